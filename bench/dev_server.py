@@ -92,9 +92,9 @@ def start_plainly(project: Path) -> float:
 async def start_by_model(project: Path, home: Path, arguments: dict[str, bool]) -> float:
     """Seconds from the start of the call until the server listens."""
     from treadle import Agent, ChatOptions
-    from treadle.models.scripted import Call, Say, ScriptedModel
+    from treadle.adapters.models.scripted import Call, Say, ScriptedModel
+    from treadle.adapters.stores.memory import MemoryStore
     from treadle.protocol import events as e
-    from treadle.stores.memory import MemoryStore
 
     start = Call("run_command", command=f"{sys.executable} -B serve.py", **arguments)
     check = Call("check_command", handle="1.0", wait_s=30)
@@ -113,8 +113,8 @@ async def start_by_model(project: Path, home: Path, arguments: dict[str, bool]) 
 async def time_commands(project: Path, home: Path, rounds: int) -> list[float]:
     """Milliseconds of each round of foreground commands, from the first call to the last result."""
     from treadle import Agent, ChatOptions
-    from treadle.models.scripted import Call, Say, ScriptedModel
-    from treadle.stores.memory import MemoryStore
+    from treadle.adapters.models.scripted import Call, Say, ScriptedModel
+    from treadle.adapters.stores.memory import MemoryStore
 
     calls = [Call("run_command", command=each) for each in COMMANDS]
     options = ChatOptions(mode="ask", interactive=False, summarize=False, verify=False, root=str(project))

@@ -14,16 +14,16 @@ import msgspec
 
 from bench.clock import least
 from bench.report import Row, align
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.builtin.edit import EditFile
+from treadle.adapters.tools.builtin.replacement import replace
+from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
+from treadle.adapters.workspace.root import Root, plain_root
+from treadle.base.types import CallKey, ChatId
 from treadle.errors import EditError
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions
-from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin.context import ToolContext
-from treadle.tools.builtin.edit import EditFile
-from treadle.tools.builtin.replacement import replace
-from treadle.types import CallKey, ChatId
-from treadle.workspace.history.snapshots import ProjectSnapshots
-from treadle.workspace.root import Root, plain_root
 
 SIZE, REPEATS = 5_000_000, 9
 QUICK_SIZE, QUICK_REPEATS = 100_000, 1

@@ -19,6 +19,8 @@ from bench.processes import environment, run_command
 from bench.report import Row, align
 from bench.startup import TREADLE
 from treadle import ChatOptions
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.base.types import CallKey, ChatId, call_key
 from treadle.chat import snapshot
 from treadle.chat.fold import fold
 from treadle.chat.state import ChatState, summary
@@ -30,8 +32,6 @@ from treadle.protocol.events import Envelope, Event
 from treadle.protocol.files import DiffStat, FileState, change_of
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
-from treadle.stores.sqlite import SqliteStore
-from treadle.types import CallKey, ChatId, call_key
 
 CHAT = ChatId("c_long")
 BATCH = 2_000

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import msgspec
 
+from treadle.adapters.sandbox import landlock, places
+from treadle.adapters.sandbox.bubblewrap import Bubblewrap
+from treadle.adapters.sandbox.choose import find_bubblewrap
+from treadle.adapters.sandbox.homes import private_home, system_keys
+from treadle.adapters.sandbox.landlock import Landlock
+from treadle.adapters.sandbox.none import NoSandbox
 from treadle.ports.sandbox import Confinement, Sandbox, View
-from treadle.sandbox import landlock, places
-from treadle.sandbox.bubblewrap import Bubblewrap
-from treadle.sandbox.choose import find_bubblewrap
-from treadle.sandbox.homes import private_home, system_keys
-from treadle.sandbox.landlock import Landlock
-from treadle.sandbox.none import NoSandbox
 
 Line = Callable[[], list[str]]
 PLAIN = ("/bin/bash", "-c", "true")

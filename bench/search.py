@@ -14,17 +14,17 @@ import msgspec
 
 from bench.clock import least
 from bench.report import Row, align
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.builtin.find import FindFiles
+from treadle.adapters.tools.builtin.search import GrepSearch
+from treadle.adapters.workspace.root import Root, plain_root
+from treadle.adapters.workspace.search import engines
+from treadle.adapters.workspace.search.search import Engine
+from treadle.base.types import CallKey, ChatId
 from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import Query
 from treadle.protocol.options import ChatOptions
-from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin.context import ToolContext
-from treadle.tools.builtin.find import FindFiles
-from treadle.tools.builtin.search import GrepSearch
-from treadle.types import CallKey, ChatId
-from treadle.workspace.root import Root, plain_root
-from treadle.workspace.search import engines
-from treadle.workspace.search.search import Engine
 
 FILES, REPEATS = 5_000, 9
 QUICK_FILES, QUICK_REPEATS = 200, 2

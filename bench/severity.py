@@ -5,9 +5,9 @@ import sys
 import time
 from collections.abc import Callable
 
-from treadle.policy import command_severity
-from treadle.policy.command_severity import classify
-from treadle.policy.shell.parse import parse
+from treadle.adapters.policy import command_severity
+from treadle.adapters.policy.command_severity import classify
+from treadle.adapters.policy.shell.parse import parse
 
 COMMANDS = (
     "ls -la",

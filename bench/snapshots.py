@@ -15,9 +15,9 @@ from pathlib import Path
 from random import Random
 
 from bench.report import Row, align
-from treadle.workspace.history.capture import Captures
-from treadle.workspace.history.content_store import ContentStore
-from treadle.workspace.root import Root
+from treadle.adapters.workspace.history.capture import Captures
+from treadle.adapters.workspace.history.content_store import ContentStore
+from treadle.adapters.workspace.root import Root
 
 FILES, REPEATS, CHANGED = 20_000, 5, 10
 QUICK_FILES, QUICK_REPEATS = 200, 1

@@ -11,8 +11,8 @@ def main(folder: str) -> None:
     sys.path.insert(0, folder)
     import start  # type: ignore[import-not-found]  # noqa: F401  # stands in for the packages above
 
-    from treadle.sandbox.supervisor import child
-    from treadle.sandbox.supervisor.group import ControlGroup
+    from treadle.adapters.sandbox.supervisor import child
+    from treadle.adapters.sandbox.supervisor.group import ControlGroup
 
     while True:
         try:

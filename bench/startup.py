@@ -9,7 +9,7 @@ from bench.contest import Contestant
 from bench.processes import contestant_command, run_command
 
 Figures = dict[str, float]
-TREADLE = (sys.executable, "-c", "import sys; from treadle.cli import main; sys.exit(main())")
+TREADLE = (sys.executable, "-c", "import sys; from treadle.frontends.cli import main; sys.exit(main())")
 
 
 def start(contestant: Contestant, python: Path, folder: Path, url: str, repeats: int) -> Figures:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
+from treadle.adapters.workspace.root import Root
 from treadle.ports.snapshots import UndoRequest
 from treadle.protocol.files import Link, Trail
-from treadle.workspace.history.snapshots import ProjectSnapshots
-from treadle.workspace.root import Root
 
 FILES = 2_000
 Times = dict[str, list[float]]

@@ -17,17 +17,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from treadle.adapters.sandbox.bubblewrap import Bubblewrap
+from treadle.adapters.sandbox.choose import find_bubblewrap
+from treadle.adapters.sandbox.supervisor.commands import START, SupervisedCommands
+from treadle.adapters.sandbox.supervisor.removal import remove_tree
+from treadle.adapters.workspace.history import effects
+from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
+from treadle.adapters.workspace.paths import freeing
+from treadle.adapters.workspace.root import Root
+from treadle.base.types import CallKey, ChatId
 from treadle.ports.commands import CommandSpec
 from treadle.ports.sandbox import LAID, Confinement, View
-from treadle.sandbox.bubblewrap import Bubblewrap
-from treadle.sandbox.choose import find_bubblewrap
-from treadle.sandbox.supervisor.commands import START, SupervisedCommands
-from treadle.sandbox.supervisor.removal import remove_tree
-from treadle.types import CallKey, ChatId
-from treadle.workspace.history import effects
-from treadle.workspace.history.snapshots import ProjectSnapshots
-from treadle.workspace.paths import freeing
-from treadle.workspace.root import Root
 
 Run = Callable[[str], None]
 FILES = 2_000

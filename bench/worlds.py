@@ -14,12 +14,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from treadle.sandbox.supervisor.removal import remove_tree
-from treadle.workspace.history.snapshots import ProjectSnapshots
-from treadle.workspace.root import Root
-from treadle.worlds.ground import WorldGround
-from treadle.worlds.home import WorldHome
-from treadle.worlds.record import WorldFolders
+from treadle.adapters.sandbox.supervisor.removal import remove_tree
+from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
+from treadle.adapters.workspace.root import Root
+from treadle.library.worlds.ground import WorldGround
+from treadle.library.worlds.home import WorldHome
+from treadle.library.worlds.record import WorldFolders
 
 _GIT = ("git", "-c", "user.name=bench", "-c", "user.email=bench@localhost", "-c", "gc.auto=0")
 

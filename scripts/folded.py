@@ -13,12 +13,12 @@ from pathlib import Path
 import msgspec
 
 from tests.golden.samples import SAMPLES
+from treadle.base.types import ChatId
 from treadle.chat.fold import fold
 from treadle.chat.snapshot import RULES
 from treadle.chat.state import ChatState
 from treadle.protocol import wire
 from treadle.protocol.events import RECORDED, Envelope
-from treadle.types import ChatId
 
 LOGS = Path(__file__).parents[1] / "tests" / "golden" / "logs"
 FOLDED = LOGS.with_name("folded.json")

@@ -16,9 +16,9 @@ from typing import Any, Literal, NewType, Union, get_args, get_origin, get_type_
 import msgspec
 
 from tests.golden.samples import SAMPLES
+from treadle.base.types import ChatId
 from treadle.protocol import wire
 from treadle.protocol.events import LIVE, RECORDED, Envelope, Event
-from treadle.types import ChatId
 
 FOLDER = Path(__file__).parents[1] / "tests" / "golden" / "events"
 CHAT = ChatId("c_0123456789abcdef")

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import UNSET
 
+from treadle.frontends.server.app import ROUTES
+from treadle.frontends.server.problems import codes
+from treadle.frontends.server.routing import Route
 from treadle.protocol.http_queries import NoQuery, RootQuery
 from treadle.protocol.http_requests import Body, Nothing, OptionChanges
-from treadle.server.app import ROUTES
-from treadle.server.problems import codes
-from treadle.server.routing import Route
 
 INTRO = """\
 `treadle serve` speaks HTTP/1.1 and WebSocket. How to use it is told in [the guide](../guide/http.md); the same table,

@@ -3,14 +3,14 @@ sink text that was not made inert. If a sink took it, `mypy` would call the mark
 
 import sys
 
-from treadle.cli.terminal import Terminal
-from treadle.inert import inert, write_inert
-from treadle.logs import _log
-from treadle.presentation.rich_text import Group, Text
-from treadle.tui import code
-from treadle.tui.app import TreadleApp
-from treadle.tui.screens import Reading
-from treadle.tui.static import Static
+from treadle.base.inert import inert, write_inert
+from treadle.base.logs import _log
+from treadle.frontends.cli.terminal import Terminal
+from treadle.frontends.presentation.rich_text import Group, Text
+from treadle.frontends.tui import code
+from treadle.frontends.tui.app import TreadleApp
+from treadle.frontends.tui.screens import Reading
+from treadle.frontends.tui.static import Static
 
 
 def show_foreign(app: TreadleApp, name: str) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 import treadle
-from treadle.files import ChatFiles
-from treadle.following import Following
-from treadle.jobs import Job
+from treadle.library.files import ChatFiles
+from treadle.library.following import Following
+from treadle.library.jobs import Job
 from treadle.protocol.tools import ToolSpec
 
 NOTE = "<!-- Made by scripts/library_reference.py from the code; do not edit. -->"
@@ -139,8 +139,8 @@ def tools_page() -> str:
 
 
 def _specs() -> list[ToolSpec]:
+    from treadle.library.agent import Agent
     from treadle.protocol.options import ChatOptions
-    from treadle.runtime import Agent
 
     with tempfile.TemporaryDirectory() as home:
         agent = Agent(home=Path(home))
@@ -181,7 +181,7 @@ def _cell(about: dict[str, Any]) -> str:
 
 
 def _aliases() -> Iterator[str]:
-    from treadle.tools.registry import ALIASES
+    from treadle.adapters.tools.registry import ALIASES
 
     yield from (
         "## Other names",

@@ -17,15 +17,15 @@ from typing import NamedTuple
 
 from textual.pilot import Pilot
 
-from treadle.cli.demo_project import make_project
-from treadle.cli.demo_script import write_script
-from treadle.models.scripted import ScriptedModel
+from treadle.adapters.models.scripted import ScriptedModel
+from treadle.base.types import ChatId
+from treadle.frontends.cli.demo_project import make_project
+from treadle.frontends.cli.demo_script import write_script
+from treadle.frontends.tui.app import AppExit, Start, TreadleApp
+from treadle.frontends.tui.embedded import Embedded
+from treadle.frontends.tui.launch import make_app
+from treadle.library.agent import Agent
 from treadle.protocol.options import ChatOptions
-from treadle.runtime import Agent
-from treadle.tui.app import AppExit, Start, TreadleApp
-from treadle.tui.embedded import Embedded
-from treadle.tui.launch import make_app
-from treadle.types import ChatId
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 SIZE = (112, 32)

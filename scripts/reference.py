@@ -21,7 +21,8 @@ from scripts.http_reference import http_page
 from scripts.library_reference import library_page, tools_page
 from tests.wires.case import BY_HAND, Case, read_server
 from tests.wires.case import FOLDER as WIRES
-from treadle import errors, following
+from treadle import errors
+from treadle.library import following
 from treadle.ports import toolset
 from treadle.protocol import (
     content,

@@ -8,6 +8,7 @@ command, what is recorded and what the status is afterwards, or the code of the 
 import sys
 from pathlib import Path
 
+from treadle.base.types import ChatId, call_key
 from treadle.chat.fold import fold
 from treadle.chat.state import ChatState, open_actions, status
 from treadle.chat.transitions import transition
@@ -16,7 +17,6 @@ from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest, Usage
 from treadle.protocol.options import ChatOptions
-from treadle.types import ChatId, call_key
 
 DOCUMENT = Path(__file__).parents[1] / "ARCHITECTURE.md"
 BEGIN, END = "<!-- state table: begin -->", "<!-- state table: end -->"

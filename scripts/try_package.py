@@ -21,8 +21,8 @@ OUTSIDE = ("tests", "bench", "scripts", "docs", "examples", "deploy")
 """Folders of the repository that no wheel may hold."""
 NEEDED = (
     "treadle/py.typed",
-    "treadle/cli/commands/demo.py",
-    "treadle/stores/sqlite/migrations/0001_begin.sql",
+    "treadle/frontends/cli/commands/demo.py",
+    "treadle/adapters/stores/sqlite/migrations/0001_begin.sql",
     "treadle/testing/fake_openai.py",
 )
 PATIENCE_S = 600

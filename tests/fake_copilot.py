@@ -7,11 +7,11 @@ In a test: `with FakeCopilot([Reply(text="Hi")]) as fake:` and give a client the
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from treadle.base.types import JsonObject
 from treadle.testing.fake_http import END, FakeResponse, Headers, frame, head, json_answer
 from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script
 from treadle.testing.fake_openai import ChatCompletions, sse
 from treadle.testing.fake_responses import Responses, seal
-from treadle.types import JsonObject
 
 __all__ = ["GITHUB_TOKEN", "CopilotService", "FakeCopilot", "Reply", "Script"]
 

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.leftovers import run_folder
-from treadle.sandbox.choose import FOLDER, REMEMBERED, load_findings
+from treadle.adapters.sandbox.choose import FOLDER, REMEMBERED, load_findings
 
 
 @cache

@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import inspect
 
+from treadle.base.types import ChatId
 from treadle.protocol import events as e
 from treadle.protocol.files import encode_path
-from treadle.types import ChatId
 
 HOSTILE = (
     "\x1b[31mred\x1b[2J\x1b]0;title\x07\x1b]8;;https://evil.example\x1b\\link\x1b]8;;\x1b\\\x1b]52;c;aGk=\x07"

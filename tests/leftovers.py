@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle import orphan_watcher
+from treadle.base import orphan_watcher
 
 GRACE_S = 20.0
 """How long a process may take to end that was told to: on a busy machine it may wait for the disk."""
@@ -27,7 +27,7 @@ SHARED: set[int] = set()
 """Processes that serve all tests of this process of the run."""
 _made_here: list[str] = []
 """The folder of the run, in the process that made it."""
-WORLD_HOLDER = "treadle.sandbox.launch.world"
+WORLD_HOLDER = "treadle.adapters.sandbox.launch.world"
 _PROC = Path("/proc")
 
 
@@ -187,7 +187,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
 
 
 def _left_by_the_run() -> str:
-    from treadle.tool_setup import remove_abandoned_folders  # late: no test needs it to be loaded
+    from treadle.library.tool_setup import remove_abandoned_folders  # late: no test needs it to be loaded
 
     folder = run_folder()
     own = {os.getpid(), *SHARED}

@@ -4,10 +4,10 @@ which lies beside the project."""
 import itertools
 from pathlib import Path
 
+from treadle.adapters.tools.builtin.file_change import change, files_of, look, plan
+from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
+from treadle.adapters.workspace.root import Root
 from treadle.errors import Conflict
-from treadle.tools.builtin.file_change import change, files_of, look, plan
-from treadle.workspace.history.snapshots import ProjectSnapshots
-from treadle.workspace.root import Root
 
 _names = itertools.count()
 ANY = "any"

@@ -32,17 +32,18 @@ CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine(), -1)
 """The number of the system call; the one of `fork` cannot be told whose child it makes."""
 
 ROOMS = (
-    "cli", "copilot_sdk", "engine", "evaluation", "housekeeping", "mcp_hub", "models", "policy", "replay", "server",
-    "stores.postgres", "stores.sqlite", "subagents", "tools", "workspace", "worlds",
+    "adapters.models", "adapters.policy", "adapters.stores.postgres", "adapters.stores.sqlite", "adapters.tools",
+    "adapters.workspace", "engine", "frontends.cli", "frontends.copilot", "frontends.server", "library.evaluation",
+    "library.housekeeping", "library.mcp_hub", "library.replay", "library.subagents", "library.worlds",
 )  # fmt: skip
 """What is imported as a whole: the parts of Treadle that commands use. Not what few use and takes long."""
-PROTOCOLS = ("acp", "mcp")
+PROTOCOLS = ("frontends.acp", "adapters.mcp")
 """What takes a second each, and only the commands for editors and for MCP servers use: imported with the first of
 these."""
 MORE = (
-    "concurrent.futures.thread", "jsonschema_rs", "platformdirs", "tomllib", "treadle.jsonrpc.serving",
-    "treadle.sandbox.homes", "treadle.sandbox.probe", "treadle.sandbox.view_trial", "treadle.skills.documents",
-    "treadle.testing.faults", "tree_sitter_bash", "uvicorn.lifespan.off", "uvicorn.protocols.http.h11_impl",
+    "concurrent.futures.thread", "jsonschema_rs", "platformdirs", "tomllib", "treadle.base.jsonrpc.serving",
+    "treadle.adapters.sandbox.homes", "treadle.adapters.sandbox.probe", "treadle.adapters.sandbox.view_trial",
+    "treadle.library.skills.documents", "treadle.testing.faults", "tree_sitter_bash", "uvicorn.lifespan.off", "uvicorn.protocols.http.h11_impl",
     "uvicorn.protocols.websockets.websockets_sansio_impl",
 )  # fmt: skip
 

@@ -18,9 +18,9 @@ import msgspec
 from bench.asked import projects
 from bench.asked.commands import HARMFUL, background_commands, commands
 from treadle import Agent, ChatOptions
-from treadle.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.stores.memory import MemoryStore
 from treadle.protocol.options import MODES, Mode
-from treadle.stores.memory import MemoryStore
 
 _TIMEOUT_S = 120
 _WAIT_S = 20

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from single import Ask, main_of, provider_of
 
+from treadle.adapters.models.registry import ModelRegistry
 from treadle.chat.assembly import Assembler
-from treadle.models.registry import ModelRegistry
 from treadle.ports.model import ModelRequest, TextDelta
 from treadle.protocol.content import UserEntry
 

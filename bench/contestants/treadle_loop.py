@@ -8,8 +8,8 @@ from pathlib import Path
 from harness import Setting, main, noop
 
 from treadle import Agent, Chat, ChatOptions, tool
+from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.protocol.events import MessageDelta, SessionError
-from treadle.stores.sqlite import SqliteStore
 
 OPTIONS = ChatOptions(max_turns=10_000, context_window=1_000_000, system_prompt="You are a benchmark.")
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import msgspec
 
+from treadle.adapters.stores import open_store
+from treadle.base.types import ChatId
 from treadle.client import Client, Reply, ToolCall
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope, ExecutionComplete, RunEnd, TurnRetry
-from treadle.stores import open_store
 from treadle.testing.checker import check, check_effects, check_seen
-from treadle.types import ChatId
 
 ROUNDS = 3
 

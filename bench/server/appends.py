@@ -13,12 +13,12 @@ import asyncpg  # type: ignore[import-untyped]
 import msgspec
 
 from bench.server.postgres import DISK, execute
+from treadle.adapters.stores import open_store
+from treadle.base.types import ChatId
 from treadle.ports.store import Commit, Lease, Store
 from treadle.protocol.events import AssistantMessage
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
-from treadle.stores import open_store
-from treadle.types import ChatId
 
 MANY = 64
 CONNECTIONS = 10

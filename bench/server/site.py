@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 import aiohttp
 
 from bench.processes import Failed, environment, last_line
-from treadle.server.tokens import Tokens
+from treadle.frontends.server.tokens import Tokens
 
 PER_USER = 80
 """Chats of one user: a server lets a user have a hundred streams."""

@@ -10,9 +10,9 @@ from bench.processes import Failed, environment, run_command
 from bench.startup import TREADLE
 from bench.terminal.window import Window
 from tests.unit.tui.recorded import long_log
+from treadle.base.types import ChatId
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope
-from treadle.types import ChatId
 
 KEYS = "αβγδεζηθικλμνξοπρστυφχψω"
 """What is typed while an answer streams in: no program writes it by itself."""

@@ -9,33 +9,33 @@ from typing import TYPE_CHECKING, Any
 from treadle._version import __version__
 
 if TYPE_CHECKING:
+    from treadle.adapters.models.scripted import ScriptedModel
+    from treadle.adapters.tools.function import tool
     from treadle.errors import TreadleError
-    from treadle.following import Answer
-    from treadle.handle import Chat
-    from treadle.models.scripted import ScriptedModel
+    from treadle.library.agent import Agent
+    from treadle.library.chat import Chat
+    from treadle.library.following import Answer
     from treadle.ports.toolset import Invocation, Outcome
     from treadle.protocol.events import Envelope, OpenAction
     from treadle.protocol.options import Budget, ChatOptions
     from treadle.protocol.simple import SimpleView
     from treadle.protocol.tools import DynamicTool
-    from treadle.runtime import Agent
-    from treadle.tools.function import tool
 
 _WHERE = {
-    "Agent": "treadle.runtime",
-    "Answer": "treadle.following",
+    "Agent": "treadle.library.agent",
+    "Answer": "treadle.library.following",
     "Budget": "treadle.protocol.options",
-    "Chat": "treadle.handle",
+    "Chat": "treadle.library.chat",
     "ChatOptions": "treadle.protocol.options",
     "DynamicTool": "treadle.protocol.tools",
     "Envelope": "treadle.protocol.events",
     "Invocation": "treadle.ports.toolset",
     "OpenAction": "treadle.protocol.events",
     "Outcome": "treadle.ports.toolset",
-    "ScriptedModel": "treadle.models.scripted",
+    "ScriptedModel": "treadle.adapters.models.scripted",
     "SimpleView": "treadle.protocol.simple",
     "TreadleError": "treadle.errors",
-    "tool": "treadle.tools.function",
+    "tool": "treadle.adapters.tools.function",
 }
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 import sys
 
-from treadle.cli import main
+from treadle.frontends.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

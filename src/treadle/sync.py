@@ -7,27 +7,28 @@
         for event in chat.send("Why does the test fail?"):
             print(event.type, event.data)
 
-Every method is that of the class of the same name in `treadle.runtime`, `handle`, `files` and `jobs`, waited for. May
-be used from any number of threads, not from inside a running event loop.
-"""
+Every method is that of the class of the same name in `treadle.library.agent`, `handle`, `files` and `jobs`, waited
+for. May be used from any number of threads, not from inside a running event loop."""
 
 from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, Unpack
 
-from treadle import files, following, handle, jobs, runtime
+from treadle.base.loop_thread import Facade, LoopOwner, LoopThread, same_parameters, waited
+from treadle.base.types import ChatId
 from treadle.chat.state import ChatState
-from treadle.loop_thread import Facade, LoopOwner, LoopThread, same_parameters, waited
+from treadle.library import agent as runtime
+from treadle.library import chat as handle
+from treadle.library import files, following, jobs
 from treadle.ports.store import Listed
 from treadle.protocol.events import Envelope
 from treadle.protocol.options import ChatOptions, OptionKeywords, Preset, Project
 from treadle.protocol.views import JobView
-from treadle.types import ChatId
 
 if TYPE_CHECKING:
+    from treadle.library.skills.reading import CustomAgent, OwnCommand
+    from treadle.library.worlds.sync import SyncWorlds
     from treadle.protocol.race_results import RaceResult
-    from treadle.skills.reading import CustomAgent, OwnCommand
-    from treadle.worlds.sync import SyncWorlds
 
 __all__ = ["Agent", "Chat", "ChatFiles", "Following", "Job"]
 
@@ -56,7 +57,7 @@ def _followed(method: Callable[Concatenate[Any, P], following.Following]) -> Cal
 
 
 class ChatFiles(Facade[files.ChatFiles]):
-    """The files of one chat's project; see `treadle.files.ChatFiles`."""
+    """The files of one chat's project; see `treadle.library.files.ChatFiles`."""
 
     runs = waited(files.ChatFiles.runs)
     last_run = waited(files.ChatFiles.last_run)
@@ -75,7 +76,7 @@ class ChatFiles(Facade[files.ChatFiles]):
 
 
 class Job(Facade[jobs.Job]):
-    """A background command of a chat; see `treadle.jobs.Job`."""
+    """A background command of a chat; see `treadle.library.jobs.Job`."""
 
     @property
     def view(self) -> JobView:
@@ -90,7 +91,7 @@ class Job(Facade[jobs.Job]):
 
 
 class Chat(Facade[handle.Chat]):
-    """A handle to one chat; see `treadle.handle.Chat`."""
+    """A handle to one chat; see `treadle.library.chat.Chat`."""
 
     def __init__(self, loop: LoopThread, chat: handle.Chat) -> None:
         super().__init__(loop, chat)
@@ -177,7 +178,7 @@ class Agent(LoopOwner[runtime.Agent]):
 
     @property
     def worlds(self) -> "SyncWorlds":
-        from treadle.worlds.sync import SyncWorlds
+        from treadle.library.worlds.sync import SyncWorlds
 
         return SyncWorlds(self._loop, self._wrapped.worlds)
 

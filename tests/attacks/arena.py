@@ -18,7 +18,7 @@ from tests.attacks.table import GIT_DATA, Attack, ToolUse
 from tests.hostile_text import check_inert
 from tests.scenario.command_line import CommandLine
 from tests.trees import Node, differences, tree
-from treadle.cli.options import EXIT_OK, EXIT_REFUSED
+from treadle.frontends.cli.options import EXIT_OK, EXIT_REFUSED
 
 SECRETS = tuple(f"canary-secret-{number}" for number in range(1, 8))
 PEM = "-----BEGIN OPENSSH PRIVATE KEY-----\n{}\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmU\n"

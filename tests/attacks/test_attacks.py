@@ -11,7 +11,7 @@ import pytest
 from tests.attacks.arena import Arena
 from tests.attacks.table import ATTACKS, Attack, ToolUse, run, write
 from tests.unit.sandbox.grounds import missing
-from treadle.sandbox.supervisor.removal import remove_tree
+from treadle.adapters.sandbox.supervisor.removal import remove_tree
 
 pytestmark = pytest.mark.skipif(bool(missing("view")), reason=missing("view"))
 

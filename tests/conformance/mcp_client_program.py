@@ -12,9 +12,9 @@ from typing import Any
 import httpx2
 
 from treadle import Agent, Chat, Envelope
-from treadle.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.protocol.events import ActionRequired, ExecutionComplete, ModelNotice
-from treadle.stores.sqlite import SqliteStore
 
 SIGN_IN = "treadle mcp login"
 ROUNDS = 4

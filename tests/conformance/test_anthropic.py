@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from tests.lazily import lazily
+from treadle.adapters.models.anthropic.adapter import AnthropicMessages
+from treadle.adapters.models.anthropic.request import AnthropicEncoder
 from treadle.chat.assembly import Assembler
-from treadle.models.anthropic.adapter import AnthropicMessages
-from treadle.models.anthropic.request import AnthropicEncoder
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, ResultsEntry, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec

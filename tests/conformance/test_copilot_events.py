@@ -8,9 +8,9 @@ from typing import Any
 
 from tests.conformance.test_copilot_sdk import PYTHON_SDK, with_python
 from tests.golden.samples import SAMPLES
-from treadle.copilot_words.events import Telling
+from treadle.base.types import ChatId
+from treadle.frontends.copilot_words.events import Telling
 from treadle.protocol.events import Envelope
-from treadle.types import ChatId
 
 READ = """
 import json, sys

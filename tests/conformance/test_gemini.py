@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from tests.lazily import lazily
+from treadle.adapters.models.gemini.adapter import Gemini
+from treadle.adapters.models.gemini.signature import signatures
+from treadle.adapters.models.gemini.vertex import GivenToken, Vertex, VertexEndpoint
+from treadle.adapters.models.keys import Secret
+from treadle.adapters.models.wire.signed_thinking import unseal
 from treadle.chat.assembly import Assembler, ModelAnswer
-from treadle.models.gemini.adapter import Gemini
-from treadle.models.gemini.signature import signatures
-from treadle.models.gemini.vertex import GivenToken, Vertex, VertexEndpoint
-from treadle.models.keys import Secret
-from treadle.models.wire.signed_thinking import unseal
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec

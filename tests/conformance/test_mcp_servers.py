@@ -19,7 +19,7 @@ from scripts.mcp_servers import place
 from tests.scenario.kit import of
 from tests.scenario.mcp_servers.kit import Kit, action, results, seen
 from treadle import Chat, Envelope
-from treadle.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.models.scripted import Call, Say, ScriptedModel
 from treadle.protocol import events as e
 from treadle.protocol.options import ChatOptions
 

@@ -21,7 +21,7 @@ from scripts.mcp_servers import place
 from tests.conformance.test_mcp_servers import BIN, EVERYTHING, FILES, NODE, need, own_children, repository, texts
 from tests.scenario.mcp_servers.kit import PATIENCE_S, Kit, results, seen
 from treadle import Agent
-from treadle.models.scripted import Call, Say
+from treadle.adapters.models.scripted import Call, Say
 from treadle.protocol import events as e
 
 GATEWAY = place() / "node_modules/supergateway/dist/index.js"

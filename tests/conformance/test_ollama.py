@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from tests.lazily import lazily
+from treadle.adapters.models.ollama.adapter import OllamaChat
+from treadle.adapters.models.ollama.request import OllamaEncoder
 from treadle.chat.assembly import Assembler
 from treadle.errors import ModelError
-from treadle.models.ollama.adapter import OllamaChat
-from treadle.models.ollama.request import OllamaEncoder
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, ResultsEntry, ToolRequest, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec

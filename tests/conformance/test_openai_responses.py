@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from tests.lazily import lazily
+from treadle.adapters.models.openai_responses.adapter import OpenAIResponses
+from treadle.base.types import call_key
 from treadle.chat.assembly import Assembler, ModelAnswer
-from treadle.models.openai_responses.adapter import OpenAIResponses
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec
 from treadle.testing.fake_responses import FakeResponses, Reply
-from treadle.types import call_key
 
 openai = lazily("openai")
 

@@ -15,8 +15,8 @@ from tests.faults.scenarios import SCENARIOS
 from tests.scenario.command_line import CommandLine
 from tests.scenario.kit import look
 from treadle import Agent, ScriptedModel
-from treadle.models.script import Call, Say
-from treadle.telemetry.settings import Telemetry
+from treadle.adapters.models.script import Call, Say
+from treadle.adapters.telemetry.settings import Telemetry
 from treadle.testing.fake_openai import FakeOpenAI
 
 grpc = pytest.importorskip("grpc", reason="no grpcio; make conformance installs it")

@@ -14,8 +14,8 @@ import pytest
 
 from tests.lazily import lazily
 from tests.wires.case import reach
+from treadle.adapters.models.registry import ModelRegistry
 from treadle.chat.assembly import Assembler
-from treadle.models.registry import ModelRegistry
 from treadle.ports.model import Memo, ModelRequest
 from treadle.protocol.content import UserEntry
 from treadle.testing.fake_http import END, FakeResponse, Headers, ThreadedServer, frame, head, json_answer

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from treadle.adapters.stores.memory import MemoryStore
 from treadle.ports.store import Store
-from treadle.stores.memory import MemoryStore
 from treadle.testing.clock import ManualClock
 from treadle.testing.store_contract import StoreContract
 

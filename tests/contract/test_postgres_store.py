@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from treadle.adapters.stores.postgres import PostgresStore
 from treadle.ports.store import Store
-from treadle.stores.postgres import PostgresStore
 from treadle.testing.clock import ManualClock
 from treadle.testing.store_contract import StoreContract
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.differential.texts import changed_lines, joined, random_cases, random_lines
+from treadle.adapters.tools.builtin.patching import plan
 from treadle.errors import EditError
-from treadle.tools.builtin.patching import plan
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

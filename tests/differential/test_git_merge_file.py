@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.differential.texts import changed_lines, joined, random_cases, random_lines
-from treadle.lines.merge import merge
+from treadle.diff.merge import merge
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

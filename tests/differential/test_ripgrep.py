@@ -4,11 +4,11 @@ import random
 from pathlib import Path
 
 from tests.differential.texts import random_cases
+from treadle.adapters.workspace.root import Root
+from treadle.adapters.workspace.search import engines
+from treadle.adapters.workspace.search.search import Engine
 from treadle.errors import ToolError
 from treadle.ports.workspace import Query
-from treadle.workspace.root import Root
-from treadle.workspace.search import engines
-from treadle.workspace.search.search import Engine
 
 _CLASSES = ("alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper")
 _WORDS = (

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from treadle import Agent, ScriptedModel, tool
-from treadle.models.scripted import Call, Say
-from treadle.stores.memory import MemoryStore
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.stores.memory import MemoryStore
 
 PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "agent-loop.md").read_text(encoding="utf-8")
 SEQUENCES = dict(re.findall(r"<!-- sequence: (\w+) -->\n```text\n(.*?)```", PAGE, flags=re.S))

@@ -7,8 +7,8 @@ import pytest
 
 from tests.docs.test_examples import blocks, execute
 from tests.scenario.http_kit import serving
-from treadle.models.scripted import Call, Say
-from treadle.stores.memory import MemoryStore
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.stores.memory import MemoryStore
 
 GUIDE = blocks("docs/guide/client.md")
 SCRIPTS: dict[str, tuple[list[Any], str]] = {

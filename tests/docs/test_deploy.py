@@ -10,11 +10,11 @@ from pathlib import Path
 import click
 import pytest
 
-from treadle.cli import COMMANDS
-from treadle.cli.group import cli
-from treadle.config import Settings, variable
+from treadle.base.home import HOME_VARIABLE
 from treadle.engine.worker import ENDING_S
-from treadle.home import HOME_VARIABLE
+from treadle.frontends.cli import COMMANDS
+from treadle.frontends.cli.group import cli
+from treadle.library.config import Settings, variable
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

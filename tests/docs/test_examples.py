@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from treadle import Agent, DynamicTool, ScriptedModel, tool
-from treadle.models.scripted import Call, Say, Turn
+from treadle.adapters.models.scripted import Call, Say, Turn
 from treadle.ports.model import Model
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.test_examples import blocks, execute
-from treadle.models.gemini import adapter as gemini
+from treadle.adapters.models.gemini import adapter as gemini
 from treadle.testing.fake_gemini import FakeGemini, Reply
 
 ROOT = Path(__file__).parents[2]

@@ -11,11 +11,11 @@ from tests.docs.test_examples import blocks, execute
 from tests.unit.policy.kit import Judge, allow, ask
 from tests.unit.policy.test_changes import made
 from treadle import Agent, ScriptedModel
-from treadle.config import load
-from treadle.models.scripted import Call, Say
+from treadle.adapters.models.scripted import Call, Say
+from treadle.library.agent import Agent as Runtime
+from treadle.library.config import load
 from treadle.protocol.options import MODES
 from treadle.protocol.permissions import Rule
-from treadle.runtime import Agent as Runtime
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "permissions.md"
 TEXT = PAGE.read_text(encoding="utf-8")

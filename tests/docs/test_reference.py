@@ -7,13 +7,13 @@ import click
 import msgspec
 import pytest
 
-from treadle.cli import COMMANDS
-from treadle.cli.group import cli
-from treadle.config import Settings, variable
-from treadle.home import HOME_VARIABLE
-from treadle.models.catalog.lookup import KEYS as MODEL_KEYS
-from treadle.models.providers import ADDRESSES, KEYS, SERVERS
-from treadle.models.registry import PROVIDERS
+from treadle.adapters.models.catalog.lookup import KEYS as MODEL_KEYS
+from treadle.adapters.models.providers import ADDRESSES, KEYS, SERVERS
+from treadle.adapters.models.registry import PROVIDERS
+from treadle.base.home import HOME_VARIABLE
+from treadle.frontends.cli import COMMANDS
+from treadle.frontends.cli.group import cli
+from treadle.library.config import Settings, variable
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 COMMAND_LINE = (REFERENCE / "command-line.md").read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ from pathlib import Path
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 
-from treadle.stores.postgres import PostgresStore
+from treadle.adapters.stores.postgres import PostgresStore
 from treadle.testing.store_contract.helpers import A, begin, claimed
 
 PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "scale.md").read_text(encoding="utf-8")

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 import pytest
 
-from treadle.cli import COMMANDS
-from treadle.cli.group import cli
+from treadle.frontends.cli import COMMANDS
+from treadle.frontends.cli.group import cli
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from treadle.lines.changes import CACHES
-from treadle.workspace.history import left_out
+from treadle.adapters.workspace.history import left_out
+from treadle.diff.changes import CACHES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "snapshots.md").read_text(encoding="utf-8")
 

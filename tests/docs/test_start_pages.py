@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from treadle.base.types import JsonObject
 from treadle.testing.fake_anthropic import FakeAnthropic
 from treadle.testing.fake_model import Reply
-from treadle.types import JsonObject
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 300

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from textual.binding import Binding
 
-from treadle.tui.app import TreadleApp
-from treadle.tui.commands import _ACTS, COMMANDS, KEYS
-from treadle.tui.composer import Composer
+from treadle.frontends.tui.app import TreadleApp
+from treadle.frontends.tui.commands import _ACTS, COMMANDS, KEYS
+from treadle.frontends.tui.composer import Composer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "terminal.md").read_text()
 TYPED = {"Enter", "Ctrl-S", "Shift-Enter", "Alt-Enter", "Ctrl-J", "\\ Enter", "Up", "Down", "Tab", "@", "!", "/"}

@@ -6,7 +6,7 @@ import pytest
 
 from tests.docs.test_examples import blocks, execute, scripted
 from treadle import Agent
-from treadle.models.scripted import Call, Say
+from treadle.adapters.models.scripted import Call, Say
 
 
 async def test_the_example_from_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from treadle.server.routes.web import FOLDER
+from treadle.frontends.server.routes.web import FOLDER
 
 GUIDE = Path("docs/guide/web.md").read_text()
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 import pytest
 
-from treadle.cli import COMMANDS, help_text
-from treadle.cli.group import cli
+from treadle.frontends.cli import COMMANDS, help_text
+from treadle.frontends.cli.group import cli
 
 ROOT = Path(__file__).parents[2]
 FIRST_PAGES = ("README.md", "docs/README.md", "docs/guide/getting-started.md", "docs/guide/installation.md")

@@ -14,18 +14,19 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from treadle import Agent, Chat, DynamicTool, Envelope, OpenAction, handle, tool
+from treadle import Agent, Chat, DynamicTool, Envelope, OpenAction, tool
+from treadle.adapters.models.openai_chat.adapter import OpenAIChat
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.adapters.telemetry.settings import Telemetry
 from treadle.errors import Refused
-from treadle.following import Following
-from treadle.models.openai_chat.adapter import OpenAIChat
+from treadle.library import chat as handle
+from treadle.library.following import Following
 from treadle.ports.commands import Allowance
 from treadle.ports.model import ModelInfo
 from treadle.ports.store import LEASE_S, RENEW_S
 from treadle.protocol import wire
 from treadle.protocol.commands import Restore
 from treadle.protocol.events import ActionRequired, RestoreRequested, SessionIdle, Undone, UserMessage
-from treadle.stores.sqlite import SqliteStore
-from treadle.telemetry.settings import Telemetry
 from treadle.testing.faults import install_from_environment
 
 IDLE, WAITING, FAILED = 0, 3, 1

@@ -15,10 +15,11 @@ from msgspec.structs import replace
 
 from tests.faults.driver import IDLE, MARK, Visit
 from tests.forked import OURS, Forked
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.base.types import ChatId
+from treadle.library.replay import replay
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope
-from treadle.replay import replay
-from treadle.stores.sqlite import SqliteStore
 from treadle.testing.checker import (
     Canary,
     check,
@@ -28,7 +29,6 @@ from treadle.testing.checker import (
 )
 from treadle.testing.fake_openai import FakeOpenAI
 from treadle.testing.histories import check_messages
-from treadle.types import ChatId
 
 TOLD = ("HOME", "TREADLE_", "OTEL_")
 """How variables begin that hold for visits, too."""

@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from treadle import Agent
+from treadle.adapters.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.stores.postgres import PostgresStore
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.base.types import ChatId
 from treadle.chat.fold import fold_all
 from treadle.chat.state import ChatState, status
 from treadle.engine.pool import WorkerPool
-from treadle.models.scripted import Call, Say, ScriptedModel
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.ports.store import Store
 from treadle.ports.toolset import Invocation, Outcome, PlainTool, Settlement
@@ -26,10 +29,7 @@ from treadle.protocol import wire
 from treadle.protocol.content import Usage
 from treadle.protocol.deltas import Delta
 from treadle.protocol.tools import ToolSpec
-from treadle.stores.postgres import PostgresStore
-from treadle.stores.sqlite import SqliteStore
 from treadle.testing.checker import check, check_effects
-from treadle.types import ChatId
 
 STEPS = [step for n in range(200) for step in (Call("effect", n=n), Say(f"Done {n}."))]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.sandbox.grounds import NOBODY, grounds, may, missing
-from treadle.sandbox.launch import escapes
-from treadle.sandbox.probe import has_views, probe
-from treadle.sandbox.report import ESCAPES, LevelReport
+from treadle.adapters.sandbox.launch import escapes
+from treadle.adapters.sandbox.probe import has_views, probe
+from treadle.adapters.sandbox.report import ESCAPES, LevelReport
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap and Landlock are Linux's own")
 

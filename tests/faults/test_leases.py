@@ -18,11 +18,11 @@ import pytest
 from tests.faults.chance import SEED, SOAK
 from tests.faults.lease_kit import NotedModel, agent_on, at_rest, lost_since, problems_of, store_at
 from treadle import Agent, ChatOptions
+from treadle.base.types import ChatId
 from treadle.engine.pool import WorkerPool
 from treadle.errors import Refused, StoreBusy, StoreError
 from treadle.protocol.commands import Interrupt, Rename, Send
 from treadle.protocol.events import SessionCreated
-from treadle.types import ChatId
 
 LEASE_S = 0.6
 TIME_S = 60.0 if SOAK else 5.0

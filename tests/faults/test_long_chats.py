@@ -14,19 +14,19 @@ import pytest
 from bench.long_chats import CHAT, many, write
 from tests.faults.chance import SOAK
 from treadle import Agent, ScriptedModel
-from treadle.cli.commands import chats, show
-from treadle.cli.group import invoke
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.adapters.stores.sqlite.lists import Lists
+from treadle.base.types import ChatId, SystemClock
 from treadle.engine.hub import Hub
 from treadle.engine.log import SNAPSHOT_EVERY, Log
+from treadle.frontends.cli.commands import chats, show
+from treadle.frontends.cli.group import invoke
+from treadle.library.transfer import export_chat, fork, import_chat
 from treadle.ports.store import Listed
 from treadle.protocol import wire
 from treadle.protocol.commands import Rename
 from treadle.protocol.wire import Record
-from treadle.stores.sqlite import SqliteStore
-from treadle.stores.sqlite.lists import Lists
 from treadle.testing.checker import check_summary
-from treadle.transfer import export_chat, fork, import_chat
-from treadle.types import ChatId, SystemClock
 
 
 class CountingStore(SqliteStore):
@@ -63,8 +63,8 @@ from pathlib import Path
 from treadle.chat.transcript import entries
 from treadle.engine.hub import Hub
 from treadle.engine.log import Log
-from treadle.stores.sqlite import SqliteStore
-from treadle.types import ChatId, SystemClock
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.base.types import ChatId, SystemClock
 
 def peak():
     return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])

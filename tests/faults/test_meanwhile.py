@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.faults.chance import some
-from treadle import Agent, Chat, ScriptedModel, faultpoint
+from treadle import Agent, Chat, ScriptedModel
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.base import faultpoint
 from treadle.errors import Refused
-from treadle.models.scripted import Call, Say
 from treadle.protocol.commands import Rename
 from treadle.protocol.content import UserEntry
 from treadle.protocol.events import RunEnd
-from treadle.stores.sqlite import SqliteStore
 from treadle.testing.checker import check, check_effects, check_seen
 from treadle.testing.faults import faults
 

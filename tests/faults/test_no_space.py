@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from treadle.sandbox.choose import find_bubblewrap
+from treadle.adapters.sandbox.choose import find_bubblewrap
 
 SIZE = 1 << 20
 SCRIPT = r"""
 import asyncio, os, sys
 from pathlib import Path
 from treadle import Agent
-from treadle.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.models.scripted import Call, Say, ScriptedModel
 from treadle.protocol.content import ResultsEntry
 
 async def results(agent, root):

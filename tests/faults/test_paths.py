@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from tests.writing import write
+from treadle.adapters.workspace.paths.resolve import open_beneath
+from treadle.adapters.workspace.root import Root
+from treadle.adapters.workspace.search.search import Engine, engines
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import Query
-from treadle.workspace.paths.resolve import open_beneath
-from treadle.workspace.root import Root
-from treadle.workspace.search.search import Engine, engines
 
 OUTSIDE = b"hit outside\n"
 INSIDE = b"hit inside\n"

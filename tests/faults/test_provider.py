@@ -10,8 +10,10 @@ import pytest
 
 from tests.faults.chance import some
 from treadle import Agent, Chat, Envelope, tool
+from treadle.adapters.models.openai_chat.adapter import OpenAIChat
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.base.types import JsonObject
 from treadle.engine.silence_timeout import RETRIES, UNREACHABLE_RETRIES
-from treadle.models.openai_chat.adapter import OpenAIChat
 from treadle.ports.model import ModelInfo
 from treadle.protocol.events import (
     AssistantMessage,
@@ -23,11 +25,9 @@ from treadle.protocol.events import (
     SessionIdle,
     TurnRetry,
 )
-from treadle.stores.memory import MemoryStore
 from treadle.testing.checker import check, check_seen
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 from treadle.testing.histories import check_messages
-from treadle.types import JsonObject
 
 TEXT = "Hé 🧵"
 BODY = (

@@ -10,17 +10,19 @@ from typing import Any, NamedTuple
 import pytest
 
 from treadle import Agent, Envelope, tool
+from treadle.adapters.models.anthropic.adapter import AnthropicMessages
+from treadle.adapters.models.capability_ladder import Ladder
+from treadle.adapters.models.gemini.adapter import Gemini
+from treadle.adapters.models.ollama.adapter import OllamaChat
+from treadle.adapters.models.openai_chat.adapter import OpenAIChat
+from treadle.adapters.models.openai_responses.adapter import OpenAIResponses
+from treadle.adapters.models.wire import http
+from treadle.adapters.models.wire.framing import EVENT_BYTES
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.base.types import JsonObject
 from treadle.chat.assembly import ANSWER_CHARS, ARGUMENTS_CHARS, CALLS
 from treadle.engine.silence_timeout import SilenceTimeout
 from treadle.errors import ModelError
-from treadle.models.anthropic.adapter import AnthropicMessages
-from treadle.models.capability_ladder import Ladder
-from treadle.models.gemini.adapter import Gemini
-from treadle.models.ollama.adapter import OllamaChat
-from treadle.models.openai_chat.adapter import OpenAIChat
-from treadle.models.openai_responses.adapter import OpenAIResponses
-from treadle.models.wire import http
-from treadle.models.wire.framing import EVENT_BYTES
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.protocol.content import Usage, UserEntry
 from treadle.protocol.deltas import CallDelta, Delta, TextDelta, UsageDelta
@@ -33,7 +35,6 @@ from treadle.protocol.events import (
     TurnRetry,
 )
 from treadle.protocol.tools import ToolSpec
-from treadle.stores.memory import MemoryStore
 from treadle.testing.checker import check
 from treadle.testing.fake_anthropic import FakeAnthropic
 from treadle.testing.fake_gemini import FakeGemini
@@ -41,7 +42,6 @@ from treadle.testing.fake_model import FakeModelServer, Reply
 from treadle.testing.fake_ollama import FakeOllama
 from treadle.testing.fake_openai import FakeOpenAI
 from treadle.testing.fake_responses import FakeResponses
-from treadle.types import JsonObject
 
 
 class Wire(NamedTuple):

@@ -16,15 +16,15 @@ from tests.faults.chance import SEED
 from tests.faults.driver import IDLE, MARK
 from tests.faults.harness import Case, eventually
 from treadle import Agent, ChatOptions, DynamicTool, ScriptedModel
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.base.types import ChatId, JsonObject
 from treadle.errors import Refused
 from treadle.protocol import wire
 from treadle.protocol.commands import Interrupt, Rename, Send
 from treadle.protocol.events import SessionCreated
-from treadle.stores.sqlite import SqliteStore
 from treadle.testing.checker import check, check_effects, check_processes, check_seen
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 from treadle.testing.histories import check_messages
-from treadle.types import ChatId, JsonObject
 
 SEEDS = [SEED, SEED + 1]
 CHATS = 8

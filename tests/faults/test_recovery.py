@@ -13,18 +13,18 @@ from tests.faults.harness import Case
 from tests.faults.scenarios import SCENARIOS
 from tests.faults.test_every_point import check_outcome
 from treadle import Agent, Chat, ScriptedModel, tool
+from treadle.adapters.models.scripted import Call, Fail
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.base.types import ChatId
 from treadle.engine import pool as pools
 from treadle.engine.pool import WorkerPool
 from treadle.errors import ChatBusy
-from treadle.models.scripted import Call, Fail
 from treadle.ports.toolset import Tool
 from treadle.protocol.commands import Send
 from treadle.protocol.events import Envelope, ExecutionComplete, RunEnd, SessionError, SessionIdle
-from treadle.stores.sqlite import SqliteStore
 from treadle.testing.checker import check
 from treadle.testing.fake_openai import FakeOpenAI
 from treadle.testing.faults import InjectedFault, faults
-from treadle.types import ChatId
 
 FIRST = ["tool.before:write_file", "tool.write_after", "tool.after:run_command", "model.first_delta"]
 MOST = 14

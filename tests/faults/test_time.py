@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from treadle import Agent, Budget, Chat, ScriptedModel, tool
+from treadle.adapters.models.openai_chat.adapter import OpenAIChat
+from treadle.adapters.models.scripted import Call
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.base.types import JsonObject, SystemClock
 from treadle.errors import ChatBusy
-from treadle.models.openai_chat.adapter import OpenAIChat
-from treadle.models.scripted import Call
 from treadle.ports.model import ModelInfo
 from treadle.protocol.events import LimitReached, RunEnd, TurnRetry
-from treadle.stores.memory import MemoryStore
-from treadle.stores.sqlite import SqliteStore
 from treadle.testing.checker import check, check_seen
 from treadle.testing.fake_openai import FakeOpenAI, Reply
-from treadle.types import JsonObject, SystemClock
 
 HOUR_MS = 3_600_000
 

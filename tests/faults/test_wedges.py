@@ -9,14 +9,14 @@ import pytest
 
 from tests.faults.test_recovery import cut_off_inside
 from treadle import Agent, Chat, ScriptedModel, tool
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.stores.memory import MemoryStore
 from treadle.engine import loop
 from treadle.engine.pool import WorkerPool
-from treadle.models.scripted import Call, Say
 from treadle.ports.model import ModelInfo
 from treadle.ports.store import Commit
 from treadle.protocol.commands import Compact, Send
 from treadle.protocol.events import Envelope, RunEnd, SessionError, SessionIdle, UserMessage
-from treadle.stores.memory import MemoryStore
 from treadle.testing.checker import check
 from treadle.testing.faults import faults
 

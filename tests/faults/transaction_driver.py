@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.unit.workspace.trees import Bench, Node, between, build, picture, taken_back
-from treadle import faultpoint
+from treadle.base import faultpoint
 from treadle.errors import ToolError
 from treadle.protocol.files import FileChange
 from treadle.testing.faults import Fault, Faults

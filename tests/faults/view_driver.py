@@ -22,20 +22,20 @@ from typing import Any
 from msgspec.structs import replace
 
 from tests.unit.workspace.trees import Node, build, picture
-from treadle import faultpoint
+from treadle.adapters.sandbox.choose import choose
+from treadle.adapters.sandbox.supervisor import folder as names
+from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.tools.builtin.command.tool import RunCommand
+from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
+from treadle.adapters.workspace.root import Root
+from treadle.base import faultpoint
+from treadle.base.types import CallKey, ChatId
 from treadle.ports.sandbox import Sandbox
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.options import ChatOptions
-from treadle.sandbox.choose import choose
-from treadle.sandbox.supervisor import folder as names
-from treadle.sandbox.supervisor.commands import SupervisedCommands
-from treadle.stores.memory import MemoryStore
 from treadle.testing.faults import Fault, Faults
-from treadle.tools.builtin.command.tool import RunCommand
-from treadle.tools.builtin.context import ToolContext
-from treadle.types import CallKey, ChatId
-from treadle.workspace.history.snapshots import ProjectSnapshots
-from treadle.workspace.root import Root
 
 OLD = {
     b"edited": Node("file", 0o640, b"old\n"),

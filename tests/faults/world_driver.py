@@ -15,13 +15,13 @@ from pathlib import Path
 
 from tests.trees import Node, tree
 from tests.writing import write
-from treadle import faultpoint
-from treadle.sandbox.launcher import Launcher
-from treadle.workspace.history.snapshots import ProjectSnapshots
-from treadle.workspace.root import Root
-from treadle.worlds import ground
-from treadle.worlds.home import WorldHome
-from treadle.worlds.record import WorldFolders
+from treadle.adapters.sandbox.launcher import Launcher
+from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
+from treadle.adapters.workspace.root import Root
+from treadle.base import faultpoint
+from treadle.library.worlds import ground
+from treadle.library.worlds.home import WorldHome
+from treadle.library.worlds.record import WorldFolders
 
 RAISED: dict[str, BaseException] = {
     "memory": MemoryError(),

@@ -1,13 +1,13 @@
 """One representative of every event type, recorded and live: every field says something. The golden files are made
 from these, and the reference shows them as examples."""
 
+from treadle.base.types import CallKey, ChatId, call_key
 from treadle.protocol import events as e
 from treadle.protocol.content import Image, KnownFile, PlanStep, Shell, Thinking, ToolRequest, Usage
 from treadle.protocol.files import FileChange, FileConflict, FileState, Uncaptured
 from treadle.protocol.options import Budget, ChatOptions, Skill
 from treadle.protocol.permissions import Offer, Rule
 from treadle.protocol.tools import DynamicTool
-from treadle.types import CallKey, ChatId, call_key
 
 KEY = call_key(3, 1)
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

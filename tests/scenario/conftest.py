@@ -8,10 +8,10 @@ from tests.scenario.command_line import CommandLine
 from tests.scenario.copilot_kit import Program, Start
 from tests.scenario.kit import Stage
 from tests.scenario.scenes import World
+from treadle.adapters.stores import open_store
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.ports.store import Store
-from treadle.stores import open_store
-from treadle.stores.memory import MemoryStore
-from treadle.stores.sqlite import SqliteStore
 
 
 @pytest.fixture
@@ -67,5 +67,5 @@ def open_shared(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], 
         address = request.getfixturevalue("postgres")
     except pytest.FixtureLookupError:
         pytest.skip("there is no PostgreSQL to test with")
-    open_store = import_module("treadle.stores").open_store
+    open_store = import_module("treadle.adapters.stores").open_store
     return lambda: open_store(address)

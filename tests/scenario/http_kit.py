@@ -11,15 +11,15 @@ from typing import Any
 import aiohttp
 
 from treadle import Agent, ScriptedModel
-from treadle.models.script import Step
+from treadle.adapters.models.script import Step
+from treadle.frontends.server.admission import Admission
+from treadle.frontends.server.running import Running, address_of, bind
+from treadle.frontends.server.service import Limits, Service
+from treadle.frontends.server.tokens import Tokens
 from treadle.ports.model import Model
 from treadle.ports.store import Store
 from treadle.ports.toolset import Tool
 from treadle.protocol.options import ChatOptions
-from treadle.server.admission import Admission
-from treadle.server.running import Running, address_of, bind
-from treadle.server.service import Limits, Service
-from treadle.server.tokens import Tokens
 
 WAIT_S = 60.0
 WEATHER = {

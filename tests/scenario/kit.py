@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
 from treadle import Agent, Chat, Envelope, tool
-from treadle.following import Following
-from treadle.models.script import Step
-from treadle.models.scripted import ScriptedModel
+from treadle.adapters.models.script import Step
+from treadle.adapters.models.scripted import ScriptedModel
+from treadle.library.following import Following
+from treadle.library.replay import replay
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.ports.store import Store
 from treadle.ports.toolset import Tool
 from treadle.protocol import events as e
 from treadle.protocol.content import Entry, ResultsEntry
 from treadle.protocol.deltas import Delta
-from treadle.replay import replay
 
 
 class Recording:

@@ -12,12 +12,12 @@ from tests.forked import forking
 from tests.lazily import Lazy, lazily
 from tests.scenario.command_line import CommandLine
 from treadle import Agent, ScriptedModel
-from treadle.models.scripted import Say
+from treadle.adapters.models.scripted import Say
+from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.protocol.options import ChatOptions
-from treadle.stores.sqlite import SqliteStore
 
-acp, a, editing = lazily("acp"), Lazy("acp.schema"), lazily("treadle.acp.agent")
-unsaved = lazily("treadle.tools.unsaved")
+acp, a, editing = lazily("acp"), Lazy("acp.schema"), lazily("treadle.frontends.acp.agent")
+unsaved = lazily("treadle.adapters.tools.unsaved")
 WAIT_S = 60
 
 

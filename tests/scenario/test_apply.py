@@ -8,14 +8,14 @@ import pytest
 
 from tests.scenario.kit import Gate, Recording, Stage, ended, of, play, results, types, until
 from treadle import tool
+from treadle.adapters.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.tools.builtin.write import WriteFile
 from treadle.errors import InvalidInput, Refused
-from treadle.models.scripted import Call, Say, ScriptedModel
 from treadle.ports.toolset import Invocation
 from treadle.protocol import events as e
 from treadle.protocol.content import AssistantEntry, ResultsEntry, UserEntry
 from treadle.sync import Agent as SyncAgent
 from treadle.testing.checker import check
-from treadle.tools.builtin.write import WriteFile
 
 SCRIPT = Say("Like this:\n\n```python\nprint('hello')\n```\n\nRun it.")
 TURN = ["user.message", "assistant.turn_start", "assistant.message"]

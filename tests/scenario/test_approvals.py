@@ -10,9 +10,9 @@ import pytest
 
 from tests.scenario.command_line import CommandLine, end
 from tests.scenario.kit import Stage, change, of, play
-from treadle.cli.options import EXIT_WAITING
+from treadle.adapters.models.scripted import Call, Say
 from treadle.errors import InvalidInput
-from treadle.models.scripted import Call, Say
+from treadle.frontends.cli.options import EXIT_WAITING
 from treadle.protocol import events as e
 from treadle.protocol.commands import ChangeOptions
 from treadle.protocol.permissions import Rule

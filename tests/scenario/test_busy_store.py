@@ -9,11 +9,11 @@ import pytest
 
 from tests.scenario.kit import of
 from treadle import Agent, ScriptedModel, tool
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.errors import StoreError
-from treadle.models.scripted import Call, Say
 from treadle.protocol import events as e
 from treadle.protocol.commands import Send
-from treadle.stores.sqlite import SqliteStore
 from treadle.testing.checker import check
 
 

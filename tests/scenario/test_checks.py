@@ -9,12 +9,12 @@ import pytest
 from tests.processes import running_with, unlike_any_other
 from tests.scenario.kit import Recording, Stage, change, ended, look, of, play, until
 from treadle import Chat
+from treadle.adapters.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.chat.verification import FILE_NOT_WRITTEN, NOTHING_WRITTEN
-from treadle.models.scripted import Call, Say, ScriptedModel
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.content import UserEntry
-from treadle.stores.sqlite import SqliteStore
 from treadle.testing.checker import check
 
 WRITE = Call("write_file", path="a.txt", content="a\n")

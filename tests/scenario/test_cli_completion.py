@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.scenario.command_line import CommandLine
-from treadle.cli import COMMANDS
+from treadle.frontends.cli import COMMANDS
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ import pytest
 from tests.faults.chance import some
 from tests.scenario.command_line import CommandLine, end
 from treadle import Agent
-from treadle.evaluation import Plan, Result, Task, compare, evaluate, read_results, read_suite
-from treadle.evaluation.measures import Rate
-from treadle.evaluation.results import FILE, append
-from treadle.evaluation.suites import missing
-from treadle.stores import open_store
-from treadle.worlds.home import WorldHome
+from treadle.adapters.stores import open_store
+from treadle.library.evaluation import Plan, Result, Task, compare, evaluate, read_results, read_suite
+from treadle.library.evaluation.measures import Rate
+from treadle.library.evaluation.results import FILE, append
+from treadle.library.evaluation.suites import missing
+from treadle.library.worlds.home import WorldHome
 
 COUNT = 'call = [{ name = "run_command", args = { command = "echo x >> count" } }]'
 WRITE = 'call = [{ name = "write_file", args = { path = "answer", content = "42\\n" } }]'

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from tests.scenario.command_line import CommandLine
-from treadle.workspace.history.content_store import ContentStore
+from treadle.adapters.workspace.history.content_store import ContentStore
 
 WRITE = '[[turn]]\ncall = [{ name = "write_file", args = { path = "a", content = "new" } }]\n[[turn]]\ntext = "Done."\n'
 

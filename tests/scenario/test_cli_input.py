@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.scenario.command_line import CommandLine, Ended, end, until
-from treadle.cli.group import invoke
+from treadle.frontends.cli.group import invoke
 
 Here = Callable[..., Ended]
 HELLO = '[[turn]]\ntext = "Hello."\n'

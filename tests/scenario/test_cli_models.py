@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.scenario.command_line import CommandLine
-from treadle.models.local.weights import QWEN_CODER
+from treadle.adapters.models.local.weights import QWEN_CODER
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.scenario.command_line import CommandLine, end
-from treadle.housekeeping.retention import read_stamp, stamp_of
-from treadle.workspace.history.content_store import ContentStore
+from treadle.adapters.workspace.history.content_store import ContentStore
+from treadle.library.housekeeping.retention import read_stamp, stamp_of
 
 DAY_S = 86_400
 CAP = {"TREADLE_SNAPSHOT_CAP_GB": "0.0000025"}  # 2,500 bytes

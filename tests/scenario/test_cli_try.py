@@ -92,7 +92,10 @@ def test_the_same_as_an_ordinary_user() -> None:
         }
         python = python_for_everyone()
         if subprocess.run(
-            [python, "-c", "import click, msgspec, treadle.runtime"], env=environment, capture_output=True, **become
+            [python, "-c", "import click, msgspec, treadle.library.agent"],
+            env=environment,
+            capture_output=True,
+            **become,
         ).returncode:
             pytest.skip("what Treadle needs cannot be read by everyone here")
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.scenario.command_line import CommandLine, Ended
 from tests.scenario.test_cli_dialogue import person
-from treadle.cli.group import invoke
-from treadle.presentation.call_line import MINUS
+from treadle.frontends.cli.group import invoke
+from treadle.frontends.presentation.call_line import MINUS
 
 LINES = [f"line {number}\n" for number in range(1, 21)]
 WORK = """

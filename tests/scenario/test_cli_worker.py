@@ -11,12 +11,12 @@ import pytest
 
 from tests.scenario.command_line import CommandLine, Ended, end
 from treadle import DynamicTool
+from treadle.base.types import ChatId
 from treadle.protocol import events as e
 from treadle.protocol.commands import Send
 from treadle.protocol.events import Envelope
 from treadle.sync import Agent, Chat
 from treadle.testing.checker import check
-from treadle.types import ChatId
 
 WAIT = (
     '[[turn]]\ncall = [{ name = "run_command", '

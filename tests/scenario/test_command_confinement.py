@@ -10,9 +10,9 @@ import pytest
 
 from tests.homes import seed
 from tests.scenario.kit import Stage, play, results
-from treadle.models.scripted import Call, Say
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.stores.memory import MemoryStore
 from treadle.ports.commands import UNLIMITED, Allowance, Limits
-from treadle.stores.memory import MemoryStore
 
 
 def git(folder: Path, words: str) -> None:

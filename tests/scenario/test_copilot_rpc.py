@@ -10,10 +10,10 @@ import pytest
 
 from tests.scenario.command_line import CommandLine, end
 from tests.scenario.copilot_kit import Answered, Program, Start, talk, turns
-from treadle.copilot_sdk.methods import Method
-from treadle.copilot_sdk.server import Runtime
-from treadle.copilot_sdk.session import MOST_HELD
-from treadle.copilot_words import methods
+from treadle.frontends.copilot.methods import Method
+from treadle.frontends.copilot.server import Runtime
+from treadle.frontends.copilot.session import MOST_HELD
+from treadle.frontends.copilot_words import methods
 
 TOOL = {"name": "lookup", "description": "Looks up.", "parameters": {"type": "object"}}
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.scenario.kit import Stage, of, play
 from treadle import Budget
+from treadle.adapters.models.scripted import Say, ScriptedModel
 from treadle.errors import InvalidInput
-from treadle.models.scripted import Say, ScriptedModel
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol import commands as c
 from treadle.protocol import events as e

@@ -16,8 +16,8 @@ from tests.homes import seed
 from tests.unit.policy.command_corpus import BY_EFFECT
 from tests.unit.sandbox.grounds import missing
 from treadle import Agent, ChatOptions
-from treadle.models.scripted import Call, Say, ScriptedModel
-from treadle.stores.memory import MemoryStore
+from treadle.adapters.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.stores.memory import MemoryStore
 
 SHARDS = 4
 TIMEOUT_S = 10

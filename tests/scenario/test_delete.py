@@ -13,11 +13,11 @@ from tests.scenario.family import ByTask, project
 from tests.scenario.http_kit import Server, serving
 from tests.scenario.kit import play
 from treadle import Agent
+from treadle.adapters.models.scripted import Call, Hang, Say, ScriptedModel, Turn
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.base.types import ChatId
 from treadle.errors import NotFound, Refused
-from treadle.models.scripted import Call, Hang, Say, ScriptedModel, Turn
-from treadle.stores.sqlite import SqliteStore
-from treadle.transfer import export_chat, fork, import_chat
-from treadle.types import ChatId
+from treadle.library.transfer import export_chat, fork, import_chat
 
 HELLO = '[[turn]]\ntext = "Hello."\n'
 

@@ -10,9 +10,9 @@ import pytest
 from tests.scenario.kit import Stage, of, play, types, until
 from tests.scenario.scenes.files import repository
 from tests.trees import tree
-from treadle.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.stores.memory import MemoryStore
 from treadle.protocol import events as e
-from treadle.stores.memory import MemoryStore
 
 REVIEW = {"mode": "review", "interactive": True}
 

@@ -13,10 +13,10 @@ import pytest
 from tests.scenario.kit import Stage, of, play, types
 from tests.trees import tree
 from treadle import Chat
-from treadle.models.scripted import Call, Say
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.protocol import events as e
 from treadle.protocol.permissions import Rule
-from treadle.stores.sqlite import SqliteStore
 
 ASK = {"mode": "ask", "interactive": True}
 HEADLESS = {"mode": "ask", "interactive": False}

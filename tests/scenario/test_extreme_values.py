@@ -23,14 +23,18 @@ from tests.scenario.command_line import CommandLine
 from tests.scenario.http_kit import serving
 from tests.scenario.kit import Stage
 from treadle import Agent, Budget, ChatOptions, ScriptedModel
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.adapters.tools.function import tool
+from treadle.base.types import ChatId, SystemClock
 from treadle.chat.state import ChatState
-from treadle.cli.group import cli
-from treadle.config import load
 from treadle.engine.hub import Hub
 from treadle.engine.log import Log
 from treadle.errors import ConfigError, InvalidInput, Refused, TreadleError
-from treadle.following import Following
-from treadle.models.scripted import Call, Say
+from treadle.frontends.cli.group import cli
+from treadle.library.config import load
+from treadle.library.following import Following
 from treadle.ports.toolset import Invocation, Outcome, PlainTool, Settlement
 from treadle.protocol import commands as c
 from treadle.protocol import wire
@@ -38,11 +42,7 @@ from treadle.protocol.content import Usage
 from treadle.protocol.events import Envelope, ModelCall, RecordLost, UserMessage
 from treadle.protocol.options import BUDGET_BOUNDS, NUMBER_BOUNDS
 from treadle.protocol.tools import ToolSpec
-from treadle.stores.memory import MemoryStore
-from treadle.stores.sqlite import SqliteStore
 from treadle.testing.checker import check
-from treadle.tools.function import tool
-from treadle.types import ChatId, SystemClock
 
 INF, NAN = math.inf, math.nan
 

@@ -8,10 +8,10 @@ from tests.scenario.command_line import CommandLine, end
 from tests.scenario.kit import of
 from tests.trees import tree as tree_of
 from treadle import Agent
+from treadle.adapters.stores import open_store
+from treadle.library.subagents.tree import Row, tree
 from treadle.protocol import events as e
 from treadle.protocol.commands import Send
-from treadle.stores import open_store
-from treadle.subagents.tree import Row, tree
 
 NAMES = ("one", "two", "three")
 

@@ -6,15 +6,15 @@ import pytest
 
 from tests.faults.chance import some
 from tests.scenario.scenes import SCENES, World, watch
+from treadle.adapters.models.scripted import Say, ScriptedModel
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.base.types import ChatId
 from treadle.chat.divergence import first_divergence
 from treadle.errors import InvalidInput, NotFound
-from treadle.models.scripted import Say, ScriptedModel
+from treadle.library.replay import replay
+from treadle.library.transfer import fork, read_chat
 from treadle.protocol.events import OptionsChanged, RunEnd, SessionCreated
-from treadle.replay import replay
-from treadle.stores.memory import MemoryStore
 from treadle.testing.checker import check
-from treadle.transfer import fork, read_chat
-from treadle.types import ChatId
 
 FRESH = {"mode": "auto-edit", "completion": "tool", "run_budget": {}, "chat_budget": {}}
 """Options under which any chat can go on."""

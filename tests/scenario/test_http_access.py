@@ -9,14 +9,14 @@ import aiohttp
 import pytest
 
 from tests.scenario.http_kit import WAIT_S, Client, Server, serving
-from treadle.models.scripted import Say
-from treadle.server import header_timeout
-from treadle.server.admission import Admission
-from treadle.server.app import ROUTES
-from treadle.server.guard import OPEN
-from treadle.server.problems import codes
-from treadle.server.service import Limits
-from treadle.stores.sqlite import SqliteStore
+from treadle.adapters.models.scripted import Say
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.frontends.server import header_timeout
+from treadle.frontends.server.admission import Admission
+from treadle.frontends.server.app import ROUTES
+from treadle.frontends.server.guard import OPEN
+from treadle.frontends.server.problems import codes
+from treadle.frontends.server.service import Limits
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import pytest
 
 from tests.homes import seed
 from tests.scenario.http_kit import serving
+from treadle.adapters.models.scripted import Say
+from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.client import Client as RealClient
 from treadle.errors import ApiError
-from treadle.models.scripted import Say
-from treadle.stores.sqlite import SqliteStore
 
 TWO = Say("```\none\n```\nor\n```\ntwo\n```\n")
 

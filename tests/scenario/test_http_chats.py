@@ -13,15 +13,15 @@ from msgspec.structs import replace
 from tests.homes import seed
 from tests.scenario.http_kit import Client, Server, serving
 from treadle import ScriptedModel, tool
-from treadle.model_choice import LastModel
-from treadle.models.keys import CUSTOM_ADDRESS, CUSTOM_KEY
-from treadle.models.scripted import Call, Fail, Hang, Say, Turn
+from treadle.adapters.models.keys import CUSTOM_ADDRESS, CUSTOM_KEY
+from treadle.adapters.models.scripted import Call, Fail, Hang, Say, Turn
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.frontends.server.admission import Admission
+from treadle.library.model_choice import LastModel
+from treadle.library.transfer import import_chat
 from treadle.ports.store import Store
-from treadle.server.admission import Admission
-from treadle.stores.sqlite import SqliteStore
 from treadle.testing.fake_ollama import FakeOllama
 from treadle.testing.fake_openai import FakeOpenAI
-from treadle.transfer import import_chat
 
 DONE: list[str] = []
 STEPS = [Call("deploy", target="prod"), Say("Deployed."), Say("More.")]

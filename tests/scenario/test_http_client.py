@@ -10,12 +10,12 @@ import pytest
 
 from tests.scenario.http_kit import Server, serving
 from treadle import tool
+from treadle.adapters.models.scripted import Call, Hang, Say, Turn
+from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.client import ChatInfo, Client, ClientChat, ToolCall
 from treadle.client import sync as without_async
 from treadle.errors import ApiError
-from treadle.models.scripted import Call, Hang, Say, Turn
 from treadle.protocol.events import AssistantReset, Envelope, MessageDelta, OpenAction, RunEnd
-from treadle.stores.sqlite import SqliteStore
 
 WAIT_S = 60.0
 STEPS: list[Any] = [[Call("weather", city="Oslo"), Call("weather", city="Rome")], Say("Rain and sun.")]

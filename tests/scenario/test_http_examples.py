@@ -10,8 +10,8 @@ import pytest
 
 import treadle
 from tests.scenario.http_kit import Server, serving
-from treadle.models.scripted import Call, Say
-from treadle.stores.sqlite import SqliteStore
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.stores.sqlite import SqliteStore
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WAIT_S = 60.0

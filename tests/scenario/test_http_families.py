@@ -11,12 +11,12 @@ import pytest
 from tests.homes import seed
 from tests.scenario.family import ByTask, project
 from tests.scenario.http_kit import WAIT_S, Client, serving
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.client import Client as PythonClient
 from treadle.errors import ApiError
-from treadle.models.scripted import Call, Say
+from treadle.frontends.server.admission import Admission
 from treadle.protocol.options import ChatOptions
-from treadle.server.admission import Admission
-from treadle.stores.sqlite import SqliteStore
 
 T = TypeVar("T")
 FLOW = ".github/workflows/ci.yml"

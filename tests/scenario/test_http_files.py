@@ -11,14 +11,14 @@ from tests.homes import seed
 from tests.scenario.command_line import CommandLine
 from tests.scenario.http_kit import Client, Server, serving
 from treadle import Agent, ScriptedModel
+from treadle.adapters.models.scripted import Call, Hang, Say, Turn
+from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.client import Client as RealClient
 from treadle.client import sync as without_async
 from treadle.errors import ApiError
-from treadle.models.scripted import Call, Hang, Say, Turn
+from treadle.frontends.server.routes import changes
 from treadle.ports.store import Store
 from treadle.protocol.options import ChatOptions
-from treadle.server.routes import changes
-from treadle.stores.sqlite import SqliteStore
 
 LINES = [f"line {number}\n" for number in range(1, 21)]
 WORK: list[Any] = [

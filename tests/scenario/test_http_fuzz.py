@@ -9,11 +9,11 @@ from typing import Any, get_type_hints
 from tests.faults.chance import SEED
 from tests.homes import seed
 from tests.scenario.http_kit import serving
-from treadle.models.scripted import Say
+from treadle.adapters.models.scripted import Say
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.frontends.server.admission import Admission
+from treadle.frontends.server.app import ROUTES
 from treadle.protocol.options import ChatOptions
-from treadle.server.admission import Admission
-from treadle.server.app import ROUTES
-from treadle.stores.sqlite import SqliteStore
 
 TRIES = 8
 ODD: list[Any] = [

@@ -9,11 +9,11 @@ import pytest
 
 from tests.homes import seed
 from tests.scenario.http_kit import serving
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.client import Client as RealClient
 from treadle.client.jobs import ClientJob
 from treadle.errors import ApiError
-from treadle.models.scripted import Call, Say
-from treadle.stores.sqlite import SqliteStore
 
 SERVE = "echo made > made; printf 'up \\033]0;evil\\007\\n'; while read -r line; do echo \"got $line\"; done"
 STEPS = [Call("run_command", command=SERVE, background=True), Say("It runs.")]

@@ -8,10 +8,10 @@ import pytest
 
 from tests.scenario.http_kit import Server, serving
 from treadle import ScriptedModel
-from treadle.models.script import Say
+from treadle.adapters.models.script import Say
+from treadle.adapters.stores.memory import MemoryStore
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule
-from treadle.stores.memory import MemoryStore
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 

@@ -10,10 +10,10 @@ import pytest
 
 from tests.homes import seed
 from tests.scenario.http_kit import Answer, Client, Server, serving
-from treadle.models.scripted import Call, Say
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.frontends.server.admission import Admission
 from treadle.protocol.options import ChatOptions
-from treadle.server.admission import Admission
-from treadle.stores.sqlite import SqliteStore
 
 STEPS = [Call("run_command", command="touch made"), Say("Done.")]
 

@@ -10,11 +10,11 @@ import pytest
 
 from tests.processes import running_with, unlike_any_other
 from tests.scenario.http_kit import Server, eventually, serving
-from treadle.models.script import Call, Say
+from treadle.adapters.models.script import Call, Say
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.frontends.server.app import ROUTES
+from treadle.frontends.server.routing import Route
 from treadle.protocol.options import ChatOptions
-from treadle.server.app import ROUTES
-from treadle.server.routing import Route
-from treadle.stores.sqlite import SqliteStore
 
 WRITING = [route for route in ROUTES if route.body is not None]
 NAP = unlike_any_other()

@@ -13,12 +13,12 @@ import pytest
 
 from tests.scenario.http_kit import WEATHER, Client, Server, eventually, recorded, serving, sse
 from treadle import Agent, ScriptedModel, tool
-from treadle.models.scripted import Call, Fail, Hang, Say, Turn
+from treadle.adapters.models.scripted import Call, Fail, Hang, Say, Turn
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.frontends.server import connections
+from treadle.frontends.server.service import Limits
 from treadle.ports.store import Store
 from treadle.protocol.options import ChatOptions
-from treadle.server import connections
-from treadle.server.service import Limits
-from treadle.stores.sqlite import SqliteStore
 
 
 @tool(read_only=True)

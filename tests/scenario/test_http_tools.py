@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.scenario.http_kit import WEATHER, Server, serving
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.errors import InvalidInput
-from treadle.models.scripted import Call, Say
 from treadle.ports.store import Store
-from treadle.stores.sqlite import SqliteStore
 
 STEPS = [[Call("weather", city="Oslo"), Call("weather", city="Rome")], Say("Rain and sun.")]
 

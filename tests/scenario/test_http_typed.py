@@ -6,10 +6,10 @@ from typing import Any
 
 from tests.scenario.http_kit import Client, Server, serving
 from tests.scenario.mcp_servers.kit import ODD
-from treadle.models.scripted import Say
+from treadle.adapters.models.scripted import Say
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.frontends.server.admission import Admission
 from treadle.protocol.options import ChatOptions
-from treadle.server.admission import Admission
-from treadle.stores.sqlite import SqliteStore
 
 OPTIONS = ChatOptions(model="scripted:test", interactive=True, summarize=False, verify=False)
 

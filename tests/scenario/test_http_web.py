@@ -10,12 +10,12 @@ from starlette.types import Message
 
 from tests.scenario.http_kit import Server, serving
 from treadle import ScriptedModel
-from treadle.models.script import ReportUsage, Say
+from treadle.adapters.models.script import ReportUsage, Say
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.frontends.server.compression import CompressedAnswer
+from treadle.frontends.server.routes.web import FOLDER, POLICY, web_page
+from treadle.frontends.server.sign_in import SignIn
 from treadle.protocol.content import Usage
-from treadle.server.compression import CompressedAnswer
-from treadle.server.routes.web import FOLDER, POLICY, web_page
-from treadle.server.sign_in import SignIn
-from treadle.stores.memory import MemoryStore
 
 MOST_LINES = 3_500
 MOST_BYTES = 60_000

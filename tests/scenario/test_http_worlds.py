@@ -7,11 +7,11 @@ from tests.homes import seed
 from tests.scenario.family import ByTask
 from tests.scenario.http_kit import serving
 from tests.scenario.kit import of
-from treadle.models.scripted import Call, Say
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.frontends.server.admission import Admission
 from treadle.protocol.events import ExecutionComplete
 from treadle.protocol.options import ChatOptions
-from treadle.server.admission import Admission
-from treadle.stores.sqlite import SqliteStore
 
 STEPS = [Call("write_file", path="a.txt", content="made\n"), Say("Done.")] * 2
 

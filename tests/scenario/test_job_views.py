@@ -12,11 +12,11 @@ import pytest
 from tests.scenario.kit import of, play
 from tests.unit.tools.builtin.command.viewing import sandbox_with_views
 from treadle import Agent, Chat
-from treadle.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.sandbox.supervisor import folder as supervisor_folder
+from treadle.adapters.tools.builtin.command import project
 from treadle.protocol import events as e
 from treadle.protocol.permissions import Rule
-from treadle.sandbox.supervisor import folder as supervisor_folder
-from treadle.tools.builtin.command import project
 
 STEPS = 'while read -r line; do eval "$line"; echo "done $line"; done'
 """A program that does what is written to it, line by line."""

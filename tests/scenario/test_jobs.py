@@ -12,13 +12,13 @@ import pytest
 
 from tests.scenario.kit import of, play
 from treadle import Agent, Chat
+from treadle.adapters.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.sandbox.supervisor.folder import OWNER
+from treadle.base.types import new_id
 from treadle.errors import JobElsewhere, NotFound, ToolError
-from treadle.jobs import Job
-from treadle.models.scripted import Call, Say, ScriptedModel
+from treadle.library.jobs import Job
 from treadle.ports.commands import Allowance
 from treadle.protocol import events as e
-from treadle.sandbox.supervisor.folder import OWNER
-from treadle.types import new_id
 
 MARK = new_id("mark")
 SERVE = f'echo made > made; echo up; while read -r line; do echo "got $line"; done; sleep 1000 # {MARK}'

@@ -12,8 +12,8 @@ import pytest
 
 from tests.scenario.kit import Recording, Stage, play, until
 from treadle import Chat, sync
+from treadle.adapters.models.scripted import Call, Fail, Hang, Say, ScriptedModel
 from treadle.errors import ConfigError, InvalidInput, RunFailed
-from treadle.models.scripted import Call, Fail, Hang, Say, ScriptedModel
 from treadle.protocol import commands as c
 from treadle.protocol.events import UserMessage
 from treadle.protocol.live_events import MessageDelta
@@ -154,7 +154,7 @@ FORGETFUL = """
 import asyncio, sys
 from pathlib import Path
 from treadle import Agent
-from treadle.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.models.scripted import Call, Say, ScriptedModel
 
 async def main():
     script = ScriptedModel([Call("write_file", path="new.txt", content="new"), Say("Done.")])

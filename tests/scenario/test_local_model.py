@@ -13,13 +13,13 @@ import pytest
 from tests.scenario.command_line import CommandLine, Ended, end, until
 from tests.unit.models.local import real
 from treadle import Agent
-from treadle.cli.options import EXIT_INCOMPLETE, EXIT_OK, EXIT_TURN_CAP
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.tools.builtin import builtins
+from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.registry import Tools
+from treadle.adapters.workspace.root import Root
+from treadle.frontends.cli.options import EXIT_INCOMPLETE, EXIT_OK, EXIT_TURN_CAP
 from treadle.protocol.options import Budget, ChatOptions
-from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin import builtins
-from treadle.tools.builtin.context import ToolContext
-from treadle.tools.registry import Tools
-from treadle.workspace.root import Root
 
 MODEL = ("--model", "local:smollm2")
 WORDS_ONLY = ("--tools", ",")

@@ -10,10 +10,10 @@ import pytest
 
 from tests.scenario.kit import Gate, Stage, ended, play, results
 from treadle import tool
-from treadle.models.scripted import Call, Say
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.base.types import ChatId
 from treadle.protocol import commands as c
-from treadle.stores.sqlite import SqliteStore
-from treadle.types import ChatId
 
 
 class Backup:

@@ -4,10 +4,10 @@ import asyncio
 
 from tests.scenario.kit import Recording, Stage, change, ended, fail, look, of, play, results, types
 from treadle import tool
-from treadle.models.scripted import Call, RawCall, ReportUsage, Say, ScriptedModel, Think
+from treadle.adapters.models.scripted import Call, RawCall, ReportUsage, Say, ScriptedModel, Think
+from treadle.base.types import call_key
 from treadle.protocol import events as e
 from treadle.protocol.content import AssistantEntry, ResultsEntry, Usage, UserEntry
-from treadle.types import call_key
 
 
 async def test_a_run_from_message_to_idle(stage: Stage) -> None:  # L-01, L-02, L-12

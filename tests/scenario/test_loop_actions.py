@@ -8,14 +8,14 @@ import pytest
 
 from tests.scenario.kit import Recording, Stage, change, ended, look, of, play, results, types
 from treadle import Agent, Chat, tool
+from treadle.adapters.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.stores.memory import MemoryStore
 from treadle.errors import Refused
-from treadle.models.scripted import Call, Say, ScriptedModel
 from treadle.ports.store import Commit
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.content import ResultsEntry
 from treadle.protocol.tools import DynamicTool
-from treadle.stores.memory import MemoryStore
 from treadle.testing.clock import ManualClock
 
 WEATHER = DynamicTool("weather", "Tells the weather.", {"type": "object", "properties": {"city": {"type": "string"}}})

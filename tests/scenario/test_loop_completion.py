@@ -1,8 +1,8 @@
 """When a run is done: task_complete, autopilot, the marker, and a word at the end (L-13 to L-15, L-17)."""
 
 from tests.scenario.kit import Recording, Stage, change, ended, fail, look, of, play, types
+from treadle.adapters.models.scripted import Call, Fail, ReportUsage, Say, ScriptedModel, Turn
 from treadle.chat.completion import MARKER
-from treadle.models.scripted import Call, Fail, ReportUsage, Say, ScriptedModel, Turn
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage, UserEntry
 

@@ -7,8 +7,8 @@ import msgspec
 from tests.scenario.kit import Gate, Recording, Stage, change, ended, look, of, play, types
 from tests.unit.chat.player import valid_history
 from treadle import tool
+from treadle.adapters.models.scripted import Call, Fail, ReportUsage, Say, ScriptedModel, Turn
 from treadle.chat.history import tokens, weigh
-from treadle.models.scripted import Call, Fail, ReportUsage, Say, ScriptedModel, Turn
 from treadle.ports.model import ModelInfo
 from treadle.protocol import events as e
 from treadle.protocol.content import AssistantEntry, Image, ResultsEntry, Usage, UserEntry

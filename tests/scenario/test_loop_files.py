@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.scenario.kit import Stage, play, results
 from treadle import tool
-from treadle.models.scripted import Call, Say
+from treadle.adapters.models.scripted import Call, Say
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions

@@ -4,8 +4,8 @@ import pytest
 
 from tests.scenario.kit import Gate, Recording, Stage, ended, of, play, types
 from treadle import Chat, tool
+from treadle.adapters.models.scripted import Call, Hang, Say, ScriptedModel, Think
 from treadle.errors import Refused
-from treadle.models.scripted import Call, Hang, Say, ScriptedModel, Think
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.content import Entry, UserEntry

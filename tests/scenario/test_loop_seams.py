@@ -9,7 +9,7 @@ import pytest
 
 from tests.scenario.kit import Gate, Stage, of, play, results, until
 from treadle import Chat
-from treadle.models.scripted import Call, Say
+from treadle.adapters.models.scripted import Call, Say
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement, Trial
 from treadle.protocol import commands as c

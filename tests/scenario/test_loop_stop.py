@@ -9,8 +9,8 @@ import pytest
 from tests.processes import running_with, unlike_any_other
 from tests.scenario.kit import Gate, Stage, change, ended, look, of, play, types, until
 from treadle import tool
+from treadle.adapters.models.scripted import Call, Fail, Finish, Hang, Say, ScriptedModel, Think, Turn
 from treadle.errors import Refused, RunFailed
-from treadle.models.scripted import Call, Fail, Finish, Hang, Say, ScriptedModel, Think, Turn
 from treadle.protocol import events as e
 
 

@@ -10,20 +10,20 @@ import pytest
 
 from tests.scenario.kit import Stage, change, look, of, play, types
 from treadle import Agent, Chat
+from treadle.adapters.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.base.types import ChatId, new_chat_id
 from treadle.chat.fold import fold_all
 from treadle.chat.state import ChatState, summary
-from treadle.models.scripted import Call, Say, ScriptedModel
+from treadle.library.replay import replay
+from treadle.library.transfer import export_chat, fork, import_chat, read_chat
 from treadle.ports.store import Commit, Store
 from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.tools import DynamicTool
 from treadle.protocol.wire import Record
-from treadle.replay import replay
-from treadle.stores.memory import MemoryStore
 from treadle.testing.checker import check
 from treadle.testing.clock import ManualClock
-from treadle.transfer import export_chat, fork, import_chat, read_chat
-from treadle.types import ChatId, new_chat_id
 
 WEATHER = DynamicTool("weather", "Tells the weather.", {"type": "object", "properties": {}})
 OLD = Path(__file__).parents[1] / "golden" / "logs" / "v1"

@@ -6,9 +6,9 @@ import pytest
 
 from tests.scenario.kit import Gate, Stage, change, ended, of, play, results
 from treadle import tool
+from treadle.adapters.models.scripted import Call, Say
 from treadle.engine import tenure
 from treadle.engine.pool import WorkerPool
-from treadle.models.scripted import Call, Say
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 

@@ -13,16 +13,16 @@ import pytest
 from tests.scenario.command_line import CommandLine
 from tests.scenario.kit import Stage, ended, of, play
 from treadle import tool
+from treadle.adapters.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.stores import open_store
+from treadle.adapters.stores.postgres import PostgresStore
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.base.types import ChatId
 from treadle.engine.pool import WorkerPool
 from treadle.errors import Damaged
-from treadle.models.scripted import Call, Say, ScriptedModel
 from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.commands import Send
-from treadle.stores import open_store
-from treadle.stores.postgres import PostgresStore
-from treadle.stores.sqlite import SqliteStore
-from treadle.types import ChatId
 
 SCRIPT = """
 [[turn]]

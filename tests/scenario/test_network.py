@@ -17,12 +17,12 @@ from tests.scenario.command_line import CommandLine
 from tests.scenario.kit import Stage, of, play, results
 from tests.unit.sandbox.grounds import missing
 from treadle import Chat
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.stores.memory import MemoryStore
 from treadle.chat.state import open_actions
 from treadle.errors import InvalidInput
-from treadle.models.scripted import Call, Say
 from treadle.protocol.events import ExecutionComplete
 from treadle.protocol.live_events import OpenAction
-from treadle.stores.memory import MemoryStore
 
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 _CERT = f"--cert {_CERTIFICATES}" if _CERTIFICATES.exists() else ""

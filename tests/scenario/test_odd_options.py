@@ -13,9 +13,9 @@ import pytest
 
 from tests.faults.chance import SOAK
 from treadle import Agent, ScriptedModel
-from treadle.cli.group import cli, invoke
-from treadle.models.scripted import Call, Say
-from treadle.stores.sqlite import SqliteStore
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.frontends.cli.group import cli, invoke
 
 NUMBERS = ("9" * 30, "-" + "9" * 30, "-1", "0", "1e400", "nan", "0x10", "٣", "1_0", "9" * 5_000)
 TEXTS = ("", "x" * 5_000, "bad \udcff byte", "two\nlines \x1b[31m\u202e", "9" * 30, "-", "../..", "%s {0} 🧵", " ")

@@ -13,7 +13,7 @@ from bench.asked.commands import HARMFUL, background_commands, commands
 from tests.faults.chance import some
 from tests.homes import seed
 from tests.unit.sandbox.grounds import missing
-from treadle.sandbox.supervisor.removal import remove_tree
+from treadle.adapters.sandbox.supervisor.removal import remove_tree
 
 pytestmark = [
     pytest.mark.skipif(bool(missing("view")), reason=missing("view")),

@@ -10,7 +10,7 @@ from tests.scenario.kit import Stage, of, play, types
 from tests.trees import tree
 from tests.unit.sandbox.grounds import missing
 from treadle import Chat
-from treadle.models.scripted import Call, Say
+from treadle.adapters.models.scripted import Call, Say
 from treadle.protocol import events as e
 
 SECRET = "hunter2-is-the-password"
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.skipif(bool(missing("view")), reason=missing("view") or
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    from treadle.stores.sqlite import SqliteStore
+    from treadle.adapters.stores.sqlite import SqliteStore
 
     made = Stage(SqliteStore(tmp_path / "home/treadle.db"))
     yield made

@@ -12,10 +12,10 @@ from tests.scenario.family import project
 from tests.scenario.kit import Stage
 from tests.trees import tree
 from treadle import Agent
-from treadle.models.scripted import Call, Delay, Say, ScriptedModel
+from treadle.adapters.models.scripted import Call, Delay, Say, ScriptedModel
+from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.ports.model import Model
 from treadle.protocol.options import Budget
-from treadle.stores.sqlite import SqliteStore
 from treadle.testing.faults import faults
 
 SOLVED = [Call("write_file", path="answer.txt", content="42\n"), Say("Done.")]

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.scenario.command_line import TIMEOUT_S, CommandLine, Ended
-from treadle.sandbox.choose import find_bubblewrap
+from treadle.adapters.sandbox.choose import find_bubblewrap
 
 READING = (
     ("chats", "--all", "--json"),

@@ -12,11 +12,11 @@ from tests.scenario.copilot_kit import Answered, Program
 from tests.scenario.editor import acp, editing
 from tests.scenario.http_kit import Server, serving
 from tests.scenario.kit import Recording, Stage, play
+from treadle.adapters.models.scripted import Say, ScriptedModel
+from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.errors import InvalidInput
-from treadle.models.scripted import Say, ScriptedModel
 from treadle.ports.model import ModelInfo
 from treadle.protocol import commands as c
-from treadle.stores.sqlite import SqliteStore
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
 WITHOUT = ModelInfo("scripted", "without", efforts=())

@@ -7,7 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from tests.scenario.scenes import SCENES, World
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.base.types import ChatId
 from treadle.errors import NotFound
+from treadle.library.replay import replay
+from treadle.library.transfer import import_chat, read_chat
 from treadle.protocol import wire
 from treadle.protocol.events import (
     RECORDED,
@@ -27,10 +31,6 @@ from treadle.protocol.events import (
     TurnStart,
     UserMessage,
 )
-from treadle.replay import replay
-from treadle.stores.memory import MemoryStore
-from treadle.transfer import import_chat, read_chat
-from treadle.types import ChatId
 
 
 async def test_the_scenes_have_every_event_there_is(tmp_path: Path) -> None:

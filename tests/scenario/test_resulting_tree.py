@@ -12,9 +12,9 @@ import pytest
 from tests.scenario.kit import Stage, of, play, types
 from tests.trees import tree
 from treadle import Chat
-from treadle.models.scripted import Call, Say
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.protocol import events as e
-from treadle.stores.sqlite import SqliteStore
 
 GIT = ["git", "-c", "init.defaultBranch=main", "-c", "user.name=A", "-c", "user.email=a@example.org"]
 WHO = "git -c user.name=A -c user.email=a@example.org"

@@ -10,13 +10,13 @@ import pytest
 
 from tests.scenario.http_kit import Client, Server, serving
 from treadle import Agent, ScriptedModel
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.errors import InvalidInput, RootChanged, RunFailed
-from treadle.models.scripted import Call, Say
+from treadle.frontends.server.admission import Admission
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.options import ChatOptions
-from treadle.server.admission import Admission
-from treadle.stores.sqlite import SqliteStore
 
 SECRET = "the other user's word is heron"
 OPTIONS = ChatOptions(model="scripted:test", interactive=True, summarize=False, verify=False)

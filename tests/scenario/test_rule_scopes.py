@@ -17,11 +17,11 @@ from tests.scenario.kit import Stage, play
 from tests.scenario.test_cli_dialogue import person, prepared
 from tests.scenario.test_tui_app import agent_with, app_on, say, until
 from treadle import Chat
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.errors import ConfigError, InvalidInput, Refused
-from treadle.models.scripted import Call, Say
 from treadle.protocol.events import OpenAction, PermissionCompleted
 from treadle.protocol.permissions import Offer, Rule
-from treadle.stores.sqlite import SqliteStore
 
 ONE_HOST = "curl --version https://example.org/"
 """Asked for because of its words; it reaches nothing."""

@@ -8,7 +8,7 @@ import pytest
 from tests.scenario.command_line import CommandLine
 from tests.scenario.kit import Stage, of, play
 from treadle import tool
-from treadle.models.scripted import Call, Say
+from treadle.adapters.models.scripted import Call, Say
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.scenario.kit import Recording, Stage, of, play
 from treadle import tool
-from treadle.models.scripted import Call, Fail, Say, ScriptedModel
+from treadle.adapters.models.scripted import Call, Fail, Say, ScriptedModel
 from treadle.protocol import events as e
 from treadle.protocol import wire
 

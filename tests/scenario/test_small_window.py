@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from treadle import Agent
+from treadle.adapters.models.local import prompt as local
+from treadle.adapters.models.script import Part
+from treadle.adapters.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.models.text_calls.prompt import tools_text
 from treadle.chat.history import tokens
 from treadle.chat.small_window import SMALL_WINDOW
-from treadle.models.local import prompt as local
-from treadle.models.script import Part
-from treadle.models.scripted import Call, Say, ScriptedModel
-from treadle.models.text_calls.prompt import tools_text
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import Delta
 from treadle.protocol.events import ExecutionComplete

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from tests.scenario.kit import Stage, of, play
+from treadle.adapters.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.policy.standard import StandardPolicy
+from treadle.base.types import ChatId
 from treadle.errors import Refused
-from treadle.models.scripted import Call, Say, ScriptedModel
-from treadle.policy.standard import StandardPolicy
 from treadle.ports.hooks import Chain, Instead
 from treadle.ports.model import ModelRequest
 from treadle.ports.policy import Verdict
@@ -20,7 +21,6 @@ from treadle.protocol import events as e
 from treadle.protocol.deltas import Delta
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolSpec
-from treadle.types import ChatId
 
 STOP_S = 30.0
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from treadle import Agent, ScriptedModel, watching
+from treadle import Agent, ScriptedModel
+from treadle.adapters.models.scripted import Say, Turn
+from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.errors import StoreError
-from treadle.models.scripted import Say, Turn
+from treadle.library import watching
 from treadle.protocol.events import AssistantMessage, SessionIdle
 from treadle.protocol.options import ChatOptions
-from treadle.stores.sqlite import SqliteStore
 
 WAIT_S = 60
 

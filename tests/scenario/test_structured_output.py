@@ -8,8 +8,8 @@ import pytest
 
 from tests.scenario.command_line import CommandLine
 from treadle import Agent
+from treadle.adapters.models.scripted import ScriptedModel
 from treadle.errors import RunFailed
-from treadle.models.scripted import ScriptedModel
 
 
 class Verdict(msgspec.Struct):

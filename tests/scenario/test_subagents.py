@@ -11,14 +11,14 @@ from tests.scenario.family import ByTask, project
 from tests.scenario.kit import Stage, of, play
 from tests.trees import tree
 from treadle import Agent
-from treadle.models.scripted import Call, Delay, Say
+from treadle.adapters.models.scripted import Call, Delay, Say
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.library.subagents.tree import Row
+from treadle.library.subagents.tree import tree as rows_of
 from treadle.ports.model import ModelInfo
 from treadle.protocol import events as e
 from treadle.protocol.commands import Decide
 from treadle.protocol.options import Budget
-from treadle.stores.sqlite import SqliteStore
-from treadle.subagents.tree import Row
-from treadle.subagents.tree import tree as rows_of
 from treadle.testing.faults import faults
 
 

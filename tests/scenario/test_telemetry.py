@@ -16,12 +16,12 @@ from tests.scenario.http_kit import serving
 from tests.scenario.kit import change, fail, look, play
 from tests.scenario.providers import PROVIDERS
 from treadle import Agent, DynamicTool, ScriptedModel, tool
-from treadle.models.script import Call, Fail, ReportUsage, Say
+from treadle.adapters.models.script import Call, Fail, ReportUsage, Say
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.adapters.telemetry.settings import Telemetry
 from treadle.ports.model import ModelInfo
 from treadle.protocol.content import Usage
 from treadle.protocol.permissions import SECRET_NAME
-from treadle.stores.sqlite import SqliteStore
-from treadle.telemetry.settings import Telemetry
 from treadle.testing.clock import ManualClock
 from treadle.testing.fake_model import Reply
 

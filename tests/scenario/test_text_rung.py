@@ -11,15 +11,15 @@ from tests.scenario.command_line import CommandLine
 from tests.scenario.kit import Recording
 from tests.scenario.three_rounds import DONE, PROMPT, REPLIES, in_words, outcome, prepare
 from treadle import Agent
-from treadle.models.registry import ModelRegistry
-from treadle.models.scripted import Say, ScriptedModel, Think, Turn
+from treadle.adapters.models.registry import ModelRegistry
+from treadle.adapters.models.scripted import Say, ScriptedModel, Think, Turn
+from treadle.base.types import JsonObject
+from treadle.library.replay import replay
 from treadle.ports.model import ModelInfo
 from treadle.protocol import events as e
 from treadle.protocol.options import ChatOptions
-from treadle.replay import replay
 from treadle.testing.fake_model import Reply
 from treadle.testing.fake_openai import FakeOpenAI
-from treadle.types import JsonObject
 
 TEXT_REPLIES = [msgspec.structs.replace(in_words(reply), chunk_size=5) for reply in REPLIES]
 

@@ -7,15 +7,15 @@ import pytest
 
 from tests.scenario.kit import play
 from treadle import Agent
-from treadle.models.scripted import Fail, Hang, Say, ScriptedModel, Turn
+from treadle.adapters.models.scripted import Fail, Hang, Say, ScriptedModel, Turn
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.library.replay import replay
+from treadle.library.titles import clean_title
+from treadle.library.transfer import read_chat
 from treadle.ports.model import ModelInfo
 from treadle.protocol import events as e
 from treadle.protocol.commands import Rename
 from treadle.protocol.options import Budget
-from treadle.replay import replay
-from treadle.stores.sqlite import SqliteStore
-from treadle.titles import clean_title
-from treadle.transfer import read_chat
 
 PRICED = ModelInfo("other", "model", usd_per_million_input=1_000.0, usd_per_million_output=1_000.0)
 

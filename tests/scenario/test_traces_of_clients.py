@@ -12,11 +12,11 @@ from tests.scenario.command_line import CommandLine
 from tests.scenario.copilot_kit import Program
 from tests.scenario.editor import begin, editing
 from tests.scenario.mcp_servers.kit import Kit, results, seen
-from treadle.models.scripted import Call, Say
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.telemetry.settings import Telemetry
 from treadle.protocol.trace_context import extract_traceparent
-from treadle.telemetry.settings import Telemetry
 
-acp, mcp, serving = lazily("acp"), lazily("mcp"), lazily("treadle.mcp_server.server")
+acp, mcp, serving = lazily("acp"), lazily("mcp"), lazily("treadle.frontends.mcp_server.server")
 OUTSIDE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 HELLO = '[[turn]]\ntext = "Hello."\n'
 

@@ -9,23 +9,23 @@ import pytest
 
 from tests.golden.samples import OPTIONS
 from tests.scenario.scenes import SCENES, World, watch
+from treadle.adapters.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.base.types import ChatId
 from treadle.chat.divergence import first_divergence
 from treadle.chat.fold import fold_all
 from treadle.chat.state import ChatState
 from treadle.engine.effects import read_ledger
 from treadle.errors import ChatExists, Damaged, InvalidInput, NotFound, TreadleError
-from treadle.models.scripted import Call, Say, ScriptedModel
+from treadle.library.replay import replay
+from treadle.library.transfer import PORTABLE, export_chat, import_chat, read_chat
 from treadle.ports.store import Commit, Store
 from treadle.protocol import wire
 from treadle.protocol.content import Image, Shell
 from treadle.protocol.events import Envelope, ExecutionComplete, RecordLost, SessionIdle
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.wire import Record
-from treadle.replay import replay
-from treadle.stores.memory import MemoryStore
 from treadle.testing.checker import check
-from treadle.transfer import PORTABLE, export_chat, import_chat, read_chat
-from treadle.types import ChatId
 
 
 async def exported(store: Store, chat: ChatId) -> list[bytes]:
@@ -218,7 +218,9 @@ LOCAL = {
 
 def test_every_option_moves_with_a_chat_or_does_not() -> None:  # S-09
     assert not PORTABLE & LOCAL
-    assert set(ChatOptions.__struct_fields__) == PORTABLE | LOCAL, "say in treadle.transfer, or here, which it is"
+    assert set(ChatOptions.__struct_fields__) == PORTABLE | LOCAL, (
+        "say in treadle.library.transfer, or here, which it is"
+    )
 
 
 async def test_what_gives_power_does_not_move(world: World) -> None:  # S-09

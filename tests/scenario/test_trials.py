@@ -10,13 +10,13 @@ import pytest
 from tests.homes import seed
 from tests.scenario.kit import Stage, of, play, results, types, until
 from treadle import Agent, SimpleView
-from treadle.models.scripted import Call, Say
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.base.types import CallKey, ChatId
 from treadle.protocol import events as e
 from treadle.protocol.simple import ToolStart
-from treadle.sandbox.supervisor.commands import SupervisedCommands
-from treadle.stores.memory import MemoryStore
-from treadle.stores.sqlite import SqliteStore
-from treadle.types import CallKey, ChatId
 
 
 class Shared(MemoryStore):

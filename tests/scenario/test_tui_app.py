@@ -17,21 +17,21 @@ from tests.scenario.command_line import NO_LOCAL_SERVER
 from tests.scenario.http_kit import serving
 from tests.unit.tui.recorded import Recorded, long_log
 from treadle import Agent
-from treadle.models.providers import ADDRESSES, KEYS
-from treadle.models.scripted import Call, Hang, Say, ScriptedModel, Turn
+from treadle.adapters.models.providers import ADDRESSES, KEYS
+from treadle.adapters.models.scripted import Call, Hang, Say, ScriptedModel, Turn
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.base.types import ChatId
+from treadle.frontends.tui.app import AppExit, Start, TreadleApp
+from treadle.frontends.tui.card import LOOK_S, QUIET_S
+from treadle.frontends.tui.connection import ChatLink
+from treadle.frontends.tui.embedded import Embedded
+from treadle.frontends.tui.launch import make_app
+from treadle.frontends.tui.model_dialog import TextPrompt
+from treadle.frontends.tui.picker import Picker
+from treadle.frontends.tui.remote import Remote
+from treadle.frontends.tui.screens import Confirm
 from treadle.protocol.options import ChatOptions, Mode
-from treadle.stores.sqlite import SqliteStore
 from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
-from treadle.tui.app import AppExit, Start, TreadleApp
-from treadle.tui.card import LOOK_S, QUIET_S
-from treadle.tui.connection import ChatLink
-from treadle.tui.embedded import Embedded
-from treadle.tui.launch import make_app
-from treadle.tui.model_dialog import TextPrompt
-from treadle.tui.picker import Picker
-from treadle.tui.remote import Remote
-from treadle.tui.screens import Confirm
-from treadle.types import ChatId
 
 PATIENCE_S = 60.0
 
@@ -452,8 +452,8 @@ async def test_a_stale_answer_is_a_notice_and_no_end(tmp_path: Path, after: str)
 
 
 def _too_late(app: TreadleApp, action: Any) -> Awaitable[None]:
-    from treadle.tui.card import Choice
-    from treadle.tui.connection import OpenQuestion
+    from treadle.frontends.tui.card import Choice
+    from treadle.frontends.tui.connection import OpenQuestion
 
     assert app.controller is not None
     assert app.link is not None

@@ -15,16 +15,16 @@ from textual.widgets import Static
 
 from tests.scenario.test_tui_app import agent_with, app_on, say, until
 from tests.unit.tui.recorded import Recorded, short_log
-from treadle.models.scripted import Call, Say
+from treadle.adapters.models.scripted import Call, Say
+from treadle.base.types import CallKey, ChatId
+from treadle.frontends.tui import card as cards
+from treadle.frontends.tui.app import AppExit, Start, TreadleApp
+from treadle.frontends.tui.card import choices
+from treadle.frontends.tui.conversation import Conversation
+from treadle.frontends.tui.launch import make_app
 from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest
 from treadle.protocol.permissions import NETWORK_TOOL, Offer, Rule
-from treadle.tui import card as cards
-from treadle.tui.app import AppExit, Start, TreadleApp
-from treadle.tui.card import choices
-from treadle.tui.conversation import Conversation
-from treadle.tui.launch import make_app
-from treadle.types import CallKey, ChatId
 
 CALL = CallKey("3.0")
 OFFERS = (

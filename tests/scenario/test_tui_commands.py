@@ -5,11 +5,11 @@ from pathlib import Path
 
 from tests.scenario.mcp_servers.kit import ODD
 from tests.scenario.test_tui_app import agent_with, app_on, say, shown, until
-from treadle.models.scripted import Call, Say
-from treadle.tui.app import TreadleApp
-from treadle.tui.commands import COMMANDS
-from treadle.tui.picker import Picker
-from treadle.tui.screens import Reading
+from treadle.adapters.models.scripted import Call, Say
+from treadle.frontends.tui.app import TreadleApp
+from treadle.frontends.tui.commands import COMMANDS
+from treadle.frontends.tui.picker import Picker
+from treadle.frontends.tui.screens import Reading
 
 LISTS = ("model", "mode", "review", "diff", "rewind", "chats", "resume", "queue", "jobs", "theme")
 LISTS += ("rules", "permissions", "history", "effort")

@@ -10,12 +10,12 @@ from tests.scenario.family import ByTask, project
 from tests.scenario.http_kit import serving
 from tests.scenario.test_tui_app import app_on, say, shown, until
 from treadle import Agent
-from treadle.models.scripted import Call, Say
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.frontends.tui.app import Start, TreadleApp
+from treadle.frontends.tui.launch import make_app
+from treadle.frontends.tui.remote import Remote
 from treadle.protocol.options import ChatOptions
-from treadle.stores.sqlite import SqliteStore
-from treadle.tui.app import Start, TreadleApp
-from treadle.tui.launch import make_app
-from treadle.tui.remote import Remote
 
 SCRIPTS = {
     "Do it": [Call("delegate", tasks=[{"task": "Child a"}, {"task": "Child b"}]), Say("All is done.")],

@@ -12,14 +12,14 @@ from textual.widgets import Input, OptionList, Static
 from tests.scenario.http_kit import serving
 from tests.scenario.mcp_servers.kit import ODD
 from tests.scenario.test_tui_app import say, shown, until
-from treadle.models.scripted import Say
+from treadle.adapters.models.scripted import Say
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.frontends.server.running import address_of, bind
+from treadle.frontends.tui.app import Start, TreadleApp
+from treadle.frontends.tui.launch import make_app
+from treadle.frontends.tui.picker import Picker
+from treadle.frontends.tui.remote import Remote
 from treadle.protocol.events import UserMessage
-from treadle.server.running import address_of, bind
-from treadle.stores.sqlite import SqliteStore
-from treadle.tui.app import Start, TreadleApp
-from treadle.tui.launch import make_app
-from treadle.tui.picker import Picker
-from treadle.tui.remote import Remote
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(40)
 

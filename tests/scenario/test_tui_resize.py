@@ -10,7 +10,7 @@ from textual.widgets import OptionList
 from tests.faults.chance import SEED, SOAK
 from tests.scenario.test_tui_app import until
 from tests.scenario.test_tui_cards import KINDS, asking_app, is_ready
-from treadle.tui.app import NARROW, TreadleApp
+from treadle.frontends.tui.app import NARROW, TreadleApp
 
 STEPS = 25 if SOAK else 5
 """Sizes by chance, others in each run: TEST_SEED repeats them."""

@@ -10,7 +10,7 @@ import pytest
 
 from tests.scenario.command_line import CommandLine
 from tests.scenario.tmux import Terminal, needs_tmux
-from treadle.tui.marks import Marks
+from treadle.frontends.tui.marks import Marks
 
 pytestmark = needs_tmux
 EDIT = """[[turn]]

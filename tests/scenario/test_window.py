@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from treadle import Agent, tool
-from treadle.models.openai_chat.adapter import OpenAIChat
+from treadle.adapters.models.openai_chat.adapter import OpenAIChat
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.base.types import JsonObject
 from treadle.ports.model import ModelInfo
 from treadle.protocol import events as e
-from treadle.stores.memory import MemoryStore
 from treadle.testing.fake_openai import FakeOpenAI, Reply
-from treadle.types import JsonObject
 
 WINDOW = 8_192
 TURNS = 39

@@ -13,10 +13,10 @@ import pytest
 
 from tests.faults.chance import SEED, SOAK
 from tests.scenario.kit import Stage, of, play
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.errors import Conflict, ToolError
-from treadle.models.scripted import Call, Say
 from treadle.protocol import events as e
-from treadle.stores.sqlite import SqliteStore
 
 MIDDLE = [f"middle {number}" for number in range(8)]
 TRIALS = 20 if SOAK else 2

@@ -15,13 +15,13 @@ from tests.scenario.kit import Stage, of, play, until
 from tests.trees import tree
 from tests.writing import write
 from treadle import Chat
+from treadle.adapters.models.scripted import Call, Hang, Say
+from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.errors import Conflict, NotFound, ToolError, WorldBusy
-from treadle.following import Following
-from treadle.models.scripted import Call, Hang, Say
+from treadle.library.following import Following
+from treadle.library.worlds.home import WorldHome
+from treadle.library.worlds.record import WorldFolders
 from treadle.protocol import events as e
-from treadle.stores.sqlite import SqliteStore
-from treadle.worlds.home import WorldHome
-from treadle.worlds.record import WorldFolders
 
 
 @pytest.fixture
@@ -432,7 +432,7 @@ async def test_worlds_of_killed_trials_are_hidden_and_swept(solo: Stage, root: P
 @contextmanager
 def freeze_clock(now: float) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("treadle.worlds.record.time.time", lambda: now)
+        patch.setattr("treadle.library.worlds.record.time.time", lambda: now)
         yield
 
 

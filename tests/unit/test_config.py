@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from treadle.config import OF_CHATS, Settings, home_of, load
 from treadle.errors import ConfigError
+from treadle.library.config import OF_CHATS, Settings, home_of, load
 from treadle.protocol.options import Budget, ChatOptions
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.file_system import create_file, is_below, path_below, replace_file
+from treadle.base.file_system import create_file, is_below, path_below, replace_file
 
 CORNERS = [
     ("/a", "/a", "."),
@@ -72,9 +72,9 @@ def test_a_file_is_created_once(tmp_path: Path) -> None:
 def test_the_programs_beside_a_command_can_load_it_alone() -> None:
     code = (
         "import os, sys; package = type(sys)('treadle'); package.__path__ = [sys.argv[1]]; "
-        "sys.modules['treadle'] = package; before = set(sys.modules); import treadle.file_system; "
+        "sys.modules['treadle'] = package; before = set(sys.modules); import treadle.base.file_system; "
         "print(sorted(set(sys.modules) - before))"
     )
     folder = str(Path(__file__).parents[2] / "src" / "treadle")
     ran = subprocess.run([sys.executable, "-I", "-S", "-c", code, folder], capture_output=True, text=True, check=True)
-    assert ran.stdout == "['treadle.file_system']\n"
+    assert ran.stdout == "['treadle.base.file_system']\n"

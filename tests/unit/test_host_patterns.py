@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.errors import InvalidInput
-from treadle.host_patterns import (
+from treadle.base.host_patterns import (
     READY,
     check,
     expand,
@@ -17,6 +16,7 @@ from treadle.host_patterns import (
     within,
     without,
 )
+from treadle.errors import InvalidInput
 
 # fmt: off
 _NO_PATTERNS = (

@@ -5,11 +5,11 @@ import pytest
 
 from tests.hostile_text import TEXTS, check_inert, hostile_events
 from tests.lazily import Lazy
-from treadle.copilot_words.events import Telling
-from treadle.lines.hunks import Texts
+from treadle.diff.hunks import Texts
+from treadle.frontends.copilot_words.events import Telling
 from treadle.protocol.files import FileChange
 
-acp_projection = Lazy("treadle.acp.projection")
+acp_projection = Lazy("treadle.frontends.acp.projection")
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)

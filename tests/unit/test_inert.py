@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.inert import inert, inert_line, printable
+from treadle.base.inert import inert, inert_line, printable
 
 ALLOWED = set("\n\t\u200c\u200d")
 """Line ends and tabs; and the joiners that some scripts and emoji are written with."""

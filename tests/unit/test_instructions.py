@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from treadle import Agent, ScriptedModel
-from treadle.instructions import MAX_BYTES, read_instructions
-from treadle.models.scripted import Say
-from treadle.prompt import system_text
+from treadle.adapters.models.scripted import Say
+from treadle.library.instructions import MAX_BYTES, read_instructions
+from treadle.library.prompt import system_text
 from treadle.protocol.options import ChatOptions
 
 

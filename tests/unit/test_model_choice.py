@@ -8,10 +8,17 @@ from pathlib import Path
 import pytest
 
 from tests.scenario.command_line import NO_LOCAL_SERVER
-from treadle.model_choice import LastModel, LocalServer, choose_model, find_local_servers, find_server, no_model_text
-from treadle.models.catalog.table import PREFERRED
-from treadle.models.keys import CUSTOM_KEY, FILE_NAME, store_key, store_server, stored_access
-from treadle.models.registry import ModelRegistry
+from treadle.adapters.models.catalog.table import PREFERRED
+from treadle.adapters.models.keys import CUSTOM_KEY, FILE_NAME, store_key, store_server, stored_access
+from treadle.adapters.models.registry import ModelRegistry
+from treadle.library.model_choice import (
+    LastModel,
+    LocalServer,
+    choose_model,
+    find_local_servers,
+    find_server,
+    no_model_text,
+)
 from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
 from treadle.testing.fake_ollama import FakeOllama
 from treadle.testing.fake_openai import FakeOpenAI

@@ -13,23 +13,23 @@ import pytest
 
 from tests.scenario.kit import play
 from treadle import Agent
-from treadle.models.scripted import Say, ScriptedModel
-from treadle.process_folders import abandoned_folders
-from treadle.sandbox.supervisor import folder as names
-from treadle.stores.memory import MemoryStore
-from treadle.tool_setup import ToolSetup, remove_abandoned_folders
+from treadle.adapters.models.scripted import Say, ScriptedModel
+from treadle.adapters.sandbox.supervisor import folder as names
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.base.process_folders import abandoned_folders
+from treadle.library.tool_setup import ToolSetup, remove_abandoned_folders
 
 HOLD = """
 import sys, tempfile, time
-from treadle.process_folders import process_folder_prefix
+from treadle.base.process_folders import process_folder_prefix
 print(tempfile.mkdtemp(prefix=process_folder_prefix(), dir=sys.argv[1]), flush=True)
 time.sleep(600)
 """
 AGENT = """
 import asyncio, os, signal, sys
 from treadle import Agent
-from treadle.models.scripted import Call, Say, ScriptedModel
-from treadle.stores.memory import MemoryStore
+from treadle.adapters.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.stores.memory import MemoryStore
 
 async def main():
     script = ScriptedModel([Call("run_command", command="echo hello > new"), Say("Done.")])

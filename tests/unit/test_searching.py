@@ -2,13 +2,13 @@
 
 import pytest
 
-from treadle import searching
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.base.types import ChatId
+from treadle.library import searching
 from treadle.ports.store import ALL_CHATS, ChatFilter
 from treadle.protocol.events import UserMessage
-from treadle.stores.memory import MemoryStore
 from treadle.testing.store_contract.helpers import begin
 from treadle.testing.store_contract.said import say
-from treadle.types import ChatId
 
 
 async def found(store: MemoryStore, text: str, which: ChatFilter = ALL_CHATS) -> list[tuple[str, str]]:

@@ -12,26 +12,34 @@ import pytest
 
 import treadle
 from tests.hostile_text import HOSTILE, TEXTS, check_inert
-from treadle.inert import inert_json, print_line, print_note
-from treadle.logs import LONGEST_FACT, log_error, log_traceback, make_last_resort_inert
+from treadle.base.inert import inert_json, print_line, print_note
+from treadle.base.logs import LONGEST_FACT, log_error, log_traceback, make_last_resort_inert
 
 SOURCE = Path(treadle.__file__).parent
 
-PROGRAMS = ("sandbox/launch/", "sandbox/supervisor/", "testing/", "models/local/engine.py", "workspace/search/scan.py")
+PROGRAMS = (
+    "adapters/sandbox/launch/",
+    "adapters/sandbox/supervisor/",
+    "testing/",
+    "adapters/models/local/engine.py",
+    "adapters/workspace/search/scan.py",
+)
 """Programs of their own: Treadle reads what they write, and shows it as it shows any text."""
 ALLOWED = {
-    "inert.py": {"InertText"},
-    "logs.py": {"logging.getLogger"},
-    "cli/__init__.py": {"print"},  # the version and the help, which load nothing else
-    "cli/terminal.py": {"sys.stdout.buffer.write"},  # JSON, which has its own escapes
-    "cli/commands/export.py": {"sys.stdout.buffer.write"},  # byte for byte what is stored
-    "cli/commands/review.py": {"click.echo_via_pager"},  # text that a terminal has made
-    "cli/commands/models.py": {"rich.console.Console"},  # a bar of progress
-    "presentation/rich_text.py": {"rich.console.Group", "rich.text.Text"},  # what they stand on
-    "tui/code.py": {"rich.console.Console", "rich.console.RenderableType"},  # only as types
-    "tui/painting.py": {"rich.console.Console"},  # only as a type
-    "tui/launch.py": {"sys.stdout.write"},  # lines of the transcript as the screen had them, with their colours
-    "following.py": {"warnings.warn"},  # for the author of a program, about its own line
+    "base/inert.py": {"InertText"},
+    "base/logs.py": {"logging.getLogger"},
+    "frontends/cli/__init__.py": {"print"},  # the version and the help, which load nothing else
+    "frontends/cli/terminal.py": {"sys.stdout.buffer.write"},  # JSON, which has its own escapes
+    "frontends/cli/commands/export.py": {"sys.stdout.buffer.write"},  # byte for byte what is stored
+    "frontends/cli/commands/review.py": {"click.echo_via_pager"},  # text that a terminal has made
+    "frontends/cli/commands/models.py": {"rich.console.Console"},  # a bar of progress
+    "frontends/presentation/rich_text.py": {"rich.console.Group", "rich.text.Text"},  # what they stand on
+    "frontends/tui/code.py": {"rich.console.Console", "rich.console.RenderableType"},  # only as types
+    "frontends/tui/painting.py": {"rich.console.Console"},  # only as a type
+    "frontends/tui/launch.py": {
+        "sys.stdout.write"
+    },  # lines of the transcript as the screen had them, with their colours
+    "library/following.py": {"warnings.warn"},  # for the author of a program, about its own line
 }
 """What a module may do that no other may, and why."""
 

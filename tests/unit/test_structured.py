@@ -7,9 +7,9 @@ import msgspec
 import pydantic
 import pytest
 
+from treadle.adapters.models.wire.output_schema import is_strict
 from treadle.errors import InvalidInput
-from treadle.models.wire.output_schema import is_strict
-from treadle.structured import Shape, Unfit
+from treadle.library.structured import Shape, Unfit
 
 
 class Point(msgspec.Struct, forbid_unknown_fields=True):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.subprocesses import Launch, Program, run_blocking
+from treadle.base.subprocesses import Launch, Program, run_blocking
 
 LEAVES_A_CHILD = """
 import subprocess, sys
@@ -81,8 +81,8 @@ HELPERS = {
 }
 WORKER = """
 import asyncio, os, sys
-from treadle import subprocesses
-from treadle.subprocesses import Launch, Program, run_blocking, run_program, start_program
+from treadle.base import subprocesses
+from treadle.base.subprocesses import Launch, Program, run_blocking, run_program, start_program
 argv = sys.argv[2:]
 
 async def talk():

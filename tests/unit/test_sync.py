@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from treadle import DynamicTool, ScriptedModel, files, handle, runtime
+from treadle import DynamicTool, ScriptedModel
+from treadle.adapters.models.scripted import Call, Hang, Say
 from treadle.errors import InvalidInput, NotFound, Refused
-from treadle.models.scripted import Call, Hang, Say
+from treadle.library import agent as runtime
+from treadle.library import chat as handle
+from treadle.library import files
 from treadle.sync import Agent, Chat, ChatFiles
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.homes import seed
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.adapters.workspace.root import Root
 from treadle.errors import SandboxError
+from treadle.library.tool_setup import ToolSetup
 from treadle.ports.sandbox import Confinement, Demand
 from treadle.ports.workspace import Ground
-from treadle.stores.memory import MemoryStore
-from treadle.stores.sqlite import SqliteStore
-from treadle.tool_setup import ToolSetup
-from treadle.workspace.root import Root
 
 
 def test_a_project_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,7 +27,7 @@ def test_a_project_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             opened.append(path)
             super().__init__(path, bound, ground)
 
-    monkeypatch.setattr("treadle.tool_setup.Root", Counted)
+    monkeypatch.setattr("treadle.library.tool_setup.Root", Counted)
     setup = ToolSetup(MemoryStore(), {}, tmp_path / "home")
     root = str(tmp_path)
     for _ in range(3):

@@ -25,10 +25,11 @@ from typing import Any, Literal
 import msgspec
 
 from tests.unit.models.loopback import Exchange, serving
+from treadle.adapters.models.providers import VARIABLES
+from treadle.adapters.models.registry import ModelRegistry
+from treadle.base.types import call_key
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
-from treadle.models.providers import VARIABLES
-from treadle.models.registry import ModelRegistry
 from treadle.ports.model import Memo, ModelRequest
 from treadle.protocol.content import (
     AssistantEntry,
@@ -43,7 +44,6 @@ from treadle.protocol.content import (
 from treadle.protocol.options import ReasoningEffort
 from treadle.protocol.tools import ToolSpec
 from treadle.testing.fake_http import END, FakeResponse, frame, head
-from treadle.types import call_key
 
 FOLDER = Path(__file__).parent
 TOOLS = (

@@ -14,13 +14,13 @@ from tests.scenario.kit import play
 from tests.unit.models.test_reasoning_effort import greeting
 from tests.wires.case import Case, Reply, all_cases, encode_reply, reach
 from treadle import Agent, tool
-from treadle.models.registry import ModelRegistry
+from treadle.adapters.models.registry import ModelRegistry
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.library.replay import replay
+from treadle.library.transfer import fork
 from treadle.protocol import commands as c
-from treadle.replay import replay
-from treadle.stores.sqlite import SqliteStore
 from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
 from treadle.testing.histories import check_history, check_requests
-from treadle.transfer import fork
 
 SEEDS = range(40 if os.environ.get("TEST_SOAK") else 4)
 MESSAGES = 12

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from treadle.base.types import call_key
 from treadle.chat.fold_helpers import title_of
 from treadle.chat.state import ChatState
 from treadle.errors import InvalidInput, Refused
@@ -16,7 +17,6 @@ from treadle.protocol.content import AssistantEntry, ToolRequest, Usage
 from treadle.protocol.events import AssistantMessage, Event, TitleChanged, TurnStart, UserMessage
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import COMMAND_TOOL, JOB_TOOL, PATCH_TOOL, RACE_TOOL, WORLD_TOOL, WRITE_TOOL
-from treadle.types import call_key
 
 _OPENING = re.compile(r"([ \t]*)(`{3,}|~{3,})([^\n]*)")
 _CLOSING_INDENT = 3

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 from msgspec.structs import replace
 
+from treadle.base.types import call_key
 from treadle.errors import ModelError
 from treadle.protocol.content import Thinking, ToolRequest, Usage
 from treadle.protocol.deltas import (
@@ -25,7 +26,6 @@ from treadle.protocol.deltas import (
     ThinkingDelta,
     UsageDelta,
 )
-from treadle.types import call_key
 
 _MARK = re.compile(r'["\\{}\[\]]')
 

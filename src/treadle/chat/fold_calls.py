@@ -7,17 +7,17 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from treadle.base.host_patterns import choice, joined
+from treadle.base.types import CallKey
 from treadle.chat.fold_helpers import Fold, change_call, change_run, place_of, say, spend
 from treadle.chat.guard import WINDOW, signature
 from treadle.chat.state import ELICITATION, Call, ChatState, OpenJob, Sight, asks_in_its_middle
-from treadle.host_patterns import choice, joined
 from treadle.protocol import events as e
 from treadle.protocol.content import ResultsEntry, ToolResult, UserEntry
 from treadle.protocol.events import Envelope, Event, OpenAction
 from treadle.protocol.options import NetworkChoice
 from treadle.protocol.permissions import NETWORK_TOOL
 from treadle.protocol.tools import JOB_TOOL, STOP_TOOL, job_handle
-from treadle.types import CallKey
 
 KEPT = 2_000
 """Most files and outputs that are remembered. An evicted one counts as never seen."""

@@ -5,12 +5,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from treadle.base.types import CallKey
 from treadle.chat.history import weigh
 from treadle.chat.state import ChatState
 from treadle.chat.transcript import attach
 from treadle.protocol.content import Entry, Usage
 from treadle.protocol.events import Envelope
-from treadle.types import CallKey
 
 Fold = Callable[[ChatState, Any, Envelope], ChatState]
 """The function that applies one type of event."""

@@ -14,7 +14,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from treadle.file_system import is_below
+from treadle.base.file_system import is_below
 from treadle.protocol.events import ChangesKept, FilesChanged, Redone, RestoreRequested, Undone
 from treadle.protocol.files import FileChange, FileState, Link, Trail, decode_path, encode_path, git_unit
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
+from treadle.base.types import CallKey, ChatId
 from treadle.chat.history import History
 from treadle.protocol.content import Entry, Failure, Image, PlanStep, Shell, ToolRequest, ToolResult, Usage, Value
 from treadle.protocol.events import (
@@ -21,7 +22,6 @@ from treadle.protocol.events import (
 )
 from treadle.protocol.options import ChatOptions, NetworkChoice
 from treadle.protocol.views import ChatSummary, QueueItem, Status
-from treadle.types import CallKey, ChatId
 
 ELICITATION = "elicitation"
 CallPhase = Literal["requested", "asking", "approved", "started", "waiting", "answered", "done"]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from treadle.base.types import CallKey
 from treadle.protocol.events import (
     AssistantMessage,
     CheckpointCreated,
@@ -19,7 +20,6 @@ from treadle.protocol.events import (
     TurnStart,
     WorkspaceConflict,
 )
-from treadle.types import CallKey
 
 _WITH_A_RESULT = (CheckpointCreated, FilesChanged, WorkspaceConflict, PlanUpdated, TaskComplete)
 """Events that are recorded together with the last result of a turn, before the turn ends."""

@@ -9,11 +9,11 @@ than the run.
 
 from collections.abc import Iterator
 
+from treadle.base.types import CallKey
 from treadle.chat.intent import asks_for_changes, files_to_write, only_asks, words_of
 from treadle.chat.state import MAX_CHANGED, ChatState, Checked, OpenCheck, RunState
 from treadle.protocol.content import AssistantEntry, UserEntry
 from treadle.protocol.events import DIAGNOSTICS, Event, SessionError, UserMessage
-from treadle.types import CallKey
 
 MAX_ROUNDS = 3
 MAX_DIAGNOSED = 20

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from treadle.base.logs import log_info
 from treadle.client.chats import ClientChat
 from treadle.client.tools import ClientTool, ToolCall, failed
 from treadle.errors import ApiError
-from treadle.logs import log_info
 from treadle.protocol.commands import Result
 from treadle.protocol.events import (
     ActionRequired,

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from treadle.base.types import ChatId
 from treadle.client.events import follow
 from treadle.client.files import ClientFiles
 from treadle.client.http import Http
@@ -33,7 +34,6 @@ from treadle.protocol.http_answers import (
 from treadle.protocol.permissions import RuleScope
 from treadle.protocol.tools import DynamicTool
 from treadle.protocol.views import ChildView, Status
-from treadle.types import ChatId
 
 
 class ClientChat:

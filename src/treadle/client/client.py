@@ -6,6 +6,7 @@ from typing import Self, Unpack, overload
 
 import msgspec
 
+from treadle.base.signature import AnyFunction
 from treadle.client.answering import Answer, Approve, Handlers, Reply, RunFollower, Show
 from treadle.client.chats import Chats, ClientChat
 from treadle.client.http import Http
@@ -15,7 +16,6 @@ from treadle.client.worlds import ClientWorlds
 from treadle.errors import InvalidInput
 from treadle.protocol.http_answers import ChatView
 from treadle.protocol.options import RaceKeywords
-from treadle.signature import AnyFunction
 
 
 class Client:

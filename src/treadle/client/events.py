@@ -7,6 +7,7 @@ from contextlib import aclosing
 
 import msgspec
 
+from treadle.base.types import ChatId
 from treadle.client.http import AGAIN, Http, Pause
 from treadle.errors import ApiError, Damaged
 from treadle.protocol import wire
@@ -19,7 +20,6 @@ from treadle.protocol.events import (
     ToolCallDelta,
     TurnEnd,
 )
-from treadle.types import ChatId
 
 
 class Lines:

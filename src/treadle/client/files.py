@@ -7,10 +7,10 @@ from typing import Any, Literal, TypedDict, Unpack
 
 import msgspec
 
+from treadle.base.types import new_id
 from treadle.client.http import Http
 from treadle.protocol.files import FileChange, FileConflict
 from treadle.protocol.http_answers import ChangedFile, Changes, RunList, RunView
-from treadle.types import new_id
 
 Run = int | Literal["last", "all"]
 """last: the newest run of which something is left; a number: as `runs` counts them."""

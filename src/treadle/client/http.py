@@ -12,9 +12,9 @@ from typing import TypeVar
 import aiohttp
 import msgspec
 
+from treadle.base.types import new_id
 from treadle.errors import ApiError
 from treadle.protocol.http_answers import ErrorReply
-from treadle.types import new_id
 
 T = TypeVar("T")
 AGAIN = frozenset({429, 502, 503, 504})

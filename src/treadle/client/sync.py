@@ -8,10 +8,10 @@ with Client(url, token) as client:
 from collections.abc import Iterator
 from typing import Any, Unpack
 
+from treadle.base.loop_thread import Facade, LoopOwner, LoopThread, same_parameters, waited
 from treadle.client import chats as asynchronous
 from treadle.client import client, files, jobs, races, worlds
 from treadle.client.answering import Answer, Approve, Reply, Show
-from treadle.loop_thread import Facade, LoopOwner, LoopThread, same_parameters, waited
 from treadle.protocol.events import Envelope
 from treadle.protocol.http_answers import ChatLine, ChatView
 from treadle.protocol.options import RaceKeywords

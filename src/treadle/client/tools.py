@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
+from treadle.base.signature import AnyFunction, Signature, documented, is_async
+from treadle.base.types import ChatId
 from treadle.errors import ToolError
 from treadle.protocol.commands import Result
 from treadle.protocol.tools import DynamicTool, require_name
-from treadle.signature import AnyFunction, Signature, documented, is_async
-from treadle.types import ChatId
 
 
 class ToolCall(msgspec.Struct, frozen=True):

@@ -6,13 +6,13 @@ from contextlib import aclosing
 
 import msgspec
 
+from treadle.base.types import CallKey
 from treadle.client.chats import ClientChat
 from treadle.client.http import Http
 from treadle.errors import ApiError
 from treadle.protocol.events import ExecutionComplete, FilesChanged, RunEnd
 from treadle.protocol.files import FileChange
 from treadle.protocol.http_answers import ChatView, Rebased, WorldChanges, WorldList, WorldView
-from treadle.types import CallKey
 
 
 class WorldCommit(msgspec.Struct, frozen=True):

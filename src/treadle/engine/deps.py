@@ -6,6 +6,7 @@ from typing import Protocol
 
 import msgspec
 
+from treadle.base.types import CallKey, ChatId, Clock
 from treadle.engine.effects import Spilled
 from treadle.engine.log import Log
 from treadle.engine.silence_timeout import ANSWER_S, BASE_S, RETRY_LIMIT_S, SILENCE_S
@@ -19,7 +20,6 @@ from treadle.ports.toolset import Toolset
 from treadle.protocol.events import GitBranchCreated, RestoreRequested
 from treadle.protocol.files import FileChange
 from treadle.protocol.options import ChatOptions, Project
-from treadle.types import CallKey, ChatId, Clock
 
 Tidy = Callable[[ChatId, Collection[CallKey]], Awaitable[None]]
 """Ends what a chat's calls left running on this machine, except for calls that are still open."""

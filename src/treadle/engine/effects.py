@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 
 import msgspec
 
+from treadle.base.types import ChatId
 from treadle.chat.ledger import LedgerEntry
 from treadle.errors import Damaged, NotFound
 from treadle.ports.store import Store
@@ -22,7 +23,6 @@ from treadle.protocol.events import (
 )
 from treadle.protocol.files import FileChange
 from treadle.protocol.references import Reference, references, referring
-from treadle.types import ChatId
 
 _PAGE = 5_000
 _SHORT_PAGE = 500

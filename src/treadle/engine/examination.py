@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 import msgspec
 from msgspec.structs import replace
 
+from treadle.base.host_patterns import joined
 from treadle.chat.applying import tool_options
 from treadle.chat.state import Call, known_files
 from treadle.engine.deps import Deps
@@ -14,7 +15,6 @@ from treadle.engine.outcome import checkpoint, crashed, end, first_line, seen_of
 from treadle.engine.side_call import asking
 from treadle.engine.tenure import Stopped, Tenure
 from treadle.errors import ToolError, TrialLost
-from treadle.host_patterns import joined
 from treadle.ports.hooks import AskPerson
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Rehearsal, Tool, Trial

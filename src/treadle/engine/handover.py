@@ -4,6 +4,7 @@ usual."""
 
 import contextlib
 
+from treadle.base.types import CallKey
 from treadle.chat.state import ChatState, OpenCheck
 from treadle.engine.checks import stop_check
 from treadle.engine.deps import Deps
@@ -14,7 +15,6 @@ from treadle.engine.tool_calls import stop
 from treadle.errors import LeaseLost
 from treadle.ports.toolset import Invocation, Tool
 from treadle.protocol.events import CheckCompleted
-from treadle.types import CallKey
 
 
 async def withdraw(tenure: Tenure, deps: Deps) -> None:

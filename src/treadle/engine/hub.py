@@ -6,8 +6,8 @@ has a gap is nudged, and fills it from the store."""
 import asyncio
 from collections.abc import Callable, Sequence
 
+from treadle.base.types import ChatId
 from treadle.protocol.events import Envelope, Live, RunEnd, SessionIdle
-from treadle.types import ChatId
 
 MAX_BACKLOG = 10_000
 

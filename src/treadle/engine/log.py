@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from treadle.base.faultpoint import faultpoint
+from treadle.base.types import ChatId, Clock
 from treadle.chat import snapshot
 from treadle.chat.fold import fold_all
 from treadle.chat.state import ChatState, runnable, summary
@@ -14,7 +16,6 @@ from treadle.engine.relay import Relay
 from treadle.engine.secrets import Redact, refuse_secrets, without_secrets
 from treadle.engine.state_cache import StateCache
 from treadle.errors import ChatBusy, HeadMoved, LeaseLost, TreadleError
-from treadle.faultpoint import faultpoint
 from treadle.ports.model import Memo
 from treadle.ports.observer import Observer
 from treadle.ports.store import Commit, Lease, Remembered, Snapshot, Store
@@ -31,7 +32,6 @@ from treadle.protocol.events import (
     TurnStart,
 )
 from treadle.protocol.options import check_numbers
-from treadle.types import ChatId, Clock
 
 Ahead = Callable[[ChatState], Sequence[Event]]
 """Returns the next events of the rules that need no effect; empty when an effect or a wait comes next."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from contextlib import aclosing
 
+from treadle.base.faultpoint import faultpoint
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.chat.budget import admit
 from treadle.chat.completion import MarkerFilter, marks, strip_marker, strip_thinking
@@ -15,7 +16,6 @@ from treadle.engine.deps import Deps
 from treadle.engine.silence_timeout import SilenceTimeout, delay
 from treadle.engine.tenure import Stopped, Tenure
 from treadle.errors import ConfigError, ModelError, StoreError
-from treadle.faultpoint import faultpoint
 from treadle.ports.model import Model, ModelRequest
 from treadle.protocol.content import Usage
 from treadle.protocol.deltas import CallDelta, Delta, NoticeDelta, TextDelta, ThinkingDelta

@@ -14,16 +14,16 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from treadle.base.faultpoint import faultpoint
+from treadle.base.logs import log_warning
+from treadle.base.types import CallKey
 from treadle.engine.deps import Deps
 from treadle.engine.tenure import Tenure
 from treadle.errors import Conflict, StoreError, ToolError
-from treadle.faultpoint import faultpoint
-from treadle.logs import log_warning
 from treadle.ports.toolset import Invocation, Outcome, Tool
 from treadle.protocol.content import KnownFile
 from treadle.protocol.events import CheckpointCreated, Event, FilesChanged, WorkspaceConflict
 from treadle.protocol.tools import ToolSpec
-from treadle.types import CallKey
 
 UNSURE = "It is not known whether it took effect. Look at the current state before you go on."
 

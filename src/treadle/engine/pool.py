@@ -9,10 +9,10 @@ which a machine has no room is not claimed: it stays pending, for any other mach
 import asyncio
 import contextlib
 
+from treadle.base.logs import log_error, log_warning
+from treadle.base.types import ChatId
 from treadle.engine.worker import Worker
-from treadle.logs import log_error, log_warning
 from treadle.ports.store import Lease
-from treadle.types import ChatId
 
 POLL_S = 0.5
 LULL_S = 0.02

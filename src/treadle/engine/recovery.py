@@ -8,6 +8,7 @@ and the call is never repeated. A model call that never ended is made again; its
 
 from collections.abc import Sequence
 
+from treadle.base.types import CallKey
 from treadle.chat.state import Call, ChatState
 from treadle.engine.checks import stop_check
 from treadle.engine.deps import Deps
@@ -15,7 +16,6 @@ from treadle.engine.examination import find_begun_call
 from treadle.engine.tenure import STOPPED, Tenure
 from treadle.engine.tool_calls import run_one, run_together, stop, unknown
 from treadle.protocol.events import AssistantReset, TurnRetry
-from treadle.types import CallKey
 
 LOST = "The worker was lost during the call."
 

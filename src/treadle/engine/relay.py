@@ -8,8 +8,9 @@ Deltas stay what they are: never recorded, never waited for. They are dropped in
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from treadle.base.logs import log_warning
+from treadle.base.types import CallKey, ChatId
 from treadle.errors import StoreError
-from treadle.logs import log_warning
 from treadle.ports.store import Delta, Store
 from treadle.protocol import wire
 from treadle.protocol.events import (
@@ -25,7 +26,6 @@ from treadle.protocol.events import (
     ToolCallDelta,
     TurnRetry,
 )
-from treadle.types import CallKey, ChatId
 
 EVERY_S = 0.15
 SETTLES = (AssistantMessage, TurnRetry, ExecutionComplete, RunEnd)

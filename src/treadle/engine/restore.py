@@ -7,14 +7,15 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from treadle.base.faultpoint import faultpoint
+from treadle.base.types import ChatId
 from treadle.chat.ledger import LedgerEntry, fingerprint, redone, standing, trails, unnamed
+from treadle.diff.hunks import build_file_diff
 from treadle.engine.deps import Deps, Restorer
 from treadle.engine.effects import Ledger, read_ledger
 from treadle.engine.tenure import Tenure
 from treadle.engine.tool_calls import record_outcome
 from treadle.errors import ToolError, TreadleError, Unfinished
-from treadle.faultpoint import faultpoint
-from treadle.lines.hunks import build_file_diff
 from treadle.ports.snapshots import UNCLEAR, Effect, Plan, Snapshots, SnapshotsOf, UndoRequest
 from treadle.ports.store import Store
 from treadle.ports.workspace import inert
@@ -22,7 +23,6 @@ from treadle.protocol.events import Event, RestoreRequested
 from treadle.protocol.files import DiffStat, FileChange, FileConflict, Trail, change_of
 from treadle.protocol.options import Project
 from treadle.protocol.workspace_events import RESTORED
-from treadle.types import ChatId
 
 NO_SNAPSHOTS = "This Treadle keeps no snapshots of files, so nothing can be taken back."
 NO_ROOT = "This chat has no project root, so there are no files to take back."

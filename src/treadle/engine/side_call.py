@@ -8,6 +8,7 @@ from contextlib import aclosing
 import msgspec
 from msgspec.structs import replace
 
+from treadle.base.types import CallKey
 from treadle.chat.assembly import Assembler
 from treadle.chat.history import tokens, weigh
 from treadle.engine.deps import Deps
@@ -19,7 +20,6 @@ from treadle.ports.model import Model, ModelRequest
 from treadle.ports.toolset import AskModel
 from treadle.protocol.content import Usage
 from treadle.protocol.events import ModelCall
-from treadle.types import CallKey
 
 ATTEMPTS = 3
 INTERRUPTED = "interrupted"

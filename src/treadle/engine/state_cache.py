@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from treadle.base.types import ChatId
 from treadle.chat.history import weigh
 from treadle.chat.state import ChatState
 from treadle.ports.model import Memo
 from treadle.protocol.content import Entry
-from treadle.types import ChatId
 
 MAX_WEIGHT = 64 << 20
 """In bytes, by the length of texts. The overhead of Python objects is not counted."""

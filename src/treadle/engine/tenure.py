@@ -13,6 +13,7 @@ from typing import Any, Final, Self, TypeVar
 
 from msgspec.structs import replace
 
+from treadle.base.types import CallKey
 from treadle.chat.state import ChatState, runnable
 from treadle.engine.hub import SoFar
 from treadle.engine.log import Ahead, Log
@@ -21,7 +22,6 @@ from treadle.ports.model import Memo
 from treadle.ports.store import LEASE_S, Lease
 from treadle.protocol.content import Usage
 from treadle.protocol.events import Event, ExecutionComplete, ExecutionOutput, Live
-from treadle.types import CallKey
 
 T = TypeVar("T")
 WATCH_S = 5.0

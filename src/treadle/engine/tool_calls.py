@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
+from treadle.base.types import CallKey
 from treadle.chat.budget import over_budget
 from treadle.chat.state import Call, ChatState, runnable_calls
 from treadle.engine.deps import Deps
@@ -16,7 +17,6 @@ from treadle.errors import StoreError, Unfinished
 from treadle.ports.toolset import Fact, Invocation, Outcome, Question, Tool
 from treadle.protocol.events import Event, ExecutionComplete, ExecutionStart, SandboxNotice, UserInputRequested
 from treadle.protocol.tools import effect_of
-from treadle.types import CallKey
 
 UNKNOWN = (
     "The worker was lost while this ran; it is not known whether it took effect, and it was not run again. "

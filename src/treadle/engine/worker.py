@@ -9,6 +9,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from treadle.base.faultpoint import faultpoint
+from treadle.base.logs import log_error, log_warning
+from treadle.base.types import ChatId, new_id
 from treadle.chat.state import ChatState, open_actions, runnable, status, summary, wake_ms
 from treadle.engine.deps import Deps
 from treadle.engine.handover import close_calls, withdraw
@@ -16,11 +19,8 @@ from treadle.engine.log import Take
 from treadle.engine.loop import advance, effect_free_events
 from treadle.engine.tenure import BUSY_PAUSE_S, CancelScope, Tenure
 from treadle.errors import ChatBusy, LeaseLost, NotFound, StoreBusy, StoreError, TreadleError
-from treadle.faultpoint import faultpoint
-from treadle.logs import log_error, log_warning
 from treadle.ports.store import LEASE_S, RENEW_S, Commit, Lease, Store
 from treadle.protocol.events import ActionRequired
-from treadle.types import ChatId, new_id
 
 ENDING_S = 5.0
 """How long calls that were told to end may take to say so."""

@@ -4,9 +4,9 @@ folder: the command, the output so far, the supervisor, and the exit. Any worker
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from treadle.base.types import CallKey, ChatId
 from treadle.protocol.content import Shell, Value
 from treadle.protocol.tool_events import CommandEnding
-from treadle.types import CallKey, ChatId
 
 
 class Limits(Value, frozen=True):

@@ -4,10 +4,10 @@ decides nothing, and nothing waits for it."""
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
+from treadle.base.types import CallKey, ChatId
 from treadle.chat.state import ChatState
 from treadle.protocol.deltas import FinishDelta
 from treadle.protocol.events import Envelope
-from treadle.types import CallKey, ChatId
 
 
 class Observer:

@@ -117,7 +117,7 @@ class Hosts(Value, tag="hosts", frozen=True):
     proxy reaches nothing. Only a sandbox with network namespaces can do this."""
 
     patterns: tuple[str, ...]
-    """See `treadle.host_patterns`."""
+    """See `treadle.base.host_patterns`."""
     log: str
     """The file to which the proxy appends what was reached and what was refused, a line of JSON each."""
 

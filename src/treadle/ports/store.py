@@ -10,10 +10,10 @@ from typing import Protocol
 
 import msgspec
 
+from treadle.base.types import ChatId
 from treadle.errors import AlreadyAnswered
 from treadle.protocol.views import ChatSummary, Status
 from treadle.protocol.wire import Record
-from treadle.types import ChatId
 
 LEASE_S = 30.0
 RENEW_S = 10.0

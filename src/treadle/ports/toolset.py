@@ -6,6 +6,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from treadle.base.types import CallKey, ChatId
 from treadle.ports.model import ModelRequest
 from treadle.protocol.content import Image, KnownFile, Shell, ToolRequest, Value
 from treadle.protocol.events import (
@@ -21,7 +22,6 @@ from treadle.protocol.events import (
 from treadle.protocol.files import DiffStat, FileChange, FileConflict, Source, Uncaptured
 from treadle.protocol.options import ChatOptions, NetworkChoice, Project
 from treadle.protocol.tools import ToolSpec
-from treadle.types import CallKey, ChatId
 
 Fact = PlanUpdated | TaskComplete | SandboxNotice | ModelNotice | JobStarted | JobEnded | JobSettled | SubagentCompleted
 """The events that a tool may record beside its result."""

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from treadle.inert import printable
+from treadle.base.inert import printable
 from treadle.ports.sandbox import WorldMount
 from treadle.protocol.files import FileState
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from treadle.types import CallKey
+from treadle.base.types import CallKey
 
 # -- markers for fields that hold hashes: the kind of object that each refers to. All code that stores, moves, collects
 # or checks objects outside of the log reads these markers (`protocol.references`); a test checks all fields for them.

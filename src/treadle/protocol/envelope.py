@@ -4,8 +4,8 @@ from typing import ClassVar, Literal
 
 import msgspec
 
+from treadle.base.types import ChatId
 from treadle.protocol.content import Value
-from treadle.types import ChatId
 
 EndReason = Literal[
     "done", "task_complete", "interrupted", "error", "turn_cap", "budget", "guard", "superseded", "incomplete"

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from treadle.base.types import CallKey
 from treadle.protocol.content import BlobHash, Image, Plan, PlanStep, Thinking, ToolRequest, Usage
 from treadle.protocol.envelope import EndReason as EndReason
 from treadle.protocol.envelope import Envelope as Envelope
@@ -50,7 +51,6 @@ from treadle.protocol.workspace_events import RestoreKind as RestoreKind
 from treadle.protocol.workspace_events import RestoreRequested as RestoreRequested
 from treadle.protocol.workspace_events import Undone as Undone
 from treadle.protocol.workspace_events import WorkspaceConflict as WorkspaceConflict
-from treadle.types import CallKey
 
 Delivery = Literal["idle", "queued", "steering"]
 Source = Literal["person", "autopilot", "check", "guard", "apply"]

@@ -4,10 +4,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from treadle.base.types import CallKey
 from treadle.protocol.content import Fingerprint, Value
 from treadle.protocol.envelope import EndReason, Live
 from treadle.protocol.permissions import Offer
-from treadle.types import CallKey
 
 
 class SessionIdle(Live, frozen=True):

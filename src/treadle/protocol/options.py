@@ -13,7 +13,7 @@ from treadle.protocol.permissions import Rule
 from treadle.protocol.tools import DynamicTool
 
 Mode = Literal["read-only", "confirm", "review", "ask", "auto-edit", "autopilot"]
-"""The actions that need no approval (S-07), from the fewest to the most; see `treadle.policy.standard`."""
+"""The actions that need no approval (S-07), from the fewest to the most; see `treadle.adapters.policy.standard`."""
 TitleChoice = Literal["auto", "on", "off"]
 """The models that write titles of chats. auto: all but those that only play a script."""
 OnLimit = Literal["ask", "answer", "error"]
@@ -28,7 +28,7 @@ SandboxChoice = Literal["auto", "bubblewrap", "landlock", "sandbox-exec", "none"
 """auto: the strongest that works on this machine (S-03)."""
 
 NetworkChoice = bool | tuple[str, ...]
-"""Which hosts a command may reach: all, none, or those of these patterns (see `treadle.host_patterns`)."""
+"""Which hosts a command may reach: all, none, or those of these patterns (see `treadle.base.host_patterns`)."""
 
 
 OWN_WORLD = "chat"

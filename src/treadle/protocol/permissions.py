@@ -19,7 +19,7 @@ STANDING: tuple[RuleScope, ...] = ("chat", *BEYOND)
 LATEST_EXPIRY_MS = 253_370_764_800_000
 """The beginning of the year 9999."""
 NETWORK_TOOL = "network"
-"""The tool of rules about hosts: their pattern is a host pattern (see `treadle.host_patterns`), or `all`."""
+"""The tool of rules about hosts: their pattern is a host pattern (see `treadle.base.host_patterns`), or `all`."""
 
 
 SECRET_NAME = re.compile(

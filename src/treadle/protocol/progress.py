@@ -3,8 +3,8 @@ searched 3 times, ran 2 commands`. A projection: it can be made again from event
 
 from collections import Counter
 
+from treadle.base.types import CallKey
 from treadle.protocol import events as e
-from treadle.types import CallKey
 
 _DEEDS: dict[str, tuple[str, str, str]] = {
     "read_file": ("read", "file", "files"),

@@ -8,10 +8,10 @@ from typing import Literal
 
 import msgspec
 
+from treadle.base.types import CallKey
 from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest
 from treadle.protocol.views import touched
-from treadle.types import CallKey
 
 
 class Word(msgspec.Struct, frozen=True, tag_field="type"):

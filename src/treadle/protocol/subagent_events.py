@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from treadle.base.types import CallKey, ChatId
 from treadle.protocol.content import Usage, Value
 from treadle.protocol.envelope import EndReason, Event
-from treadle.types import CallKey, ChatId
 
 
 class SubagentCompleted(Event, frozen=True):

@@ -5,12 +5,12 @@ from typing import Any, Literal
 
 import msgspec
 
+from treadle.base.types import CallKey
 from treadle.protocol.content import BlobHash, Fingerprint, Image, KnownFile, Plan, Shell
 from treadle.protocol.envelope import Event
 from treadle.protocol.files import DiffStat
 from treadle.protocol.permissions import Offer, Rule
 from treadle.protocol.tools import Effect
-from treadle.types import CallKey
 
 
 class ExecutionStart(Event, frozen=True):

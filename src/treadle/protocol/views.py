@@ -6,11 +6,11 @@ from typing import Literal
 
 import msgspec
 
+from treadle.base.types import CallKey, ChatId
 from treadle.protocol.content import Failure, Image, Usage, Value
 from treadle.protocol.events import Delivery, EndReason
 from treadle.protocol.files import FileChange, FileConflict
 from treadle.protocol.tool_events import CommandEnding
-from treadle.types import CallKey, ChatId
 
 Status = Literal["idle", "pending", "running", "interrupting", "requires_action", "error"]
 STATUSES: tuple[Status, ...] = ("idle", "pending", "running", "interrupting", "requires_action", "error")

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from treadle.base.types import ChatId
 from treadle.errors import Damaged, InvalidInput
 from treadle.protocol import upcast
 from treadle.protocol.events import LIVE, RECORDED, Envelope, Event, RecordLost
-from treadle.types import ChatId
 
 _encoder = msgspec.json.Encoder()
 _KINDS = RECORDED | LIVE

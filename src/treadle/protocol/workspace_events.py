@@ -4,10 +4,10 @@ from typing import Literal
 
 import msgspec
 
+from treadle.base.types import CallKey
 from treadle.protocol.content import Fingerprint, ManifestHash
 from treadle.protocol.envelope import Event
 from treadle.protocol.files import FileChange, FileConflict, Source, Uncaptured
-from treadle.types import CallKey
 
 RestoreKind = Literal["undo", "redo", "keep"]
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from treadle.base.types import CallKey, ChatId
 from treadle.chat import snapshot
 from treadle.chat.fold import fold_all
 from treadle.chat.state import ChatState, summary
@@ -25,7 +26,6 @@ from treadle.protocol.files import FileState, encode_path
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 from treadle.testing.histories import check_history, check_requests
-from treadle.types import CallKey, ChatId
 
 Problems = list[str]
 

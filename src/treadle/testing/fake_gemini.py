@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
+from treadle.base.types import JsonObject
 from treadle.testing.fake_http import FakeResponse, Headers, json_answer
 from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, split_text
-from treadle.types import JsonObject
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
 _request = msgspec.json.Decoder(dict[str, Any])

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from treadle.base.types import JsonObject
 from treadle.testing.fake_http import END, FakeResponse, Headers, ThreadedServer, frame, head, json_answer
-from treadle.types import JsonObject
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):

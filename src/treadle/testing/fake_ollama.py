@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from treadle.base.types import JsonObject
 from treadle.testing.fake_http import FakeResponse, Headers, json_answer
 from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, split_text
-from treadle.types import JsonObject
 
 __all__ = ["FakeOllama", "OllamaApi", "Reply", "Script"]
 

@@ -20,9 +20,9 @@ from typing import Any
 
 import msgspec
 
+from treadle.base.types import JsonObject
 from treadle.testing.fake_http import END, FakeResponse, Headers, Route, frame, head, json_answer, listen
 from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, Scripted, answer, split_text
-from treadle.types import JsonObject
 
 _encode = msgspec.json.Encoder().encode
 DONE = b"data: [DONE]\n\n"

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
+from treadle.base.types import JsonObject
 from treadle.testing.fake_http import FakeResponse, Headers
 from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, split_text
-from treadle.types import JsonObject
 
 
 def seal(thinking: str) -> str:

@@ -1,5 +1,5 @@
-"""Strikes at the named points of `treadle.faultpoint`: kill, raise or delay, and a list of the points that were passed.
-Owns the little language of strikes, so that the environment of a process can order them:
+"""Strikes at the named points of `treadle.base.faultpoint`: kill, raise or delay, and a list of the points that were
+passed. Owns the little language of strikes, so that the environment of a process can order them:
 
     TREADLE_FAULTS="kill@append.before:assistant.message#2"   kill -9 of the own process at the 2nd passing
     TREADLE_FAULTS="raise@tool.after:write_file"              an InjectedFault at the 1st passing
@@ -26,7 +26,7 @@ from typing import Literal, assert_never
 
 import msgspec
 
-from treadle import faultpoint
+from treadle.base import faultpoint
 from treadle.errors import InvalidInput
 
 VARIABLE = "TREADLE_FAULTS"

@@ -7,20 +7,20 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from treadle.models.anthropic.request import AnthropicEncoder
-from treadle.models.capability_ladder import Retelling
-from treadle.models.gemini.request import GeminiEncoder
-from treadle.models.ollama.request import OllamaEncoder
-from treadle.models.openai_chat.request import ChatEncoder
-from treadle.models.openai_responses.request import ResponsesEncoder
-from treadle.models.providers import SERVERS
-from treadle.models.wire.encoder import RequestEncoder
+from treadle.adapters.models.anthropic.request import AnthropicEncoder
+from treadle.adapters.models.capability_ladder import Retelling
+from treadle.adapters.models.gemini.request import GeminiEncoder
+from treadle.adapters.models.ollama.request import OllamaEncoder
+from treadle.adapters.models.openai_chat.request import ChatEncoder
+from treadle.adapters.models.openai_responses.request import ResponsesEncoder
+from treadle.adapters.models.providers import SERVERS
+from treadle.adapters.models.wire.encoder import RequestEncoder
+from treadle.base.types import CallKey
 from treadle.ports.model import ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, Thinking
 from treadle.protocol.tools import ToolSpec
 from treadle.testing import fake_anthropic, fake_gemini, fake_responses
 from treadle.testing.fake_ollama import OllamaApi
-from treadle.types import CallKey
 
 Problems = list[str]
 Body = dict[str, Any]

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.scenario.mcp_servers.kit import PATIENCE_S, Kit
-from treadle.mcp_hub import hub
+from treadle.library.mcp_hub import hub
 
 
 @pytest.fixture(autouse=True)

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from treadle import Agent, Chat, Envelope
-from treadle.following import Following
-from treadle.models.script import Step
-from treadle.models.scripted import ScriptedModel
+from treadle.adapters.models.script import Step
+from treadle.adapters.models.scripted import ScriptedModel
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.library.following import Following
+from treadle.library.replay import replay
 from treadle.ports.model import Model
 from treadle.protocol.events import ActionRequired, ExecutionComplete
-from treadle.replay import replay
-from treadle.stores.sqlite import SqliteStore
 from treadle.testing.checker import check
 
 ODD = str(Path(__file__).with_name("odd_server.py"))

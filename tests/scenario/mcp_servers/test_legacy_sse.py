@@ -10,7 +10,7 @@ import pytest
 from tests.lazily import lazily
 from tests.scenario.kit import of
 from tests.scenario.mcp_servers.kit import Kit, results, seen
-from treadle.models.scripted import Call, Say
+from treadle.adapters.models.scripted import Call, Say
 from treadle.protocol import events as e
 
 uvicorn, mcpserver = lazily("uvicorn"), lazily("mcp.server.mcpserver")

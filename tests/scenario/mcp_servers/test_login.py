@@ -17,8 +17,8 @@ import pytest
 from tests.lazily import Lazy, lazily
 from tests.scenario.kit import of
 from tests.scenario.mcp_servers.kit import Kit, results, seen
+from treadle.adapters.models.scripted import Call, Say
 from treadle.errors import ToolError
-from treadle.models.scripted import Call, Say
 from treadle.protocol import events as e
 
 door, auth = Lazy("tests.scenario.mcp_servers.door"), lazily("mcp.shared.auth")

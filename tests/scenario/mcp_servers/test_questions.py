@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.lazily import Lazy
 from tests.scenario.kit import of
 from tests.scenario.mcp_servers.kit import Kit, action, results, seen
-from treadle.models.scripted import Call, ReportUsage, Say, ScriptedModel, Turn
+from treadle.adapters.models.scripted import Call, ReportUsage, Say, ScriptedModel, Turn
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
 from treadle.protocol.options import Budget

@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from tests.scenario.mcp_servers.kit import Kit, results, seen
-from treadle.models.scripted import Call, Say
+from treadle.adapters.models.scripted import Call, Say
 
 
 class Forgetful:

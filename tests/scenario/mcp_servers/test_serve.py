@@ -9,9 +9,9 @@ import pytest
 
 from tests.lazily import lazily
 from tests.scenario.mcp_servers.kit import Kit
-from treadle.models.scripted import Call, Say
+from treadle.adapters.models.scripted import Call, Say
 
-mcp, types, serving = lazily("mcp"), lazily("mcp_types"), lazily("treadle.mcp_server.server")
+mcp, types, serving = lazily("mcp"), lazily("mcp_types"), lazily("treadle.frontends.mcp_server.server")
 ROUNDS = 40
 
 

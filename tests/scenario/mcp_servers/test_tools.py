@@ -12,13 +12,13 @@ import pytest
 from tests.scenario.kit import Recording, of
 from tests.scenario.mcp_servers.kit import Kit, action, results, seen
 from tests.unit.sandbox.grounds import missing
+from treadle.adapters.mcp.listing import ListedTool, Listing
+from treadle.adapters.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.policy.trust import Trust
 from treadle.chat.history import tokens
 from treadle.errors import ConfigError, InvalidInput
-from treadle.mcp.listing import ListedTool, Listing
-from treadle.mcp_hub.known import ListingsFile
-from treadle.mcp_hub.settings import Declared, server_of
-from treadle.models.scripted import Call, Say, ScriptedModel
-from treadle.policy.trust import Trust
+from treadle.library.mcp_hub.known import ListingsFile
+from treadle.library.mcp_hub.settings import Declared, server_of
 from treadle.protocol import events as e
 from treadle.protocol.content import UserEntry
 from treadle.protocol.permissions import Rule
@@ -229,7 +229,7 @@ async def test_what_comes_later_is_found_and_the_prefix_stays(kit: Kit) -> None:
 async def test_tools_of_a_slow_server_are_callable_and_listed_once_they_are_there(
     kit: Kit, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E-01
-    monkeypatch.setattr("treadle.mcp_hub.hub.WAIT_S", 0.1)
+    monkeypatch.setattr("treadle.library.mcp_hub.hub.WAIT_S", 0.1)
     slow = {"odd": {**kit.odd, "args": [*kit.odd["args"], "slow"]}}
     steps = [
         Call("find_tools", query="note"),

@@ -9,7 +9,7 @@ import pytest
 
 from tests.processes import running_with, unlike_any_other
 from tests.scenario.mcp_servers.kit import ODD, Kit, action, results, seen
-from treadle.models.scripted import Call, Say
+from treadle.adapters.models.scripted import Call, Say
 
 UNCONFINED: dict[str, Any] = {"sandbox": False}
 CONFINED = {"sandbox": True, "write": True}

@@ -3,10 +3,10 @@
 from tests.scenario.scenes.crashes import crash
 from tests.scenario.scenes.world import SCENES, Scene, World, ask, finish, idle, is_kind, scene, watch
 from treadle import Agent
-from treadle.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.models.scripted import Call, Say, ScriptedModel
+from treadle.base.types import ChatId
 from treadle.protocol import commands as c
 from treadle.protocol.events import ExecutionOutput
-from treadle.types import ChatId
 
 MENDED = "test -e mended || { echo it is broken; exit 3; }"
 MEND = Call("write_file", path="mended", content="")

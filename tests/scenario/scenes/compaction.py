@@ -13,11 +13,11 @@ from tests.scenario.scenes.world import (
     scene,
     watch,
 )
-from treadle.models.scripted import Call, Fail, ReportUsage, Say, ScriptedModel, Turn
+from treadle.adapters.models.scripted import Call, Fail, ReportUsage, Say, ScriptedModel, Turn
+from treadle.base.types import ChatId
 from treadle.protocol import commands as c
 from treadle.protocol.content import Usage
 from treadle.protocol.options import Budget
-from treadle.types import ChatId
 
 
 @scene

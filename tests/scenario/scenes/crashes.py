@@ -14,14 +14,14 @@ from tests.scenario.scenes.world import (
     watch,
 )
 from treadle import Agent
+from treadle.adapters.models.scripted import Call, Hang, Say, ScriptedModel
+from treadle.base.faultpoint import install
+from treadle.base.types import ChatId
 from treadle.engine.loop import advance
 from treadle.engine.tenure import Tenure
-from treadle.faultpoint import install
-from treadle.models.scripted import Call, Hang, Say, ScriptedModel
 from treadle.ports.store import Lease
 from treadle.protocol import commands as c
 from treadle.protocol.events import MessageDelta
-from treadle.types import ChatId
 
 
 class Dies(BaseException):

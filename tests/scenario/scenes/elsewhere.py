@@ -1,10 +1,10 @@
 """Scenes of chats that came from another store."""
 
 from tests.scenario.scenes.world import HOLD, Held, World, ask, finish, is_kind, scene, watch
-from treadle.models.scripted import Call, Say, ScriptedModel
+from treadle.adapters.models.scripted import Call, Say, ScriptedModel
+from treadle.base.types import ChatId
+from treadle.library.transfer import export_chat, import_chat
 from treadle.protocol.events import ExecutionStart
-from treadle.transfer import export_chat, import_chat
-from treadle.types import ChatId
 
 
 async def brought_in(world: World, chat: ChatId) -> ChatId:

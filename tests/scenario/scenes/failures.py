@@ -9,11 +9,11 @@ from tests.scenario.scenes.world import (
     scene,
     watch,
 )
-from treadle.models.scripted import Call, Fail, ReportUsage, Say, ScriptedModel
+from treadle.adapters.models.scripted import Call, Fail, ReportUsage, Say, ScriptedModel
+from treadle.base.types import ChatId
 from treadle.ports.model import ModelRequest
 from treadle.protocol.content import AssistantEntry, Usage
 from treadle.protocol.deltas import Delta
-from treadle.types import ChatId
 
 
 @scene

@@ -2,8 +2,8 @@
 
 from tests.scenario.family import ByTask
 from tests.scenario.scenes.world import World, finish, scene, watch
-from treadle.models.scripted import Call, Say
-from treadle.types import ChatId
+from treadle.adapters.models.scripted import Call, Say
+from treadle.base.types import ChatId
 
 
 @scene

@@ -5,8 +5,8 @@ import subprocess
 from pathlib import Path
 
 from tests.scenario.scenes.world import World, finish, scene, watch
-from treadle.models.scripted import Call, Say, ScriptedModel
-from treadle.types import ChatId
+from treadle.adapters.models.scripted import Call, Say, ScriptedModel
+from treadle.base.types import ChatId
 
 
 def work() -> ScriptedModel:

@@ -10,12 +10,12 @@ from tests.scenario.scenes.world import (
     scene,
     watch,
 )
-from treadle.models.scripted import Call, Delay, ReportUsage, Say, ScriptedModel, Turn
+from treadle.adapters.models.scripted import Call, Delay, ReportUsage, Say, ScriptedModel, Turn
+from treadle.base.types import ChatId
 from treadle.protocol import commands as c
 from treadle.protocol.content import Usage
 from treadle.protocol.options import Budget
 from treadle.testing.clock import ManualClock
-from treadle.types import ChatId
 
 
 def looks(count: int) -> list[Any]:

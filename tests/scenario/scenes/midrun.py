@@ -12,12 +12,12 @@ from tests.scenario.scenes.world import (
     scene,
     watch,
 )
-from treadle.models.scripted import Call, Delay, Fail, Hang, ReportUsage, Say, ScriptedModel, Think, Turn
+from treadle.adapters.models.scripted import Call, Delay, Fail, Hang, ReportUsage, Say, ScriptedModel, Think, Turn
+from treadle.base.types import ChatId
 from treadle.ports.model import ModelInfo
 from treadle.protocol import commands as c
 from treadle.protocol.content import Usage
 from treadle.protocol.events import ExecutionStart, MessageDelta, TurnRetry, UserMessage
-from treadle.types import ChatId
 
 
 @scene

@@ -9,10 +9,10 @@ from tests.scenario.scenes.world import (
     scene,
     watch,
 )
-from treadle.models.scripted import Call, RawCall, Say, ScriptedModel
+from treadle.adapters.models.scripted import Call, RawCall, Say, ScriptedModel
+from treadle.base.types import ChatId
 from treadle.protocol import commands as c
 from treadle.testing.clock import ManualClock
-from treadle.types import ChatId
 
 
 @scene

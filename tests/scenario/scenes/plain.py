@@ -6,10 +6,10 @@ from tests.scenario.scenes.world import (
     ask,
     scene,
 )
-from treadle.models.scripted import Call, Fail, Finish, RawCall, ReportUsage, Say, ScriptedModel, Think, Turn
+from treadle.adapters.models.scripted import Call, Fail, Finish, RawCall, ReportUsage, Say, ScriptedModel, Think, Turn
+from treadle.base.types import ChatId
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import FinishDelta, NoticeDelta, ThinkingBlock
-from treadle.types import ChatId
 
 
 @scene

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from treadle import Agent
-from treadle.following import Following
-from treadle.handle import Chat
-from treadle.models.scripted import Delay, ScriptedModel
+from treadle.adapters.models.scripted import Delay, ScriptedModel
+from treadle.adapters.tools.function import tool
+from treadle.base.types import ChatId
+from treadle.library.chat import Chat
+from treadle.library.following import Following
 from treadle.ports.model import Model, ModelInfo
 from treadle.ports.store import Store
 from treadle.protocol.events import Envelope
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import DynamicTool
-from treadle.tools.function import tool
-from treadle.types import ChatId
 
 PRICED = ModelInfo("scripted", "priced", window=200_000, usd_per_million_input=3.0, usd_per_million_output=15.0)
 

@@ -1,11 +1,11 @@
 """Short ways to write a log by hand and to see what it comes to."""
 
+from treadle.base.types import ChatId, call_key
 from treadle.chat.fold import fold
 from treadle.chat.state import ChatState
 from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest, Usage
 from treadle.protocol.options import ChatOptions
-from treadle.types import ChatId, call_key
 
 CHAT = ChatId("c_log")
 EPOCH = 1

@@ -4,6 +4,7 @@ step that `decide` gives. Whoever plays chooses freely among what could really h
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from treadle.base.types import CallKey, ChatId, call_key
 from treadle.chat import snapshot
 from treadle.chat.budget import admit, forbidden, over_budget
 from treadle.chat.decide import (
@@ -31,7 +32,6 @@ from treadle.protocol import wire
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolRequest, Usage
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.views import STATUSES
-from treadle.types import CallKey, ChatId, call_key
 
 CHAT = ChatId("c_play")
 COST = Usage(80, 20)

@@ -3,13 +3,13 @@
 import pytest
 
 from tests.unit.chat.logs import answer, chat, ran, said
+from treadle.base.types import call_key
 from treadle.chat.budget import admit, forbidden, over_budget, why_stopped
 from treadle.chat.fold import fold
 from treadle.chat.state import ChatState
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
 from treadle.protocol.options import Budget, ChatOptions
-from treadle.types import call_key
 
 ESTIMATE = Usage(80, 20, usd=0.1)
 START = e.TurnStart(2, reserved=ESTIMATE)

@@ -3,10 +3,10 @@
 import pytest
 
 from tests.unit.chat.logs import answer, chat, said
+from treadle.base.types import call_key
 from treadle.chat.closing import close_calls
 from treadle.chat.state import open_actions
 from treadle.protocol import events as e
-from treadle.types import call_key
 
 KEY = call_key(1, 0)
 START = e.ExecutionStart(KEY, "t")

@@ -3,12 +3,12 @@
 import pytest
 
 from tests.unit.chat.logs import answer, chat, ran, said
+from treadle.base.types import call_key
 from treadle.chat.decide import AppendEvents, CallModel, Compact, RunCalls, RunLimits, StayIdle, Summarize, Wait, decide
 from treadle.chat.state import ChatState
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
 from treadle.protocol.options import ChatOptions
-from treadle.types import call_key
 
 LIMITS = RunLimits(window=100_000, max_output=1_000)
 KEY = call_key(1, 0)

@@ -2,11 +2,11 @@
 
 from msgspec.structs import replace
 
+from treadle.base.types import CallKey, ChatId
 from treadle.chat.divergence import IGNORED, first_divergence, is_same_event
 from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest, Usage
 from treadle.protocol.options import ChatOptions
-from treadle.types import CallKey, ChatId
 
 
 def log(chat: str, *events: e.Event, time_ms: int = 0, epoch: int = 0) -> list[e.Envelope]:

@@ -1,13 +1,13 @@
 """What each event means: the cases that matter one by one. Everything else is in the property tests."""
 
 from tests.unit.chat.logs import answer, chat, ran, said
+from treadle.base.types import call_key
 from treadle.chat.fold import _APPLY, NO_EFFECT
 from treadle.chat.fold_helpers import title_of
 from treadle.chat.state import ChatState, awaits_action, known_files, open_actions, runnable_calls, status, summary
 from treadle.protocol import events as e
 from treadle.protocol.content import AssistantEntry, KnownFile, ResultsEntry, ToolResult, Usage, UserEntry
 from treadle.protocol.options import ChatOptions
-from treadle.types import call_key
 
 KEY = call_key(1, 0)
 

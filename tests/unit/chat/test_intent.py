@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.chat.intent import asks_for_changes, files_to_write, only_asks
-from treadle.cli.piped import with_context
+from treadle.frontends.cli.piped import with_context
 
 CHANGES = r"""
 Fix the failing test

@@ -1,9 +1,9 @@
 """What a small model is not offered (L-10)."""
 
+from treadle.base.types import ChatId
 from treadle.chat.small_window import withheld
 from treadle.chat.state import ChatState, RunState, Sight
 from treadle.protocol.tools import ToolSpec
-from treadle.types import ChatId
 
 
 def test_repeats_whose_calls_were_compacted_away_withhold_none_of_them() -> None:

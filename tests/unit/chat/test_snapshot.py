@@ -7,10 +7,10 @@ import pytest
 
 from scripts.folded import FOLDED, LOGS, envelopes, now
 from tests.unit.chat.logs import answer, chat, said
+from treadle.base.types import call_key
 from treadle.chat import snapshot
 from treadle.chat.snapshot import KEY, RULES
 from treadle.protocol import events as e
-from treadle.types import call_key
 
 
 def test_a_state_with_everything_in_it() -> None:

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from tests.unit.chat.logs import answer, chat, ran, said
 from tests.unit.chat.player import valid_history
+from treadle.base.types import call_key
 from treadle.chat.history import IMAGE_CHARS, History, tokens, weigh
 from treadle.chat.state import ChatState, Compaction
 from treadle.chat.transcript import (
@@ -31,7 +32,6 @@ from treadle.protocol.content import (
     Usage,
     UserEntry,
 )
-from treadle.types import call_key
 
 A, B = call_key(1, 0), call_key(1, 1)
 CALLS = AssistantEntry(1, "", (), (ToolRequest(A, "a"), ToolRequest(B, "b")))

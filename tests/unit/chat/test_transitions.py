@@ -4,6 +4,7 @@ import pytest
 
 from scripts.state_table import SHORT, commands, grow, situations, table
 from tests.unit.chat.logs import answer, chat, ran, said
+from treadle.base.types import call_key
 from treadle.chat import snapshot
 from treadle.chat.state import MAX_QUEUE, ChatState, open_actions, status
 from treadle.chat.transitions import transition
@@ -12,7 +13,6 @@ from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.content import Image, ResultsEntry, UserEntry
 from treadle.protocol.options import ChatOptions
-from treadle.types import call_key
 
 # For every command: in these statuses, this is recorded, and the status is then that. Without an arrow the status
 # stays; "nothing" means that it is so already; *slanted* is the code of a refusal. Words: scripts/state_table.py.

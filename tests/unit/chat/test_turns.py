@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from treadle.base.types import ChatId, call_key
 from treadle.chat.divergence import first_divergence
 from treadle.chat.fold import fold, fold_all
 from treadle.chat.state import ChatState, status
@@ -18,7 +19,6 @@ from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.content import ToolRequest, Usage
 from treadle.testing import checker
-from treadle.types import ChatId, call_key
 
 LOGS = Path(__file__).parents[2] / "golden" / "logs"
 OLD = sorted(path.stem for path in (LOGS / "v1").glob("*.jsonl"))

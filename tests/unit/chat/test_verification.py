@@ -2,6 +2,7 @@
 
 import pytest
 
+from treadle.base.types import CallKey, ChatId, call_key
 from treadle.chat.decide import AppendEvents, RunCheck, RunLimits, decide
 from treadle.chat.fold import fold
 from treadle.chat.state import ChatState
@@ -9,7 +10,6 @@ from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import only_looks
-from treadle.types import CallKey, ChatId, call_key
 
 CHAT = ChatId("c_x")
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests import forked
 from tests.unit.sandbox.grounds import NOBODY, becoming, grounds, missing, python_for_everyone
-from treadle.housekeeping.command_trials import TRIALS
-from treadle.sandbox.report import ESCAPES
+from treadle.adapters.sandbox.report import ESCAPES
+from treadle.library.housekeeping.command_trials import TRIALS
 
 
 @pytest.fixture(scope="module")

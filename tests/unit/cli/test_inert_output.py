@@ -5,8 +5,8 @@ import io
 import pytest
 
 from tests.hostile_text import TEXTS, check_inert, hostile_events
-from treadle.cli.screen import Screen
-from treadle.cli.terminal import Terminal
+from treadle.frontends.cli.screen import Screen
+from treadle.frontends.cli.terminal import Terminal
 
 
 class Stream(io.StringIO):

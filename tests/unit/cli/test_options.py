@@ -4,7 +4,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from treadle.cli.options import NetworkCommand, network_option
+from treadle.frontends.cli.options import NetworkCommand, network_option
 
 
 @click.command("x", cls=NetworkCommand)

@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.cli.prose import Prose
-from treadle.presentation.styled import Line
+from treadle.frontends.cli.prose import Prose
+from treadle.frontends.presentation.styled import Line
 
 TEXT = """# A **title** with `code`
 

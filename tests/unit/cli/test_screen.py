@@ -5,11 +5,11 @@ import io
 
 import pytest
 
-from treadle.cli.screen import Screen
-from treadle.cli.terminal import Terminal, _fitting
+from treadle.base.types import CallKey, ChatId
+from treadle.frontends.cli.screen import Screen
+from treadle.frontends.cli.terminal import Terminal, _fitting
 from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest, Usage
-from treadle.types import CallKey, ChatId
 
 CHAT = ChatId("c_test")
 CALL = CallKey("1.0")
@@ -147,7 +147,7 @@ def test_a_passing_line_fits_into_its_row() -> None:
 
 def test_the_time_in_which_a_person_was_asked_is_not_shown_as_the_run_s(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("treadle.cli.screen.time.monotonic", lambda: now)
+    monkeypatch.setattr("treadle.frontends.cli.screen.time.monotonic", lambda: now)
     shown = Shown()
     shown.show(e.TurnEnd(1))
     now = 102.0

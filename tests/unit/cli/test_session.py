@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from treadle.cli.session import project_root
 from treadle.errors import InvalidInput
+from treadle.frontends.cli.session import project_root
 
 
 @pytest.fixture(autouse=True)

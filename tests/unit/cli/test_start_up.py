@@ -12,15 +12,15 @@ import click
 import msgspec
 import pytest
 
-from treadle.cli import COMMANDS, help_text, options
-from treadle.cli.commands import run
-from treadle.cli.group import cli
-from treadle.cli.options import EXIT_USAGE, SCOPES
+from treadle.frontends.cli import COMMANDS, help_text, options
+from treadle.frontends.cli.commands import run
+from treadle.frontends.cli.group import cli
+from treadle.frontends.cli.options import EXIT_USAGE, SCOPES
 from treadle.protocol.options import MODES, CompletionStyle, OnLimit, ReasoningEffort, Rung
 from treadle.protocol.permissions import RuleScope
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
-HEAVY = {"asyncio", "aiohttp", "msgspec", "rich", "sqlite3", "treadle.runtime"}
+HEAVY = {"asyncio", "aiohttp", "msgspec", "rich", "sqlite3", "treadle.library.agent"}
 WORK_OF_TOOLS = {
     "concurrent.futures.thread",
     "email",
@@ -28,18 +28,18 @@ WORK_OF_TOOLS = {
     "html",
     "jsonschema_rs",
     "tree_sitter",
-    "treadle.policy.command_severity",
-    "treadle.sandbox.bubblewrap",
-    "treadle.sandbox.choose",
-    "treadle.sandbox.probe_fixture",
-    "treadle.tools.builtin.command.run",
-    "treadle.tools.builtin.diagnostics.examination",
-    "treadle.tools.builtin.diagnostics.linters",
-    "treadle.tools.builtin.mismatch",
-    "treadle.tools.builtin.patching",
-    "treadle.tools.builtin.replacement",
-    "treadle.tools.hooks",
-    "treadle.workspace.search.search",
+    "treadle.adapters.policy.command_severity",
+    "treadle.adapters.sandbox.bubblewrap",
+    "treadle.adapters.sandbox.choose",
+    "treadle.adapters.sandbox.probe_fixture",
+    "treadle.adapters.tools.builtin.command.run",
+    "treadle.adapters.tools.builtin.diagnostics.examination",
+    "treadle.adapters.tools.builtin.diagnostics.linters",
+    "treadle.adapters.tools.builtin.mismatch",
+    "treadle.adapters.tools.builtin.patching",
+    "treadle.adapters.tools.builtin.replacement",
+    "treadle.adapters.tools.hooks",
+    "treadle.adapters.workspace.search.search",
 }
 """What calls need that a run without any does not make."""
 OTHER_WORK = {
@@ -53,18 +53,18 @@ OTHER_WORK = {
     "rich",
     "textual",
     "tomllib",
-    "treadle.acp",
-    "treadle.cli.prose",
-    "treadle.copilot_sdk",
-    "treadle.jsonrpc",
-    "treadle.mcp",
-    "treadle.mcp_hub",
-    "treadle.mcp_server",
-    "treadle.models.text_calls",
-    "treadle.replay",
-    "treadle.skills.reading",
-    "treadle.telemetry",
-    "treadle.transfer",
+    "treadle.frontends.acp",
+    "treadle.frontends.cli.prose",
+    "treadle.frontends.copilot",
+    "treadle.base.jsonrpc",
+    "treadle.adapters.mcp",
+    "treadle.library.mcp_hub",
+    "treadle.frontends.mcp_server",
+    "treadle.adapters.models.text_calls",
+    "treadle.library.replay",
+    "treadle.library.skills.reading",
+    "treadle.adapters.telemetry",
+    "treadle.library.transfer",
 }
 """What a run has nothing to do with that has no servers, no skills and nobody who watches it."""
 
@@ -73,7 +73,7 @@ def loaded(*arguments: str) -> set[str]:
     program = (
         "import sys\n"
         f"sys.argv = ['treadle', *{arguments!r}]\n"
-        "from treadle.cli import main\n"
+        "from treadle.frontends.cli import main\n"
         "code = main()\n"
         "sys.stderr.write('\\n'.join(sys.modules))\n"
         "sys.exit(code)"
@@ -86,13 +86,13 @@ def loaded(*arguments: str) -> set[str]:
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_the_first_words_load_not_even_click(option: str) -> None:
     modules = loaded(option)
-    assert "treadle.cli" in modules
+    assert "treadle.frontends.cli" in modules
     assert not modules & (HEAVY | OTHER_WORK | {"click"})
 
 
 HELPS = """
 import json, os, sys
-from treadle.cli import main
+from treadle.frontends.cli import main
 commands = sys.argv[1:]
 for command in commands:
     if (child := os.fork()) == 0:
@@ -120,12 +120,15 @@ def test_the_help_of_a_command_loads_no_work(command: str, loaded_for_help: dict
 
 
 def test_the_first_frame_of_the_app_loads_nothing_of_a_chat() -> None:  # U-06
-    program = "import sys, treadle.cli.open_app, treadle.home, treadle.tui.launch; print(*sys.modules)"
+    program = (
+        "import sys, treadle.frontends.cli.open_app, treadle.base.home, treadle.frontends.tui.launch\n"
+        "print(*sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     modules = set(done.stdout.split())
     assert "textual.app" in modules
-    later = {"msgspec", "rich.markdown", "treadle.config", "treadle.protocol", "treadle.tui.showing"}
-    assert not modules & (later | {"aiohttp", "sqlite3", "treadle.runtime"})
+    later = {"msgspec", "rich.markdown", "treadle.library.config", "treadle.protocol", "treadle.frontends.tui.showing"}
+    assert not modules & (later | {"aiohttp", "sqlite3", "treadle.library.agent"})
 
 
 def test_every_command_has_the_line_of_help_that_the_list_shows() -> None:
@@ -160,7 +163,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 WATCHED_RUN = """
 import gc, json, sys, threading
-from treadle import faultpoint
+from treadle.base import faultpoint
 
 seen = {"processes": [], "commits": 0, "threads": [], "collections": 0}
 start = threading.Thread.start
@@ -183,7 +186,7 @@ gc.callbacks.append(collect)
 threading.Thread.start = watched_start
 sys.addaudithook(audit)
 faultpoint.install(point)
-from treadle.cli import main
+from treadle.frontends.cli import main
 code = main()
 with open("../seen.json", "w") as file:
     json.dump({"modules": [name for name in sys.modules if name != "json"], **seen}, file)
@@ -236,5 +239,5 @@ def test_a_run_without_a_server_has_nothing_to_do_with_http(tmp_path: Path) -> N
     script = tmp_path / "script.toml"
     script.write_text('[[turn]]\ntext = "Hello."\n')
     for seen in (watch(tmp_path, "--model", f"scripted:{script}"), watch(tmp_path, TREADLE_MODEL=f"scripted:{script}")):
-        assert not seen.modules & {"treadle.models.wire.http", "treadle.models.wire.route"}
+        assert not seen.modules & {"treadle.adapters.models.wire.http", "treadle.adapters.models.wire.route"}
         assert "treadle-preload" not in seen.threads

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.base.types import ChatId
 from treadle.client.events import Gap, Lines, Place, follow
 from treadle.client.http import Http, refusal
 from treadle.protocol import wire
@@ -19,7 +20,6 @@ from treadle.protocol.events import (
     RunEnd,
     TurnEnd,
 )
-from treadle.types import ChatId
 
 CHAT = ChatId("c_1")
 

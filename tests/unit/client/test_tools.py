@@ -6,11 +6,11 @@ from typing import Literal
 import msgspec
 import pytest
 
+from treadle.base.types import ChatId
 from treadle.client import Client, ClientTool, ToolCall
 from treadle.client.answering import Handlers
 from treadle.errors import InvalidInput, ToolError
 from treadle.protocol.commands import Result
-from treadle.types import ChatId
 
 CHAT = ChatId("c_1")
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from treadle import Agent, tool
-from treadle.models.scripted import Call, Delay, Fail, ReportUsage, Say, ScriptedModel, Turn
+from treadle.adapters.models.scripted import Call, Delay, Fail, ReportUsage, Say, ScriptedModel, Turn
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.ports.toolset import Invocation
 from treadle.protocol.content import Usage, UserEntry

@@ -10,18 +10,18 @@ import pytest
 
 from tests.unit.engine.test_worker import until, until_ended
 from treadle import Agent, ScriptedModel
+from treadle.adapters.models.scripted import Say
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.base.types import ChatId
 from treadle.engine.pool import WorkerPool
 from treadle.errors import StoreError
-from treadle.models.scripted import Say
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.ports.store import Lease, Snapshot
 from treadle.protocol.commands import ChangeOptions, Send
 from treadle.protocol.deltas import Delta
 from treadle.protocol.events import RunEnd, TurnRetry
-from treadle.stores.memory import MemoryStore
-from treadle.stores.sqlite import SqliteStore
 from treadle.testing.checker import check
-from treadle.types import ChatId
 
 LEASE_S = 0.3
 

@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from treadle import Agent, ScriptedModel
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.adapters.tools.function import tool
+from treadle.base.types import ChatId, SystemClock
 from treadle.engine import log as module
 from treadle.engine import state_cache
 from treadle.engine.hub import Hub
 from treadle.engine.log import Log
-from treadle.models.scripted import Call, Say
 from treadle.protocol import events as e
 from treadle.protocol.commands import Send
 from treadle.protocol.options import ChatOptions
-from treadle.stores.memory import MemoryStore
-from treadle.stores.sqlite import SqliteStore
-from treadle.tools.function import tool
-from treadle.types import ChatId, SystemClock
 
 
 async def test_nothing_is_kept_of_chats_that_were_let_go(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from treadle import Agent, Envelope, ScriptedModel, tool
+from treadle.adapters.models.scripted import Call, Delay, Fail, Hang, Say, Turn
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.base.types import ChatId
 from treadle.engine.pool import WorkerPool
 from treadle.engine.relay import Relay
-from treadle.models.scripted import Call, Delay, Fail, Hang, Say, Turn
 from treadle.ports.store import Reach, Store
 from treadle.ports.toolset import Invocation
 from treadle.protocol import wire
@@ -24,9 +27,6 @@ from treadle.protocol.events import (
     RunEnd,
     TurnRetry,
 )
-from treadle.stores.memory import MemoryStore
-from treadle.stores.sqlite import SqliteStore
-from treadle.types import ChatId
 
 TIMEOUT_S = 60
 QUICK_S = 0.01

@@ -9,17 +9,17 @@ import pytest
 from tests.homes import seed
 from tests.processes import running_with, unlike_any_other
 from treadle import Agent, ScriptedModel, tool
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.base.types import ChatId
 from treadle.engine.pool import WorkerPool
 from treadle.errors import ChatBusy, Refused
-from treadle.models.scripted import Call, Say
 from treadle.protocol.commands import Send
 from treadle.protocol.events import ExecutionComplete, RunEnd, TrialStart, TurnEnd, TurnStart
 from treadle.protocol.tools import DynamicTool
-from treadle.stores.memory import MemoryStore
 from treadle.testing.checker import check
 from treadle.testing.clock import ManualClock
 from treadle.testing.faults import faults
-from treadle.types import ChatId
 
 TIMEOUT_S = 60
 

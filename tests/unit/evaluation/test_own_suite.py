@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from treadle.chat.intent import asks_for_changes
-from treadle.evaluation.places import lay_over
-from treadle.evaluation.suites import missing, read_suite
-from treadle.evaluation.tasks import Task
+from treadle.library.evaluation.places import lay_over
+from treadle.library.evaluation.suites import missing, read_suite
+from treadle.library.evaluation.tasks import Task
 
 SUITE = Path(__file__).parents[3] / "evals"
 TASKS = read_suite(SUITE)

@@ -6,19 +6,19 @@ import random
 
 import pytest
 
+from treadle.adapters.models.scripted import ScriptedModel
+from treadle.adapters.policy.standard import StandardPolicy
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.base.types import ChatId, SystemClock
 from treadle.engine.hub import Hub
 from treadle.engine.log import Log
-from treadle.feeds.fan_out import Feed, Feeds
-from treadle.feeds.reader import Reader
-from treadle.models.scripted import ScriptedModel
-from treadle.policy.standard import StandardPolicy
+from treadle.library.agent import Agent
+from treadle.library.feeds.fan_out import Feed, Feeds
+from treadle.library.feeds.reader import Reader
 from treadle.protocol import wire
 from treadle.protocol.commands import Rename
 from treadle.protocol.events import Envelope, MessageDelta, SessionCreated, TitleChanged
 from treadle.protocol.options import ChatOptions
-from treadle.runtime import Agent
-from treadle.stores.memory import MemoryStore
-from treadle.types import ChatId, SystemClock
 
 CHAT = ChatId("c_1")
 

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.housekeeping.retention import DAY_S
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.workspace.history.capture import Captures
+from treadle.adapters.workspace.history.content_store import ContentStore
+from treadle.adapters.workspace.history.journal import Journals
+from treadle.adapters.workspace.root import Root
+from treadle.base.types import ChatId
+from treadle.library.housekeeping.retention import DAY_S
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope, Event, FilesChanged
 from treadle.protocol.files import DiffStat, FileState, change_of
 from treadle.protocol.views import ChatSummary
-from treadle.stores.memory import MemoryStore
-from treadle.types import ChatId
-from treadle.workspace.history.capture import Captures
-from treadle.workspace.history.content_store import ContentStore
-from treadle.workspace.history.journal import Journals
-from treadle.workspace.root import Root
 
 
 class Home:

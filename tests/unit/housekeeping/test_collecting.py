@@ -10,20 +10,20 @@ import pytest
 from msgspec.structs import replace
 
 from tests.unit.housekeeping.kit import Home
-from treadle.housekeeping.collecting import collect, collect_some, now_and_then
-from treadle.housekeeping.retention import DAY_S, Retention, is_due, read_stamp, stamp_of
+from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
+from treadle.adapters.workspace.history import copied
+from treadle.adapters.workspace.history.beginnings import Beginnings
+from treadle.adapters.workspace.history.journal import Ending, Journal
+from treadle.base.types import CallKey, ChatId
+from treadle.library.housekeeping.collecting import collect, collect_some, now_and_then
+from treadle.library.housekeeping.retention import DAY_S, Retention, is_due, read_stamp, stamp_of
+from treadle.library.worlds.record import World, WorldFolders
 from treadle.ports.commands import CommandSpec
 from treadle.ports.store import Commit
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope, ExecutionStart, FilesChanged
 from treadle.protocol.files import DiffStat, FileState, change_of
 from treadle.protocol.wire import Record
-from treadle.sandbox.supervisor.commands import SupervisedCommands
-from treadle.types import CallKey, ChatId
-from treadle.workspace.history import copied
-from treadle.workspace.history.beginnings import Beginnings
-from treadle.workspace.history.journal import Ending, Journal
-from treadle.worlds.record import World, WorldFolders
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.unit.housekeeping.kit import Home
-from treadle.housekeeping.damage import inspect
-from treadle.housekeeping.retention import DAY_S, Retention
+from treadle.adapters.workspace.history.journal import Journal
+from treadle.adapters.workspace.history.states import state_of
+from treadle.adapters.workspace.root import Root
+from treadle.library.housekeeping.damage import inspect
+from treadle.library.housekeeping.retention import DAY_S, Retention
 from treadle.protocol.events import FilesChanged
 from treadle.protocol.files import DiffStat, FileState, change_of
-from treadle.workspace.history.journal import Journal
-from treadle.workspace.history.states import state_of
-from treadle.workspace.root import Root
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.faults.chance import SEED
-from treadle.jsonrpc.connection import (
+from treadle.base.jsonrpc.connection import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     MAX_UNDER_WAY,
@@ -20,7 +20,7 @@ from treadle.jsonrpc.connection import (
     Connection,
     RpcError,
 )
-from treadle.jsonrpc.framing import MAX_BYTES
+from treadle.base.jsonrpc.framing import MAX_BYTES
 
 WAIT_S = 60
 PING = {"jsonrpc": "2.0", "id": "sign of life", "method": "ping", "params": {}}

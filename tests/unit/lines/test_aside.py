@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from tests.unit.lines.test_changes import change, file, folder
-from treadle.lines.changes import JUDGED, change_lines, sort_out, total
+from treadle.diff.changes import JUDGED, change_lines, sort_out, total
 from treadle.protocol.files import DiffStat
 
 

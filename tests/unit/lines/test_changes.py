@@ -1,6 +1,6 @@
 """Changes in words: a line a file, bounded, with what is only counted in numbers (W-04)."""
 
-from treadle.lines.changes import change_line, change_lines, total
+from treadle.diff.changes import change_line, change_lines, total
 from treadle.protocol.files import DiffStat, FileChange, FileState, StateKind, change_of
 
 

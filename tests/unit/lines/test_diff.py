@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from treadle.lines.diff import count_lines, diff, opcodes, split
+from treadle.diff.diff import count_lines, diff, opcodes, split
 from treadle.protocol.events import DiffStat
 
 texts = st.lists(st.sampled_from(["a", "b", "c", ""]), max_size=30).map("\n".join)

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.diff.diff import diff
+from treadle.diff.hunks import hunks, is_text, only, without
 from treadle.errors import ToolError
-from treadle.lines.diff import diff
-from treadle.lines.hunks import hunks, is_text, only, without
 
 pieces = st.sampled_from([b"a", b"b", b"c", b"", b"\xff\xfe", b"x\r", "\N{PILE OF POO}".encode(), b"\x0c", b"\xe2\x80"])
 texts = st.lists(pieces, max_size=40).map(b"\n".join)

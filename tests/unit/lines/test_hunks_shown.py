@@ -2,8 +2,8 @@
 
 import pytest
 
-from treadle.lines.changes import merged
-from treadle.lines.hunks import build_file_diff
+from treadle.diff.changes import merged
+from treadle.diff.hunks import build_file_diff
 from treadle.protocol.files import DiffStat, FileChange, FileState, change_of
 
 

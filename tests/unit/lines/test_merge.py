@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from treadle.lines.merge import merge
+from treadle.diff.merge import merge
 
 texts = st.lists(st.sampled_from([b"a", b"b", b"c", b"", b"\xff", b"x\r"]), max_size=25).map(b"\n".join)
 

@@ -4,11 +4,11 @@ from typing import Any, cast
 
 import mcp_types as types
 
-from treadle.mcp.calls import Calls
-from treadle.mcp.connection import Result, ServerConnection
+from treadle.adapters.mcp.calls import Calls
+from treadle.adapters.mcp.connection import Result, ServerConnection
+from treadle.base.types import CallKey, ChatId
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions
-from treadle.types import CallKey, ChatId
 
 
 class AsksForRoots:

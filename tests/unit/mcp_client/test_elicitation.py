@@ -6,7 +6,11 @@ import pytest
 
 from tests.lazily import lazily
 
-types, elicitation, content = lazily("mcp_types"), lazily("treadle.mcp.elicitation"), lazily("treadle.mcp.content")
+types, elicitation, content = (
+    lazily("mcp_types"),
+    lazily("treadle.adapters.mcp.elicitation"),
+    lazily("treadle.adapters.mcp.content"),
+)
 
 
 def form(properties: dict[str, Any], *required: str) -> Any:

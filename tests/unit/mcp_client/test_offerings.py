@@ -3,7 +3,7 @@
 import pytest
 
 from treadle.errors import InvalidInput
-from treadle.mcp_hub.offerings import Prompt
+from treadle.library.mcp_hub.offerings import Prompt
 
 TIDY = Prompt("odd", "tidy", "", ("how", "what"), ("how",))
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from treadle.adapters.mcp.listing import ListedTool, Listing
+from treadle.adapters.mcp.tool import MAX_BYTES, shortened
 from treadle.errors import ConfigError, InvalidInput
-from treadle.mcp.listing import ListedTool, Listing
-from treadle.mcp.tool import MAX_BYTES, shortened
-from treadle.mcp_hub.known import ListingsFile, remember, spec_of, tool_name
-from treadle.mcp_hub.settings import Declared, Server, check, filled, read_project, server_of
+from treadle.library.mcp_hub.known import ListingsFile, remember, spec_of, tool_name
+from treadle.library.mcp_hub.settings import Declared, Server, check, filled, read_project, server_of
 from treadle.protocol.tools import require_name
 
 

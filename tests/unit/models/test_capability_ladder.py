@@ -4,17 +4,17 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from treadle.adapters.models.capability_ladder import Ladder, refuses_tools
+from treadle.adapters.models.openai_chat.adapter import OpenAIChat
+from treadle.adapters.models.scripted import Call, Fail, Say, ScriptedModel, Turn
+from treadle.base.types import CallKey, JsonObject
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
-from treadle.models.capability_ladder import Ladder, refuses_tools
-from treadle.models.openai_chat.adapter import OpenAIChat
-from treadle.models.scripted import Call, Fail, Say, ScriptedModel, Turn
 from treadle.ports.model import Memo, Model, ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolRequest, ToolResult, UserEntry
 from treadle.protocol.deltas import Delta, FinishDelta, NoticeDelta, TextDelta
 from treadle.protocol.tools import ToolSpec
 from treadle.testing.fake_openai import FakeOpenAI, Reply
-from treadle.types import CallKey, JsonObject
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 TOOLS = (ToolSpec("read_file", "Reads a file.", SCHEMA), ToolSpec("write_file", "Writes “it”.", SCHEMA))

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from treadle.adapters.models import command_line
+from treadle.adapters.models.capability_ladder import Ladder
+from treadle.adapters.models.command_line import CommandLineModel, flatten
+from treadle.adapters.models.registry import ModelRegistry
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError
-from treadle.models import command_line
-from treadle.models.capability_ladder import Ladder
-from treadle.models.command_line import CommandLineModel, flatten
-from treadle.models.registry import ModelRegistry
 from treadle.ports.model import Memo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolRequest, ToolResult, UserEntry
 from treadle.protocol.deltas import NoticeDelta, TextDelta

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from treadle.adapters.models.keys import Secret
+from treadle.adapters.models.listing import list_from, read_list
+from treadle.adapters.models.provider_context import ProviderContext
+from treadle.adapters.models.wire.http_model import Access
 from treadle.errors import ModelError
-from treadle.models.keys import Secret
-from treadle.models.listing import list_from, read_list
-from treadle.models.provider_context import ProviderContext
-from treadle.models.wire.http_model import Access
 from treadle.ports.model import ModelInfo
 from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
 

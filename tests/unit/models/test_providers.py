@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from treadle.models.ollama.adapter import BASE_URL as OLLAMA
-from treadle.models.providers import SERVERS, WITHOUT_HTTP, _is_plain
-from treadle.models.registry import PROVIDERS
+from treadle.adapters.models.ollama.adapter import BASE_URL as OLLAMA
+from treadle.adapters.models.providers import SERVERS, WITHOUT_HTTP, _is_plain
+from treadle.adapters.models.registry import PROVIDERS
 
 
 def modules_after(program: str) -> set[str]:
@@ -21,10 +21,10 @@ def modules_after(program: str) -> set[str]:
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_who_goes_without_http_is_known(provider: str) -> None:
     modules = modules_after(f"import {PROVIDERS[provider].partition(':')[0]}")
-    assert ("treadle.models.wire.http_model" in modules) == (provider not in WITHOUT_HTTP)
+    assert ("treadle.adapters.models.wire.http_model" in modules) == (provider not in WITHOUT_HTTP)
 
 
-PRELOAD = "from treadle.models.providers import preload_tls\n"
+PRELOAD = "from treadle.adapters.models.providers import preload_tls\n"
 CERTIFICATES = """
 import ssl, threading
 read_by = []
@@ -50,7 +50,7 @@ ssl.SSLContext.set_default_verify_paths = spy
 def test_certificates_are_read_once_and_in_a_thread(model: str, environment: dict[str, str]) -> None:
     program = f"""{CERTIFICATES}
 preload_tls({model!r}, {environment!r})
-from treadle.models.wire.route import tls_context
+from treadle.adapters.models.wire.route import tls_context
 assert tls_context() is tls_context()
 assert tls_context().verify_mode is ssl.CERT_REQUIRED and tls_context().check_hostname
 assert tls_context().cert_store_stats() == ssl.create_default_context().cert_store_stats()

@@ -8,11 +8,11 @@ import pytest
 
 from tests.unit.models.loopback import Exchange, serving
 from tests.wires.case import Reply, reach, write_reply
+from treadle.adapters.models.catalog.lookup import look_up
+from treadle.adapters.models.openai_chat.effort import style_of_host
+from treadle.adapters.models.reasoning_effort import check_effort, named_levels, nearest
+from treadle.adapters.models.registry import ModelRegistry
 from treadle.errors import InvalidInput, ModelError
-from treadle.models.catalog.lookup import look_up
-from treadle.models.openai_chat.effort import style_of_host
-from treadle.models.reasoning_effort import check_effort, named_levels, nearest
-from treadle.models.registry import ModelRegistry
 from treadle.ports.model import Memo, ModelRequest
 from treadle.protocol.content import UserEntry
 from treadle.protocol.deltas import NoticeDelta

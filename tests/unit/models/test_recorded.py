@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from treadle.adapters.models.recorded import RecordedModel, RecordingModel
+from treadle.adapters.models.scripted import Call, Fail, ReportUsage, Say, ScriptedModel, Think, Turn
 from treadle.errors import ConfigError, ModelError, ScriptError
-from treadle.models.recorded import RecordedModel, RecordingModel
-from treadle.models.scripted import Call, Fail, ReportUsage, Say, ScriptedModel, Think, Turn
 from treadle.ports.model import Model, ModelRequest
 from treadle.protocol.content import AssistantEntry, Thinking, Usage, UserEntry
 from treadle.protocol.deltas import Delta, NoticeDelta, ThinkingBlock

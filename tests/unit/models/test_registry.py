@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.unit.models.loopback import DONE, Exchange, said, serving
+from treadle.adapters.models.keys import Secret, find_key
+from treadle.adapters.models.registry import ModelRegistry
+from treadle.adapters.models.scripted import Say, ScriptedModel
 from treadle.errors import ConfigError
-from treadle.models.keys import Secret, find_key
-from treadle.models.registry import ModelRegistry
-from treadle.models.scripted import Say, ScriptedModel
 from treadle.ports.model import ModelRequest, Models
 from treadle.protocol.content import UserEntry
 from treadle.protocol.deltas import Delta
@@ -121,12 +121,13 @@ async def test_the_key_store_is_asked_for_a_providers_own_host_only(monkeypatch:
 
 
 def test_a_registry_costs_no_import_of_the_network() -> None:
-    code = "import sys, treadle.models.registry; print([m for m in ('aiohttp', 'asyncio', 'ssl') if m in sys.modules])"
+    unwanted = ("aiohttp", "asyncio", "ssl")
+    code = f"import sys, treadle.adapters.models.registry; print([m for m in {unwanted} if m in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
 
 
 def test_deltas_are_one_closed_union() -> None:
-    from treadle.models.recorded import _WORDS
+    from treadle.adapters.models.recorded import _WORDS
 
     assert set(_WORDS.values()) == set(Delta.__args__)

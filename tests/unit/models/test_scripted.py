@@ -4,10 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from treadle.chat.assembly import Assembler, ModelAnswer
-from treadle.errors import ConfigError, ModelError, ScriptError
-from treadle.models.script import Step
-from treadle.models.scripted import (
+from treadle.adapters.models.script import Step
+from treadle.adapters.models.scripted import (
     Call,
     Delay,
     Fail,
@@ -19,10 +17,12 @@ from treadle.models.scripted import (
     Think,
     Turn,
 )
+from treadle.base.types import call_key
+from treadle.chat.assembly import Assembler, ModelAnswer
+from treadle.errors import ConfigError, ModelError, ScriptError
 from treadle.ports.model import ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, Thinking, ToolRequest, Usage, UserEntry
 from treadle.protocol.deltas import CallDelta, FinishDelta
-from treadle.types import call_key
 
 
 def request(*turns: int) -> ModelRequest:

@@ -9,10 +9,10 @@ import pytest
 
 from tests.unit.models.test_reasoning_effort import greeting
 from tests.wires.case import encode_reply, reach
-from treadle.models.catalog.lookup import OWN_SERVERS, look_up
-from treadle.models.catalog.server_facts import FILE_NAME, ModelFacts, ServerFacts
-from treadle.models.offering import all_offers
-from treadle.models.registry import ModelRegistry
+from treadle.adapters.models.catalog.lookup import OWN_SERVERS, look_up
+from treadle.adapters.models.catalog.server_facts import FILE_NAME, ModelFacts, ServerFacts
+from treadle.adapters.models.offering import all_offers
+from treadle.adapters.models.registry import ModelRegistry
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
 from treadle.protocol.content import UserEntry
 from treadle.protocol.tools import ToolSpec

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.models.test_capability_ladder import CALL, REQUEST, TOOLS, ask, asked, calls, ladder
+from treadle.adapters.models.capability_ladder import Ladder
+from treadle.adapters.models.openai_chat.adapter import OpenAIChat
+from treadle.adapters.models.scripted import Call, Say, Think, Turn
+from treadle.adapters.models.text_thinking import TAGS, TextThinking
+from treadle.adapters.models.wire.signed_thinking import SignedBlock, seal, shift_position
 from treadle.chat.assembly import Assembler, ModelAnswer
-from treadle.models.capability_ladder import Ladder
-from treadle.models.openai_chat.adapter import OpenAIChat
-from treadle.models.scripted import Call, Say, Think, Turn
-from treadle.models.text_thinking import TAGS, TextThinking
-from treadle.models.wire.signed_thinking import SignedBlock, seal, shift_position
 from treadle.ports.model import ModelInfo
 from treadle.protocol.content import Thinking
 from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingBlock, ThinkingDelta

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from treadle.policy.standard import StandardPolicy
+from treadle.adapters.policy.standard import StandardPolicy
+from treadle.base.types import CallKey, ChatId
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Rehearsal
 from treadle.protocol.content import Shell
@@ -10,7 +11,6 @@ from treadle.protocol.files import FileChange
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule
 from treadle.protocol.tools import ToolSpec
-from treadle.types import CallKey, ChatId
 
 SPECS = {
     "read_file": ToolSpec("read_file", read_only=True),

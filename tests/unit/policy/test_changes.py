@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.unit.policy.kit import SPECS, Judge, allow, ask, call, deny
-from treadle.policy.changes import MOST_BYTES, MOST_FILES, ChangeSet, concerns
-from treadle.policy.standard import StandardPolicy
+from treadle.adapters.policy.changes import MOST_BYTES, MOST_FILES, ChangeSet, concerns
+from treadle.adapters.policy.standard import StandardPolicy
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Rehearsal
 from treadle.protocol.files import DiffStat, FileChange, FileState, StateKind, Uncaptured, change_of

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.policy.command_severity import classify, outside, parts
+from treadle.adapters.policy.command_severity import classify, outside, parts
 
 
 def _programs(command: str) -> list[str]:

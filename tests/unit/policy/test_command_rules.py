@@ -7,8 +7,8 @@ import shlex
 import pytest
 
 from tests.unit.policy.kit import Judge, allow, ask, deny
+from treadle.adapters.policy.rules import check
 from treadle.errors import InvalidInput
-from treadle.policy.rules import check
 from treadle.protocol.files import FileChange, FileState
 
 # -- an allow rule covers its own part alone --------------------------------------------------------------------------

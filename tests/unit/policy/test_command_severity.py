@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.faults.chance import examples
 from tests.unit.policy.command_corpus import BY_EFFECT, HIDDEN, ROWS
-from treadle.policy.command_severity import classify, parts
+from treadle.adapters.policy.command_severity import classify, parts
 
 RANK = {"none": 0, "medium": 1, "high": 2, "critical": 3}
 
@@ -219,7 +219,7 @@ def test_what_hides_behind_a_limit_is_still_seen() -> None:
 def test_far_characters_do_not_end_the_process() -> None:
     """The grammar's scanner reads outside its tables for them; in a process of its own, in case it does again."""
     code = (
-        "from treadle.policy.command_severity import classify\n"
+        "from treadle.adapters.policy.command_severity import classify\n"
         "for far in '\\u65e5\\U0001f600\\U000def9f\\U0010ffff':\n"
         "    for text in ('{%s', 'a{%s5', '$%s', '${%s}', '[%s', '%s=', '%s()', '<<%s', '#%s', 'ls %s', '(%s'):\n"
         "        classify(text % far)\n"
@@ -229,5 +229,5 @@ def test_far_characters_do_not_end_the_process() -> None:
 
 
 def test_the_parser_is_loaded_only_when_a_command_is_judged() -> None:
-    code = "import sys, treadle.policy.command_severity; sys.exit('tree_sitter' in sys.modules)"
+    code = "import sys, treadle.adapters.policy.command_severity; sys.exit('tree_sitter' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

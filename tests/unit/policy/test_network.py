@@ -4,11 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from tests.unit.policy.kit import SPECS, call
+from treadle.adapters.policy.command_severity import parts
+from treadle.adapters.policy.network import hosts_in
+from treadle.adapters.policy.rules import check
+from treadle.adapters.policy.standard import StandardPolicy
 from treadle.errors import InvalidInput
-from treadle.policy.command_severity import parts
-from treadle.policy.network import hosts_in
-from treadle.policy.rules import check
-from treadle.policy.standard import StandardPolicy
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Rehearsal
 from treadle.protocol.options import ChatOptions, NetworkChoice

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.unit.policy.kit import Judge, allow
+from treadle.adapters.policy.command_rules import fits
+from treadle.adapters.policy.rule_book import RuleBook
+from treadle.adapters.policy.rules import check
+from treadle.adapters.policy.standard import StandardPolicy
 from treadle.errors import ConfigError, InvalidInput, NotFound
-from treadle.policy.command_rules import fits
-from treadle.policy.rule_book import RuleBook
-from treadle.policy.rules import check
-from treadle.policy.standard import StandardPolicy
 from treadle.protocol.permissions import Rule
 from treadle.testing.clock import ManualClock
 from treadle.testing.faults import InjectedFault, faults

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from treadle.policy import secret_files
-from treadle.policy.secret_files import find_secrets
+from treadle.adapters.policy import secret_files
+from treadle.adapters.policy.secret_files import find_secrets
 
 KEY = "-----BEGIN PRIVATE KEY-----\n"
 

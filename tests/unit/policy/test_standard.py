@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.policy.kit import SPECS, Judge, allow, ask, call, deny
-from treadle.policy.acts import act_of
-from treadle.policy.standard import StandardPolicy
+from treadle.adapters.policy.acts import act_of
+from treadle.adapters.policy.standard import StandardPolicy
 from treadle.ports.policy import Policy
 from treadle.protocol.options import ChatOptions, Mode
 from treadle.protocol.permissions import Rule

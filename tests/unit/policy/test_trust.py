@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from treadle.adapters.models.disclosure import recipient
+from treadle.adapters.models.providers import SERVERS
+from treadle.adapters.models.registry import PROVIDERS
+from treadle.adapters.policy.consent import Consent
+from treadle.adapters.policy.trust import MAX_BYTES, Trust, read
 from treadle.errors import InvalidInput, NotFound
-from treadle.models.disclosure import recipient
-from treadle.models.providers import SERVERS
-from treadle.models.registry import PROVIDERS
-from treadle.policy.consent import Consent
-from treadle.policy.trust import MAX_BYTES, Trust, read
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from scripts.golden import parts
 from scripts.reference import field_docs
 from tests.golden.samples import SAMPLES
 from treadle import protocol
+from treadle.base.types import CallKey
 from treadle.protocol import events as e
 from treadle.protocol.content import Image, Refers, Value
 from treadle.protocol.events import RECORDED
 from treadle.protocol.files import FileChange, FileState
 from treadle.protocol.references import Reference, lost_without, references, referring
-from treadle.types import CallKey
 
 MODULES = [import_module(f"treadle.protocol.{file.stem}") for file in Path(protocol.__path__[0]).glob("[a-z]*.py")]
 HASHED = re.compile(r"\bhash|SHA-256|fingerprint|digest|checksum", re.IGNORECASE)

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from tests.golden.samples import SAMPLES
+from treadle.base.types import CallKey, ChatId
 from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest
 from treadle.protocol.simple import FileModified, SimpleView, Token, ToolDone, ToolStart, Word
-from treadle.types import CallKey, ChatId
 
 
 def show(view: SimpleView, *events: e.Event, seq: int = 1) -> list[tuple[int, Word]]:

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.base.types import ChatId
 from treadle.errors import Damaged, InvalidInput
 from treadle.protocol import wire
 from treadle.protocol.content import Usage
 from treadle.protocol.events import AssistantMessage, Envelope, MessageDelta, RecordLost, RunEnd, UserMessage
 from treadle.protocol.upcast import UPCASTERS, upcast
 from treadle.protocol.wire import Record
-from treadle.types import ChatId
 
 CHAT = ChatId("c_1")
 

@@ -14,14 +14,14 @@ from typing import Any
 import msgspec
 
 import treadle
+from treadle.adapters.sandbox import landlock
+from treadle.adapters.sandbox.bubblewrap import Bubblewrap
+from treadle.adapters.sandbox.choose import find_bubblewrap
+from treadle.adapters.sandbox.landlock import Landlock
+from treadle.adapters.sandbox.launcher import Launcher
+from treadle.adapters.sandbox.none import NoSandbox
+from treadle.adapters.sandbox.supervisor.removal import remove_tree
 from treadle.ports.sandbox import Confinement, Direct, RootMount, Sandbox
-from treadle.sandbox import landlock
-from treadle.sandbox.bubblewrap import Bubblewrap
-from treadle.sandbox.choose import find_bubblewrap
-from treadle.sandbox.landlock import Landlock
-from treadle.sandbox.launcher import Launcher
-from treadle.sandbox.none import NoSandbox
-from treadle.sandbox.supervisor.removal import remove_tree
 
 NOBODY = 65534
 _DIRECT = Direct()

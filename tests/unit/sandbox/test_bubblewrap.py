@@ -14,11 +14,11 @@ from tempfile import NamedTemporaryFile
 import pytest
 
 from tests.unit.sandbox.grounds import WAIT_S, Grounds, missing, only_filtered
+from treadle.adapters.sandbox import landlock, places
+from treadle.adapters.sandbox.bubblewrap import Bubblewrap
+from treadle.adapters.sandbox.sockets import listening
 from treadle.errors import SandboxError
 from treadle.ports.sandbox import AllHosts, Unwritable, View
-from treadle.sandbox import landlock, places
-from treadle.sandbox.bubblewrap import Bubblewrap
-from treadle.sandbox.sockets import listening
 
 LEVEL = "bubblewrap"
 

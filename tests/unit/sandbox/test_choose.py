@@ -12,11 +12,20 @@ import pytest
 
 from tests.faults.chance import SOAK
 from tests.unit.sandbox.grounds import Grounds, grounds, missing
+from treadle.adapters.sandbox import probe_fixture as stage
+from treadle.adapters.sandbox.choose import (
+    FOLDER,
+    LEVELS,
+    REMEMBERED,
+    RETRY_S,
+    Findings,
+    choose,
+    examine,
+    load_findings,
+)
+from treadle.adapters.sandbox.probe import bubblewrap_version, examine_level
+from treadle.adapters.sandbox.report import ESCAPES, EscapeResult, LevelReport
 from treadle.errors import SandboxError
-from treadle.sandbox import probe_fixture as stage
-from treadle.sandbox.choose import FOLDER, LEVELS, REMEMBERED, RETRY_S, Findings, choose, examine, load_findings
-from treadle.sandbox.probe import bubblewrap_version, examine_level
-from treadle.sandbox.report import ESCAPES, EscapeResult, LevelReport
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap and Landlock are Linux's own")
 
@@ -92,7 +101,7 @@ def test_a_level_is_not_lowered_by_one_failure(bubblewrap: Grounds, monkeypatch:
         f'{{ echo x >> {failed}; echo "could not start" >&2; exit 1; }} ;; esac\nexec {bubblewrap.bubblewrap} "$@"',
     )
     failed.touch()
-    monkeypatch.setattr("treadle.sandbox.choose.find_bubblewrap", lambda: flaky)
+    monkeypatch.setattr("treadle.adapters.sandbox.choose.find_bubblewrap", lambda: flaky)
     home = bubblewrap.folder / "flaky-home"
     report = examine(home).reports[0]
     assert failed.read_text() == "x\n" * 4  # every variant of the first look
@@ -103,7 +112,7 @@ def test_a_level_is_not_lowered_by_one_failure(bubblewrap: Grounds, monkeypatch:
 PROBE = """
 import sys
 from pathlib import Path
-from treadle.sandbox.choose import choose
+from treadle.adapters.sandbox.choose import choose
 chosen = choose(Path(sys.argv[1]))
 print(chosen.level, chosen.sandbox.views, *chosen.reasons)
 """

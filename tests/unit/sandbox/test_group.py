@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.sandbox.supervisor.group import ControlGroup, make_group
+from treadle.adapters.sandbox.supervisor.group import ControlGroup, make_group
 
 MOUNTS = [path for path in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified") if os.path.exists(f"{path}/cgroup.procs")]
 LIMITS = {"processes": 50, "memory": 64 << 20, "disk": 0, "file": 0, "cpu_s": 0, "open_files": 0}
@@ -20,7 +20,7 @@ RUN = """
 import asyncio, os, sys
 from pathlib import Path
 from treadle.ports.commands import CommandSpec
-from treadle.sandbox.supervisor.commands import SupervisedCommands
+from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
 
 async def main():
     Path(sys.argv[1], "main/cgroup.procs").write_text("0")

@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from tests.unit.sandbox.grounds import NOBODY, Grounds, becoming, grounds, missing
+from treadle.adapters.sandbox.launcher import Launcher
 from treadle.ports.sandbox import PROXY_PORT, Confinement, Hosts
-from treadle.sandbox.launcher import Launcher
 
 LEVEL = "bubblewrap"
 _PROXY = f"http://127.0.0.1:{PROXY_PORT}"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.sandbox.launch.hold import PENDING, Holder
+from treadle.adapters.sandbox.launch.hold import PENDING, Holder
 
 
 @pytest.fixture

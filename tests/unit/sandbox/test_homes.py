@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from treadle.file_system import is_below
+from treadle.adapters.sandbox.homes import private_home
+from treadle.base.file_system import is_below
 from treadle.ports.sandbox import PrivateHome
-from treadle.sandbox.homes import private_home
 
 
 @pytest.fixture

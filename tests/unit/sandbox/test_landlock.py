@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.unit.sandbox.grounds import WAIT_S, Grounds
+from treadle.adapters.sandbox.landlock import Landlock
+from treadle.adapters.sandbox.launch.protected_paths import LIMIT
 from treadle.errors import SandboxError
+from treadle.library.tool_setup import remove_abandoned_folders
 from treadle.ports.sandbox import AllHosts, Unwritable
-from treadle.sandbox.landlock import Landlock
-from treadle.sandbox.launch.protected_paths import LIMIT
-from treadle.tool_setup import remove_abandoned_folders
 
 LEVEL = "landlock"
 

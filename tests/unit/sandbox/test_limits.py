@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from treadle.sandbox.supervisor import limits
-from treadle.sandbox.supervisor.folder import VIEW
+from treadle.adapters.sandbox.supervisor import limits
+from treadle.adapters.sandbox.supervisor.folder import VIEW
 
 NONE = dict.fromkeys(("processes", "memory", "disk", "file", "cpu_s", "open_files"), 0)
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from treadle.adapters.sandbox.macos import BINARY, SandboxExec, profile
 from treadle.errors import SandboxError
 from treadle.ports.sandbox import AllHosts, Confinement, Hosts, PrivateHome, Unwritable
-from treadle.sandbox.macos import BINARY, SandboxExec, profile
 
 ROOT = "/Users/me/project"
 WHOLE = Confinement(

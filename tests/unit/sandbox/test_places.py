@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from treadle.sandbox import places
+from treadle.adapters.sandbox import places
 
 
 def test_git_and_treadles_own_are_protected_whether_they_exist_or_not(tmp_path: Path) -> None:

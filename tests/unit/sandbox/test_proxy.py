@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from treadle.sandbox.network.proxy import LIMITS, Journal, Proxy, ProxyLimits
-from treadle.sandbox.network.proxy_requests import HEAD_SIZE
-from treadle.tools.builtin.command.network import reached_hosts
+from treadle.adapters.sandbox.network.proxy import LIMITS, Journal, Proxy, ProxyLimits
+from treadle.adapters.sandbox.network.proxy_requests import HEAD_SIZE
+from treadle.adapters.tools.builtin.command.network import reached_hosts
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 GREETING = b"\x05\x01\x00"

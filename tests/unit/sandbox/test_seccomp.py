@@ -7,7 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from treadle.sandbox.seccomp import AF_INET, AF_UNIX, ALLOW, CALLS, CHORES, KILL, NOTIFY, Filter, Machine, assemble
+from treadle.adapters.sandbox.seccomp import (
+    AF_INET,
+    AF_UNIX,
+    ALLOW,
+    CALLS,
+    CHORES,
+    KILL,
+    NOTIFY,
+    Filter,
+    Machine,
+    assemble,
+)
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 MACHINES: list[Machine] = ["x86_64", "aarch64"]

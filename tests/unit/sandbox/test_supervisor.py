@@ -17,13 +17,13 @@ import msgspec
 import pytest
 
 from tests.unit.sandbox.grounds import missing, python_for_everyone
+from treadle.adapters.sandbox.supervisor import command as supervised
+from treadle.adapters.sandbox.supervisor import folder as names
+from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
+from treadle.base.types import CallKey, ChatId
 from treadle.errors import ToolError
 from treadle.ports.commands import Command, CommandExit, CommandSpec
 from treadle.ports.sandbox import LAID
-from treadle.sandbox.supervisor import command as supervised
-from treadle.sandbox.supervisor import folder as names
-from treadle.sandbox.supervisor.commands import SupervisedCommands
-from treadle.types import CallKey, ChatId
 
 CHAT, CALL = ChatId("c_1"), CallKey("1.0")
 
@@ -125,7 +125,7 @@ async def test_a_call_starts_once_however_many_ask(commands: SupervisedCommands,
 def test_racing_processes_start_it_once(tmp_path: Path) -> None:  # D-02
     script = (
         "import asyncio, sys\n"
-        "from treadle.sandbox.supervisor.commands import SupervisedCommands\n"
+        "from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands\n"
         "from treadle.ports.commands import CommandSpec\n"
         "async def main():\n"
         "    job = CommandSpec(('/bin/sh', '-c', 'echo ran >> counter'), sys.argv[1], {})\n"
@@ -150,7 +150,7 @@ async def test_a_supervisor_that_comes_late_starts_nothing(commands: SupervisedC
 async def test_it_outlives_whoever_started_it(commands: SupervisedCommands, tmp_path: Path) -> None:  # D-02
     script = (
         "import asyncio, os, sys\n"
-        "from treadle.sandbox.supervisor.commands import SupervisedCommands\n"
+        "from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands\n"
         "from treadle.ports.commands import CommandSpec\n"
         "async def main():\n"
         "    line = 'until [ -e go ]; do sleep 0.02; done; echo out; exit 7'\n"
@@ -472,7 +472,7 @@ def _as_another_user(place: Path) -> None:
     os.chown(home, 65534, 65534)
     script = (
         "import asyncio, os, sys\n"
-        "from treadle.sandbox.supervisor.commands import SupervisedCommands\n"
+        "from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands\n"
         "from treadle.ports.commands import CommandSpec\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "async def main():\n"

@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from treadle import faultpoint
+from treadle.adapters.sandbox.supervisor import commands as worker_side
+from treadle.adapters.sandbox.supervisor import folder as names
+from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
+from treadle.base import faultpoint
+from treadle.base.file_system import replace_file
+from treadle.base.types import CallKey, ChatId
 from treadle.errors import ToolError
-from treadle.file_system import replace_file
 from treadle.ports.commands import CommandExit, CommandSpec
-from treadle.sandbox.supervisor import commands as worker_side
-from treadle.sandbox.supervisor import folder as names
-from treadle.sandbox.supervisor.commands import SupervisedCommands
-from treadle.types import CallKey, ChatId
 
 CHAT, CALL = ChatId("c_1"), CallKey("1.0")
 HELD = """

@@ -7,11 +7,11 @@ import sys
 import time
 from pathlib import Path
 
-from treadle.sandbox.trial_folders import MARK, sweep_trial_folders, trial_folder
+from treadle.adapters.sandbox.trial_folders import MARK, sweep_trial_folders, trial_folder
 
 HOLD = """
 import sys, time
-from treadle.sandbox.trial_folders import trial_folder
+from treadle.adapters.sandbox.trial_folders import trial_folder
 with trial_folder("trial-", sys.argv[1]) as folder:
     print(folder, flush=True)
     time.sleep(600)

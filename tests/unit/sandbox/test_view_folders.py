@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.unit.sandbox.grounds import NOBODY, becoming, missing
+from treadle.adapters.sandbox.none import NoSandbox
+from treadle.adapters.sandbox.supervisor import folder as names
+from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
+from treadle.adapters.sandbox.supervisor.removal import remove_tree
+from treadle.adapters.sandbox.view_trial import view_works
+from treadle.base.types import CallKey, ChatId
 from treadle.ports.commands import CommandSpec
 from treadle.ports.sandbox import Confinement, Sandbox
-from treadle.sandbox.none import NoSandbox
-from treadle.sandbox.supervisor import folder as names
-from treadle.sandbox.supervisor.commands import SupervisedCommands
-from treadle.sandbox.supervisor.removal import remove_tree
-from treadle.sandbox.view_trial import view_works
-from treadle.types import CallKey, ChatId
 
 CHAT = ChatId("c_1")
 
@@ -143,7 +143,7 @@ class Broken(NoSandbox):
 
 def test_a_view_is_tried_and_not_believed(tmp_path: Path) -> None:
     from tests.homes import shared_home
-    from treadle.sandbox.choose import choose
+    from treadle.adapters.sandbox.choose import choose
 
     folder = tmp_path / "folder"
     assert not view_works(NoSandbox(), str(tmp_path), str(folder))

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from treadle.adapters.workspace.paths.identity import identify
 from treadle.errors import InvalidInput
+from treadle.frontends.server.admission import Admission
 from treadle.protocol.http_requests import OptionChanges
 from treadle.protocol.options import ChatOptions
-from treadle.server.admission import Admission
-from treadle.workspace.paths.identity import identify
 
 OPTIONS = ChatOptions(model="openai:gpt-4.1", root="/srv/mine")
 

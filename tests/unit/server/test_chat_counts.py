@@ -4,16 +4,16 @@ import random
 
 import pytest
 
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.base.types import ChatId
+from treadle.frontends.server import chat_counts as counting
+from treadle.frontends.server.chat_counts import ChatCounts, Total
 from treadle.ports.store import Commit, Store
 from treadle.protocol.content import Usage
 from treadle.protocol.events import Envelope, SessionCreated, TitleChanged
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.views import STATUSES, ChatSummary
 from treadle.protocol.wire import Record, encode
-from treadle.server import chat_counts as counting
-from treadle.server.chat_counts import ChatCounts, Total
-from treadle.stores.memory import MemoryStore
-from treadle.types import ChatId
 
 OWNERS = ("", "ann", "bob")
 

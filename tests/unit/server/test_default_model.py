@@ -9,10 +9,10 @@ import pytest
 from tests.scenario.command_line import NO_LOCAL_SERVER
 from treadle import Agent
 from treadle.errors import InvalidInput
+from treadle.frontends.server.admission import Admission
+from treadle.frontends.server.service import Service
+from treadle.frontends.server.tokens import LOCAL, Tokens
 from treadle.protocol.options import ChatOptions
-from treadle.server.admission import Admission
-from treadle.server.service import Service
-from treadle.server.tokens import LOCAL, Tokens
 from treadle.testing.fake_openai import FakeOpenAI
 
 

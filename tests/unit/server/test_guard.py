@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from treadle.server.guard import Guard
-from treadle.server.metrics import Metrics
-from treadle.server.tokens import Tokens
+from treadle.frontends.server.guard import Guard
+from treadle.frontends.server.metrics import Metrics
+from treadle.frontends.server.tokens import Tokens
 
 OURS, THEIRS = b"localhost:8700", b"evil.example"
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from treadle.server import render_process
-from treadle.server.render_process import Rendering
-from treadle.server.rendering import MOST_COLOURED, plain, render
+from treadle.frontends.server import render_process
+from treadle.frontends.server.render_process import Rendering
+from treadle.frontends.server.rendering import MOST_COLOURED, plain, render
 
 SLOW = "a(" * (MOST_COLOURED // 2)
 
@@ -84,7 +84,7 @@ async def test_what_was_made_is_kept_and_bounded() -> None:
 
 SERVER = """
 import asyncio, sys, time
-from treadle.server.render_process import Rendering
+from treadle.frontends.server.render_process import Rendering
 async def main():
     rendering = Rendering(processor_s=2.0)
     await rendering.html("markdown", "ready")

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pygments.lexers import get_all_lexers  # type: ignore[import-untyped]
 
 from tests.hostile_text import TEXTS, check_inert
-from treadle.code_languages import LEXERS
-from treadle.server.rendering import MOST_MARKDOWN, Kind, code, markdown, render
+from treadle.base.code_languages import LEXERS
+from treadle.frontends.server.rendering import MOST_MARKDOWN, Kind, code, markdown, render
 
 TAGS = {
     "a", "blockquote", "br", "button", "code", "col", "colgroup", "del", "div", "em",

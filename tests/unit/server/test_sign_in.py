@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from treadle.server.problems import Problem
-from treadle.server.sign_in import PAUSE_S, SignIn
-from treadle.server.tokens import LOCAL, Tokens
+from treadle.frontends.server.problems import Problem
+from treadle.frontends.server.sign_in import PAUSE_S, SignIn
+from treadle.frontends.server.tokens import LOCAL, Tokens
 
 
 class Told:

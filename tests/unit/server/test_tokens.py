@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from treadle.errors import ConfigError, InvalidInput, NotFound
-from treadle.server.tokens import TICKET_S, Tokens, own_token, owner_of
+from treadle.frontends.server.tokens import TICKET_S, Tokens, own_token, owner_of
 from treadle.testing.clock import ManualClock
 
 

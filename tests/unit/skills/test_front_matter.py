@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.skills.front_matter import line, split, words
-from treadle.skills.reading import OwnCommand
+from treadle.library.skills.front_matter import line, split, words
+from treadle.library.skills.reading import OwnCommand
 
 FILE = """---
 name: "pdf-forms"   # a comment is none inside quotes

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from treadle.adapters.stores import open_store
+from treadle.adapters.stores.address import redact_address
+from treadle.adapters.stores.postgres import PostgresStore
+from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.errors import ConfigError
-from treadle.stores import open_store
-from treadle.stores.address import redact_address
-from treadle.stores.postgres import PostgresStore
-from treadle.stores.sqlite import SqliteStore
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_what_is_shown(address: str, seen: str) -> None:
 
 
 def test_without_the_driver_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("treadle.stores.postgres")]:
+    for name in [name for name in sys.modules if name.startswith("treadle.adapters.stores.postgres")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "asyncpg", None)
     with pytest.raises(ConfigError, match=r"treadle\[postgres\]"):

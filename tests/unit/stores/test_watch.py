@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from treadle.adapters.stores.watch import Heads, Watch
+from treadle.base.types import ChatId
 from treadle.errors import StoreError
-from treadle.stores.watch import Heads, Watch
-from treadle.types import ChatId
 
 CHAT = ChatId("c_1")
 

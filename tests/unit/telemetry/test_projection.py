@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.scenario.scenes import SCENES, World
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.telemetry.projection import EVERY_MS, Projection
+from treadle.adapters.telemetry.spans import ROOT, RUN, Portion, Span
+from treadle.base.types import CallKey, ChatId
+from treadle.library.transfer import read_chat
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
 from treadle.protocol.events import Envelope, Event
-from treadle.stores.memory import MemoryStore
-from treadle.telemetry.projection import EVERY_MS, Projection
-from treadle.telemetry.spans import ROOT, RUN, Portion, Span
-from treadle.transfer import read_chat
-from treadle.types import CallKey, ChatId
 
 CHAT = ChatId("c_0123456789abcdef")
 

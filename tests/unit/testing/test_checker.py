@@ -10,17 +10,17 @@ import pytest
 from msgspec.structs import replace
 
 from treadle import Agent, ScriptedModel
+from treadle.adapters.models.scripted import Call
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.base.types import ChatId
 from treadle.chat import snapshot
 from treadle.chat.fold import fold_all
 from treadle.chat.state import ChatState, summary
-from treadle.models.scripted import Call
 from treadle.ports.store import Commit, Snapshot
 from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope
-from treadle.stores.memory import MemoryStore
 from treadle.testing import checker
-from treadle.types import ChatId
 
 Log = list[Envelope]
 

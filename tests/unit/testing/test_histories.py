@@ -5,10 +5,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from treadle.base.types import CallKey
 from treadle.ports.model import ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, Thinking, ToolRequest, ToolResult, UserEntry
 from treadle.testing import fake_anthropic, fake_responses, histories
-from treadle.types import CallKey
 
 USER = UserEntry("Go.")
 CALLS = (

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from treadle.base.types import CallKey, ChatId
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions
-from treadle.types import CallKey, ChatId
 
 Call = Callable[..., Invocation]
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from treadle.adapters.tools.builtin.context import Blobs, ToolContext
+from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
+from treadle.adapters.workspace.root import Root
 from treadle.protocol.files import FileChange
-from treadle.tools.builtin.context import Blobs, ToolContext
-from treadle.workspace.history.snapshots import ProjectSnapshots
-from treadle.workspace.root import Root
 
 
 def history_of(root: str, bound: str = "", _world: str = "") -> ProjectSnapshots:

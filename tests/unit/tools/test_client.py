@@ -2,9 +2,9 @@
 
 import pytest
 
+from treadle.adapters.tools.client import declare
 from treadle.errors import InvalidInput
 from treadle.protocol.tools import DynamicTool
-from treadle.tools.client import declare
 
 
 def test_declared_tools_become_client_specs_in_order() -> None:

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from tests.unit.tools.contexts import context_with
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.tools.builtin import builtins
+from treadle.adapters.tools.registry import Tools
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolSpec
-from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin import builtins
-from treadle.tools.registry import Tools
 
 TOOLS = Tools(builtins(context_with(MemoryStore())))
 

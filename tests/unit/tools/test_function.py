@@ -13,9 +13,9 @@ import jsonschema_rs
 import msgspec
 import pytest
 
+from treadle.adapters.tools.function import FunctionTool, tool
 from treadle.errors import InvalidInput, ToolError
 from treadle.ports.toolset import Invocation, Outcome, Tool
-from treadle.tools.function import FunctionTool, tool
 
 
 class Colour(enum.Enum):

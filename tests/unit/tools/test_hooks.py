@@ -9,20 +9,20 @@ import pytest
 
 from tests.unit.tools.builtin.diagnostics.kit import Bubble, bwrap, program
 from treadle import Agent, ScriptedModel
-from treadle.config import load
+from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.hooks import FILE, CommandHooks, FunctionHooks, Hook, ProjectHooks, When
+from treadle.adapters.workspace.root import Root
+from treadle.base.types import CallKey, ChatId
 from treadle.errors import ConfigError
-from treadle.models.scripted import Call, Say
+from treadle.library.config import load
 from treadle.ports.hooks import Chain, Hooks
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.content import ResultsEntry
 from treadle.protocol.events import FilesChanged
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolSpec
-from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin.context import ToolContext
-from treadle.tools.hooks import FILE, CommandHooks, FunctionHooks, Hook, ProjectHooks, When
-from treadle.types import CallKey, ChatId
-from treadle.workspace.root import Root
 
 SPEC = ToolSpec("write_file")
 ENV = {"PATH": "/usr/bin:/bin", "OPENAI_API_KEY": "sk-secret"}

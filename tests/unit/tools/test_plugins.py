@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from treadle import tool
-from treadle.tools.function import GROUP, load_tools
+from treadle.adapters.tools.function import GROUP, load_tools
 
 
 @tool(read_only=True)
@@ -71,7 +71,7 @@ def test_a_package_on_the_path_is_found(folder: str, tmp_path: Path, monkeypatch
 
 
 def test_without_such_a_package_nothing_is_loaded_to_look_for_one() -> None:
-    code = "from treadle.tools.function import load_tools; load_tools()"
+    code = "from treadle.adapters.tools.function import load_tools; load_tools()"
     code += "; import sys; print('importlib.metadata' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -3,16 +3,16 @@
 import msgspec
 import pytest
 
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.tools.builtin import builtins
+from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.function import tool
+from treadle.adapters.tools.registry import ALIASES, Tools
+from treadle.adapters.workspace.root import Root
 from treadle.errors import InvalidInput
 from treadle.ports.toolset import Toolset
 from treadle.protocol.options import MODES, ChatOptions
 from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOLS, INPUT_TOOL, DynamicTool, ToolSpec
-from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin import builtins
-from treadle.tools.builtin.context import ToolContext
-from treadle.tools.function import tool
-from treadle.tools.registry import ALIASES, Tools
-from treadle.workspace.root import Root
 
 BUILTIN = [
     "read_file",

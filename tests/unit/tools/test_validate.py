@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.adapters.tools.coerce import coerce
+from treadle.adapters.tools.validate import MAX_ARGUMENTS, MAX_DEPTH, parse, problem, schema_problem
 from treadle.protocol.tools import ToolSpec
-from treadle.tools.coerce import coerce
-from treadle.tools.validate import MAX_ARGUMENTS, MAX_DEPTH, parse, problem, schema_problem
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

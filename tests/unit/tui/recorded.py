@@ -5,14 +5,14 @@ from typing import Any
 
 from msgspec import structs
 
-from treadle.lines.hunks import FileDiff
-from treadle.model_choice import ModelChoice
+from treadle.base.types import CallKey, ChatId
+from treadle.diff.hunks import FileDiff
+from treadle.frontends.tui.connection import ChatRow, JobRow, ModelRow
+from treadle.library.model_choice import ModelChoice
 from treadle.protocol import events as e
 from treadle.protocol.content import PlanStep, Thinking, ToolRequest, Usage
 from treadle.protocol.files import FileChange, Hunk
 from treadle.protocol.options import ChatOptions
-from treadle.tui.connection import ChatRow, JobRow, ModelRow
-from treadle.types import CallKey, ChatId
 
 CHAT = ChatId("c_1")
 

@@ -1,11 +1,20 @@
 """Blocks from events: the same live and from the log, whatever happened in between."""
 
+from treadle.base.types import CallKey, ChatId
+from treadle.frontends.tui.blocks import (
+    AnswerBlock,
+    Calls,
+    Checklist,
+    EmptyBlock,
+    Note,
+    RunEndBlock,
+    ThoughtBlock,
+    UserBlock,
+)
+from treadle.frontends.tui.conversation import Conversation
 from treadle.protocol import events as e
 from treadle.protocol.content import PlanStep, Thinking, ToolRequest, Usage
 from treadle.protocol.options import ChatOptions
-from treadle.tui.blocks import AnswerBlock, Calls, Checklist, EmptyBlock, Note, RunEndBlock, ThoughtBlock, UserBlock
-from treadle.tui.conversation import Conversation
-from treadle.types import CallKey, ChatId
 
 CHAT = ChatId("c_1")
 

@@ -5,10 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
-from treadle.presentation.call_line import MINUS
-from treadle.protocol.content import PlanStep
-from treadle.protocol.events import DiffStat, ExecutionComplete, OpenAction
-from treadle.tui.blocks import (
+from treadle.base.types import CallKey
+from treadle.frontends.presentation.call_line import MINUS
+from treadle.frontends.tui.blocks import (
     AnswerBlock,
     AnyBlock,
     Calls,
@@ -19,11 +18,12 @@ from treadle.tui.blocks import (
     ThoughtBlock,
     UserBlock,
 )
-from treadle.tui.card import asked_for, choices
-from treadle.tui.drawing import Look, draw_block
-from treadle.tui.marks import PLAIN, Marks, plain_text
-from treadle.tui.streaming import CODE_LINES, code_parts, settled_part
-from treadle.types import CallKey
+from treadle.frontends.tui.card import asked_for, choices
+from treadle.frontends.tui.drawing import Look, draw_block
+from treadle.frontends.tui.marks import PLAIN, Marks, plain_text
+from treadle.frontends.tui.streaming import CODE_LINES, code_parts, settled_part
+from treadle.protocol.content import PlanStep
+from treadle.protocol.events import DiffStat, ExecutionComplete, OpenAction
 
 EVIL = "\x1b[31mred\x1b]0;title\x07\u202e"
 DIFF = "edited a.py\n@@ -1,2 +1,3 @@\n-x = 1\n+x = 2\n+y = 3\n z = 4"

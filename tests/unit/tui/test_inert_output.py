@@ -12,18 +12,18 @@ from textual.widgets import OptionList
 
 from tests.hostile_text import HOSTILE, TEXTS, check_inert, hostile, hostile_events
 from tests.unit.tui.recorded import Recorded
-from treadle.lines.hunks import FileDiff
-from treadle.presentation.rich_text import RichText, Text
+from treadle.diff.hunks import FileDiff
+from treadle.frontends.presentation.rich_text import RichText, Text
+from treadle.frontends.tui.app import Start, TreadleApp
+from treadle.frontends.tui.connection import ChatRow, JobRow, ModelRow
+from treadle.frontends.tui.conversation import Conversation
+from treadle.frontends.tui.drawing import Look, draw_block
+from treadle.frontends.tui.launch import make_app
+from treadle.frontends.tui.marks import Marks
+from treadle.frontends.tui.screens import Confirm, Reading
+from treadle.library.skills.reading import OwnCommand
 from treadle.protocol import events as e
 from treadle.protocol.files import FileChange, Hunk
-from treadle.skills.reading import OwnCommand
-from treadle.tui.app import Start, TreadleApp
-from treadle.tui.connection import ChatRow, JobRow, ModelRow
-from treadle.tui.conversation import Conversation
-from treadle.tui.drawing import Look, draw_block
-from treadle.tui.launch import make_app
-from treadle.tui.marks import Marks
-from treadle.tui.screens import Confirm, Reading
 
 LISTS = ("model", "chats", "review", "rewind", "jobs")
 

@@ -13,7 +13,7 @@ from textual._compositor import LayoutUpdate
 from textual.geometry import Region, Size
 from textual.strip import Strip
 
-from treadle.tui.painting import Painter
+from treadle.frontends.tui.painting import Painter
 
 WIDTH, HEIGHT = 40, 14
 SIZE = Size(WIDTH, HEIGHT)

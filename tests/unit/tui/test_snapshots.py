@@ -10,11 +10,11 @@ from textual.pilot import Pilot
 from textual.widgets import Input, OptionList
 
 from tests.unit.tui.recorded import Recorded, Unused, Worked, asking_log, ended_log, question_log
+from treadle.frontends.tui.app import Start, TreadleApp
+from treadle.frontends.tui.launch import make_app
+from treadle.frontends.tui.picker import Picker
+from treadle.frontends.tui.screens import Reading
 from treadle.protocol.events import Event
-from treadle.tui.app import Start, TreadleApp
-from treadle.tui.launch import make_app
-from treadle.tui.picker import Picker
-from treadle.tui.screens import Reading
 
 SIZES = [(40, 12), (80, 24), (120, 40)]
 THEMES = ("dark", "light")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from treadle.workspace.paths.resolve import open_beneath
-from treadle.workspace.root import Root
+from treadle.adapters.workspace.paths.resolve import open_beneath
+from treadle.adapters.workspace.root import Root
 
 SECRET = b"outside"
 

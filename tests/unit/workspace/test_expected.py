@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.writing import write
-from treadle import faultpoint
+from treadle.adapters.workspace.root import Root
+from treadle.base import faultpoint
 from treadle.errors import Conflict, ToolError
-from treadle.workspace.root import Root
 
 
 def sha(data: bytes) -> str:

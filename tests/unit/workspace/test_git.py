@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from treadle.adapters.sandbox.choose import choose
+from treadle.adapters.sandbox.none import NoSandbox
+from treadle.adapters.workspace.git import Git, blob_ids, make_branch, repository_of
+from treadle.base.faultpoint import install
 from treadle.errors import ToolError
-from treadle.faultpoint import install
 from treadle.ports.sandbox import Sandbox
 from treadle.protocol.events import GitBranchCreated
-from treadle.sandbox.choose import choose
-from treadle.sandbox.none import NoSandbox
-from treadle.workspace.git import Git, blob_ids, make_branch, repository_of
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 NAME = "treadle/c_1-7"

@@ -13,11 +13,11 @@ import pytest
 
 from tests.unit.workspace.trees import Bench, Node, build
 from tests.writing import history, write
-from treadle.home_file import HomeFile
-from treadle.tools.builtin.file_change import change, files_of, plan, sha256
-from treadle.workspace.history.journal import Journal, Journals
-from treadle.workspace.history.snapshots import ProjectSnapshots
-from treadle.workspace.root import Root
+from treadle.adapters.tools.builtin.file_change import change, files_of, plan, sha256
+from treadle.adapters.workspace.history.journal import Journal, Journals
+from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
+from treadle.adapters.workspace.root import Root
+from treadle.base.home_file import HomeFile
 
 Inode = tuple[int, int]
 

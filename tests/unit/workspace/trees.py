@@ -12,13 +12,13 @@ from pathlib import Path
 import msgspec
 from hypothesis import strategies
 
+from treadle.adapters.workspace.history.content_store import ContentStore
+from treadle.adapters.workspace.history.journal import Journals
+from treadle.adapters.workspace.history.states import Folders, reading
+from treadle.adapters.workspace.history.transaction import Transactions
+from treadle.adapters.workspace.root import Root
 from treadle.ports.snapshots import Effect, Plan
 from treadle.protocol.files import DiffStat, FileChange, FileState, change_of, encode_path
-from treadle.workspace.history.content_store import ContentStore
-from treadle.workspace.history.journal import Journals
-from treadle.workspace.history.states import Folders, reading
-from treadle.workspace.history.transaction import Transactions
-from treadle.workspace.root import Root
 
 
 class Node(msgspec.Struct, frozen=True):

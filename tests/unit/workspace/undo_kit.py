@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.workspace.trees_of import folders_open, states_below
+from treadle.adapters.workspace.history.git_unit import git_fingerprint
+from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
+from treadle.adapters.workspace.history.states import Folders
+from treadle.adapters.workspace.root import Root
 from treadle.chat.ledger import LedgerEntry, last_undo, redone, standing, trails
 from treadle.ports.snapshots import Effect, Plan, UndoRequest
 from treadle.protocol.events import FilesChanged, Redone, RestoreRequested, Undone
 from treadle.protocol.files import DiffStat, FileChange, FileState, Trail, change_of, encode_path
-from treadle.workspace.history.git_unit import git_fingerprint
-from treadle.workspace.history.snapshots import ProjectSnapshots
-from treadle.workspace.history.states import Folders
-from treadle.workspace.root import Root
 
 Tree = dict[str, FileState]
 

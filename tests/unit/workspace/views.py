@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.homes import shared_home
+from treadle.adapters.sandbox.choose import choose
+from treadle.adapters.sandbox.supervisor.removal import remove_tree
+from treadle.adapters.workspace.history import effects
+from treadle.adapters.workspace.root import Root
 from treadle.ports.sandbox import Confinement, Sandbox, View
 from treadle.ports.snapshots import Effect
 from treadle.protocol.files import FileChange
-from treadle.sandbox.choose import choose
-from treadle.sandbox.supervisor.removal import remove_tree
-from treadle.workspace.history import effects
-from treadle.workspace.root import Root
 
 
 @cache

@@ -13,13 +13,13 @@ import pytest
 from tests.faults.world_driver import Case
 from tests.unit.sandbox.grounds import missing
 from tests.writing import write
-from treadle import faultpoint
+from treadle.adapters.stores.integrity import Problem
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.workspace.history.beginnings import Beginnings
+from treadle.base import faultpoint
 from treadle.errors import Conflict, NotFound, ToolError
-from treadle.housekeeping.damage import inspect
-from treadle.housekeeping.retention import Retention
-from treadle.stores.integrity import Problem
-from treadle.stores.memory import MemoryStore
-from treadle.workspace.history.beginnings import Beginnings
+from treadle.library.housekeeping.damage import inspect
+from treadle.library.housekeeping.retention import Retention
 
 ROUNDS = 6
 

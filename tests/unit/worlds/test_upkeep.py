@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from treadle.housekeeping.worlds import collect_worlds
+from treadle.base.types import ChatId
+from treadle.library.housekeeping.worlds import collect_worlds
+from treadle.library.worlds.record import World, WorldFolders
 from treadle.ports.store import Listed
 from treadle.protocol.subagent_events import world_of
 from treadle.protocol.views import ChatSummary
-from treadle.types import ChatId
-from treadle.worlds.record import World, WorldFolders
 
 
 def test_gc_takes_what_was_dropped_and_fsck_names_what_is_damaged(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@
         async def open_store(self, clock, folder):
             return MyStore(folder, clock=clock)
 
-Needs pytest and pytest-asyncio. Names no store; `treadle.stores.memory` is the specification in code.
+Needs pytest and pytest-asyncio. Names no store; `treadle.adapters.stores.memory` is the specification in code.
 """
 
 from treadle.testing.store_contract.deletion import DeletionContract

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from treadle.base.types import ChatId
 from treadle.errors import ChatBusy, LeaseLost, NotFound
 from treadle.ports.store import ChatFilter, Commit, Delta, Snapshot, Store
 from treadle.protocol.wire import Record
@@ -22,7 +23,6 @@ from treadle.testing.store_contract.helpers import (
     seqs,
     summary,
 )
-from treadle.types import ChatId
 
 
 def _message(seq: int, text: str) -> Record:

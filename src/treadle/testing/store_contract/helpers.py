@@ -8,11 +8,11 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from treadle.base.types import ChatId
 from treadle.ports.store import Commit, Lease, Store
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 from treadle.testing.clock import ManualClock
-from treadle.types import ChatId
 
 A, B, C, NOBODY = ChatId("c_a"), ChatId("c_b"), ChatId("c_c"), ChatId("c_nobody")
 WIDE = 64 * 1024

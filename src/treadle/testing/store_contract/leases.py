@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from treadle.base.types import ChatId
 from treadle.errors import ChatBusy, HeadMoved, InvalidInput, LeaseLost
 from treadle.ports.store import LEASE_S, Commit, Lease, Store
 from treadle.testing.clock import ManualClock
 from treadle.testing.store_contract.helpers import A, B, C, OpensStore, add, begin, claimed, record, seqs, summary
-from treadle.types import ChatId
 
 MOMENT = 1 / 16
 """A little time that sums up exactly."""

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from treadle.base.types import ChatId
 from treadle.errors import StoreError
 from treadle.ports.store import ChatFilter, Listed, Store
 from treadle.protocol.views import Status
 from treadle.testing.store_contract.helpers import A, B, C, OpensStore, add, begin, claimed
-from treadle.types import ChatId
 
 
 def chats(listed_chats: list[Listed]) -> list[ChatId]:

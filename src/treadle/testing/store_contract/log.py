@@ -6,6 +6,7 @@ import hashlib
 import pytest
 from msgspec.structs import replace
 
+from treadle.base.types import ChatId
 from treadle.errors import ChatExists, HeadMoved, InvalidInput, NotFound, StoreError
 from treadle.ports.store import LEASE_S, ChatFilter, Commit, Lease, Snapshot, Store
 from treadle.testing.clock import ManualClock
@@ -24,7 +25,6 @@ from treadle.testing.store_contract.helpers import (
     seqs,
     summary,
 )
-from treadle.types import ChatId
 
 
 class LogContract(OpensStore):

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from treadle.base.types import ChatId
 from treadle.ports.store import LEASE_S, Commit, Store
 from treadle.protocol import wire
 from treadle.protocol.events import AssistantMessage, Envelope, Event, RecordLost, UserMessage
 from treadle.testing.clock import ManualClock
 from treadle.testing.store_contract.helpers import A, B, C, OpensStore, begin, record, summary
-from treadle.types import ChatId
 
 
 async def say(store: Store, chat: ChatId, seq: int, *events: Event) -> None:

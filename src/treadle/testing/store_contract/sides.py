@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from treadle.base.types import ChatId
 from treadle.errors import AlreadyAnswered, ChatBusy, ChatExists, HeadMoved, InvalidInput, LeaseLost, NotFound
 from treadle.ports.store import ANSWER_MS, LEASE_S, Commit, Delta, Lease, Remembered, Store
 from treadle.testing.clock import ManualClock
@@ -19,7 +20,6 @@ from treadle.testing.store_contract.helpers import (
     records,
     summary,
 )
-from treadle.types import ChatId
 
 NOW = 1_700_000_000_000
 

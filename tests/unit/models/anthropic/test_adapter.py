@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from tests.unit.models.loopback import Exchange, serving
+from treadle.adapters.models.anthropic.adapter import AnthropicMessages
+from treadle.adapters.models.wire.http import Http
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
-from treadle.models.anthropic.adapter import AnthropicMessages
-from treadle.models.wire.http import Http
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, Thinking, ToolResult, UserEntry
 from treadle.protocol.deltas import NoticeDelta

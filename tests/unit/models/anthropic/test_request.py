@@ -9,8 +9,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.adapters.models.anthropic.request import MARK, AnthropicEncoder
+from treadle.base.types import call_key
 from treadle.chat.transcript import repair
-from treadle.models.anthropic.request import MARK, AnthropicEncoder
 from treadle.ports.model import Memo, ModelRequest
 from treadle.protocol.content import (
     AssistantEntry,
@@ -24,7 +25,6 @@ from treadle.protocol.content import (
 )
 from treadle.protocol.tools import ToolSpec
 from treadle.testing.fake_anthropic import complaint, signature
-from treadle.types import call_key
 
 REF = "anthropic:claude-test"
 TOOLS = (

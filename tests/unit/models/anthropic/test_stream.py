@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from treadle.adapters.models.anthropic.stream import AnthropicReader
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
-from treadle.models.anthropic.stream import AnthropicReader
 from treadle.ports.model import ModelInfo
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import (

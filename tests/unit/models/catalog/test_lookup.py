@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from treadle.adapters.models.catalog.lookup import KEYS, OUTPUT_CAP, Catalogue, find, known_names, look_up
+from treadle.adapters.models.catalog.table import LISTED, MAKERS, TABLES
+from treadle.adapters.models.registry import ModelRegistry
 from treadle.errors import ConfigError
-from treadle.models.catalog.lookup import KEYS, OUTPUT_CAP, Catalogue, find, known_names, look_up
-from treadle.models.catalog.table import LISTED, MAKERS, TABLES
-from treadle.models.registry import ModelRegistry
 from treadle.ports.model import ModelInfo
 
 TRAITS = {"thinking", "vision", "no-temperature", "no-tools"}
@@ -198,10 +198,11 @@ def test_the_table_is_read_when_a_model_is_asked_for() -> None:
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from treadle.models.registry import ModelRegistry\n"
+        "from treadle.adapters.models.registry import ModelRegistry\n"
         "registry = ModelRegistry({}, home=Path('nowhere'))\n"
         "assert registry.catalogue.warnings == ()\n"
-        "print([name for name in ('treadle.models.catalog.table', 'tomllib', 'aiohttp') if name in sys.modules])"
+        "unwanted = ('treadle.adapters.models.catalog.table', 'tomllib', 'aiohttp')\n"
+        "print([name for name in unwanted if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -10,17 +10,17 @@ import msgspec
 import pytest
 
 from tests.fake_copilot import GITHUB_TOKEN, FakeCopilot, Reply
+from treadle.adapters.models.copilot.adapter import list_models, make_model
+from treadle.adapters.models.copilot.token import BASE_URL, GITHUB_API_URL, CopilotEndpoint, ask_gh, models_at
+from treadle.adapters.models.provider_context import ProviderContext
+from treadle.adapters.models.registry import ModelRegistry
+from treadle.adapters.models.wire.http import Http
+from treadle.base.types import call_key
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError
-from treadle.models.copilot.adapter import list_models, make_model
-from treadle.models.copilot.token import BASE_URL, GITHUB_API_URL, CopilotEndpoint, ask_gh, models_at
-from treadle.models.provider_context import ProviderContext
-from treadle.models.registry import ModelRegistry
-from treadle.models.wire.http import Http
 from treadle.ports.model import Memo, Model, ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec
-from treadle.types import call_key
 
 INFO = ModelInfo("copilot", "gpt-4.1")
 HELLO = [Reply(text="hello")] * 9
@@ -275,7 +275,7 @@ async def test_the_token_of_gh(tmp_path: Path) -> None:
 
 
 async def test_a_gh_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.models.copilot.token.GH_S", 0.05)
+    monkeypatch.setattr("treadle.adapters.models.copilot.token.GH_S", 0.05)
     assert not await ask_gh(program(tmp_path, "exec sleep 60"))
 
 

@@ -7,18 +7,18 @@ import msgspec
 import pytest
 
 from tests.unit.models.loopback import Exchange, serving
+from treadle.adapters.models.catalog.lookup import look_up
+from treadle.adapters.models.gemini.adapter import Gemini
+from treadle.adapters.models.gemini.request import STAND_IN
+from treadle.adapters.models.registry import ModelRegistry
+from treadle.base.types import call_key
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError
-from treadle.models.catalog.lookup import look_up
-from treadle.models.gemini.adapter import Gemini
-from treadle.models.gemini.request import STAND_IN
-from treadle.models.registry import ModelRegistry
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, Thinking, ToolRequest, ToolResult, UserEntry
 from treadle.protocol.deltas import NoticeDelta
 from treadle.protocol.tools import ToolSpec
 from treadle.testing.fake_gemini import FakeGemini, Reply
-from treadle.types import call_key
 
 KEY = "AIzaVerySecretKey0123456789"
 THINKER = ModelInfo("gemini", "gemini-3-test", temperature=None, thinking=True)

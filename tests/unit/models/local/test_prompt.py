@@ -2,10 +2,10 @@
 
 import json
 
-from treadle.models.local.prompt import LEFT_OUT, OLD_RESULT_CHARS, build
+from treadle.adapters.models.local.prompt import LEFT_OUT, OLD_RESULT_CHARS, build
+from treadle.base.types import call_key
 from treadle.protocol.content import AssistantEntry, Entry, Image, ResultsEntry, ToolRequest, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec
-from treadle.types import call_key
 
 READ = ToolSpec(
     "read",

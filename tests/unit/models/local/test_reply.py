@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from treadle.adapters.models.local.answer import GrammarReader
 from treadle.chat.assembly import Assembler, ModelAnswer
-from treadle.models.local.answer import GrammarReader
 from treadle.protocol.deltas import FinishDelta
 
 WORDS = {"name": "reply", "arguments": {"text": 'Zürich: "443,000"\n\\{}} 😀 done'}}

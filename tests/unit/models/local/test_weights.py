@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from treadle.adapters.models.local.weights import QWEN_CODER, SMOLLM2, find_weights, locate
+from treadle.adapters.models.registry import ModelRegistry
 from treadle.errors import ConfigError
-from treadle.models.local.weights import QWEN_CODER, SMOLLM2, find_weights, locate
-from treadle.models.registry import ModelRegistry
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.unit.models.loopback import Exchange, serving
+from treadle.adapters.models.capability_ladder import Ladder
+from treadle.adapters.models.ollama.adapter import BASE_URL, OllamaChat, base_url
+from treadle.adapters.models.registry import ModelRegistry
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError
-from treadle.models.capability_ladder import Ladder
-from treadle.models.ollama.adapter import BASE_URL, OllamaChat, base_url
-from treadle.models.registry import ModelRegistry
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import Thinking, UserEntry
 from treadle.protocol.deltas import NoticeDelta, TextDelta

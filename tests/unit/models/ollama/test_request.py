@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.models.ollama.request import OllamaEncoder
+from treadle.adapters.models.ollama.request import OllamaEncoder
+from treadle.base.types import call_key
 from treadle.ports.model import Memo, ModelRequest
 from treadle.protocol.content import (
     AssistantEntry,
@@ -20,7 +21,6 @@ from treadle.protocol.content import (
 )
 from treadle.protocol.tools import ToolSpec
 from treadle.testing.fake_ollama import OllamaApi
-from treadle.types import call_key
 
 TOOLS = (ToolSpec("read_file", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}}),)
 

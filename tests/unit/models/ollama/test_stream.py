@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from treadle.adapters.models.ollama.stream import OllamaReader
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
-from treadle.models.ollama.stream import OllamaReader
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import CallDelta, FinishDelta, TextDelta, ThinkingDelta, UsageDelta
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tests.unit.models.loopback import DONE, Exchange, event, said, serving
+from treadle.adapters.models.openai_chat.adapter import OpenAIChat
+from treadle.adapters.models.wire.http import Http
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.engine.silence_timeout import SilenceTimeout
 from treadle.errors import ModelError
-from treadle.models.openai_chat.adapter import OpenAIChat
-from treadle.models.wire.http import Http
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import UserEntry
 from treadle.protocol.deltas import NoticeDelta

@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from treadle.adapters.models.openai_chat.adapter import OpenAIChat
+from treadle.adapters.models.providers import ADDRESSES, KEYS, SERVERS, VARIABLES
+from treadle.adapters.models.registry import PROVIDERS, ModelRegistry
+from treadle.base.types import CallKey, JsonObject
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError
-from treadle.models.openai_chat.adapter import OpenAIChat
-from treadle.models.providers import ADDRESSES, KEYS, SERVERS, VARIABLES
-from treadle.models.registry import PROVIDERS, ModelRegistry
 from treadle.ports.model import Memo, Model, ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, Thinking, ToolRequest, ToolResult, UserEntry
 from treadle.protocol.deltas import NoticeDelta
@@ -19,7 +20,6 @@ from treadle.testing.fake_anthropic import FakeAnthropic
 from treadle.testing.fake_gemini import FakeGemini
 from treadle.testing.fake_ollama import FakeOllama
 from treadle.testing.fake_openai import FakeOpenAI, Reply
-from treadle.types import CallKey, JsonObject
 
 KEY = "sk-very-secret-key"
 

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.models.openai_chat.request import ChatEncoder
+from treadle.adapters.models.openai_chat.request import ChatEncoder
+from treadle.base.types import call_key
 from treadle.ports.model import Encode, Memo, ModelRequest
 from treadle.protocol.content import (
     AssistantEntry,
@@ -19,7 +20,6 @@ from treadle.protocol.content import (
     UserEntry,
 )
 from treadle.protocol.tools import ToolSpec
-from treadle.types import call_key
 
 TOOLS = (ToolSpec("read_file", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}}),)
 

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from tests.unit.models.loopback import DONE, event, said
+from treadle.adapters.models.openai_chat.stream import ChatReader
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
-from treadle.models.openai_chat.stream import ChatReader
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import FinishDelta, TextDelta, ThinkingDelta, UsageDelta
 

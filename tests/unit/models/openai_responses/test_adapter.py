@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from tests.unit.models.loopback import Exchange, event, serving
+from treadle.adapters.models.catalog.lookup import look_up
+from treadle.adapters.models.openai_responses.adapter import OpenAIResponses
+from treadle.adapters.models.registry import ModelRegistry
+from treadle.base.types import call_key
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
-from treadle.models.catalog.lookup import look_up
-from treadle.models.openai_responses.adapter import OpenAIResponses
-from treadle.models.registry import ModelRegistry
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, Thinking, ToolRequest, ToolResult, UserEntry
 from treadle.protocol.deltas import NoticeDelta
 from treadle.protocol.tools import ToolSpec
 from treadle.testing.fake_responses import FakeResponses, Reply
-from treadle.types import call_key
 
 KEY = "sk-very-secret-key"
 THINKER = ModelInfo("openai-responses", "o-test", temperature=None, thinking=True)

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from treadle.adapters.models.openai_responses.stream import ResponsesReader
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
-from treadle.models.openai_responses.stream import ResponsesReader
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import CallDelta, FinishDelta, TextDelta, ThinkingDelta, UsageDelta
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.faults.chance import some
 from tests.unit.models.text_calls.corpus import CASES, KNOWN, Case
-from treadle.models.text_calls import Scanner, TextCall, detect_partial, extract, strip
+from treadle.adapters.models.text_calls import Scanner, TextCall, detect_partial, extract, strip
 
 
 def expected(case: Case) -> list[TextCall]:

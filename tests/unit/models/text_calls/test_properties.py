@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.faults.chance import examples, some
 from tests.unit.models.text_calls.corpus import CASES, KNOWN
-from treadle.models.text_calls import Scanner, TextCall, detect_partial, extract, strip
+from treadle.adapters.models.text_calls import Scanner, TextCall, detect_partial, extract, strip
 
 PIECES = sorted(
     {

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.unit.models.loopback import listening
-from treadle.models.wire.connection import BUFFERED, HEAD_CAP, LINE_CAP, CutOff, ServerConnection
+from treadle.adapters.models.wire.connection import BUFFERED, HEAD_CAP, LINE_CAP, CutOff, ServerConnection
 
 CHUNKED = (
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\nx-a:  2 \r\n\r\n"

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
+from treadle.adapters.models.wire.failures import SENTENCE_CAP, failure, retry_after
 from treadle.errors import ModelErrorKind
-from treadle.models.wire.failures import SENTENCE_CAP, failure, retry_after
 
 TABLE: list[tuple[int, bytes, ModelErrorKind, str]] = [
     (401, b'{"error":{"message":"Incorrect API key"}}', "auth", "Incorrect API key"),

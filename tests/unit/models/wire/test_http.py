@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from tests.unit.models.loopback import Exchange, serving
-from treadle.models.keys import Secret
-from treadle.models.wire.http import Http
+from treadle.adapters.models.keys import Secret
+from treadle.adapters.models.wire.http import Http
 
 LINES = [b"%07d\n" % number for number in range(60_000)]
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from treadle.models.wire.json import decode_leniently
+from treadle.adapters.models.wire.json import decode_leniently
 
 
 class Inner(msgspec.Struct):

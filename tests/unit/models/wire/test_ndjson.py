@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.models.wire.framing import LineDecoder
+from treadle.adapters.models.wire.framing import LineDecoder
 
 
 def lines(*chunks: bytes) -> list[bytes]:

@@ -6,10 +6,10 @@ import socket
 import pytest
 
 from tests.unit.models.loopback import listening
+from treadle.adapters.models.keys import Secret
+from treadle.adapters.models.wire.http import Http
+from treadle.adapters.models.wire.route import CONNECT_S, _tls_context, proxy_of
 from treadle.errors import ModelError
-from treadle.models.keys import Secret
-from treadle.models.wire.http import Http
-from treadle.models.wire.route import CONNECT_S, _tls_context, proxy_of
 
 
 @pytest.fixture(autouse=True)

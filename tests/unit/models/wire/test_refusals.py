@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from treadle.adapters.models.anthropic.adapter import AnthropicMessages
+from treadle.adapters.models.gemini.adapter import Gemini
+from treadle.adapters.models.ollama.adapter import OllamaChat
+from treadle.adapters.models.openai_chat.adapter import OpenAIChat
+from treadle.adapters.models.openai_responses.adapter import OpenAIResponses
+from treadle.adapters.models.wire.failures import refuses
 from treadle.errors import ModelError
-from treadle.models.anthropic.adapter import AnthropicMessages
-from treadle.models.gemini.adapter import Gemini
-from treadle.models.ollama.adapter import OllamaChat
-from treadle.models.openai_chat.adapter import OpenAIChat
-from treadle.models.openai_responses.adapter import OpenAIResponses
-from treadle.models.wire.failures import refuses
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.protocol.content import UserEntry
 from treadle.testing.fake_anthropic import FakeAnthropic

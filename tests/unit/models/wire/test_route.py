@@ -14,11 +14,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from tests.unit.models.loopback import Exchange, listening, serving
+from treadle.adapters.models.keys import Secret
+from treadle.adapters.models.wire import route
+from treadle.adapters.models.wire.http import Http
+from treadle.adapters.models.wire.route import Address, Route, address_of
 from treadle.errors import ModelError
-from treadle.models.keys import Secret
-from treadle.models.wire import route
-from treadle.models.wire.http import Http
-from treadle.models.wire.route import Address, Route, address_of
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 
-from treadle.stores.postgres import PostgresStore
+from treadle.adapters.stores.postgres import PostgresStore
 
 
 @pytest.fixture

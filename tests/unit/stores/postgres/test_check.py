@@ -3,14 +3,14 @@
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 
+from treadle.adapters.stores.integrity import Problem
+from treadle.adapters.stores.postgres import PostgresStore
+from treadle.base.types import CallKey
 from treadle.errors import Damaged, NotFound
 from treadle.ports.store import Commit, Snapshot
 from treadle.protocol import wire
 from treadle.protocol.events import ExecutionComplete, RecordLost, TurnStart
-from treadle.stores.integrity import Problem
-from treadle.stores.postgres import PostgresStore
 from treadle.testing.store_contract.helpers import A, B, add, record, records, seqs, summary
-from treadle.types import CallKey
 
 
 def one(problems: list[Problem]) -> tuple[str, int, bool]:

@@ -10,12 +10,12 @@ import pytest
 
 from tests.postgres import Postgres
 from tests.unit.stores.postgres.conftest import Line
-from treadle import faultpoint
+from treadle.adapters.stores.postgres import PostgresStore
+from treadle.base import faultpoint
+from treadle.base.types import ChatId
 from treadle.errors import AlreadyAnswered, ChatBusy, ChatExists, HeadMoved, LeaseLost, StoreError
 from treadle.ports.store import Commit, Lease, Remembered
-from treadle.stores.postgres import PostgresStore
 from treadle.testing.store_contract.helpers import A, B, add, begin, claimed, record, seqs, summary
-from treadle.types import ChatId
 
 CREATE, APPEND, CLAIM, REMEMBER = b"treadle_create", b"treadle_append", b"treadle_claim", b"treadle_remember"
 

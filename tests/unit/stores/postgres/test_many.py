@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from tests.faults.chance import SEED
+from treadle.adapters.stores.postgres import PostgresStore, rows
+from treadle.adapters.stores.postgres import store as module
+from treadle.adapters.stores.postgres.reading import READ
+from treadle.base.types import ChatId
 from treadle.errors import ChatBusy
-from treadle.stores.postgres import PostgresStore, rows
-from treadle.stores.postgres import store as module
-from treadle.stores.postgres.reading import READ
 from treadle.testing.store_contract.helpers import A, B, add, begin, claimed, record, records, seqs, summary
-from treadle.types import ChatId
 
 LONG = 100_000
 APPEND = (

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 
-from treadle import faultpoint
+from treadle.adapters.stores.postgres import PostgresStore, schema
+from treadle.base import faultpoint
 from treadle.errors import NewerSchema, StoreError
-from treadle.stores.postgres import PostgresStore, schema
 from treadle.testing.store_contract.helpers import A, B, add, begin
 
 

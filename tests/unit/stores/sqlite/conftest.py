@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 import treadle
-from treadle.stores.sqlite import SqliteStore
+from treadle.adapters.stores.sqlite import SqliteStore
 
 PRELUDE = """
 import asyncio, os, signal, sys, time
 from pathlib import Path
-from treadle import faultpoint
+from treadle.base import faultpoint
 from treadle.errors import *
 from treadle.ports.store import Commit
-from treadle.stores.sqlite import SqliteStore
+from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.testing.store_contract.helpers import A, B, add, begin, claimed, record, summary
 
 def say(*words):

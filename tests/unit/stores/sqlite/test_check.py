@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.unit.stores.sqlite.conftest import text
+from treadle.adapters.stores.integrity import Problem
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.base.types import CallKey
 from treadle.errors import Damaged
 from treadle.ports.store import Commit, Snapshot
 from treadle.protocol import wire
 from treadle.protocol.events import ExecutionComplete, RecordLost, TurnStart
-from treadle.stores.integrity import Problem
-from treadle.stores.sqlite import SqliteStore
 from treadle.testing.store_contract.helpers import A, B, add, record, records, seqs, summary
-from treadle.types import CallKey
 
 
 def run(path: Path, sql: str, *values: object) -> list[tuple[object, ...]]:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.unit.stores.sqlite.conftest import Spawn, text
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.adapters.stores.sqlite.leases import BootClock
 from treadle.errors import ChatBusy
 from treadle.ports.store import LEASE_S, Lease
-from treadle.stores.sqlite import SqliteStore
-from treadle.stores.sqlite.leases import BootClock
 from treadle.testing.store_contract.helpers import A, B, add, begin, claimed, seqs
 
 APPENDER = """

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.unit.stores.sqlite.conftest import text
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.adapters.stores.sqlite.salvage import salvage, salvaged_path
+from treadle.base.types import ChatId
 from treadle.protocol import wire
 from treadle.protocol.events import RecordLost
-from treadle.stores.sqlite import SqliteStore
-from treadle.stores.sqlite.salvage import salvage, salvaged_path
 from treadle.testing.store_contract.helpers import record, summary
-from treadle.types import ChatId
 
 CHATS = [ChatId(f"c_{number:016d}") for number in range(30)]
 HEAD = 12

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from treadle import faultpoint
+from treadle.adapters.stores.sqlite import SqliteStore, schema
+from treadle.adapters.stores.sqlite.read_only import ReadOnly
+from treadle.base import faultpoint
 from treadle.errors import NewerSchema, StoreError
 from treadle.ports.store import ChatFilter
-from treadle.stores.sqlite import SqliteStore, schema
-from treadle.stores.sqlite.read_only import ReadOnly
 from treadle.testing.store_contract.helpers import A, begin
 
 

@@ -7,6 +7,10 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.adapters.stores.sqlite.leases import Leases
+from treadle.adapters.stores.sqlite.tables import CANDIDATE, WriteTables
+from treadle.base.types import call_key
 from treadle.ports.store import Commit
 from treadle.protocol import wire
 from treadle.protocol.content import ToolRequest, Usage
@@ -19,11 +23,7 @@ from treadle.protocol.events import (
     TurnEnd,
     TurnStart,
 )
-from treadle.stores.sqlite import SqliteStore
-from treadle.stores.sqlite.leases import Leases
-from treadle.stores.sqlite.tables import CANDIDATE, WriteTables
 from treadle.testing.store_contract.helpers import A, B, add, records, summary
-from treadle.types import call_key
 
 LONG = 100_000
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from treadle.adapters.stores.sqlite import SqliteStore, text_index
 from treadle.protocol.events import UserMessage
-from treadle.stores.sqlite import SqliteStore, text_index
 from treadle.testing.store_contract.helpers import A, B, begin
 from treadle.testing.store_contract.said import finds, say
 

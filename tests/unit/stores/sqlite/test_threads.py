@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.unit.stores.sqlite.conftest import text
-from treadle import faultpoint
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.base import faultpoint
+from treadle.base.types import ChatId
 from treadle.errors import HeadMoved, StoreError
 from treadle.ports.store import Commit, Snapshot
-from treadle.stores.sqlite import SqliteStore
 from treadle.testing.store_contract.helpers import A, add, begin, record, seqs, summary
-from treadle.types import ChatId
 
 
 class Struck(Exception):

@@ -11,19 +11,19 @@ import msgspec
 import pytest
 
 from tests.unit.tools.contexts import context_with
-from treadle import faultpoint
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.builtin.edit import EditFile
+from treadle.adapters.tools.builtin.patch import ApplyPatch
+from treadle.adapters.tools.builtin.write import WriteFile
+from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
+from treadle.adapters.workspace.root import Root
+from treadle.base import faultpoint
 from treadle.errors import ToolError
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.files import FileChange, FileState
-from treadle.stores.memory import MemoryStore
 from treadle.testing.checker import files_of
 from treadle.testing.faults import InjectedFault, faults
-from treadle.tools.builtin.context import ToolContext
-from treadle.tools.builtin.edit import EditFile
-from treadle.tools.builtin.patch import ApplyPatch
-from treadle.tools.builtin.write import WriteFile
-from treadle.workspace.history.snapshots import ProjectSnapshots
-from treadle.workspace.root import Root
 
 
 def sha256(data: bytes) -> str:

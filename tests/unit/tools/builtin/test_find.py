@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.builtin.find import FindFiles
+from treadle.adapters.workspace.root import Root
 from treadle.errors import OutsideRoot, ToolError
-from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin.context import ToolContext
-from treadle.tools.builtin.find import FindFiles
-from treadle.workspace.root import Root
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 """Tools that leave facts in the log (T-07, L-13)."""
 
+from treadle.adapters.tools.builtin.interaction import ASK_USER, CompleteTask, UpdatePlan
+from treadle.adapters.tools.validate import problem
 from treadle.protocol.content import PlanStep
 from treadle.protocol.events import PlanUpdated, TaskComplete
-from treadle.tools.builtin.interaction import ASK_USER, CompleteTask, UpdatePlan
-from treadle.tools.validate import problem
 
 
 async def test_task_complete(call) -> None:

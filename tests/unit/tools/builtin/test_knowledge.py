@@ -8,16 +8,16 @@ import msgspec
 import pytest
 
 from tests.unit.tools.contexts import context_with
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.tools.builtin.edit import EditFile
+from treadle.adapters.tools.builtin.patch import ApplyPatch
+from treadle.adapters.tools.builtin.read import ReadFile
+from treadle.adapters.tools.builtin.write import WriteFile
+from treadle.base.types import CallKey, ChatId
 from treadle.errors import Conflict, ToolError
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.content import KnownFile
 from treadle.protocol.options import ChatOptions
-from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin.edit import EditFile
-from treadle.tools.builtin.patch import ApplyPatch
-from treadle.tools.builtin.read import ReadFile
-from treadle.tools.builtin.write import WriteFile
-from treadle.types import CallKey, ChatId
 
 
 class Model:

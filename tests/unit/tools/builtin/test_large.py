@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.tools.builtin import read
+from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.builtin.read import ReadFile, read_large
+from treadle.adapters.workspace.root import Root
 from treadle.errors import ToolError
 from treadle.protocol.content import KnownFile
-from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin import read
-from treadle.tools.builtin.context import ToolContext
-from treadle.tools.builtin.read import ReadFile, read_large
-from treadle.workspace.root import Root
 
 READ = ReadFile(ToolContext(Root, MemoryStore()))
 
@@ -78,10 +78,10 @@ _READ = """
 import asyncio, resource, sys
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions
-from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin.context import ToolContext
-from treadle.tools.builtin.read import ReadFile
-from treadle.workspace.root import Root
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.builtin.read import ReadFile
+from treadle.adapters.workspace.root import Root
 async def main():
     tool = ReadFile(ToolContext(Root, MemoryStore()))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from treadle.tools.builtin.nearby import not_there
-from treadle.workspace.root import Root
+from treadle.adapters.tools.builtin.nearby import not_there
+from treadle.adapters.workspace.root import Root
 
 TREE = (
     "README",

@@ -10,14 +10,14 @@ import msgspec
 import pytest
 
 from tests.unit.tools.contexts import context_with, told
-from treadle import faultpoint
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.builtin.patch import ApplyPatch
+from treadle.base import faultpoint
 from treadle.errors import Conflict, EditError, OutsideRoot, ToolError
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.content import KnownFile
 from treadle.protocol.events import DiffStat
-from treadle.stores.sqlite import SqliteStore
-from treadle.tools.builtin.context import ToolContext
-from treadle.tools.builtin.patch import ApplyPatch
 
 PATCH = """*** Begin Patch
 *** Add File: new/n.txt
@@ -153,11 +153,11 @@ _DEATH = """
 import asyncio, os, sys
 from pathlib import Path
 import msgspec
-from treadle import faultpoint
+from treadle.base import faultpoint
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions
-from treadle.stores.sqlite import SqliteStore
-from treadle.tools.builtin.patch import ApplyPatch
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.adapters.tools.builtin.patch import ApplyPatch
 from tests.unit.tools.contexts import context_with
 left = int(sys.argv[4])
 def strike(name):

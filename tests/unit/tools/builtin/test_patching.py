@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from treadle.adapters.tools.builtin.patching import plan
+from treadle.diff.diff import diff
 from treadle.errors import EditError
-from treadle.lines.diff import diff
-from treadle.tools.builtin.patching import plan
 
 APP = """import os
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.tools.edit_corpus import CASES, Case
+from treadle.adapters.tools.builtin.replacement import Replacement, replace
 from treadle.errors import EditError
-from treadle.tools.builtin.replacement import Replacement, replace
 
 
 def test_the_corpus_is_large_and_its_cases_differ() -> None:

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.tools.builtin import builtins
+from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.builtin.search import GrepSearch
+from treadle.adapters.tools.registry import Tools
+from treadle.adapters.workspace.root import Root
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import Matches, Query
 from treadle.protocol.options import ChatOptions
-from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin import builtins
-from treadle.tools.builtin.context import ToolContext
-from treadle.tools.builtin.search import GrepSearch
-from treadle.tools.registry import Tools
-from treadle.workspace.root import Root
 
 
 @pytest.fixture

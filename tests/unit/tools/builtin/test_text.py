@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.tools.contexts import context_with
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.tools.builtin.edit import EditFile
+from treadle.adapters.tools.builtin.read import ReadFile
+from treadle.adapters.tools.builtin.text import decode
+from treadle.diff.encodings import visible
 from treadle.errors import EditError, ToolError
-from treadle.lines.encodings import visible
-from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin.edit import EditFile
-from treadle.tools.builtin.read import ReadFile
-from treadle.tools.builtin.text import decode
 
 CONTEXT = context_with(MemoryStore())
 

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 from tests.unit.tools.contexts import context_with, told
-from treadle import faultpoint
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.tools.builtin.edit import EditFile
+from treadle.adapters.tools.builtin.write import WriteFile
+from treadle.base import faultpoint
 from treadle.errors import Conflict, EditError, OutsideRoot, ToolError
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.events import DiffStat
-from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin.edit import EditFile
-from treadle.tools.builtin.write import WriteFile
 
 CONTEXT = context_with(MemoryStore())
 WRITE, EDIT = WriteFile(CONTEXT), EditFile(CONTEXT)
@@ -192,11 +192,11 @@ async def test_a_file_changed_since_the_intent_is_a_conflict(call, project: Path
 _DEATH = """
 import asyncio, os, sys
 import msgspec
-from treadle import faultpoint
+from treadle.base import faultpoint
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions
-from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin.write import WriteFile
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.tools.builtin.write import WriteFile
 from tests.unit.tools.contexts import context_with
 faultpoint.install(lambda name: os._exit(9) if name == sys.argv[2] else None)
 arguments, plan = msgspec.json.decode(sys.argv[3])

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from treadle.adapters.workspace.history.content_store import after_images
+from treadle.adapters.workspace.history.snapshots import remember
+from treadle.adapters.workspace.history.states import state_of
+from treadle.adapters.workspace.root import Root
 from treadle.errors import NotFound, ToolError
 from treadle.protocol.files import DiffStat, FileChange, FileState, change_of
-from treadle.workspace.history.content_store import after_images
-from treadle.workspace.history.snapshots import remember
-from treadle.workspace.history.states import state_of
-from treadle.workspace.root import Root
 
 
 @pytest.fixture

@@ -15,18 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from tests.unit.workspace.trees_of import changed, states_below
+from treadle.adapters.workspace.history import left_out, walk
+from treadle.adapters.workspace.history.capture import Captures
+from treadle.adapters.workspace.history.content_store import ContentStore
+from treadle.adapters.workspace.history.git_unit import git_fingerprint
+from treadle.adapters.workspace.history.trees import Tree
+from treadle.adapters.workspace.history.walk import Walk
+from treadle.adapters.workspace.paths.durable import digest_of
+from treadle.adapters.workspace.root import Root
 from treadle.errors import ToolError
 from treadle.ports.snapshots import Effect
 from treadle.protocol.files import encode_path
 from treadle.testing.faults import InjectedFault, faults
-from treadle.workspace.history import left_out, walk
-from treadle.workspace.history.capture import Captures
-from treadle.workspace.history.content_store import ContentStore
-from treadle.workspace.history.git_unit import git_fingerprint
-from treadle.workspace.history.trees import Tree
-from treadle.workspace.history.walk import Walk
-from treadle.workspace.paths.durable import digest_of
-from treadle.workspace.root import Root
 
 ODD = os.fsdecode(b"caf\xe9 \xff")
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.workspace.history.test_capture import Project
 from tests.unit.workspace.trees_of import changed, states_below
-from treadle.sandbox.choose import find_bubblewrap
+from treadle.adapters.sandbox.choose import find_bubblewrap
 from treadle.testing.faults import faults
 
 NOBODY = 65534
@@ -121,9 +121,9 @@ FULL = r"""
 import os, sys
 from pathlib import Path
 from treadle.errors import ToolError
-from treadle.workspace.history.capture import Captures
-from treadle.workspace.history.content_store import ContentStore
-from treadle.workspace.root import Root
+from treadle.adapters.workspace.history.capture import Captures
+from treadle.adapters.workspace.history.content_store import ContentStore
+from treadle.adapters.workspace.root import Root
 
 place = Path(sys.argv[1])
 home = place / "snapshots"

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from treadle.adapters.workspace.history.content_store import ContentStore, Swept
+from treadle.adapters.workspace.paths import durable
 from treadle.errors import NotFound, ToolError
 from treadle.testing.faults import InjectedFault, faults
-from treadle.workspace.history.content_store import ContentStore, Swept
-from treadle.workspace.paths import durable
 
 LONG_AGO = 1_000_000_000
 
@@ -213,7 +213,7 @@ FULL = """
 import os, subprocess, sys
 from pathlib import Path
 from treadle.errors import ToolError
-from treadle.workspace.history.content_store import ContentStore
+from treadle.adapters.workspace.history.content_store import ContentStore
 place = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", place], check=True)
 images = ContentStore(place / "snapshots")

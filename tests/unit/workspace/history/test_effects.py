@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.unit.workspace.views import Views
+from treadle.adapters.workspace.history import effects
+from treadle.adapters.workspace.history.effects import CHANGED, GONE
+from treadle.adapters.workspace.history.overlay_upper import Upper
+from treadle.adapters.workspace.root import Root
 from treadle.errors import ToolError
 from treadle.protocol.files import FileState, decode_path
-from treadle.workspace.history import effects
-from treadle.workspace.history.effects import CHANGED, GONE
-from treadle.workspace.history.overlay_upper import Upper
-from treadle.workspace.root import Root
 
 
 @pytest.fixture

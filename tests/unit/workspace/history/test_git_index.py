@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.workspace.history.git_index import IndexMarks, index_marks, tracked_paths
+from treadle.adapters.workspace.history.git_index import IndexMarks, index_marks, tracked_paths
 
 COMMIT = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 

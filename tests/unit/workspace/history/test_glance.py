@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from treadle.workspace.history import glance, left_out, walk
-from treadle.workspace.history.trees import Tree
-from treadle.workspace.history.walk import Walk
-from treadle.workspace.paths import levels
-from treadle.workspace.paths.durable import digest_of
-from treadle.workspace.root import Root
+from treadle.adapters.workspace.history import glance, left_out, walk
+from treadle.adapters.workspace.history.trees import Tree
+from treadle.adapters.workspace.history.walk import Walk
+from treadle.adapters.workspace.paths import levels
+from treadle.adapters.workspace.paths.durable import digest_of
+from treadle.adapters.workspace.root import Root
 
 COMMANDS = (
     "rm -rf a",

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.unit.workspace.views import Views
+from treadle.adapters.workspace.history.seen import SeenFiles
+from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
+from treadle.adapters.workspace.history.states import FileContent, Folders
+from treadle.adapters.workspace.root import Root
 from treadle.ports.snapshots import Effect
 from treadle.protocol.files import FileState
-from treadle.workspace.history.seen import SeenFiles
-from treadle.workspace.history.snapshots import ProjectSnapshots
-from treadle.workspace.history.states import FileContent, Folders
-from treadle.workspace.root import Root
 
 _LIST = "system.posix_acl_access"
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from treadle.adapters.workspace.history.snapshots import withhold
+from treadle.adapters.workspace.root import Root
 from treadle.ports.snapshots import Effect
 from treadle.protocol.files import DiffStat, FileChange, FileState, change_of
-from treadle.workspace.history.snapshots import withhold
-from treadle.workspace.root import Root
 
 FILE, FOLDER, LINK = FileState("file", 0o644, "ab", 2), FileState("directory", 0o755), FileState("link", target="evil")
 

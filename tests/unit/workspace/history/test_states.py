@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from treadle.adapters.workspace.history.states import Folders, parts_of, state_of
+from treadle.adapters.workspace.root import Root
 from treadle.errors import OutsideRoot
 from treadle.protocol.files import FileState, encode_path
-from treadle.workspace.history.states import Folders, parts_of, state_of
-from treadle.workspace.root import Root
 
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 

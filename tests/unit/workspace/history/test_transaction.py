@@ -26,7 +26,7 @@ from tests.unit.workspace.trees import (
     picture,
     taken_back,
 )
-from treadle import faultpoint
+from treadle.base import faultpoint
 from treadle.errors import ToolError
 from treadle.ports.snapshots import Effect
 from treadle.protocol.files import FileChange, FileState

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.workspace.undo_kit import Project
+from treadle.adapters.workspace.history.undo_plan import keep_hunks
 from treadle.errors import ToolError
 from treadle.protocol.events import RestoreRequested
 from treadle.protocol.files import FileState
-from treadle.workspace.history.undo_plan import keep_hunks
 
 LINES = [f"line {number}\n" for number in range(1, 31)]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from treadle.adapters.workspace.history.unrecoverable import unrecoverable
+from treadle.adapters.workspace.root import Root
 from treadle.protocol.files import DiffStat, FileChange, FileState, change_of
-from treadle.workspace.history.unrecoverable import unrecoverable
-from treadle.workspace.root import Root
 
 OLD = FileState("file", 0o644, "old", 100)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from treadle.workspace.paths import durable
-from treadle.workspace.paths.durable import SyncAhead
-from treadle.workspace.paths.entries import LIST, closing_fd
+from treadle.adapters.workspace.paths import durable
+from treadle.adapters.workspace.paths.durable import SyncAhead
+from treadle.adapters.workspace.paths.entries import LIST, closing_fd
 
 
 def test_what_fails_beside_is_said_at_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

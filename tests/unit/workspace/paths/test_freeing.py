@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from treadle.workspace.paths import freeing
-from treadle.workspace.paths.freeing import Freeing
+from treadle.adapters.workspace.paths import freeing
+from treadle.adapters.workspace.paths.freeing import Freeing
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="this system cannot hold a file without opening it")
 

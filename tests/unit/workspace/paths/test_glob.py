@@ -2,8 +2,8 @@
 
 import pytest
 
+from treadle.adapters.workspace.paths.glob import expand, matcher
 from treadle.errors import ToolError
-from treadle.workspace.paths.glob import expand, matcher
 
 
 @pytest.mark.parametrize(

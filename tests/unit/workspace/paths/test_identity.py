@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.writing import history
+from treadle.adapters.workspace.history.journal import Journal, Journals
+from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
+from treadle.adapters.workspace.history.walk import Walk
+from treadle.adapters.workspace.paths.identity import identify, locate
+from treadle.adapters.workspace.root import Root
 from treadle.errors import RootChanged
 from treadle.ports.workspace import Query
 from treadle.protocol.files import FileChange
-from treadle.workspace.history.journal import Journal, Journals
-from treadle.workspace.history.snapshots import ProjectSnapshots
-from treadle.workspace.history.walk import Walk
-from treadle.workspace.paths.identity import identify, locate
-from treadle.workspace.root import Root
 
 USES: list[Callable[[Root], object]] = [
     lambda root: root.read_bytes("a"),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.workspace.paths.ignore import Rules, lines_of, seen_from
+from treadle.adapters.workspace.paths.ignore import Rules, lines_of, seen_from
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.writing import write
+from treadle.adapters.workspace.root import Root
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import FileStat
-from treadle.workspace.root import Root
 
 CHANGES: dict[str, Callable[[Root, str], object]] = {
     "remove": lambda root, path: write(root, path, None),

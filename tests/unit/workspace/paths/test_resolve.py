@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.workspace.paths.resolve import Open, open_beneath
+from treadle.adapters.workspace.paths.resolve import Open, open_beneath
 
 
 @pytest.fixture

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from treadle.adapters.workspace.paths.ignore import Rules
+from treadle.adapters.workspace.root import Root
+from treadle.adapters.workspace.search.scan import MAX_FILE, inherit, special_files
+from treadle.adapters.workspace.search.search import Engine, engines
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import Line, Matches, Query
-from treadle.workspace.paths.ignore import Rules
-from treadle.workspace.root import Root
-from treadle.workspace.search.scan import MAX_FILE, inherit, special_files
-from treadle.workspace.search.search import Engine, engines
 
 Make = Callable[[Path], Engine]
 

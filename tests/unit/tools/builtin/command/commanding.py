@@ -13,17 +13,17 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.tools.builtin.command.background import CheckCommand, SendInput, StopCommand
+from treadle.adapters.tools.builtin.command.output import ReadOutput
+from treadle.adapters.tools.builtin.command.tool import RunCommand
+from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.workspace.root import Root
+from treadle.base.types import CallKey, ChatId
 from treadle.ports.toolset import Invocation, Outcome, Tool
 from treadle.protocol.content import Shell
 from treadle.protocol.options import ChatOptions
-from treadle.sandbox.supervisor.commands import SupervisedCommands
-from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin.command.background import CheckCommand, SendInput, StopCommand
-from treadle.tools.builtin.command.output import ReadOutput
-from treadle.tools.builtin.command.tool import RunCommand
-from treadle.tools.builtin.context import ToolContext
-from treadle.types import CallKey, ChatId
-from treadle.workspace.root import Root
 
 CHAT = ChatId("c_1")
 

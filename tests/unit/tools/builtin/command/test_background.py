@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.unit.tools.builtin.command.commanding import CHAT, Bench, alive, until
+from treadle.adapters.policy.redaction import Redactor
+from treadle.adapters.sandbox.supervisor import folder as names
+from treadle.adapters.tools.builtin.command import background
+from treadle.base.types import CallKey
 from treadle.errors import ToolError
-from treadle.policy.redaction import Redactor
 from treadle.ports.toolset import Outcome
 from treadle.protocol.events import JobEnded, JobStarted
-from treadle.sandbox.supervisor import folder as names
-from treadle.tools.builtin.command import background
-from treadle.types import CallKey
 
 HOST = os.uname().nodename
 

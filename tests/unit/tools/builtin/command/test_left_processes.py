@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.sandbox.grounds import Grounds, grounds
 from tests.unit.tools.builtin.command.commanding import Bench
-from treadle.sandbox import landlock
+from treadle.adapters.sandbox import landlock
 
 NOTE = "[processes that it left running in the background were stopped: "
 

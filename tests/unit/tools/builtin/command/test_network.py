@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.tools.builtin.command.network import in_one_line, reached_hosts, shown_hosts, wanted_hosts
+from treadle.adapters.tools.builtin.command.network import in_one_line, reached_hosts, shown_hosts, wanted_hosts
 
 _NEW = "Failed to establish a new connection: [Errno -3] Temporary failure in name resolution"
 

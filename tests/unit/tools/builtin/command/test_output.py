@@ -5,10 +5,10 @@ import re
 import pytest
 
 from tests.unit.tools.builtin.command.commanding import CHAT, Bench
+from treadle.adapters.tools.builtin.command import output
+from treadle.adapters.tools.builtin.command.output import without_secrets
+from treadle.base.types import CallKey
 from treadle.errors import ToolError
-from treadle.tools.builtin.command import output
-from treadle.tools.builtin.command.output import without_secrets
-from treadle.types import CallKey
 
 
 async def keep(bench: Bench, data: bytes, handle: str = "9.9") -> str:

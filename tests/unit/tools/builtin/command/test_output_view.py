@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from treadle.tools.builtin.command.output import clean, view_ends, view_whole, whole_characters
+from treadle.adapters.tools.builtin.command.output import clean, view_ends, view_whole, whole_characters
 
 
 @pytest.mark.parametrize("text", ["", "a", "a\n", "a\nb", "\n\n", "a\n\n", "grün ✓\n"])

@@ -11,18 +11,18 @@ import msgspec
 import pytest
 
 from tests.unit.tools.builtin.command.commanding import CHAT, Bench, Seen, alive, until
+from treadle.adapters.sandbox.supervisor import folder as names
+from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.tools.builtin.command.tool import RunCommand
+from treadle.adapters.tools.builtin.context import Guarded, ToolContext
+from treadle.adapters.tools.validate import problem
+from treadle.adapters.workspace.root import Root
 from treadle.errors import SandboxError, ToolError
 from treadle.ports.commands import Allowance
 from treadle.ports.sandbox import AllHosts, Confinement, Hosts, Level, NoNetwork
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions
-from treadle.sandbox.supervisor import folder as names
-from treadle.sandbox.supervisor.commands import SupervisedCommands
-from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin.command.tool import RunCommand
-from treadle.tools.builtin.context import Guarded, ToolContext
-from treadle.tools.validate import problem
-from treadle.workspace.root import Root
 
 
 async def test_output_and_exit_code(bench: Bench) -> None:
@@ -369,7 +369,7 @@ FLOOD = """
 import asyncio, resource, sys
 from pathlib import Path
 from tests.unit.tools.builtin.command.commanding import Bench
-from treadle.stores.sqlite import SqliteStore
+from treadle.adapters.stores.sqlite import SqliteStore
 import msgspec
 
 async def main():

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from tests.unit.tools.builtin.command.commanding import Bench
+from treadle.adapters.tools.builtin.command import shell as carried
 from treadle.protocol.content import Shell
 from treadle.protocol.files import encode_path
-from treadle.tools.builtin.command import shell as carried
 
 
 @pytest.fixture(params=["bash", "sh"])

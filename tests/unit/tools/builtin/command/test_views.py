@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from tests.unit.tools.builtin.command.commanding import Seen, alive, until
 from tests.unit.tools.builtin.command.viewing import ViewBench
+from treadle.adapters.sandbox.supervisor import folder as names
+from treadle.base.types import CallKey
 from treadle.errors import StoreError
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import NetworkChoice
-from treadle.sandbox.supervisor import folder as names
-from treadle.types import CallKey
 
 
 def git(project: Path, *words: str) -> str:

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from tests.homes import shared_home
 from tests.unit.tools.builtin.command.commanding import Bench
+from treadle.adapters.sandbox.choose import choose
+from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
+from treadle.adapters.workspace.root import Root
 from treadle.ports.sandbox import Sandbox
 from treadle.ports.snapshots import Snapshots
 from treadle.ports.toolset import Invocation, Outcome
-from treadle.sandbox.choose import choose
-from treadle.workspace.history.snapshots import ProjectSnapshots
-from treadle.workspace.root import Root
 
 
 @cache

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.builtin.diagnostics.tool import GetDiagnostics
+from treadle.adapters.workspace.root import Root
 from treadle.ports.sandbox import Confinement, Level, NoNetwork, Unwritable
-from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin.context import ToolContext
-from treadle.tools.builtin.diagnostics.tool import GetDiagnostics
-from treadle.workspace.root import Root
 
 
 def program(folder: Path, name: str, body: str) -> Path:

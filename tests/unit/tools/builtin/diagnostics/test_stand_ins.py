@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.tools.builtin.diagnostics.kit import bwrap, program, tool
 from tests.unit.tools.conftest import Call
-from treadle.tools.builtin.diagnostics import lsp, running
+from treadle.adapters.tools.builtin.diagnostics import lsp, running
 
 IN_SANDBOX = pytest.mark.skipif(not bwrap(), reason="bubblewrap does not work here")
 

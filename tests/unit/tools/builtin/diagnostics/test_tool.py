@@ -129,8 +129,8 @@ async def test_python_is_parsed_where_there_is_no_linter(project: Path, call: Ca
 
 
 async def _without_ruff(project: Path, call: Call, tmp_path: Path) -> Outcome:
-    from treadle.tools.builtin.diagnostics import linters, running
-    from treadle.workspace.root import Root
+    from treadle.adapters.tools.builtin.diagnostics import linters, running
+    from treadle.adapters.workspace.root import Root
 
     around = running.LinterContext(Root(str(project)), {"PATH": str(tmp_path)})
     target = linters.Target(str(project), "a.py", (project / "a.py").read_bytes())

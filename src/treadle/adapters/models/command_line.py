@@ -1,0 +1,292 @@
+"""Any program as a model (M-06): a prompt in, text out. `command:NAME` runs the line in TREADLE_COMMAND_NAME,
+`command:PROGRAM ARGUMENTS` that program, `gh:openai/gpt-4.1` the `gh` program with a key of its own. It calls no tools
+by itself (M-07)."""
+
+import codecs
+import errno
+import fnmatch
+import os
+import re
+import shlex
+import shutil
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import assert_never
+from weakref import WeakSet
+
+from treadle.adapters.models.base import ModelBase
+from treadle.adapters.models.keys import Secret
+from treadle.adapters.models.provider_context import ProviderContext
+from treadle.adapters.models.wire.encoder import NO_PICTURES, resolve_pictures
+from treadle.adapters.models.wire.failures import classify
+from treadle.base.faultpoint import faultpoint
+from treadle.base.subprocesses import Completed, Program
+from treadle.base.types import CallKey
+from treadle.errors import ConfigError, ModelError, ModelErrorKind
+from treadle.ports.model import Memo, ModelInfo, ModelRequest
+from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, UserEntry
+from treadle.protocol.deltas import Delta, FinishDelta, TextDelta
+
+_HOW = (
+    "What follows is a conversation between a user and an assistant. You are the assistant: write its next message, "
+    "and nothing else."
+)
+_USER = "### User"
+_ASSISTANT = "### Assistant"
+_RESULTS = "### Results"
+
+
+def flatten(request: ModelRequest) -> bytes:
+    """The prompt, in UTF-8. It ends where the answer is to begin."""
+    head = "\n\n".join(filter(None, (request.system.strip(), _HOW))).encode("utf-8", "replace")
+    pieces = request.memo.pieces(request.entries, Conversation)
+    return b"\n\n".join((head, *pieces, f"{_ASSISTANT}\n".encode()))
+
+
+class Conversation:
+    """Writes entries in order."""
+
+    def __init__(self) -> None:
+        self._names: Mapping[CallKey, str] = {}
+
+    def __call__(self, entry: Entry) -> bytes:
+        return "\n".join(self._lines(entry)).encode("utf-8", "replace")
+
+    def _lines(self, entry: Entry) -> Iterator[str]:
+        match entry:
+            case UserEntry():
+                yield _USER
+                yield resolve_pictures(entry, NO_PICTURES)[0]
+            case AssistantEntry(text=text, calls=calls):
+                self._names = {call.call: call.name for call in calls}
+                yield _ASSISTANT
+                if text:
+                    yield text
+                for call in calls:
+                    yield f"[calls {call.name} with {call.arguments}]"
+            case ResultsEntry(results=results):
+                yield _RESULTS
+                for result in results:
+                    yield f"[{self._names.get(result.call) or 'a call'} {'gave' if result.success else 'failed'}]"
+                    yield result.text
+            case _ as never:
+                assert_never(never)
+
+
+PLACE = "{prompt}"
+"""Where the prompt goes in the arguments; without it, the program reads the prompt from its standard input."""
+LINE_VARIABLE = "TREADLE_COMMAND_"
+PASS_VARIABLE = "TREADLE_PROGRAM_VARIABLES"
+"""Names of variables, or patterns of names, that programs get beside the usual ones."""
+ARGUMENT_CAP = 128 * 1024 - 1
+"""The most that Linux takes as one argument."""
+
+_USUAL = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TMP", "TEMP", "XDG_*"),
+    *("DBUS_SESSION_BUS_ADDRESS", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+)
+"""The variables that every program may need: for file locations, the user's language and the network."""
+_QUIET = {"TERM": "dumb", "NO_COLOR": "1"}
+"""Settings for plain output, because the output is parsed."""
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_TOO_LONG = re.compile(r"too large|tokens_limit_reached|\b413\b", re.I)
+_TOO_OFTEN = re.compile(r"\b429\b", re.I)
+_PASSING = re.compile(
+    r"\b50[0234]\b|\b529\b|time(d )?-?out|temporar|overloaded|unavailable|try again|connection|network", re.I
+)
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS", re.I)
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_SHOWN_LINES = 3
+OUTPUT_CAP = 4 * 1024 * 1024
+"""How many characters an answer may have. No model writes so much at once; a program that does may never end."""
+_HELD_CAP = 1_000
+
+
+class CommandLineModel(ModelBase):
+    """One program. `argv` is what is run, and `env` all of the environment that it gets."""
+
+    def __init__(
+        self, info: ModelInfo, argv: Sequence[str], env: Mapping[str, str], *, hints: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(info)
+        self._argv = tuple(argv)
+        self._env = dict(env)
+        self._hints = hints or {}
+        """Advice about a failure, by words in its message."""
+        self._secrets = [Secret(value) for name, value in env.items() if _SECRET.search(name)]
+        self._told: WeakSet[Memo] = WeakSet()
+        """The conversations in which the notice about missing tools was given."""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+        program = self._program(flatten(request))
+        reader = _OutputReader()
+        faultpoint("models.request")
+        try:
+            async with aclosing(program.output()) as output:
+                async for data in output:
+                    if text := reader.feed(data):
+                        yield [*self._notices(request), TextDelta(text)]
+                    if reader.length > OUTPUT_CAP:
+                        break
+        except OSError as error:
+            raise self._not_started(error) from error
+        faultpoint("models.streamed")
+        if reader.length > OUTPUT_CAP:
+            yield [FinishDelta("length")]
+            return
+        tail = reader.end()
+        if program.ended.code or not reader.begun:
+            raise self._failure(program.ended)
+        yield [*([TextDelta(tail)] if tail else []), FinishDelta("stop")]
+
+    def _notices(self, request: ModelRequest) -> list[Delta]:
+        """Return the notices for the first output of a conversation. A program that fails gives none."""
+        _, notices = self._fit_effort(request)
+        if not request.tools or request.rung == "plain" or request.memo in self._told:
+            return [*notices]
+        self._told.add(request.memo)
+        return [*notices, self._notice("no_tools", "cannot call tools: it answers in words only")]
+
+    def _program(self, prompt: bytes) -> Program:
+        if not any(PLACE in argument for argument in self._argv):
+            return Program(self._argv, self._env, prompt)
+        if len(prompt) > ARGUMENT_CAP:
+            raise ModelError(
+                "context_limit",
+                f"the conversation has {len(prompt):,} bytes, more than fit an argument of {self._info.ref}; a program "
+                f"that reads its standard input takes more: leave {PLACE} out",
+            )
+        text = prompt.decode().replace("\0", "")
+        return Program([argument.replace(PLACE, text) for argument in self._argv], self._env, b"")
+
+    def _not_started(self, error: OSError) -> ModelError:
+        if error.errno == errno.E2BIG:
+            return ModelError(
+                "context_limit", f"the conversation is longer than the arguments of {self._info.ref} may be"
+            )
+        return ModelError("bad_request", f"{self._argv[0]} cannot be started: {error.strerror or error}")
+
+    def _failure(self, completed: Completed) -> ModelError:
+        complaint = _ESCAPES.sub("", completed.errors)
+        for secret in self._secrets:
+            complaint = secret.redact(complaint)
+        lines = [line.strip() for line in complaint.splitlines() if line.strip()]
+        error_text = "; ".join(lines[-_SHOWN_LINES:])
+        hint = next((f". {hint}" for words, hint in self._hints.items() if words in complaint), "")
+        description = "said nothing" if not completed.code else _describe_exit(completed.code)
+        return ModelError(
+            _kind(completed, error_text),
+            f"{self._info.ref} {description}{f': {error_text}' if error_text else ''}{hint}",
+        )
+
+
+class _OutputReader:
+    """Text from bytes that may be cut anywhere. White space at the end, which programs add, is no part of an answer:
+    it is held back until more follows."""
+
+    def __init__(self) -> None:
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._held = ""
+        self.begun = False
+        self.length = 0
+
+    def feed(self, data: bytes) -> str:
+        return self._take(self._decode(data))
+
+    def end(self) -> str:
+        """Return the rest of a truncated character, as a replacement character."""
+        return self._take(self._decode(b"", final=True))
+
+    def _take(self, text: str) -> str:
+        text = self._held + text
+        if not self.begun:
+            text = text.lstrip("\ufeff\r\n")
+        stripped = text.rstrip()
+        if len(text) - len(stripped) > _HELD_CAP:
+            stripped = text
+        self.length += len(stripped)
+        self._held = text[len(stripped) :]
+        self.begun = self.begun or bool(stripped)
+        return stripped
+
+
+def _describe_exit(code: int) -> str:
+    return f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+
+
+def _kind(completed: Completed, error_text: str) -> ModelErrorKind:
+    """Classify a failure by its message. A failure with an unknown message is assumed to be permanent."""
+    if _TOO_LONG.search(error_text):
+        return "context_limit"
+    if _TOO_OFTEN.search(error_text):
+        return "rate_limit"
+    kind = classify(200, error_text)
+    passing = completed.code < 0 or _PASSING.search(error_text)
+    return "bad_request" if kind == "overloaded" and not passing else kind
+
+
+def environment(env: Mapping[str, str], *needed: str) -> dict[str, str]:
+    """Return the variables that a program gets: those that every program needs, those that this one needs, and those
+    that the user allows. So no key is passed by accident (M-13)."""
+    allowed = env.get(PASS_VARIABLE, "").replace(",", " ").split()
+    patterns = (*_USUAL, *needed, *allowed)
+    passed_env = {
+        name: value for name, value in env.items() if any(fnmatch.fnmatchcase(name, each) for each in patterns)
+    }
+    return passed_env | _QUIET
+
+
+def find_program(name: str, env: Mapping[str, str]) -> str | None:
+    """The absolute path of a program, because it runs in another folder than this process."""
+    path = shutil.which(os.path.expanduser(name), path=env.get("PATH"))
+    return os.path.abspath(path) if path else None
+
+
+def connect(name: str, context: ProviderContext) -> CommandLineModel:
+    variable = LINE_VARIABLE + name.upper().replace("-", "_")
+    configured = context.env.get(variable, "").strip() if _NAME.fullmatch(name) else ""
+    line = configured or name
+    try:
+        argv = shlex.split(line)
+    except ValueError as error:
+        raise ConfigError(f"{variable if configured else f'command:{name}'} is no command line: {error}") from error
+    program = find_program(argv[0], context.env) if argv else None
+    if program is None:
+        instead = f", and {variable} is not set" if not configured and _NAME.fullmatch(name) else ""
+        raise ConfigError(f"command:{name}: there is no program {argv[0] if argv else ''!r} on the PATH{instead}")
+    info = ModelInfo("command", name, temperature=None, native_tools=False, efforts=(), free=True)
+    return CommandLineModel(context.catalogue.adjust(info), [program, *argv[1:]], environment(context.env))
+
+
+GH_WINDOW = 8_000
+"""The input limit of GitHub for most models, regardless of the model's own window."""
+_GH_INSTALL = "gh extension install github/gh-models"
+_GH_NAME = re.compile(r"\w[\w./-]*")
+_GH_HINTS = {
+    'unknown command "models"': f"Get the extension with: {_GH_INSTALL}",
+    "gh auth login": "Sign in with: gh auth login",
+    "unauthorized": "Sign in with: gh auth login",
+}
+
+
+def connect_gh(name: str, context: ProviderContext) -> CommandLineModel:
+    if not _GH_NAME.fullmatch(name):  # it becomes a word of a command line: `--org` would be an order to gh
+        raise ConfigError(f"gh:{name} names no model of GitHub; write it as gh:publisher/name")
+    program = find_program("gh", context.env)
+    if program is None:
+        raise ConfigError(f"gh:{name} needs the program gh: install it, then: gh auth login; {_GH_INSTALL}")
+    info = ModelInfo(
+        "gh",
+        name,
+        window=GH_WINDOW,
+        max_output=GH_WINDOW // 2,
+        temperature=None,
+        native_tools=False,
+        efforts=(),
+        free=True,
+    )
+    env = environment(context.env, "GH_*", "GITHUB_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
+    return CommandLineModel(context.catalogue.adjust(info), [program, "models", "run", name], env, hints=_GH_HINTS)

@@ -1,0 +1,184 @@
+"""The way into GitHub Copilot: a GitHub token is exchanged for a Copilot token, which lives for half an hour and is
+kept in memory only (M-11, M-13). All Copilot models of a process share one endpoint."""
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from treadle._version import __version__
+from treadle.adapters.models.keys import Secret, find_key
+from treadle.adapters.models.provider_context import ProviderContext
+from treadle.adapters.models.wire.http import Http, host_of
+from treadle.adapters.models.wire.http_model import Access
+from treadle.base.subprocesses import run_program
+from treadle.errors import ConfigError, ModelError
+from treadle.ports.model import ModelRequest
+from treadle.protocol.content import UserEntry
+
+GITHUB_API_URL = "https://api.github.com"
+BASE_URL = "https://api.githubcopilot.com"
+VARIABLES = ("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN")
+"""Where a GitHub token is looked for, before the command `gh` is asked."""
+HEADERS: Mapping[str, str] = {
+    "Accept": "application/json",
+    "Copilot-Integration-Id": "vscode-chat",  # the service knows its integrations by name and refuses others
+    "Editor-Plugin-Version": f"treadle/{__version__}",
+    "Editor-Version": f"Treadle/{__version__}",
+    "Openai-Intent": "conversation-agent",
+    "User-Agent": f"Treadle/{__version__}",
+    "X-GitHub-Api-Version": "2025-04-01",
+}
+MARGIN_S = 60.0
+"""So long before its end a token is no longer used."""
+LIFE_S = 20 * 60.0
+"""How long a token is used when nothing is said about its end."""
+GH_S = 10.0
+
+
+class _Endpoints(msgspec.Struct):
+    api: str | None = None
+
+
+class _Token(msgspec.Struct):
+    token: str
+    refresh_in: float | None = None
+    expires_at: float | None = None
+    endpoints: _Endpoints | None = None
+
+
+class _Pass(NamedTuple):
+    """A token and what it is good for now."""
+
+    key: Secret
+    base_url: str
+    until: float
+    exchanged: bool
+
+
+class CopilotEndpoint:
+    """Implements `treadle.adapters.models.wire.http_model.Endpoint`."""
+
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        http: Http,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        home: Path | None = None,
+    ) -> None:
+        self._env = env
+        self._home = home
+        self._http = http
+        self._now = now
+        self._api = (env.get("COPILOT_GITHUB_API_URL", "").strip() or GITHUB_API_URL).rstrip("/")
+        self._base_url = env.get("COPILOT_BASE_URL", "").strip().rstrip("/")
+        self._pass: _Pass | None = None
+        self._one_at_a_time = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return repr(self._base_url or self._api)
+
+    async def access(self, request: ModelRequest) -> Access:
+        async with self._one_at_a_time:
+            if self._pass is None or self._pass.until <= self._now():
+                self._pass = await self._fetch()
+            current_pass = self._pass
+        headers = {**HEADERS, "X-Initiator": initiator(request)}
+        if request.pictures and any(isinstance(entry, UserEntry) and entry.images for entry in request.entries):
+            headers["Copilot-Vision-Request"] = "true"
+        return Access(current_pass.base_url, current_pass.key, headers)
+
+    def refused(self, access: Access, error: ModelError) -> bool:
+        """A token may be revoked, or a machine may have slept past its end."""
+        current_pass = self._pass
+        if error.status != 401 or (current_pass is not None and not current_pass.exchanged):
+            return False
+        if current_pass is not None and current_pass.key is access.key:
+            self._pass = None  # otherwise someone else has fetched another one already
+        return True
+
+    async def _fetch(self) -> _Pass:
+        github, source = await self._github()
+        try:
+            document = await self._http.get(f"{self._api}/copilot_internal/v2/token", HEADERS, github)
+        except ModelError as error:
+            if _not_exchanged(error):
+                return _Pass(github, self._base_url or BASE_URL, self._now() + LIFE_S, exchanged=False)
+            if error.kind == "auth":
+                raise ModelError("auth", f"{error} (the GitHub token of {source})", status=error.status) from error
+            raise
+        try:
+            token = msgspec.json.decode(document, type=_Token, strict=False)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            host = host_of(self._api)
+            raise ModelError("auth", f"{host} gave no Copilot token; has the account a subscription?") from error
+        models_url = token.endpoints.api if token.endpoints else None
+        base_url = self._base_url or models_at(self._api, models_url or "")
+        return _Pass(Secret(token.token), base_url, self._now() + _life(token), exchanged=True)
+
+    async def _github(self) -> tuple[Secret, str]:
+        """The GitHub token, and where it is from. It is looked up each time and kept nowhere."""
+        for variable in VARIABLES:
+            if key := find_key(self._env, variable, keyring=variable == VARIABLES[0], home=self._home):
+                return key, variable
+        if key := await ask_gh(self._env):
+            return key, "gh auth token"
+        raise ModelError("auth", "GitHub does not know you: run `gh auth login`, or set COPILOT_GITHUB_TOKEN")
+
+
+def make_endpoint(context: ProviderContext) -> CopilotEndpoint:
+    """ConfigError when there is no way to a GitHub token."""
+    for variable in ("COPILOT_GITHUB_API_URL", "COPILOT_BASE_URL"):
+        context.address(variable)
+    has_key = any(context.find_key(variable, stored=variable == VARIABLES[0]) for variable in VARIABLES)
+    if not has_key and not _gh(context.env):
+        raise ConfigError(
+            "copilot needs a GitHub token: set COPILOT_GITHUB_TOKEN, or install gh and run `gh auth login`"
+        )
+    return CopilotEndpoint(context.env, context.http, home=context.home)
+
+
+async def ask_gh(env: Mapping[str, str]) -> Secret:
+    """The token of the GitHub CLI, if it has one."""
+    gh = _gh(env)
+    if gh is None:
+        return Secret("")
+    ran = await run_program([gh, "auth", "token"], cwd=".", env=env, timeout_s=GH_S)
+    return Secret(ran.output if ran.code == 0 else "")
+
+
+def models_at(api: str, models_url: str) -> str:
+    """Where the models of an account are, as told with its token. A token that came over a closed line never leaves
+    over an open one."""
+    open_line = models_url.startswith("http://") and api.startswith("http://")
+    return models_url.rstrip("/") if open_line or models_url.startswith("https://") else BASE_URL
+
+
+def initiator(request: ModelRequest) -> str:
+    """Return the initiator of a request: a person's message counts against the plan, the agent's own steps do not."""
+    last = request.entries[-1] if request.entries else None
+    person = isinstance(last, UserEntry) and last.source == "person" and request.purpose == "turn"
+    return "user" if person else "agent"
+
+
+def _gh(env: Mapping[str, str]) -> str | None:
+    return shutil.which("gh", path=env.get("PATH", ""))
+
+
+def _not_exchanged(error: ModelError) -> bool:
+    """Tokens of `gh` and fine-grained ones are not exchanged: Copilot takes them as they are."""
+    return error.status == 404 or (error.status == 403 and "personal access token" in str(error).lower())
+
+
+def _life(token: _Token) -> float:
+    """Return the seconds for which a token is valid. The relative lifetime comes first: clocks may be wrong."""
+    if token.refresh_in and token.refresh_in > 0:
+        return token.refresh_in
+    if token.expires_at:
+        return max(0.0, token.expires_at - time.time() - MARGIN_S)
+    return LIFE_S

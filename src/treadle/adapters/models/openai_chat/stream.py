@@ -1,0 +1,332 @@
+"""Converts a Chat Completions stream to neutral deltas. Tolerates the variations of real servers. A chunk that cannot
+be parsed is an error, never guessed at, because a lost fragment would truncate a call."""
+
+from typing import Any
+
+import msgspec
+
+from treadle.adapters.models.wire.cache_writes import price_with_writes
+from treadle.adapters.models.wire.failures import failure
+from treadle.adapters.models.wire.reading import EventReader
+from treadle.ports.model import ModelInfo
+from treadle.protocol.content import Thinking, Usage
+from treadle.protocol.deltas import CallDelta, ThinkingBlock
+
+DETAILS = "reasoning_details"
+CALL_EXTRAS = "call_extras"
+"""In the record only: by the id of a call, what was attached to it; by `AT` and its position if it has no id."""
+AT = "#"
+THINK_CHUNKS = "content"
+"""Mistral's thinking is a part of the content."""
+_RETURNABLE = ("reasoning_content", "reasoning")
+_GROWING = ("text", "summary", "data")
+"""The parts of a detail that come in pieces."""
+
+
+class _ThinkChunk:
+    """A part of Mistral's content that holds thinking, as far as it came."""
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.signature = ""
+
+    def to_json(self) -> dict[str, Any]:
+        text = "".join(self.pieces)
+        chunk = {"type": "thinking", "thinking": [{"type": "text", "text": text}] if text else []}
+        return {**chunk, "signature": self.signature} if self.signature else chunk
+
+
+class ReturnedFields:
+    """The fields that go back to the server with an answer (M-10). `field` is where the server wants the thinking of
+    every answer; without one, thinking goes back with calls, in the field in which it came: servers whose models think
+    between calls expect it there (vLLM, Together, Groq, LM Studio, Z.ai)."""
+
+    def __init__(self, field: str = "") -> None:
+        self._field = field
+        self._came_in = ""
+        self._text: list[str] = []
+        self._think_chunks: list[_ThinkChunk] = []
+        self._extras: dict[str, Any] = {}
+        self._opaque = ""
+        self._details: dict[tuple[object, object], dict[str, Any]] = {}
+
+    def take(self, field: str, thinking: str, opaque: str | None, details: object) -> None:
+        """One piece of a stream, as far as it has any of these; `field` is where the thought stood."""
+        if thinking:
+            self._text.append(thinking)
+            self._came_in = field
+        self._opaque = opaque or self._opaque
+        if isinstance(details, list):
+            for detail in details:
+                if isinstance(detail, dict):
+                    self._detail(detail)
+
+    def take_think_chunks(self, content: object) -> None:
+        """Mistral's thinking. A chunk comes in pieces; its signature, if it has one, comes last and ends it."""
+        for part in content if isinstance(content, list) else ():
+            thinking = _chunk_text(part.get("thinking")) if isinstance(part, dict) else ""
+            signature = part.get("signature") if isinstance(part, dict) and "thinking" in part else None
+            if not thinking and not signature:
+                continue
+            if not self._think_chunks or self._think_chunks[-1].signature:
+                self._think_chunks.append(_ThinkChunk())
+            chunk = self._think_chunks[-1]
+            chunk.pieces.append(thinking)
+            chunk.signature = signature if isinstance(signature, str) else ""
+
+    def take_extra(self, call: str, extra: object) -> None:
+        """An attachment of a call, such as the thought signature of Gemini's OpenAI endpoint."""
+        if isinstance(extra, dict) and extra:
+            self._extras[call] = extra
+
+    def block(self, *, has_calls: bool) -> ThinkingBlock | None:
+        """All of the thinking, if there is anything to give back."""
+        text = "".join(self._text)
+        fields: dict[str, Any] = {}
+        if self._opaque:
+            fields = {"reasoning_text": text} if text else {}
+            fields["reasoning_opaque"] = self._opaque
+        elif self._think_chunks and self._came_in in ("", THINK_CHUNKS):
+            fields[THINK_CHUNKS] = [chunk.to_json() for chunk in self._think_chunks]
+        elif text and (self._field or (has_calls and self._came_in in _RETURNABLE and not self._details)):
+            fields[self._field or self._came_in] = text
+        if self._extras:
+            fields[CALL_EXTRAS] = self._extras
+        if self._details:
+            fields[DETAILS] = list(self._details.values())
+        return ThinkingBlock(Thinking(text, msgspec.json.encode(fields).decode())) if fields else None
+
+    def _detail(self, detail: dict[str, Any]) -> None:
+        """Pieces of one detail have its type and index in common. One without an index is whole."""
+        kind, index = detail.get("type"), detail.get("index")
+        key = (kind if isinstance(kind, str) else None, index if isinstance(index, int) else f"#{len(self._details)}")
+        merged = self._details.setdefault(key, {})
+        for name, value in detail.items():
+            if value is None:
+                merged.setdefault(name, None)
+            elif name in _GROWING and isinstance(value, str) and isinstance(merged.get(name), str):
+                merged[name] += value
+            else:
+                merged[name] = value
+
+
+class _ChatFunction(msgspec.Struct, gc=False):
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+class _ChatCall(msgspec.Struct, gc=False):
+    id: str | None = None
+    index: int | None = None
+    function: _ChatFunction | None = None
+    extra_content: Any = None
+
+
+class _ChatMessage(msgspec.Struct, gc=False):
+    content: str | list[Any] | None = None
+    tool_calls: list[_ChatCall] | None = None
+    reasoning_content: str | None = None
+    reasoning: Any = None
+    """Text, or with some servers an object that holds it."""
+    reasoning_text: str | None = None
+    reasoning_opaque: str | None = None
+    """Sealed thinking of GitHub Copilot, which wants it back beside its text."""
+    reasoning_details: Any = None
+    """Thinking with its signatures, as OpenRouter tells it and wants it back."""
+    refusal: str | None = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    delta: _ChatMessage | None = None
+    message: _ChatMessage | None = None
+    """In place of a delta, from a server that does not stream."""
+    finish_reason: str | None = None
+
+
+class _Details(msgspec.Struct, gc=False):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    """By OpenAI and OpenRouter: input that was written to the cache, which costs more than other input."""
+    reasoning_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct, gc=False):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    total_tokens: int | None = None
+    cost: float | None = None
+    """USD, by OpenRouter."""
+    cost_in_usd_ticks: int | None = None
+    """By xAI: ten thousand million are a dollar."""
+    prompt_cache_hit_tokens: int | None = None
+    """By DeepSeek."""
+    prompt_tokens_details: _Details | None = None
+    completion_tokens_details: _Details | None = None
+
+
+class ChatChunk(msgspec.Struct, gc=False):
+    id: Any = None
+    model: Any = None
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: Any = None
+
+
+_decode = msgspec.json.Decoder(ChatChunk).decode
+
+
+class ChatReader(EventReader):
+    """`thinking_field` is where the server wants thinking back."""
+
+    def __init__(self, host: str, thinking_field: str = "", info: ModelInfo | None = None) -> None:
+        super().__init__(host)
+        self._info = info
+        self._returned_fields = ReturnedFields(thinking_field)
+        self._refused = False
+        self._named_calls = 0
+        self._bare_name = False
+        """True if the last piece was a name without label and arguments. A name with arguments is another call."""
+        self._unlabelled = 0
+        """The number of calls that got an index here because the server sent neither index nor id."""
+
+    def _read(self, chunk: bytes) -> None:
+        say = self._batch.say
+        for event in self._body.feed(chunk):
+            data = event.data
+            try:
+                part = _decode(data)
+            except (msgspec.MsgspecError, RecursionError):
+                if data.startswith("[DONE]"):
+                    self.done = True
+                    return
+                if not data:
+                    continue
+                part = self._mended(data, ChatChunk)
+            if content := _only_text(part):
+                say(content)
+            elif event.event == "error" or part.error:
+                raise failure(self._where, 200, data.encode())
+            else:
+                self._read_chunk(part)
+
+    def _close(self) -> None:
+        super()._close()
+        if self._refused and self.finish_reason in (None, "stop"):
+            self.finish_reason = "refusal"
+        if (block := self._returned_fields.block(has_calls=self._batch.called)) is not None:
+            self._batch.put(block)
+
+    def _read_document(self, body: bytes) -> None:
+        if body.startswith(b"[") and body.endswith(b"]"):
+            raise self._no_document(body)  # a list of errors is all that servers send in this shape
+        try:
+            part = _decode(body)
+        except (msgspec.MsgspecError, RecursionError):
+            part = self._mended(body, ChatChunk)
+        if part.error or not part.choices:
+            raise self._no_document(body)
+        self._read_chunk(part)
+        if self.finish_reason is None:
+            self.done = True  # the document is whole, which is all that can be asked of it
+
+    def _read_chunk(self, part: ChatChunk) -> None:
+        """Take in a chunk that holds more than text."""
+        self._identify(part.id, part.model)
+        if part.choices:
+            choice = part.choices[0]
+            message = choice.delta or choice.message
+            if message is not None:
+                self._message(message)
+            if choice.finish_reason:
+                self.finish_reason = choice.finish_reason
+        if part.usage is not None:
+            usage, details = usage_of(part.usage), part.usage.prompt_tokens_details or _Details()
+            cache_writes = details.cache_write_tokens or 0
+            self._batch.count(usage if self._info is None else price_with_writes(usage, cache_writes, self._info))
+
+    def _message(self, message: _ChatMessage) -> None:
+        field, thinking, text = _split(message)
+        if thinking:
+            self._batch.think(thinking)
+        self._returned_fields.take(field, thinking, message.reasoning_opaque, message.reasoning_details)
+        self._returned_fields.take_think_chunks(message.content)
+        if text:
+            self._batch.say(text)
+        if message.refusal:
+            self._batch.say(message.refusal)
+            self._refused = True
+        if message.tool_calls:
+            several = len(message.tool_calls) > 1 and all(_is_unlabelled(call) for call in message.tool_calls)
+            for call in message.tool_calls:
+                function = call.function or _ChatFunction()
+                is_next = self._bare_name and _is_unlabelled(call) and function.name and function.arguments
+                if several or is_next:  # several in one message are several calls, though nothing tells them apart
+                    call.index, self._unlabelled = self._unlabelled, self._unlabelled + 1
+                self._bare_name = _is_unlabelled(call) and bool(function.name) and not function.arguments
+                self._batch.put(_call(call))
+                self._named_calls += bool(function.name)
+                self._returned_fields.take_extra(call.id or f"{AT}{self._named_calls - 1}", call.extra_content)
+
+
+def _only_text(part: ChatChunk) -> str | None:
+    """The text of a chunk that holds nothing else: nearly every one."""
+    if not part.choices or part.usage is not None or part.error:
+        return None
+    choice = part.choices[0]
+    message = choice.delta
+    if (
+        message is None
+        or choice.finish_reason is not None
+        or message.tool_calls is not None
+        or message.reasoning_content is not None
+        or message.reasoning is not None
+        or message.reasoning_text is not None
+        or message.reasoning_opaque is not None
+        or message.reasoning_details
+        or message.refusal is not None
+    ):
+        return None
+    return message.content if isinstance(message.content, str) else None
+
+
+def _split(message: _ChatMessage) -> tuple[str, str, str]:
+    """The field in which the message has thinking, the thinking, and the text."""
+    parts = message.content if isinstance(message.content, list) else ()
+    chunks = [part for part in parts if isinstance(part, dict)]
+    thinking = "".join(_chunk_text(part.get("thinking")) for part in chunks)
+    text = "".join(_chunk_text(part.get("text")) for part in chunks) if chunks else message.content
+    for field in (*_RETURNABLE, "reasoning_text"):
+        if reasoning := _chunk_text(getattr(message, field)):
+            return field, reasoning, text if isinstance(text, str) else ""
+    return THINK_CHUNKS, thinking, text if isinstance(text, str) else ""
+
+
+def _chunk_text(value: object) -> str:
+    """Text, however deep a server wraps it: a string, an object with it, or a list of such objects."""
+    if isinstance(value, dict):
+        value = next((value[key] for key in ("text", "content", "summary") if value.get(key)), "")
+    if isinstance(value, list):
+        return "".join(map(_chunk_text, value))
+    return value if isinstance(value, str) else ""
+
+
+def _is_unlabelled(call: _ChatCall) -> bool:
+    return call.index is None and not call.id
+
+
+def _call(call: _ChatCall) -> CallDelta:
+    function = call.function or _ChatFunction()
+    arguments = function.arguments
+    if isinstance(arguments, dict):  # some servers send the object itself
+        arguments = msgspec.json.encode(arguments).decode()
+    return CallDelta(call.id or None, call.index, function.name or None, arguments or "")
+
+
+def usage_of(usage: _Usage) -> Usage:
+    prompt, answer = usage.prompt_tokens or 0, usage.completion_tokens or 0
+    reasoning = (usage.completion_tokens_details or _Details()).reasoning_tokens or 0
+    if reasoning and (usage.total_tokens or 0) >= prompt + answer + reasoning:
+        answer += reasoning  # xAI counts thinking beside the answer, others within it
+    cached = (usage.prompt_tokens_details or _Details()).cached_tokens or usage.prompt_cache_hit_tokens or 0
+    usd = usage.cost or (usage.cost_in_usd_ticks or 0) / 10_000_000_000
+    return Usage(prompt, answer, cached, reasoning, usd)

@@ -1,0 +1,382 @@
+"""Splits a text that arrives in pieces into text to show and calls (P-01). `markup` reads a call; this module decides
+where a call may begin, and which part of the text around it stays.
+
+Markup is not a call where the text only mentions it: in a code span on one line, in a fenced block of another language,
+in the model's thinking. From a place where a call may begin, the text is held back until that is decided. To decide,
+the held text is read again from that place each time it has grown by half. So the total time is linear for any split
+(P-07), and the reader keeps no state between pieces.
+"""
+
+import re
+from collections.abc import Collection
+
+import msgspec
+
+from treadle.adapters.models.text_calls.display import CallFree, Display, fenced, thinking
+from treadle.adapters.models.text_calls.markup import read_marked
+from treadle.adapters.models.text_calls.shapes import ANY_NAME, FoundCalls, Missed, Result, Source, TextCall, Wrapper
+from treadle.adapters.models.text_calls.tokens import (
+    CERTAIN,
+    ENDING,
+    OPENER,
+    THINK,
+    THINK_END,
+    ending_begun,
+    is_partial_opener,
+)
+from treadle.adapters.models.text_calls.unmarked import CALL_FENCES, read_addressed, read_bare, read_fenced
+from treadle.adapters.models.text_calls.values import read_next
+
+
+class Extraction(msgspec.Struct, frozen=True):
+    """The calls of a text, and the text without them."""
+
+    calls: tuple[TextCall, ...]
+    text: str
+
+
+RETRY = 160
+"""A place that looked like a call is gone over again, in case another begins within it, if it is not longer."""
+RESCUES = 8
+"""So often text is gone over again that was read to its end in vain."""
+
+_MARKUP = r"<(?=[a-zT/|\uff5c]|\Z)|\](?=<\]|<?\Z)|`+|~+"
+"""Where something may begin; said so closely that most of what programs are made of is passed over."""
+_POINT = re.compile(rf"{_MARKUP}|\[(?=[\s{{T]|[^\W\d]|\Z)|\{{|>(?=>>[^\W\d]|>{{0,2}}\Z)")
+_MARKED_POINT = re.compile(rf"{_MARKUP}|\[(?=T|\Z)")
+_POINT_OR_LINE = re.compile(rf"{_POINT.pattern}|\n")
+_INFO = re.compile(r"[ \t]*+([^`\n]*+)(\n)?")
+_JUNK = re.compile(r"(?:[\s},;]|\](?!<\]))*+")
+_IN_DATA = re.compile(r"""["'”]:\[*\Z|[}\]],\Z""")
+"""Text before JSON that is part of other data: the JSON is the value of a key, or one of several items."""
+
+
+class Scanner:
+    """Takes the pieces of a text: `feed` returns the text to show, `end` the rest of it and the calls.
+
+    `tool_names`: only these are calls where no markup marks one. With `marked_only` only unmistakable markup is a call.
+    With `freeze` everything from the first call on is held until the end."""
+
+    def __init__(
+        self, tool_names: Collection[str] | None = None, *, marked_only: bool = False, freeze: bool = False
+    ) -> None:
+        self._known = tool_names
+        self._marked_only = marked_only
+        self._freeze = freeze
+        self._frozen = False
+        self._held: list[str] = []
+        self._size = 0
+        self._due = 0
+        """The size of the held text at which it is read again."""
+        self._taken = 0
+        """How many characters lie before the held text."""
+        self._calls: list[TextCall] = []
+        self._display = Display()
+        self._call_free: CallFree | None = None
+        """The fenced block or the thinking that the text is in."""
+        self._hidden = False
+        """That stretch is not shown."""
+        self._fresh = bool(tool_names) and tool_names is not ANY_NAME and not marked_only
+        """Nothing was read yet: the text may begin with the name of a tool."""
+        self._run = 0
+        """The number of backticks of a code span that is open on this line."""
+        self._behind = False
+        """Nothing but markup and spaces has come since the last call."""
+        self._certain = False
+        """A further call may follow without a mark of its own."""
+        self._depth = 0
+        self._fence_run = ""
+        """The backticks that end the fence around the last call."""
+        self._group = 0
+        """Where the last call began."""
+        self._rescues = RESCUES
+        self.dangling = False
+        """The text ended in markup that was no call yet."""
+
+    def feed(self, text: str) -> str:
+        """Add a piece. Return the text that may be shown now."""
+        if not self._held and self._passes(text):
+            self._display.show(text)
+            return self._display.take()
+        self._held.append(text)
+        self._size += len(text)
+        if self._size < self._due or self._frozen:
+            return ""
+        self._read(final=False)
+        return self._display.take()
+
+    def _passes(self, text: str) -> bool:
+        """True if a piece is plain text that changes no state. Nearly every piece is."""
+        if self._call_free is not None or self._run or self._behind or not text or text[-1].isspace():
+            return False
+        if self._fresh:
+            return False
+        if self._calls and not self._display.tail:
+            return False
+        return (_MARKED_POINT if self._marked_only else _POINT).search(text) is None
+
+    def end(self) -> Extraction:
+        """The rest of the text, and all calls."""
+        self._frozen = self._freeze = False
+        self._read(final=True)
+        tail = self._display.end(dropped=self.dangling or (bool(self._calls) and self._behind))
+        return Extraction(tuple(self._calls), tail)
+
+    @property
+    def held_text(self) -> str:
+        """The text that has arrived and was not shown."""
+        return "".join((self._display.gap, *self._held))
+
+    @property
+    def partial(self) -> int | None:
+        """Where a call begins that may not be complete; None if there is none."""
+        if self._behind and (self._depth or self._fence_run):
+            return self._group
+        return self._taken if self._size else None
+
+    def _show(self, text: str) -> None:
+        if self._display.show(text, flush=bool(self._calls)):
+            self._behind = self._certain = False
+
+    def _read(self, *, final: bool) -> None:
+        """Go over what is held as far as it can be decided."""
+        text = "".join(self._held)
+        source = Source(text, self._known, final)
+        at = 0
+        while at < len(text):
+            further = self._step(source, at)
+            if further < 0:
+                at = -further - 1
+                break
+            at = further
+        self._held = [text[at:]] if at < len(text) else []
+        self._size = len(text) - at
+        self._taken += at
+        self._due = self._size + self._size // 2 + 1
+
+    def _step(self, source: Source, at: int) -> int:
+        """Go on from a place; the place to go on from next, or `~place` to wait there for more text."""
+        if self._call_free is not None:
+            upto, over = self._call_free(source, at)
+            if not self._hidden:
+                self._show(source.text[at:upto])
+            if over:
+                self._call_free, self._hidden = None, False
+            return upto if over or upto == len(source.text) else ~upto
+        if self._fresh and not source.text[at].isspace():
+            outcome = read_addressed(source, at)
+            if outcome is None:
+                return ~at
+            self._fresh = False
+            if isinstance(outcome, FoundCalls):
+                return self._accept_calls(source, at, outcome, certain=False)
+        if self._behind:
+            further = self._behind_call(source, at)
+            if further != at:
+                return further
+        points = _POINT_OR_LINE if self._run else _MARKED_POINT if self._marked_only else _POINT
+        point = points.search(source.text, at)
+        if point is None:
+            self._show(source.text[at:])
+            return len(source.text)
+        if point.start() > at:
+            self._show(source.text[at : point.start()])
+            return point.start()  # with what was shown, the state may have changed
+        if point[0] == "\n":
+            self._run = 0
+            self._show("\n")
+            return point.end()
+        if point[0][0] in "`~":
+            return self._ticks(source, at, point[0])
+        return self._candidate(source, at)
+
+    def _ticks(self, source: Source, at: int, run: str) -> int:
+        """Backticks or tildes: a code span begins or ends, or a fenced block begins."""
+        text, end = source.text, at + len(run)
+        if end == len(text) and not source.final:
+            return ~at
+        if self._run:
+            if run[0] == "`" and len(run) == self._run:
+                self._run = 0
+        elif len(run) >= 3:
+            info = _INFO.match(text, end)
+            if info is not None and info[2]:
+                return self._fence(source, at, run, info)
+            if info is not None and info.end() == len(text) and not source.final:
+                return ~at
+            self._run = len(run) if run[0] == "`" else 0
+        elif run[0] == "`":
+            self._run = len(run)
+        self._show(run)
+        return end
+
+    def _fence(self, source: Source, at: int, run: str, info: re.Match[str]) -> int:
+        word = info[1].strip().lower()
+        if run[0] == "`" and word in CALL_FENCES and not self._marked_only:
+            outcome = read_fenced(source, word, info.end())
+            if outcome is None:
+                return ~at
+            if isinstance(outcome, FoundCalls):
+                further = self._accept_calls(source, at, outcome, certain=False)
+                self._fence_run = run if self._fence_run else ""
+                return further
+        self._call_free = fenced(run)
+        self._show(source.text[at : info.end() - 1])
+        return info.end() - 1
+
+    # -- calls -------------------------------------------------------------------------------------------------------
+
+    def _candidate(self, source: Source, at: int) -> int:
+        text = source.text
+        if text[at] == "<" and not self._display.tail and not self._calls and text.startswith(THINK, at):
+            self._call_free = thinking((THINK_END,), with_end=True)
+            self._show(THINK)
+            return at + len(THINK)
+        marked = OPENER.match(text, at) is not None
+        if marked:
+            outcome = read_marked(source, at)
+        elif (
+            (self._depth and ENDING.match(text, at))
+            or is_partial_opener(text, at)
+            or (self._depth and ending_begun(text, at))
+        ):
+            return self._markup(source, at)
+        elif text[at] == ">":
+            outcome = read_addressed(source, at)
+        elif self._marked_only or text[at] in "<]" or _IN_DATA.search(self._display.tail):
+            outcome = Missed(at)
+        else:
+            outcome = read_bare(source, at)
+        if outcome is None:
+            return ~at
+        if isinstance(outcome, FoundCalls):
+            return self._accept_calls(source, at, outcome, certain=marked)
+        if isinstance(outcome, Wrapper):
+            return self._wrapped(source, at, outcome)
+        return self._missed(source, at, outcome, marked)
+
+    def _wrapped(self, source: Source, at: int, wrapper: Wrapper) -> int:
+        if self._freeze or self._run:
+            self._show(source.text[at : wrapper.end])
+            return wrapper.end
+        if wrapper.until:
+            self._call_free, self._hidden = thinking(wrapper.until), True
+        self._depth += source.text[at] == "<"
+        self._display.drop_gap()
+        return wrapper.end
+
+    def _markup(self, source: Source, at: int) -> int:
+        """The end of a call that was not followed by it at once, or the beginning of a word that has not all come."""
+        text = source.text
+        ending = ENDING.match(text, at) if self._depth else None
+        if ending is not None:
+            self._depth -= 1
+            return ending.end()
+        if not source.final:
+            return ~at
+        if len(text) - at >= CERTAIN:
+            self.dangling = True
+        else:
+            self._show(text[at:])
+        return len(text)
+
+    def _missed(self, source: Source, at: int, missed: Missed, marked: bool) -> int:
+        text, end = source.text, missed.end
+        if missed.is_cut_off:
+            if marked and OPENER.search(text, at + 1) is None:
+                self.dangling = True
+                return end
+            if self._rescues:
+                self._rescues -= 1
+                end = at
+        if end - at <= RETRY:
+            end = at + 1
+        self._show(text[at:end])
+        return end
+
+    def _accept_calls(self, source: Source, at: int, found_calls: FoundCalls, *, certain: bool) -> int:
+        if self._run:
+            further = self._in_span(source, at, found_calls.end)
+            if further is not None:
+                return further
+        if self._freeze:
+            self._frozen = True
+            return ~at
+        if found_calls.begin > at:
+            self._show(source.text[at : found_calls.begin])
+            at = found_calls.begin
+        if not self._behind:
+            self._group = self._taken + at
+        self._calls += found_calls.calls
+        self._display.drop_gap()
+        self._run = 0
+        self._behind, self._certain = True, certain
+        self._depth = found_calls.depth + (1 if self._depth and source.text[at : at + 2] in ("<|", "<\uff5c") else 0)
+        if found_calls.fenced:
+            self._fence_run = "```"
+        return found_calls.end
+
+    def _in_span(self, source: Source, at: int, end: int) -> int | None:
+        """Return the end of the code span that contains the call, closed by the same backticks on the same line. None
+        if the call is in no span; `~at` if more text is needed to decide."""
+        text = source.text
+        line = text.find("\n", end)
+        edge = len(text) if line < 0 else line
+        closing = re.compile(rf"(?<!`)`{{{self._run}}}(?!`)").search(text, end, edge)
+        if not source.final and line < 0 and (closing is None or closing.end() == len(text)):
+            return ~at
+        if closing is None:
+            return None
+        self._run = 0
+        self._show(text[at : closing.end()])
+        return closing.end()
+
+    def _behind_call(self, source: Source, at: int) -> int:
+        """Take away what is left of a call's markup; the same place when something else stands there."""
+        text = source.text
+        junk = _JUNK.match(text, at)
+        stop = junk.end() if junk else at
+        clean = not text[at:stop].strip()
+        if stop == len(text):
+            if clean:
+                self._show(text[at:])
+                return stop
+            if not source.final:
+                return ~at
+            return stop if not text[at:].strip("}] \t\r\n") else self._leave(at)
+        ending = ENDING.match(text, stop)
+        if ending is not None:
+            self._depth = max(0, self._depth - 1)
+            self._certain = False
+            self._display.drop_gap()
+            return ending.end()
+        if self._fence_run and text.startswith(self._fence_run, stop):
+            stop += len(self._fence_run)
+            self._fence_run, self._certain = "", False
+            self._display.drop_gap()
+            return stop
+        next_chars = text[stop : stop + len(self._fence_run) + 1]  # of a long text no more than tells
+        arriving = ending_begun(text, stop) or self._fence_run.startswith(next_chars)
+        if not source.final and (arriving or (not clean and is_partial_opener(text, stop))):
+            return ~at
+        if self._certain and text[stop] in "{[" and OPENER.match(text, stop) is None:
+            return self._further(source, at, stop)
+        if clean and stop > at:
+            self._show(text[at:stop])
+            return stop
+        if not clean and OPENER.match(text, stop) is not None:
+            self._display.drop_gap()
+            return stop
+        return self._leave(at)
+
+    def _leave(self, at: int) -> int:
+        self._behind = self._certain = False
+        return at
+
+    def _further(self, source: Source, at: int, stop: int) -> int:
+        outcome: Result = read_next(source, stop) if not is_partial_opener(source.text, stop) or source.final else None
+        if outcome is None:
+            return ~at
+        if isinstance(outcome, FoundCalls):
+            return self._accept_calls(source, stop, outcome, certain=True)
+        return self._leave(at)

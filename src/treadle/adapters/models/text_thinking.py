@@ -1,0 +1,197 @@
+"""Thinking that a model wrote into its text, as small models and old servers do: told apart, so that it is neither
+shown nor stored as text (M-10). Works on the deltas of one answer, however they are split; knows no provider.
+
+Only what an answer begins with is thinking. A text may speak of these tags: then they stand somewhere else, or in
+quotes; and if it does begin with one, it goes on like a sentence and does not close it.
+"""
+
+import re
+from collections.abc import Sequence
+
+from treadle.adapters.models.wire.signed_thinking import shift_position
+from treadle.protocol.content import Thinking
+from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingBlock, ThinkingDelta
+
+TAGS = {
+    "<think>": "</think>",
+    "<thinking>": "</thinking>",
+    "<thought>": "</thought>",
+    "<seed:think>": "</seed:think>",
+    "[THINK]": "[/THINK]",
+    "◁think▷": "◁/think▷",
+    "<mm:think>": "</mm:think>",  # MiniMax M3
+    "<|channel>thought\n": "<channel|>",  # Gemma 4
+    "<|channel|>analysis<|message|>": "<|end|>",  # gpt-oss
+    "<|thought_start|>": "<|thought_end|>",  # MiniCPM 3 and 4
+    "<|inner_prefix|>": "<|inner_suffix|>",  # Apertus
+    "<|open|>think<|sep|>": "<|close|>think<|sep|>",  # Kimi K3
+}
+_OPENERS = tuple(TAGS)
+_CLOSERS = tuple(TAGS.values())
+_STRAY = rf"(?:{'|'.join(map(re.escape, _CLOSERS))})[ \t]*+(\n|\r)?"
+"""A closing tag alone on its line. Its opening tag was in the prompt."""
+_BEGUN = frozenset(tag[:end] for pair in TAGS.items() for tag in pair for end in range(1, len(tag)))
+_SURE = r"[\w\r\n*#]"
+"""A character after a tag that shows that the tag is used, not only mentioned."""
+_DOTS = " \t\r\n.…"
+_GAP_CAP = 1_000
+"""The most white space, in characters, that is held back."""
+
+
+class TextThinking:
+    """Takes the deltas of one answer and gives them back with its thinking as such. Once it is `over`, they need it
+    no longer."""
+
+    def __init__(self) -> None:
+        self.over = False
+        self._out: list[Delta] = []
+        self._watching = True
+        """Nothing but white space and thinking has come so far."""
+        self._held = ""
+        """Text that is not decided: white space, and what may be the beginning of a tag."""
+        self._come = 0
+        """Characters of text that have come while watching."""
+        self._taken = 0
+        """How many of them were taken out, once that is known."""
+        self._trim = False
+        """Something was taken out: the white space behind it goes, too."""
+        self._native: list[str] = []
+        """Thinking that came as such."""
+        self._stretch: _Stretch | None = None
+
+    def take(self, deltas: Sequence[Delta]) -> Sequence[Delta]:
+        for delta in deltas:
+            if type(delta) is TextDelta and self._watching:
+                self._come += len(delta.text)
+                self._read(self._held + delta.text)
+            else:
+                self._pass(delta)
+        out, self._out = self._out, []
+        return out
+
+    def _pass(self, delta: Delta) -> None:
+        match delta:
+            case ThinkingDelta(text=text) if self._watching:
+                self._native.append(text)
+            case ThinkingBlock(block=block):
+                shift = self._come if self._watching else self._taken
+                self._native = [block.text]
+                if shift and block.opaque:
+                    delta = ThinkingBlock(Thinking(block.text, shift_position(block.opaque, -shift), block.model))
+            case CallDelta() if self._watching:
+                self._end(is_cut=True)
+            case FinishDelta(reason=reason) if self._watching:
+                self._end(is_cut=reason == "length")
+        self._out.append(delta)
+
+    def _read(self, text: str) -> None:
+        self._held = ""
+        while text and self._watching:
+            text = self._read_opening(text) if self._stretch is None else self._inside(self._stretch, text)
+
+    def _read_opening(self, text: str) -> str:
+        """Before the first word; gives back what is left to be read."""
+        body = text.lstrip()
+        gap = text[: len(text) - len(body)]
+        if body.startswith(_OPENERS) and len(gap) <= _GAP_CAP:
+            opener = next(tag for tag in _OPENERS if body.startswith(tag))
+            self._stretch = _Stretch(gap + opener, TAGS[opener], "".join(self._native))
+            return body[len(opener) :]
+        stray = re.match(_STRAY, body) if body.startswith(_CLOSERS) else None
+        if stray is not None and stray[1]:
+            self._trim = True
+            return body[stray.end() :]
+        if (not body or body in _BEGUN or (stray and stray.end() == len(body))) and len(text) <= _GAP_CAP:
+            self._held = text
+        else:
+            self._say(text)
+        return ""
+
+    def _inside(self, stretch: "_Stretch", text: str) -> str:
+        """In the middle of thinking; gives back what is left to be read."""
+        end = text.find(stretch.closer)
+        upto = end if end >= 0 else _count_certain_chars(text, stretch.closer)
+        self._out += stretch.add(text[:upto], last=end >= 0)
+        if end < 0:
+            self._held = text[upto:]
+            return ""
+        remaining = text[end + len(stretch.closer) :]
+        if stretch.spoken_of:
+            self._say(stretch.text + stretch.closer + remaining)
+            return ""
+        self._close(stretch)
+        return remaining
+
+    def _close(self, stretch: "_Stretch") -> None:
+        self._out += stretch.end()
+        self._stretch = None
+        self._trim = True
+
+    def _end(self, *, is_cut: bool) -> None:
+        """No more text of this kind will come; `cut` if what there is was not meant to be the whole."""
+        held_text, stretch, self._held = self._held, self._stretch, ""
+        if stretch is None:
+            stray = held_text.lstrip().startswith(_CLOSERS) and re.fullmatch(_STRAY, held_text.strip())
+            return self._say("" if stray else held_text)
+        self._out += stretch.add(held_text, last=True)
+        if stretch.doubtful and not is_cut:
+            return self._say(stretch.text)
+        self._close(stretch)
+        self._say("")
+
+    def _say(self, text: str) -> None:
+        """From here on all is text."""
+        text = text.lstrip() if self._trim else text
+        if text:
+            self._out.append(TextDelta(text))
+        self._watching = False
+        self._taken = self._come - len(text)
+        self.over = not self._taken
+
+
+class _Stretch:
+    """A stretch of thinking. It is told as it comes, unless it may be something else: a sentence about the tag, or a
+    repetition of thinking that came as such."""
+
+    def __init__(self, opening: str, closer: str, native: str) -> None:
+        self.closer = closer
+        self.doubtful = False
+        self._opening = opening
+        self._native = native.strip()
+        self._pieces: list[str] = []
+        self._begun = False
+        self._told = False
+
+    @property
+    def text(self) -> str:
+        """All of it, as far as it was not told."""
+        return self._opening + "".join(self._pieces)
+
+    @property
+    def spoken_of(self) -> bool:
+        """True if there are only dots between the tags."""
+        inner = "".join(self._pieces).strip() if self.doubtful else ""
+        return bool(inner) and not inner.strip(_DOTS)
+
+    def add(self, text: str, *, last: bool) -> Sequence[Delta]:
+        if text and not self._begun:
+            self._begun = True
+            self.doubtful = re.match(_SURE, text) is None
+        if self.doubtful or self._native:
+            self._pieces.append(text)
+            return ()
+        text = text.rstrip() if last else text
+        text = text if self._told else text.lstrip()
+        self._told = self._told or bool(text)
+        return (ThinkingDelta(text),) if text else ()
+
+    def end(self) -> Sequence[Delta]:
+        thinking = "".join(self._pieces).strip()
+        return (ThinkingDelta(thinking),) if thinking and thinking != self._native else ()
+
+
+def _count_certain_chars(text: str, closer: str) -> int:
+    """Count the characters that are surely thinking: up to trailing white space or the beginning of a tag."""
+    safe_end = len(text) - next((size for size in range(len(closer) - 1, 0, -1) if text.endswith(closer[:size])), 0)
+    stripped_end = len(text[:safe_end].rstrip())
+    return stripped_end if safe_end - stripped_end <= _GAP_CAP else safe_end

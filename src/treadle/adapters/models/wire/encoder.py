@@ -1,0 +1,243 @@
+"""Encoding of requests as a provider's bytes: the part common to all protocols. Every entry is encoded once and its
+bytes are cached, so that a request begins with the bytes of the one before (L-21) and a turn costs only its new entries
+(law 13). Adapters define the encoding of an entry and of a tool.
+
+The ids of calls and results: those of providers may repeat or be missing (M-09), while servers require unique ones. The
+first call with an id keeps it; a turn whose ids cannot be used gets generated ones.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, assert_never
+from weakref import WeakKeyDictionary
+
+from treadle.adapters.models.wire.json import encode_json
+from treadle.adapters.models.wire.signed_thinking import SignedBlock, unseal
+from treadle.base.pictures import KINDS
+from treadle.base.types import CallKey
+from treadle.ports.model import Encode, Memo, ModelRequest, Pictures
+from treadle.protocol.content import (
+    AssistantEntry,
+    Entry,
+    ResultsEntry,
+    Thinking,
+    ToolRequest,
+    ToolResult,
+    UserEntry,
+)
+from treadle.protocol.tools import ToolSpec
+
+_TOOL_SETS_KEPT = 64
+CLOSE = b"]},"
+"""Between two messages that take turns."""
+
+
+class CallIds:
+    """The ids of one conversation, asked for in its order. `usable` is what a server takes as an id."""
+
+    def __init__(self, usable: re.Pattern[str] | None = None) -> None:
+        self._usable = usable
+        self._taken: set[str] = set()
+        self._turn: Mapping[CallKey, str] = {}
+
+    def of_calls(self, calls: Sequence[ToolRequest]) -> Mapping[CallKey, str]:
+        """The ids of a turn's calls; `of_result` speaks of the same turn from now on."""
+        has_own_ids = self._claim(calls)
+        self._turn = {call.call: call.id if has_own_ids else _alias(call.call) for call in calls}
+        return self._turn
+
+    def of_result(self, call: CallKey) -> str:
+        return self._turn.get(call) or _alias(call)
+
+    def _claim(self, calls: Sequence[ToolRequest]) -> bool:
+        """Take the calls' own ids if all are there, usable and new; else take none."""
+        ids = {call.id for call in calls}
+        if len(ids) < len(calls) or "" in ids or not self._taken.isdisjoint(ids):
+            return False
+        if self._usable is not None and not all(map(self._usable.fullmatch, ids)):
+            return False
+        self._taken |= ids
+        return True
+
+
+def _alias(call: str) -> str:
+    """An id made of the call's key: nine letters or digits, which the strictest servers demand."""
+    turn, _, position = call.partition(".")
+    return f"t{turn:0>5}{position:0>3}"
+
+
+NO_PICTURES: Pictures = {}
+NONE_REFUSED: frozenset[str] = frozenset()
+"""One for all conversations."""
+
+
+class Picture(NamedTuple):
+    media_type: str
+    data: str
+    """Its bytes in base64."""
+
+    @property
+    def url(self) -> str:
+        return f"data:{self.media_type};base64,{self.data}"
+
+
+def resolve_pictures(entry: UserEntry, pictures: Pictures) -> tuple[str, list[Picture]]:
+    """Return the text, with a note for each picture that cannot be shown, and the pictures that can."""
+    shown_pictures: list[Picture] = []
+    missing = ""
+    for image in entry.images:
+        data = pictures.get(image.blob)
+        if data is not None and image.media_type in KINDS:
+            shown_pictures.append(Picture(image.media_type, b64encode(data).decode()))
+        else:
+            missing += f"\n[an image ({image.media_type}) was attached here, which cannot be shown to you]"
+    return entry.text + missing, shown_pictures
+
+
+def _goes_back(block: Thinking, ref: str, refused: frozenset[str]) -> bool:
+    """True if thinking is sent back to a model: it is the model's own, signed, and was not refused before (M-10)."""
+    return bool(block.opaque) and block.model == ref and block.opaque not in refused
+
+
+class Talk:
+    """The state of one conversation between requests."""
+
+    def __init__(self) -> None:
+        self.refused = NONE_REFUSED
+        """Thinking that the provider refused to take back."""
+        self.memo: Memo | None = None
+        """Replaces the request's own memo, which holds bytes of another encoding."""
+        self.tools: tuple[ToolSpec, ...] = ()
+        """The tools of the last request that had any."""
+        self.calm = False
+        """True if thinking is not requested, because the provider requires earlier blocks that cannot be sent."""
+
+
+class ConversationEncoder(ABC):
+    """Encodes entries in order, each call and its result under one id. `ids` is what a server takes as an id."""
+
+    def __init__(
+        self, ref: str, refused: frozenset[str], pictures: Pictures, ids: re.Pattern[str] | None = None
+    ) -> None:
+        self._ref = ref
+        self._refused = refused
+        self._pictures = pictures
+        self._ids = CallIds(ids)
+
+    def __call__(self, entry: Entry) -> bytes:
+        match entry:
+            case UserEntry():
+                return self._user(*resolve_pictures(entry, self._pictures))
+            case AssistantEntry(text="", calls=(), thinking=thinking) if not any(each.opaque for each in thinking):
+                return b""  # an empty answer, which servers refuse as a message
+            case AssistantEntry(calls=calls):
+                return self._assistant(entry, self._ids.of_calls(calls))
+            case ResultsEntry(results=results):
+                return self._results(results)
+            case _ as never:
+                assert_never(never)
+
+    @abstractmethod
+    def _user(self, text: str, images: Sequence[Picture]) -> bytes: ...
+
+    @abstractmethod
+    def _assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes: ...
+
+    def _results(self, results: Sequence[ToolResult]) -> bytes:
+        return b",".join(map(self._result, results))
+
+    @abstractmethod
+    def _result(self, result: ToolResult) -> bytes: ...
+
+    def _returned(self, entry: AssistantEntry) -> list[tuple[Thinking, SignedBlock]]:
+        """The thinking of an answer that goes back, as it was recorded and as the provider wrote it."""
+        own_blocks = (block for block in entry.thinking if _goes_back(block, self._ref, self._refused))
+        return [(block, sealed) for block in own_blocks if (sealed := unseal(block.opaque)) is not None]
+
+
+class AlternatingConversation(ConversationEncoder):
+    """Of a protocol in which user and model take turns. A piece leaves its message open: the next one goes on with it,
+    or closes it."""
+
+    opening: ClassVar[Mapping[Literal["user", "model"], bytes]]
+    """The beginning of a message of each speaker."""
+    untold: ClassVar[bytes]
+    """The user's text that is inserted where a conversation begins with the model."""
+    _speaker: Literal["user", "model", ""] = ""
+
+    def _piece(self, speaker: Literal["user", "model"], parts: Sequence[bytes]) -> bytes:
+        if not parts:
+            return b""
+        previous, self._speaker = self._speaker, speaker
+        opening = b"," if previous == speaker else self.opening[speaker]
+        if previous != speaker and (previous or speaker == "model"):
+            opening = (b"" if previous else self.opening["user"] + self.untold) + CLOSE + opening
+        return opening + b",".join(parts)
+
+
+class RequestEncoder(ABC):
+    """The bytes of requests to one model. Holds the encoded tools, each set made once."""
+
+    def __init__(self, ref: str) -> None:
+        self._ref = ref
+        self._tool_sets: dict[tuple[int, ...], tuple[tuple[ToolSpec, ...], bytes]] = {}
+        self._talks: WeakKeyDictionary[Memo, Talk] = WeakKeyDictionary()
+
+    @abstractmethod
+    def body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
+        """Return the request body: the constant parts first, then the conversation."""
+
+    @abstractmethod
+    def _conversation(self, refused: frozenset[str], pictures: Pictures) -> Encode:
+        """Encodes a conversation from its first entry on, without the thinking that was refused."""
+
+    @abstractmethod
+    def _tool(self, spec: ToolSpec) -> dict[str, Any]: ...
+
+    def talk(self, request: ModelRequest) -> Talk:
+        talk = self._talks.get(request.memo)
+        if talk is None:
+            talk = self._talks[request.memo] = Talk()
+        return talk
+
+    def drop_thinking(self, request: ModelRequest) -> bool:
+        """Send none of this request's thinking again; False when none was sent."""
+        talk = self.talk(request)
+        blocks = (block for entry in request.entries if isinstance(entry, AssistantEntry) for block in entry.thinking)
+        sent_blocks = {block.opaque for block in blocks if _goes_back(block, self._ref, talk.refused)}
+        if sent_blocks:
+            talk.refused |= sent_blocks
+            talk.memo = Memo()
+        return bool(sent_blocks)
+
+    def _pieces(self, request: ModelRequest) -> Sequence[bytes]:
+        """The bytes of each entry."""
+        talk = self.talk(request)
+        memo = talk.memo or request.memo
+        return memo.pieces(request.entries, lambda: self._conversation(talk.refused, request.pictures))
+
+    def _encode_anew(self) -> None:
+        """From now on things are encoded in another way: no bytes made before are sent."""
+        self._tool_sets.clear()
+        for talk in self._talks.values():
+            talk.memo = Memo()
+
+    def _encoded_tools(self, tools: tuple[ToolSpec, ...]) -> bytes:
+        key = tuple(map(id, tools))
+        cached = self._tool_sets.get(key)
+        if cached is None:
+            if len(self._tool_sets) >= _TOOL_SETS_KEPT:
+                self._tool_sets.clear()
+            # The tools are held, so that their ids stay theirs.
+            cached = self._tool_sets[key] = (tools, self._encode_tools(tools))
+        return cached[1]
+
+    def _encode_tools(self, tools: tuple[ToolSpec, ...]) -> bytes:
+        return encode_json([self._tool(spec) for spec in tools])
+
+
+def with_system(system: str, messages: Sequence[bytes]) -> Sequence[bytes]:
+    """The messages behind one with the system text, if there is any."""
+    return [encode_json({"role": "system", "content": system}), *messages] if system else messages

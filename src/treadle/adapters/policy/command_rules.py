@@ -1,0 +1,448 @@
+"""Patterns of rules about commands: which are accepted, and which commands they cover (S-07). Pure functions.
+
+An allow rule is read narrowly and a deny or ask rule widely. An allow rule covers a simple command that is literal,
+word by word (or is the very text of the rule), stands alone (no wrapper, no variable set for it, no output into a file,
+no input into an interpreter), runs the program of the same place and is not critical. For a deny rule it is enough that
+the command would run at all: wrapped, with options before its words, or named by a variable. Where the words leave open
+whether it would run, the answer is "maybe", and a person is asked.
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Literal
+
+from treadle.adapters.policy.shell.arguments import read as read_arguments
+from treadle.adapters.policy.shell.model import Part, names
+from treadle.adapters.policy.shell.programs import is_known
+from treadle.adapters.policy.shell.read_only_programs import FILE_WRITERS
+from treadle.adapters.policy.shell.wrappers import RUNNERS
+from treadle.errors import InvalidInput
+from treadle.protocol.permissions import Rule, RuleEffect
+from treadle.protocol.tools import COMMAND_TOOL
+
+ANY = "*"
+Match = Literal["yes", "maybe", "no"]
+
+INTERPRETERS = names(
+    """
+    ash awk bash bun bunx busybox clojure cmd csh dash deno ed elixir elvish emacs erl escript ex expect fish gawk gdb
+    ghci groovy guile iex ipython irb java jshell julia kotlin ksh lldb lua luajit m4 mawk mksh mysql nawk node nodejs
+    npx nu nvim ocaml octave osascript perl php pipx pnpx powershell psql pwsh pypy python R racket rbash Rscript ruby
+    runghc sbcl scala sed sh sqlite ssh swift tclsh tcsh ts-node tsx uvx vi vim wish xonsh yash zsh
+    """
+)
+"""Programs that run their input or arguments as code: a rule for all their uses would allow everything. Names
+are without the version that may end them."""
+_BY_LATER_WORDS = names("busybox cmd ed emacs ex expect gdb lldb m4 mysql nvim psql sed sqlite ssh vi vim")
+"""Those that take commands behind the name of a file or host, too."""
+WRAPPERS = names(
+    """
+    . at batch builtin chroot chrt command coproc doas docker entr env eval exec find flock gosu ionice kubectl ltrace
+    nice nohup nsenter numactl parallel pkexec podman proxychains run0 runuser script setarch setpriv setsid sg source
+    stdbuf strace su sudo systemd-run taskset time timeout torsocks unshare valgrind watch xargs xvfb-run
+    """
+)
+"""Programs that run others."""
+_QUIET_WRAPPERS = frozenset({"time", "timeout", "nice", "ionice", "stdbuf"})
+"""Those that change nothing about what runs: an allowed command stays allowed behind them."""
+_MAKE = names("make gmake bmake")
+_OPEN_FILE = re.compile(r"(?:--[a-z]+=|-[A-Za-z]*f)?(?:-|/dev/.*|/proc/.*)")
+"""The name of an open file, alone or as the value of an option."""
+_CODE_OPTIONS = {
+    **dict.fromkeys(_MAKE, "f file makefile I include-dir E eval"),
+    **dict.fromkeys(
+        ("npm", "pnpm", "yarn", "bun"), "script-shell node-options prefix C dir cwd userconfig globalconfig"
+    ),
+    **dict.fromkeys(("jest", "vitest", "mocha"), "c config r require root rootDir dir globalSetup setupFiles runner"),
+    "cargo": "config manifest-path C Z",
+    "eslint": "c config rulesdir parser resolve-plugins-relative-to f format",
+    "git": "upload-pack receive-pack exec x c config config-env ext-diff textconv open-files-in-pager template",
+    "go": "exec toolexec vettool overlay modfile C",
+    "gradle": "I init-script b build-file p project-dir c settings-file",
+    "mvn": "f file s settings",
+    "mypy": "python-executable config-file",
+    "pytest": "p c o override-ini rootdir confcutdir config-file pdbcls",
+    "rsync": "e rsh rsync-path",
+    "tar": "to-command checkpoint-action use-compress-program I F info-script new-volume-script rsh-command",
+}
+"""Options whose value is code, names a program, or chooses the file with the commands to run. A `*` in an allow rule
+does not stand for them: a rule must name them."""
+_SHORT_CODE_OPTIONS_OF_GIT = {"x": "rebase", "c": "clone"}
+"""For other git commands these letters mean something else, as in `git commit -c HEAD`."""
+_MAKE_CODE = re.compile(r"(?:\.?SHELL\w*|MAKE\w*)\s*[:?+!]*=|.*(?:\$[({]|`|!=)", re.S)
+"""Variables of make that choose its shell or its makefiles, and values that make runs."""
+_NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
+_MOVES = frozenset({"cd", "pushd", "popd"})
+_OPEN = "…"
+"""How the shell analysis writes what cannot be known."""
+_VERSION = re.compile(r"(?<=[A-Za-z])-?\d[\d.]*$")
+_GLOB = re.compile(r"[*?\[]")
+_VALUED = {
+    "git": "C c git-dir work-tree namespace super-prefix config-env attr-source",
+    **dict.fromkeys(
+        ("npm", "pnpm", "yarn"), "prefix C dir cwd w workspace filter F userconfig registry cache loglevel"
+    ),
+    **dict.fromkeys(
+        ("docker", "podman", "docker-compose"),
+        "c context H host l log-level config tlscacert tlscert tlskey f file p project-name project-directory profile",
+    ),
+    "kubectl": "n namespace context cluster user kubeconfig s server token as as-group v cache-dir request-timeout",
+    "helm": "n namespace kube-context kubeconfig kube-apiserver kube-token",
+    "cargo": "C Z config color manifest-path target-dir",
+    **dict.fromkeys(_MAKE, "C directory f file makefile I include-dir o W E eval"),
+    "pip": "index-url i extra-index-url proxy timeout cache-dir log python retries cert client-cert trusted-host",
+    "go": "C",
+    "gh": "R repo",
+    "uv": "directory project config-file cache-dir color",
+    "poetry": "C directory P project",
+    "apt": "o c t option config-file",
+    "apt-get": "o c t option config-file",
+    "systemctl": "H host M machine",
+    "terraform": "chdir",
+    "aws": "profile region endpoint-url output query ca-bundle",
+    "gcloud": "project account configuration",
+}
+"""Options with a value that may stand before or between the words that say what the program does. Of a program that is
+not listed, every option may have one."""
+_MOST_WRAPPED_READINGS = 8
+_GIT_ALIASES = ("-c", "--config-env")
+
+
+# -- what a pattern may say -------------------------------------------------------------------------------------------
+
+
+def check_command_pattern(pattern: str, effect: RuleEffect) -> None:
+    words = split(pattern)
+    if any(ANY in word for word in words[:-1]) or (ANY in words[-1] and words[-1] != ANY):
+        raise InvalidInput(f"in {pattern!r} a * may stand only as the last word, for any further words")
+    if effect != "allow":
+        return
+    if len(words) == 1 and words[0] == ANY:
+        raise InvalidInput("a rule cannot allow every command; to let commands pass set auto_approve_commands")
+    if refusal := never_allowed(words):
+        raise InvalidInput(f"{pattern!r} cannot be allowed by a rule: {refusal}")
+
+
+def never_allowed(words: Sequence[str]) -> str:
+    """Why no allow rule may have these words (the last may be `*`); empty when it may."""
+    program = _kind(words[0])
+    open_ended = words[-1] == ANY
+    arguments = [word for word in words[1:] if word != ANY]
+    if program in WRAPPERS or _runs_words(program, arguments, open_ended):
+        return f"{program} runs other commands, and it would cover them all"
+    if program in INTERPRETERS and not _names_script(program, arguments, open_ended):
+        return f"{program} runs any code, and the rule would cover all of it; name a script, as in 'python gen.py'"
+    if program == "git" and any(word == "-c" or word.startswith(("--config-env", "--exec-path")) for word in arguments):
+        return "git runs what -c sets"
+    if program == "git" and open_ended and not arguments:
+        return "git runs its aliases and hooks; name the git command, as in 'git status *'"
+    return ""
+
+
+def _runs_words(program: str, arguments: Sequence[str], open_ended: bool) -> bool:
+    """True for `uv run *` and its like: the program runs the words behind its verb, and the pattern names none."""
+    verb = RUNNERS.get(program, "")
+    return bool(verb) and arguments[:1] == [verb] and open_ended and all(word.startswith("-") for word in arguments[1:])
+
+
+def _names_script(program: str, arguments: Sequence[str], open_ended: bool) -> bool:
+    """True if the words of an interpreter name its script. Behind an option a word may be the option's value, so a
+    pattern with `*` begins with the script, or with `-m` and a module."""
+    if not open_ended:
+        return any(not word.startswith("-") for word in arguments)
+    if program in _BY_LATER_WORDS or not arguments:
+        return False
+    return not arguments[0].startswith("-") or (
+        arguments[0] == "-m" and len(arguments) > 1 and not arguments[1].startswith("-")
+    )
+
+
+def split(pattern: str) -> list[str]:
+    """The words of a pattern, quoted as in a shell."""
+    try:
+        words = shlex.split(pattern)
+    except ValueError as error:
+        raise InvalidInput(f"{pattern!r} cannot be read as the words of a command: {error}") from error
+    if not words:
+        raise InvalidInput("the pattern of a command is empty; write its words, as in 'make test'")
+    return words
+
+
+# -- what an allow rule covers ----------------------------------------------------------------------------------------
+
+
+def is_read_only(part: Part) -> bool:
+    """True for a part that needs no rule of its own: it only looks, writes no file, and sets nothing that
+    the other parts could obey."""
+    if part.severity != "none" or part.assigns or set(part.writes) - _NOWHERE:
+        return False
+    return part.program not in FILE_WRITERS and part.program != "exec"
+
+
+def passes_on(part: Part) -> bool:
+    """True for a wrapper that runs another part and changes nothing about it."""
+    return _name(part.program) in _QUIET_WRAPPERS
+
+
+def folder_of(root: str, start: str, parts: Iterable[Part]) -> str | None:
+    """The folder of the parts, relative to the root ("." for the root itself); None if it cannot be known, because the
+    command changes it on the way."""
+    if any(part.program in _MOVES for part in parts) or ".." in start.split("/"):
+        return None
+    path = os.path.normpath(os.path.join(root, start))
+    top = os.path.normpath(root)
+    if path == top:
+        return "."
+    return path[len(top) + 1 :] if path.startswith(f"{top}/") else path
+
+
+def allows_part(rules: Iterable[Rule], part: Part, folder: str | None = ".") -> Rule | None:
+    """The rule that allows this simple command, as it stands, in this folder (see `folder_of`)."""
+    if part.assigns or set(part.writes) - _NOWHERE or part.severity == "critical" or not part.words:
+        return None
+    if set(part.wrapped_by) - _QUIET_WRAPPERS:
+        return None
+    kind = _kind(part.words[0])
+    obeys = kind in INTERPRETERS or kind in WRAPPERS
+    if obeys and (part.unknown or part.reads_input or folder != "."):
+        return None  # where it runs decides which script the words name
+    if kind in _MAKE and any(_OPEN_FILE.fullmatch(word) for word in part.words):
+        return None
+    words = place_words(part.words, folder)
+    if words is None:
+        return None
+    for rule in rules:
+        if rule.effect == "allow" and rule.tool == COMMAND_TOOL and rule.pattern and _covers(rule.pattern, part, words):
+            return rule
+    return None
+
+
+def place_words(words: Sequence[str], folder: str | None) -> tuple[str, ...] | None:
+    """The words with a relative program (`./run.sh`) as the root would name it; None if that cannot be known."""
+    program = words[0]
+    if _OPEN in program or (_GLOB.search(program) and program not in ("[", "[[", ANY)):
+        return None
+    if "/" not in program or program[0] in "/~":
+        return tuple(words)
+    if folder is None:
+        return None
+    if ".." in program.split("/"):  # behind a link `..` leads elsewhere
+        return tuple(words) if folder == "." else None
+    path = os.path.normpath(os.path.join(folder, program))
+    return (path if path[0] == "/" else f"./{path}", *words[1:])
+
+
+def _covers(pattern: str, part: Part, words: Sequence[str]) -> bool:
+    """A part that is not literal is covered by the very same text only."""
+    if part.unknown:
+        return pattern == part.text and words[0] == part.words[0]
+    pattern_words = split(pattern)
+    if never_allowed(pattern_words):  # a rule that was made before this was refused
+        return False
+    rule_words = place_words(pattern_words, ".")
+    if rule_words is None or not _fit(rule_words, words):
+        return False
+    return pattern_words[-1] != ANY or not _brings_code(words, len(rule_words) - 1)
+
+
+def _brings_code(words: Sequence[str], start: int) -> bool:
+    """True if the words from `start` on, for which a `*` stands, tell the program to run something of their own."""
+    program, arguments = _kind(words[0]), words[start:]
+    if program in _MAKE and any(_MAKE_CODE.match(word) for word in arguments):
+        return True
+    names_of_options = set(_CODE_OPTIONS.get(program, "").split())
+    if program == "git":
+        names_of_options -= {letter for letter, verb in _SHORT_CODE_OPTIONS_OF_GIT.items() if verb not in words[1:2]}
+    flags = read_arguments(arguments, " ".join(names_of_options)).flags
+    return any(
+        flag == name or (len(flag) > 1 and len(name) > 1 and name.startswith(flag))
+        for flag in flags
+        for name in names_of_options
+    )
+
+
+def fits(pattern: str, words: Sequence[str]) -> bool:
+    return _fit(split(pattern), words)
+
+
+def _fit(pattern_words: Sequence[str], words: Sequence[str]) -> bool:
+    if pattern_words[-1] == ANY:
+        return tuple(pattern_words[:-1]) == tuple(words[: len(pattern_words) - 1]) and bool(words)
+    return tuple(pattern_words) == tuple(words)
+
+
+# -- what a deny or ask rule covers -----------------------------------------------------------------------------------
+
+
+def stops_command(
+    rules: Iterable[Rule], effect: RuleEffect, tool: str, parts: Iterable[Part]
+) -> tuple[Rule, Match] | None:
+    """The rule that stops the command because of one of the commands in it, and whether it surely does ("yes") or only
+    may ("maybe"). A sure one comes first."""
+    candidates = [rule for rule in rules if rule.effect == effect and rule.tool == tool]
+    doubtful: Rule | None = None
+    for part in parts:
+        for rule in candidates:
+            match compare_widely(rule.pattern, part):
+                case "yes":
+                    return rule, "yes"
+                case "maybe":
+                    doubtful = doubtful or rule
+                case "no":
+                    pass
+    return None if doubtful is None else (doubtful, "maybe")
+
+
+def compare_widely(pattern: str, part: Part) -> Match:
+    """The answer of a deny or ask rule with this pattern about the part."""
+    if not pattern:
+        return "yes"
+    if not part.words:
+        return "maybe" if part.unknown and part.severity in ("high", "critical") else "no"
+    pattern_words = split(pattern)
+    readings = list(_readings(part.words, pattern_words[0]))
+    if any(_fit(pattern_words, words) for words in readings):
+        return "yes"
+    answers = {_WordComparison(pattern_words, words).answer() for words in readings}
+    if "yes" in answers:
+        return "yes"
+    return "maybe" if "maybe" in answers or part.hides_commands or _may_run_words(pattern_words, part) else "no"
+
+
+def _may_run_words(pattern_words: Sequence[str], part: Part) -> bool:
+    """True if a program that is not known here has the command of the pattern among its arguments: it may be a wrapper,
+    as in `chronic git push`."""
+    if is_known(_name(part.words[0])):
+        return False
+    program = _kind(pattern_words[0])
+    places = (at for at, word in enumerate(part.words) if at and _kind(word) == program)
+    return any(
+        _WordComparison(pattern_words, part.words[at:]).answer() != "no"
+        for at in islice(places, _MOST_WRAPPED_READINGS)
+    )
+
+
+def _readings(words: tuple[str, ...], target: str) -> Iterator[tuple[str, ...]]:
+    """The words, and those of the module or script that an interpreter runs by them, if the target may be one."""
+    yield words
+    kind = _kind(words[0])
+    if kind.startswith("git-"):  # git's own folder has its commands as programs
+        yield ("git", kind.removeprefix("git-"), *words[1:])
+    if kind not in INTERPRETERS and kind not in ("source", "."):
+        return
+    if "-m" in words[1:-1]:
+        yield words[words.index("-m", 1) + 1 :]
+    script = next((at for at, word in enumerate(words) if at and not word.startswith("-")), 0)
+    if script and ("/" in target or "." in target):
+        yield words[script:]
+
+
+class _WordComparison:
+    """One pattern against the words of one command. Options and their values may stand between the words."""
+
+    def __init__(self, pattern_words: Sequence[str], words: tuple[str, ...]) -> None:
+        self._open_ended = pattern_words[-1] == ANY
+        literal = pattern_words[:-1] if self._open_ended else pattern_words
+        self._pattern = [word for word in literal if not word.startswith("-")]
+        self._options = {word for word in literal if word.startswith("-")}
+        self._words = words
+        flags = {flag for word in words for flag in _flags(word)}
+        self._has_options = all(word in words or _flags(word) <= flags for word in self._options)
+        self._has_unknown = any(_OPEN in word for word in words)
+        self._program = _kind(words[0])
+        self._known: dict[tuple[int, int], Match] = {}
+
+    def answer(self) -> Match:
+        for at in range(len(self._words), -1, -1):  # from the end, because a command may have thousands of words
+            for pattern_at in range(len(self._pattern), -1, -1):
+                self._known[pattern_at, at] = self._compare(pattern_at, at)
+        return self._known[0, 0]
+
+    def _from(self, pattern_at: int, at: int) -> Match:
+        return self._known[pattern_at, min(at, len(self._words))]
+
+    def _compare(self, pattern_at: int, at: int) -> Match:
+        """Compare the pattern's words from `pattern_at` on with the command's words from `at` on."""
+        if pattern_at == len(self._pattern):
+            return self._compare_rest(at)
+        if at == len(self._words):
+            return "no"
+        word, target = self._words[at], self._pattern[pattern_at]
+        if _may_be(_name(word), _kind(target)) if at == 0 else _may_be(word, target):
+            return "maybe"
+        answers: set[Match] = set()
+        if word == target or (at == 0 and _kind(word) == _kind(target)):
+            answers.add(self._from(pattern_at + 1, at + 1))
+        if at and self._is_option(word):
+            for next_at in self._after_option(at):
+                unknown = any(_OPEN in skipped for skipped in self._words[at:next_at])  # it may be several words
+                answers.add("maybe" if unknown else self._from(pattern_at, next_at))
+            if self._program == "git" and word.startswith(_GIT_ALIASES):
+                answers.add("maybe")  # an alias may have any name
+        return "yes" if "yes" in answers else "maybe" if "maybe" in answers else "no"
+
+    def _compare_rest(self, at: int) -> Match:
+        """Compare the rest when all words are matched: options of the pattern, and for an exact one no other words."""
+        if not self._has_options:
+            return "maybe" if self._has_unknown else "no"
+        if self._open_ended:
+            return "yes"
+        flags = {flag for word in self._options for flag in _flags(word)}
+        remaining_words = self._words[at:]
+        if any(_OPEN not in word and not (word.startswith("-") and _flags(word) <= flags) for word in remaining_words):
+            return "no"
+        return "maybe" if any(_OPEN in word for word in remaining_words) else "yes"
+
+    def _is_option(self, word: str) -> bool:
+        if self._program in _MAKE and re.match(r"[A-Za-z_]\w*[:+?]?=", word):
+            return True
+        return word.startswith("-") or (self._program == "cargo" and word.startswith("+"))
+
+    def _after_option(self, at: int) -> Iterator[int]:
+        """Where the words go on behind an option: behind its value, if it has one."""
+        word = self._words[at]
+        following = "".join(self._words[at + 1 : at + 2])
+        listed = _VALUED.get(self._program)
+        takes_value = listed is not None and word.lstrip("-") in listed.split()
+        if not takes_value:
+            yield at + 1
+        can_take = word.startswith("-") and "=" not in word
+        if takes_value or (can_take and (listed is None or following.isdecimal())):
+            yield at + 2
+
+
+def is_interpreter(program: str) -> bool:
+    return _kind(program) in INTERPRETERS
+
+
+def _flags(word: str) -> set[str]:
+    """The options in a word: `-rf` is `-r` and `-f`."""
+    letters = re.fullmatch(r"-([A-Za-z]+)", word)
+    return {f"-{letter}" for letter in letters[1]} if letters else {word}
+
+
+def _may_be(word: str, target: str) -> bool:
+    """True if a word that is not literal may turn out to be the target, or may begin with it."""
+    if _OPEN not in word and not _GLOB.search(word):
+        return False
+    prefix, unknown, _ = word.partition(_OPEN)
+    if unknown:
+        return prefix == "" or _may_be(f"{prefix}*", target)
+    pattern = re.sub(r"\\\[.*?\\\]|\\\*|\\\?", lambda wildcard: "." if wildcard[0] == r"\?" else ".*", re.escape(word))
+    return re.fullmatch(pattern, target, re.S) is not None
+
+
+def _name(word: str) -> str:
+    return word.rpartition("/")[2] or word
+
+
+def _kind(word: str) -> str:
+    """A program's name without its place and, for programs that are known here, its version: `/usr/bin/python3.12` is
+    python."""
+    name = _name(word)
+    plain = _VERSION.sub("", name)
+    is_known_program = name not in INTERPRETERS and (plain in INTERPRETERS or plain in WRAPPERS or plain in _VALUED)
+    return plain if is_known_program else name

@@ -1,0 +1,254 @@
+"""Takes secrets out of text (S-11): by value, those of the environment; by shape, the keys and tokens of known makers.
+One object for everything that is recorded, shown or sent. Redacting twice is the same as once.
+
+Fast on ordinary text: a family of patterns is tried only where one of its literals occurs, which costs a search for a
+few bytes. Careful with what only looks like a secret: hashes, UUIDs, packed images and minified code pass.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from treadle.adapters.policy.live_redaction import LiveText, finished_length
+from treadle.protocol.permissions import SECRET_NAME
+
+SHORTEST = 8
+"""The length of the shortest secret. A shorter value would match in many texts."""
+
+_SURE_NAME = re.compile(r"API_?KEY|ACCESS_?KEY|TOKEN|SECRET|PASSW|PASSPHRASE|PRIVATE_?KEY", re.I)
+# fmt: off
+_COMMON = frozenset({
+    "changeme", "change_me", "default", "defaults", "development", "disabled", "empty", "enabled", "example", "false",
+    "localhost", "none", "null", "optional", "passphrase", "passwd", "password", "postgres", "prompt", "production",
+    "required", "secret", "staging", "string", "true", "undefined", "unlimited", "username", "value", "your_password",
+})
+# fmt: on
+
+
+class _Family(NamedTuple):
+    """Secrets of one kind. The group `secret`, if there is one, is what goes; else the whole match."""
+
+    kind: str
+    literals: tuple[str, ...]
+    """Every pattern begins with one of these, or with what they have in common: that is what makes it quick."""
+    pattern: str
+    """Compiled when it is first needed, which most never are."""
+    letter: str
+    """One that all literals have, and that is rarer than others."""
+
+
+def _inside(kind: str, literals: str, pattern: str) -> _Family:
+    return _Family(kind, tuple(literals.split()), pattern, _rarest(literals.split()))
+
+
+def _token(kind: str, begins: str, suffix_pattern: str) -> _Family:
+    """A word that begins in one of these ways and goes on like this; not in the middle of a longer one."""
+    literals = begins.split()
+    words = "|".join(f"{re.escape(word)}(?<![A-Za-z0-9_\\-./+]{re.escape(word)})" for word in literals)
+    pattern = f"(?:{words}){suffix_pattern}(?![A-Za-z0-9_\\-])"
+    return _Family(kind, tuple(literals), pattern, _rarest(literals))
+
+
+def _rarest(literals: Sequence[str]) -> str:
+    common = set.intersection(*map(set, literals))
+    return next((letter for letter in "_-.:JzKIAu" if letter in common), min(common, default=""))
+
+
+_LONG_RUN = r"(?=[A-Za-z0-9_\-]*[A-Za-z0-9_]{16})(?=[A-Za-z_\-]*[0-9])"
+"""A lookahead for a digit, and for sixteen letters or digits in a row: distinguishes a key from the name of a style."""
+_PLAIN = r"(?![$<{(*%\[]|\.\.\.)"
+"""No placeholder."""
+_BEARER = rf"{_PLAIN}(?P<secret>(?=[A-Za-z\-_.+/]*[0-9])[A-Za-z0-9\-_.~+/]{{16,}}=*)"
+_PEM = r"(?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
+_PEM_LINE = (
+    r"(?:\s|\\[nr]){1,20}(?:\d{1,6}[\t│|: ]{1,4})?[+>|\-]?[ ]{0,20}(?:[A-Za-z\-]+: [^\n]{1,200}|[A-Za-z0-9+/=]{16,})"
+)
+"""Of a key whose end is missing, as `head` shows it: numbered, in a diff, or with its line breaks escaped."""
+
+FAMILIES: tuple[_Family, ...] = (
+    _inside(
+        "private key",
+        "-----BEGIN",
+        rf"-----BEGIN {_PEM}(?:(?:(?!-----BEGIN)[\s\S]){{0,20000}}?-----END {_PEM}|(?:{_PEM_LINE}){{1,400}})",
+    ),
+    _inside(
+        "private key",
+        "-----END",
+        rf"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/=]{{16,}}(?:{_PEM_LINE}){{0,60}}\s{{1,4}}"
+        rf"(?:\d{{1,6}}[\t│|: ]{{1,4}})?-----END {_PEM}",
+    ),
+    _token("Anthropic key", "sk-ant-", r"[A-Za-z0-9_\-]{20,}"),
+    _token("API key", "sk-", rf"{_LONG_RUN}[A-Za-z0-9_\-]{{20,}}"),
+    _token("Stripe key", "sk_live_ rk_live_ sk_test_ whsec_", r"[A-Za-z0-9]{16,}"),
+    _token("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", r"[A-Za-z0-9]{36,}"),
+    _token("GitHub token", "github_pat_", r"[A-Za-z0-9_]{22,}"),
+    _token("GitLab token", "glpat-", r"[A-Za-z0-9_\-]{20,}"),
+    _token("AWS key id", "AKIA ASIA", r"[0-9A-Z]{16}"),
+    _token("Google key", "AIza", r"[0-9A-Za-z_\-]{35}"),
+    _token("Google token", "ya29.", r"[0-9A-Za-z_\-]{20,}"),
+    _token("Slack token", "xoxb- xoxp- xoxa- xoxs- xapp-", r"(?=[A-Za-z\-]*[0-9])[A-Za-z0-9\-]{10,}"),
+    _token("npm token", "npm_", r"[A-Za-z0-9]{36}"),
+    _token("PyPI token", "pypi-", r"[A-Za-z0-9_\-]{50,}"),
+    _token("Hugging Face token", "hf_", r"[A-Za-z0-9]{30,}"),
+    _token("Docker token", "dckr_pat_", r"[A-Za-z0-9_\-]{20,}"),
+    _token("SendGrid key", "SG.", r"[A-Za-z0-9_\-]{16,}\.[A-Za-z0-9_\-]{16,}"),
+    _token("web token", "eyJ", r"[A-Za-z0-9_\-]{8,}\.eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}"),
+    _inside("authorization", "earer EARER", rf"(?:earer|EARER)[ ]+{_BEARER}"),
+    _inside(
+        "authorization",
+        "uthorization UTHORIZATION",
+        rf"(?i:uthorization)[\"']?\s*[:=]\s*[\"']?(?i:bearer|basic|token)[ ]+{_BEARER}",
+    ),
+    _inside("password", "://", rf"://[^\s/:@\"'<>]{{0,200}}:{_PLAIN}(?P<secret>[^\s/\"'<>]{{3,200}})@(?=[\w\[.\-$])"),
+    _inside("token", "://", rf"://{_PLAIN}(?P<secret>(?=[A-Za-z_\-]*[0-9])[A-Za-z0-9_\-.~%+]{{16,200}})@(?=[\w\[])"),
+)
+
+_VALUE = r"=[\"']?(?P<secret>[^\s\"'#]{8,})"
+_ASSIGNED = tuple((f"{word}=", re.compile(word + _VALUE)) for word in ("KEY", "TOKEN", "SECRET"))
+"""As in a file of settings for the environment: NAME=value at the beginning of a line."""
+_LINE_BEFORE = re.compile(r"[ \t0-9│|:+>\-]*(?:(?:export|ENV|ARG)[ \t]+)?([A-Z][A-Z0-9_]*)?")
+
+_PASSWORD = re.compile(
+    r"^[ \t0-9│|:+>\-]*(?:(?:export|set|ENV|ARG)[ \t]+)?"
+    r"(?P<name>[A-Za-z][\w.\-]{0,60}?)?(?P<word>(?i:passw(?:or)?d|passphrase))="
+    r"(?P<quote>[\"']?)(?P<secret>[^\s\"'#]{4,})(?P=quote)[ \t]*$",
+    re.MULTILINE,
+)
+"""NAME_PASSWORD=value and nothing else on its line, as in `.env` and `.properties`."""
+_INLINE_PASSWORD = re.compile(
+    r"(?P<name>[A-Z][A-Z0-9_]{0,60}_)(?P<word>PASSW(?:OR)?D|PASSPHRASE)=(?P<quote>[\"']?)(?P<secret>[^\s\"'#]{4,})"
+)
+"""The same among other text, or glued to it, as two programs write it one after the other."""
+_CODE_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
+_KEYED_WORDS = ("passw", "passphrase", "secret", "token", "api")
+_KEYED_HINT = re.compile(r"(?i:passw|passphrase|secret|token|api_?-?key)[\w\-]{0,20}[\"']?[ \t]*:")
+_KEYED = re.compile(
+    r"(?:^|[{,])(?P<before>[ \t0-9│|:+>\-]*)(?P<mark>[\"']?)"
+    r"(?P<name>[\w.\-]{0,60}?(?i:passw(?:or)?d|passphrase|secret|token|api[_\-]?key|secret[_\-]?access[_\-]?key))(?P=mark)"
+    r"[ \t]*:[ \t]*(?P<quote>[\"']?)(?P<secret>[^\s\"',;{}]{8,200})(?P=quote)(?=[ \t]*(?:[,}]|#.*|\r?$))",
+    re.MULTILINE,
+)
+"""`password: value` in YAML and `"password": "value"` in JSON."""
+
+
+class Redactor:
+    """`env` is where secrets are looked for by name; `extra` are others, by what to call them."""
+
+    def __init__(self, env: Mapping[str, str], extra: Mapping[str, str] | None = None) -> None:
+        self._values = _values(env.items(), (extra or {}).items())
+
+    def __call__(self, text: str) -> str:
+        for value, kind in self._values:
+            if value in text:
+                text = text.replace(value, f"[redacted: {kind}]")
+        for family in FAMILIES:
+            if family.letter not in text:
+                continue
+            for literal in family.literals:
+                if literal in text:
+                    text = re.sub(family.pattern, partial(_without_secret, f"[redacted: {family.kind}]"), text)
+                    break
+        for literal, pattern in _ASSIGNED:
+            if literal in text:
+                text = pattern.sub(_assigned, text)
+        lower = text.lower()  # a search for plain words is quicker than a pattern without regard to case
+        if "assw" in lower or "assphrase" in lower:
+            text = _PASSWORD.sub(_password, text)
+            text = _INLINE_PASSWORD.sub(_inline_password, text)
+        if any(word in lower for word in _KEYED_WORDS) and _KEYED_HINT.search(text):
+            text = _KEYED.sub(_keyed, text)
+        return text
+
+    def live(self) -> Callable[[str], str]:
+        """The same for text that comes in pieces: a secret that is cut in two is held back until it is whole."""
+        return LiveText(self, [value for value, _ in self._values])
+
+    def finished_length(self, text: str) -> int:
+        """How much of a text that may go on can be shown before a secret may begin in it."""
+        return finished_length(text, [value for value, _ in self._values])
+
+
+def _values(variables: Iterable[tuple[str, str]], extra: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the values to redact and their names, the longest first: one may be a part of another."""
+    names_by_value: dict[str, str] = {value: name for name, value in extra if len(value) >= SHORTEST}
+    for name, value in variables:
+        value = value.strip()
+        if SECRET_NAME.search(name) and is_secret(name, value):
+            names_by_value.setdefault(value, name)
+        elif "://" in value and (match := _URL_PASSWORD.match(value)) and len(match[1]) >= SHORTEST:
+            names_by_value.setdefault(match[1], f"password of {name}")
+            names_by_value.setdefault(unquote(match[1]), f"password of {name}")
+    for value, name in list(names_by_value.items()):
+        names_by_value.setdefault(quote(value, safe=""), name)
+    return sorted(names_by_value.items(), key=lambda item: -len(item[0]))
+
+
+_URL_PASSWORD = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^\s/:@]*:([^\s/@]+)@")
+
+
+def is_secret(name: str, value: str) -> bool:
+    """True if the value of a variable with a suspicious name is a secret, and not a path, a switch or a plain word."""
+    if len(value) < SHORTEST or value.lower() in _COMMON or value.isdecimal():
+        return False
+    if value.startswith(("/", "~", "./", "$", "<", "{", "file:", "%")) or "[redacted" in value or " " in value:
+        return False
+    if _SURE_NAME.search(name):
+        return True
+    kinds = (str.islower, str.isupper, str.isdigit)
+    return len(value) >= 16 and sum(any(kind(letter) for letter in value) for kind in kinds) >= 2
+
+
+def _without_secret(instead: str, match: re.Match[str]) -> str:
+    start, end = match.span("secret" if "secret" in match.re.groupindex else 0)
+    matched_text, at = match[0], match.start()
+    return matched_text[: start - at] + instead + matched_text[end - at :]
+
+
+def _assigned(match: re.Match[str]) -> str:
+    text, at = match.string, match.start()
+    line_match = _LINE_BEFORE.fullmatch(text, text.rfind("\n", 0, at) + 1, at)
+    if line_match is None:
+        return match[0]
+    name = (line_match[1] or "") + match[0].partition("=")[0]
+    if _SURE_NAME.search(name) and is_secret(name, match["secret"]) and _looks_random(match["secret"]):
+        return _without_secret(f"[redacted: {name}]", match)
+    return match[0]
+
+
+def _password(match: re.Match[str]) -> str:
+    """Passwords need not look random: under a name in capitals every plain value is one. In small letters it may be
+    the argument of a call."""
+    name, value = (match["name"] or "") + match["word"], match["secret"]
+    if not _is_plain(value) or not (name.isupper() or (_looks_random(value) and len(value) >= SHORTEST)):
+        return match[0]
+    return _without_secret(f"[redacted: {name}]", match)
+
+
+def _inline_password(match: re.Match[str]) -> str:
+    """Among other text the value may be a name in code: `connect(DB_PASSWORD=settings.PASSWORD)`."""
+    if not _is_plain(match["secret"]) or _CODE_NAME.fullmatch(match["secret"]):
+        return match[0]
+    return _without_secret(f"[redacted: {match['name']}{match['word']}]", match)
+
+
+def _is_plain(value: str) -> bool:
+    """True if it is no placeholder, no code and no common word."""
+    return not re.search(r"[(){}<>;,\[\]]|\$|^%|^\*+$|^\.\.\.", value) and value.lower() not in _COMMON
+
+
+def _keyed(match: re.Match[str]) -> str:
+    """A quoted name has a quoted value: without quotes it is code. Names of variables, paths and addresses are none."""
+    value = match["secret"]
+    code = bool(match["mark"]) and not match["quote"]
+    if code or not is_secret(match["name"], value) or not _looks_random(value) or re.search(r"[:/\[\]*]|\w\.\w", value):
+        return match[0]
+    return _without_secret(f"[redacted: {match['name']}]", match)
+
+
+def _looks_random(value: str) -> bool:
+    """Letters and digits together, and no code: an assignment in a file is not known to be real."""
+    if re.search(r"[(){}<>;,]|\$", value):
+        return False
+    return any(letter.isdigit() for letter in value) and any(letter.isalpha() for letter in value)

@@ -1,0 +1,301 @@
+"""Files of a project that hold secrets: hidden from commands and asked about before a tool reads them, until a person
+allows it or the model knows the content anyway (S-18, decision 0024).
+
+A name says that a file may hold secrets; where the same name is used for public files (certificates, settings), the
+beginning of the file decides. An approval is a rule that allows `read_file` for exactly this file."""
+
+import hashlib
+import os
+import re
+import stat
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import NamedTuple
+
+from treadle.adapters.policy.globs import folded, is_literal, literal, matches
+from treadle.adapters.policy.sensitive_files import names
+from treadle.base.file_system import is_below
+from treadle.base.inert import printable
+from treadle.diff.changes import CACHES
+from treadle.protocol.permissions import Offer, Rule
+from treadle.protocol.tools import READ_TOOL
+
+_SECRET = re.compile(
+    r"""
+      \.env | \.env[.\-_](?!(?:example|sample|template|dist|defaults?|schema|test)(?:\.|\Z)).* | \.envrc | \.dev\.vars
+    | id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?
+    | master\.key
+    | [._]netrc | \.(?:pypirc|git-credentials|htpasswd|pgpass|my\.cnf|vault-token|dockercfg)
+    | .*\.(?:p12|pfx|jks|keystore|kdbx|ppk)
+    """,
+    re.VERBOSE,
+)
+_SECRET_BY_CONTENT = (
+    (re.compile(r".*\.(?:pem|key|asc|gpg)"), re.compile(rb"PRIVATE KEY")),
+    (
+        re.compile(r"\.(?:npmrc|yarnrc|yarnrc\.yml)"),
+        re.compile(rb"(?i)(?:_auth|_authToken|_password|npmAuth\w*)\s*[=:]\s*[^\s$]"),
+    ),
+    (
+        re.compile(
+            r"(?:credentials?|secrets?|service[-_]?account.*)\.(?:json|ya?ml|toml|ini|txt)"
+            r"|(?!.*(?:example|sample|template|defaults?|test)).+\.env"
+        ),
+        re.compile(rb"(?i)(?:key|secret|token|passw\w*)[\"']?\s*[=:]\s*[\"']?[^\s\"'$]{4}"),
+    ),
+)
+_SECRET_NAME = re.compile(
+    "|".join(f"(?:{pattern.pattern})" for pattern in (_SECRET, *(each[0] for each in _SECRET_BY_CONTENT))), re.VERBOSE
+)
+_BACKUP = re.compile(r"(?:\.?#)?(?P<name>.+?)(?:\.(?:bak|backup|old|orig|save|sw[a-p])|~|#)*")
+"""Names that editors and people give to copies of a file."""
+_BUILT = frozenset(("dist", "build", "target"))
+"""Folders with built files: they may hold copies of secrets, and are searched last."""
+_INSTALLED = frozenset((*CACHES, ".git", ".hg", ".svn", ".jj", "site-packages", "vendor"))
+"""Folders with installed files, which are not searched. Packages bring files with the names of secrets (settings of
+their authors, keys for tests), which are public; and a hidden file keeps an installer from removing its folder."""
+_SETTLED_NS = 1_000_000_000
+"""A folder that changed less than this long ago may change again without a new time."""
+_MOST_ENTRIES = 20_000
+_REMEMBERED_S = 2.0
+"""How long the answer about deep folders is kept. The root and its own folders are looked at for every command."""
+SEARCH_LIMITS = f"in installed packages (node_modules, .venv, vendor …) and beyond the first {_MOST_ENTRIES:,} entries"
+"""Where secret files are not found."""
+_HEAD = 16_384
+_WORDS = re.compile(r"[\s;|&<>()'\"=,:@`]+")
+_MOST_WORDS = 200
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class _Listing(NamedTuple):
+    """The relevant entries of a folder. Paths are relative to the project."""
+
+    stamp: tuple[int, int, int]
+    """Device, inode and time of change of the folder when it was listed."""
+    entries: int
+    folders: tuple[str, ...]
+    built: tuple[str, ...]
+    links: tuple[str, ...]
+    files: tuple[str, ...]
+    """Those with names of secrets."""
+
+
+def find_secrets(root: str, top: int) -> tuple[str, ...]:
+    """The secret files below an open folder, as paths relative to it, the nearest first and those in built folders
+    last; of a link the file it leads to. `root` is its path. At most 20,000 entries are looked at. A new file
+    in a folder below the second level is found after two seconds at the latest."""
+    status = os.fstat(top)
+    return _search_of(root, status.st_dev, status.st_ino).find(top)
+
+
+@lru_cache(maxsize=16)
+def _search_of(root: str, _device: int, _inode: int) -> "_SecretSearch":
+    return _SecretSearch(root)
+
+
+class _SecretSearch:
+    """Finds the secret files of one project, again and again. A folder is listed anew only if an entry was added,
+    removed or renamed since: its time of change tells, which no program can set back."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._listings: dict[str, _Listing] = {}
+        self._shallow: dict[str, _Listing] = {}
+        """The root and its own folders, at the last search."""
+        self._deep_secrets: tuple[str, ...] = ()
+        self._until = 0.0
+        self._lock = threading.Lock()
+
+    def find(self, top: int) -> tuple[str, ...]:
+        with self._lock:
+            if time.monotonic() < self._until and (secrets := self._search_shallow(top)) is not None:
+                return tuple(dict.fromkeys((*secrets, *self._deep_secrets)))
+            return self._search(top)
+
+    def _search_shallow(self, top: int) -> list[str] | None:
+        """The secrets in the root and its own folders; None if they have other folders than at the last search."""
+        secrets: list[str] = []
+        for folder, old in self._shallow.items():
+            listing = _list_folder(folder, top, self._listings.get(folder))
+            if listing is None or (listing.folders, listing.built) != (old.folders, old.built):
+                return None
+            secrets += self._secrets_in(listing, top)
+        return secrets
+
+    def _secrets_in(self, listing: _Listing, top: int) -> Iterator[str]:
+        for path in listing.links:
+            yield from _target(self._root, path)
+        yield from (path for path in listing.files if _is_secret(os.path.basename(path), path, top))
+
+    def _search(self, top: int) -> tuple[str, ...]:
+        listings, self._listings, self._shallow = self._listings, {}, {}
+        shallow_secrets: dict[str, None] = {}
+        deep_secrets: dict[str, None] = {}
+        folders, built, entries_left = deque([""]), deque[str](), _MOST_ENTRIES
+        while (folders or built) and entries_left > 0:
+            folder = (folders or built).popleft()
+            listing = _list_folder(folder, top, listings.get(folder))
+            if listing is None:
+                continue
+            if time.time_ns() - listing.stamp[2] > _SETTLED_NS:
+                self._listings[folder] = listing
+            entries_left -= listing.entries
+            folders.extend(listing.folders)
+            built.extend(listing.built)
+            is_shallow = "/" not in folder
+            if is_shallow:
+                self._shallow[folder] = listing
+            secrets = shallow_secrets if is_shallow else deep_secrets
+            secrets.update(dict.fromkeys(self._secrets_in(listing, top)))
+        self._deep_secrets = tuple(deep_secrets)
+        self._until = time.monotonic() + _REMEMBERED_S
+        return tuple(shallow_secrets | deep_secrets)
+
+
+def _list_folder(folder: str, top: int, cached: _Listing | None) -> _Listing | None:
+    """None if it cannot be listed."""
+    try:
+        if cached is not None and _stamp(os.stat(folder or ".", dir_fd=top, follow_symlinks=False)) == cached.stamp:
+            return cached
+        fd = os.open(folder or ".", _OPEN | os.O_DIRECTORY, dir_fd=top)
+    except OSError:
+        return None
+    folders, built, links, files = list[str](), list[str](), list[str](), list[str]()
+    count = 0
+    try:
+        stamp = _stamp(os.fstat(fd))
+        with os.scandir(fd) as entries:
+            for entry in entries:
+                count += 1
+                name = entry.name
+                path = f"{folder}/{name}" if folder else name
+                if entry.is_dir(follow_symlinks=False):
+                    if name not in _INSTALLED:
+                        (built if name in _BUILT else folders).append(path)
+                elif _has_secret_name(name):
+                    (links if entry.is_symlink() else files).append(path)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return _Listing(stamp, count, tuple(folders), tuple(built), tuple(links), tuple(files))
+
+
+def _stamp(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_dev, status.st_ino, status.st_ctime_ns
+
+
+def named_secrets(root: str, folder: str, words: Iterable[str]) -> tuple[str, ...]:
+    """Those of these words that name a secret file, relative to the root. `folder` is where they are looked up."""
+    secrets: dict[str, None] = {}
+    for word in words:
+        if not word or "\0" in word:
+            continue
+        for name in names(root, os.path.join(folder, word)):
+            inside = name != ".." and not name.startswith("../")
+            if inside and _is_secret(os.path.basename(name), os.path.join(root, name)):
+                secrets[os.path.relpath(os.path.realpath(os.path.join(root, name)), os.path.realpath(root))] = None
+    return tuple(secrets)
+
+
+def words_of(command: str) -> list[str]:
+    """The words of a command that may be names of files, however they are quoted or joined."""
+    return [word for word in _WORDS.split(command) if word][:_MOST_WORDS]
+
+
+def still_hidden(
+    root: str, paths: Iterable[str], rules: Sequence[Rule], known_hashes: Mapping[str, str]
+) -> Iterator[str]:
+    """Those that no rule allows to be read and whose content the model does not know."""
+    for path in paths:
+        if not _is_allowed(path, rules) and not _is_known(root, path, known_hashes):
+            yield path
+
+
+def offers(paths: Sequence[str]) -> tuple[Offer, ...]:
+    rules = (Rule("allow", READ_TOOL, literal(path)) for path in paths)
+    return tuple(
+        Offer(rule, printable(f"reading {path}, by tools and by commands"), "every other file that may hold secrets")
+        for rule, path in zip(rules, paths, strict=True)
+    )
+
+
+def reason(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return printable(f"it names {paths[0]}{more}, which may hold secrets and is hidden from commands and tools")
+
+
+def way_out(paths: Sequence[str]) -> str:
+    return printable(f"A person can allow it with: treadle rules add --allow {literal(paths[0])} --tool {READ_TOOL}.")
+
+
+def _is_allowed(path: str, rules: Iterable[Rule]) -> bool:
+    """A pattern that happens to include the file does not count: it must be named."""
+    return any(
+        rule.effect == "allow" and rule.tool == READ_TOOL and is_literal(rule.pattern) and matches(rule.pattern, path)
+        for rule in rules
+        if rule.pattern
+    )
+
+
+def _is_known(root: str, path: str, known_hashes: Mapping[str, str]) -> bool:
+    if path not in known_hashes:
+        return False
+    with suppress(OSError), open(os.path.join(root, path), "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == known_hashes[path]
+    return False
+
+
+def _target(root: str, path: str) -> Iterator[str]:
+    """Where a link with the name of a secret leads, if that lies in the project."""
+    real_root = os.path.realpath(root)
+    real = os.path.realpath(os.path.join(real_root, path))
+    if is_below(real, real_root) and _is_secret(os.path.basename(path), real):
+        yield os.path.relpath(real, real_root)
+
+
+def _has_secret_name(name: str) -> bool:
+    return any(_SECRET_NAME.fullmatch(plain) for plain in _plain_names(name))
+
+
+def _plain_names(name: str) -> tuple[str, ...]:
+    """The name in small letters, and the names of the files that it may be a copy of: Vim puts a dot before them."""
+    plain = folded(name)
+    match = _BACKUP.fullmatch(plain)
+    if match is None or match["name"] == plain:
+        return (plain,)
+    return plain, match["name"], match["name"].removeprefix(".")
+
+
+def _content_pattern(name: str) -> re.Pattern[bytes] | None:
+    """The pattern of content that makes a file with this name secret; None if any content does."""
+    plain_names = _plain_names(name)
+    if any(_SECRET.fullmatch(plain) for plain in plain_names):
+        return None
+    return next(
+        content for pattern, content in _SECRET_BY_CONTENT if any(pattern.fullmatch(plain) for plain in plain_names)
+    )
+
+
+def _is_secret(name: str, path: str, folder: int | None = None) -> bool:
+    """True if the path is a regular file that holds secrets, by its last name and its beginning."""
+    if not _has_secret_name(name):
+        return False
+    content_pattern = _content_pattern(name)
+    try:
+        if folder is None:
+            path = os.path.realpath(path)
+        fd = os.open(path, _OPEN, dir_fd=folder)
+    except OSError:
+        return False
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            return False
+        return status.st_size > 0 if content_pattern is None else content_pattern.search(os.read(fd, _HEAD)) is not None
+    finally:
+        os.close(fd)

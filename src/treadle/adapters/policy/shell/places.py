@@ -1,0 +1,117 @@
+"""The severity of deleting, writing or reading at a path, judged by its name alone: no file is read.
+
+Paths are relative to the project ("."), absolute, or below the home ("~"); the project's own path is unknown here.
+"""
+
+import posixpath
+import re
+
+from treadle.adapters.policy.shell.model import RANK, UNKNOWN, Rating, Severity, mask_unknown
+
+HOME = "/home/~"
+_SYSTEM = (
+    r"/(?:bin|boot|dev|etc|lib|lib32|lib64|libx32|opt|proc|root|run|sbin|srv|sys|usr|var|System|Library|Applications"
+    r"|private|nix|snap)(?:/|$)"
+)
+_TEMPORARY = r"/(?:tmp|var/tmp|private/tmp|dev/shm|run/user)"
+_DISK = r"/dev/(?:[shvx]v?d[a-z*?\[]|nvme|mmcblk|r?disk|mapper|md|dm-|loop|z?ram|k?mem|port|sr|nbd|vg|block|mtd|[*?[])"
+_VITAL = (
+    r"/etc/(?:passwd|shadow|group|gshadow|sudoers|fstab|crypttab|ld\.so\.preload|pam)|/boot(?:/|$)|/proc/sysrq-trigger"
+    r"|/proc/sys/kernel/core_pattern|/proc/[^/]+/mem|/(?:bin|sbin|usr/bin|usr/sbin|lib|usr/lib|etc)(?:/[*\ue001].*)?$|/$"
+)
+_PERSONAL = (
+    r"/home/~/(?:\.ssh|\.gnupg|\.config|\.local|\.aws|\.kube|\.mozilla|\.thunderbird|\.password-store|Documents|Desktop"
+    r"|Downloads|Pictures|Music|Videos|Movies|Library)$"
+)
+_WRITING: tuple[tuple[str, Severity, str], ...] = (
+    (r"/dev/(?:null|zero|full|random|urandom|tty|stdin|stdout|stderr|ptmx|fd(?:/.*)?|pts/.*)$", "none", ""),
+    (r"/dev/(?:tcp|udp)/", "high", "opens a network connection through {}"),
+    (_DISK, "critical", "writes to the device {}"),
+    (_VITAL, "critical", "writes to {}, which the system cannot do without"),
+    (_TEMPORARY, "medium", "writes to {}, outside the project"),
+    (rf"{_SYSTEM}|/home/[^/]+/\.", "high", "writes to {}, a part of the system or a setting"),
+    (r"(?:.*/)?\.git(?:/|$)", "high", "writes to {}, which git obeys"),
+    (r"/|\.\.", "medium", "writes to {}, which may lie outside the project"),
+    (UNKNOWN, "medium", "writes to a place that the command does not name itself"),
+)
+_GLOB = r"[*?\[\ue001]"
+_DELETING: tuple[tuple[str, Severity, Severity, str], ...] = (
+    (_TEMPORARY + r"/(?![*?\ue001])", "medium", "medium", "deletes {}"),
+    (_TEMPORARY + r"(?:/|$)", "high", "high", "deletes all temporary files in {}"),
+    (rf"/(?:{_GLOB}.*)?$", "critical", "critical", "deletes everything"),
+    (rf"/home(?:/[^/]*)?$|/home/~/{_GLOB}+$|{_PERSONAL}", "critical", "critical", "deletes {}: personal files"),
+    (r"/home/~/", "high", "high", "deletes {} in the home directory"),
+    (f"{_VITAL}|{_DISK}", "critical", "critical", "deletes {}, which the system cannot do without"),
+    (_SYSTEM, "critical", "high", "deletes {}, a part of the system"),
+    (rf"/[^/]+(?:/[^/]+)?$|/.*/{_GLOB}+$", "critical", "medium", "deletes {} and all below it, by an absolute path"),
+    (r"/", "high", "medium", "deletes {}, by an absolute path"),
+    (r"\.\.(?:/|$)", "critical", "high", "deletes {}, outside the directory it starts in"),
+    (r"\.$|[.*?\[\]!^]*\*[.*?\[\]!^]*$|\.?\?+$", "critical", "high", "deletes all in the directory it starts in"),
+    (r"(?:.*/)?\.git(?:/|$)", "high", "high", "deletes {}: history that may exist nowhere else"),
+    (UNKNOWN, "high", "medium", "deletes what the command does not name itself"),
+    (r"", "medium", "medium", "deletes {}"),
+)
+"""Severity of the whole tree and of a file alone. The first pattern that fits holds."""
+_SECRET = re.compile(
+    r"(?:^|[/\s'\"=@:(<,])(?:"
+    r"\.ssh(?:/(?!known_hosts|config\b|[\w.-]*\.pub\b)|\s*$|/?['\"])|id_(?:rsa|dsa|ecdsa|ed25519)\b(?!\.pub)"
+    r"|\.gnupg\b|\.aws\b|\.kube\b|\.netrc\b|\.git-credentials\b|\.docker/config\.json|\.pgpass\b|\.my\.cnf\b"
+    r"|\.npmrc\b|\.pypirc\b|\.config/(?:gh|gcloud|op|hub)\b|\.vault-token\b|\.password-store\b|\.azure\b"
+    r"|\.(?:bash|zsh|python|psql|mysql|node_repl)_history\b|\.mozilla\b|Login Data\b|Cookies\b"
+    r"|etc/(?:g?shadow|sudoers|ssl/private|ssh/ssh_host_\w+_key\b(?!\.pub))|proc/[^/\s]+/environ\b"
+    r"|\.env(?:\.(?!example|sample|template|dist|defaults)[\w-]+)?(?=$|[\s'\")|;&,<>])|credentials\.json\b"
+    r"|service[-_]account[\w-]*\.json\b|[\w.-]+\.(?:pem|p12|pfx|keystore|jks|kdbx)\b"
+    r"|(?:[\w-]+\.)?(?:private|secret|server|tls|ssl|host)[\w-]*\.key\b)"
+)
+
+
+def resolve(word: str, cwd: str = ".") -> str:
+    """A path without `.` and `..`, as far as its names alone say; "~" is HOME."""
+    word = word.removeprefix("file://")
+    if word[:1] not in ("/", "~"):
+        word = f"{cwd}/{word}"
+    if word[:1] == "~" or word.startswith("/~"):
+        word = HOME + word.lstrip("/")[1:]
+    path = posixpath.normpath(word)
+    path = "/" + path.lstrip("/") if path.startswith("/") else path
+    return re.sub(r"^/proc/[^/]+/root(?=/|$)", "", path) or "/"
+
+
+def _readings(word: str, cwd: str) -> list[str]:
+    """Return the possible paths of a word with unknown parts: each unknown part is empty, or some name."""
+    empty = word.replace(UNKNOWN, "")
+    return [resolve(each, cwd) for each in ((word, empty) if empty and empty != word else (word,))]
+
+
+def _rate_path(path: str, severity: Severity, reason: str) -> Rating:
+    network = path.startswith(("/dev/tcp/", "/dev/udp/"))
+    return Rating(severity, reason.format(mask_unknown(path.replace(HOME, "~"))), network)
+
+
+def deleting(word: str, cwd: str = ".", *, recursive: bool) -> Rating:
+    ratings = []
+    for path in _readings(word, cwd):
+        recursive_severity, alone, reason = next(row[1:] for row in _DELETING if re.match(row[0], path))
+        ratings.append(_rate_path(path, recursive_severity if recursive else alone, reason))
+    return max(ratings, key=lambda each: RANK[each.severity])
+
+
+def writing(word: str, cwd: str = ".") -> Rating | None:
+    """None inside the project: that is what commands are for, and it can be undone."""
+    ratings = []
+    for path in _readings(word, cwd):
+        row = next((row for row in _WRITING if re.match(row[0], path)), None)
+        if row is not None and row[1] != "none":
+            ratings.append(_rate_path(path, row[1], row[2]))
+    return max(ratings, key=lambda each: RANK[each.severity], default=None)
+
+
+def reading(word: str, cwd: str = ".") -> Rating | None:
+    """Rate the reading of a word that names a secret, as a path or inside a longer text. None if it names none."""
+    if _SECRET.search(word):
+        return Rating("high", f"reads a secret: {mask_unknown(word)[:80]}")
+    if word.startswith(("/dev/tcp/", "/dev/udp/")):
+        return writing(word, cwd)
+    if word.startswith("/dev") and re.match(_DISK, resolve(word, cwd)):
+        return Rating("high", f"reads the device {mask_unknown(word)[:80]} past all permissions")
+    return None

@@ -1,0 +1,201 @@
+"""Programs that run others: which words they run, and what it means that they do."""
+
+from treadle.adapters.policy.shell.arguments import read
+from treadle.adapters.policy.shell.model import UNKNOWN, Meanings, NestedCommand, Rating, Script, ShellCall, names
+
+SHELLS = names("bash sh zsh dash ksh mksh ash rbash fish csh tcsh yash")
+_PREFIXES: dict[str, tuple[str, int]] = {
+    **dict.fromkeys(names("builtin busybox command coproc nohup setsid valgrind torsocks unshare entr"), ("", 0)),
+    **dict.fromkeys(("chrt", "setarch", "taskset"), ("T P D", 1)),
+    **dict.fromkeys(("sudo", "doas", "pkexec", "gosu", "run0"), ("u g p C c D r t T U h R user group prompt chdir", 0)),
+    **dict.fromkeys(("proxychains", "proxychains4"), ("f", 0)),
+    **dict.fromkeys(("strace", "ltrace"), ("e o p s u E P a b I O S X n", 0)),
+    "chroot": ("userspec groups", 1),
+    "env": ("u unset C chdir S split-string", 0),
+    "exec": ("a", 0),
+    "flock": ("w E wait timeout conflict-exit-code", 1),
+    "ionice": ("c n p class classdata", 0),
+    "nice": ("n adjustment", 0),
+    "nsenter": ("t S G", 0),
+    "stdbuf": ("i o e input output error", 0),
+    "systemd-run": ("u p property unit description setenv", 0),
+    "time": ("f o format output", 0),
+    "timeout": ("k s kill-after signal", 1),
+    "watch": ("n interval q equexit", 0),
+}
+"""Programs that run the rest of their words: the options that take a value, and how many words come first."""
+RUNNERS = {
+    **dict.fromkeys(("npx", "bunx", "uvx", "pnpx"), ""),
+    **dict.fromkeys(("poetry", "pdm", "pipenv", "hatch", "rye", "uv"), "run"),
+    **dict.fromkeys(("bundle", "npm"), "exec"),
+}
+"""Programs of packages that run the words behind a verb."""
+_POWERS = {
+    **dict.fromkeys(
+        ("sudo", "doas", "pkexec", "gosu", "run0", "su", "runuser", "sg"), "runs with another user's rights"
+    ),
+    "chroot": "runs in another root directory",
+    "nsenter": "enters the namespaces of another process",
+    "systemd-run": "runs outside the command's own process tree",
+}
+
+
+def wrapper(call: ShellCall) -> Meanings | None:
+    """Return the commands and scripts that a program runs. None for a program that runs no other."""
+    name, args = call.name, call.args
+    if name in SHELLS:
+        return _shell(call)
+    if name in _PREFIXES:
+        return _prefix(call)
+    if name in RUNNERS and (not RUNNERS[name] or args[:1] == (RUNNERS[name],)):
+        options = read(args[bool(RUNNERS[name]) :], "p package c call from with python", until_word=True)
+        return [*map(Script, options.all("c", "call")), NestedCommand(options.operands)]
+    match name:
+        case "eval":
+            return _text(" ".join(args))
+        case "trap":
+            return _text(" ".join(read(args, until_word=True).operands[:1]))
+        case "alias":
+            return [Script(value) for _, _, value in (word.partition("=") for word in args) if value]
+        case "source" | ".":
+            return _script(call, args[0]) if args else []
+        case "su" | "runuser" | "sg" | "script":
+            return _with_text(call)
+        case "xargs" | "parallel":
+            return _spread(call)
+        case "find":
+            return _find(args)
+        case "fd" | "fdfind":
+            at = next((n for n, word in enumerate(args) if word in ("-x", "-X", "--exec", "--exec-batch")), len(args))
+            return (
+                [NestedCommand((*(each.replace("{}", UNKNOWN) for each in args[at + 1 :]), UNKNOWN))]
+                if at < len(args)
+                else []
+            )
+    return None
+
+
+def _prefix(call: ShellCall) -> Meanings:
+    valued, skipped = _PREFIXES[call.name]
+    if power := _POWERS.get(call.name):
+        yield Rating("high", power)
+    options = read(call.args, valued, until_word=True)
+    command_words = options.operands[skipped:]
+    yield from _unsure(call.args[: len(call.args) - len(command_words)])
+    match call.name:
+        case "time" | "strace" | "ltrace" if options.has("o", "output"):
+            yield Rating("medium", "writes what it measures into a file")
+        case "env" if texts := options.all("S", "split-string"):
+            yield from map(Script, texts)
+        case "env" if not command_words:
+            yield Rating("medium", "shows the environment, which may hold secrets")
+        case "flock" if command_words[:1] in (("-c",), ("--command",)):
+            command_words = ("sh", *command_words)
+        case "watch" | "entr":
+            yield Script(" ".join(command_words))
+            return
+        case _:
+            pass
+    if command_words:
+        cwd = next(iter(options.all("C", "chdir") if call.name == "env" else ()), None)
+        yield NestedCommand(command_words[1:] if command_words[0] in ("{", "-") else command_words, call.stdin, cwd)
+    elif call.stdin is not None and call.name in _POWERS:
+        yield from _input(call)
+
+
+def _unsure(words: tuple[str, ...]) -> Meanings:
+    """Without quotes an unknown word may be several, and so name the program."""
+    if any(UNKNOWN in word for word in words):
+        yield Rating("high", "which program runs is not known before it does", unseen=True, hides_commands=True)
+
+
+def _with_text(call: ShellCall) -> Meanings:
+    options = read(call.args, "c command s shell g G u user group")
+    yield Rating("high", _POWERS[call.name]) if call.name in _POWERS else Rating("medium", "starts a shell")
+    for text in options.all("c", "command", "session-command"):
+        yield from _text(text)
+    if call.name == "runuser" and options.has("u", "user"):
+        yield NestedCommand(options.operands)
+    elif call.stdin is not None and not options.has("c", "command"):
+        yield from _input(call)
+
+
+def _shell(call: ShellCall) -> Meanings:
+    """bash, sh and their kin: -c text, a script's name, or what is piped in."""
+    args = tuple(word for at, word in enumerate(call.args) if word[:1] != "+" or "-c" in call.args[:at])
+    options = read(args, "O o rcfile init-file", until_word=True)
+    for path in options.all("rcfile", "init-file"):
+        yield from _script(call, path)
+    if options.has("version", "help"):
+        return
+    if "c" in options.flags:
+        yield from _text(options.operands[0]) if options.operands else ()
+    elif options.operands and "s" not in options.flags:
+        yield from _script(call, options.operands[0])
+    elif call.stdin is not None:
+        yield from _input(call)
+    else:
+        yield Rating("medium", "starts a shell")
+
+
+def _text(text: str) -> Meanings:
+    if UNKNOWN in text:
+        yield Rating("high", "a shell gets a text that is not known before it runs", unseen=True, hides_commands=True)
+    yield Script(text)
+
+
+def _input(call: ShellCall) -> Meanings:
+    if UNKNOWN in (call.stdin or ""):
+        yield Rating(
+            "high",
+            f"{call.name} runs the text that is piped into it, which no person has seen",
+            unseen=True,
+            hides_commands=True,
+        )
+    yield Script(call.stdin or "")
+
+
+def _script(call: ShellCall, path: str) -> Meanings:
+    if path in ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0") and call.stdin is not None:
+        yield from _input(call)
+    elif UNKNOWN in path:
+        # One whole unknown word may be `<(…)`: then the commands are made here, and no file holds them.
+        made_here = path == UNKNOWN
+        yield Rating("high", "runs a script that is not known before it runs", unseen=True, hides_commands=made_here)
+    else:
+        yield Rating("medium", "runs a script whose content is not part of the command", unseen=True)
+
+
+def _spread(call: ShellCall) -> Meanings:
+    valued = "a d E I L n P s j S arg-file delimiter eof replace max-lines max-args max-procs max-chars jobs"
+    options = read(call.args, valued, until_word=True)
+    words, text = options.operands or ("echo",), call.stdin
+    yield from _unsure(call.args[: len(call.args) - len(options.operands)])
+    arguments = tuple(text.split()) if text and UNKNOWN not in text and not options.has("a", "arg-file") else (UNKNOWN,)
+    if text and options.has("0", "null", "d", "delimiter"):
+        arguments = (text.strip("\n"),)
+    if call.name == "parallel":
+        yield Rating("medium", "starts many commands at once")
+        yield Script(" ".join((*options.operands, *arguments)).replace(":::", " "))
+    elif marks := options.all("I", "replace") or (["{}"] if options.has("i") else []):
+        yield from (NestedCommand(tuple(each.replace(marks[0], value) for each in words)) for value in arguments[:8])
+    else:
+        yield NestedCommand((*words, *arguments))
+
+
+def _find(args: tuple[str, ...]) -> Meanings:
+    args = tuple(word for word in args if word not in ("-H", "-L", "-P"))
+    first = next((at for at, word in enumerate(args) if word[:1] in ("-", "(", "!", ")")), len(args))
+    tests = args[first:]
+    narrowed = any(word in ("-name", "-iname", "-path", "-regex", "-mtime", "-newer", "-empty") for word in tests)
+    for start in args[:first] or (".",):
+        inside = start.rstrip("/") == "." or start[:1] not in "/~."
+        target = UNKNOWN if narrowed and inside else f"{start}/{UNKNOWN if start[:1] in '/~' else '*'}"
+        for at, word in enumerate(tests):
+            if word == "-delete":
+                yield Rating("high", "deletes every file that matches, in all directories below")
+                yield NestedCommand(("rm", "-r", target))
+            elif word in ("-exec", "-execdir", "-ok", "-okdir"):
+                words = tests[at + 1 :]
+                end = next((n for n, each in enumerate(words) if each in (";", "+")), len(words))
+                yield NestedCommand(tuple(each.replace("{}", target) for each in words[:end]))

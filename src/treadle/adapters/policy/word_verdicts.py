@@ -1,0 +1,373 @@
+"""Judges a call by its text and arguments alone (S-04 to S-07): the reasons to stop it before it runs, and the verdict
+where its changes cannot be determined. Gives reasons as text for the person or the model."""
+
+import os
+import shlex
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+
+import msgspec
+
+from treadle.adapters.policy import offers, rules, secret_files
+from treadle.adapters.policy.acts import Act, act_of, start_folder
+from treadle.adapters.policy.changes import Concern, is_run_from_cache, listed
+from treadle.adapters.policy.command_rules import Match, allows_part, folder_of, is_read_only, passes_on, stops_command
+from treadle.adapters.policy.sensitive_files import Sensitive, names
+from treadle.adapters.policy.shell.model import Part
+from treadle.adapters.policy.shown_call import render_call
+from treadle.adapters.policy.tool_pins import ToolPins
+from treadle.base.file_system import is_below
+from treadle.base.inert import printable
+from treadle.errors import ConfigError
+from treadle.ports.policy import Verdict
+from treadle.ports.toolset import Invocation
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.permissions import Offer, Rule, RuleEffect
+from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOL, ToolSpec
+
+
+class Case(msgspec.Struct, frozen=True):
+    """One call with all that its judgement needs."""
+
+    spec: ToolSpec
+    invocation: Invocation
+    options: ChatOptions
+    rules: tuple[Rule, ...]
+    """Those that hold for it."""
+    act: Act
+    pins: ToolPins
+    every: bool = False
+    """True if read-only commands are asked about too, unless a rule allows them."""
+
+    @property
+    def root(self) -> str:
+        return self.invocation.root
+
+    @property
+    def sensitive(self) -> tuple[Sensitive, ...]:
+        """Of the files that the words name."""
+        return self.act.sensitive(self.root, self.options.sensitive)
+
+
+class Need(msgspec.Struct, frozen=True):
+    """Why a call cannot simply pass, and what would answer that once and for all."""
+
+    reason: str
+    offers: tuple[Offer, ...] = ()
+    way_out: str = ""
+    """The setting that a person could change beforehand, for non-interactive chats."""
+    details: str = ""
+    """The text that a person sees below the call."""
+
+
+class Approved(msgspec.Struct, frozen=True):
+    """The reasons of a question about the words of a command that its changes may raise again."""
+
+    rule: Rule | None = None
+    paths: frozenset[str] = frozenset()
+    """Sensitive files."""
+    written_paths: frozenset[str] = frozenset()
+    """Files and folders that the words write or remove."""
+    confirmed: bool = False
+    """True if the change as such is approved: mode `confirm` asked about the words, or the person edited them."""
+
+    def covers(self, concern: Concern) -> bool:
+        """True if the person who approved the words has seen this reason."""
+        if concern.kind == "unrecoverable":
+            return all(any(is_below(path, each) for each in self.written_paths) for path in concern.paths)
+        return concern.kind == "sensitive" and self.paths.issuperset(concern.paths)
+
+
+Judged = tuple[Need | None, str]
+"""The approval that is needed, or the reason why the call passes (empty: nothing requires an approval)."""
+
+NOT_RUN = (
+    "{} needs a person's approval ({}), and no person is here to give it. It was not run; go on without it, or say in "
+    "your answer what should be done by hand."
+)
+SENSITIVE_WAY = (
+    "A person can allow the file in the setting `sensitive`, or set auto_approve_sensitive_edits; otherwise leave it."
+)
+_MODE_WAY = "A person can start it in mode ask or auto-edit, or allow it by a rule (treadle rules add)."
+_REVOKE = "A person can take the rule away (treadle rules)."
+
+
+def stopped(case: Case) -> Verdict | None:
+    """Return the verdict that denies a call or asks about it before it runs, regardless of its changes: by a rule, or
+    because it is critical (S-05)."""
+    denied = _stopping_rule(case, "deny")
+    if denied is not None and denied[1] == "yes":
+        return refused(denied[0])
+    if case.act.finding.severity == "critical":
+        return ask_or_deny(case, Need(rated(case.act), way_out="No rule and no setting lets it pass."))
+    rule, match = denied or _stopping_rule(case, "ask") or (None, "no")
+    if rule is None:
+        return None
+    reason = "says so" if match == "yes" else "may cover it: its words do not say which command runs"
+    return ask_or_deny(case, Need(f"{rules.in_words(rule)} {reason}", way_out=_REVOKE))
+
+
+def approved_by_words(case: Case) -> Approved:
+    """Return the items that the approved question about this command named."""
+    rule, _ = _stopping_rule(case, "deny") or _stopping_rule(case, "ask") or (None, "no")
+    edited, confirms = case.invocation.edited, case.options.mode == "confirm"
+    written_names = frozenset(name for names in case.act.names(case.root) for name in names)
+    sensitive = frozenset(each.path for each in case.sensitive)
+    if edited:
+        return Approved(rule, sensitive, written_names, confirmed=True)
+    if rule is not None or case.act.finding.severity == "critical":
+        return Approved(rule, written_paths=written_names, confirmed=confirms)
+    if not confirms or verdict(case).decision == "allow":
+        return Approved()
+    return Approved(None, sensitive, written_names, confirmed=True)
+
+
+def may_name_files(spec: ToolSpec, invocation: Invocation) -> bool:
+    return bool(act_of(spec, invocation).files)
+
+
+def names_secret(case: Case) -> Verdict | None:
+    """The question about a call that names a secret file of the project (S-18). A command that is trusted is not asked
+    about: the file is hidden from it like from every other. A command that a person has approved may read the file, and
+    its effect is still judged (S-16); an edit is not asked about twice, because its question shows the whole change."""
+    act, invocation, root = case.act, case.invocation, case.root
+    if invocation.by_person or not root or (act.kind == "command" and (invocation.approved or trusted(case))):
+        return None
+    command = case.spec.command_in(invocation.arguments)
+    words = act.files if command is None else secret_files.words_of(command)
+    folder = "." if command is None else start_folder(invocation)
+    secrets = secret_files.named_secrets(root, folder, words)
+    paths = [*secret_files.still_hidden(root, secrets, case.rules, invocation.known_files)]
+    if not paths:
+        return None
+    return ask_or_deny(case, Need(secret_files.reason(paths), secret_files.offers(paths), secret_files.way_out(paths)))
+
+
+def refused(rule: Rule) -> Verdict:
+    return Verdict("deny", f"The user does not allow this: {rules.in_words(rule)}. Do without it.")
+
+
+def verdict(case: Case) -> Verdict:
+    """Of a call that nothing stopped."""
+    match case.act.kind:
+        case "command":
+            need, allow_reason = _command(case)
+        case "edit":
+            need, allow_reason = _edit(case)
+        case "read" | "other" | "free" | "job":
+            need, allow_reason = _judge_other_tool(case)
+    return Verdict("allow", allow_reason) if need is None else ask_or_deny(case, need)
+
+
+def ask_or_deny(case: Case, need: Need) -> Verdict:
+    severity = case.act.finding.severity
+    if case.options.interactive:
+        text = render_call(case.invocation, case.act) + (f"\n\n{need.details}" if need.details else "")
+        return Verdict("ask", need.reason, severity, text, need.offers)
+    text = NOT_RUN.format(case.invocation.name, need.reason)
+    return Verdict("deny", f"{text} {need.way_out}".rstrip(), severity, unasked=True)
+
+
+def rated(act: Act) -> str:
+    reasons = "; ".join(dict.fromkeys(act.finding.reasons))
+    return printable(f"rated {act.finding.severity}" + (f": {reasons}" if reasons else ""))
+
+
+def _stopping_rule(case: Case, effect: RuleEffect) -> tuple[Rule, Match] | None:
+    """The rule that denies or asks for the call, by its commands or by its files, and whether it surely covers it."""
+    act, tool = case.act, case.invocation.name
+    effect_rules = [rule for rule in case.rules if rule.effect == effect]
+    if not effect_rules:
+        return None
+    command = act.kind == "command"
+    by_words = stops_command(effect_rules, effect, tool, (*act.parts, *_parts_with_values(case))) if command else None
+    if case.spec.input_argument:
+        by_words = by_words or _stopping_input(case, effect_rules, effect)
+    if by_words is not None and by_words[1] == "yes":
+        return by_words
+    for file_names in act.names(case.root):
+        as_tool = EDIT_TOOL if command else tool  # to write into a file is to edit it
+        pool = [rule for rule in effect_rules if rule.pattern] if command else effect_rules
+        if (
+            rule := rules.about_file(pool, effect, as_tool, file_names, edits=act.kind in ("command", "edit"))
+        ) is not None:
+            return rule, "yes"
+    if (rule := rules.about_tool(effect_rules, effect, case.spec)) is not None:
+        return rule, "yes"
+    return by_words
+
+
+def _stopping_input(case: Case, candidates: Sequence[Rule], effect: RuleEffect) -> tuple[Rule, Match] | None:
+    """The rule about commands that stops a text which is typed into a program, in case that is a shell."""
+    from treadle.adapters.policy.command_severity import parts, parts_with_values
+
+    text = str(case.invocation.arguments.get(case.spec.input_argument) or "")
+    match = stops_command(candidates, effect, COMMAND_TOOL, (*parts(text), *parts_with_values(text)))
+    return match if match is not None and match[1] == "yes" else None  # other programs read other texts
+
+
+def _parts_with_values(case: Case) -> tuple[Part, ...]:
+    from treadle.adapters.policy.command_severity import parts_with_values  # late: many a chat runs no command
+
+    command = case.spec.command_in(case.invocation.arguments)
+    return parts_with_values(command) if command is not None and "$" in command else ()
+
+
+# -- commands ---------------------------------------------------------------------------------------------------------
+
+
+def trusted(case: Case) -> str:
+    """Return the reason why a command passes by its text with any changes except to sensitive files: a setting, or
+    rules for all of its parts. Empty if it does not pass."""
+    if case.options.auto_approve_commands:
+        return f"auto-approved (auto_approve_commands; {rated(case.act)})"
+    if case.options.mode == "autopilot":
+        return f"auto-approved (mode autopilot; {rated(case.act)})"
+    parts, allowed = _match_parts(case)
+    if not parts or not all(allowed):
+        return ""
+    rule_names = dict.fromkeys(rules.in_words(rule) for rule in allowed if rule is not None)
+    return f"allowed by {', '.join(rule_names)}"
+
+
+def _match_parts(case: Case) -> tuple[list[Part], list[Rule | None]]:
+    """The parts that need an answer, and the rule that gives it for each. Where all are read-only, all of them do."""
+    parts = [part for part in case.act.parts if not is_read_only(part)]
+    parts = parts or [part for part in case.act.parts if not passes_on(part)]
+    return parts, [allows_part(case.rules, part, _folder(case)) for part in parts]
+
+
+def _folder(case: Case) -> str | None:
+    return folder_of(case.root, case.act.folder, case.act.parts)
+
+
+def _command(case: Case) -> Judged:
+    if (need := _check_sensitive_writes(case)) is not None:
+        return need, ""
+    if allow_reason := trusted(case):
+        return None, allow_reason
+    if run_paths := [path for path in case.act.files if is_run_from_cache(path)]:
+        return command_need(case, f"it writes {printable(run_paths[0])}, which programs run by themselves"), ""
+    if existing_path := _existing_target(case):
+        return command_need(case, f"it writes {printable(existing_path)}, which is there already"), ""
+    writes = bool(case.act.files) and case.options.mode == "confirm"
+    if case.act.finding.severity == "none" and not writes:
+        if not case.every:
+            return None, f"auto-approved ({rated(case.act)})"
+        return command_need(case, "every command is asked for"), ""
+    return command_need(case, "it writes files" if writes else rated(case.act)), ""
+
+
+def _existing_target(case: Case) -> str:
+    """The first file of the project that the words write, that is not empty and that this run has not changed: it may
+    be the only copy. Empty if there is none, and in mode auto-edit, which lets files be overwritten."""
+    if case.options.mode == "auto-edit" or not case.root:
+        return ""
+    paths = (known_names[-1] for known_names in case.act.names(case.root))
+    return next(
+        (path for path in paths if path not in case.invocation.changed_paths and _has_content(case.root, path)), ""
+    )
+
+
+def _has_content(root: str, path: str) -> bool:
+    with suppress(OSError, ValueError):
+        status = os.stat(os.path.join(root, path))
+        return stat.S_ISREG(status.st_mode) and status.st_size > 0
+    return False
+
+
+def command_need(case: Case, reason: str) -> Need:
+    """With the rule that would have answered, if there is one."""
+    parts, allowed = _match_parts(case)
+    rule_offers = offers.for_command(
+        [part for part, rule in zip(parts, allowed, strict=True) if rule is None], case.invocation.name, _folder(case)
+    )
+    ways = ["start it with --mode autopilot", "set auto_approve_commands"]
+    if rule_offers:
+        ways.insert(0, f"allow it with: treadle rules add --allow {shlex.quote(rule_offers[0].rule.pattern)}")
+    return Need(reason, rule_offers, f"A person can {', or '.join(ways)}.")
+
+
+def _check_sensitive_writes(case: Case) -> Need | None:
+    """A command that writes into a sensitive file edits it."""
+    options = case.options
+    if options.auto_approve_sensitive_edits:
+        return None
+    if case.act.hidden_target and not (options.auto_approve_commands or options.mode == "autopilot"):
+        return Need("it writes a file whose name cannot be known beforehand", way_out=SENSITIVE_WAY)
+    open_files = [each for each in case.sensitive if not _file_allowed(case, each, EDIT_TOOL)]
+    if not open_files:
+        return None
+    return Need(f"it writes {listed(open_files)}", way_out=SENSITIVE_WAY)
+
+
+# -- files and other tools --------------------------------------------------------------------------------------------
+
+
+def _edit(case: Case) -> Judged:
+    tool, sensitive = case.invocation.name, case.sensitive
+    if case.act.hidden_target:
+        return Need("which files it changes cannot be told beforehand", way_out="Send one change for each file."), ""
+    open_files = [each for each in sensitive if not _file_allowed(case, each, tool)]
+    if open_files and not case.options.auto_approve_sensitive_edits:
+        return sensitive_need([each.path for each in open_files], f"it changes {listed(open_files)}", tool), ""
+    if case.options.mode in ("confirm", "review"):
+        open_names = [
+            file_names
+            for file_names in case.act.names(case.root)
+            if rules.allows_file(case.rules, tool, file_names, sensitive=bool(sensitive)) is None
+        ]
+        if open_names:
+            return edit_need(case, [file_names[-1] for file_names in open_names]), ""
+        return None, "allowed by a rule for these files"
+    return None, sensitive_passed(case)
+
+
+def sensitive_passed(case: Case) -> str:
+    """Why sensitive files pass; empty if there are none."""
+    if not (sensitive_files := case.sensitive):
+        return ""
+    permission = (
+        "auto_approve_sensitive_edits" if case.options.auto_approve_sensitive_edits else "a rule for these files"
+    )
+    return f"auto-approved ({permission}: {listed(sensitive_files)})"
+
+
+def edit_need(case: Case, paths: Sequence[str]) -> Need:
+    """In a mode that asks for every change."""
+    rule_offers = offers.for_files(paths, case.invocation.name, sensitive=bool(case.sensitive))
+    return Need(f"in mode {case.options.mode} every change is asked for", rule_offers, _MODE_WAY)
+
+
+def sensitive_need(paths: Sequence[str], reason: str, tool: str) -> Need:
+    return Need(reason, offers.for_files(paths, tool, sensitive=True), SENSITIVE_WAY)
+
+
+def _file_allowed(case: Case, file: Sensitive, tool: str) -> bool:
+    return rules.allows_file(case.rules, tool, names(case.root, file.path), sensitive=True) is not None
+
+
+def _judge_other_tool(case: Case) -> Judged:
+    name, mode = case.spec.name, case.options.mode
+    if case.spec.needs_approval:
+        reason = "this tool always asks"
+    elif case.act.kind == "other" and case.spec.server and mode != "autopilot":
+        reason = f"the MCP server {case.spec.server} runs it, and its effect is not known beforehand"
+    elif case.act.kind == "other" and mode in ("confirm", "ask"):
+        reason = f"in mode {mode} a tool whose effect is not known beforehand is asked for"
+    else:
+        return None, ""
+    naming = [rule for rule in case.rules if rules.about_tool((rule,), "allow", case.spec) is not None]
+    change = ""
+    try:
+        if (holding := case.pins.find_holding(naming, case.spec)) is not None:
+            return None, f"allowed by {rules.in_words(holding)}"
+        case.pins.keep_text(case.spec)
+        change = case.pins.difference(naming[-1], case.spec) if naming else ""
+    except ConfigError as error:
+        change = f"It is not known if the tool has changed: {error}"
+    way = f"A person can allow it with: treadle rules add --allow --tool {name}."
+    if naming:
+        reason = f"its description or schema is not the one for which {rules.in_words(naming[-1])} was made"
+    return Need(reason, offers.for_tool(case.spec, has_changed=bool(naming)), way, printable(change)), ""

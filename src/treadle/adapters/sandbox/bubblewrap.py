@@ -1,0 +1,405 @@
+"""Confinement by bubblewrap: a command gets namespaces of its own and a file system in which all but the project is
+read-only. Owns the command line of `bwrap`; starts nothing.
+
+How protected paths are held in place. A path that exists is mounted over itself, read-only, and every folder between
+it and the root is mounted over itself, writable: a mount point can be neither removed nor renamed, and a folder that
+could be renamed would take its mounts along and leave its name free. A path that does not exist needs a mount point,
+and a file made inside a bind mount is made in the project: `launch.hold` makes an empty folder or file before the
+command and removes it afterwards. On a copy-on-write view nothing is held: a protected path that the command creates is
+left out of the commit, and a command such as `git clean` or `git init` meets nothing that is not in the project."""
+
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+
+from treadle.adapters.sandbox import landlock
+from treadle.adapters.sandbox.launch.handover import GO_FD, INFO_FD
+from treadle.adapters.sandbox.launch.hold import ALIVE_FD, Holder
+from treadle.adapters.sandbox.launcher import Launcher, at_folder, in_world
+from treadle.adapters.sandbox.places import STAND_INS, own_python
+from treadle.adapters.sandbox.seccomp import Filter, assemble
+from treadle.adapters.sandbox.sockets import listening, mount_points, settled_folder
+from treadle.base.file_system import folders_between, is_below, replace_file
+from treadle.errors import SandboxError
+from treadle.ports.sandbox import (
+    LAID,
+    LINGER_S,
+    PROXY_PORT,
+    AllHosts,
+    Confinement,
+    Direct,
+    Hosts,
+    Level,
+    Live,
+    Sandbox,
+    Unwritable,
+    View,
+    WorldMount,
+)
+
+Mount = tuple[str, list[str]]
+"""Where, and the words for it. Mounts are made from the shallowest to the deepest place."""
+
+NAMESPACES = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+ALWAYS = [*NAMESPACES, "--cap-drop", "ALL", "--die-with-parent"]
+SOCKET_FOLDERS = ("/run", "/var/run")
+"""The sockets of Docker, Podman, D-Bus and the like are here; they serve any process that can reach them."""
+PROGRAMS = ("/run/current-system", "/run/booted-system", "/run/opengl-driver", "/run/wrappers")
+"""Of distributions that keep them there."""
+NAME_SERVERS = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf")
+"""Only with a network: beside the addresses lie sockets that answer questions of names, and ask them outside."""
+_FILTER_FD, _GITCONFIG_FD = "9", "6"
+_OPEN_FILTER = f'exec "$@" {_FILTER_FD}<"$0"'
+_OPEN_FILES = f'given=$1; shift; exec "$@" {_FILTER_FD}<"$0" {_GITCONFIG_FD}<"$given"'
+"""bwrap closes what it is told to read; anything else would be open in the command."""
+_STEP_S = 0.02
+_LINGER = (
+    # The shell's own messages about how the command ended are not wanted, so its error output is its own.
+    'trap : INT QUIT TERM HUP; exec 8>&2 2>/dev/null; (exec "$@" 2>&8 8>&-); code=$?; exec >&- 8>&-; step=0; '
+    "while set -- /proc/[0-9]*; [ $# -gt 2 ] && [ $step -lt {steps} ]; do "
+    "step=$((step + 1)); command -p sleep {step_s}; done; "
+    "for place; do case ${place#/proc/} in 1 | $$) ;; "
+    r"""*) read -r name < "$place/comm" && printf 'left=%s\0' "$name" > /proc/self/fd/{fd} ;; esac; done; exit $code"""
+)
+"""Runs the command and waits for what it leaves running. When the first process of a sandbox's own process namespace
+ends, which bwrap sees to when the command does, the kernel kills all others. The two that always run are that first
+process and this shell. The descriptor may have two digits, which dash takes only as a path."""
+PRIVATE_SIZE = str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4)
+"""Bytes of memory that a private folder may take."""
+
+
+class Bubblewrap(Sandbox):
+    """`binary` is a bwrap that was tried and works. `scratch` is a folder of Treadle's own, outside any project, for
+    the filter and for what is mounted on protected paths that do not exist."""
+
+    level: Level = "bubblewrap"
+
+    def __init__(
+        self,
+        binary: str,
+        scratch: str,
+        *,
+        views: bool = False,
+        lays: bool = False,
+        nested: bool = False,
+        launcher: Launcher | None = None,
+    ) -> None:
+        self._binary = binary
+        self._scratch = scratch
+        self.views = views
+        self.lays = lays
+        self._nested = nested
+        self._launcher = launcher or Launcher()
+        self._filter = ""
+
+    def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
+        _check(confinement)
+        missing: list[str] = []
+        listening_sockets = listening()
+        folders, sockets = self._sockets(confinement, listening_sockets)
+        sockets = [path for path in sockets if path not in confinement.covered_sockets]
+        mounts = [
+            *self._outside(confinement),
+            *((folder, _overlay(folder, "--remount-ro", folder)) for folder in folders),
+            *((path, ["--bind", path, path]) for path in confinement.writable),
+            *self._protected(confinement, missing),
+        ]
+        mounts.append((confinement.root, self._root(confinement)))
+        mounts += self._layers(confinement)
+        mounts += [*self._home(confinement, listening_sockets), *_hide_paths(confinement), *self._secrets(confinement)]
+        words = [self._binary, *ALWAYS]
+        words += [] if self._nested else ["--disable-userns"]
+        words += [] if isinstance(confinement.network, AllHosts) else ["--unshare-net"]
+        words += [] if confinement.terminal else ["--new-session"]
+        words += ["--ro-bind", "/", "/"]
+        for _, mount in sorted(mounts, key=lambda each: each[0].rstrip("/").count("/")):
+            words += mount
+        mounted = len(words)
+        words += ["--sync-fd", str(ALIVE_FD)] if missing else []
+        words += ["--info-fd", str(INFO_FD), "--block-fd", str(GO_FD)] if isinstance(confinement.network, Hosts) else []
+        words += ["--seccomp", _FILTER_FD, "--chdir", cwd, "--", *self._scoped(argv, confinement)]
+        line = ["/bin/sh", "-c", _OPEN_FILTER, self._filter_file(), *words]
+        if gitconfig_file := self._gitconfig(confinement):
+            line = ["/bin/sh", "-c", _OPEN_FILES, self._filter_file(), gitconfig_file, *words]
+        if sockets:
+            line = self._launcher.line("cover", {"paths": sockets, "at": len(line) - len(words) + mounted}, line)
+        if isinstance(confinement.network, Hosts):
+            line = self._through_proxy(confinement.network, line)
+        if missing:
+            line = self._holding(confinement, missing, line)
+        world = confinement.world
+        if world is not None and world.holder and confinement.mount in (Direct(), Unwritable(live=True)):
+            return in_world(self._launcher, line, world, "/")
+        return line
+
+    def sockets_to_cover(self, confinement: Confinement) -> tuple[str, ...]:
+        return tuple(self._sockets(confinement, listening())[1])
+
+    def _scoped(self, argv: Sequence[str], confinement: Confinement) -> Sequence[str]:
+        """Abstract sockets belong to the network: with that of the machine, only Landlock keeps a command from them."""
+        argv = _lingering(argv, confinement.report_fd)
+        if not isinstance(confinement.network, AllHosts) or landlock.version() < landlock.SCOPES:
+            return argv
+        return self._launcher.line("scope", {}, argv)
+
+    def tidy(self) -> None:
+        notes = self._notes()
+        if os.path.isdir(notes):
+            with suppress(OSError):
+                Holder(notes).sweep()
+
+    def _outside(self, confinement: Confinement) -> Iterable[Mount]:
+        yield "/dev", ["--dev", "/dev"]
+        # /proc also has settings of the whole machine, which root may write without any capability: mount it read-only.
+        yield "/proc", ["--proc", "/proc", "--remount-ro", "/proc"]
+        for path in ("/tmp", "/dev/shm"):
+            yield path, ["--perms", "1777", "--size", PRIVATE_SIZE, "--tmpfs", path]
+        for folder in SOCKET_FOLDERS:
+            if _kind(folder) == stat.S_IFDIR:
+                yield folder, ["--tmpfs", folder]
+        covered = {path for path in own_python() if is_below(path, "/tmp")}
+        for path in (*PROGRAMS, *covered, *(NAME_SERVERS if isinstance(confinement.network, AllHosts) else ())):
+            if os.path.exists(path):
+                yield path, ["--ro-bind", path, path]
+
+    def _sockets(self, confinement: Confinement, sockets: Iterable[str]) -> tuple[list[str], list[str]]:
+        """The folders to cover so that daemons outside the project cannot be reached, and the sockets for which there
+        is no such folder. On a view those inside the project lead nowhere, too."""
+        open_folders = (confinement.root, *confinement.writable, "/dev", "/proc", *SOCKET_FOLDERS)
+        reached = [
+            path
+            for path in sockets
+            if _is_visible(confinement, path) and not any(is_below(path, e) for e in open_folders)
+        ]
+        mounts = mount_points() if reached and self.views else ()
+        device = os.stat(self._scratch).st_dev
+        folders = {path: settled_folder(path, device, mounts) if self.views else "" for path in reached}
+        return sorted({*folders.values()} - {""}), sorted(path for path, folder in folders.items() if not folder)
+
+    def _home(self, confinement: Confinement, listening_sockets: Iterable[str]) -> Iterable[Mount]:
+        home = confinement.home
+        if home is None:
+            return
+        for path in home.covered:
+            yield path, ["--perms", "0755", "--size", PRIVATE_SIZE, "--tmpfs", path]
+        for path in home.visible:
+            daemons = self._can_overlay(path) and any(is_below(each, path) for each in listening_sockets)
+            yield path, _overlay(path, "--remount-ro", path) if daemons else ["--ro-bind-try", path, path]
+        for path in home.caches:
+            yield path, _overlay(path) if self._can_overlay(path) else ["--ro-bind-try", path, path]
+        if home.gitconfig:
+            place = f"{home.path}/.gitconfig"
+            yield place, ["--perms", "0644", "--file", _GITCONFIG_FD, place]
+
+    def _can_overlay(self, path: str) -> bool:
+        """True if the folder is on the device on which views were tried."""
+        try:
+            return self.views and os.path.isdir(path) and os.stat(path).st_dev == os.stat(self._scratch).st_dev
+        except OSError:
+            return False
+
+    def _gitconfig(self, confinement: Confinement) -> str:
+        content = confinement.home.gitconfig.encode() if confinement.home else b""
+        if not content:
+            return ""
+        path = os.path.join(self._scratch, f"gitconfig-{sha256(content).hexdigest()[:16]}")
+        _write(path, content)
+        return path
+
+    def _root(self, confinement: Confinement) -> list[str]:
+        root, world = confinement.root, confinement.world or WorldMount()
+        source = world.folder or root
+        layers = [word for layer in (source, *world.layers) for word in ("--overlay-src", layer)]
+        match confinement.mount:
+            case Direct():
+                return ["--bind", source, root]
+            case Unwritable(live=live):
+                return [*layers, "--ro-overlay", root] if world.layers and not live else ["--ro-bind", source, root]
+            case View(upper=upper, work=work, is_premounted=laid):
+                if not self.views:
+                    raise SandboxError(
+                        "a copy-on-write view of the project does not work with this bubblewrap or kernel"
+                    )
+                return ["--bind", LAID, root] if laid else [*layers, "--overlay", upper, work, root]
+            case Live():
+                if not self.views or confinement.world is not None:
+                    raise SandboxError("a live view of the project does not work here")
+                return ["--ro-bind", root, root]
+
+    def _layers(self, confinement: Confinement) -> Iterable[Mount]:
+        if isinstance(confinement.mount, Live):
+            for layer in confinement.mount.layers:
+                words = ["--overlay-src", layer.path, "--overlay", layer.upper, layer.work, layer.path]
+                yield layer.path, words
+
+    def _secrets(self, confinement: Confinement) -> Iterable[Mount]:
+        """An empty file in the place of each: a program that reads one goes on without it. A mount changes nothing in
+        the layer of a view, so the file is no part of the command's effect."""
+        empty = os.path.join(self._scratch, "instead", "empty")
+        for path in confinement.secrets:
+            _write(empty, b"")
+            yield path, ["--ro-bind", empty, path]
+
+    def _protected(self, confinement: Confinement, missing: list[str]) -> Iterable[Mount]:
+        """Yield the mounts that hold protected paths; paths that do not exist are added to `missing`."""
+        if isinstance(confinement.mount, Unwritable | Live):
+            return
+        between: set[str] = set()
+        for protected_path in confinement.protected:
+            path = self._find_path_to_hold(confinement, protected_path)
+            between.update(folders_between(confinement.root, path))
+            if _kind(path) and not os.path.exists(self._note(path)):
+                yield path, ["--ro-bind", path, path]
+            elif isinstance(confinement.mount, Direct) and path not in missing:
+                missing.append(path)
+                yield path, ["--ro-bind", self._stand_in(path), path]
+        if isinstance(confinement.mount, Direct):  # a folder of an overlay's lower layer cannot be renamed anyway
+            for folder in between:
+                yield folder, ["--bind", folder, folder]
+
+    def _find_path_to_hold(self, confinement: Confinement, protected_path: str) -> str:
+        """Return the path that must be held to protect a path: itself, or the first entry on its way that is not a
+        folder. A link cannot be held; then it is the folder that contains the link."""
+        root = confinement.root
+        for step in (*folders_between(root, protected_path), protected_path):
+            kind = _kind(step)
+            if kind == stat.S_IFLNK:
+                folder = os.path.dirname(step)
+                if folder == root:
+                    raise SandboxError(
+                        f"{step} is a link on the way to {protected_path}, and a link cannot be protected from "
+                        "being replaced; "
+                        "make it a folder, or let commands run with sandbox = none"
+                    )
+                return folder
+            if kind != stat.S_IFDIR or os.path.exists(self._note(step)):
+                return step
+        return protected_path
+
+    def _holding(self, confinement: Confinement, missing: Sequence[str], line: Sequence[str]) -> list[str]:
+        world = confinement.world or WorldMount()
+        # In the namespace of a world the same path is another place: only a sweep in that namespace finds it.
+        notes = f"{self._notes()}-{_name(world.holder)}" if world.holder else self._notes()
+        os.makedirs(notes, mode=0o700, exist_ok=True)
+        held_paths = [at_folder(world, confinement.root, path) for path in missing]
+        places = [[_name(path), path, STAND_INS.get(os.path.basename(path))] for path in held_paths]
+        return self._launcher.line("hold", {"notes": notes, "places": places}, line)
+
+    def _through_proxy(self, network: Hosts, line: Sequence[str]) -> list[str]:
+        spec = {"patterns": list(network.patterns), "log": network.log, "port": PROXY_PORT}
+        return self._launcher.line("handover", spec, line)
+
+    def _note(self, path: str) -> str:
+        """Where it is noted that a path is held by a command just now, and so exists only seemingly."""
+        return os.path.join(self._notes(), _name(path))
+
+    def _notes(self) -> str:
+        return os.path.join(self._scratch, "held")
+
+    def _stand_in(self, path: str) -> str:
+        """Return the file or folder to mount where nothing exists."""
+        name = os.path.basename(path)
+        source = os.path.join(self._scratch, "instead", name if name in STAND_INS else "folder")
+        if name in STAND_INS:
+            _write(source, STAND_INS[name])
+        else:
+            os.makedirs(source, mode=0o755, exist_ok=True)
+        return source
+
+    def _filter_file(self) -> str:
+        if not self._filter:
+            code = assemble(Filter())
+            path = os.path.join(self._scratch, f"filter-{sha256(code).hexdigest()[:16]}")
+            _write(path, code)
+            self._filter = path
+        return self._filter
+
+
+def _lingering(argv: Sequence[str], report_fd: int) -> Sequence[str]:
+    if not report_fd:
+        return argv
+    script = _LINGER.replace("{fd}", str(report_fd)).replace("{step_s}", str(_STEP_S))
+    return [*_linger_shell(), "-c", script.replace("{steps}", str(round(LINGER_S / _STEP_S))), "sh", *argv]
+
+
+@cache
+def _linger_shell() -> tuple[str, ...]:
+    """dash starts in half the time of bash. `-p`: this bash must not run the startup files that the environment names
+    for the command."""
+    bash = shutil.which("bash")
+    if bash is None or os.path.basename(os.path.realpath("/bin/sh")) == "dash":
+        return ("/bin/sh",)
+    return bash, "-p"
+
+
+def _overlay(folder: str, *more: str) -> list[str]:
+    """Writing there succeeds, and is forgotten."""
+    return ["--overlay-src", folder, "--tmp-overlay", folder, *more]
+
+
+def _nothing(path: str) -> list[str]:
+    """A device that cannot be opened, in the place of a file."""
+    return ["--ro-bind", "/dev/null", path]
+
+
+def _write(path: str, content: bytes) -> None:
+    """Once, and whole: several threads and processes may do so at a time."""
+    if not os.path.exists(path):
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        replace_file(path, content, mode=0o644, fault="sandbox.file_written")
+
+
+def _check(confinement: Confinement) -> None:
+    for path in (
+        confinement.root,
+        *confinement.protected,
+        *confinement.hidden_paths,
+        *confinement.secrets,
+        *confinement.writable,
+    ):
+        if not os.path.isabs(path) or os.path.normpath(path) != path:
+            raise SandboxError(f"{path!r} is no absolute path without detours; a sandbox cannot be made of it")
+    for path in confinement.protected:
+        if not is_below(path, confinement.root) or path == confinement.root:
+            raise SandboxError(f"{path} is not inside the project {confinement.root}; only what is can be protected")
+
+
+def _hide_paths(confinement: Confinement) -> Iterable[Mount]:
+    """Yield mounts that hide paths: an empty folder, or a device that cannot be opened. Paths below a private folder
+    are invisible anyway."""
+    home = confinement.home
+    for hidden_path in (*confinement.hidden_paths, *(home.keys if home else ())):
+        path = os.path.realpath(hidden_path)
+        if not _is_visible(confinement, path):
+            continue
+        match _kind(path):
+            case stat.S_IFDIR:
+                yield path, ["--perms", "0500", "--tmpfs", path, "--remount-ro", path]
+            case 0:
+                continue
+            case _:
+                yield path, _nothing(path)
+
+
+def _is_visible(confinement: Confinement, path: str) -> bool:
+    """True if the sandbox shows a path: it is not below a private folder, or it is one of the paths shown there."""
+    home = confinement.home
+    private = ("/tmp", *(home.covered if home else ()))
+    visible_folders = (confinement.root, *confinement.writable, *(home.visible + home.caches if home else ()))
+    return not any(is_below(path, each) for each in private) or any(is_below(path, each) for each in visible_folders)
+
+
+def _kind(path: str) -> int:
+    """Return the type of the entry at the path, links not followed; 0 if there is none."""
+    try:
+        return stat.S_IFMT(os.lstat(path).st_mode)
+    except OSError:
+        return 0
+
+
+def _name(path: str) -> str:
+    return sha256(os.fsencode(path)).hexdigest()[:24]

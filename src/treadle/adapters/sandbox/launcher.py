@@ -1,0 +1,51 @@
+"""The command lines of the programs in `launch`: which Python runs them, and how they are told what to do."""
+
+import marshal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from treadle.base.file_system import path_below
+from treadle.ports.sandbox import Confinement, WorldMount
+
+Spec = Mapping[str, object]
+"""Plain data: text, bytes, numbers, lists. It is sent in Python's own form, since reading JSON would cost a command
+more time than all the rest of its preparation."""
+
+_BOOT = (
+    "import sys;t=type(sys)('treadle');t.__path__=[sys.argv[1]];sys.modules['treadle']=t;"
+    "from treadle.adapters.sandbox.launch.{module} import main;main(sys.argv[2:])"
+)
+"""Imports a launcher without running `treadle/__init__`, which loads what no launcher needs."""
+
+
+class Launcher(msgspec.Struct, frozen=True):
+    """A Python and the folder of the package `treadle`, both readable to the user that runs the command."""
+
+    python: str = sys.executable
+    package: str = str(Path(__file__).parents[1])
+
+    def line(self, module: str, spec: Spec, argv: Sequence[str] = ()) -> list[str]:
+        boot = _BOOT.format(module=module)
+        spec_hex = marshal.dumps(dict(spec), 2).hex()
+        return [self.python, "-I", "-S", "-c", boot, self.package, spec_hex, *argv]
+
+
+def in_world(launcher: Launcher, line: Sequence[str], world: WorldMount, cwd: str) -> list[str]:
+    """The command line, started in `cwd` where the layers of a world are mounted (W-11)."""
+    return launcher.line("enter", {"holder": world.holder, "cwd": cwd}, line)
+
+
+def at_folder(world: WorldMount, root: str, path: str) -> str:
+    """Where a path of the project lies for a command that sees the copy at its own place."""
+    below = path_below(path, root) if world.folder else None
+    return path if below is None else world.folder if below == "." else f"{world.folder}/{below}"
+
+
+def in_the_copy(confinement: Confinement, world: WorldMount) -> Confinement:
+    """The confinement for a sandbox that can put nothing in the place of something else."""
+    root = confinement.root
+    protected_paths = tuple(at_folder(world, root, path) for path in confinement.protected)
+    return msgspec.structs.replace(confinement, root=world.folder or root, protected=protected_paths, world=None)

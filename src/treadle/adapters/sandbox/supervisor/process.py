@@ -1,0 +1,114 @@
+"""The process of a supervisor: claims the command, starts it, and sees it through with a `SupervisorSession`. The
+command waits for what is loaded here, so that is little."""
+
+import _signal as signal  # type: ignore[import-not-found]
+import fcntl
+import marshal
+import os
+import time
+
+from treadle.adapters.sandbox.supervisor import child, tree
+from treadle.adapters.sandbox.supervisor.exit_file import reserve_exit, sync_exit, write_exit
+from treadle.adapters.sandbox.supervisor.folder import ALIVE, BEGAN, CONTROL, EXIT, JOB, LOCK, OWNER, STOP
+from treadle.adapters.sandbox.supervisor.group import make_group
+from treadle.adapters.sandbox.supervisor.limits import limits_of
+from treadle.adapters.sandbox.supervisor.recorder import Recorder
+from treadle.base.file_system import replace_file
+
+
+def _close_inherited() -> None:
+    """Close all inherited descriptors, also those whose numbers are above the present limit."""
+    try:
+        numbers = [int(name) for name in os.listdir("/proc/self/fd")]
+    except OSError:
+        numbers = list(range(os.sysconf("SC_OPEN_MAX")))
+    for number in numbers:
+        if number > 2:
+            os.closerange(number, number + 1)  # which does not mind that it is closed
+
+
+def main(folder: str) -> None:
+    os.chdir(folder)
+    umask = os.umask(0o077)
+    _close_inherited()
+    alive = os.open(ALIVE, os.O_RDWR)
+    control = os.open(CONTROL, os.O_RDWR | os.O_NONBLOCK)  # before `stop` is looked for: a nudge is never too early
+    woken = _hear_signals()
+    if not _claim():
+        return
+    with open(JOB, "rb") as file:
+        job = marshal.load(file)
+    reserve_exit()
+    tree.adopt_orphans()
+    recorder = Recorder(job["output_cap"])
+    if os.path.exists(STOP):
+        write_exit("stopped", -15, False, recorder, "")
+    elif not os.path.exists(JOB):  # the folder is being removed, and a `stop` may have gone with it
+        return
+    else:
+        error = _stamp() if job["view"] else ""
+        group = make_group(limits_of(job))
+        ends = child.Ends() if error else child.start(job, umask, group)
+        _report()
+        if error or ends.error:
+            write_exit("failed", 127, False, recorder, error or ends.error)
+        else:
+            from treadle.adapters.sandbox.supervisor.session import SupervisorSession  # while the command starts
+
+            SupervisorSession(job, ends, (woken, control), recorder, group).see_through()
+        group.remove()
+    os.close(alive)
+    sync_exit(recorder, layer=bool(job["view"] and job["background"]))
+
+
+def _hear_signals() -> int:
+    """A descriptor that becomes readable when a child ended or someone wants an end."""
+    woken, wake = os.pipe()
+    for descriptor in (woken, wake):
+        os.set_blocking(descriptor, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    for name in ("SIGCHLD", "SIGTERM"):
+        signal.signal(getattr(signal, name), lambda *_: None)
+    for name in ("SIGHUP", "SIGINT"):
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    return woken
+
+
+def _claim() -> bool:
+    """True for one supervisor of this folder, ever. The lock stays open until the end of the process."""
+    lock = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:  # another supervisor has it, or a worker is looking
+            if os.path.exists(OWNER) or os.path.exists(EXIT):
+                return False
+            time.sleep(0.002)
+    if os.path.exists(OWNER) or os.path.exists(EXIT):
+        return False
+    replace_file(OWNER, f"{os.getpid()}\n".encode())
+    return True
+
+
+def _report() -> None:
+    """Tell the worker that the command runs, and let go of it."""
+    try:  # noqa: SIM105
+        os.write(1, b"started\n")
+    except OSError:
+        pass  # it is dead; that is what this process is for
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    os.close(null)
+
+
+def _stamp() -> str:
+    """Record when a command on a view begins: changes in the project from now on are not its own. Return the reason if
+    that is impossible."""
+    try:
+        with open(BEGAN, "wb") as file:
+            file.write(b"%d %d" % (time.time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)))
+    except OSError as error:
+        return error.strerror or "its beginning cannot be noted"
+    return ""

@@ -1,0 +1,222 @@
+"""A running command in its supervisor: store its output, pass input on, end it when it is time, and write down how it
+ended. Knows nothing of chats or sandboxes: the job was decided before.
+
+The order at the end is the point: everything the command started is gone, then the end is written, then the waiting
+processes are notified, and only then are the files synced against a power cut, which delays no one.
+"""
+
+import _signal as signal  # type: ignore[import-not-found]
+import os
+import select
+import time
+
+from treadle.adapters.sandbox.supervisor import child, tree
+from treadle.adapters.sandbox.supervisor.exit_file import write_exit
+from treadle.adapters.sandbox.supervisor.folder import SHELL, STOP
+from treadle.adapters.sandbox.supervisor.group import ControlGroup
+from treadle.adapters.sandbox.supervisor.limits import Idle, Watch, limits_of, too_much_memory
+from treadle.adapters.sandbox.supervisor.recorder import Recorder
+from treadle.base.file_system import replace_file
+
+_READ = 1 << 18
+_PENDING = 1 << 20
+"""How much input may wait for a command that does not read."""
+_GRACE_S = 1.0
+"""How long everything may take to end after SIGTERM."""
+_LINGER_S = 2.0
+"""As `treadle.ports.sandbox.LINGER_S`, which takes too long to load here."""
+_KILL_S = 30.0
+_DRAIN_S = 1.0
+_STEP_S = 0.02
+_TICK_S = 0.1
+
+
+class SupervisorSession:
+    """A running command."""
+
+    def __init__(
+        self,
+        job: "dict[str, object]",
+        ends: child.Ends,
+        wakers: "tuple[int, int]",
+        recorder: Recorder,
+        group: ControlGroup,
+    ) -> None:
+        self._group = group
+        self._job = job
+        self._ends = ends
+        self._woken, self._control = wakers
+        self._recorder = recorder
+        self._frame = b""
+        self._known: set[bytes] = set()
+        self._input = b""
+        self._input_ends = False
+        self._shell = b""
+        self._state_cap = int(str(job["state_cap"]))
+        self._code: int | None = None
+        self._stop = False
+        self._idle = Idle(float(str(job.get("idle_s", 0))))
+        self._looked = 0.0
+        """When it was last found out what happened."""
+        self._watch = Watch(limits_of(job), "." if job["view"] else str(job["cwd"]))
+        self._exceeded = ""
+        self._alone = False
+        """True if nothing of the command is left."""
+
+    def see_through(self) -> None:
+        timeout_s = float(str(self._job["timeout_s"]))
+        ending = self._follow(time.monotonic() + timeout_s if timeout_s else None)
+        if ending == "exited" and self._group.out_of_memory():
+            ending, self._exceeded = "exceeded", too_much_memory(limits_of(self._job))
+        left_behind = self._clear(ending)
+        if self._shell and ending == "exited":
+            replace_file(SHELL, self._shell)
+        code = -9 if self._code is None else self._code
+        write_exit(ending, code, left_behind, self._recorder, self._exceeded)
+
+    def _follow(self, deadline: "float | None") -> str:
+        while self._code is None:
+            self._step(self._watch.earlier(self._idle.earlier(deadline)))
+            self._exceeded = self._watch.look() if self._code is None else ""
+            if self._exceeded:
+                return "exceeded"
+            if self._stop:
+                return "stopped" if self._code is None else "exited"
+            if deadline is not None and time.monotonic() >= deadline:
+                return "timed_out" if self._code is None else "exited"
+            if self._code is None and self._idle.too_long(self._looked):
+                return "idle"
+        return "exited"
+
+    def _clear(self, ending: str) -> bool:
+        """Let the rest end, kill the processes that do not, take the last of the output. True if a finished command
+        left something behind."""
+        if ending == "exited":
+            self._until(_LINGER_S)
+        elif ending != "exceeded":  # a command that uses the machine up gets no time
+            tree.terminate(self._ends.pid)
+            self._until(_GRACE_S)
+        leftovers = tree.working() if ending == "exited" and not self._alone else []
+        wait = time.monotonic() + _KILL_S
+        while not (self._alone and self._code is not None) and time.monotonic() < wait:
+            self._group.kill()
+            tree.kill(self._ends.pid)
+            self._step(time.monotonic() + _STEP_S)
+        drained = time.monotonic() + _DRAIN_S
+        while self._ends.output >= 0 and time.monotonic() < drained:
+            self._step(min(drained, time.monotonic() + _STEP_S))
+        for name in leftovers or ():
+            self._shell += b"left=%b\0" % name
+        return leftovers is None or bool(leftovers)
+
+    def _until(self, most_s: float) -> None:
+        """Go on until nothing is left, or for so long."""
+        until = time.monotonic() + most_s
+        while not (self._alone and self._code is not None and self._ends.output < 0) and time.monotonic() < until:
+            if self._stop and self._code is not None:
+                return
+            self._step(min(until, time.monotonic() + _STEP_S))
+
+    def _step(self, until: "float | None") -> None:
+        """Wait for the next thing to happen and deal with it."""
+        poll = select.poll()
+        poll.register(self._woken, select.POLLIN)
+        full = len(self._input) > _PENDING
+        if not full:
+            poll.register(self._control, select.POLLIN)
+        for descriptor in {self._ends.output, self._ends.shell} - {-1}:
+            poll.register(descriptor, select.POLLIN)
+        if self._ends.input >= 0 and self._input:
+            both = select.POLLIN | select.POLLOUT if self._ends.input == self._ends.output else select.POLLOUT
+            poll.register(self._ends.input, both)
+        self._looked = time.monotonic()
+        wait = None if until is None else max(0.0, until - self._looked) * 1000
+        if full:
+            wait = _TICK_S * 1000 if wait is None else min(wait, _TICK_S * 1000)
+        ready = dict(poll.poll(wait))
+        if self._ends.output in ready and ready[self._ends.output] & ~select.POLLOUT:
+            self._take_output()
+        if self._ends.shell in ready:
+            self._take_shell()
+        if self._control in ready:
+            self._take_frames()
+        if self._input or self._input_ends:
+            self._give_input()
+        if self._woken in ready and signal.SIGTERM in os.read(self._woken, 4096):
+            self._stop = True
+        self._reap()
+        if full or self._control in ready:
+            self._stop = self._stop or os.path.exists(STOP)
+
+    def _take_output(self) -> None:
+        try:
+            data = os.read(self._ends.output, _READ)
+        except BlockingIOError:
+            return
+        except OSError:  # a terminal that no process has open any more
+            data = b""
+        if data:
+            self._idle.wrote()
+            self._recorder.feed(data)
+            return
+        if self._ends.input == self._ends.output:
+            self._ends.input = -1
+        os.close(self._ends.output)
+        self._ends.output = -1
+
+    def _take_shell(self) -> None:
+        data = os.read(self._ends.shell, _READ)
+        if data:
+            self._shell += data[: max(0, self._state_cap - len(self._shell))]
+        if not data:
+            os.close(self._ends.shell)
+            self._ends.shell = -1
+
+    def _take_frames(self) -> None:
+        """`ID OP HEX`: input (i), its end (e), or a nudge to look at `stop` (s). Each id counts once, so that a
+        worker may send again what a dead one may have sent."""
+        *frames, self._frame = (self._frame + os.read(self._control, 1 << 16)).split(b"\n")
+        for frame in frames:
+            name, operation, *data = frame.split(b" ")
+            if name in self._known or operation == b"s":
+                continue
+            self._known.add(name)
+            if operation == b"i":
+                self._input += bytes.fromhex(data[0].decode())
+            else:
+                self._input_ends = True
+
+    def _give_input(self) -> None:
+        if self._ends.input < 0:
+            self._input, self._input_ends = b"", False
+            return
+        try:
+            while self._input:
+                self._input = self._input[os.write(self._ends.input, self._input[:4096]) :]
+        except BlockingIOError:
+            return
+        except OSError:  # the command has closed its input
+            self._input, self._input_ends = b"", self._ends.input != self._ends.output
+        if self._input_ends:
+            self._input_ends = False
+            self._end_input()
+
+    def _end_input(self) -> None:
+        if self._ends.input == self._ends.output:
+            self._input += b"\x04"
+            return
+        os.close(self._ends.input)
+        self._ends.input = -1
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                self._alone = tree.is_group_gone(self._ends.pid)
+                return
+            if pid == 0:
+                self._alone = False
+                return
+            if pid == self._ends.pid:
+                self._code = os.waitstatus_to_exitcode(status)

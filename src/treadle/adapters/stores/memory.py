@@ -1,0 +1,355 @@
+"""The store as it is meant: the executable specification of `treadle.ports.store`, in one process and one event
+loop. Nothing survives it. No method awaits between a check and a change, which is what makes each one atomic."""
+
+import asyncio
+import contextlib
+import hashlib
+import itertools
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from treadle.adapters.stores.integrity import check_gapless
+from treadle.adapters.stores.listing import fits, place
+from treadle.adapters.stores.text_index import extract_text, fold_words
+from treadle.base.types import ChatId, Clock, SystemClock
+from treadle.errors import ChatBusy, ChatExists, HeadMoved, InvalidInput, LeaseLost, NotFound, StoreError
+from treadle.ports.store import (
+    ALL_CHATS,
+    LEASE_S,
+    ChatFilter,
+    Commit,
+    Cursor,
+    Delta,
+    Lease,
+    Listed,
+    Reach,
+    Remembered,
+    Snapshot,
+)
+from treadle.protocol.views import ChatSummary
+from treadle.protocol.wire import Record
+
+
+class _Chat:
+    """One chat: its log, its summary, and who may write."""
+
+    def __init__(self, order: int, summary: ChatSummary, records: Sequence[Record]) -> None:
+        self.order = order
+        self.summary = summary
+        self.records = list(records)
+        self.epoch = max((record.epoch for record in records), default=0)
+        self.worker = ""
+        self.lease_until = 0.0
+        self.changed = 0
+        self.snapshot: Snapshot | None = None
+        self.deltas: list[Delta] = []
+        self.waiters: set[asyncio.Future[None]] = set()
+
+    @property
+    def head(self) -> int:
+        return len(self.records)
+
+    def is_leased(self, now: float) -> bool:
+        return bool(self.worker) and self.lease_until > now
+
+    def holds(self, lease: Lease) -> bool:
+        return lease.worker == self.worker and lease.epoch == self.epoch
+
+    def claimable(self, now: float, now_ms: int) -> bool:
+        due = self.summary.runnable or 0 < self.summary.wake_ms <= now_ms
+        return due and not self.summary.archived and not self.is_leased(now)
+
+    def waits_since(self) -> int:
+        return self.summary.updated_ms if self.summary.runnable else self.summary.wake_ms
+
+
+class MemoryStore:
+    """A `Store` that lives and dies with the process."""
+
+    def __init__(self, clock: Clock | None = None, *, lease_s: float = LEASE_S) -> None:
+        self._clock = clock or SystemClock()
+        self._lease_s = lease_s
+        self._chats: dict[ChatId, _Chat] = {}
+        self._deleted: dict[ChatId, _Chat] = {}
+        """Tombstones: chats without records."""
+        self._blobs: dict[str, bytes] = {}
+        self._answers: dict[tuple[str, str], Remembered] = {}
+        self._orders = itertools.count()
+        self._changed = 0
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._closed = False
+
+    async def create(
+        self, summary: ChatSummary, records: Sequence[Record], *, answer: Remembered | None = None
+    ) -> None:
+        self._check_open()
+        self._check_new(answer)
+        if summary.chat in self._chats:
+            raise ChatExists(f"chat {summary.chat} exists already; choose another id")
+        check_gapless(records, 1)
+        self._keep_answer(answer)
+        tombstone = self._deleted.pop(summary.chat, None)
+        created = _Chat(next(self._orders), summary, records)
+        if tombstone is not None:
+            created.epoch = max(created.epoch, tombstone.epoch)
+        self._chats[summary.chat] = created
+        self._count_change(created)
+
+    async def append(self, commit: Commit) -> None:
+        self._check_new(commit.answer)
+        chat, records, lease, take = commit.chat, commit.records, commit.lease, commit.take
+        stored_chat = self._find(chat)
+        now = self._clock.monotonic()
+        if take is not None and (stored_chat.is_leased(now) or take.epoch != stored_chat.epoch + 1):
+            raise ChatBusy(f"chat {chat} is held, or was meanwhile; it cannot be taken as epoch {take.epoch}")
+        if lease is not None and not (lease.chat == chat and stored_chat.holds(lease)):
+            raise LeaseLost(f"epoch {lease.epoch} of chat {chat} is over (now {stored_chat.epoch}); write nothing more")
+        if records and records[0].seq != stored_chat.head + 1:
+            raise HeadMoved(f"chat {chat} is at {stored_chat.head}, not at {records[0].seq - 1}; read on and try again")
+        check_gapless(records, stored_chat.head + 1)
+        self._keep_answer(commit.answer)
+        stored_chat.records.extend(records)
+        stored_chat.summary = commit.summary
+        if commit.drop_deltas:
+            stored_chat.deltas.clear()
+        if take is not None:
+            stored_chat.epoch, stored_chat.worker, stored_chat.lease_until = (
+                take.epoch,
+                take.worker,
+                now + self._lease_s,
+            )
+        if commit.release and (lease or take) is not None:
+            stored_chat.worker = ""
+        self._count_change(stored_chat)
+
+    async def delete(self, chats: Sequence[ChatId], *, owner: str | None = None) -> None:
+        self._check_open()
+        now = self._clock.monotonic()
+        for chat in chats:
+            kept = self._chats.get(chat) or self._deleted.get(chat)
+            if kept is None or owner not in (None, kept.summary.owner):
+                raise NotFound(f"there is no chat {chat}")
+            if kept.is_leased(now):
+                raise ChatBusy(f"chat {chat} is held by the live worker {kept.worker}; stop it before you delete it")
+        for chat in chats:
+            kept = self._chats.pop(chat, None)
+            if kept is None:
+                continue
+            tombstone = _Chat(kept.order, ChatSummary(chat, owner=kept.summary.owner, deleted=True), ())
+            tombstone.epoch = kept.epoch
+            self._deleted[chat] = tombstone
+            self._count_change(tombstone)
+            for waiter in kept.waiters:
+                if not waiter.done():
+                    waiter.set_exception(NotFound(f"chat {chat} was deleted"))
+
+    async def read(self, chat: ChatId, after_seq: int = 0, limit: int = 0) -> list[Record]:
+        records, after_seq = self._find(chat).records, max(0, after_seq)
+        return records[after_seq : after_seq + limit] if limit else records[after_seq:]
+
+    async def read_types(
+        self, chat: ChatId, types: Collection[str], after_seq: int = 0, limit: int = 0
+    ) -> list[Record]:
+        records = [record for record in await self.read(chat, after_seq) if record.type in types]
+        return records[:limit] if limit else records
+
+    async def head(self, chat: ChatId) -> int:
+        return self._find(chat).head
+
+    async def wait(self, chat: ChatId, after_seq: int, timeout_s: float) -> int:
+        stored_chat = self._find(chat)
+        return await _beyond(after_seq, lambda: stored_chat.head, stored_chat.waiters, timeout_s)
+
+    async def get(self, chat: ChatId) -> Listed:
+        return self._listed(self._find(chat))
+
+    async def list(
+        self, chat_filter: ChatFilter = ALL_CHATS, *, limit: int = 0, cursor: Cursor | None = None
+    ) -> list[Listed]:
+        self._check_open()
+        matches = [
+            stored_chat for stored_chat in self._chats.values() if fits(chat_filter, stored_chat.summary, cursor)
+        ]
+        matches.sort(key=lambda stored_chat: place(stored_chat.summary), reverse=True)
+        return [self._listed(stored_chat) for stored_chat in (matches[:limit] if limit else matches)]
+
+    async def changes(self, *, owner: str | None = None, after_change: int = 0, limit: int = 0) -> Sequence[Listed]:
+        self._check_open()
+        changed_chats = [
+            stored_chat
+            for stored_chat in (*self._chats.values(), *self._deleted.values())
+            if stored_chat.changed > after_change and (owner is None or stored_chat.summary.owner == owner)
+        ]
+        changed_chats.sort(key=lambda stored_chat: stored_chat.changed)
+        return [self._listed(stored_chat) for stored_chat in (changed_chats[:limit] if limit else changed_chats)]
+
+    async def search_text(self, words: Sequence[str]) -> Mapping[ChatId, int]:
+        self._check_open()
+        looked_for = fold_words(words)
+        return {
+            chat: record.seq
+            for chat, stored_chat in self._chats.items()
+            for record in reversed(stored_chat.records)
+            if (text := extract_text(record)) and all(word in text for word in looked_for)
+        }
+
+    async def wait_any(self, after_change: int, timeout_s: float) -> int:
+        self._check_open()
+        return await _beyond(after_change, lambda: self._changed, self._waiters, timeout_s)
+
+    async def claim(self, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> Lease | None:
+        self._check_open()
+        if not worker:
+            raise InvalidInput("a worker needs a name to claim a chat")
+        now = self._clock.monotonic()
+        if chat is not None:
+            stored_chat = self._find(chat)
+            if stored_chat.is_leased(now):
+                raise ChatBusy(
+                    f"chat {chat} is held by the live worker {stored_chat.worker}; wait until it is released"
+                )
+        else:
+            ready = [stored_chat for stored_chat in self._chats.values() if stored_chat.claimable(now, now_ms)]
+            if not ready:
+                return None
+            busy = Counter(
+                stored_chat.summary.owner for stored_chat in self._chats.values() if stored_chat.is_leased(now)
+            )
+            stored_chat = min(
+                ready,
+                key=lambda stored_chat: (busy[stored_chat.summary.owner], stored_chat.waits_since(), stored_chat.order),
+            )
+        stored_chat.epoch += 1
+        stored_chat.worker, stored_chat.lease_until = worker, now + self._lease_s
+        return Lease(stored_chat.summary.chat, stored_chat.epoch, worker, stored_chat.head)
+
+    async def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+        self._check_open()
+        held_leases = [
+            lease for lease in leases if (stored_chat := self._chats.get(lease.chat)) and stored_chat.holds(lease)
+        ]
+        for lease in held_leases:
+            self._chats[lease.chat].lease_until = self._clock.monotonic() + self._lease_s
+        return held_leases
+
+    async def release(self, lease: Lease) -> None:
+        self._check_open()
+        stored_chat = self._chats.get(lease.chat)
+        if stored_chat is not None and stored_chat.holds(lease):
+            stored_chat.worker = ""
+
+    async def put_blob(self, data: bytes) -> str:
+        self._check_open()
+        digest = hashlib.sha256(data).hexdigest()
+        self._blobs[digest] = bytes(data)
+        return digest
+
+    async def put_blob_parts(self, parts: Iterable[bytes]) -> str:
+        return await self.put_blob(b"".join(parts))
+
+    async def get_blob(self, digest: str) -> bytes:
+        self._check_open()
+        if digest not in self._blobs:
+            raise NotFound(f"there is no blob {digest}")
+        return self._blobs[digest]
+
+    async def save_snapshot(self, chat: ChatId, snapshot: Snapshot) -> None:
+        self._find(chat).snapshot = snapshot
+
+    async def load_snapshot(self, chat: ChatId) -> Snapshot | None:
+        return self._find(chat).snapshot
+
+    async def recall(self, owner: str, key: str) -> Remembered | None:
+        self._check_open()
+        return self._answers.get((owner, key))
+
+    async def remember(self, answer: Remembered) -> None:
+        self._check_open()
+        self._check_new(answer)
+        self._keep_answer(answer)
+
+    async def put_deltas(self, deltas: Sequence[Delta]) -> None:
+        self._check_open()
+        for delta in deltas:
+            stored_chat = self._chats.get(delta.chat)
+            if stored_chat is not None and stored_chat.worker and stored_chat.epoch == delta.epoch:
+                stored_chat.deltas.append(delta)
+
+    async def read_deltas(self, reached: Mapping[ChatId, Reach]) -> Sequence[Delta]:
+        self._check_open()
+        new_deltas: list[Delta] = []
+        for chat, reach in reached.items():
+            stored_chat = self._chats.get(chat)
+            current = (
+                [delta for delta in stored_chat.deltas if delta.epoch == stored_chat.epoch]
+                if stored_chat is not None
+                else []
+            )
+            new_deltas += sorted((delta for delta in current if _reach(delta) > reach), key=_reach)
+        return new_deltas
+
+    async def close(self) -> None:
+        self._closed = True
+        waiting = [self._waiters]
+        for stored_chat in self._chats.values():
+            stored_chat.worker = ""
+            waiting.append(stored_chat.waiters)
+        for waiter in (waiter for waiters in waiting for waiter in waiters if not waiter.done()):
+            waiter.set_exception(StoreError("the store was closed during a wait"))
+
+    def _find(self, chat: ChatId) -> _Chat:
+        self._check_open()
+        stored_chat = self._chats.get(chat)
+        if stored_chat is None:
+            raise NotFound(f"there is no chat {chat}")
+        return stored_chat
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError("the store is closed; open a new one")
+
+    def _listed(self, stored_chat: _Chat) -> Listed:
+        return Listed(stored_chat.summary, stored_chat.is_leased(self._clock.monotonic()), stored_chat.changed)
+
+    def _check_new(self, answer: Remembered | None) -> None:
+        if answer is not None:
+            first = self._answers.get((answer.owner, answer.key))
+            if first is not None and first.time_ms >= answer.expired_ms():
+                raise first.refuse()
+
+    def _keep_answer(self, answer: Remembered | None) -> None:
+        if answer is not None:
+            oldest = answer.expired_ms()
+            self._answers = {
+                name: old_answer for name, old_answer in self._answers.items() if old_answer.time_ms >= oldest
+            }
+            self._answers[answer.owner, answer.key] = answer
+
+    def _count_change(self, stored_chat: _Chat) -> None:
+        self._changed += 1
+        stored_chat.changed = self._changed
+        for waiter in (*stored_chat.waiters, *self._waiters):
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+async def _beyond(threshold: int, now: Callable[[], int], waiters: set[asyncio.Future[None]], timeout_s: float) -> int:
+    """Wait until `now` returns more than `threshold`, or until the time is up; return its last value."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            while now() <= threshold:
+                await _news(waiters)
+    return now()
+
+
+async def _news(waiters: set[asyncio.Future[None]]) -> None:
+    waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    waiters.add(waiter)
+    try:
+        await waiter
+    finally:
+        waiters.discard(waiter)
+
+
+def _reach(delta: Delta) -> Reach:
+    return delta.epoch, delta.turn, delta.number

@@ -1,0 +1,290 @@
+"""The default store: one SQLite file, with blobs and worker locks in folders beside it. Any number of processes may
+use the file at once. Opening costs nothing until the first call; one event loop at a time.
+
+This is the public class: the operations of the port, passed to the writer's or the reader's thread.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from treadle.adapters.stores.packing import Packed
+from treadle.adapters.stores.sqlite import schema
+from treadle.adapters.stores.sqlite.batch_thread import Lane, LaneJob
+from treadle.adapters.stores.sqlite.blobs import BlobFiles
+from treadle.adapters.stores.sqlite.leases import Leases
+from treadle.adapters.stores.sqlite.rows import pack
+from treadle.adapters.stores.sqlite.tables import ReadTables, WriteTables
+from treadle.adapters.stores.sqlite.threads import Database, Files, ReaderThread, WriterThread
+from treadle.adapters.stores.watch import ANY, DELETED, Heads, Watch
+from treadle.base.types import ChatId, Clock
+from treadle.errors import Damaged, InvalidInput, StoreError
+from treadle.ports.store import (
+    ALL_CHATS,
+    LEASE_S,
+    ChatFilter,
+    Commit,
+    Cursor,
+    Delta,
+    Lease,
+    Listed,
+    Reach,
+    Remembered,
+    Snapshot,
+)
+from treadle.protocol.views import ChatSummary
+from treadle.protocol.wire import Record
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from treadle.adapters.stores.integrity import Problem
+    from treadle.adapters.stores.text_index import CatchingUp, UnindexedRange
+
+BUSY_S = 10.0
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+class SqliteStore:
+    """A `Store` in the file `path`. `clock` times leases (by `monotonic`), which last `lease_s` if they are taken
+    here; `busy_s` is how long another process may hold the file before a call fails."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Clock | None = None,
+        lease_s: float = LEASE_S,
+        busy_s: float = BUSY_S,
+        migrations: Path = schema.MIGRATIONS,
+    ) -> None:
+        self.path = path
+        self._blobs = BlobFiles(path.with_name("blobs"))
+        self._leases = Leases(path.with_name("workers"), clock, lease_s)
+        database = Database(path, busy_s=busy_s, migrations=migrations)
+        self._writer = WriterThread(database, lambda connection: WriteTables(connection, self._leases))
+        reader = ReaderThread(database, lambda connection: ReadTables(connection, self._leases, self._blobs))
+        files = Files(path, self._blobs)
+        self._writes = Lane[WriteTables]("treadle-store-writer", self._writer.execute, self._writer.close)
+        self._reads = Lane[ReadTables]("treadle-store-reader", reader.execute, reader.close)
+        self._files = Lane[BlobFiles]("treadle-store-files", files.execute, lambda: None)
+        self._watch = Watch(self._news)
+        self._catching_up: CatchingUp | None = None
+        self._granted: set[Lease] = set()
+        self._closed = False
+
+    async def create(
+        self, summary: ChatSummary, records: Sequence[Record], *, answer: Remembered | None = None
+    ) -> None:
+        packed: list[Packed] = []
+        await self._write(
+            lambda tables: tables.create(summary, packed, answer),
+            prepare=lambda: packed.extend([pack(record, self._blobs) for record in records]),
+            durable=True,
+        )
+        self._watch.look()
+
+    async def append(self, commit: Commit) -> None:
+        packed: list[Packed] = []
+
+        def prepare() -> None:
+            if commit.take is not None:
+                self._leases.hold(commit.take.worker)
+            packed.extend([pack(record, self._blobs) for record in commit.records])
+
+        await self._granting(lambda tables: tables.append(commit, packed), prepare, durable=commit.durable)
+        if commit.release and commit.lease is not None:
+            self._granted.discard(commit.lease)
+        if commit.records:
+            self._watch.tell(commit.chat, commit.records[-1].seq)
+        self._watch.look()
+
+    async def delete(self, chats: Sequence[ChatId], *, owner: str | None = None) -> None:
+        await self._write(lambda tables: tables.delete(chats, owner), durable=True)
+        for chat in chats:
+            self._watch.tell(chat, DELETED)
+        self._watch.look()
+
+    async def read(self, chat: ChatId, after_seq: int = 0, limit: int = 0) -> list[Record]:
+        return await self._read(lambda tables: tables.read(chat, after_seq, limit))
+
+    async def read_types(
+        self, chat: ChatId, types: Collection[str], after_seq: int = 0, limit: int = 0
+    ) -> list[Record]:
+        return await self._read(lambda tables: tables.read_types(chat, types, after_seq, limit))
+
+    async def head(self, chat: ChatId) -> int:
+        return await self._read(lambda tables: tables.head(chat))
+
+    async def wait(self, chat: ChatId, after_seq: int, timeout_s: float) -> int:
+        return await self._watch.wait(chat, after_seq, timeout_s, lambda: self.head(chat))
+
+    async def wait_any(self, after_change: int, timeout_s: float) -> int:
+        return await self._watch.wait(
+            ANY, after_change, timeout_s, lambda: self._read(lambda tables: tables.lists.last_change())
+        )
+
+    async def get(self, chat: ChatId) -> Listed:
+        return await self._read(lambda tables: tables.lists.get(chat))
+
+    async def list(
+        self, chat_filter: ChatFilter = ALL_CHATS, *, limit: int = 0, cursor: Cursor | None = None
+    ) -> list[Listed]:
+        return [*await self._read(lambda tables: tables.lists.list(chat_filter, limit, cursor))]
+
+    async def changes(self, *, owner: str | None = None, after_change: int = 0, limit: int = 0) -> Sequence[Listed]:
+        return await self._read(lambda tables: tables.lists.changes(owner, after_change, limit))
+
+    async def search_text(self, words: Sequence[str]) -> Mapping[ChatId, int]:
+        from treadle.adapters.stores.text_index import CatchingUp
+
+        if self._catching_up is None:
+            self._catching_up = CatchingUp(
+                lambda: self._read(lambda tables: tables.open_text_index().list_unindexed()), self._take_in
+            )
+        await self._catching_up.wait()
+        return await self._read(lambda tables: tables.open_text_index().chats(words))
+
+    async def _take_in(self, chats: Sequence[UnindexedRange]) -> None:
+        parts = await self._read(lambda tables: tables.open_text_index().parts(chats))
+        await self._write(lambda tables: tables.open_text_index().keep(parts))
+
+    async def claim(self, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> Lease | None:
+        if not worker:
+            raise InvalidInput("a worker needs a name to claim a chat")
+        return await self._granting(
+            lambda tables: tables.claim(worker, chat, now_ms), lambda: self._leases.hold(worker), durable=False
+        )
+
+    async def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+        return await self._write(lambda tables: tables.renew(leases))
+
+    async def release(self, lease: Lease) -> None:
+        self._granted.discard(lease)
+        await self._write(lambda tables: tables.release([lease]))
+
+    async def put_blob(self, data: bytes) -> str:
+        return await self._on_files(lambda blobs: blobs.put(data))
+
+    async def put_blob_parts(self, parts: Iterable[bytes]) -> str:
+        return await self._on_files(lambda blobs: blobs.put_parts(parts))
+
+    async def get_blob(self, digest: str) -> bytes:
+        return await self._on_files(lambda blobs: blobs.get(digest))
+
+    async def save_snapshot(self, chat: ChatId, snapshot: Snapshot) -> None:
+        body = b""
+
+        def compress() -> None:
+            nonlocal body
+            body = zlib.compress(snapshot.body, 1)
+
+        await self._write(lambda tables: tables.save_snapshot(chat, snapshot.seq, body), prepare=compress)
+
+    async def load_snapshot(self, chat: ChatId) -> Snapshot | None:
+        return await self._read(lambda tables: tables.load_snapshot(chat))
+
+    async def recall(self, owner: str, key: str) -> Remembered | None:
+        return await self._read(lambda tables: tables.answers.recall(owner, key))
+
+    async def remember(self, answer: Remembered) -> None:
+        def keep(tables: WriteTables) -> None:
+            tables.answers.check(answer)
+            tables.answers.keep(answer)
+
+        await self._write(keep, durable=True)
+
+    async def put_deltas(self, deltas: Sequence[Delta]) -> None:
+        await self._write(lambda tables: tables.deltas.put(deltas))
+
+    async def read_deltas(self, reached: Mapping[ChatId, Reach]) -> Sequence[Delta]:
+        return await self._read(lambda tables: tables.deltas.read(reached))
+
+    async def check(self, *, repair: bool = False) -> Sequence[Problem]:
+        """Look for damage, and with `repair` mend what can be mended: `treadle fsck` (D-06)."""
+        from treadle.adapters.stores.integrity import Problem
+        from treadle.adapters.stores.sqlite.check import check
+
+        try:
+            await self._read(ReadTables.data_version)  # the file exists and is up to date from here on
+        except Damaged as error:
+            return [Problem("database", str(error.__cause__ or error))]
+        return await self._on_files(lambda blobs: check(self.path, repair=repair))
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._watch.close(StoreError("the store was closed during a wait"))
+        if self._catching_up is not None:
+            await self._catching_up.close()
+        granted = list(self._granted)
+        try:
+            if granted:
+                await self._write(lambda tables: tables.release(granted))
+        finally:
+            self._closed = True
+            for lane in (self._writes, self._reads, self._files):
+                lane.stop()
+            self._leases.close()
+
+    # -- to the threads -------------------------------------------------------------------------------------
+
+    async def _write(
+        self,
+        work: Callable[[WriteTables], T],
+        *,
+        prepare: Callable[[], None] | None = None,
+        durable: bool = False,
+    ) -> T:
+        return await self._submitted(self._writes, work, prepare=prepare, durable=durable)
+
+    async def _granting(
+        self, work: Callable[[WriteTables], Lease | None], prepare: Callable[[], None], *, durable: bool
+    ) -> Lease | None:
+        """Carry out a write that may return a lease; if the caller was cancelled meanwhile, give the lease back."""
+        future = self._submitted(self._writes, work, prepare=prepare, durable=durable, abandoned=self._give_back)
+        try:
+            lease = await future
+        except BaseException:
+            # Cancelled in the moment between the answer and its arrival.
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self._give_back(future.result())
+            raise
+        if lease is not None:
+            self._granted.add(lease)
+        return lease
+
+    async def _read(self, work: Callable[[ReadTables], T]) -> T:
+        return await self._submitted(self._reads, work)
+
+    async def _on_files(self, work: Callable[[BlobFiles], T]) -> T:
+        return await self._submitted(self._files, work)
+
+    def _submitted(
+        self,
+        lane: Lane[S],
+        work: Callable[[S], T],
+        *,
+        prepare: Callable[[], None] | None = None,
+        durable: bool = False,
+        abandoned: Callable[[T], None] | None = None,
+    ) -> asyncio.Future[T]:
+        import asyncio
+
+        if self._closed:
+            raise StoreError("the store is closed; open a new one")
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        lane.submit(LaneJob(work, future, prepare, durable, abandoned))
+        return future
+
+    def _give_back(self, lease: Lease | None) -> None:
+        """Release the lease of a claim whose caller was cancelled; no one else would release it."""
+        if lease is not None and not self._closed:
+            self._submitted(self._writes, lambda tables: tables.release([lease]))
+
+    def _news(self, chats: Sequence[ChatId]) -> asyncio.Future[Heads]:
+        return self._submitted(self._reads, lambda tables: tables.news(chats))

@@ -1,0 +1,180 @@
+"""Portions of the log as OpenTelemetry's spans and metrics. The only module that loads its SDK, and where all of its
+variables count: resource, sampler, limits, and those of the exporters."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, TypeVar
+
+from opentelemetry.context import Context
+from opentelemetry.metrics import Histogram, Meter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import ConsoleSpanExporter
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.sdk.trace.sampling import Decision
+from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, TraceFlags, set_span_in_context
+from opentelemetry.trace.status import Status, StatusCode
+
+from treadle._version import __version__
+from treadle.adapters.telemetry import names
+from treadle.adapters.telemetry.sending import Sender
+from treadle.adapters.telemetry.settings import Signal, Telemetry
+from treadle.adapters.telemetry.spans import ROOT, Portion, Span
+from treadle.protocol.trace_context import span_id, trace_of
+
+_TOKENS = [4.0**power for power in range(14)]
+_SECONDS = [0.01 * 2.0**power for power in range(14)]
+_WAITS = [0.1, 1.0, 10.0, 60.0, 600.0, 3_600.0, 86_400.0]
+_NS = 1_000_000
+T = TypeVar("T")
+
+
+class Recorder:
+    """ConfigError, as of `Telemetry.check`, if it cannot be."""
+
+    def __init__(self, settings: Telemetry) -> None:
+        resource = _resource()
+        self._ids = _Ids()
+        self._provider = TracerProvider(resource=resource, id_generator=self._ids, shutdown_on_exit=False)
+        self._sender: Sender | None = None
+        if settings.exporter("TRACES", os.environ):
+            destination = settings.endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "by OTEL_*")
+            self._sender = Sender(_exporter(settings, "TRACES", ConsoleSpanExporter, "OTLPSpanExporter"), destination)
+            self._provider.add_span_processor(self._sender)
+        self._tracer = self._provider.get_tracer("treadle", __version__, schema_url=names.SCHEMA_URL)
+        readers = []
+        if settings.exporter("METRICS", os.environ):
+            exporter = _exporter(settings, "METRICS", ConsoleMetricExporter, "OTLPMetricExporter")
+            readers.append(PeriodicExportingMetricReader(exporter))
+        self._meters = MeterProvider(readers, resource, shutdown_on_exit=False)
+        self._measures = Measures(self._meters.get_meter("treadle", __version__, names.SCHEMA_URL))
+
+    def record(self, portion: Portion) -> None:
+        for span in portion.spans:
+            self._measures.take(span)
+        for seconds in portion.queued:
+            self._measures.queue.record(seconds)
+        if self._sender is not None:
+            self._make(portion)
+            self._sender.send()
+
+    def _make(self, portion: Portion) -> None:
+        chat, first = portion.trace.chat, portion.trace.first
+        above = trace_of(chat, first, portion.trace.traceparent)
+        outside = _context(above.trace, above.span, above.sampled, remote=True) if above.span else Context()
+        decision = self._provider.sampler.should_sample(outside, above.trace, "invoke_agent treadle").decision
+        if decision is not Decision.RECORD_AND_SAMPLE:
+            return
+        for span in portion.spans:
+            inside = outside if span.parent == ROOT else _context(above.trace, span_id(chat, first, span.parent))
+            self._ids.trace, self._ids.span = above.trace, span_id(chat, first, span.key)
+            self._emit(span, inside)
+
+    def _emit(self, span: Span, inside: Context) -> None:
+        kind = SpanKind.CLIENT if span.kind == "client" else SpanKind.INTERNAL
+        otel_span = self._tracer.start_span(span.name, inside, kind, span.attributes, start_time=span.start_ms * _NS)
+        for moment in span.moments:
+            otel_span.add_event(moment.name, moment.attributes, moment.time_ms * _NS)
+        if span.error:
+            otel_span.set_attribute(names.ERROR, span.error)
+            otel_span.set_status(Status(StatusCode.ERROR, span.error_message or None))
+        otel_span.end(span.end_ms * _NS)
+
+    def close(self, timeout_s: float) -> None:
+        """Send what is left; a collector that does not answer is not waited for longer than that."""
+        last = threading.Thread(target=self._meters.shutdown, daemon=True)
+        last.start()
+        until = time.monotonic() + timeout_s
+        if self._sender is not None:
+            self._sender.finish(timeout_s)
+        last.join(max(0.0, until - time.monotonic()))
+
+
+class Measures:
+    """The metrics: those of the conventions, and our own for what they have no name for."""
+
+    def __init__(self, meter: Meter) -> None:
+        def histogram(name: str, unit: str, about: str, buckets: list[float]) -> Histogram:
+            return meter.create_histogram(name, unit, about, explicit_bucket_boundaries_advisory=buckets)
+
+        self._tokens = histogram("gen_ai.client.token.usage", "{token}", "Tokens used by model calls.", _TOKENS)
+        self._duration = histogram("gen_ai.client.operation.duration", "s", "How long operations took.", _SECONDS)
+        first = "gen_ai.client.operation.time_to_first_chunk"
+        self._first = histogram(first, "s", "How long models took to begin.", _SECONDS)
+        self._tools = histogram("treadle.tool.duration", "s", "How long tools worked.", _SECONDS)
+        self._waits = histogram("treadle.wait.duration", "s", "How long chats waited for people and clients.", _WAITS)
+        self.queue = histogram("treadle.queue.duration", "s", "How long chats waited for a worker.", _SECONDS)
+        self._cost = meter.create_counter("treadle.cost", "USD", "The cost of model calls.")
+
+    def take(self, span: Span) -> None:
+        seconds = (span.end_ms - span.start_ms) / 1000
+        attributes = span.attributes
+        labels = {
+            key: attributes[key]
+            for key in (names.OPERATION, names.PROVIDER, names.MODEL, names.TOOL)
+            if key in attributes
+        }
+        failed = {names.ERROR: span.error} if span.error else {}
+        if span.kind == "client":
+            self._model_call(attributes, labels)
+        if names.WAIT in attributes:
+            self._waits.record(seconds, {names.WAIT: attributes[names.WAIT]})
+        elif labels.get(names.OPERATION) == "execute_tool":
+            self._tools.record(attributes.get(names.TOOL_TIME, seconds), labels | failed)
+        elif names.OPERATION in labels:
+            self._duration.record(seconds, labels | failed)
+
+    def _model_call(self, attributes: dict[str, Any], labels: dict[str, Any]) -> None:
+        for key, kind in ((names.INPUT_TOKENS, "input"), (names.OUTPUT_TOKENS, "output")):
+            if key in attributes:
+                self._tokens.record(attributes[key], {**labels, names.TOKEN_TYPE: kind})
+        if names.FIRST_TOKEN in attributes:
+            self._first.record(attributes[names.FIRST_TOKEN], labels)
+        if names.COST in attributes:
+            self._cost.add(attributes[names.COST], labels)
+
+
+class _Ids(IdGenerator):
+    """The ids that the next span is to have."""
+
+    trace = span = 0
+
+    def generate_span_id(self) -> int:
+        return self.span
+
+    def generate_trace_id(self) -> int:
+        return self.trace
+
+    def is_trace_id_random(self) -> bool:
+        return True  # the digest of a random id
+
+
+def _context(trace: int, span: int, sampled: bool = True, *, remote: bool = False) -> Context:
+    return set_span_in_context(NonRecordingSpan(SpanContext(trace, span, remote, TraceFlags(int(sampled)))), Context())
+
+
+def _resource() -> Resource:
+    resource = Resource.create({SERVICE_VERSION: __version__})
+    is_unnamed = str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service")
+    return resource.merge(Resource({SERVICE_NAME: "treadle"})) if is_unnamed else resource
+
+
+def _exporter(settings: Telemetry, signal: Signal, console: Callable[..., T], name: str) -> T:
+    """To the console, or the exporter of this name by the protocol that is wanted. The setting is the address of the
+    collector; by HTTP each signal has a path there."""
+    if settings.exporter(signal, os.environ) == "console":
+        return console(out=sys.stderr)
+    kind = "trace" if signal == "TRACES" else "metric"
+    short, path = "http", f"/v1/{signal.lower()}"
+    if settings.protocol_of(signal, os.environ) == "grpc":
+        short, path = "grpc", ""
+    module = import_module(f"opentelemetry.exporter.otlp.proto.{short}.{kind}_exporter")
+    base = settings.endpoint.rstrip("/")
+    exporter: T = getattr(module, name)(endpoint=base + path if base else None)
+    return exporter

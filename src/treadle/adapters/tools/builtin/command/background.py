@@ -1,0 +1,409 @@
+"""Background processes of a chat: check_command, send_input and stop_command, by the handle that run_command gave. They
+are supervised commands like others; no call waits for them, and a few may run at once.
+
+Changes that such a command makes on its view are judged with the call that commits them (W-10): a check that finds the
+command ended or asks for a commit, and a stop. These calls look at the command when they are rehearsed, so that the
+policy and a person see the effect before it is committed.
+"""
+
+import asyncio
+from typing import Any, Literal
+
+import msgspec
+
+from treadle.adapters.tools.builtin.base import in_thread, parameters
+from treadle.adapters.tools.builtin.command.job_layer import GIVEN_UP, NOT_KEPT, JobLayer
+from treadle.adapters.tools.builtin.command.network import reached_hosts, shown_hosts
+from treadle.adapters.tools.builtin.command.output import exit_words, finished_end, stopped_lines, view_between
+from treadle.adapters.tools.builtin.command.project import CommandProject, ProjectChange
+from treadle.adapters.tools.builtin.command.request import CommandRequest
+from treadle.adapters.tools.builtin.command.shell import stopped_names
+from treadle.adapters.tools.builtin.context import ToolContext, WithContext
+from treadle.base.types import CallKey, SystemClock
+from treadle.diff.changes import count
+from treadle.errors import ToolError
+from treadle.ports.commands import Command, CommandExit, KnownCommand
+from treadle.ports.toolset import Invocation, Outcome, PlainTool, Rehearsal, Settlement, Trial
+from treadle.ports.workspace import inert
+from treadle.protocol.events import JobEnded, JobSettled
+from treadle.protocol.tools import JOB_TOOL, STOP_TOOL, ToolSpec, digest, job_handle
+
+MAX_RUNNING = 8
+KEPT = 20
+KEPT_MS = 3_600_000
+"""Of processes that have ended, so many are kept for so long."""
+MAX_WAIT_S = 120
+_LOOK_S = 0.3
+"""A process that fails at once, or answers at once, is shown at once."""
+_POLL_S = 0.03
+_PENDING = "[{} not committed yet: call check_command with this handle again]"
+HANDLE = {"type": "string", "minLength": 1, "description": "The handle that run_command gave."}
+
+
+async def make_room(context: ToolContext, request: CommandRequest) -> None:
+    """Let go of what is no longer needed before a new command starts, and refuse one background process too many. The
+    results of earlier commands are recorded by now: calls that execute run one after the other."""
+    assert context.commands is not None
+    known_commands = await context.commands.list_commands(request.chat)
+    running = [one for one in known_commands if one.background and one.running]
+    if request.background and len(running) >= MAX_RUNNING:
+        raise ToolError(
+            f"{MAX_RUNNING} background commands run already, and no more may: stop one with stop_command first.\n"
+            + "\n".join(_line(one) for one in running)
+        )
+    now = SystemClock().now_ms()
+    ended_commands = sorted(
+        (one for one in known_commands if one.background and not one.running), key=lambda one: -one.ended_ms
+    )
+    old = [one for number, one in enumerate(ended_commands) if number >= KEPT or now - one.ended_ms > KEPT_MS]
+    old = [one for one in old if not await _has_pending_changes(context, request, one)]
+    for one in [*old, *(one for one in known_commands if not one.background and not one.running)]:
+        call = one.call.partition("~")[0]
+        if call.partition("-")[0] == request.call:  # an attempt of this very call
+            continue
+        await context.commands.forget(request.chat, one.call)
+        project = CommandProject(context, f"{request.chat}/{call}", request.project, request.options)
+        await project.release()  # last: who comes late finds no view to commit
+
+
+async def _has_pending_changes(context: ToolContext, request: CommandRequest, one: KnownCommand) -> bool:
+    assert context.commands is not None
+    command = await context.commands.find(request.chat, one.call)
+    result = None if command is None else await command.wait(0)
+    if command is None or result is None:
+        return False
+    layer = JobLayer(context, request.chat, one.call, command, request.project, request.options)
+    return await layer.pending(result) > 0
+
+
+async def report_start(context: ToolContext, command: Command, handle: str) -> tuple[str, str, bool]:
+    """The text, summary and success of a command that was started in the background."""
+    command_exit = await _settle_down(command, 0, _LOOK_S)
+    if command_exit is not None and command_exit.ending == "failed":
+        raise ToolError(f"The command could not be started: {command_exit.error}.")
+    text, _ = await in_thread(_news, context, command, handle, command_exit)
+    state = _state(command_exit)
+    handle_note = f'[handle "{handle}", {state}: check_command shows what it writes, stop_command ends it]'
+    return (
+        f"{text}\n{handle_note}" if text else handle_note,
+        f"in the background as {handle}, {state}",
+        not _failed(command_exit),
+    )
+
+
+CommitScope = Literal["", "part", "all"]
+"""The changes that a call commits: none · those of a running command up to now · all those of an ended one."""
+
+
+class _Handled(WithContext, PlainTool):
+    """A tool for one background command; the supervisor takes what comes with the same call once, so after a crash it
+    simply runs again."""
+
+    def __init__(self, context: ToolContext) -> None:
+        super().__init__(context)
+        self._rehearsed: dict[tuple[str, str], CommitScope] = {}
+        """Calls of this process that have looked at their command and are not prepared yet."""
+
+    async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
+        """Only a call that was rehearsed commits: a command that ended since then is judged by the next call."""
+        await self._find(invocation)
+        return None
+
+    async def settle(self, invocation: Invocation) -> Settlement:
+        return "run_again"
+
+    async def stop(self, invocation: Invocation) -> Outcome | None:
+        """Complete and tell the commit that the call had begun; changes that were not begun stay on the view."""
+        if not (scope := _scope(invocation)):
+            return None
+        layer = self._layer(await self._find(invocation), invocation)
+        change = await layer.call_off(invocation.call, all_of_it=scope == "all")
+        if change is None:
+            return None
+        facts = (JobSettled(_handle(invocation), change.settlement),) if scope == "all" else ()
+        return change.added_to(Outcome("", effect="view", facts=facts))
+
+    async def _list_background_commands(self, invocation: Invocation) -> list[KnownCommand]:
+        commands = self._context.commands
+        known_commands = await commands.list_commands(invocation.chat) if commands is not None else ()
+        return [one for one in known_commands if one.background]
+
+    async def _find(self, invocation: Invocation) -> Command:
+        handle, commands = _handle(invocation), self._context.commands
+        known_commands = await self._list_background_commands(invocation)
+        if commands is not None and any(one.call == handle for one in known_commands):
+            command = await commands.find(invocation.chat, CallKey(handle))
+            if command is not None:
+                return command
+        lines = [await self._line(one, invocation) for one in known_commands]
+        there = "\n".join(lines) or "There are none."
+        raise ToolError(f"There is no background command with the handle {handle!r}. Background commands:\n{there}")
+
+    async def _line(self, one: KnownCommand, invocation: Invocation) -> str:
+        """A background command in one line, with what of it is not committed."""
+        assert self._context.commands is not None
+        command = await self._context.commands.find(invocation.chat, one.call)
+        result = None if command is None or one.running else await command.wait(0)
+        if command is None or result is None:
+            return _line(one)
+        return _line(one, await self._layer(command, invocation, one.call).pending(result))
+
+    def _layer(self, command: Command, invocation: Invocation, handle: str = "") -> JobLayer:
+        return JobLayer(
+            self._context,
+            invocation.chat,
+            handle or _handle(invocation),
+            command,
+            invocation.project,
+            invocation.options,
+            invocation.changed_paths,
+        )
+
+    async def _report(
+        self, command: Command, invocation: Invocation, command_exit: CommandExit | None, by: str = ""
+    ) -> Outcome:
+        """Report the new output, the ending, and the outcome of its changes."""
+        text, size = await in_thread(_news, self._context, command, invocation.call, command_exit)
+        state, layer = _state(command_exit), self._layer(command, invocation)
+        lines: tuple[str, ...] = ()
+        change, pending = ProjectChange(source="view"), 0
+        scope = _scope(invocation)
+        if scope and invocation.discard:
+            change = await self._uncommitted(layer, invocation, scope)
+        elif scope:
+            change = await layer.commit(invocation.call, command_exit if scope == "all" else None)
+        elif command_exit is None and invocation.arguments.get("commit"):
+            lines = ("[nothing to commit]",)
+        if command_exit is not None and (pending := await layer.pending(command_exit)):
+            if not invocation.discard:
+                lines = (_PENDING.format(count(pending, "change")),)
+        elif command_exit is not None and await layer.drop_unknown(command_exit):
+            lines = (NOT_KEPT,)
+        elif command_exit is not None and not scope and await layer.is_given_up(command_exit):
+            lines = (GIVEN_UP,)
+        facts: tuple[JobEnded | JobSettled, ...] = ()
+        if command_exit is not None and await in_thread(command.first, invocation.call):
+            if not layer.exists:
+                change = await self._compared(invocation)
+            stopped_by = by if command_exit.ending == "stopped" else ""
+            facts = (
+                JobEnded(
+                    _handle(invocation), command_exit.ending, command_exit.code, stopped_by, change.concerns, pending
+                ),
+            )
+        elif scope == "all" and not pending:
+            facts = (JobSettled(_handle(invocation), change.settlement),)
+        body = "\n".join((text or "(nothing new)", *change.lines, *lines, f"[{state}]"))
+        success = not _failed(command_exit) and change.success
+        hosts = await in_thread(reached_hosts, f"{command.folder}/network", ())  # those that its proxy has let pass
+        summary = "; ".join(note for note in (f"{state}, {size:,} new bytes", shown_hosts(hosts)) if note)
+        outcome = Outcome(body, summary, success=success, facts=facts, hosts=hosts)
+        return change.added_to(outcome if not scope else msgspec.structs.replace(outcome, effect="view"))
+
+    async def _compared(self, invocation: Invocation) -> ProjectChange:
+        """The changes in the project while a command without a view ran."""
+        name = f"{invocation.chat}/{_handle(invocation)}"
+        project = CommandProject(self._context, name, invocation.project, invocation.options)
+        return await project.compare("observed", invocation.known_files)
+
+    async def _uncommitted(self, layer: JobLayer, invocation: Invocation, scope: CommitScope) -> ProjectChange:
+        """The policy does not let the effect pass, and no person can be asked. In a read-only chat it is dropped; else
+        it stays for a person to commit."""
+        if scope == "all" and invocation.options.mode == "read-only":
+            return await layer.drop(invocation.discard)
+        return ProjectChange((f"[not committed: {invocation.discard}]",), success=False, source="view")
+
+
+class _Committing(_Handled):
+    """A call that may commit what its command changed."""
+
+    async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
+        if not _handle(invocation):
+            return None
+        scope, rehearsal = await self._look(invocation)
+        self._rehearsed[(invocation.chat, invocation.call)] = scope
+        return rehearsal
+
+    async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
+        if not _handle(invocation):
+            return None
+        await self._find(invocation)
+        key = (invocation.chat, invocation.call)
+        scope = self._rehearsed.pop(key) if key in self._rehearsed else (await self._look(invocation))[0]
+        return {"commits": scope} if scope else None
+
+    async def _look(self, invocation: Invocation) -> tuple[CommitScope, Rehearsal | None]:
+        """The scope of the commit of this call, and its effect."""
+        command = await self._find(invocation)
+        result = await self._wait(command, invocation)
+        layer = self._layer(command, invocation)
+        if result is None and not invocation.arguments.get("commit"):
+            return "", None
+        rehearsal = await layer.rehearse(invocation.call, result)
+        if rehearsal is None or rehearsal.empty:
+            return "", None
+        return "part" if result is None else "all", rehearsal
+
+    async def _wait(self, command: Command, invocation: Invocation) -> CommandExit | None:
+        """How the command ended, or None; the wait that the call asks for happens here."""
+        raise NotImplementedError
+
+
+class CheckCommand(_Committing):
+    spec = ToolSpec(
+        name=JOB_TOOL,
+        description=(
+            "What a background command has written since the last check, and whether it still runs. With wait_s it "
+            "waits so long for something new. If it has ended, the files that it changed are committed to the project; "
+            "commit does that while it runs. Without a handle: all background commands."
+        ),
+        dispensable=True,
+        parameters=parameters(
+            handle=HANDLE,
+            wait_s={"type": "number", "minimum": 0, "maximum": MAX_WAIT_S, "default": 0},
+            commit={
+                "type": "boolean",
+                "default": False,
+                "description": "Commit to the project what it has changed by now.",
+            },
+        ),
+        idempotent=True,
+        effect="none",
+        summary_argument="handle",
+        job_argument="handle",
+        timeout_s=MAX_WAIT_S + 60.0,
+    )
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        if not _handle(invocation):
+            lines = [await self._line(one, invocation) for one in await self._list_background_commands(invocation)]
+            return Outcome("\n".join(lines) or "There are no background commands.")
+        command = await self._find(invocation)
+        return await self._report(command, invocation, await command.wait(0))
+
+    async def _wait(self, command: Command, invocation: Invocation) -> CommandExit | None:
+        begin, _ = await in_thread(command.since, invocation.call)
+        return await _settle_down(command, begin, float(invocation.arguments.get("wait_s") or 0), until_news=True)
+
+
+class SendInput(_Handled):
+    spec = ToolSpec(
+        name="send_input",
+        description=(
+            "Write to a background command's input, followed by Enter unless enter is false, and see what it answers. "
+            'Control keys by their code: "\\u0003" is Ctrl-C in a pty. end closes the input.'
+        ),
+        dispensable=True,
+        parameters=parameters(
+            required=("handle",),
+            handle=HANDLE,
+            text={"type": "string", "default": ""},
+            enter={"type": "boolean", "default": True},
+            end={"type": "boolean", "default": False},
+        ),
+        idempotent=True,
+        summary_argument="handle",
+        input_argument="text",
+    )
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        command = await self._find(invocation)
+        arguments = invocation.arguments
+        text = str(arguments.get("text") or "")
+        end = bool(arguments.get("end"))
+        if arguments.get("enter", True) and (text or not end):
+            text += "\n"
+        begin, _ = await in_thread(command.since, invocation.call)
+        token = f"{invocation.call}~{digest(arguments)[:12]}"  # of these words: a log that was put back may say others
+        await command.write(text.encode(errors="surrogateescape"), token=token, end=end)
+        command_exit = await _settle_down(command, begin, _LOOK_S, until_news=True)
+        return await self._report(command, invocation, command_exit)
+
+
+class StopCommand(_Committing):
+    spec = ToolSpec(
+        name=STOP_TOOL,
+        description=(
+            "End a background command with everything it started, commit the files that it changed to the project, and "
+            "see the last of its output."
+        ),
+        dispensable=True,
+        parameters=parameters(required=("handle",), handle=HANDLE),
+        idempotent=True,
+        summary_argument="handle",
+        effect="none",
+        job_argument="handle",
+    )
+
+    async def trial(self, invocation: Invocation) -> Trial | None:
+        """It is stopped before its effect is judged, so that is recorded first."""
+        result = await (await self._find(invocation)).wait(0)
+        return Trial({}, begins=result is None)
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        command = await self._find(invocation)
+        return await self._report(command, invocation, await command.stop(), by="model")
+
+    async def _wait(self, command: Command, invocation: Invocation) -> CommandExit | None:
+        return await command.stop()
+
+
+def _scope(invocation: Invocation) -> CommitScope:
+    scope = (invocation.plan or {}).get("commits")
+    return scope if scope in ("part", "all") else ""
+
+
+def _handle(invocation: Invocation) -> str:
+    return job_handle(invocation.arguments)
+
+
+async def _settle_down(command: Command, begin: int, wait_s: float, *, until_news: bool = False) -> CommandExit | None:
+    """Wait for the end, or for news and a moment without more of them, but not longer than told."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + wait_s
+    size = begin
+    command_exit = await command.wait(0)
+    while command_exit is None and (remaining_s := until - loop.time()) > 0:
+        command_exit = await command.wait(min(_POLL_S, remaining_s))
+        grown = command.read(0, 0).size
+        if until_news and size == grown > begin:
+            break
+        size = grown
+    return command_exit
+
+
+def _news(context: ToolContext, command: Command, token: str, result: CommandExit | None) -> tuple[str, int]:
+    """The new output since the last look, bounded, and its size. Of a running command, an unfinished character and
+    what may be the beginning of a secret (S-11) wait for the next look."""
+    begin, size = command.since(token)
+    end = size if result is not None else finished_end(command, begin, size, context.finished_length)
+    lines = [view_between(command, begin, end, context.redact).text] if end > begin else []
+    if end < size:
+        command.since(token, end)
+        lines.append(f"[{count(size - end, 'byte')} of unfinished output not shown yet]")
+    if result is not None:
+        lines += stopped_lines(stopped_names(command.shell()), left_behind=result.left_behind)
+    return "\n".join(lines), end - begin
+
+
+def _state(command_exit: CommandExit | None) -> str:
+    if command_exit is None:
+        return "running"
+    if command_exit.ending == "exited":
+        return exit_words(command_exit)
+    return {"timed_out": "ended after a day", "idle": "ended because it was idle", "stopped": "stopped"}.get(
+        command_exit.ending, command_exit.ending
+    )
+
+
+def _failed(command_exit: CommandExit | None) -> bool:
+    return command_exit is not None and (
+        command_exit.ending == "lost" or (command_exit.ending == "exited" and command_exit.code != 0)
+    )
+
+
+def _line(one: KnownCommand, pending: int = 0) -> str:
+    state = "running" if one.running else "ended"
+    if pending:
+        state += f", {count(pending, 'change')} not committed"
+    return f'"{one.call}" {state}: {inert(one.title)}'

@@ -1,0 +1,400 @@
+"""The output of a command: live for people, bounded for the model, kept whole as a blob if a result shows only a part
+(T-11); and read_output, with which the model reads the rest by range. The log records what each handle refers to, so a
+handle works after a restart and on another machine."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from treadle.adapters.tools.builtin.base import MAX_BYTES, MAX_LINES, in_thread, parameters
+from treadle.adapters.tools.builtin.context import WithContext
+from treadle.base.types import CallKey
+from treadle.diff.changes import count
+from treadle.errors import NotFound, ToolError
+from treadle.ports.commands import Command, CommandExit
+from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
+from treadle.ports.workspace import inert
+from treadle.protocol.tools import ShortForm, ToolSpec
+
+CAP = 64 << 20
+"""How many bytes of a command's output are kept: up to that exactly, of more the beginning and the end."""
+HEAD_LINES = 15
+TAIL_LINES = 85
+_HEAD_BYTES = 10_000
+_TAIL_BYTES = 38_000
+"""Together below 50 KB, with room for the notices."""
+_HEAD_READ = 2 * _HEAD_BYTES
+_TAIL_READ = 4 * _TAIL_BYTES
+"""More raw bytes than are shown, because cleaning may remove most of them."""
+_LIVE_BYTES = 8_000
+"""Live output is a glimpse: at most so much each time, so that a flood costs neither memory nor the loop's time."""
+_PART = 1 << 20
+_LONGEST_LINE = 1 << 22
+_SHOWN = MAX_BYTES - 2_000
+_LINES = 500
+_STEP = 1 << 16
+
+# Each alternative stops at the next ESC, so that the search stays linear on any input.
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC: titles, links, shell integration (]633;)
+    r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"  # DCS, SOS, PM, APC
+    r"|\x1b[ -/]*[0-~]"  # two-character escapes
+    r"|\x1b"
+)
+_CONTROLS = {code: 0x2400 + code for code in range(32) if code not in (9, 10, 13)} | {127: 0x2421}
+
+
+class OutputView(msgspec.Struct, frozen=True):
+    """The part of an output that a model sees."""
+
+    text: str
+    exact: bool
+    """True if the text is the output, byte for byte; if not, the output itself must be kept somewhere else."""
+    is_shortened: bool = False
+    """True if something is missing that a reader may want to see."""
+
+
+def clean(data: bytes) -> str:
+    """Text for a model: escapes stripped, other control characters as visible symbols, broken UTF-8 as `\\xNN`."""
+    text = data.decode(errors="backslashreplace").replace("\r\n", "\n")
+    if "\x1b" in text:
+        text = _ESCAPES.sub("", text)
+    return text.translate(_CONTROLS)
+
+
+def whole_characters(data: bytes) -> bytes:
+    """Without the pieces of characters at both ends: the bytes were cut there, the text is not broken."""
+    start = 0
+    while start < min(3, len(data)) and data[start] & 0xC0 == 0x80:
+        start += 1
+    return without_unfinished_character(data[start:])
+
+
+def without_unfinished_character(data: bytes) -> bytes:
+    for back in range(1, min(4, len(data)) + 1):
+        lead = data[-back]
+        if lead & 0xC0 != 0x80:
+            length = 4 if lead >= 0xF0 else 3 if lead >= 0xE0 else 2 if lead >= 0xC0 else 1
+            return data[: len(data) - back] if back < length else data
+    return data
+
+
+def view_whole(data: bytes, redact: Callable[[str], str] = str) -> OutputView:
+    """Of an output that is all there. Secrets go before anything is cut: half of one would not be recognised."""
+    text = redact(clean(data))
+    shown_text = text.removesuffix("\n")
+    lines = shown_text.split("\n")
+    if len(lines) <= HEAD_LINES + TAIL_LINES and len(shown_text.encode()) <= _HEAD_BYTES + _TAIL_BYTES:
+        return OutputView(shown_text, text.encode() == data)
+    size = len(shown_text.encode())
+    return OutputView(
+        _shortened(lines[:HEAD_LINES], lines[-TAIL_LINES:], len(lines), size), exact=False, is_shortened=True
+    )
+
+
+def view_ends(head: bytes, tail: bytes, lines: int, size: int, redact: Callable[[str], str] = str) -> OutputView:
+    """Of an output of so many lines and bytes, by how it begins and how it ends."""
+    first = redact(clean(whole_characters(head))).split("\n")[:HEAD_LINES]
+    last = redact(clean(whole_characters(tail))).removesuffix("\n").split("\n")
+    last = last[1:] or last  # the first one probably lacks its beginning
+    return OutputView(
+        _shortened(first, last[-TAIL_LINES:], lines, size - tail.endswith(b"\n")), exact=False, is_shortened=True
+    )
+
+
+def _shortened(head: list[str], tail: list[str], lines: int, size: int) -> str:
+    """Both ends, and between them how much there was: in lines where whole lines are missing, else in bytes."""
+    dropped = lines - len(head) - len(tail)
+    if dropped < 0:  # few lines, but long ones: the tail begins where the head ends
+        tail = tail[min(-dropped, len(tail) - 1) :]
+    encoded_parts = [("\n".join(part)).encode() for part in (head, tail)]
+    first, last = encoded_parts[0][:_HEAD_BYTES], encoded_parts[1][-_TAIL_BYTES:]
+    missing = f"{max(0, size - len(first) - len(last)):,} bytes"
+    if dropped > 0:
+        is_cut = [first, last] != encoded_parts
+        missing = f"{dropped:,} lines truncated, {missing} in all" if is_cut else f"{dropped:,} lines truncated"
+    else:
+        missing += " truncated"
+    return "\n".join((first.decode(errors="ignore"), f"[{missing}]", last.decode(errors="ignore")))
+
+
+# -- the output of a command ------------------------------------------------------------------------------------------
+
+
+def view(command: Command, result: CommandExit, redact: Callable[[str], str] = str) -> OutputView:
+    """Of a command that has ended."""
+    if result.size <= _HEAD_READ + _TAIL_READ:
+        return view_whole(b"".join(parts(command)), redact)
+    head = command.read(0, _HEAD_READ).data
+    return view_ends(head, _read(command, result.size - _TAIL_READ), result.lines, result.size, redact)
+
+
+def finished_end(command: Command, begin: int, end: int, finished_length: Callable[[str], int]) -> int:
+    """Where what can be shown of a running command's output ends: before an unfinished character or secret."""
+    start = max(begin, end - _TAIL_READ)
+    data = _read(command, start, end)
+    text = without_unfinished_character(data).decode(errors="surrogateescape")
+    finished_data = text[: finished_length(text)].encode(errors="surrogateescape")
+    return end - len(data) + len(finished_data)
+
+
+def view_between(command: Command, begin: int, end: int, redact: Callable[[str], str] = str) -> OutputView:
+    """Of a piece of what a command has written so far."""
+    size = end - begin
+    if size <= _HEAD_READ + _TAIL_READ:
+        return view_whole(_read(command, begin, end), redact)
+    head, tail = _read(command, begin, begin + _HEAD_READ), _read(command, end - _TAIL_READ, end)
+    lines = sum(_read(command, at, min(at + _PART, end)).count(b"\n") for at in range(begin, end, _PART))
+    return view_ends(head, tail, lines, size, redact)
+
+
+def _read(command: Command, begin: int, end: int = 1 << 62) -> bytes:
+    data = bytearray()
+    while begin < end and (output := command.read(begin, min(end - begin, _PART))).data and output.offset < end:
+        data += output.data[: end - output.offset]
+        begin = output.offset + len(output.data)
+    return bytes(data)
+
+
+def parts(command: Command) -> Iterator[bytes]:
+    """All that was kept, in order, with a line where something was not. One piece in memory at a time."""
+    at, last_byte = 0, b"\n"
+    while (output := command.read(at, _PART)).data:
+        if output.offset > at:
+            gap = f"[{output.offset - at:,} bytes dropped]\n".encode()
+            yield gap if last_byte == b"\n" else b"\n" + gap
+        yield output.data
+        at, last_byte = output.offset + len(output.data), output.data[-1:]
+
+
+def read_redacted(command: Command, redact: Callable[[str], str]) -> Iterator[bytes]:
+    """The whole output as it is kept: without secrets."""
+    return parts(command) if redact is str else without_secrets(parts(command), redact)
+
+
+def without_secrets(pieces: Iterable[bytes], redact: Callable[[str], str]) -> Iterator[bytes]:
+    """The same without secrets, whole lines at a time, so that none is cut in two by chance (S-11). Bytes that are no
+    text stay as they are."""
+    buffer = b""
+    for piece in pieces:
+        buffer += piece
+        boundary = _find_line_end(buffer)
+        if boundary:
+            yield _redacted(buffer[:boundary], redact)
+            buffer = buffer[boundary:]
+    yield _redacted(buffer, redact)
+
+
+def _find_line_end(buffer: bytes) -> int:
+    """Where the last whole line ends, outside of a private key; anywhere, if no line ends for very long."""
+    boundary = buffer.rfind(b"\n") + 1
+    key = buffer.rfind(b"-----BEGIN ", 0, boundary)
+    if key >= 0 and buffer.find(b"-----END ", key, boundary) < 0:
+        boundary = key
+    return boundary or (len(buffer) if len(buffer) > _LONGEST_LINE else 0)
+
+
+def _redacted(data: bytes, redact: Callable[[str], str]) -> bytes:
+    return redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+
+def handle_line(command_exit: CommandExit, call: CallKey) -> str:
+    """How the model gets the rest of an output that was cut."""
+    size_note = (
+        f"; of {command_exit.size:,} bytes the beginning and the end were kept" if command_exit.size > CAP else ""
+    )
+    return f'[the whole output: read_output handle="{call}"{size_note}]'
+
+
+_CROSS_DEVICE = re.compile(r"Invalid cross-device link|\bEXDEV\b")
+
+
+def rename_hint(text: str) -> str:
+    """Advice about a folder that could not be renamed on a view; empty if the output tells of none. The kernel has
+    an option for it (`redirect_dir`), but not for mounts without privileges."""
+    if not _CROSS_DEVICE.search(text):
+        return ""
+    return (
+        "[a folder of the project cannot be renamed in place here (EXDEV); mv copies it instead. In place of "
+        "`git mv OLD NEW` use: mv OLD NEW && git add -A OLD NEW]"
+    )
+
+
+_SETTINGS_UNWRITTEN = re.compile(r"could not (?:write|lock) config file \S*\.git/config")
+_WORDS_OF_LINE = re.compile(r"[;|&()\n]|[^\s;|&()]+")
+_RENAMING_OPTION = re.compile(r"-[a-zA-Z]*[mMcC]|--move|--copy")
+RENAMES_BRANCH = (
+    "Not run: git branch -m and -c also write .git/config, which commands cannot change, so they would fail half-way. "
+    "Use: git switch -c NEW OLD, and git branch -d OLD if it is a rename. The upstream is not taken along; a person "
+    "can set it."
+)
+
+
+def renames_branch(command: str) -> bool:
+    """True if the command plainly renames or copies a branch. A script may do so, too: then `settings_hint` tells."""
+    words = iter(_WORDS_OF_LINE.findall(command))
+    for word in words:
+        if word.rpartition("/")[2] != "git":
+            continue
+        word = next(words, "")
+        while word.startswith("-"):
+            if word in ("-c", "-C"):
+                next(words, "")
+            word = next(words, "")
+        if word == "branch" and _RENAMING_OPTION.fullmatch(next(words, "")):
+            return True
+    return False
+
+
+def settings_hint(text: str) -> str:
+    """Advice about git's settings, which commands cannot change; empty if the output tells of no such failure."""
+    if not _SETTINGS_UNWRITTEN.search(text):
+        return ""
+    return (
+        "[commands cannot change .git/config: git runs programs that it names. What git did before that is kept. Pass "
+        "settings with `git -c NAME=VALUE`; upstreams, remotes and lasting settings are for a person to set]"
+    )
+
+
+def exit_words(command_exit: CommandExit) -> str:
+    if command_exit.exceeded:
+        return f"stopped: {command_exit.error}"
+    return f"exit {command_exit.code}" if command_exit.code >= 0 else f"killed by signal {-command_exit.code}"
+
+
+def stopped_lines(names: Sequence[str], *, left_behind: bool = False) -> tuple[str, ...]:
+    """The note about processes that a command left running, by their names as far as those are known."""
+    if not names and not left_behind:
+        return ()
+    counts = Counter(inert(name) for name in names)
+    name_list = ", ".join(name if number == 1 else f"{name} ({number})" for name, number in counts.most_common(10))
+    suffix = f": {name_list}{' …' if len(counts) > 10 else ''}" if name_list else ""
+    return (
+        f"[processes that it left running in the background were stopped{suffix}. A process that is to go on runs as "
+        "its own command with background=true]",
+    )
+
+
+class LiveOutput:
+    """Output for people who watch, in pieces, a few times a second."""
+
+    def __init__(self, command: Command, emit: Callable[[str], None]) -> None:
+        self._command = command
+        self._emit = emit
+        self._at = 0
+
+    def show(self, *, last: bool) -> bool:
+        """Emit the new output; True if there was any."""
+        with suppress(OSError):
+            size = self._command.read(0, 0).size
+            skipped = max(0, size - self._at - _LIVE_BYTES)
+            output = self._command.read(self._at + skipped, _LIVE_BYTES)
+            data = output.data if last else whole_characters(output.data)
+            if data:
+                self._at = output.offset + len(data)
+                self._emit((f"[{skipped:,} bytes skipped]\n" if skipped else "") + clean(data))
+                return True
+        return False
+
+
+# -- read_output ------------------------------------------------------------------------------------------------------
+
+
+class ReadOutput(WithContext, ReadOnlyTool):
+    spec = ToolSpec(
+        name="read_output",
+        description=(
+            "Read more of an output that was cut. `handle` is the one that the result named. By lines (start_line, "
+            f"end_line; {_LINES} unless said otherwise), or for very long lines by bytes (offset)."
+        ),
+        short=ShortForm("Read more of an output that was cut.", ("handle",), ("start_line", "end_line")),
+        needs="output",
+        parameters=parameters(
+            required=("handle",),
+            handle={"type": "string", "minLength": 1},
+            start_line={"type": "integer", "minimum": 1, "default": 1},
+            end_line={"type": "integer", "minimum": 1},
+            offset={"type": "integer", "minimum": 0, "description": "Read from this byte on, whatever the lines."},
+        ),
+        read_only=True,
+        idempotent=True,
+        summary_argument="handle",
+    )
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        handle = str(invocation.arguments["handle"]).strip().strip("[]\"'")
+        data = await self._data(invocation, handle)
+        return await in_thread(_range, data, handle, invocation.arguments)
+
+    async def _data(self, invocation: Invocation, handle: str) -> bytes:
+        if digest := invocation.outputs.get(handle):
+            try:
+                return await self._context.blobs.get_blob(digest)
+            except NotFound:
+                raise ToolError(f"The output {handle} is no longer there. Run what made it again.") from None
+        if self._context.commands is not None:
+            command = await self._context.commands.find(invocation.chat, CallKey(handle))
+            if command is not None and (data := await in_thread(lambda: b"".join(parts(command)))):
+                return data
+        handles = ", ".join(list(invocation.outputs)[-10:]) or "none"
+        raise ToolError(f"There is no output with the handle {handle!r}. Handles of outputs that were cut: {handles}.")
+
+
+def _range(data: bytes, handle: str, arguments: dict[str, Any]) -> Outcome:
+    if "offset" in arguments:
+        return _by_bytes(data, handle, arguments["offset"])
+    first = int(arguments.get("start_line") or 1)
+    last = min(int(arguments.get("end_line") or first + _LINES - 1), first + MAX_LINES - 1)
+    total = data.count(b"\n") + (not data.endswith(b"\n"))
+    if first > total:
+        raise ToolError(f"The output {handle} has {count(total, 'line')}; there is no line {first:,}.")
+    begin = _line_start(data, 0, first - 1)
+    text, end = _fitting(data, begin, _line_start(data, begin, last - first + 1))
+    shown_bytes = data[begin:end]
+    last = first + max(0, shown_bytes.count(b"\n") - shown_bytes.endswith(b"\n"))
+    more = ""
+    if end < len(data):
+        next_line = f"start_line={last + 1}" if shown_bytes.endswith(b"\n") else f"offset={end}"
+        more = f"\n[{len(data) - end:,} bytes follow: {next_line}]"
+    return Outcome(f"[lines {first:,} to {last:,} of {total:,}]\n{text}{more}", f"lines {first:,} to {last:,}")
+
+
+def _by_bytes(data: bytes, handle: str, offset: int) -> Outcome:
+    if offset >= len(data):
+        raise ToolError(f"The output {handle} has {len(data):,} bytes; there is nothing at {offset:,}.")
+    text, end = _fitting(data, offset, len(data))
+    more = f"\n[{len(data) - end:,} bytes follow: offset={end}]" if end < len(data) else ""
+    return Outcome(f"[bytes {offset:,} to {end:,} of {len(data):,}]\n{text}{more}", f"bytes {offset:,} to {end:,}")
+
+
+def _fitting(data: bytes, begin: int, end: int) -> tuple[str, int]:
+    """As much of a range as a result takes, cleaned, and where that ends: after a whole line if there is one."""
+    most = _SHOWN
+    while True:
+        stop = min(end, begin + most)
+        if stop < end:
+            stop = data.rfind(b"\n", begin, stop) + 1 or stop
+        text = clean(whole_characters(data[begin:stop])).removesuffix("\n")
+        if len(text.encode()) <= _SHOWN:
+            return text, stop
+        most //= 2  # cleaning makes binary data longer
+
+
+def _line_start(data: bytes, at: int, lines: int) -> int:
+    """Where the line begins that is so many lines after the one at `at`. Counts in large steps first: an output may
+    have millions of lines."""
+    while lines and (inside := data.count(b"\n", at, at + _STEP)) < lines:
+        lines -= inside
+        at += _STEP
+        if at >= len(data):
+            return len(data)
+    for _ in range(lines):
+        at = data.find(b"\n", at) + 1
+        if not at:
+            return len(data)
+    return at

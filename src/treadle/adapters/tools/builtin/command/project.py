@@ -1,0 +1,319 @@
+"""The project as the command of a call changes it (W-08, W-10): on a copy-on-write view, whose effect is committed when
+the command has ended; or directly, with the tree compared before and after.
+
+One decision per call: its effect is committed or discarded, by its name. A worker that has been asleep finds it made.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Literal
+
+import msgspec
+
+from treadle.adapters.tools.builtin.base import carried_out, in_thread
+from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.base.file_system import is_below, path_steps
+from treadle.chat.change_rules import left_out
+from treadle.diff.changes import change_lines, sort_out, total
+from treadle.errors import StoreError, ToolError
+from treadle.ports.snapshots import Effect
+from treadle.ports.toolset import Outcome
+from treadle.ports.workspace import inert
+from treadle.protocol.files import (
+    FileChange,
+    FileConflict,
+    FileState,
+    Source,
+    Uncaptured,
+    decode_path,
+    encode_path,
+)
+from treadle.protocol.options import ChatOptions, Project
+
+_SHOWN = 40
+_MOST_LAYERS = 300
+_MOST_IGNORED = 3_000
+_BYTECODE = "__pycache__"
+"""Folders of this name get no layer: Python does without."""
+_WHAT = "What the command changed"
+
+
+class ProjectChange(msgspec.Struct, frozen=True):
+    """The changes of the project, as the call's outcome reports them."""
+
+    lines: tuple[str, ...] = ()
+    success: bool = True
+    files: tuple[FileChange, ...] = ()
+    source: Source = "direct"
+    uncaptured: tuple[Uncaptured, ...] = ()
+    conflicts: tuple[FileConflict, ...] = ()
+    git: str = ""
+    concerns: tuple[str, ...] = ()
+    """The questions that a person would have been asked, had the changes been known before (W-10)."""
+
+    @property
+    def settlement(self) -> Literal["committed", "refused", "discarded"]:
+        """The outcome of the effect of a command that ran on a view."""
+        if self.conflicts:
+            return "refused"
+        return "committed" if self.files else "discarded"
+
+    def added_to(self, outcome: Outcome) -> Outcome:
+        stat = total(self.files)
+        return msgspec.structs.replace(
+            outcome,
+            files=self.files,
+            source=self.source,
+            uncaptured=self.uncaptured,
+            conflicts=self.conflicts,
+            git=self.git,
+            diff_stat=stat if stat.added or stat.removed else None,
+        )
+
+
+def change_of(effect: Effect, source: Source) -> ProjectChange:
+    if effect.conflicts:  # it was decided that nothing is committed
+        return ProjectChange(success=False, source=source, conflicts=effect.conflicts)
+    lines = change_lines(effect.files, _inert_path, _SHOWN)
+    if lines:
+        lines.insert(0, "[changed in the project]")
+    if source == "view":
+        lines += [f"[not committed: {_inert_path(each.path)}: {each.reason}]" for each in effect.uncaptured[:_SHOWN]]
+    return ProjectChange(tuple(lines), True, effect.files, source, effect.uncaptured, git=effect.git)
+
+
+def folders_made(paths: Sequence[str]) -> tuple[FileChange, ...]:
+    """The changes that make these folders."""
+    return tuple(FileChange(encode_path(path), "created", after=FileState("directory", 0o755)) for path in paths)
+
+
+class WritableFolders(msgspec.Struct, frozen=True):
+    """The folders to which a live command may write."""
+
+    layers: tuple[str, ...]
+    new: tuple[str, ...]
+    """Those that have to be made first, with the folders that they lie in."""
+    read_only: int
+    """How many ignored folders the command may not write to, because there are too many."""
+
+
+class CommandProject:
+    """`name` is that of the effect: the chat and the call. `changed` is what the run has changed itself. Without
+    snapshots nothing is known of what commands change: all answers are empty."""
+
+    not_made = "the command ran, but nothing of what it changed was committed"
+    mend = "look at them, and run it again if it is still wanted"
+    discards_failed = True
+    """True if an effect that cannot be committed now never will be."""
+
+    def __init__(
+        self,
+        context: ToolContext,
+        name: str,
+        project: Project,
+        options: ChatOptions,
+        changed_paths: frozenset[str] = frozenset(),
+    ) -> None:
+        self._context = context
+        self._name = name
+        self._project, self._options, self._changed = project, options, changed_paths
+        self._snapshots = context.snapshots_of(*project) if context.snapshots_of is not None and project.root else None
+
+    @property
+    def has_snapshots(self) -> bool:
+        """True if there are snapshots of the project."""
+        return self._snapshots is not None
+
+    async def tidy(self) -> None:
+        """Remove from projects the files that the sandbox had put there for commands that were killed together with the
+        process that would have removed the files (W-10)."""
+        if self._context.sandbox_of is not None:
+            sandbox_of, demand = self._context.sandbox_of, self._options.sandbox
+            await in_thread(lambda: sandbox_of(demand).tidy())
+
+    def is_decided(self) -> bool:
+        """Blocks for a moment."""
+        return self._snapshots is not None and self._snapshots.is_decided(self._name)
+
+    def is_apply_decided(self) -> bool:
+        """True if it is decided that the effect is committed. Blocks for a moment."""
+        return self._snapshots is not None and self._snapshots.is_apply_decided(self._name)
+
+    async def capture(self) -> None:
+        if self._snapshots is not None:
+            await in_thread(self._snapshots.capture, self._name)
+
+    async def release(self) -> None:
+        if self._snapshots is not None:
+            with suppress(ToolError):
+                await in_thread(self._snapshots.release, self._name)
+
+    async def preview(self, view: str) -> tuple[Effect, str, tuple[str, ...]]:
+        """Return the changes that a commit of this view would make, their diff, and the `unrecoverable` paths among
+        them."""
+        return await in_thread(self._preview, view)
+
+    def _preview(self, view: str) -> tuple[Effect, str, tuple[str, ...]]:
+        assert self._snapshots is not None
+        effect = self._snapshots.effect(view, self._changed)
+        return effect, self._snapshots.diff(view, effect), self._find_unrecoverable(effect)
+
+    async def effect(self, view: str) -> Effect:
+        """Return the changes that a commit of this view would make."""
+        assert self._snapshots is not None
+        return await in_thread(self._snapshots.effect, view, self._changed)
+
+    async def unrecoverable(self, effect: Effect) -> tuple[str, ...]:
+        """Paths whose bytes this effect would remove for good, without those that this run changed itself."""
+        return await in_thread(self._find_unrecoverable, effect)
+
+    def _find_unrecoverable(self, effect: Effect) -> tuple[str, ...]:
+        lost_paths = self._context.unrecoverable(self._project, effect.files)
+        return tuple(path for path in lost_paths if path not in self._changed)
+
+    async def compare(
+        self, source: Source = "direct", known_digests: Mapping[str, str] | None = None, *, gated: bool = False
+    ) -> ProjectChange:
+        """Return the changes since before the command began, without those in `known_digests`, which the model has seen
+        already. `gated`: at once undo changes to paths that are never committed."""
+        if self._snapshots is None:
+            return ProjectChange(source=source)
+        await self.tidy()
+        try:
+            try:
+                effect = await in_thread(self._snapshots.compare, self._name)
+            except ToolError:  # the files may have changed during the comparison
+                effect = await in_thread(self._snapshots.compare, self._name)
+            lacking = frozenset(effect.uncaptured)
+            if gated:
+                effect = await in_thread(self._snapshots.withdraw, f"{self._name}.never", effect)
+        except ToolError as error:
+            return ProjectChange((f"[what it changed in the project could not be found out: {error}]",), source=source)
+        files = tuple(file for file in effect.files if not (known_digests and _is_seen(file, known_digests)))
+        effect = msgspec.structs.replace(effect, files=files)
+        change = change_of(effect, source)
+        raised = tuple(await in_thread(self._context.after_the_fact, self._project.root, effect, self._options))
+        notes = [f"[this would have been asked for: {reason}. An undo takes it back.]" for reason in raised]
+        undone = [each for each in effect.uncaptured if each not in lacking]
+        notes += [f"[undone: {_inert_path(each.path)}: {each.reason}]" for each in undone[:_SHOWN]]
+        return msgspec.structs.replace(change, lines=(*change.lines, *notes), concerns=raised)
+
+    async def commit(self, view: str) -> ProjectChange:
+        """Make the effect of the view the project's own."""
+        snapshots, name = self._snapshots, self._name
+        assert snapshots is not None
+        try:
+            effect = await carried_out(
+                lambda: snapshots.commit(name, view, self._changed), lambda: snapshots.is_apply_decided(name), _WHAT
+            )
+        except ToolError as error:
+            if await in_thread(self.is_decided):  # decided earlier, by another process
+                raise StoreError(str(error)) from error
+            if self.discards_failed:
+                with suppress(ToolError):
+                    await in_thread(snapshots.discard, name)
+            return ProjectChange((f"[{self.not_made}: {error}]",), success=False, source="view")
+        return await self._refused(view, effect) if effect.conflicts else change_of(effect, "view")
+
+    async def writable_folders(self, declared: Sequence[str]) -> "WritableFolders":
+        """For a live command. ToolError for a declared folder that is neither new nor ignored."""
+        return await in_thread(self._writable_folders, declared)
+
+    def _writable_folders(self, declared: Sequence[str]) -> "WritableFolders":
+        assert self._snapshots is not None
+        ignored = self._snapshots.ignored_folders(_MOST_IGNORED)
+        layer_candidates = [path for path in ignored if path.rpartition("/")[2] != _BYTECODE]
+        layers = layer_candidates[:_MOST_LAYERS]
+        new_folders: list[str] = []
+        for declared_path in declared:
+            path = os.path.normpath(declared_path)
+            if os.path.isabs(path) or path.split("/")[0] in ("", ".", "..", ".git"):
+                raise ToolError(f"writes: {inert(declared_path)} is no folder inside the project.")
+            missing = self._missing_folders(declared_path, path_steps(path))
+            if any(is_below(path, layer) for layer in layers):
+                continue
+            if not missing and not any(is_below(path, folder) for folder in ignored):
+                raise ToolError(
+                    f"writes: {inert(declared_path)} is a folder of the project that .gitignore does not name. Declare "
+                    "a new or an ignored one, or leave live out: then the command may write anywhere on its view."
+                )
+            new_folders += [step for step in missing if step not in new_folders]
+            layers.append(path)
+        read_only = [path for path in layer_candidates[_MOST_LAYERS:] if path not in layers]
+        return WritableFolders(tuple(layers), tuple(new_folders), len(read_only))
+
+    def _missing_folders(self, declared_path: str, steps: Sequence[str]) -> list[str]:
+        """The steps to a declared folder that do not exist. ToolError if one of them is a link or a file, or may not be
+        made."""
+        assert self._snapshots is not None
+        snapshots = self._snapshots
+        missing: list[str] = []
+        for step in steps:
+            state = None if missing else snapshots.state(step)
+            if state is None:
+                missing.append(step)
+            elif state.kind != "directory":
+                raise ToolError(f"writes: {inert(declared_path)} leads through something that is no folder.")
+        forbidden = left_out(folders_made(missing), lambda path: snapshots.state(path) is not None)
+        for reason in forbidden.values():
+            raise ToolError(f"writes: {inert(declared_path)} cannot be made: {reason}.")
+        return missing
+
+    async def make_folders(self, paths: Sequence[str]) -> tuple[FileChange, ...]:
+        """Make new folders in the project, as one change; those that exist by now stay."""
+        files, snapshots, name = folders_made(paths), self._snapshots, f"{self._name}.folders"
+        assert snapshots is not None
+        effect = await in_thread(snapshots.change, name, files, {})
+        if effect.conflicts:
+            raise ToolError(f"The folders for the command could not be made: {effect.conflicts[0].reason}.")
+        return files
+
+    def freeze(self, view: str, into: str) -> None:
+        """See `Snapshots.freeze`. Blocks for a moment."""
+        assert self._snapshots is not None
+        self._snapshots.freeze(view, into, self._changed)
+
+    def note_committed(self, view: str, frozen_view: str) -> None:
+        """See `Snapshots.note_committed`. Blocks for a moment."""
+        assert self._snapshots is not None
+        self._snapshots.note_committed(view, frozen_view)
+
+    async def dismiss(self, view: str, reason: str) -> ProjectChange:
+        """Commit nothing of this view, and tell what that would have been."""
+        assert self._snapshots is not None
+        effect = await self.effect(view)
+        await self.discard()
+        lines = change_lines(effect.files, _inert_path, _SHOWN)
+        if not lines:
+            return ProjectChange(source="view")
+        missed = bool(sort_out(effect.files).reported_files)  # the loss of a cache is no failure
+        return ProjectChange((f"[{reason}. It would have changed:]", *lines), not missed, source="view")
+
+    async def discard(self) -> ProjectChange:
+        """Make sure that nothing is committed. An earlier decision stays."""
+        snapshots, name = self._snapshots, self._name
+        assert snapshots is not None
+        effect = await carried_out(lambda: snapshots.discard(name), lambda: snapshots.is_apply_decided(name), _WHAT)
+        return ProjectChange(source="view") if effect is None else change_of(effect, "view")
+
+    async def _refused(self, view: str, effect: Effect) -> ProjectChange:
+        assert self._snapshots is not None
+        try:
+            would = await in_thread(self._snapshots.diff, view, effect)
+        except ToolError:
+            conflicts = (f"[conflict: {_inert_path(each.path)}: {each.reason}]" for each in effect.conflicts[:_SHOWN])
+            would = "\n".join(conflicts)
+        explanation = (
+            f"[{self.not_made}, because others changed the same files meanwhile: {self.mend}. "
+            "What it would have changed:]"
+        )
+        return ProjectChange((explanation, would), success=False, source="view", conflicts=effect.conflicts)
+
+
+def _is_seen(file: FileChange, known_digests: Mapping[str, str]) -> bool:
+    return file.after is not None and known_digests.get(file.path) == file.after.digest != ""
+
+
+def _inert_path(path: str) -> str:
+    return inert(decode_path(path))

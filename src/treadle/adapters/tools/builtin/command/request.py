@@ -1,0 +1,163 @@
+"""The request of a run_command call and its plan, read once from the invocation. All modules of the tool work with it.
+Looks at nothing but the call."""
+
+from typing import Any
+
+import msgspec
+
+from treadle.adapters.tools.builtin.command.output import exit_words
+from treadle.base.host_patterns import joined, without
+from treadle.ports.commands import CommandExit
+from treadle.ports.toolset import Invocation
+from treadle.protocol.content import Shell
+from treadle.protocol.options import NetworkChoice
+from treadle.protocol.tools import digest
+
+DEFAULT_TIMEOUT_S = 120
+MAX_TIMEOUT_S = 600
+
+_LOST = "[the command's supervisor was killed; what the command did before and after that is not known]"
+_LOST_VIEW = "[the command's supervisor was killed; nothing of what the command changed in the project was committed"
+_LOST_NETWORK = "; what it did over the network is not known"
+_ONLY_BUBBLEWRAP = (
+    "[named hosts can be reached only in the sandbox bubblewrap, so this command had no network; a person can "
+    "allow all hosts]"
+)
+_BARRED = (
+    "[a rule denies some hosts, and of all hosts none can be left out, so this command had no network; a person can "
+    "allow hosts by name]"
+)
+
+
+class CommandPlan(msgspec.Struct, frozen=True):
+    """How the command of a call runs: decided before the intent is recorded, and recorded with it."""
+
+    place: str = ""
+    """The machine and the home where it was planned; see `Commands.place`."""
+    sandbox: str = ""
+    """The confinement in words (S-03)."""
+    view: bool = False
+    network: NetworkChoice = False
+    key: str = ""
+    """Of its first attempt."""
+    captured: bool = False
+    """True if the tree is compared before and after."""
+    discard: str = ""
+    """Why nothing of what it changes is committed; empty: it is."""
+    attempt: int = 1
+    """Which attempt a trial begins."""
+    live: bool = False
+    """True if it sees the project's own files, read-only, with a view of `layers` alone."""
+    layers: tuple[str, ...] = ()
+    read_only: int = 0
+    """How many ignored folders have no layer, because there are too many."""
+    made: tuple[str, ...] = ()
+    """Folders that are made in the project for it, each before those that lie in it."""
+    own: str = ""
+    """The name under which this home knows it: the call's key, with a number behind it if there was a call of this key
+    before, in a log that was lost (a database that was put back)."""
+
+
+class CommandRequest(Invocation, frozen=True, kw_only=True):
+    planned: CommandPlan
+    """`plan`, as the intent recorded it. Calls of earlier versions wrote through, and nothing was compared."""
+    trial_plan: CommandPlan | None
+    """The plan of `trial`."""
+
+    @property
+    def line(self) -> str:
+        return str(self.arguments["command"])
+
+    @property
+    def title(self) -> str:
+        """The command in one line, for lists."""
+        return self.line.strip().partition("\n")[0][:200]
+
+    @property
+    def cwd(self) -> str:
+        return str(self.arguments.get("cwd") or "")
+
+    @property
+    def timeout_s(self) -> float:
+        return min(float(self.arguments.get("timeout_s") or DEFAULT_TIMEOUT_S), MAX_TIMEOUT_S)
+
+    @property
+    def background(self) -> bool:
+        return bool(self.arguments.get("background"))
+
+    @property
+    def live(self) -> bool:
+        return bool(self.arguments.get("live"))
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        return tuple(str(path) for path in self.arguments.get("writes") or ())
+
+    @property
+    def pty(self) -> bool:
+        return bool(self.arguments.get("pty"))
+
+    @property
+    def fresh(self) -> bool:
+        return bool(self.arguments.get("fresh"))
+
+    @property
+    def begins_in(self) -> Shell:
+        """The shell that it goes on with."""
+        return Shell() if self.fresh else self.shell
+
+    def wanted_network(self, *, rehearsal: bool = False) -> NetworkChoice:
+        """Return the hosts that the command may reach. In mode review a rehearsal reaches only hosts that a person
+        granted to this very call: a command under review has had no effect anywhere yet (W-09)."""
+        granted = without(self.network, self.barred)
+        if rehearsal and self.options.mode == "review":
+            return granted
+        return joined(without(self.options.network, self.barred), granted)
+
+    def network_notes(self, plan: CommandPlan) -> tuple[str, ...]:
+        """Return notes about hosts that were allowed and yet could not be reached."""
+        if plan.network:
+            return ()
+        if self.barred and self.options.network is True:
+            return (_BARRED,)
+        unable = plan.sandbox.startswith(("landlock", "sandbox-exec"))
+        return (_ONLY_BUBBLEWRAP,) if unable and self.wanted_network() else ()
+
+    def dry_key(self, own_key: str) -> str:
+        """The key of the command that is tried before it is allowed. If the person edits the command or lets it reach
+        more hosts, it is another command with another key."""
+        network = self.wanted_network(rehearsal=True)
+        return f"{own_key}~{digest([self.arguments, network] if network else self.arguments)[:12]}"
+
+    def ending(self, command_exit: CommandExit, plan: CommandPlan) -> tuple[str, str]:
+        """In a few words for people, and as the last line for the model."""
+        match command_exit.ending:
+            case "timed_out":
+                description = f"timed out after {self.timeout_s:g} s"
+                return description, f"[{description}; the command and everything it started were stopped]"
+            case "exceeded":
+                description = exit_words(command_exit)
+                commit_note = "; nothing of what it changed was committed" if plan.view else ""
+                return description, f"[{description}; everything it had started was ended{commit_note}]"
+            case "stopped":
+                return "stopped", "[the command was stopped, with everything it had started]"
+            case "lost" if plan.view:
+                return "lost", f"{_LOST_VIEW}{_LOST_NETWORK if plan.network else ''}]"
+            case "lost":
+                return "lost", _LOST
+            case _:
+                description = exit_words(command_exit)
+                return description, f"[{description}]"
+
+
+def request_of(invocation: Invocation) -> CommandRequest:
+    trial = invocation.trial
+    trial_plan = None if trial is None else _as_recorded(trial.plan, invocation.call)
+    planned = _as_recorded(invocation.plan or {}, invocation.call if trial_plan is None else trial_plan.own)
+    return CommandRequest(**msgspec.structs.asdict(invocation), planned=planned, trial_plan=trial_plan)
+
+
+def _as_recorded(plan: dict[str, Any], call: str) -> CommandPlan:
+    own_key = str(plan.get("own") or call)
+    fields = {name: plan[name] for name in CommandPlan.__struct_fields__ if name in plan}
+    return msgspec.convert({"key": own_key, **fields, "own": own_key}, CommandPlan)

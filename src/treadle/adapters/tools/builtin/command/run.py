@@ -1,0 +1,472 @@
+"""The command of one call: planned, started, followed, collected, settled and stopped. It starts a supervised command,
+or takes up the one that this call has already: after a crash the real output and exit code are collected, and nothing
+runs twice (D-02). A command on a view that was never committed has had no effect, so it may be begun anew."""
+
+import asyncio
+import itertools
+import os
+
+from msgspec.structs import replace
+
+from treadle.adapters.tools.builtin.base import in_thread, wait_for_end
+from treadle.adapters.tools.builtin.command import output
+from treadle.adapters.tools.builtin.command.attempts import ATTEMPTS, CommandAttempt, newest_attempt
+from treadle.adapters.tools.builtin.command.background import make_room, report_start
+from treadle.adapters.tools.builtin.command.network import in_one_line, reached_hosts, shown_hosts, wanted_hosts
+from treadle.adapters.tools.builtin.command.project import CommandProject, ProjectChange, folders_made
+from treadle.adapters.tools.builtin.command.request import CommandPlan, CommandRequest
+from treadle.adapters.tools.builtin.command.setup import CommandSetup
+from treadle.adapters.tools.builtin.command.shell import ShellEnd
+from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.base.faultpoint import faultpoint
+from treadle.base.host_patterns import in_words
+from treadle.base.types import CallKey
+from treadle.diff.changes import count, sort_out
+from treadle.errors import ToolError, TrialLost
+from treadle.ports.commands import Command, CommandExit
+from treadle.ports.toolset import Fact, Outcome, Rehearsal, Settlement
+from treadle.ports.workspace import inert
+from treadle.protocol.events import JobStarted, ModelNotice, SandboxNotice
+
+RECORDED_BEFORE = (
+    "This command was carried out, and its result was recorded in a log that was lost: the database was put back to an "
+    "earlier state. Its output is gone, and it was not run again. Look at the files before you go on."
+)
+MADE_BEFORE = (
+    "a command was run as call {call} before, in a log that was lost: the database was put back to an earlier state. "
+    "What that command changed in the project was not taken back"
+)
+TRIAL_LOST = (
+    "The worker was lost while this command was tried on a copy of the project. Nothing of what it changed there was "
+    "committed; but it could use the network, what it did there is not known, and it was not run again. Look at the "
+    "current state before you go on."
+)
+DONE = ("exited", "timed_out")
+"""Endings of commands that have done what they have done."""
+_SHOWN_SECRETS = 5
+_LIVE_EVERY_S = 0.05
+_LIVE_SELDOM_S = 0.25
+
+
+class CommandRun:
+    """`plan` is what the intent recorded. Cancelling stops the watching, not the command."""
+
+    _place: str
+    """Where it is planned, known once it was examined."""
+    command: Command
+    command_exit: CommandExit
+    change: ProjectChange
+
+    def __init__(self, context: ToolContext, request: CommandRequest) -> None:
+        if context.commands is None:
+            raise ToolError("This Treadle runs no commands.")
+        self._context = context
+        self._commands = context.commands
+        self._request = request
+        self._setup = CommandSetup(context, request)
+        self._adopt(request.planned)
+
+    def _adopt(self, plan: CommandPlan) -> None:
+        self.plan = plan
+        request = self._request
+        name = f"{request.chat}/{plan.own}"
+        self._project = CommandProject(self._context, name, request.project, request.options, request.changed_paths)
+
+    # -- before the intent ----------------------------------------------------------------------------------------
+
+    async def prepare(self) -> CommandPlan:
+        await self._examine()
+        await self._claim_name()
+        await self._choose_plan()
+        if self._request.discard and not self.plan.view:
+            raise ToolError("Not run: no copy-on-write view can be had for it any more. Try again.")
+        if self._request.discard and self.plan.made:
+            raise ToolError(f"Not run: no folder can be made for it, because {self._request.discard}.")
+        return replace(await self._complete_plan(self.plan), discard=self._request.discard)
+
+    async def _complete_plan(self, plan: CommandPlan) -> CommandPlan:
+        level, sandbox = "none", await self._setup.sandbox()
+        if sandbox is not None and sandbox.level != "none":
+            level = f"{sandbox.level}, {in_words(plan.network)}"
+        return replace(plan, place=self._place, sandbox=level)
+
+    async def _examine(self) -> None:
+        """Find out where it runs; ToolError for what is not run at all."""
+        if "\0" in self._request.line:
+            raise ToolError("The command contains a NUL character, which no shell takes.")
+        if self._request.live and not self._request.background:
+            raise ToolError("live is for background commands: set background too, or leave live out.")
+        if self._request.writes and not self._request.live:
+            raise ToolError("writes goes with live: without it a command may write anywhere on its view.")
+        self._place = await in_thread(self._look_around)
+        await self._setup.refuse_outside()
+        sandbox = await self._setup.sandbox()
+        if sandbox is not None and sandbox.level != "none" and output.renames_branch(self._request.line):
+            raise ToolError(output.RENAMES_BRANCH)
+
+    def _look_around(self) -> str:
+        self._setup.locate()
+        return self._commands.place
+
+    async def _claim_name(self) -> None:
+        """Claim a name of its own. If this home already has a command under the call's key, that command was begun in a
+        log that was lost, and stays where it is. A tried command has its name already."""
+        if self._request.trial is not None:
+            return
+        call = self._request.call
+        for number in itertools.count():
+            own_key = CallKey(f"{call}-{number}" if number else call)
+            self._adopt(CommandPlan(key=own_key, own=own_key))
+            if await in_thread(self._is_free, own_key):
+                return
+
+    def _is_free(self, own_key: CallKey) -> bool:
+        return not self._commands.is_key_used(self._request.chat, own_key) and not self._project.is_decided()
+
+    async def _choose_plan(self) -> None:
+        own_key = self.plan.own
+        background = self._request.background
+        network = await self._setup.network(rehearsal=background)  # no person has seen the effect of a job yet
+        plan = CommandPlan(network=network, key=own_key, own=own_key)
+        if not await self._setup.can_view():
+            self.plan = replace(plan, captured=self._project.has_snapshots)
+            return
+        if background:
+            self.plan = await self._with_layers(replace(plan, view=True))
+            return
+        self.plan = replace(plan, view=True)
+        trial_plan = self._fitting_trial or replace(
+            self.plan, key=self._request.dry_key(self.plan.own), network=await self._setup.network(rehearsal=True)
+        )
+        newest = await self._newest(trial_plan.key)
+        if self._fitting_trial is not None:
+            await self._refuse_repetition(trial_plan, newest)
+        if newest.command is not None and not await newest.is_lost():
+            self.plan = replace(self.plan, network=trial_plan.network, key=trial_plan.key)
+
+    async def _with_layers(self, plan: CommandPlan) -> CommandPlan:
+        """The plan with the folders that a live command may write to."""
+        request = self._request
+        if not request.live:
+            return plan
+        if request.project.world:
+            raise ToolError("Not run: in a world no command can be live. Leave live out: then it works on a view.")
+        folders = await self._project.writable_folders(request.writes)
+        return replace(plan, live=True, layers=folders.layers, made=folders.new, read_only=folders.read_only)
+
+    @property
+    def _fitting_trial(self) -> CommandPlan | None:
+        """The recorded trial, if it is this command that was tried."""
+        trial, trial_plan = self._request.trial, self._request.trial_plan
+        if trial is None or trial_plan is None:
+            return None
+        return trial_plan if trial.open or trial_plan.key == self._request.dry_key(self.plan.own) else None
+
+    async def _refuse_repetition(self, trial_plan: CommandPlan, attempt: CommandAttempt) -> None:
+        """Refuse to start a tried command again that could use the network: it is taken up, or its effects are unknown
+        (D-02)."""
+        if not trial_plan.network:
+            return
+        if attempt.command is None:
+            if trial_plan.place != await self._here():
+                raise TrialLost(TRIAL_LOST)
+            return  # recorded here, and never begun
+        command_exit = await attempt.command.wait(0)
+        if await attempt.is_lost() or (command_exit is not None and command_exit.ending == "stopped"):
+            raise TrialLost(TRIAL_LOST)
+
+    # -- from its start to its outcome ----------------------------------------------------------------------------
+
+    async def outcome(self) -> Outcome:
+        """Start it or take it up, see it to its end, and tell what became of it."""
+        if not await self._start():
+            return await self._completed()
+        faultpoint("tool.command_started")
+        if self._request.background:
+            return await self._build_background_outcome()
+        await self._follow()
+        faultpoint("tool.command_ended")
+        await self._reach()
+        faultpoint("tool.command_reached")
+        return await self._collect()
+
+    async def _start(self) -> bool:
+        """Start the command, or take up the one that this call has. False if it is decided what becomes of the project
+        and all else that was known of the command is gone: then it is not run again."""
+        if self._request.plan is None:
+            await self._choose_plan()
+        await in_thread(self._setup.locate)
+        attempt = await (self._newest(self.plan.key) if await self._is_decided() else self._current())
+        if attempt.command is None and await self._is_decided():
+            return False
+        self.command = attempt.command or await self._begin(attempt.key)
+        return True
+
+    async def _begin(self, key: CallKey) -> Command:
+        await make_room(self._context, self._request)
+        await self._project.tidy()
+        if self.plan.captured and self._project.has_snapshots:
+            await self._project.capture()
+            faultpoint("tool.command_captured")
+        view = self._commands.view(self._request.chat, key) if self.plan.view else ""
+        if self.plan.made:
+            await self._project.make_folders(self.plan.made)
+            faultpoint("tool.folders_made")
+        log = self._commands.network_log(self._request.chat, key)
+        return await self._commands.start(self._request.chat, key, await self._setup.spec(self.plan, view, log))
+
+    async def _build_background_outcome(self) -> Outcome:
+        """The outcome of a command in the background."""
+        text, summary, success = await report_start(self._context, self.command, self.plan.own)
+        text = "\n".join((*self._setup.notes, *self._log_notes, *self._layer_notes, text))
+        place = self.plan.place or await self._here()
+        job = JobStarted(self.plan.own, self._request.title, place, os.uname().nodename)
+        facts: tuple[Fact, ...] = (job, *self._log_notices)
+        hosts = await self._reached()
+        outcome = Outcome(text, summary, success, sandbox=self.plan.sandbox, facts=facts, hosts=hosts)
+        if self.plan.made:
+            outcome = replace(outcome, files=folders_made(self.plan.made))
+        return replace(outcome, effect="view" if self.plan.view else "direct")
+
+    async def _completed(self) -> Outcome:
+        """The outcome of a command of which only the decision about the project is left."""
+        change = await self._project.discard()
+        text = "\n".join(("(its output is gone)", *change.lines))
+        return change.added_to(Outcome(text, success=False, effect="view"))
+
+    async def _follow(self) -> None:
+        """Show what the command writes until it ends."""
+        live = output.LiveOutput(self.command, self._request.emit)
+        waiting = asyncio.ensure_future(self.command.wait())
+        pause = _LIVE_EVERY_S
+        try:
+            while not waiting.done():
+                await asyncio.wait({waiting}, timeout=pause)
+                pause = _LIVE_EVERY_S if live.show(last=waiting.done()) else min(pause * 1.5, _LIVE_SELDOM_S)
+            command_exit = waiting.result()
+            assert command_exit is not None  # there was no time limit
+            self.ended = command_exit
+        finally:
+            waiting.cancel()
+            await wait_for_end(waiting)
+
+    async def _reach(self) -> None:
+        """Decide the outcome for the project. The changes of a command that failed or took too long are kept; those of
+        a command that was stopped, or whose end is unknown, are discarded."""
+        plan, ending = self.plan, self.ended.ending
+        if ending == "failed" or not self._project.has_snapshots or not (plan.view or plan.captured):
+            self.change = ProjectChange()
+        elif not plan.view:
+            self.change = await self._project.compare(gated=True)
+        elif ending in DONE:
+            view = f"{self.command.folder}/view"
+            if plan.discard:
+                self.change = await self._project.dismiss(view, plan.discard)
+            elif objection := await self._objection(view):  # that it changed something says nothing about a check
+                self.change = replace(await self._project.dismiss(view, objection), success=True)
+            else:
+                self.change = await self._project.commit(view)
+        else:
+            if ending == "lost":  # and it is not begun anew behind our back
+                await self._prevent()
+            self.change = await self._project.discard()
+
+    async def _objection(self, view: str) -> str:
+        """Why this effect is not committed, if it is judged only now; empty if it is committed or was decided
+        before.
+        """
+        judge = self._request.judge
+        if judge is None or await self._is_decided():
+            return ""
+        effect = await self._project.effect(view)
+        if not effect.files:
+            return ""
+        unrecoverable = await self._project.unrecoverable(effect)
+        return await judge(Rehearsal("", effect.files, effect.uncaptured, unrecoverable, history=effect.history))
+
+    async def _collect(self) -> Outcome:
+        """The outcome: the command's output, how it ended, and the state of the project and of the shell."""
+        command_exit, change = self.ended, self.change
+        if command_exit.ending == "failed":
+            raise ToolError(f"The command could not be started: {command_exit.error}.")
+        output_view, leftovers, notice = await in_thread(self._look)
+        needs = in_one_line(await self._wants(output_view.text))
+        hosts = await self._reached()
+        kept_parts = output.read_redacted(self.command, self._context.redact)
+        blob = "" if output_view.exact else await self._context.blobs.put_blob_parts(kept_parts)
+        faultpoint("command.collected")
+        summary, last = self._request.ending(command_exit, self.plan)
+        changes = len(sort_out(change.files).reported_files)
+        lines = (
+            *self._setup.notes,
+            *self._request.network_notes(self.plan),
+            *self._log_notes,
+            output_view.text if command_exit.size else "(no output)",
+            *output.stopped_lines(leftovers.stopped, left_behind=command_exit.left_behind),
+            *(
+                [f"[some output could not be kept: {command_exit.error}]"]
+                if command_exit.error and not command_exit.exceeded
+                else []
+            ),
+            *leftovers.notes,
+            *([hint] if self.plan.view and (hint := output.rename_hint(output_view.text)) else []),
+            *([hint] if (hint := output.settings_hint(output_view.text)) else []),
+            *([output.handle_line(command_exit, self._request.call)] if output_view.is_shortened else []),
+            *change.lines,
+            *await self._secret_notes(),
+            *([f"[{needs}]"] if needs else []),
+            last,
+        )
+        outcome = Outcome(
+            "\n".join(lines),
+            ", ".join([summary, count(command_exit.lines, "line"), *([count(changes, "change")] if changes else [])])
+            + "".join(f"; {note}" for note in (shown_hosts(hosts), needs) if note),
+            command_exit.ending == "exited" and command_exit.code == 0 and change.success,
+            effect="view" if self.plan.view else "direct",
+            output=blob,
+            sandbox=self.plan.sandbox,
+            shell=leftovers.shell,
+            hosts=hosts,
+            facts=(*(() if notice is None else (notice,)), *self._log_notices),
+        )
+        return change.added_to(outcome)
+
+    def _look(self) -> tuple[output.OutputView, ShellEnd, SandboxNotice | None]:
+        notice = self._context.notice(self._request.project.root, self._request.options)
+        output_view = output.view(self.command, self.ended, self._context.redact)
+        return output_view, self._setup.shell_end(self.command.shell(), self.plan), notice
+
+    async def _secret_notes(self) -> tuple[str, ...]:
+        """A command that failed may have needed a file that was hidden from it."""
+        if self.ended.ending == "exited" and self.ended.code == 0:
+            return ()
+        secrets = await in_thread(self._setup.hidden_secrets)
+        if not secrets:
+            return ()
+        path_list = ", ".join(inert(path) for path in secrets[:_SHOWN_SECRETS])
+        return (
+            f"[empty for this command, because they may hold secrets: {path_list}. If one is needed, call read_file "
+            "with its path, which asks the person; do not write it anew]",
+        )
+
+    async def _wants(self, text: str) -> tuple[str, ...]:
+        """The hosts that the ended command failed to reach."""
+        if self.ended.ending == "exited" and self.ended.code == 0:
+            return ()
+        return await in_thread(wanted_hosts, text, self._network_log, self.plan.network)
+
+    async def _reached(self) -> tuple[str, ...]:
+        """The hosts that the command reached."""
+        if isinstance(self.plan.network, bool):  # no proxy, and so no log to read
+            return reached_hosts("", self.plan.network)
+        return await in_thread(reached_hosts, self._network_log, self.plan.network)
+
+    @property
+    def _network_log(self) -> str:
+        return f"{self.command.folder}/network"
+
+    # -- interrupted ----------------------------------------------------------------------------------------------
+
+    async def stop(self) -> Outcome | None:
+        await self._prevent()
+        if not self._project.has_snapshots or not (self.plan.view or self.plan.captured):
+            return None
+        faultpoint("tool.command_stopped")
+        if self.plan.view:
+            change = await self._project.discard()
+        else:
+            background = self._request.background
+            change = await self._project.compare("observed" if background else "direct", gated=not background)
+        if not change.files and not change.uncaptured:
+            return None
+        return change.added_to(Outcome("", effect="view" if change.source == "view" else "direct"))
+
+    async def _prevent(self) -> None:
+        """No command of this call runs, and none will."""
+        trial_keys = (self._request.trial_plan.key,) if self._request.trial_plan is not None else ()
+        for key in dict.fromkeys((self.plan.key, self.plan.own, self._request.dry_key(self.plan.own), *trial_keys)):
+            newest = await self._newest(key)
+            for number in range(1, min(newest.number + (newest.command is not None), ATTEMPTS) + 1):
+                attempt = CommandAttempt(key, number).key
+                is_known = key == self.plan.key or newest.command is not None
+                # A command that is taken but not found has a supervisor that has not begun it yet.
+                if is_known or self._commands.is_key_used(self._request.chat, attempt):
+                    await self._commands.prevent(self._request.chat, attempt)
+
+    async def settle(self) -> Settlement:
+        """Settle a call without outcome. A command that was started here and is not lost is taken up; one that was not
+        started here may be started. A command that was started on another machine, or before a power cut, is taken up
+        only if its end is safe on this disk. A command on a view without network has had no effect until its commit is
+        decided, so it may run again."""
+        if await self._forgotten():
+            return Outcome(RECORDED_BEFORE, "carried out before; its result is lost", success=False, effect="direct")
+        here = await self._here()
+        if self.plan.view:
+            return await self._settle_view(here)
+        command = await self._commands.find(self._request.chat, CallKey(self.plan.own))
+        if self.plan.place != here:
+            return "run_again" if command is not None and command.durable else "unknown"
+        command_exit = await command.wait(0) if command is not None else None
+        return "unknown" if command_exit is not None and command_exit.ending == "lost" else "run_again"
+
+    async def _settle_view(self, here: str) -> Settlement:
+        start_place = self.plan.place
+        if not self._project.has_snapshots or start_place.rpartition(":")[2] != here.rpartition(":")[2]:
+            return "unknown"
+        if await self._is_decided():
+            return "run_again"
+        newest = await self._newest(self.plan.key)
+        if newest.command is None:  # after a power cut, that it was started may have been forgotten
+            return "run_again" if start_place == here or not self.plan.network else "unknown"
+        if self._request.background or not await newest.is_lost():  # a job that is lost is told to be lost
+            return "run_again"
+        return "unknown" if self.plan.network or newest.number == ATTEMPTS else "run_again"
+
+    async def _forgotten(self) -> bool:
+        """True if the command of a call without result has ended and was forgotten. Commands are forgotten only after
+        their result is recorded, so the log was restored to an earlier state."""
+        newest = await self._newest(self.plan.key)
+        command_exit = await newest.command.wait(0) if newest.command is not None else None
+        if command_exit is None or command_exit.ending not in DONE:
+            return False
+        return all(
+            known_command.call != newest.key for known_command in await self._commands.list_commands(self._request.chat)
+        )
+
+    # -- attempts: a lost command may be begun anew ---------------------------------------------------------------
+
+    async def _newest(self, key: str) -> CommandAttempt:
+        return await newest_attempt(self._commands, self._request.chat, key)
+
+    async def _current(self) -> CommandAttempt:
+        """The command to follow, or the key under which to start one: after one that was lost, if it can have done
+        nothing but to its view."""
+        newest = await self._newest(self.plan.key)
+        repeatable = self.plan.view and not self.plan.network and not self._request.background
+        if not repeatable or newest.number == ATTEMPTS or not await newest.is_lost():
+            return newest
+        return newest.next
+
+    async def _here(self) -> str:
+        return await in_thread(lambda: self._commands.place)
+
+    async def _is_decided(self) -> bool:
+        return self.plan.view and await in_thread(self._project.is_decided)
+
+    @property
+    def _log_notices(self) -> tuple[ModelNotice, ...]:
+        """The notices of a call whose key was used before, in a log that was lost."""
+        call = self._request.call
+        return () if self.plan.own == call else (ModelNotice("log_put_back", MADE_BEFORE.format(call=call)),)
+
+    @property
+    def _layer_notes(self) -> list[str]:
+        number = self.plan.read_only
+        return [
+            "[the project has more ignored folders than can be made writable: the command cannot write to "
+            f"{number:,} of them. Name those that it needs in writes]"
+        ] * bool(number)
+
+    @property
+    def _log_notes(self) -> list[str]:
+        return [f"[{notice.text}]" for notice in self._log_notices]

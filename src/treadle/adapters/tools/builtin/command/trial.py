@@ -1,0 +1,114 @@
+"""A command that is tried on a view before it is allowed (W-09). An approval commits this very effect: `CommandRun`
+takes up the tried command."""
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.adapters.tools.builtin.base import in_thread
+from treadle.adapters.tools.builtin.command import output
+from treadle.adapters.tools.builtin.command.attempts import ATTEMPTS, CommandAttempt
+from treadle.adapters.tools.builtin.command.project import folders_made
+from treadle.adapters.tools.builtin.command.request import CommandPlan
+from treadle.adapters.tools.builtin.command.run import DONE, CommandRun
+from treadle.base.faultpoint import faultpoint
+from treadle.errors import ToolError
+from treadle.ports.commands import CommandExit
+from treadle.ports.snapshots import Effect
+from treadle.ports.toolset import Rehearsal, Trial
+from treadle.ports.workspace import inert
+
+
+class DryRun(msgspec.Struct, frozen=True):
+    """The result of a command on a view, of which nothing is committed yet."""
+
+    command_exit: CommandExit
+    output: str
+    effect: Effect
+    diff: str
+    """The effect for people."""
+    unrecoverable: tuple[str, ...]
+    """See `treadle.ports.toolset.Rehearsal`."""
+    notes: tuple[str, ...]
+    last: str
+    """How it ended, as the last line of its output."""
+    wants_network: tuple[str, ...] = ()
+    """The hosts that it failed to reach, as patterns; `all` if they are unknown."""
+    hosts: tuple[str, ...] = ()
+    """The hosts that it reached."""
+
+
+class CommandTrial(CommandRun):
+    async def trial(self) -> Trial | None:
+        """The plan of a trial on a view; None where no view works. Its key depends on the command's text: if the person
+        who allows it edits the text, it is another command."""
+        if self.in_background or not self._project.has_snapshots or not await self._setup.can_view():
+            return None
+        await self._examine()
+        await self._claim_name()
+        own_key, recorded = self.plan.own, self._fitting_trial
+        fresh = CommandPlan(
+            view=True,
+            network=await self._setup.network(rehearsal=True),
+            key=self._request.dry_key(own_key),
+            own=own_key,
+        )
+        self.plan = await self._complete_plan(recorded or fresh)
+        attempt = await self._current()
+        if recorded is not None:
+            await self._refuse_repetition(recorded, attempt)
+        if attempt.command is not None and await self._outdated(attempt):
+            attempt = attempt.next
+        self.plan = replace(self.plan, attempt=attempt.number)
+        return Trial(msgspec.structs.asdict(self.plan), attempt.command is None, bool(self.plan.network))
+
+    @property
+    def in_background(self) -> bool:
+        return self._request.background
+
+    async def rehearse_start(self) -> Rehearsal | None:
+        """To start a background command on a view changes nothing but the folders that are made for it: its
+        changes are judged when they are committed (W-10). None where no view works."""
+        if not self._project.has_snapshots or not await self._setup.can_view():
+            return None
+        await self._examine()
+        new_folders = (await self._with_layers(self.plan)).made
+        text = "\n".join(f"A {inert(path)}/" for path in new_folders)
+        return Rehearsal(text, folders_made(new_folders))
+
+    async def _outdated(self, attempt: CommandAttempt) -> bool:
+        """True if the same files were changed since the trial: then its effect cannot be committed."""
+        assert attempt.command is not None
+        command_exit = await attempt.command.wait(0)
+        if self.plan.network or attempt.number == ATTEMPTS or command_exit is None or command_exit.ending not in DONE:
+            return False
+        return bool((await self._project.effect(self._commands.view(self._request.chat, attempt.key))).conflicts)
+
+    async def dry_run(self) -> DryRun | None:
+        """Carry out the command on a view, as it will be committed if it is allowed; None where no view works."""
+        if self._request.trial_plan is None:
+            if await self.trial() is None:
+                return None
+        else:
+            self.plan = self._request.trial_plan
+            await in_thread(self._setup.locate)
+        attempt = await self._current()
+        if attempt.number < self.plan.attempt:
+            attempt = CommandAttempt(self.plan.key, self.plan.attempt)
+        return await self._try_out(attempt)
+
+    async def _try_out(self, attempt: CommandAttempt) -> DryRun:
+        self.command = attempt.command or await self._begin(attempt.key)
+        await self._follow()
+        faultpoint("tool.command_rehearsed")
+        summary, last = self._request.ending(self.ended, self.plan)
+        if self.ended.ending == "failed":
+            raise ToolError(f"The command could not be started: {self.ended.error}.")
+        if self.ended.exceeded:
+            raise ToolError(last)
+        if self.ended.ending not in DONE:
+            raise ToolError(f"The command could not be tried on a copy of the project: {self.ended.error or summary}.")
+        output_view = await in_thread(output.view, self.command, self.ended)
+        effect, diff, lost_paths = await self._project.preview(self._commands.view(self._request.chat, attempt.key))
+        wants = await self._wants(output_view.text)
+        hosts = await self._reached()
+        return DryRun(self.ended, output_view.text, effect, diff, lost_paths, self._setup.notes, last, wants, hosts)

@@ -1,0 +1,268 @@
+"""The changes that a patch makes to the files it names (T-08): each hunk located by the same cascade as edit_file, all
+of them or none. Pure; reads through a function and writes nothing."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from treadle.adapters.tools.builtin.matching import How, SearchedText, Shift
+from treadle.adapters.tools.builtin.mismatch import already_there, nearest
+from treadle.adapters.tools.builtin.patch_text import Add, Delete, PatchHunk, PatchLine, Update, parse
+from treadle.adapters.tools.builtin.text import BOM
+from treadle.errors import EditError
+from treadle.ports.workspace import inert
+
+Read = Callable[[str], str | None]
+"""The text of a file by its path; None if there is none."""
+
+_LEVELS: tuple[How, ...] = ("exact", "trailing_space", "punctuation")
+_LINES_NAMED = 20
+
+
+class PatchPlan(msgspec.Struct, frozen=True):
+    texts: dict[str, str | None]
+    """The new text of every file that the patch changes, None for one that it deletes; in the patch's order."""
+    old_paths: dict[str, str]
+    """Where a file comes from, by its new path."""
+    executable: dict[str, bool]
+    """Files that shall be executable, or not, regardless of their present mode."""
+
+
+def plan(patch: str, read: Read) -> PatchPlan:
+    """EditError names the file, the hunk and the nearest text; then nothing of the patch may be applied."""
+    new_texts: dict[str, str | None] = {}
+    planned = PatchPlan(new_texts, {}, {})
+
+    def now(path: str) -> str | None:
+        return new_texts[path] if path in new_texts else read(path)
+
+    for section in parse(patch):
+        path, shown_path = section.path, inert(section.path)
+        text = now(path)
+        match section:
+            case Add(text=new):
+                if text is not None and text != new:
+                    raise EditError(
+                        f"{shown_path} exists already, so it cannot be added. Use *** Update File to change it."
+                    )
+                new_texts[path] = new
+            case Delete(hunks=hunks):
+                if text is None:
+                    raise EditError(f"{shown_path} does not exist, so it cannot be deleted.")
+                if hunks is not None and apply(text, hunks, shown_path):
+                    raise EditError(f"{shown_path} has other lines than the patch removes, so it is not deleted.")
+                new_texts[path] = None
+            case Update(move_to=target):
+                if text is None:
+                    raise EditError(
+                        f"{shown_path} does not exist, so it cannot be updated. Use *** Add File to create it."
+                    )
+                if not section.hunks and not target and section.executable is None:
+                    raise EditError(f"{shown_path}: the patch has no lines to change. Mark them with - and +.")
+                new = apply(text, section.hunks, shown_path)
+                if target and target != path:
+                    if now(target) is not None:
+                        raise EditError(f"{shown_path} cannot be moved to {inert(target)}: a file is there already.")
+                    new_texts[path] = None
+                    planned.old_paths[target] = path
+                new_texts[target or path] = new
+        if not isinstance(section, Delete) and section.executable is not None:
+            planned.executable[section.move_to or path if isinstance(section, Update) else path] = section.executable
+    return planned
+
+
+class _HunkPlace(msgspec.Struct, frozen=True):
+    """Where a hunk goes: the lines of the file that its old lines are, and how they are indented."""
+
+    start: int
+    lines: tuple[PatchLine, ...]
+    shift: Shift | None = None
+
+    @property
+    def end(self) -> int:
+        return self.start + sum(line.mark != "+" for line in self.lines)
+
+
+def apply(text: str, hunks: tuple[PatchHunk, ...], path: str) -> str:
+    """The text with all hunks applied; its line endings, byte-order mark and final newline are kept."""
+    if "\r" in text and "\n" not in text:  # lines that end in CR alone, as on old Macs
+        return apply(text.replace("\r", "\n"), tuple(map(_split_at_returns, hunks)), path).replace("\n", "\r")
+    bom = BOM if text.startswith(BOM) else ""
+    parts = text[len(bom) :].split("\n")
+    ends_with_newline = not parts[-1]  # of an empty file, too: what is added to it ends with a newline
+    if ends_with_newline:
+        parts.pop()
+    content = [part.removesuffix("\r") for part in parts]
+    body = SearchedText("\n".join(content))
+    occupied: list[_HunkPlace] = []
+    for number, hunk in enumerate(hunks, 1):
+        name = f"{path}, hunk {number} of {len(hunks)}{f' (@@ {hunk.anchors[-1][:60]})' if hunk.anchors else ''}"
+        place = _locate(body, len(content), hunk, occupied, name)
+        occupied.append(place)
+        if place.end >= len(content) and (hunk.unended_old or hunk.unended_new):
+            ends_with_newline = not hunk.unended_new
+    returns: list[bool | None] = [part.endswith("\r") for part in parts]
+    if text and not text.endswith("\n") and any(returns):  # the last line does not show how it would end
+        returns[-1] = returns[-1] or None
+    assembled = _assemble(content, returns, sorted(occupied, key=lambda place: place.start))
+    crlf = text.count("\r\n") * 2 > text.count("\n")
+    lines = [line + ("\r\n" if (crlf if cr is None else cr) else "\n") for line, cr in assembled]
+    joined = "".join(lines)
+    if not ends_with_newline and lines:
+        joined = joined.removesuffix("\n").removesuffix("\r")
+    return bom + joined
+
+
+def _split_at_returns(hunk: PatchHunk) -> PatchHunk:
+    """For a file whose lines end in CR: to git it is one line without an end."""
+    lines: list[PatchLine] = []
+    for line in hunk.lines:
+        parts = line.text.split("\r")
+        lines += [PatchLine(line.mark, part, line.mark + part) for part in parts] if len(parts) > 1 else [line]
+    return msgspec.structs.replace(hunk, lines=tuple(lines), unended_old=False, unended_new=False)
+
+
+def _assemble(
+    content: list[str], returns: list[bool | None], places: list[_HunkPlace]
+) -> list[tuple[str, bool | None]]:
+    """The new lines, each with whether it ends in CRLF; None: as most of the file does."""
+    new_lines: list[tuple[str, bool | None]] = []
+    at = 0
+    for place in places:
+        new_lines += zip(content[at : place.start], returns[at : place.start], strict=True)
+        at = place.start
+        for line in place.lines:
+            if line.mark == "+":
+                neighbour_return = (
+                    returns[at - 1] if 0 < at <= len(returns) else (returns[at] if at < len(returns) else None)
+                )
+                new_lines.append((place.shift.apply(line.text) if place.shift else line.text, neighbour_return))
+                continue
+            if line.mark == " ":
+                new_lines.append((content[at], returns[at]))
+            at += 1
+    return [*new_lines, *zip(content[at:], returns[at:], strict=True)]
+
+
+# -- where a hunk goes --------------------------------------------------------------------------------------------
+
+
+def _locate(body: SearchedText, total: int, hunk: PatchHunk, occupied: list[_HunkPlace], name: str) -> _HunkPlace:
+    if all(line.mark == "+" for line in _trimmed(hunk.lines)):
+        return _insertion(body, total, hunk, name)
+    for match_kind in _LEVELS:
+        for lines in _readings(hunk.lines):
+            places = [
+                _HunkPlace(at, lines)
+                for at in body.find_lines([line.text for line in lines if line.mark != "+"], match_kind)
+            ]
+            if places := _free(places, occupied, total):
+                return _choose(body, total, hunk, places, name)
+    for lines in _readings(hunk.lines):
+        old, new = ([line.text for line in lines if line.mark != excluded_mark] for excluded_mark in "+-")
+        places = [_HunkPlace(at, lines, shift) for at, shift in body.find_shifted(old, new)]
+        if places := _free(places, occupied, total):
+            return _choose(body, total, hunk, places, name)
+    raise EditError(_missing(body, hunk, name))
+
+
+def _readings(lines: tuple[PatchLine, ...]) -> list[tuple[PatchLine, ...]]:
+    """The ways in which the lines may be meant: as they are; without empty lines around them; with lines that stay
+    written without the space before them."""
+    trimmed = _trimmed(lines)
+    raw = tuple(PatchLine(" ", line.raw, line.raw) if line.mark == " " else line for line in trimmed)
+    return list(dict.fromkeys((lines, trimmed, raw)))
+
+
+def _trimmed(lines: tuple[PatchLine, ...]) -> tuple[PatchLine, ...]:
+    first, last = 0, len(lines)
+    while last and not lines[last - 1].raw:
+        last -= 1
+    while first < last and not lines[first].raw:
+        first += 1
+    return lines[first:last]
+
+
+def _free(places: list[_HunkPlace], occupied: list[_HunkPlace], total: int) -> list[_HunkPlace]:
+    """Places that no earlier hunk has changed; those behind the last one first, and others only without such. An empty
+    file has no lines, also where an empty one is looked for."""
+    places = [place for place in places if place.end <= total]
+    free = [
+        place
+        for place in places
+        if all(place.end <= earlier.start or earlier.end <= place.start for earlier in occupied)
+    ]
+    last_end = occupied[-1].end if occupied else 0
+    return [place for place in free if place.start >= last_end] or free
+
+
+def _choose(body: SearchedText, total: int, hunk: PatchHunk, candidates: list[_HunkPlace], name: str) -> _HunkPlace:
+    """The one that is meant: the only one, the one at the end, below its anchors, or where a unified diff says."""
+    if len(candidates) == 1:
+        return candidates[0]
+    if hunk.at_end and candidates[-1].end >= total:
+        return candidates[-1]
+    if hunk.hint is not None:
+        hint = hunk.hint
+        return min(candidates, key=lambda place: abs(place.start + 1 - hint))
+    below = {
+        next((place for place in candidates if place.start >= anchor), None) for anchor in _anchored(body, hunk.anchors)
+    } - {None}
+    if len(below) == 1 and (only := below.pop()) is not None:
+        return only
+    numbers = ", ".join(str(place.start + 1) for place in candidates[:_LINES_NAMED])
+    more = f" and {len(candidates) - _LINES_NAMED} more places" if len(candidates) > _LINES_NAMED else ""
+    raise EditError(
+        f"{name}: its lines occur {len(candidates)} times, beginning in lines {numbers}{more}. Add more lines "
+        "that stay "
+        "around the change, or an @@ line with the function or class above it."
+    )
+
+
+def _anchored(body: SearchedText, anchors: tuple[str, ...]) -> list[int]:
+    """The lines at which a chain of anchors can end."""
+    ends: list[int] = []
+    for depth, anchor in enumerate(anchors):
+        at = _anchor_lines(body, anchor)
+        ends = at if not depth else sorted({i for end in ends if (i := next((i for i in at if i > end), -1)) >= 0})
+    return ends
+
+
+def _anchor_lines(body: SearchedText, anchor: str) -> list[int]:
+    """Lines that are the anchor, or else begin with it, or else contain it."""
+    anchor = anchor.strip()
+    lines = [line.strip() for line in body.lines]
+    for fits in (anchor.__eq__, lambda line: line.startswith(anchor), lambda line: anchor in line):
+        if indexes := [i for i, line in enumerate(lines) if fits(line)]:
+            return indexes
+    return []
+
+
+def _insertion(body: SearchedText, total: int, hunk: PatchHunk, name: str) -> _HunkPlace:
+    """A hunk that only adds goes below its anchors, where a unified diff says, or to the end."""
+    lines = _trimmed(hunk.lines)
+    if hunk.at_end or (not hunk.anchors and hunk.hint is None):
+        return _HunkPlace(total, lines)
+    if hunk.hint is not None:
+        return _HunkPlace(min(hunk.hint, total), lines)
+    ends = _anchored(body, hunk.anchors)
+    if len(ends) == 1:
+        return _HunkPlace(ends[0] + 1, lines)
+    if not ends:
+        raise EditError(f"{name}: the @@ line was not found. {nearest(body, hunk.anchors[-1], 'the patch')}")
+    numbers = ", ".join(str(end + 1) for end in ends[:_LINES_NAMED])
+    raise EditError(
+        f"{name}: the @@ line occurs {len(ends)} times, in lines {numbers}. Add lines that stay around the new ones."
+    )
+
+
+def _missing(body: SearchedText, hunk: PatchHunk, name: str) -> str:
+    lines = _trimmed(hunk.lines)
+    old, new = ("\n".join(line.text for line in lines if line.mark != excluded_mark) for excluded_mark in "+-")
+    there = already_there(body, new) if old != new else 0
+    if there:
+        return (
+            f"{name}: its old lines were not found, but the new ones are already there, beginning in line {there}: "
+            "this hunk seems to be already applied. Leave it out."
+        )
+    return f"{name}: its lines were not found. {nearest(body, old, 'the patch')}"

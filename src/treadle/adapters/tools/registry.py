@@ -1,0 +1,209 @@
+"""The tools of a chat: built-ins, functions, and a client's own, by the chat's options. Decides which tools are offered
+and what a name means; the policy decides if a call is allowed."""
+
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+
+from treadle.adapters.tools import validate
+from treadle.adapters.tools.builtin.interaction import ASK_USER
+from treadle.adapters.tools.builtin.skill import SKILL_TOOL
+from treadle.adapters.tools.client import declare
+from treadle.adapters.tools.coerce import coerce
+from treadle.base.types import ChatId
+from treadle.errors import InvalidInput
+from treadle.ports.toolset import Tool, ToolSource
+from treadle.protocol.content import ToolRequest
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.tools import DELEGATE_TOOL, RACE_TOOL, WORLD_TOOL, ToolSpec
+
+ALIASES: Mapping[str, str] = {
+    "read": "read_file",
+    "view": "read_file",
+    "view_file": "read_file",
+    "open_file": "read_file",
+    "ls": "list_directory",
+    "list_dir": "list_directory",
+    "list_files": "list_directory",
+    "list_folder": "list_directory",
+    "find": "find_files",
+    "find_by_name": "find_files",
+    "file_search": "find_files",
+    "glob": "find_files",
+    "glob_files": "find_files",
+    "grep": "grep_search",
+    "ripgrep": "grep_search",
+    "rg": "grep_search",
+    "search": "grep_search",
+    "search_workspace": "grep_search",
+    "search_codebase": "grep_search",
+    "search_code": "grep_search",
+    "search_file_content": "grep_search",
+    "codebase_search": "grep_search",
+    "find_in_files": "grep_search",
+    "create": "write_file",
+    "create_file": "write_file",
+    "save_file": "write_file",
+    "edit": "edit_file",
+    "str_replace": "edit_file",
+    "replace_in_file": "edit_file",
+    "applyPatch": "apply_patch",
+    "replace_string_in_file": "edit_file",
+    "get_errors": "get_diagnostics",
+    "get_problems": "get_diagnostics",
+    "diagnostics": "get_diagnostics",
+    "bash": "run_command",
+    "shell": "run_command",
+    "execute_command": "run_command",
+    "run_terminal_command": "run_command",
+    "run_in_terminal": "run_command",
+    "check": "check_command",
+    "bash_output": "check_command",
+    "command_status": "check_command",
+    "get_terminal_output": "check_command",
+    "input": "send_input",
+    "write_stdin": "send_input",
+    "stop": "stop_command",
+    "kill_shell": "stop_command",
+    "kill_command": "stop_command",
+    "kill_process": "stop_command",
+    "get_output": "read_output",
+    "todo_write": "update_plan",
+    "attempt_completion": "task_complete",
+    "ask_followup_question": "ask_user",
+}
+"""Names used elsewhere (T-09). They are understood, never listed, and never shadow a tool of that name."""
+
+SERVER_MARK = "__"
+"""Between the name of a server and that of its tool."""
+_KEPT = 1_024
+_COMPLETE = "task_complete"
+_OF_PEOPLE = (WORLD_TOOL, RACE_TOOL)
+
+
+class _Table(msgspec.Struct, frozen=True):
+    """The tools and warnings of one set of options. Holds the options, so that their identity cannot be reused."""
+
+    options: ChatOptions
+    specs: tuple[ToolSpec, ...]
+    tools_by_name: dict[str, Tool | ToolSpec]
+    warnings: tuple[str, ...]
+
+
+class Tools:
+    """Implements `treadle.ports.toolset.Toolset`. Built once; answers for any number of chats."""
+
+    def __init__(
+        self,
+        builtins: Sequence[Tool],
+        functions: Sequence[Tool] = (),
+        source_of: Callable[[ChatOptions], ToolSource | None] = lambda _options: None,
+    ) -> None:
+        self._tools: dict[str, Tool] = {}
+        for tool in (*builtins, *functions):
+            name = tool.spec.name
+            if name in self._tools or name == ASK_USER.name:
+                raise InvalidInput(f"Two tools are called {name!r}; give one of them another name.")
+            self._tools[name] = tool
+        self._tables: dict[int, _Table] = {}
+        self._source_of = source_of
+        self._source: ToolSource | None = None
+
+    async def ready(self, chat: ChatId, options: ChatOptions) -> Sequence[str]:
+        if self._source is None:
+            self._source = self._source_of(options)
+        return () if self._source is None else await self._source.ready(chat, options)
+
+    def specs(self, options: ChatOptions) -> Sequence[ToolSpec]:
+        table, source = self._table(options), self._source
+        if source is None:
+            return table.specs
+        more = (tool.spec for tool in source.listed(options))
+        return (
+            *table.specs,
+            *(spec for spec in more if spec.name not in table.tools_by_name and may_call(spec.name, options)),
+        )
+
+    def find(self, name: str, options: ChatOptions) -> Tool | ToolSpec | None:
+        tools_by_name, source = self._table(options).tools_by_name, self._source
+        tool = tools_by_name.get(name) or tools_by_name.get(ALIASES.get(name, ""))
+        if tool is not None or source is None or not may_call(name, options):
+            return tool
+        return source.find(name, options)
+
+    async def await_tool(self, request: ToolRequest, options: ChatOptions) -> str:
+        if self._source is None or request.name in self._table(options).tools_by_name:
+            return ""
+        return await self._source.await_tool(request, options)
+
+    def resolve_call(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
+        source = self._source
+        if source is None or request.name in self._table(options).tools_by_name:
+            return request
+        return source.resolve_call(request, options)
+
+    def arguments(self, spec: ToolSpec, text: str) -> dict[str, Any] | str:
+        read = validate.parse(text)
+        if isinstance(read, str):
+            return read
+        mended = coerce(spec, read)
+        return validate.problem(spec.parameters, mended) or mended
+
+    def warnings(self, options: ChatOptions) -> tuple[str, ...]:
+        """Warnings about a caller's options; InvalidInput if they cannot be accepted at all (A-01)."""
+        return self._table(options).warnings
+
+    def _table(self, options: ChatOptions) -> _Table:
+        """Looked up by identity, for options are frozen and a chat keeps one object from turn to turn."""
+        table = self._tables.get(id(options))
+        if table is None:
+            if len(self._tables) >= _KEPT:
+                self._tables.pop(next(iter(self._tables)))
+            table = self._tables[id(options)] = self._build(options)
+        return table
+
+    def _build(self, options: ChatOptions) -> _Table:
+        tools_by_name: dict[str, Tool | ToolSpec] = {n: tool for n, tool in self._tools.items() if _enabled(n, options)}
+        specs = [self._tools[name].spec for name in tools_by_name]
+        if options.interactive and _enabled(ASK_USER.name, options):
+            tools_by_name[ASK_USER.name] = ASK_USER
+            specs.append(ASK_USER)
+        dynamic, warnings = declare(options.dynamic_tools, tools_by_name.keys())
+        for spec in dynamic:
+            tools_by_name[spec.name] = spec
+            specs.append(spec)
+        warnings += self._unknown(options, tools_by_name)
+        return _Table(options, tuple(specs), tools_by_name, tuple(warnings))
+
+    def _unknown(self, options: ChatOptions, tools_by_name: Mapping[str, Tool | ToolSpec]) -> list[str]:
+        known_names = {*self._tools, *tools_by_name, *ALIASES, ASK_USER.name}
+        requested_names = (name for name in options.tools or () if SERVER_MARK not in name)  # theirs come later
+        return [f"There is no tool {name!r} to enable." for name in requested_names if name not in known_names]
+
+
+def may_call(name: str, options: ChatOptions) -> bool:
+    """True if a tool of a source is enabled: by patterns such as `git__*`, less those such as `!git__push`. Tools that
+    are not named after a server help to find a server's tools, and are enabled with them."""
+    if options.tools is None:
+        return True
+    if SERVER_MARK not in name:
+        return any(SERVER_MARK in pattern for pattern in options.tools)
+    if any(pattern[:1] == "!" and fnmatchcase(name, pattern[1:]) for pattern in options.tools):
+        return False
+    return any(fnmatchcase(name, pattern) for pattern in options.tools)
+
+
+def _enabled(name: str, options: ChatOptions) -> bool:
+    """In autopilot mode the end of the task can always be told (L-14); without skills there is none to use; worlds are
+    committed by people, who begin races as well; sub-agents have a depth."""
+    if name == SKILL_TOOL and not options.skills:
+        return False
+    if name in _OF_PEOPLE and name not in (options.tools or ()):
+        return False
+    if name == DELEGATE_TOOL and not (options.root and options.subagents > 0 and options.subagent_depth > 0):
+        return False
+    if options.tools is None or (name == _COMPLETE and options.mode == "autopilot"):
+        return True
+    return any(ALIASES.get(enabled, enabled) == name or enabled == name for enabled in options.tools)

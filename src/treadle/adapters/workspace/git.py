@@ -1,0 +1,326 @@
+"""Asking and telling the git of a project. Its configuration is a stranger's text that names programs: hooks, a monitor
+of files, a command that fetches missing objects. So git runs in a sandbox, as commands do: without a network, without
+the user's configuration and secrets, in a world that it can only read. Where it is to change references it may write
+those, and nothing else. If its configuration includes files from outside the project, or there is no sandbox, it
+does not run.
+
+Which folder is the repository is found out here, not by git: it is what the sandbox is made around.
+
+The branch of a run (W-06) is made and checked out without a look at the work tree or the index, which stay as they are,
+and only in a repository whose work tree the root itself is.
+"""
+
+import hashlib
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain
+
+import msgspec
+
+from treadle.adapters.workspace.paths.entries import READ
+from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import is_below
+from treadle.base.subprocesses import Completed, Launch, program_outside, run_blocking
+from treadle.errors import SandboxError, ToolError
+from treadle.ports.sandbox import IN_A_REPOSITORY, Confinement, Direct, Sandbox, Unwritable
+from treadle.ports.workspace import inert
+from treadle.protocol.events import GitBranchCreated
+
+_TIMEOUT_S = 30.0
+_LONGEST_ANSWER = 1 << 16
+_LONGEST_FILE = 1 << 20
+_MOST_BLOBS = 20_000
+_OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_SETTINGS = (
+    "core.hooksPath=/dev/null",  # update-ref and symbolic-ref would call a hook
+    "core.fsmonitor=false",
+    "core.pager=cat",
+    "core.sshCommand=false",
+    "core.alternateRefsCommand=",
+    "credential.helper=",
+    "protocol.allow=never",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "safe.directory=*",  # whose it is does not matter to a git that can do nothing
+)
+_ENVIRONMENT = {
+    "LC_ALL": "C",
+    "HOME": "/nonexistent",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_LAZY_FETCH": "1",  # since 2.44; before it, this does the same:
+    "GIT_ALLOW_PROTOCOL": "",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_COMMITTER_NAME": "treadle",
+    "GIT_COMMITTER_EMAIL": "treadle@localhost",
+}
+_REFERENCES = frozenset(
+    ("HEAD", "HEAD.lock", "ORIG_HEAD", "packed-refs", "packed-refs.lock", "refs", "reftable", "logs", "worktrees")
+)
+"""The entries of a repository that git may change: its references, and HEAD."""
+_INCLUDE = re.compile(rb"\[\s*include", re.IGNORECASE)
+_MOST_INCLUDES = 20
+
+
+class Repository(msgspec.Struct, frozen=True):
+    """Where the repository of a root lies. `common` is where references are, above `folder` if that is a worktree's."""
+
+    folder: str
+    common: str
+
+
+def repository_of(root: str) -> Repository | None:
+    """The repository whose work tree the root says it is. A `.git` that is a link or names a folder of another
+    repository is none: a reference would be written there."""
+    place = os.path.join(os.path.realpath(root), ".git")
+    if os.path.islink(place):
+        return None
+    if os.path.isdir(place):
+        alone = not os.path.lexists(os.path.join(place, "commondir"))
+        return Repository(place, place) if alone else None
+    git_folder = _line(place).removeprefix("gitdir:").strip()
+    folder = os.path.realpath(os.path.join(root, git_folder)) if git_folder else ""
+    if not folder or not os.path.isdir(folder):
+        return None
+    above = _line(os.path.join(folder, "commondir"))
+    if not above:
+        return Repository(folder, folder)
+    common = os.path.realpath(os.path.join(folder, above))
+    return Repository(folder, common) if os.path.dirname(folder) == os.path.join(common, "worktrees") else None
+
+
+class Git:
+    """`hidden` is what git may not read, as for commands. ToolError if there is no sandbox to run it in."""
+
+    def __init__(self, repository: Repository, sandbox: Sandbox, hidden_paths: Sequence[str] = ()) -> None:
+        self.folder = repository.folder
+        self._common = repository.common
+        self._sandbox = sandbox
+        self._hidden = tuple(path for path in hidden_paths if not _lies_in(self._common, path))
+        self._program = git_program(self._common)
+        self._included = False
+        """True if the configuration is known to include nothing from outside."""
+
+    def belongs_to(self, root: str) -> bool:
+        """True if the repository names this root as its work tree, too: by the `gitdir` file of a worktree, by its
+        configuration as a submodule has it, or by being the `.git` in it."""
+        bare = self.folder == self._common and self.ask("config", "--type=bool", "--get", "core.bare") == "true"
+        if bare or not self.ask("rev-parse", "--git-dir"):
+            return False
+        back = os.path.dirname(_line(os.path.join(self.folder, "gitdir"))) if self.folder != self._common else ""
+        back = back or self.ask("config", "--get", "core.worktree")
+        if not back:
+            return self.folder == os.path.join(os.path.realpath(root), ".git")
+        return os.path.realpath(os.path.join(self.folder, back)) == os.path.realpath(root)
+
+    def ask(self, *words: str) -> str:
+        """Return git's answer; empty if it fails."""
+        ran, output = self._run(words, Confinement(self._common, Unwritable(), hidden_paths=self._hidden))
+        return "" if ran.code else output.strip("\n")
+
+    def agrees(self, *words: str) -> bool:
+        ran, _ = self._run(words, Confinement(self._common, Unwritable(), hidden_paths=self._hidden))
+        return ran.ending == "exited" and ran.code == 0
+
+    def has_blobs(self, ids: Collection[str]) -> frozenset[str]:
+        """Those of these object ids (see `blob_ids`) that are blobs in the repository's own object store. More than
+        20,000 ids are answered in part; a store that borrows from another one answers nothing."""
+        objects = os.path.join(self._common, "objects")
+        object_ids = [each for each in dict.fromkeys(ids) if _OBJECT_ID.fullmatch(each)][:_MOST_BLOBS]
+        borrows = os.path.islink(objects) or os.path.lexists(os.path.join(objects, "info", "alternates"))
+        if not object_ids or borrows:
+            return frozenset()
+        words = ("cat-file", "--buffer", "--batch-check=%(objectname) %(objecttype)")
+        confinement = Confinement(self._common, Unwritable(), hidden_paths=self._hidden)
+        _, output = self._run(words, confinement, "\n".join((*object_ids, "")).encode())
+        rows = (line.split(" ") for line in output.split("\n"))
+        return frozenset(object_ids).intersection(line[0] for line in rows if line[1:] == ["blob"])
+
+    def tell(self, *words: str) -> str:
+        """Have git change references; why it did not, if so."""
+        protected_paths = tuple(sorted(self._unchanged()))
+        ran, _ = self._run(
+            words, Confinement(self._common, Direct(), protected=protected_paths, hidden_paths=self._hidden)
+        )
+        if ran.ending == "timed_out":
+            return f"git did not end in {_TIMEOUT_S:g} seconds."
+        return (inert(ran.errors.strip()) or f"git ended with code {ran.code}.") if ran.code else ""
+
+    def _unchanged(self) -> set[str]:
+        """All that lies in the repository but its references, and all of other worktrees."""
+        protected_paths: set[str] = set()
+        for place in {self._common, self.folder}:
+            protected_paths |= {os.path.join(place, name) for name in IN_A_REPOSITORY}
+            other_paths = (f"{place}/{name}" for name in _names(place) - _REFERENCES if not name.endswith(".lock"))
+            protected_paths |= {path for path in other_paths if not os.path.islink(path)}
+        trees = os.path.join(self._common, "worktrees")
+        return protected_paths | {path for name in _names(trees) if (path := f"{trees}/{name}") != self.folder}
+
+    def _refuse_includes(self) -> None:
+        """ToolError if the configuration includes a file from outside of the project: git reads and obeys it. Which
+        files a configuration includes is asked of git, apart from any repository."""
+        project = os.path.dirname(self._common)
+        files = [os.path.join(self._common, "config"), os.path.join(self.folder, "config.worktree")]
+        for number, file in enumerate(files):
+            if not _INCLUDE.search(_content(file)):
+                continue
+            config_words = [
+                "config",
+                "--file",
+                file,
+                "--no-includes",
+                "--null",
+                "--get-regexp",
+                r"^include(if\..*)?\.path$",
+            ]
+            ran, output = self._launched(
+                config_words, Confinement(project, Unwritable(), hidden_paths=self._hidden), "/"
+            )
+            paths = [entry.partition("\n")[2] for entry in output.split("\0") if entry]
+            included = [os.path.join(os.path.dirname(file), path) for path in paths if path[:1] != "~"]
+            inside = len(included) == len(paths) and all(_lies_in(path, project) for path in included)
+            if ran.ending != "exited" or ran.code not in (0, 1) or number >= _MOST_INCLUDES or not inside:
+                raise ToolError("Git of this project includes settings from outside, and so was not run.")
+            files += map(os.path.realpath, included)
+
+    def _run(self, words: Sequence[str], confinement: Confinement, stdin_data: bytes = b"") -> tuple[Completed, str]:
+        if not self._included:
+            self._refuse_includes()
+            self._included = True
+        # The work tree is not looked at, and may not be there in the sandbox: any folder does.
+        place = [f"--git-dir={self.folder}", f"--work-tree={self._common}"]
+        return self._launched([*place, *words], confinement, self._common, stdin_data)
+
+    def _launched(
+        self, words: Sequence[str], confinement: Confinement, cwd: str, stdin_data: bytes = b""
+    ) -> tuple[Completed, str]:
+        if self._sandbox.level == "none":
+            raise ToolError("Git of a project runs only in a sandbox, and this machine has no sandbox.")
+        output = bytearray()
+        longest = _LONGEST_ANSWER + 2 * len(stdin_data)
+
+        def keep(data: bytes) -> None:
+            output.extend(data[: max(0, longest - len(output))])
+
+        settings = [word for each in _SETTINGS for word in ("-c", each)]
+        line = [self._program or "git", "--no-pager", *settings, *words]
+        env = {**_ENVIRONMENT, "PATH": os.pathsep.join((os.path.dirname(line[0]), os.defpath))}
+        try:
+            confined = self._sandbox.wrap(line, confinement, cwd)
+        except SandboxError as error:
+            raise ToolError(f"Git of this project cannot be confined, and so was not run: {error}.") from error
+        with tempfile.TemporaryFile() as file:
+            file.write(stdin_data)
+            file.seek(0)
+            ran = run_blocking(Launch(confined, env, stdin=file.fileno()), keep, _TIMEOUT_S)
+        return ran, output.decode(errors="surrogateescape")
+
+
+def blob_ids(size: int, chunks: Iterable[bytes]) -> frozenset[str]:
+    """The ids that a file of this content has in a repository: one for each kind of hash that repositories use."""
+    hashes = [hashlib.sha1(usedforsecurity=False), hashlib.sha256()]
+    for chunk in chain((b"blob %d\0" % size,), chunks):
+        for each in hashes:
+            each.update(chunk)
+    return frozenset(each.hexdigest() for each in hashes)
+
+
+def git_program(folder: str) -> str | None:
+    """git of the machine; never one that lies beside the repository, in the project (S-09)."""
+    return program_outside("git", os.path.dirname(folder))
+
+
+def _lies_in(path: str, folder: str) -> bool:
+    return is_below(os.path.realpath(path), os.path.realpath(folder))
+
+
+def _line(path: str) -> str:
+    """The first line of a small file; empty if it is none."""
+    return os.fsdecode(_content(path)).partition("\n")[0].strip()
+
+
+def _content(path: str) -> bytes:
+    """The beginning of a file; nothing if it is none."""
+    try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return b""
+        with open(os.open(path, READ), "rb") as file:
+            return file.read(_LONGEST_FILE)
+    except OSError:
+        return b""
+
+
+def _names(folder: str) -> set[str]:
+    try:
+        return set(os.listdir(folder))
+    except OSError:
+        return set()
+
+
+# -- the branch of a run ----------------------------------------------------------------------------------------------
+
+_HEADS = "refs/heads/"
+_BUSY = ("rebase-merge", "rebase-apply", "BISECT_LOG")
+"""In the middle of these HEAD is git's own."""
+
+
+def make_branch(
+    root: str, chat: str, message: int, sandbox: Callable[[], Sandbox], hidden_paths: Sequence[str] = ()
+) -> GitBranchCreated | None:
+    """The branch of the run that this message began; the same again after a crash. None if there is no repository, no
+    git, or no moment for it. ToolError if git refuses, or if there is no sandbox for it."""
+    try:
+        return _create_branch(root, chat, message, sandbox, hidden_paths)
+    except ToolError as error:
+        raise ToolError(
+            f"The git branch of this run could not be made: {error} Mend that, or turn git_branch off."
+        ) from error
+
+
+def _create_branch(
+    root: str, chat: str, message: int, sandbox: Callable[[], Sandbox], hidden_paths: Sequence[str]
+) -> GitBranchCreated | None:
+    repository = repository_of(root)
+    if repository is None or git_program(repository.common) is None:
+        return None
+    git = Git(repository, sandbox(), hidden_paths)
+    if not git.belongs_to(root) or any(os.path.lexists(os.path.join(repository.folder, name)) for name in _BUSY):
+        return None
+    head = git.ask("symbolic-ref", "-q", "HEAD")
+    base = git.ask("rev-parse", "-q", "--verify", "HEAD^{commit}")
+    name = f"treadle/{chat}-{message}"
+    if git.ask("rev-parse", "-q", "--verify", f"{_HEADS}treadle"):  # where a branch is, no folder of branches can be
+        name = name.replace("/", "-")
+    if head == _HEADS + name:
+        previous_branch = git.ask("rev-parse", "-q", "--symbolic-full-name", "@{-1}")
+        return GitBranchCreated(name, base, previous_branch.removeprefix(_HEADS))
+    if base and not _pointed(git, _HEADS + name, base):
+        return None
+    faultpoint("branch.made")
+    origin = head.removeprefix(_HEADS) or base
+    _tell(git, "symbolic-ref", "-m", f"checkout: moving from {origin} to {name}", "HEAD", _HEADS + name)
+    faultpoint("branch.checked_out")
+    return GitBranchCreated(name, base, head.removeprefix(_HEADS))
+
+
+def _pointed(git: Git, ref: str, base: str) -> bool:
+    """See to it that the branch is there and points to this commit. One that is left of a try that a crash ended may be
+    behind; one that has commits of its own is left alone."""
+    there = git.ask("rev-parse", "-q", "--verify", ref)
+    if there == base:
+        return True
+    if there and not git.agrees("merge-base", "--is-ancestor", there, base):
+        return False
+    _tell(git, "update-ref", "-m", "branch: created by treadle", ref, base, there)
+    return True
+
+
+def _tell(git: Git, *words: str) -> None:
+    if failure := git.tell(*words):
+        raise ToolError(failure)

@@ -1,0 +1,315 @@
+"""Snapshots of the whole tree, for commands that write to it directly (W-10): before a command starts, everything is
+kept that it might overwrite; after it, the tree is compared. If the last tree of a root is known, only entries that
+changed since are read (W-05).
+
+`trees/<root>` is the last tree of a root, replaced as a whole, shared by all processes. `captures/<name>` says that a
+capture exists; its tree is a file beside it, most often a second name of the last tree. The content of a tree is stored
+before the tree is written, and a sweep of the images takes the trees into account (`Upkeep`).
+"""
+
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from treadle.adapters.workspace.history.content_store import ContentStore
+from treadle.adapters.workspace.history.git_unit import git_fingerprint
+from treadle.adapters.workspace.history.trees import Tree, changes, left_in, read_tree, update_tree, write_tree
+from treadle.adapters.workspace.history.walk import Walk
+from treadle.adapters.workspace.paths.durable import digest_of
+from treadle.adapters.workspace.paths.entries import closing_fd
+from treadle.adapters.workspace.paths.levels import GIT
+from treadle.adapters.workspace.root import Root
+from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import create_file, path_below, replace_file, sync_folder
+from treadle.base.types import new_id
+from treadle.errors import NotFound, ToolError
+from treadle.ports.snapshots import Effect
+from treadle.protocol.files import FileChange, FileState, Uncaptured, decode_path
+
+TREES = "trees"
+CAPTURES = "captures"
+
+
+class Capture(msgspec.Struct, frozen=True):
+    """The data of a capture without its tree."""
+
+    name: str
+    root: str
+    tree: str
+    made_ms: int
+    uncaptured: tuple[Uncaptured, ...] = ()
+
+
+_decoder = msgspec.json.Decoder(Capture)
+
+
+class Captures:
+    """`folder` is where snapshots are kept. Holds nothing open between calls."""
+
+    def __init__(self, root: Root, images: ContentStore, folder: Path) -> None:
+        self._root = root
+        self._images = images
+        self._last = folder / TREES / _hash(root.key)
+        self._folder = folder / CAPTURES
+        self._own = _inside(root.path, folder)
+
+    def capture(self, name: str) -> tuple[Uncaptured, ...]:
+        """Keep the current state of the project. An existing capture stays as it is: the command may have begun."""
+        if (existing := self._read(name)) is not None:
+            return existing.uncaptured
+        tree, last_inode = self._kept_tree(None)
+        with self._explained(" So the command was not run."):
+            file = self._place(tree, last_inode)
+            capture = Capture(name, self._root.path, file.name, time.time_ns() // 1_000_000, left_in(tree))
+            return self._announce(capture, file)
+
+    def since(self, beginning: Tree) -> tuple[FileChange, ...]:
+        """Return the changes since another tree, and keep the current bytes of all files. Lines are not counted."""
+        now, _ = self._kept_tree(beginning)
+        return changes(beginning, now, lambda *_: None)[0]
+
+    def _kept_tree(self, captured: Tree | None) -> tuple[Tree, int]:
+        """Return the current tree of the project, with its bytes kept; and the inode of the last tree if it is
+        unchanged, else 0."""
+        with self._images.batch() as batch:
+            with suppress(OSError):  # a sweep leaves alone what was used lately
+                os.utime(self._last)
+            last_tree = read_tree(self._last)
+            walk = Walk(
+                last_tree[0] if last_tree else None, batch.put_file, keep=True, captured=captured, own_folder=self._own
+            )
+            tree = walk.over(self._root)
+        return tree, last_tree[1] if last_tree and not walk.changed else 0
+
+    def compare(self, name: str) -> Effect:
+        """Return the changes since the capture. Keeps nothing, so that it works on a full disk, too."""
+        captured = self._tree(name)
+        last_tree = (read_tree(self._last, unless=captured[1]) or captured)[0]
+        walk = Walk(last_tree, digest_of, keep=False, captured=captured[0], own_folder=self._own)
+        try:
+            current_tree = walk.over(self._root)
+            files, uncaptured = changes(captured[0], current_tree, self._bytes)
+            git = any(file.path.startswith(f"{GIT}/") for file in files)
+            fingerprint = git_fingerprint(self._root) if git else ""
+        except OSError as error:
+            raise ToolError(f"The project could not be looked through: {error.strerror or error}.") from error
+        if walk.changed:
+            with suppress(OSError):  # a cache
+                write_tree(self._last.parent, current_tree, durable=False).replace(self._last)
+        return Effect(files, (), uncaptured, fingerprint)
+
+    def tree(self, name: str) -> Tree:
+        """The tree that was captured under this name."""
+        return self._tree(name)[0]
+
+    def move(self, name: str, files: Iterable[FileChange]) -> None:
+        """From here on these paths are captured as they were left; their bytes are kept. In one step."""
+        old_capture = self._read(name)
+        tree = update_tree(self.tree(name), files)
+        assert old_capture is not None
+        with self._explained():
+            file = write_tree(self._folder, tree, durable=True)
+            goal = file.rename(file.with_name(f"{new_id('t')}.tree"))
+            capture = msgspec.structs.replace(old_capture, tree=goal.name)
+            replace_file(str(self._head(name)), msgspec.json.encode(capture), sync=True, fault="snapshot.moving")
+            sync_folder(str(self._folder))
+            (self._folder / old_capture.tree).unlink(missing_ok=True)
+
+    def release(self, name: str) -> None:
+        capture = self._read(name)
+        if capture is not None:
+            self._head(name).unlink(missing_ok=True)
+            (self._folder / capture.tree).unlink(missing_ok=True)
+
+    # -- files ----------------------------------------------------------------------------------------------------
+
+    def _tree(self, name: str) -> tuple[Tree, int]:
+        capture = self._read(name)
+        stored_tree = read_tree(self._folder / capture.tree) if capture is not None else None
+        if stored_tree is None:
+            raise ToolError("The snapshot from before the command is gone, so what the command changed is not known.")
+        return stored_tree
+
+    @contextmanager
+    def _explained(self, so: str = "") -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise ToolError(
+                f"The project's content cannot be stored: {error.strerror or error} (in {self._folder}).{so}"
+            ) from error
+
+    def _place(self, tree: Tree, last_inode: int) -> Path:
+        """A file with this tree among the captures, durable; `same` is the inode of the last tree if that is it."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = self._folder / f"{new_id('t')}.tree"
+        if last_inode:
+            with suppress(OSError):  # no hard links here, or it is gone
+                os.link(self._last, file)
+                if _synced(file) == last_inode:
+                    return file
+                file.unlink()
+        tree_file = write_tree(self._last.parent, tree, durable=True)
+        try:
+            os.link(tree_file, file)
+        except OSError:
+            os.rename(write_tree(self._folder, tree, durable=True), file)
+        tree_file.replace(self._last)
+        return file
+
+    def _announce(self, capture: Capture, file: Path) -> tuple[Uncaptured, ...]:
+        """Write the capture as the last step, once for a name. A second writer discards its own capture."""
+        faultpoint("snapshot.before_capture")
+        try:
+            announced = create_file(str(self._head(capture.name)), msgspec.json.encode(capture), sync=True)
+        except BaseException:
+            file.unlink(missing_ok=True)
+            raise
+        if not announced:
+            file.unlink(missing_ok=True)
+            first = self._read(capture.name)
+            return first.uncaptured if first else capture.uncaptured
+        sync_folder(str(self._folder))
+        faultpoint("snapshot.captured")
+        return capture.uncaptured
+
+    def _read(self, name: str) -> Capture | None:
+        file = self._head(name)
+        if not file.exists():
+            return None
+        capture = read_capture(file)
+        if capture is None:
+            raise ToolError("The snapshot from before the command is damaged. See `treadle fsck`.")
+        return capture
+
+    def _head(self, name: str) -> Path:
+        return self._folder / f"{_hash(name)}.json"
+
+    def _bytes(self, path: str, state: FileState, is_after: bool) -> bytes | None:
+        try:
+            return self._root.read_bytes(decode_path(path), state.size) if is_after else self._images.read(state.digest)
+        except (ToolError, NotFound):  # it is only for counting lines
+            return None
+
+
+def read_capture(file: Path) -> Capture | None:
+    try:
+        return _decoder.decode(file.read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _hash(name: str) -> str:
+    return hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
+
+
+def _inside(root: str, folder: Path) -> str:
+    """The path of Treadle's home below the root, if it lies there."""
+    for own_folder in (folder.parent, folder):
+        if (below := path_below(os.path.realpath(own_folder), root)) not in (None, "."):
+            return below or ""
+    return ""
+
+
+def _synced(file: Path) -> int:
+    """Make a file survive a power cut; its inode."""
+    with closing_fd(os.open(file, os.O_RDONLY | os.O_CLOEXEC)) as fd:
+        os.fsync(fd)
+        return os.fstat(fd).st_ino
+
+
+# -- looking after them -----------------------------------------------------------------------------------------------
+
+STAGE = "stage"
+_ABANDONED_S = 86_400.0
+
+
+class KnownTree(msgspec.Struct, frozen=True):
+    """The last tree of a root. `used` is in seconds since 1970."""
+
+    file: Path
+    last_used_s: float
+
+
+class Upkeep:
+    """`folder` is where snapshots are kept."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._images = ContentStore(folder)
+
+    def trees(self) -> list[KnownTree]:
+        trees = []
+        for file in _files(self._folder / TREES):
+            with suppress(FileNotFoundError):
+                trees.append(KnownTree(file, file.stat().st_mtime))
+        return trees
+
+    def captures(self) -> Iterator[tuple[Path, Capture | None]]:
+        """Every capture with its file; None for one that cannot be read."""
+        for file in _files(self._folder / CAPTURES):
+            if file.suffix == ".json":
+                yield file, read_capture(file)
+
+    def tree_of(self, capture: Capture) -> Path:
+        return self._folder / CAPTURES / capture.tree
+
+    def relied_on(self, tree: Path) -> set[str] | None:
+        """The hashes of what a tree says is kept; None if it cannot be read."""
+        stored_tree = read_tree(tree)
+        if stored_tree is None:
+            return None
+        nodes = (node for folder in stored_tree[0].folders.values() for node in folder.nodes.values())
+        return {
+            node.content.hex()
+            for node in nodes
+            if node.is_stored and len(node.content) == 32 and not node.left_out_reason
+        }
+
+    def drop_trees(self, used_until: float, *, wait: bool = True) -> int:
+        """Remove the trees that were not used since. No process begins to rely on one meanwhile; afterwards content
+        that only they need may be removed. BlockingIOError as with `ContentStore.alone`."""
+        count = 0
+        if not self.trees():
+            return count
+        with self._images.alone(wait=wait):
+            for tree in self.trees():
+                if tree.last_used_s <= used_until:
+                    tree.file.unlink(missing_ok=True)
+                    faultpoint("snapshot.tree_dropped")
+                    count += 1
+        return count
+
+    def drop_capture(self, file: Path, capture: Capture | None) -> None:
+        file.unlink(missing_ok=True)
+        if capture is not None:
+            self.tree_of(capture).unlink(missing_ok=True)
+
+    def tidy(self, *, stage: bool) -> None:
+        """Remove what processes that died left half-done long ago; with `stage` also what was made ready for changes
+        that are settled by now."""
+        tree_names = {capture.tree for _, capture in self.captures() if capture is not None}
+        cutoff = time.time() - _ABANDONED_S
+        for folder in (TREES, CAPTURES):
+            for file in _files(self._folder / folder, include_hidden=True):
+                belongs = file.suffix == ".json" or file.name in tree_names or (folder == TREES and file.name[0] != ".")
+                with suppress(FileNotFoundError):
+                    if not belongs and file.stat().st_ctime < cutoff:
+                        file.unlink()
+        for ready in _files(self._folder / STAGE, include_hidden=True) if stage else ():
+            if ready.lstat().st_mtime < cutoff:
+                shutil.rmtree(ready, ignore_errors=True)
+
+
+def _files(folder: Path, *, include_hidden: bool = False) -> list[Path]:
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    return [folder / name for name in sorted(names) if include_hidden or not name.startswith(".")]

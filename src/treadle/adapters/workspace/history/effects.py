@@ -1,0 +1,443 @@
+"""The changes of a command on its copy-on-write view, compared with the project as it is now (W-08): a walk through the
+upper folder beside the project, from descriptor to descriptor, never through a link. Changes nothing in the project.
+
+How changes by others are detected. The view shows the project live: the command saw everything that others wrote to a
+file before its own first write. So a path is in conflict if the command left another state there than the current one,
+and the current one was changed after the command began (by its ctime, which no program can set). An entry that the
+command removed must be as old as the command, with everything below it. A removal by others of a file that the command
+changed is detected where it can be told from a file that the command moved: nothing is lost either way.
+
+A background command may have committed a part of its layer before (`committed`). An entry that is as that commit left
+it is no change, even if the project has another state by now; a file of the project that is as that commit left it is
+no change by others.
+
+Hard links. A view breaks them: the command wrote to one name and saw the others stay as they were. That is its effect,
+and so it is committed: the name gets bytes of its own. Names outside the root are never reached.
+"""
+
+import os
+import stat as st
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import islice
+
+import msgspec
+
+from treadle.adapters.workspace.history import frozen
+from treadle.adapters.workspace.history.apply import ContentSource
+from treadle.adapters.workspace.history.beginnings import Beginnings
+from treadle.adapters.workspace.history.overlay_upper import UPPER, LayerRecord, Upper, is_copy, is_deleted, is_opaque
+from treadle.adapters.workspace.history.seen import SeenFiles
+from treadle.adapters.workspace.history.states import SMALL, Counting, FileContent, content_of, open_file, text_of
+from treadle.adapters.workspace.paths.entries import LIST, closing_fd, explain, lstat
+from treadle.adapters.workspace.paths.ignore import NAME as IGNORE_FILE
+from treadle.adapters.workspace.paths.ignore import Ignoring
+from treadle.adapters.workspace.root import Root
+from treadle.base.inert import printable
+from treadle.diff.changes import JUDGED, change_lines, count, sort_out, total
+from treadle.diff.diff import diff
+from treadle.errors import ToolError
+from treadle.ports.snapshots import Effect
+from treadle.ports.workspace import inert
+from treadle.protocol.files import FileChange, FileConflict, FileState, Uncaptured, change_of, decode_path, encode_path
+
+_MEANWHILE = "while the command ran"
+_SINCE = "since the world began"
+CHANGED = f"it was changed or created {_MEANWHILE}"
+GONE = f"it was removed or moved {_MEANWHILE}"
+_SPECIAL = "a socket or a device cannot be committed"
+_OWN_MODE = "the permissions of the project root itself are left as they are"
+_DEEPEST = 250
+
+
+def read(
+    root: Root, view: str, *, seen_files: SeenFiles | None = None, distrusted: frozenset[str] = frozenset()
+) -> Effect:
+    """The effect by path, in the order of the walk: folders before what lies in them. For a commit, what was `seen` of
+    small files is noted, and a file of the project that its owner has closed to himself is opened for a moment, since
+    its bytes are kept; else its hash is not known. Of ignore files those of the project count, as the command found
+    them, without the `distrusted` ones."""
+    upper = Upper(view)
+    reading = read_layer(root, upper, seen_files, distrusted)
+    upper.note_touched(reading.touched)
+    return reading.effect
+
+
+def read_layer(
+    root: Root, upper: Upper, seen_files: SeenFiles | None, distrusted: frozenset[str] = frozenset()
+) -> frozen.LayerReading:
+    walk = _Walk(upper, seen_files, distrusted)
+    with upper.top() as up, root.hold(".") as (low, _):
+        if st.S_IMODE(os.fstat(up).st_mode) != st.S_IMODE(os.fstat(low).st_mode):
+            walk.uncaptured.append(Uncaptured(".", _OWN_MODE))
+        walk.merge(up, low, "", Ignoring(), opaque=False)
+    walk.find_missing()
+    effect = Effect(tuple(walk.files), tuple(walk.conflicts), tuple(walk.uncaptured))
+    return frozen.LayerReading(effect, walk.touched, LayerRecord(walk.states, tuple(walk.opaque)))
+
+
+def source(view: str) -> ContentSource:
+    """Where the bytes of the project's files come from when the effect is made its own."""
+    if os.path.exists(f"{view}/{UPPER}"):
+        return Upper(view)
+    if frozen.is_frozen(view):
+        return frozen.FrozenLayer(view)
+    from treadle.adapters.workspace.history.copied import CopiedTree
+
+    return CopiedTree(view)
+
+
+class _Here(msgspec.Struct, frozen=True):
+    """A name in the upper and the lower folder, either of which may lack it."""
+
+    path: str
+    name: str
+    up: int
+    low: int | None
+    ignored: bool
+    shaken: bool = False
+    """True if the content of the folder was changed by others since the command began; for a missing folder: that of
+    the folder above."""
+
+
+class _Walk:
+    def __init__(self, upper: Upper, seen_files: SeenFiles | None, distrusted: frozenset[str]) -> None:
+        self.files: list[FileChange] = []
+        self.conflicts: list[FileConflict] = []
+        self.uncaptured: list[Uncaptured] = []
+        self.touched: dict[str, int] = {}
+        self._missing: list[FileConflict] = []
+        self._upper = upper
+        self._seen = seen_files
+        self._meanwhile = _SINCE if upper.lasting else _MEANWHILE
+        self._began = upper.began_ns
+        self._counting = Counting()
+        self._committed = upper.committed
+        self._committed_names = _names_by_folder(self._committed)
+        self.states: dict[str, FileState | None] = {}
+        """Every entry of the layer; None where it says that nothing is there."""
+        self.opaque: list[str] = []
+        self._distrusted = distrusted
+        self._beginnings: dict[str, FileState | None] | None = None
+
+    def find_missing(self) -> None:
+        """Report conflicts for files that were copied up and are missing in the project: removed by others, unless the
+        command removed something itself and so may have moved them here."""
+        if not any(file.action == "deleted" for file in self.files):
+            self.conflicts += self._missing
+
+    def merge(
+        self, up: int, low: int | None, prefix: str, rules: Ignoring, *, opaque: bool, shaken: bool = False
+    ) -> None:
+        """Compare two folders of the same path. `opaque`: entries that are only in the lower one were removed."""
+        if prefix.count("/") > _DEEPEST:
+            raise ToolError(f"More than {_DEEPEST} folders lie in each other at {prefix[:80]}…: nothing is committed.")
+        rules = self._with_ignore_file(rules, prefix, low)
+        names = sorted(os.listdir(up))
+        if opaque:
+            self.opaque.append(encode_path(prefix))
+        shaken = shaken if low is None else not self._old(os.fstat(low))
+        path = prefix
+        try:
+            for name in names:
+                path = prefix + name
+                status = os.stat(name, dir_fd=up, follow_symlinks=False)
+                beneath = _beneath(low, name)
+                ignored = rules.covers(path, directory=st.S_ISDIR((beneath or status).st_mode))
+                here = _Here(path, name, up, low, ignored, shaken)
+                if is_deleted(status):
+                    self.states[encode_path(path)] = None
+                    if beneath is not None and not self._is_committed(path, None):
+                        self._record_removal(here, beneath, rules)
+                else:
+                    self._there(here, status, beneath, rules)
+        except OSError as error:
+            raise explain(error, path) from error
+        if low is not None:
+            missing_names = self._committed_names.get(encode_path(prefix), frozenset()).difference(names)
+            if opaque and encode_path(prefix) not in self._committed.opaque:
+                missing_names |= {name for name in os.listdir(low) if not self._is_committed(prefix + name, None)}
+                missing_names -= set(names)
+            for name in sorted(missing_names):
+                path = prefix + name
+                with _explained(path):
+                    if (beneath := _beneath(low, name)) is not None:
+                        ignored = rules.covers(path, directory=st.S_ISDIR(beneath.st_mode))
+                        self._record_removal(_Here(path, name, up, low, ignored), beneath, rules)
+
+    def _with_ignore_file(self, rules: Ignoring, prefix: str, low: int | None) -> Ignoring:
+        """A command that writes a .gitignore does not decide with it what of its changes is looked at."""
+        return rules if encode_path(prefix + IGNORE_FILE) in self._distrusted else rules.within(prefix, None, low)
+
+    def _there(self, here: _Here, status: os.stat_result, beneath: os.stat_result | None, rules: Ignoring) -> None:
+        """Something lies there in the view."""
+        new_content = self._read_new_content(here, status)
+        self.states[encode_path(here.path)] = new_content.state
+        committed = self._is_committed(here.path, new_content.state)
+        if not st.S_ISDIR(status.st_mode):
+            if committed:
+                return None
+            if beneath is not None and st.S_ISDIR(beneath.st_mode):
+                self._emptied(here, rules)
+            return self._compare(here, status, beneath, new_content)
+        if not committed:
+            self._compare(here, status, beneath, new_content)
+        inner = rules.under(here.ignored)
+        first = len(self.files)
+        with self._upper.folder(here.up, here.name, here.path) as up:
+            if beneath is None or not st.S_ISDIR(beneath.st_mode):
+                self.merge(up, None, here.path + "/", inner, opaque=False, shaken=here.shaken)
+            else:
+                with _open_folder(here) as low:
+                    self.merge(up, low, here.path + "/", inner, opaque=is_opaque(up))
+        if committed and beneath is None and len(self.files) > first:
+            # The folder was removed by others, and the command wrote something new into it.
+            self._change(here, None, new_content)
+            self.files.insert(first, self.files.pop())
+        return None
+
+    def _compare(
+        self, here: _Here, status: os.stat_result, beneath: os.stat_result | None, new_content: FileContent
+    ) -> None:
+        if new_content.state.kind == "other":
+            self.uncaptured.append(Uncaptured(encode_path(here.path), _SPECIAL))
+            return
+        old_content = None if beneath is None else self._present(here, beneath)
+        if old_content is not None and old_content.state == new_content.state:
+            touched = beneath is not None and status.st_mtime_ns != beneath.st_mtime_ns and self._old(beneath)
+            if touched and self._brought_up(here, status):
+                self.touched[encode_path(here.path)] = status.st_mtime_ns
+            return
+        if (
+            beneath is not None
+            and not self._is_as_found(here.path, beneath, old_content)
+            and not self._is_back(here, old_content)
+        ):
+            self._clash(here, CHANGED, new_content, old_content)
+        elif beneath is None and self._committed.states.get(encode_path(here.path)) is not None:
+            self.conflicts.append(self._conflict(here, GONE))
+        elif beneath is None and here.shaken and status.st_nlink == 1 and self._brought_up(here, status):
+            self._missing.append(self._conflict(here, GONE))
+        if self._seen is not None and beneath is not None and old_content is not None:
+            self._seen.note(encode_path(here.path), beneath, old_content, new_content)
+        self._change(here, old_content, new_content)
+
+    def _read_new_content(self, here: _Here, status: os.stat_result) -> FileContent:
+        """The content that the command left."""
+        mode = self._upper.mode(here.path, status)
+        return content_of(here.up, here.name, status, mode, lambda: self._open_left(here, status))
+
+    def _brought_up(self, here: _Here, status: os.stat_result) -> bool:
+        """True if the file that the command left was copied up from the lower folder."""
+        if not st.S_ISREG(status.st_mode):
+            return False
+        with closing_fd(self._open_left(here, status)) as fd:
+            return is_copy(fd)
+
+    def _open_left(self, here: _Here, status: os.stat_result) -> int:
+        return self._upper.file(here.up, here.name, here.path, status)
+
+    def _record_removal(self, here: _Here, beneath: os.stat_result, rules: Ignoring) -> None:
+        """Nothing lies there in the view any more. A folder stands before what lies in it, as everywhere."""
+        old_content = self._present(here, beneath)
+        if not self._is_as_found(here.path, beneath, old_content) and not self._is_back(here, old_content):
+            self._clash(here, CHANGED, None, old_content)
+        self._change(here, old_content, None)
+        if st.S_ISDIR(beneath.st_mode):
+            self._emptied(here, rules)
+
+    def _emptied(self, here: _Here, rules: Ignoring) -> None:
+        if here.path.count("/") > _DEEPEST:
+            raise ToolError(
+                f"More than {_DEEPEST} folders lie in each other at {here.path[:80]}…: nothing is committed."
+            )
+        with _open_folder(here) as low:
+            inner = self._with_ignore_file(rules.under(here.ignored), here.path + "/", low)
+            for name in sorted(os.listdir(low)):
+                path = f"{here.path}/{name}"
+                with _explained(path):
+                    if (beneath := _beneath(low, name)) is not None:
+                        ignored = inner.covers(path, directory=st.S_ISDIR(beneath.st_mode))
+                        self._record_removal(_Here(path, name, here.up, low, ignored), beneath, inner)
+
+    def _is_back(self, here: _Here, old_content: FileContent | None) -> bool:
+        """True if it is byte for byte as it was when the world first changed it."""
+        if self._beginnings is None:
+            self._beginnings = Beginnings(self._upper.view).all() if self._upper.lasting else {}
+        path = encode_path(here.path)
+        return old_content is not None and path in self._beginnings and self._beginnings[path] == old_content.state
+
+    def _change(self, here: _Here, old_content: FileContent | None, new_content: FileContent | None) -> None:
+        stat = self._counting.stat(old_content, new_content)
+        was, now = (None if each is None else each.state for each in (old_content, new_content))
+        self.files.append(change_of(encode_path(here.path), was, now, stat, ignored=here.ignored))
+
+    def _clash(
+        self, here: _Here, reason: str, new_content: FileContent | None, old_content: FileContent | None
+    ) -> None:
+        diff_text = ""
+        if (
+            new_content is not None
+            and old_content is not None
+            and new_content.text is not None
+            and old_content.text is not None
+        ):
+            diff_text = diff(here.path, new_content.text, old_content.text).text
+        self.conflicts.append(self._conflict(here, reason, diff_text))
+
+    def _conflict(self, here: _Here, reason: str, diff_text: str = "") -> FileConflict:
+        return FileConflict(encode_path(here.path), reason.replace(_MEANWHILE, self._meanwhile), diff_text)
+
+    def _present(self, here: _Here, beneath: os.stat_result) -> FileContent:
+        """The current content in the project."""
+        low, mode = here.low, st.S_IMODE(beneath.st_mode)
+        assert low is not None
+        if st.S_ISREG(beneath.st_mode) and self._seen is None and not beneath.st_mode & st.S_IRUSR and os.geteuid():
+            return FileContent(FileState("file", mode, size=beneath.st_size))
+        return content_of(low, here.name, beneath, mode, lambda: open_file(low, here.name))
+
+    def _old(self, beneath: os.stat_result) -> bool:
+        """True if it is as the command found it."""
+        return beneath.st_ctime_ns <= self._began
+
+    def _is_as_found(self, path: str, beneath: os.stat_result, old_content: FileContent | None) -> bool:
+        """True if it is as the command found it, or as an earlier commit of its layer left it."""
+        return self._old(beneath) or (old_content is not None and self._is_committed(path, old_content.state))
+
+    def _is_committed(self, path: str, state: FileState | None) -> bool:
+        """True if an earlier commit of this layer left this path in this state."""
+        encoded = encode_path(path)
+        return encoded in self._committed.states and self._committed.states[encoded] == state
+
+
+def _names_by_folder(committed: LayerRecord) -> dict[str, frozenset[str]]:
+    """The names that earlier commits left, by the prefix of the folder: names as the system gives them."""
+    names_by_prefix: dict[str, set[str]] = {}
+    for path, state in committed.states.items():
+        if state is not None:
+            folder, _, name = decode_path(path).rpartition("/")
+            names_by_prefix.setdefault(encode_path(f"{folder}/" if folder else ""), set()).add(name)
+    return {prefix: frozenset(names) for prefix, names in names_by_prefix.items()}
+
+
+@contextmanager
+def _open_folder(here: _Here) -> Iterator[int]:
+    with closing_fd(os.open(here.name, LIST, dir_fd=here.low)) as fd:
+        yield fd
+
+
+def _beneath(folder: int | None, name: str) -> os.stat_result | None:
+    return None if folder is None else lstat(folder, name)
+
+
+@contextmanager
+def _explained(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise explain(error, path) from error
+
+
+# -- in words ---------------------------------------------------------------------------------------------------------
+
+MOST_FILES = 60
+_MOST_LINES = 400
+_MOST_CHARS = 24_000
+_SHEBANG, _RUNS = b"#!", 0o111
+NOTHING = "It changes nothing in the project."
+
+
+def describe(root: Root, view: str, effect: Effect) -> str:
+    """The effect as a person reads it before they allow it: a line for each file, then what changed in the texts.
+    Bounded, inert, and the same for the same effect, because the answer is bound to it (S-08, W-09)."""
+    upper = source(view)
+    if not effect.files and not effect.uncaptured and not effect.conflicts:
+        return NOTHING
+    lines = [_head(effect), *change_lines(effect.files, format_path, MOST_FILES, JUDGED)]
+    lines += [f"[not committed: {format_path(each.path)}: {each.reason}]" for each in effect.uncaptured[:MOST_FILES]]
+    lines += conflict_lines(effect.conflicts)
+    lines += [f"[a new script, not executable: {format_path(path)}]" for path in _scripts(upper, effect)]
+    diffs = _diffs(root, upper, effect)
+    return "\n".join([*lines, "", *diffs] if diffs else lines)
+
+
+def conflict_lines(conflicts: tuple[FileConflict, ...]) -> list[str]:
+    return [f"[conflict: {format_path(each.path)}: {each.reason}]" for each in conflicts[:MOST_FILES]]
+
+
+def format_path(path: str) -> str:
+    """A path for display, with unprintable bytes escaped."""
+    return inert(decode_path(path))
+
+
+def _head(effect: Effect) -> str:
+    files = sort_out(effect.files, JUDGED).reported_files
+    stat = total(files, ())
+    return f"{count(len(files), 'change')}, +{stat.added:,} -{stat.removed:,}"
+
+
+def _scripts(upper: ContentSource, effect: Effect) -> Iterator[str]:
+    """New files that begin with a shebang and lack the executable mode: nothing runs them yet, but a person or program
+    might."""
+    new = (file for file in sort_out(effect.files, JUDGED).reported_files if file.action == "created" and file.after)
+    for file in islice(new, MOST_FILES):
+        if file.after and file.after.kind == "file" and not file.after.mode & _RUNS and file.after.size > len(_SHEBANG):
+            with suppress(ToolError, OSError):
+                if _bytes(upper, file.path, file.after, len(_SHEBANG)) == _SHEBANG:
+                    yield file.path
+
+
+def _diffs(root: Root, upper: ContentSource, effect: Effect) -> list[str]:
+    """As many as there is room for; the rest is counted."""
+    lines: list[str] = []
+    size = 0
+    texts = [file for file in sort_out(effect.files, JUDGED).reported_files if _may_be_text(file)]
+    texts.sort(key=lambda file: file.action == "deleted")  # deleted files last: their diffs tell least
+    for number, file in enumerate(texts):
+        if len(lines) >= _MOST_LINES or size >= _MOST_CHARS:
+            remaining_count = len(texts) - number
+            return [*lines, f"[the differences of {count(remaining_count, 'more file')} are not shown]"]
+        piece = _diff(root, upper, file)
+        size += len(piece)
+        lines += piece.split("\n") if piece else []
+    return lines
+
+
+def _diff(root: Root, upper: ContentSource, file: FileChange) -> str:
+    try:
+        old_data = None if _no_file(file.before) else root.read_bytes(decode_path(file.path), SMALL)
+        new_data = None if _no_file(file.after) else _bytes(upper, file.path, file.after)
+    except ToolError:  # it is being changed, or too large: its line above says that it changed
+        return ""
+    if b"\0" in (old_data or b"") + (new_data or b""):
+        return ""
+    texts = [None if data is None else _plain(data) for data in (old_data, new_data)]
+    return diff(format_path(file.path), texts[0], texts[1]).text
+
+
+def left_bytes(view: str, file: FileChange, most: int) -> bytes:
+    """The first bytes, at most `most`, that a command left at a path of its view."""
+    return _bytes(source(view), file.path, file.after, most)
+
+
+def _bytes(upper: ContentSource, path: str, state: FileState | None, most: int = SMALL) -> bytes:
+    assert state is not None
+    with os.fdopen(upper.open(path, state), "rb") as file:
+        return file.read(most)
+
+
+def _may_be_text(file: FileChange) -> bool:
+    """True if bytes changed, and they are few enough."""
+    states = [state for state in (file.before, file.after) if state is not None]
+    if any(state.size > SMALL for state in states) or not any(state.kind == "file" for state in states):
+        return False
+    return len({state.digest for state in states}) > 1 or len(states) == 1
+
+
+def _no_file(state: FileState | None) -> bool:
+    return state is None or state.kind != "file"
+
+
+def _plain(data: bytes) -> str:
+    """Text without hidden characters: terminal control characters are shown as escapes."""
+    return printable(text_of(data).replace("\r\n", "\n"))

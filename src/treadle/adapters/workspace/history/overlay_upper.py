@@ -1,0 +1,247 @@
+"""The folder of a copy-on-write view, seen from outside: `upper` holds the entries that a command wrote, in the format
+of overlayfs. Owns that format; knows nothing of the project beneath. Links are never followed.
+
+If the command removed the permissions of an entry, Treadle, which owns it, opens it. The mode that the command set is
+noted beside `upper` first, so that a process after a crash still reads that mode.
+"""
+
+import os
+import stat as st
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import IO
+
+import msgspec
+
+from treadle.adapters.workspace.history.apply import ContentSource
+from treadle.adapters.workspace.history.states import Folders
+from treadle.adapters.workspace.paths import entries
+from treadle.adapters.workspace.paths.entries import LIST, READ, closing_fd, explain
+from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import replace_file
+from treadle.errors import ToolError
+from treadle.protocol.files import FileState, decode_path
+
+BEGAN = "began"
+UPPER = "upper"
+LASTING = "lasting"
+"""Marks a view that outlives its commit: that of a world (W-11)."""
+COMMITTED = "committed"
+"""The record of the commits of the layer of a command that goes on (W-10)."""
+_SKELETON = "skeleton"
+"""The folders that were made in the layer before the command began, with their permissions."""
+_MODES = "modes"
+_TOUCHED = "touched"
+_ORIGIN = "user.overlay.origin"
+_OPAQUE = "user.overlay.opaque"
+_TRIES = 3
+_FILE_OPENED, _FOLDER_OPENED = 0o600, 0o700
+"""The bits that are added to the mode of an entry that is closed to us."""
+_LEAP_NS = 500_000_000
+"""The least step by which a clock is set back; a smaller difference is a clock that is slowed down."""
+
+_touches = msgspec.json.Decoder(dict[str, int])
+_skeleton = msgspec.json.Decoder(dict[str, int])
+
+
+class LayerRecord(msgspec.Struct, frozen=True):
+    """The entries of a layer when it was last committed, by path in the form of `encode_path`."""
+
+    states: dict[str, FileState | None] = {}
+    """None: the layer says that nothing is there."""
+    opaque: tuple[str, ...] = ()
+    """Folders through which nothing beneath shows, with a slash behind each."""
+
+
+_record = msgspec.json.Decoder(LayerRecord)
+
+
+class Upper(ContentSource):
+    """`view` is the folder with `upper` and `began` in it. Paths are relative to the root, as the system gives them."""
+
+    def __init__(self, view: str) -> None:
+        self.view = view
+        self._modes = self._noted()
+
+    @property
+    def began_ns(self) -> int:
+        """When the command began, by the clock that stamps files. A clock that was set back meanwhile has stamped what
+        came later with earlier times: by so much the beginning is moved back. A third number in the stamp is an earlier
+        beginning (see `WorldFolders.mend`)."""
+        try:
+            with _open_stamp(f"{self.view}/{BEGAN}") as file:
+                stamp = os.fstat(file.fileno()).st_ctime_ns
+                wall, steady, *since = (int(number) for number in file.read().split())
+        except (OSError, ValueError) as error:
+            raise ToolError("The changes of the command are lost: its copy of the project is gone.") from error
+        stamp = min(stamp, *since) if since else stamp
+        leap = (time.time_ns() - wall) - (time.clock_gettime_ns(time.CLOCK_BOOTTIME) - steady)
+        return stamp + leap if leap < -_LEAP_NS else stamp
+
+    @property
+    def committed(self) -> LayerRecord:
+        """Before the first commit: the folders that the command did not make itself."""
+        try:
+            with open(f"{self.view}/{COMMITTED}", "rb") as file:
+                return _record.decode(file.read())
+        except FileNotFoundError:
+            return LayerRecord(self._skeleton_states())
+        except (OSError, msgspec.MsgspecError) as error:
+            raise ToolError("The changes of this command that were committed before are no longer known.") from error
+
+    def _skeleton_states(self) -> dict[str, FileState | None]:
+        try:
+            with open(f"{self.view}/{_SKELETON}", "rb") as file:
+                return {path: FileState("directory", mode) for path, mode in _skeleton.decode(file.read()).items()}
+        except FileNotFoundError:
+            return {}
+        except (OSError, msgspec.MsgspecError) as error:
+            raise ToolError("The folders of this command's layer are not known any more.") from error
+
+    def note_committed(self, record: LayerRecord) -> None:
+        replace_file(f"{self.view}/{COMMITTED}", msgspec.json.encode(record), sync=True)
+
+    @property
+    def lasting(self) -> bool:
+        """True for the view of a world, False for that of a command."""
+        return os.path.exists(f"{self.view}/{LASTING}")
+
+    @contextmanager
+    def top(self) -> Iterator[int]:
+        """The upper folder itself, open for listing."""
+        try:
+            fd = os.open(f"{self.view}/{UPPER}", LIST)
+        except OSError as error:
+            raise ToolError("The changes of the command are lost: its copy of the project is gone.") from error
+        with closing_fd(fd):
+            yield fd
+
+    def mode(self, path: str, status: os.stat_result) -> int:
+        """The permissions that the command left. A noted mode counts as long as the entry has the mode that we gave it:
+        a command that goes on may have changed it since."""
+        mode = st.S_IMODE(status.st_mode)
+        noted = self._modes.get(path)
+        return noted if noted is not None and mode in (noted | _FILE_OPENED, noted | _FOLDER_OPENED) else mode
+
+    @contextmanager
+    def folder(self, parent: int, name: str, path: str) -> Iterator[int]:
+        """A folder of it, open for listing and for what lies in it."""
+        status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        if not status.st_mode & st.S_IRUSR or not status.st_mode & st.S_IXUSR:
+            self._open_up(parent, name, path, status, _FOLDER_OPENED)
+        with closing_fd(os.open(name, LIST, dir_fd=parent)) as fd:
+            yield fd
+
+    def file(self, parent: int, name: str, path: str, status: os.stat_result) -> int:
+        """A regular file of it, open for reading."""
+        if not status.st_mode & st.S_IRUSR:
+            self._open_up(parent, name, path, status, _FILE_OPENED)
+        return os.open(name, READ, dir_fd=parent)
+
+    # -- as a source of content -------------------------------------------------------------------------------------
+
+    def open(self, path: str, state: FileState) -> int:
+        try:
+            with self._parent(path) as (parent, name):
+                return os.open(name, READ, dir_fd=parent)
+        except OSError as error:
+            raise explain(error, decode_path(path)) from error
+
+    def lend(self) -> AbstractContextManager[Folders | None]:
+        return nullcontext() if self.lasting else Folders(f"{self.view}/{UPPER}")
+
+    def let_go(self, paths: Iterable[str]) -> None:
+        with suppress(OSError), Folders(f"{self.view}/{UPPER}") as folders:
+            for path in paths:
+                folder, name = folders.of(path)
+                os.unlink(name, dir_fd=folder)
+
+    def mtime_ns(self, path: str) -> int:
+        try:
+            with self._parent(path) as (parent, name):
+                return os.stat(name, dir_fd=parent, follow_symlinks=False).st_mtime_ns
+        except OSError:
+            return 0
+
+    def time_of(self, fd: int) -> int:
+        return os.fstat(fd).st_mtime_ns
+
+    def touched(self) -> Iterator[tuple[str, int]]:
+        with suppress(OSError, msgspec.MsgspecError), open(f"{self.view}/{_TOUCHED}", "rb") as file:
+            yield from _touches.decode(file.read()).items()
+
+    def note_touched(self, touched: dict[str, int]) -> None:
+        """Remember, for the commit, which files stay as they are but for their time."""
+        if touched or os.path.exists(f"{self.view}/{_TOUCHED}"):
+            replace_file(f"{self.view}/{_TOUCHED}", msgspec.json.encode(touched))
+
+    @contextmanager
+    def _parent(self, path: str) -> Iterator[tuple[int, str]]:
+        """The folder in which a path lies, from descriptor to descriptor, and its name there."""
+        *above, name = decode_path(path).split("/")
+        fd = os.open(f"{self.view}/{UPPER}", LIST)
+        try:
+            for step in above:
+                below = os.open(step, LIST, dir_fd=fd)
+                os.close(fd)
+                fd = below
+            yield fd, name
+        finally:
+            os.close(fd)
+
+    # -- modes --------------------------------------------------------------------------------------------------
+
+    def _open_up(self, parent: int, name: str, path: str, status: os.stat_result, more: int) -> None:
+        mode = st.S_IMODE(status.st_mode)
+        if self._modes.get(path) != mode:
+            self._modes[path] = mode
+            note = b"%o %s\0" % (mode, os.fsencode(path))
+            append = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            with closing_fd(os.open(f"{self.view}/{_MODES}", append, 0o600)) as fd:
+                os.write(fd, note)
+            faultpoint("view.mode_noted")
+        entries.chmod(parent, name, mode | more)
+
+    def _noted(self) -> dict[str, int]:
+        try:
+            with open(f"{self.view}/{_MODES}", "rb") as file:
+                notes = file.read().split(b"\0")[:-1]
+        except OSError:
+            return {}
+        modes: dict[str, int] = {}
+        for note in notes:
+            mode, _, path = note.partition(b" ")
+            modes[os.fsdecode(path)] = int(mode, 8)
+        return modes
+
+
+def _open_stamp(path: str) -> IO[str]:
+    """A rebase may replace the link and remove the file to which it led while the link is followed: then once more."""
+    for _ in range(_TRIES):
+        with suppress(FileNotFoundError):
+            return open(path, encoding="ascii")
+    return open(path, encoding="ascii")
+
+
+def is_deleted(status: os.stat_result) -> bool:
+    """True if an entry marks the removal of the lower one."""
+    return st.S_ISCHR(status.st_mode) and status.st_rdev == 0
+
+
+def is_opaque(fd: int) -> bool:
+    """True if a folder hides the entries of the lower one."""
+    return _attribute(fd, _OPAQUE) == b"y"
+
+
+def is_copy(fd: int) -> bool:
+    """True if a file was copied up from the lower folder to be written to. A file with several hard links there is not
+    marked so."""
+    return _attribute(fd, _ORIGIN) is not None
+
+
+def _attribute(fd: int, name: str) -> bytes | None:
+    try:
+        return os.getxattr(fd, name)
+    except OSError:
+        return None

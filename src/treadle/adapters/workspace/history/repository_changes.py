@@ -1,0 +1,429 @@
+"""The meaning of a set of changes for the project's own git repository (S-16, S-23): history that shrinks or
+is hidden, files that `git status` no longer shows, steps of an unfinished operation that would run a program. Looks
+only at what changed under `.git`; asks git only if a reference is gone.
+"""
+
+import os
+import re
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from contextlib import suppress
+
+from treadle.adapters.workspace.git import Git, blob_ids
+from treadle.adapters.workspace.history.git_index import GITLINK, IndexMarks, index_marks
+from treadle.adapters.workspace.root import Root
+from treadle.diff.changes import count
+from treadle.errors import ToolError
+from treadle.protocol.files import FileChange, FileState, decode_path
+
+Content = Callable[[FileChange, int], bytes]
+"""The bytes of a changed file, at most so many. ToolError if they cannot be had."""
+_PREFIX = ".git/"
+_INDEX = re.compile(r"\.git/(?:(?:worktrees|modules)/.+/)?(?:index|sharedindex\..+)")
+_WITHIN = re.compile(r"(?:worktrees|modules)/.+?/(?=(?:rebase-merge|rebase-apply|sequencer)/|BISECT_)")
+"""Repositories of worktrees and submodules, which have operations of their own."""
+_LOOSE = re.compile(r"objects/([0-9a-f]{2})/([0-9a-f]{38}|[0-9a-f]{62})")
+_PACK_INDEX = re.compile(r"objects/pack/pack-[0-9a-f]+\.idx")
+_PACK = re.compile(r"objects/pack/pack-[0-9a-f]+\.pack")
+_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_LARGEST_INDEX = 256 << 20
+_LARGEST_TEXT = 16 << 20
+_MOST_REFS = 20_000
+_MOST_COMMITS = 2_000
+_MOST_ASKED = 20
+"""More commits than this are not looked for: they count as lost."""
+_REFTABLE = re.compile(r"(?:(?:worktrees|modules)/.+/)?reftable/")
+_LFS_OBJECT = re.compile(r"(?:modules/.+/)?lfs/objects/.+")
+_REFERENCE = re.compile(rb"(?:ref:\s*refs/\S+|[0-9a-f]{40}(?:[0-9a-f]{24})?)\s*")
+_LOCK = ".lock"
+_STASH = "refs/stash"
+_REPLACE = "refs/replace/"
+
+_TODO = re.compile(r"(?:rebase-merge/git-rebase-todo(?:\.backup)?|sequencer/todo)")
+_PLAIN_STEP = re.compile(
+    rb"\s*(?:#.*|(?:p|pick|r|reword|e|edit|s|squash|f|fixup|d|drop|l|label|t|reset|m|merge|u|update-ref|b|break|noop"
+    rb"|revert)(?:\s.*)?)?"
+)
+_WORDS = re.compile(rb"[\w./:=,^~' \t-]*")
+_OBEYED_TEXTS: Mapping[str, re.Pattern[bytes]] = {
+    r"BISECT_(?:NAMES|START|TERMS|RUN|HEAD|EXPECTED_REV|ANCESTORS_OK|FIRST_PARENT)": _WORDS,
+    r"BISECT_LOG": re.compile(rb"#.*|git bisect [\w./:^~' \t-]*|"),
+    r"rebase-(?:merge|apply)/(?:strategy_opts|gpg_sign_opt|apply-opt)": _WORDS,
+    r"rebase-merge/strategy": re.compile(rb"(?:ort|recursive|resolve|octopus|ours|subtree)?"),
+    r"sequencer/opts": re.compile(
+        rb"\[options\]|\t(?!(?i:strategy) )[\w-]+ = [\w.=-]*"
+        rb"|\tstrategy = (?:ort|recursive|resolve|octopus|ours|subtree)|"
+    ),
+    r"rebase-(?:merge|apply)/author-script": re.compile(rb"(?:GIT_AUTHOR_(?:NAME|EMAIL|DATE)='(?:[^']|'\\'')*')?"),
+}
+"""Files of an unfinished operation that git reads as words of a command, and how their lines look if git wrote them."""
+
+
+class RepositoryChanges:
+    """`before` and `after` read what a changed file was and is. `git` is the project's own, asked only if needed."""
+
+    def __init__(
+        self,
+        root: Root,
+        files: Iterable[FileChange],
+        old_content: Content,
+        new_content: Content,
+        git: Callable[[], Git | None],
+    ) -> None:
+        self._root = root
+        self._before, self._after, self._git = old_content, new_content, git
+        self._all = tuple(files)
+        self._files = {
+            decode_path(file.path)[len(_PREFIX) :]: file for file in self._all if file.path.startswith(_PREFIX)
+        }
+        self._marks = {
+            file.path: (self._marks_of(file, self._before), self._marks_of(file, self._after))
+            for file in self._files.values()
+            if _INDEX.fullmatch(file.path) and _is_file(file.after)
+        }
+
+    def new_gitlinks(self) -> dict[str, str]:
+        """Indexes that link repositories which they did not link before, by path with the reason."""
+        return {path: GITLINK for path, (was, now) in self._marks.items() if now.gitlinks - was.gitlinks}
+
+    def reasons(self) -> tuple[str, ...]:
+        """Why a person should look, each as the end of a sentence that begins with `it`."""
+        if not self._files:
+            return ()
+        return (
+            *self._hidden_files(),
+            *self._steps(),
+            *self._hidden_history(),
+            *self._unreadable_refs(),
+            *self._lost_refs(),
+            *self._unread_refs(),
+            *self._lost_objects(),
+            *self._lost_large_files(),
+        )
+
+    # -- what is hidden or would run -------------------------------------------------------------------------------
+
+    def _hidden_files(self) -> Iterator[str]:
+        names = sorted(name for was, now in self._marks.values() for name in now.hidden_paths - was.hidden_paths)
+        if names:
+            more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+            yield f"hides changes of {os.fsdecode(names[0])}{more} from git (assume-unchanged or skip-worktree)"
+
+    def _steps(self) -> Iterator[str]:
+        for full_path, file in self._files.items():
+            path = _WITHIN.sub("", full_path, count=1)
+            pattern = _PLAIN_STEP if _TODO.fullmatch(path) else _obeyed_text(path)
+            if pattern is None or file.after is None or not _is_file(file.after):
+                continue
+            if file.after.size > _LARGEST_TEXT:
+                yield f"leaves {file.path} so large that its steps were not read"
+                continue
+            lines = self._text(file, self._after).split(b"\n")
+            odd = next((line for line in lines if pattern.fullmatch(line.removesuffix(b"\r")) is None), None)
+            if odd is not None:
+                yield f"leaves a step in {file.path} that git would carry out: {os.fsdecode(odd[:200])}"
+
+    def _hidden_history(self) -> Iterator[str]:
+        new_refs = [path for path, file in self._files.items() if path.startswith(_REPLACE) and _is_file(file.after)]
+        was, now = self._packed()
+        new_refs += [name for name in now if name.startswith(_REPLACE) and name not in was]
+        if new_refs:
+            yield f"makes git show another object in the place of {new_refs[0].removeprefix(_REPLACE)} ({new_refs[0]})"
+        shallow = self._files.get("shallow")
+        if shallow is not None and _is_file(shallow.after):
+            yield "cuts off the history that git shows (.git/shallow)"
+
+    # -- references ------------------------------------------------------------------------------------------------
+
+    def _unreadable_refs(self) -> Iterator[str]:
+        """With an unreadable HEAD git finds no repository; an unreadable reference stops commands on all of them."""
+        for path, file in self._files.items():
+            is_reference = path == "HEAD" or (path.startswith("refs/") and not path.endswith(_LOCK))
+            if is_reference and _is_file(file.after) and not self._is_readable_ref(file):
+                yield f"leaves .git/{path} in a form that git cannot read"
+
+    def _is_readable_ref(self, file: FileChange) -> bool:
+        return _is_file(file.after) and _REFERENCE.fullmatch(self._text(file, self._after)) is not None
+
+    def _packed(self) -> tuple[dict[str, str], dict[str, str]]:
+        """The packed references before and after."""
+        file = self._files.get("packed-refs")
+        if file is None:
+            return {}, {}
+        was = self._text(file, self._before) if _is_file(file.before) else b""
+        now = self._text(file, self._after) if _is_file(file.after) else b""
+        return packed_refs(was), packed_refs(now)
+
+    def _lost_refs(self) -> Iterator[str]:
+        deleted_refs = dict(self._deleted_refs())
+        stashes = self._dropped_stashes()
+        if not deleted_refs and not stashes and not any(path.startswith("logs/") for path in self._files):
+            return
+        remaining_ids = self._remaining_ids()
+        commits = {name: id for name, id in deleted_refs.items() if id not in remaining_ids and name != _STASH}
+        if commits and not self._all_reachable(set(commits.values()), remaining_ids):
+            first = next(iter(commits))
+            more = f" and {len(commits) - 1} more" if len(commits) > 1 else ""
+            yield f"deletes {first}{more} from git, and with it commits that no other reference holds"
+        forgotten = self._forgotten_ids()
+        if forgotten and not commits and not self._all_reachable(forgotten - remaining_ids, remaining_ids):
+            yield f"removes {count(len(forgotten), 'commit')} from git's log of references (reflog)"
+        lost_stashes = [id for id in stashes if not self._is_in_tree(id)]
+        if lost_stashes:
+            yield f"drops {count(len(lost_stashes), 'stashed change')} from git"
+
+    def _deleted_refs(self) -> Iterator[tuple[str, str]]:
+        was, now = self._packed()
+        if "packed-refs" not in self._files and any(path.startswith("refs/") for path in self._files):
+            was = now = self._packed_on_disk()
+        for path, file in self._files.items():
+            if not path.startswith("refs/"):
+                continue
+            if not _is_file(file.before):  # a loose file stands before the packed reference
+                id = was.get(path, "") if _is_file(file.after) else ""
+            else:
+                id = self._text(file, self._before).strip().decode(errors="replace")
+            is_held = id in self._logged(path) if self._is_readable_ref(file) else now.get(path) == id
+            if _ID.fullmatch(id) and not is_held:
+                yield path, id
+        for name, id in was.items():
+            loose = self._files.get(name)
+            was_hidden = self._is_loose(name) or (loose is not None and _is_file(loose.before))
+            is_held = now.get(name) == id or (name in now and id in self._logged(name))
+            if not was_hidden and not is_held:
+                yield name, id
+
+    def _logged(self, ref: str) -> frozenset[str]:
+        """The commits that the logs of this reference and of HEAD name afterwards: where git moved it, they name the
+        commit from before."""
+        return frozenset(id for name in (ref, "HEAD") for id in _logged_ids(self._log_after(f"logs/{name}"), both=True))
+
+    def _log_after(self, path: str) -> bytes:
+        if (file := self._files.get(path)) is not None:
+            return self._text(file, self._after) if _is_file(file.after) else b""
+        with suppress(ToolError):
+            return self._root.read_bytes(_PREFIX + path, _LARGEST_TEXT)
+        return b""
+
+    def _forgotten_ids(self) -> frozenset[str]:
+        """The commits that logs of references named before and no log names now, of references that are still there."""
+        ids: set[str] = set()
+        for path, file in self._files.items():
+            ref = path.removeprefix("logs/")
+            if ref in (path, _STASH) or not _is_file(file.before) or not (ref == "HEAD" or self._is_loose(ref)):
+                continue
+            now = set(_logged_ids(self._log_after(path), both=True))
+            ids.update(id for id in _logged_ids(self._text(file, self._before), both=True) if id not in now)
+        return frozenset(ids - {"0" * 40, "0" * 64})
+
+    def _packed_on_disk(self) -> dict[str, str]:
+        with suppress(ToolError):
+            return packed_refs(self._root.read_bytes(f"{_PREFIX}packed-refs", _LARGEST_TEXT))
+        return {}
+
+    def _is_loose(self, name: str) -> bool:
+        file = self._files.get(name)
+        if file is not None:
+            return _is_file(file.after)
+        return self._root.inspect(_PREFIX + name) is not None
+
+    def _dropped_stashes(self) -> tuple[str, ...]:
+        log = self._files.get(f"logs/{_STASH}")
+        if log is None or not _is_file(log.before):
+            return ()
+        now = self._text(log, self._after) if _is_file(log.after) else b""
+        remaining_ids = set(_logged_ids(now))
+        return tuple(id for id in _logged_ids(self._text(log, self._before)) if id not in remaining_ids)
+
+    def _remaining_ids(self) -> frozenset[str]:
+        """The commits that references point to afterwards, with the parents of those that the changes made."""
+        ids: set[str] = set()
+        _, now = self._packed()
+        packed = now if "packed-refs" in self._files else self._packed_on_disk()
+        loose = {path for path, file in self._files.items() if file.after is not None}
+        ids.update(id for name, id in packed.items() if name not in loose)
+        for path, file in self._files.items():
+            if (path.startswith("refs/") or path == "HEAD") and _is_file(file.after):
+                ids.add(self._text(file, self._after).strip().decode(errors="replace"))
+        if self._root.ground is None:
+            ids.update(id for path, id in _loose_refs(self._root.path) if path not in self._files)
+        return self._with_new_parents(each for each in ids if _ID.fullmatch(each))
+
+    def _with_new_parents(self, ids: Iterable[str]) -> frozenset[str]:
+        new = {"".join(match.groups()): file for path, file in self._files.items() if (match := _LOOSE.fullmatch(path))}
+        commits, todo = set[str](), [*ids]
+        while todo and len(commits) < _MOST_COMMITS:
+            id = todo.pop()
+            if id in commits:
+                continue
+            commits.add(id)
+            if id in new and _is_file(new[id].after):
+                todo += _parents(self._text(new[id], self._after))
+        return frozenset(commits)
+
+    def _all_reachable(self, ids: Set[str], remaining_ids: frozenset[str]) -> bool:
+        if not ids or len(ids) > _MOST_ASKED:
+            return not ids
+        with suppress(ToolError):  # without a sandbox git is not asked
+            if (git := self._git()) is not None:
+                # Commits that the changes made are only on the view: missing ones are left aside among those that stay.
+                words = ("rev-list", "--count", "--ignore-missing", *sorted(ids), "--not", *sorted(remaining_ids))
+                return all(git.agrees("cat-file", "-e", id) for id in ids) and git.ask(*words) == "0"
+        return False
+
+    def _is_in_tree(self, stash: str) -> bool:
+        """True if these changes bring the content of the stash into the work tree: it was popped, not dropped."""
+        with suppress(ToolError):
+            if (git := self._git()) is not None:
+                output = git.ask("diff-tree", "-r", "--no-renames", f"{stash}^1", stash)
+                blobs = {line.split()[3] for line in output.splitlines() if line.startswith(":")} - {"0" * 40, "0" * 64}
+                untracked = git.ask("ls-tree", "-r", f"{stash}^3")
+                blobs |= {line.split()[2] for line in untracked.splitlines() if line}
+                return bool(blobs) and blobs <= self._blobs()
+        return False
+
+    def _blobs(self) -> set[str]:
+        ids: set[str] = set()
+        for file in self._all:
+            if not file.path.startswith(_PREFIX) and _is_file(file.after):
+                with suppress(ToolError):
+                    data = self._after(file, _LARGEST_TEXT)
+                    ids |= blob_ids(len(data), (data,))
+        return ids
+
+    def _unread_refs(self) -> Iterator[str]:
+        """References in tables are not read here, so every change of them is asked for."""
+        if any(_REFTABLE.match(path) for path in self._files):
+            yield "changes references that git keeps in the format reftable, where it cannot be seen if one is lost"
+
+    # -- objects ---------------------------------------------------------------------------------------------------
+
+    def _lost_objects(self) -> Iterator[str]:
+        altered = [path for path, file in self._files.items() if _holds_objects(path) and _is_altered(file)]
+        if altered:
+            yield f"alters .git/{altered[0]}, which git never changes once it is written"
+        removed_ids = set(self._object_ids(lambda file: file.after is None, self._before))
+        if not removed_ids:
+            return
+        removed_ids -= set(self._object_ids(lambda file: file.before is None, self._after))
+        if removed_ids and self._root.ground is None:
+            removed_ids -= self._packed_objects()
+        if removed_ids:
+            yield f"removes {count(len(removed_ids), 'object')} of the history that git keeps"
+
+    def _lost_large_files(self) -> Iterator[str]:
+        lost_paths = [
+            path for path, file in self._files.items() if _LFS_OBJECT.fullmatch(path) and _is_file(file.before)
+        ]
+        if lost_paths:
+            yield f"removes or alters {count(len(lost_paths), 'file')} that Git LFS keeps"
+
+    def _object_ids(self, accepts: Callable[[FileChange], bool], content: Content) -> Iterator[str]:
+        for path, file in self._files.items():
+            if not path.startswith("objects/") or not accepts(file):
+                continue
+            if match := _LOOSE.fullmatch(path):
+                yield "".join(match.groups())
+            elif _PACK.fullmatch(path) and (index := f"{path.removesuffix('.pack')}.idx") not in self._files:
+                with suppress(ToolError):  # without its pack an index holds nothing
+                    yield from pack_ids(self._root.read_bytes(_PREFIX + index, _LARGEST_INDEX))
+            elif _PACK_INDEX.fullmatch(path) and (file.after is None or self._has_pack(path)):
+                with suppress(ToolError):
+                    yield from pack_ids(content(file, _LARGEST_INDEX))
+
+    def _has_pack(self, index: str) -> bool:
+        """True if the pack of an index lies there afterwards."""
+        path = f"{index.removesuffix('.idx')}.pack"
+        file = self._files.get(path)
+        return self._root.inspect(_PREFIX + path) is not None if file is None else file.after is not None
+
+    def _packed_objects(self) -> set[str]:
+        """The objects of packs that the changes leave alone."""
+        folder, ids = f"{self._root.path}/{_PREFIX}objects/pack", set[str]()
+        with suppress(OSError):
+            for name in os.listdir(folder):
+                path = f"objects/pack/{name}"
+                if _PACK_INDEX.fullmatch(path) and path not in self._files and self._has_pack(path):
+                    with suppress(ToolError):
+                        ids.update(pack_ids(self._root.read_bytes(_PREFIX + path, _LARGEST_INDEX)))
+        return ids
+
+    # -- content ---------------------------------------------------------------------------------------------------
+
+    def _text(self, file: FileChange, content: Content) -> bytes:
+        try:
+            return content(file, _LARGEST_TEXT)
+        except ToolError:
+            return b""
+
+    def _marks_of(self, file: FileChange, content: Content) -> IndexMarks:
+        if content is self._before and not _is_file(file.before):
+            return IndexMarks()
+        with suppress(ToolError):
+            return index_marks(content(file, _LARGEST_INDEX))
+        return IndexMarks()
+
+
+def packed_refs(data: bytes) -> dict[str, str]:
+    """By name, the ids of a file `packed-refs`."""
+    lines = (line.split(" ", 1) for line in data.decode(errors="replace").splitlines() if line[:1] not in ("#", "^"))
+    return {words[1]: words[0] for words in lines if len(words) == 2 and _ID.fullmatch(words[0])}
+
+
+def pack_ids(data: bytes) -> Iterator[str]:
+    """The ids in an index of a pack, of version 2; none of what is none."""
+    if data[:8] != b"\xfftOc\0\0\0\2" or len(data) < 8 + 1024:
+        return
+    (number,) = struct.unpack_from(">I", data, 8 + 1020)
+    sha256 = len(data) == 1032 + number * (32 + 8) + 2 * 32  # of each object an id, a checksum, an offset; two trailers
+    size = 32 if sha256 else 20
+    for at in range(1032, min(1032 + number * size, len(data) - size + 1), size):
+        yield data[at : at + size].hex()
+
+
+def _parents(data: bytes) -> list[str]:
+    try:
+        text = zlib.decompressobj().decompress(data, 1 << 14)
+    except zlib.error:
+        return []
+    kind, _, body = text.partition(b"\0")
+    if not kind.startswith(b"commit "):
+        return []
+    head = body.partition(b"\n\n")[0].decode(errors="replace").split("\n")
+    return [line[7:] for line in head if line.startswith("parent ")]
+
+
+def _loose_refs(root: str) -> Iterator[tuple[str, str]]:
+    base = f"{root}/{_PREFIX}"
+    number = 0
+    for folder, _, names in os.walk(f"{base}refs"):
+        for name in names:
+            number += 1
+            if number > _MOST_REFS:
+                return
+            with suppress(OSError), open(os.path.join(folder, name), "rb") as file:
+                yield os.path.relpath(os.path.join(folder, name), base), file.read(64).strip().decode(errors="replace")
+
+
+def _logged_ids(data: bytes, *, both: bool = False) -> list[str]:
+    """The commits that the lines of a log lead to; with `both` also those that they come from."""
+    words = [line.split(b" ", 2) for line in data.split(b"\n")]
+    return [id.decode(errors="replace") for line in words if len(line) == 3 for id in (line[:2] if both else line[1:2])]
+
+
+def _holds_objects(path: str) -> bool:
+    return any(kind.fullmatch(path) for kind in (_LOOSE, _PACK, _PACK_INDEX))
+
+
+def _is_altered(file: FileChange) -> bool:
+    old, new = file.before, file.after
+    return old is not None and new is not None and old.digest != new.digest
+
+
+def _obeyed_text(path: str) -> re.Pattern[bytes] | None:
+    return next((lines for name, lines in _OBEYED_TEXTS.items() if re.fullmatch(name, path)), None)
+
+
+def _is_file(state: FileState | None) -> bool:
+    return state is not None and state.kind == "file"

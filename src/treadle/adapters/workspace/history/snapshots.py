@@ -1,0 +1,324 @@
+"""The snapshots of one project (`treadle.ports.snapshots`): a front for the modules that each do one part. All stored
+data lies in `<home>/snapshots`, outside the project; changes of the project go through `transaction`.
+
+Changes that `treadle.chat.change_rules` forbids do not get into a project by the view of a command: they are left out
+of the effect, and reported.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from treadle.adapters.workspace.history.apply import GivenContent, StoreSource
+from treadle.adapters.workspace.history.compiled_files import without_compiled
+from treadle.adapters.workspace.history.content_store import ContentStore, after_images
+from treadle.adapters.workspace.history.journal import Journals
+from treadle.adapters.workspace.history.seen import SeenFiles
+from treadle.adapters.workspace.history.states import Folders, is_folder, reading, state_of
+from treadle.adapters.workspace.history.tracked_files import mark_tracked
+from treadle.adapters.workspace.history.transaction import Transactions
+from treadle.adapters.workspace.root import Root
+from treadle.chat.change_rules import left_out
+from treadle.diff.hunks import is_text
+from treadle.errors import NotFound, ToolError
+from treadle.ports.snapshots import Effect, Plan, UndoRequest
+from treadle.protocol.files import (
+    FileChange,
+    FileConflict,
+    FileState,
+    Link,
+    Trail,
+    Uncaptured,
+    decode_path,
+    git_unit,
+)
+
+if TYPE_CHECKING:
+    from treadle.adapters.workspace.git import Git
+    from treadle.adapters.workspace.history.capture import Captures
+    from treadle.adapters.workspace.history.copied import Beginning
+    from treadle.adapters.workspace.history.repository_changes import Content, RepositoryChanges
+
+
+class ProjectSnapshots:
+    """Holds nothing open between calls. Several of one home and root work side by side, in any number of processes."""
+
+    def __init__(self, root: Root, home: Path, git: "Callable[[], Git | None]" = lambda: None) -> None:
+        """`git` is the project's own, asked whether other references hold the commits of one that is gone."""
+        folder = home / "snapshots"
+        self._git = git
+        self.root = self._root = root
+        self._folder = folder
+        self.images = ContentStore(folder)
+        self.journals = Journals(folder / "journals")
+        self._transactions = Transactions(root, self.images, self.journals, self._fingerprint)
+
+    # -- single files -------------------------------------------------------------------------------------------
+
+    def state(self, path: str) -> FileState | None:
+        return state_of(self._root, path)
+
+    def ignored_folders(self, most: int) -> tuple[str, ...]:
+        from treadle.adapters.workspace.paths.ignore import ignored_folders
+
+        with self._root.hold(".") as (top, _):
+            return tuple(ignored_folders(top, most))
+
+    def change(self, name: str, files: Sequence[FileChange], contents: Mapping[str, bytes] | None) -> Effect:
+        """Without contents their bytes are kept."""
+        source = StoreSource(self.images) if contents is None else GivenContent(contents)
+        effect = self._transactions.change(name, files, source)
+        if not effect.conflicts:
+            self.remember(effect.files)
+        return effect
+
+    def judged(self, files: Sequence[FileChange]) -> Effect:
+        from treadle.adapters.workspace.history.obeyed_files import find_obeyed_files
+
+        return Effect(mark_tracked(self._root, files), history=tuple(find_obeyed_files(self._root, files)))
+
+    def unfinished(self, name: str) -> bool:
+        return self._transactions.unfinished(name)
+
+    def content(self, digest: str, limit: int = 0) -> bytes:
+        with suppress(NotFound):
+            return self.images.read(digest, limit)
+        return after_images(self._folder).read(digest, limit)
+
+    def is_after_image(self, digest: str) -> bool:
+        return after_images(self._folder).has(digest)
+
+    def remember(self, files: Sequence[FileChange]) -> None:
+        remember(self._root, after_images(self._folder), files)
+
+    # -- commands on a view -------------------------------------------------------------------------------------
+
+    def effect(self, view: str, changed_paths: frozenset[str] = frozenset()) -> Effect:
+        return self._gated(view, self._effect(view, distrusted=changed_paths), judged=True)
+
+    def diff(self, view: str, effect: Effect) -> str:
+        from treadle.adapters.workspace.history import effects
+
+        return effects.describe(self._root, view, effect)
+
+    def commit(self, name: str, view: str, changed_paths: frozenset[str] = frozenset()) -> Effect:
+        from treadle.adapters.workspace.history import effects
+
+        seen_files = SeenFiles()
+
+        def read() -> Effect:
+            return self._gated(view, self._effect(view, seen_files, changed_paths))
+
+        effect = self._transactions.commit(name, view, read, effects.source, seen_files)
+        remember(self._root, after_images(self._folder), effect.files, seen_files)
+        return effect
+
+    def freeze(self, view: str, into: str, changed_paths: frozenset[str] = frozenset()) -> None:
+        from treadle.adapters.workspace.history import effects, frozen
+        from treadle.adapters.workspace.history.overlay_upper import Upper
+
+        upper = Upper(view)
+        frozen.freeze(upper, lambda: effects.read_layer(self._root, upper, SeenFiles(), changed_paths), into)
+
+    def note_committed(self, view: str, frozen_view: str) -> None:
+        from treadle.adapters.workspace.history import frozen
+        from treadle.adapters.workspace.history.overlay_upper import Upper
+
+        Upper(view).note_committed(frozen.record(frozen_view))
+
+    def _effect(
+        self, view: str, seen_files: SeenFiles | None = None, distrusted: frozenset[str] = frozenset()
+    ) -> Effect:
+        from treadle.adapters.workspace.history import copied, effects, frozen
+
+        if copied.is_copied(view):
+            return copied.read(self._root, view, self.images)
+        if frozen.is_frozen(view):
+            return frozen.read(view)
+        return effects.read(self._root, view, seen_files=seen_files, distrusted=distrusted)
+
+    def beginning(self, view: str) -> "Beginning":
+        """Of a view that is a copy of this project."""
+        from treadle.adapters.workspace.history.copied import Beginning
+
+        return Beginning(view, self.images, self._root, self._captures())
+
+    def _gated(self, view: str, effect: Effect, *, judged: bool = False) -> Effect:
+        """Without what no view brings in; if it is to be `judged`, with what it does to git's history."""
+        files = without_compiled(mark_tracked(self._root, effect.files))
+        effect = replace(effect, files=files)
+        from treadle.adapters.workspace.history import effects
+
+        repository = self._repository(
+            files,
+            self._bytes_now,
+            lambda file, most: effects.left_bytes(view, file, most),
+        )
+        remaining = withhold(self._root, effect, repository.new_gitlinks() if repository is not None else {})
+        if not judged:
+            return remaining
+        reasons = repository.reasons() if repository is not None else ()
+        return replace(remaining, history=(*reasons, *self.judged(files).history))
+
+    def _repository(
+        self, files: Sequence[FileChange], old_content: "Content", new_content: "Content"
+    ) -> "RepositoryChanges | None":
+        """The effect of the changes on the repository; None if nothing of it is changed."""
+        if not any(file.path.startswith(".git/") for file in files):
+            return None
+        from treadle.adapters.workspace.history.repository_changes import RepositoryChanges
+
+        return RepositoryChanges(self._root, files, old_content, new_content, self._git)
+
+    def discard(self, name: str) -> Effect | None:
+        from treadle.adapters.workspace.history import effects
+
+        return self._transactions.discard(name, effects.source)
+
+    def is_decided(self, name: str) -> bool:
+        return self.journals.read(name) is not None
+
+    def is_apply_decided(self, name: str) -> bool:
+        journal = self.journals.read(name)
+        return journal is not None and journal.verdict in ("commit", "restore")
+
+    # -- commands that write through ----------------------------------------------------------------------------
+
+    def capture(self, name: str) -> tuple[Uncaptured, ...]:
+        return self._captures().capture(name)
+
+    def compare(self, name: str) -> Effect:
+        effect = self._captures().compare(name)
+        repository = self._repository(effect.files, self._bytes_before, self._bytes_now)
+        judgement = self.judged(effect.files)
+        reasons = repository.reasons() if repository is not None else ()
+        effect = replace(effect, files=judgement.files, history=(*reasons, *judgement.history))
+        if self._root.ground is not None:
+            self._root.ground.changing({file.path: file.before for file in effect.files})
+        self.remember(effect.files)
+        return effect
+
+    def _bytes_before(self, file: FileChange, most: int) -> bytes:
+        return self.content(file.before.digest if file.before is not None else "", most)
+
+    def _bytes_now(self, file: FileChange, most: int) -> bytes:
+        return self._root.read_bytes(decode_path(file.path), most)
+
+    def withdraw(self, name: str, effect: Effect) -> Effect:
+        permitted_effect = withhold(self._root, effect)
+        permitted_paths = frozenset(file.path for file in permitted_effect.files)
+        withdrawn = [file for file in effect.files if file.path not in permitted_paths]
+        if not withdrawn:
+            return effect
+        undone = self.apply(
+            name, UndoRequest(tuple(Trail(each.path, (Link(each.before, each.after),)) for each in withdrawn))
+        )
+        self.journals.release(name)
+        return effect if undone.conflicts else replace(permitted_effect, conflicts=effect.conflicts)
+
+    def release(self, name: str) -> None:
+        self._captures().release(name)
+        self.journals.release(name)
+
+    def _captures(self) -> "Captures":
+        from treadle.adapters.workspace.history.capture import Captures
+
+        return Captures(self._root, self.images, self._folder)
+
+    # -- going back ---------------------------------------------------------------------------------------------
+
+    def plan(self, request: UndoRequest) -> Plan:
+        from treadle.adapters.workspace.history import undo_plan as undoing
+
+        return undoing.plan(self._root, self.images, request)
+
+    def texts(self, change: FileChange) -> tuple[bytes | None, bytes | None]:
+        from treadle.adapters.workspace.history import undo_plan as undoing
+
+        return undoing.texts(self._root, self.images, change)
+
+    def keep_hunks(self, trail: Trail, hunks: Sequence[int]) -> FileChange:
+        from treadle.adapters.workspace.history import undo_plan as undoing
+
+        return undoing.keep_hunks(self._root, self.images, trail, hunks)
+
+    def apply(self, name: str, request: UndoRequest) -> Effect:
+        from treadle.adapters.workspace.history import undo_plan as undoing
+
+        return self._transactions.restore(name, lambda: undoing.prepared(self._root, self.images, request))
+
+    def _fingerprint(self) -> str:
+        from treadle.adapters.workspace.history.git_unit import git_fingerprint
+
+        return git_fingerprint(self._root)
+
+
+# -- content that changes left -----------------------------------------------------------------------------------------
+
+_MOST_REMEMBERED = 500
+"""So many files of one set of changes are remembered …"""
+_LARGEST_REMEMBERED = 1 << 20
+"""… of this size at most."""
+
+
+def remember(
+    root: Root, after_images: ContentStore, changes: Sequence[FileChange], seen_files: SeenFiles | None = None
+) -> None:
+    """Keep the small texts that these changes left, as they are on disk now, unless they were seen. Never fails."""
+    candidates = [(each.path, each.after) for each in changes if each.after is not None and _is_wanted(each)]
+    if not candidates:
+        return
+    with suppress(OSError, ToolError), Folders(root.top()) as folders, after_images.batch() as batch:
+        for path, state in candidates[:_MOST_REMEMBERED]:
+            with suppress(OSError, ToolError):
+                if batch.has_content(state.digest):
+                    continue
+                data = None if seen_files is None else seen_files.get_new_bytes(state.digest)
+                if data is None:
+                    with reading(*folders.of(path)) as fd:
+                        data = os.pread(fd, state.size + 1, 0)
+                    if hashlib.sha256(data).hexdigest() != state.digest:
+                        continue
+                if is_text(data):
+                    batch.add(state.digest, data)
+
+
+def _is_wanted(change: FileChange) -> bool:
+    new_state = change.after
+    small = new_state is not None and new_state.kind == "file" and new_state.size <= _LARGEST_REMEMBERED
+    return small and not change.ignored and not git_unit(change.path)
+
+
+# -- the gate: what a view may not bring in ----------------------------------------------------------------------------
+
+IN_THE_WAY = "it would take the place of a folder of the project, and what it is itself is never made"
+
+
+def withhold(root: Root, effect: Effect, other_reasons: Mapping[str, str] = MappingProxyType({})) -> Effect:
+    """Return the effect without paths that are never committed (S-16) and without `other_reasons`, by path with the
+    reason; a folder is reported once for everything below it. A withheld path that would replace a folder is a
+    conflict: without it, the commit would only remove the folder."""
+    reasons = {**left_out(effect.files, lambda path: root.inspect(path) is not None), **other_reasons}
+    if not reasons:
+        return effect
+    reported_paths = [path for path in reasons if path.rpartition("/")[0] not in reasons]
+    replaced = [file.path for file in effect.files if file.path in reasons and _replaces_folder(file)]
+    return replace(
+        effect,
+        files=tuple(file for file in effect.files if file.path not in reasons),
+        conflicts=(*effect.conflicts, *(FileConflict(path, f"{IN_THE_WAY}: {reasons[path]}") for path in replaced)),
+        uncaptured=(
+            *effect.uncaptured,
+            *(Uncaptured(path, reasons[path]) for path in reported_paths if path not in replaced),
+        ),
+    )
+
+
+def _replaces_folder(file: FileChange) -> bool:
+    return is_folder(file.before) and file.after is not None and not is_folder(file.after)

@@ -1,0 +1,239 @@
+"""A folder for files that are ready and not yet in their places: on the file system of the project, so that nothing is
+left to be done but to rename them; outside the project where that can be. Knows nothing of changes."""
+
+import errno
+import os
+import stat as st
+from contextlib import suppress
+from typing import Self
+
+from treadle.adapters.workspace.paths.durable import Syncing, copy, private_folder, temp_name
+from treadle.adapters.workspace.paths.entries import LIST, closing_fd
+from treadle.adapters.workspace.paths.freeing import Freeing
+from treadle.protocol.files import FileState, decode_path
+
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_ORIGIN = "user.overlay.origin"
+"""Where a file that is adopted from a view came from."""
+_HARMLESS = {_ORIGIN, "security.selinux"}
+"""Attributes that do not keep a file from being adopted: all others are not carried over."""
+_LIST = "system.posix_acl_"
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class StagingFolder:
+    """The stage of one set of changes, by its name. It outlives the process, and is found again by the next. `root` is
+    a descriptor of the project, `home` a folder outside."""
+
+    def __init__(self, root: int, home: str, key: str) -> None:
+        self._root, self._home = root, home
+        self._key = key
+        self._name = temp_name("stage", key)
+        self._fd = -1
+        self._again = True
+        self._listless: set[str] = set()
+        """Staged files that overlayfs copied up from the file that they will replace, without an access control list.
+        """
+
+    def open(self, *, new: bool = False) -> None:
+        """As an earlier process left it; or empty, if it is `new`."""
+        if new:
+            self.remove()
+        self._again = not new
+        if self._fd < 0:
+            private_folder(self._home)
+            with closing_fd(os.open(self._home, LIST)) as home:
+                is_same_mount = _mount(home) is not None and _mount(home) == _mount(self._root)
+                parent = home if is_same_mount else self._root
+                with suppress(FileExistsError):
+                    os.mkdir(self._name, 0o700, dir_fd=parent)
+                self._fd = os.open(self._name, LIST, dir_fd=parent)
+        self._sync = Syncing(self._fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def remove(self) -> None:
+        """With all that is in it, wherever it lies."""
+        self.close()
+        _remove(self._root, self._name)
+        with suppress(FileNotFoundError), closing_fd(os.open(self._home, LIST)) as home:
+            _remove(home, self._name)
+
+    def has(self, name: str) -> bool:
+        if not self._again:
+            return False
+        try:
+            os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def read(self, name: str) -> int:
+        """A file that is ready, open for reading."""
+        return os.open(name, _READ, dir_fd=self._fd)
+
+    # -- making things ready ------------------------------------------------------------------------------------
+
+    def file(self, name: str, source: int, state: FileState, mtime_ns: int, old: os.stat_result | None) -> None:
+        """A file with the bytes of `source`, of the owner of what it will replace. On a stage that is used again it has
+        its name when it is whole."""
+        half = f"{name}.half" if self._again else name
+        with suppress(FileNotFoundError):
+            os.unlink(half, dir_fd=self._fd)
+        with closing_fd(os.open(half, _NEW, 0o600, dir_fd=self._fd)) as fd:
+            copy(source, fd)
+            if old is not None and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
+                with suppress(PermissionError):  # only root may give files away
+                    os.fchown(fd, old.st_uid, old.st_gid)
+            os.fchmod(fd, state.mode)
+            if mtime_ns:
+                os.utime(fd, ns=(mtime_ns, mtime_ns))
+            if half == name and state.mode & st.S_IRUSR:
+                self._sync.file(name, self._fd)
+            else:  # it is taken for whole by its name, or cannot be opened again
+                os.fsync(fd)
+            if half != name:
+                os.rename(half, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+
+    def adopt(self, name: str, folder: int, source: str, state: FileState, old: os.stat_result | None) -> bool:
+        """Stage the file itself that has this name in a folder (by a hard link) instead of a copy; no process writes to
+        it any more. False if the file is not exactly the wanted one, or cannot be linked."""
+        try:
+            status = os.stat(source, dir_fd=folder, follow_symlinks=False)
+            owner = (os.geteuid(), os.getegid()) if old is None else (old.st_uid, old.st_gid)
+            fits = st.S_ISREG(status.st_mode) and status.st_nlink == 1 and (status.st_uid, status.st_gid) == owner
+            if not fits or st.S_IMODE(status.st_mode) != state.mode or not state.mode & st.S_IRUSR:
+                return False
+            attributes = os.listxattr(f"/proc/self/fd/{folder}/{source}", follow_symlinks=False)
+            if not _HARMLESS.issuperset(attributes):
+                return False
+            os.link(source, name, src_dir_fd=folder, dst_dir_fd=self._fd, follow_symlinks=False)
+        except OSError:
+            return False
+        self._sync.file(name, self._fd)
+        if _ORIGIN in attributes:
+            self._listless.add(name)
+        return True
+
+    def link(self, name: str, state: FileState) -> None:
+        os.symlink(decode_path(state.target), name, dir_fd=self._fd)
+
+    def fifo(self, name: str, state: FileState) -> None:
+        half = f"{name}.half"
+        os.mkfifo(half, 0o600, dir_fd=self._fd)
+        os.chmod(half, state.mode, dir_fd=self._fd)
+        os.rename(half, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+
+    def sync(self, *, names: bool = True) -> int | None:
+        """Make it last. The file system that was synced as a whole for it, if one was."""
+        synced_device = self._sync.data()
+        if names and synced_device is None:
+            os.fsync(self._fd)
+        return synced_device
+
+    # -- putting them into their places -------------------------------------------------------------------------
+
+    def put(self, name: str, folder: int, goal: str, *, new: bool) -> None:
+        """Give what is ready its name. FileExistsError if it is `new` and something has that name."""
+        with suppress(OSError, AttributeError):  # most have none, some systems know none
+            os.removexattr(f"/proc/self/fd/{self._fd}/{name}", _ORIGIN, follow_symlinks=False)
+        _inherit_group(self._fd, name, folder)
+        if new or name not in self._listless:
+            _inherit_list(self._fd, name, folder, "" if new else goal)
+        try:
+            _put(self._fd, name, folder, goal, new=new)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            # Another file system is mounted there.
+            temp = temp_name(goal, self._key)
+            with suppress(FileNotFoundError):
+                os.unlink(temp, dir_fd=folder)
+            self._copy(name, folder, temp)
+            _put(folder, temp, folder, goal, new=new)
+
+    def _copy(self, name: str, folder: int, goal: str) -> None:
+        status = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+        if st.S_ISLNK(status.st_mode):
+            os.symlink(os.readlink(name, dir_fd=self._fd), goal, dir_fd=folder)
+        elif st.S_ISFIFO(status.st_mode):
+            os.mkfifo(goal, 0o600, dir_fd=folder)
+            os.chmod(goal, st.S_IMODE(status.st_mode), dir_fd=folder)
+        else:
+            os.chmod(name, 0o600, dir_fd=self._fd)
+            with closing_fd(self.read(name)) as source, closing_fd(os.open(goal, _NEW, 0o600, dir_fd=folder)) as fd:
+                copy(source, fd)
+                os.fchmod(fd, st.S_IMODE(status.st_mode))
+                os.utime(fd, ns=(status.st_mtime_ns, status.st_mtime_ns))
+                os.fsync(fd)
+
+
+def _put(source: int, name: str, folder: int, goal: str, *, new: bool) -> None:
+    if new:
+        try:
+            os.link(name, goal, src_dir_fd=source, dst_dir_fd=folder, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES):
+                raise
+        else:
+            os.unlink(name, dir_fd=source)
+            return
+        with suppress(FileNotFoundError):
+            os.stat(goal, dir_fd=folder, follow_symlinks=False)
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), goal)
+    os.rename(name, goal, src_dir_fd=source, dst_dir_fd=folder)
+
+
+def _inherit_group(stage: int, name: str, folder: int) -> None:
+    """Set the group of a staged entry if its new folder passes its group on."""
+    above = os.fstat(folder)
+    if not above.st_mode & st.S_ISGID:
+        return
+    status = os.stat(name, dir_fd=stage, follow_symlinks=False)
+    if status.st_gid != above.st_gid and status.st_uid == os.geteuid():
+        with suppress(PermissionError):
+            os.chown(name, -1, above.st_gid, dir_fd=stage, follow_symlinks=False)
+            if not st.S_ISLNK(status.st_mode):  # which may have taken bits of the mode away
+                os.chmod(name, st.S_IMODE(status.st_mode), dir_fd=stage)
+
+
+def _inherit_list(stage: int, name: str, folder: int, goal: str) -> None:
+    """The access control list of what is replaced; of something new the one that its folder gives. Most have none."""
+    there, kind = (f"/{goal}", "access") if goal else ("", "default")
+    with suppress(OSError, AttributeError):
+        acl = os.getxattr(f"/proc/self/fd/{folder}{there}", f"{_LIST}{kind}", follow_symlinks=not goal)
+        mode = st.S_IMODE(os.stat(name, dir_fd=stage, follow_symlinks=False).st_mode)
+        os.setxattr(f"/proc/self/fd/{stage}/{name}", f"{_LIST}access", acl, follow_symlinks=False)
+        os.chmod(name, mode, dir_fd=stage)
+
+
+def _mount(fd: int) -> str | None:
+    """On which mount a folder lies: only inside one can be renamed."""
+    try:
+        with open(f"/proc/self/fdinfo/{fd}") as file:
+            return next((line for line in file if line.startswith("mnt_id:")), None)
+    except OSError:
+        return None
+
+
+def _remove(folder: int, name: str) -> None:
+    """A folder of files, if there is one with this name."""
+    try:
+        fd = os.open(name, LIST, dir_fd=folder)
+    except OSError:
+        return
+    with Freeing() as freeing, closing_fd(fd):
+        for each in os.listdir(fd):
+            freeing.hold(each, fd)
+            os.unlink(each, dir_fd=fd)
+        freeing.hold(name, folder)
+        os.rmdir(name, dir_fd=folder)

@@ -1,0 +1,315 @@
+"""The state of a path, exact enough to restore it, and a comparison with it; for a text the number of lines. Names are
+looked at relative to folders that are held open, links never followed; special files are never opened (S-01)."""
+
+import errno
+import hashlib
+import os
+import stat as st
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from typing import Self
+
+import msgspec
+
+from treadle.adapters.workspace.history.packs import SMALL as PACKED
+from treadle.adapters.workspace.history.store_batch import StoreBatch
+from treadle.adapters.workspace.paths import entries
+from treadle.adapters.workspace.paths.durable import digest_of
+from treadle.adapters.workspace.paths.entries import (
+    READ,
+    Missing,
+    chmod_held,
+    closing_fd,
+    lstat,
+    open_up,
+    outside,
+    require_file,
+)
+from treadle.adapters.workspace.root import Root
+from treadle.diff.diff import count_lines
+from treadle.protocol.files import DiffStat, FileState, StateKind, decode_path, encode_path
+
+_CHUNK = 1 << 20
+_SNIFFED = 8_000
+"""A NUL byte within so many bytes makes a file binary, as git has it."""
+SMALL = 256_000
+"""Texts up to so many bytes are compared line by line."""
+_COMPARED = 400
+"""So many pairs of texts are compared in one effect: beyond that, counting lines takes longer than it is worth."""
+
+
+class FileContent(msgspec.Struct, frozen=True):
+    state: FileState
+    lines: int = 0
+    """Of a text; 0 for what is none."""
+    text: str | None = None
+    """The whole of a small text."""
+    data: bytes | None = None
+    """The whole of a small file."""
+
+
+def content_of(
+    parent: int, name: str, status: os.stat_result, mode: int, open_content: Callable[[], int]
+) -> FileContent:
+    """`opened` opens the file, if it is one; it is closed here."""
+    if st.S_ISDIR(status.st_mode):
+        return FileContent(FileState("directory", mode))
+    if st.S_ISLNK(status.st_mode):
+        return FileContent(FileState("link", target=encode_path(os.readlink(name, dir_fd=parent))))
+    if st.S_ISFIFO(status.st_mode):
+        return FileContent(FileState("fifo", mode))
+    if not st.S_ISREG(status.st_mode):
+        return FileContent(FileState("other", mode))
+    with closing_fd(open_content()) as fd:
+        return _file(fd, mode, status.st_size)
+
+
+def _file(fd: int, mode: int, expected: int) -> FileContent:
+    first = last = os.read(fd, min(expected + 1, _CHUNK))
+    total, size, lines = hashlib.sha256(first), len(first), first.count(b"\n")
+    if size != expected or size >= _CHUNK:  # the end was not seen
+        while chunk := os.read(fd, _CHUNK):
+            total.update(chunk)
+            lines += chunk.count(b"\n")
+            last = chunk
+            size += len(chunk)
+    state = FileState("file", mode, total.hexdigest(), size)
+    is_complete = len(first) == size
+    data = first if is_complete and size <= PACKED else None
+    if b"\0" in first[:_SNIFFED]:
+        return FileContent(state, data=data)
+    lines += bool(size) and not last.endswith(b"\n")
+    return FileContent(state, lines, text_of(first) if is_complete and size <= SMALL else None, data)
+
+
+def text_of(data: bytes) -> str:
+    """Any bytes as text, each to its own."""
+    return data.decode(errors="surrogateescape")
+
+
+class Counting:
+    """How many lines come and go, for as many files as is worth it."""
+
+    def __init__(self) -> None:
+        self._left = _COMPARED
+
+    def stat(self, old_content: FileContent | None, new_content: FileContent | None) -> DiffStat:
+        if old_content is None or new_content is None:
+            return DiffStat(new_content.lines if new_content else 0, old_content.lines if old_content else 0)
+        if old_content.state.digest == new_content.state.digest:
+            return DiffStat()
+        if old_content.text is not None and new_content.text is not None:
+            self._left -= 1
+            return count_lines(old_content.text, new_content.text) if self._left >= 0 else DiffStat()
+        large = any(each.text is None and each.lines for each in (old_content, new_content))
+        return DiffStat() if large else DiffStat(new_content.lines, old_content.lines)
+
+
+_STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def signature(status: os.stat_result | None) -> tuple[int, ...] | None:
+    """Return the values by which an unchanged entry is recognized without reading it."""
+    if status is None:
+        return None
+    entry = (status.st_ino, status.st_dev, status.st_mode)
+    if st.S_ISDIR(status.st_mode):  # changes inside a folder change its times
+        return entry
+    return (*entry, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def is_folder(state: FileState | None) -> bool:
+    return state is not None and state.kind == "directory"
+
+
+def kind_of(mode: int) -> StateKind:
+    if st.S_ISFIFO(mode):
+        return "fifo"
+    return entries.kind(mode)
+
+
+# -- single names -----------------------------------------------------------------------------------------------------
+
+
+def look(folder: int, name: str, batch: StoreBatch | None = None) -> FileState | None:
+    """The state of this name in a held folder. With a batch the bytes of a file are kept, too."""
+    status = lstat(folder, name)
+    if status is None:
+        return None
+    kind, mode = kind_of(status.st_mode), st.S_IMODE(status.st_mode)
+    if kind == "link":
+        return FileState("link", target=encode_path(os.readlink(name, dir_fd=folder)))
+    if kind != "file":
+        return FileState(kind, mode)
+    with reading(folder, name) as fd:
+        digest = batch.put_file(fd) if batch is not None else digest_of(fd)
+        return FileState("file", mode, digest, os.fstat(fd).st_size)
+
+
+def matches(folder: int, name: str, expected: FileState | None) -> bool:
+    """True if a name has this state; the file is read only if all else fits."""
+    status = lstat(folder, name)
+    if status is None or expected is None:
+        return status is None and expected is None
+    if kind_of(status.st_mode) != expected.kind:
+        return False
+    if expected.kind == "link":
+        return encode_path(os.readlink(name, dir_fd=folder)) == expected.target
+    if st.S_IMODE(status.st_mode) != expected.mode:
+        return False
+    if expected.kind != "file":
+        return True
+    if status.st_size != expected.size:
+        return False
+    with reading(folder, name) as fd:
+        return digest_of(fd) == expected.digest
+
+
+@contextmanager
+def reading(folder: int, name: str) -> Iterator[int]:
+    """A regular file, open for reading. A file that its owner may not read is made readable for a moment: its bytes
+    must be kept for any mode."""
+    with closing_fd(open_file(folder, name)) as fd:
+        yield fd
+
+
+def open_file(folder: int, name: str) -> int:
+    """The same; the caller closes it."""
+    fd = _open(folder, name)
+    try:
+        require_file(os.fstat(fd), name)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _open(folder: int, name: str) -> int:
+    try:
+        return os.open(name, READ, dir_fd=folder)
+    except PermissionError:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if status.st_uid != os.geteuid() or status.st_mode & st.S_IRUSR or not st.S_ISREG(status.st_mode):
+            raise
+    mode = st.S_IMODE(status.st_mode)
+    entries.chmod(folder, name, mode | st.S_IRUSR)
+    try:
+        return os.open(name, READ, dir_fd=folder)
+    finally:
+        entries.chmod(folder, name, mode)
+
+
+# -- paths ------------------------------------------------------------------------------------------------------------
+
+
+class Folders:
+    """The folders of a root, held open along one path at a time: neighbours are found at no cost when paths come in
+    order. Never through a link: a path that leads through one is not there. A folder that its owner has closed to
+    himself is open while it is held, and closed again behind us."""
+
+    def __init__(self, root: str | int) -> None:
+        """A path, or a descriptor of the root, which is closed at the end."""
+        self._held = [os.open(root, _STEP) if isinstance(root, str) else root]
+        self._parts: tuple[str, ...] = ()
+        self._modes = [_let_in(self._held[0])]
+
+    def of(self, path: str) -> tuple[int, str]:
+        """The folder of a path (as `encode_path` has it) and the name in it. OSError ENOENT or ENOTDIR if there is no
+        such folder."""
+        parts = parts_of(path)
+        return self.at(parts[:-1]), parts[-1]
+
+    def at(self, parts: tuple[str, ...]) -> int:
+        if parts == self._parts:
+            return self._held[-1]
+        common_length = 0
+        while common_length < min(len(parts), len(self._parts)) and parts[common_length] == self._parts[common_length]:
+            common_length += 1
+        self._shorten(common_length)
+        for part in parts[common_length:]:
+            self._held.append(os.open(part, _STEP, dir_fd=self._held[-1]))
+            self._parts = (*self._parts, part)
+            self._modes.append(_let_in(self._held[-1]))
+        return self._held[-1]
+
+    def mode(self, parts: tuple[str, ...]) -> int:
+        """The mode of a folder without the permissions that were added while it is held."""
+        fd = self.at(parts)
+        saved_mode = self._modes[-1]
+        return st.S_IMODE(os.fstat(fd).st_mode) if saved_mode is None else saved_mode
+
+    def set_mode(self, parts: tuple[str, ...], mode: int) -> None:
+        chmod_held(self.at(parts), mode)
+        self._modes[-1] = None
+
+    def forget(self) -> None:
+        """Folders may have been replaced: look again from the root on."""
+        self._shorten(0)
+
+    def _shorten(self, length: int) -> None:
+        while len(self._parts) > length:
+            self._parts = self._parts[:-1]
+            self._leave()
+
+    def _leave(self) -> None:
+        fd, mode = self._held.pop(), self._modes.pop()
+        if mode is not None:
+            with suppress(OSError):  # it is gone
+                chmod_held(fd, mode)
+        os.close(fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._shorten(0)
+        self._leave()
+
+    # -- looking, where a missing folder means that nothing is there ---------------------------------------------
+
+    def lstat(self, path: str) -> os.stat_result | None:
+        place = self._place(path)
+        return None if place is None else lstat(*place)
+
+    def look(self, path: str, batch: StoreBatch | None = None) -> FileState | None:
+        place = self._place(path)
+        return None if place is None else look(*place, batch)
+
+    def matches(self, path: str, expected: FileState | None) -> bool:
+        place = self._place(path)
+        return expected is None if place is None else matches(*place, expected)
+
+    def _place(self, path: str) -> tuple[int, str] | None:
+        try:
+            return self.of(path)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                raise
+            return None
+
+
+def _let_in(fd: int) -> int | None:
+    """See to it that a held folder of ours can be looked into; its mode, if that had to be changed."""
+    if os.geteuid() == 0:
+        return None
+    return open_up(fd)
+
+
+@lru_cache(1 << 12)  # each step of a change asks for them
+def parts_of(path: str) -> tuple[str, ...]:
+    """The components of a recorded path. OutsideRoot if it is none that Treadle would record."""
+    parts = tuple(decode_path(path).split("/"))
+    if any(part in ("", ".", "..") or "\0" in part for part in parts):
+        raise outside(path)
+    return parts
+
+
+# -- for the facade ---------------------------------------------------------------------------------------------------
+
+
+def state_of(root: Root, path: str) -> FileState | None:
+    """The state of a path that any caller may give; the folders above may be links that stay inside."""
+    with suppress(Missing), root.locate_name(path) as place:
+        return look(place.fd, place.name)
+    return None

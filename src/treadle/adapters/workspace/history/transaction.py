@@ -1,0 +1,331 @@
+"""The one way in which a set of changes gets into a project (W-02, W-08): all of them or none, even after a crash.
+
+1. Every path must be as before (or already as after); content that will be lost is kept, durably.
+2. All new files are made ready on the project's own file system. A full disk shows here, and nothing has happened yet.
+3. The journal is written: that is the decision, one for each name.
+4. The changes are made: nothing but removing, renaming, and setting modes.
+5. It is noted that they are.
+
+A file tool knows its changes beforehand and records them in its intent: the intent shows later if they were made, so no
+decision is kept once they are. Of a single file the rename is the decision, and there is no journal.
+
+A process that comes after a crash finds either no decision, and the project as it was, or a decision, which it
+completes: a path that is as after is done, one that is as before is made, any other state is a change by others. Then
+the effect of a command is taken back as a whole and refused; an undo leaves that path and reports it. Changes that fail
+for another reason, also at the second try, are taken back, too, with the images that were kept in step 1, and the
+decision is withdrawn.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+
+import msgspec
+
+from treadle.adapters.workspace.history.apply import ChangeApplier, ContentSource, StoreSource, backwards
+from treadle.adapters.workspace.history.content_store import ContentStore
+from treadle.adapters.workspace.history.journal import Ending, Journal, Journals, Verdict
+from treadle.adapters.workspace.history.progress import PathProgress, Surveyor, closed_folders, mode_pending
+from treadle.adapters.workspace.history.seen import SeenFiles
+from treadle.adapters.workspace.history.staging import StagingFolder
+from treadle.adapters.workspace.history.states import Folders
+from treadle.adapters.workspace.paths.durable import FEW, SyncAhead
+from treadle.adapters.workspace.root import Root
+from treadle.base.faultpoint import faultpoint
+from treadle.errors import NotFound, ToolError, TreadleError
+from treadle.ports.snapshots import Effect, Plan
+from treadle.ports.workspace import inert
+from treadle.protocol.files import FileChange, FileConflict, Uncaptured, decode_path, git_unit
+
+SourceOf = Callable[[str], ContentSource]
+"""The bytes of the files in a view folder."""
+Fingerprint = Callable[[], str]
+
+
+class Transactions:
+    """The changes to one root. `fingerprint` tells what `.git` is like, where changes reach into it."""
+
+    def __init__(self, root: Root, images: ContentStore, journals: Journals, fingerprint: Fingerprint) -> None:
+        self._root = root
+        self._images = images
+        self._journals = journals
+        self._fingerprint = fingerprint
+
+    def commit(
+        self, name: str, view: str, read: Callable[[], Effect], source_of: SourceOf, seen_files: SeenFiles | None = None
+    ) -> Effect:
+        """`seen` is what `read` sees."""
+        with self._alone() as folders:
+            journal = self._journals.read(name)
+            if journal is not None:
+                return self._complete(journal, source_of, folders)
+            self._stage(folders, name).remove()  # staged files of an earlier try may belong to another effect
+            effect = read()
+            new_journal = self._journal(name, "commit", view, effect.files, uncaptured=effect.uncaptured)
+            if effect.conflicts:
+                return self._report_settled(self._refuse(new_journal, effect.conflicts))
+            source = source_of(view)
+            if not effect.files and not any(True for _ in source.touched()):
+                return effect  # most commands only look: there is nothing to decide, and nothing to wait for
+            return self._first(new_journal, source, folders, seen_files)
+
+    def change(self, name: str, files: Sequence[FileChange], source: ContentSource) -> Effect:
+        """These changes, or those that were begun by this name. With conflicts nothing is changed."""
+        with self._alone() as folders:
+            journal = self._journals.read(name)
+            if journal is not None:
+                return self._complete(journal, lambda _view: source, folders)
+            needed_changes = tuple(each for each in files if not _folder_exists(folders, each))
+            new_journal = msgspec.structs.replace(self._journal(name, "commit", "", needed_changes), passing=True)
+            return self._first(new_journal, source, folders)
+
+    def unfinished(self, name: str) -> bool:
+        """True if changes of this name are decided and not made entirely. If not, files that an earlier try staged are
+        removed."""
+        with self._alone() as folders:
+            if self._journals.read(name) is not None:
+                return True
+            self._stage(folders, name).remove()
+            return False
+
+    def restore(self, name: str, plan: Callable[[], Plan]) -> Effect:
+        with self._alone() as folders:
+            journal = self._journals.read(name)
+            if journal is not None:
+                return self._complete(journal, self._make_store_source, folders)
+            planned = plan()
+            new_journal = self._journal(name, "restore", "", planned.files, planned.conflicts)
+            return self._first(new_journal, self._make_store_source(), folders)
+
+    def discard(self, name: str, source_of: SourceOf) -> Effect | None:
+        stands = self._journals.read(name) or self._journals.decide(self._journal(name, "discard"))
+        with self._alone() as folders:
+            if stands.verdict in ("commit", "restore"):
+                if not self._journals.turned_back(name):
+                    return self._complete(stands, source_of, folders)
+                self._take_back(stands, folders)
+                self._journals.decide(self._journal(name, "discard"))
+            self._stage(folders, name).remove()
+            return None
+
+    # -- the first time -----------------------------------------------------------------------------------------
+
+    def _first(
+        self, new_journal: Journal, source: ContentSource, folders: Folders, seen_files: SeenFiles | None = None
+    ) -> Effect:
+        self._journals.begin(new_journal.name)
+        early_sync = SyncAhead(folders.at(())) if len(new_journal.files) > FEW else None
+        self._stage(folders, new_journal.name, "back").remove()
+        with self._stage(folders, new_journal.name) as stage, self._images.batch() as batch:
+            try:
+                surveyor = Surveyor(folders, batch, seen_files, is_retry=new_journal.passing)
+                progress = surveyor.survey(new_journal.files)
+                conflicts = _find_conflicts(progress)
+                making = ChangeApplier(folders, progress, source, stage, _numbers(new_journal.files))
+                single = new_journal.passing and making.single
+                if new_journal.passing and making.is_complete and not conflicts:
+                    return _result(new_journal, Ending())
+                batch.give_names()
+                if conflicts and new_journal.verdict == "commit":
+                    return self._report_settled(self._refuse(new_journal, conflicts))
+                batch.lasts(_readied(making, stage, single))  # one sync for what was and for what comes
+                if early_sync is not None:
+                    early_sync.check()
+                batch.finish()
+                if self._root.ground is not None:
+                    self._root.ground.changing({change.path: change.before for change in new_journal.files})
+                closed_modes = closed_folders(folders, [each.change for each in progress if each.standing == "before"])
+                folders.forget()
+                if closed_modes and new_journal.passing:
+                    raise ToolError(f"Nothing was changed. {_closed_words(closed_modes)}")
+                journal = msgspec.structs.replace(new_journal, closed=closed_modes)
+                if not single:
+                    journal = self._journals.decide(journal)
+            except BaseException:
+                if self._journals.read(new_journal.name) is None:  # else what is ready is what completes it
+                    stage.remove()
+                raise
+            if journal.verdict not in ("commit", "restore"):
+                stage.remove()
+                return self._report_settled(journal)
+            return self._carry_out(journal, making, conflicts, folders, stage)
+
+    def _refuse(self, journal: Journal, conflicts: Sequence[FileConflict]) -> Journal:
+        refused = msgspec.structs.replace(journal, verdict="refuse", conflicts=tuple(conflicts))
+        return refused if journal.passing else self._journals.decide(refused)
+
+    # -- again --------------------------------------------------------------------------------------------------
+
+    def _complete(self, journal: Journal, source_of: SourceOf, folders: Folders) -> Effect:
+        if journal.verdict not in ("commit", "restore"):
+            return self._report_settled(journal)
+        with self._stage(folders, journal.name) as stage:
+            if (ending := self._journals.ending(journal.name)) is not None:
+                stage.remove()
+                return _result(journal, ending)
+            if self._journals.turned_back(journal.name):
+                self._take_back(journal, folders)
+                raise ToolError("These changes could not be made and were taken back. Nothing was changed; try again.")
+            numbers = _numbers(journal.files)
+            stage.open()
+            survey = Surveyor(folders).survey(journal.files)
+            conflicts = _find_conflicts(survey)
+            if conflicts and journal.verdict == "commit":
+                return self._call_off(journal, conflicts, folders)
+            making = ChangeApplier(folders, survey, source_of(journal.view), stage, numbers)
+            making.prepare()
+            return self._carry_out(journal, making, conflicts, folders, stage)
+
+    def _report_settled(self, journal: Journal) -> Effect:
+        if journal.verdict == "refuse":
+            return _result(journal, Ending())
+        verdict_words = "was discarded" if journal.verdict == "discard" else "was settled before"
+        raise ToolError(f"The effect of this call {verdict_words}; nothing was changed now.")
+
+    # -- making it ----------------------------------------------------------------------------------------------
+
+    def _carry_out(
+        self,
+        journal: Journal,
+        making: ChangeApplier,
+        conflicts: list[FileConflict],
+        folders: Folders,
+        stage: StagingFolder,
+    ) -> Effect:
+        try:
+            conflicts = conflicts + self._apply_changes(journal, making, folders, stage)
+        except Exception as error:  # any error: a decided change that cannot be made is taken back
+            try:
+                self._take_back(journal, folders)
+            except Exception as second:
+                raise ToolError(
+                    f"The changes could not be made ({_words(error)}), and those that were could not be taken back "
+                    f"({_words(second)}). That is done at the next try."
+                ) from error
+            raise ToolError(f"The changes could not be made ({_words(error)}), so none of them was.") from error
+        if conflicts and journal.verdict == "commit":
+            return self._call_off(journal, conflicts, folders)
+        git = self._fingerprint() if any(git_unit(change.path) for change in journal.files) else ""
+        ending = Ending(tuple(conflicts), git)
+        if not journal.passing:
+            self._journals.end(journal.name, ending)
+            making.let_go()
+            stage.remove()
+            return _result(journal, ending)
+        with suppress(OSError):  # the changes are made: a process that finds a rest of the decision sees that, too
+            self._journals.withdraw(journal.name)
+            stage.remove()
+        return _result(journal, ending)
+
+    def _apply_changes(
+        self, journal: Journal, making: ChangeApplier, folders: Folders, stage: StagingFolder
+    ) -> list[FileConflict]:
+        """Make the changes and return the conflicts, whose paths are left alone. After an exception try once more from
+        the state found then, as after a crash: a single failure must not cost the changes."""
+        try:
+            return making.make(journal.closed)
+        except Exception:
+            folders.forget()
+            stage.open()
+            survey = Surveyor(folders).survey(journal.files)
+            if (conflicts := _find_conflicts(survey)) and journal.verdict == "commit":
+                return conflicts
+            again = making.from_here(survey)
+            again.prepare()
+            return [*conflicts, *again.make(journal.closed)]
+
+    def _call_off(self, journal: Journal, conflicts: list[FileConflict], folders: Folders) -> Effect:
+        """Take back the command's whole effect, because one of its files was changed by others first."""
+        self._take_back(journal, folders)
+        return self._report_settled(self._refuse(journal, conflicts))
+
+    def _take_back(self, journal: Journal, folders: Folders) -> None:
+        self._journals.turn_back(journal.name)
+        faultpoint("transaction.turned_back")
+        folders.forget()
+        changes, numbers = backwards(journal.files), _numbers(journal.files)
+        survey = Surveyor(folders).survey(changes)
+        self._stage(folders, journal.name).remove()  # its space may be what is missing
+        with self._stage(folders, journal.name, "back") as stage:
+            stage.open()
+            making = ChangeApplier(folders, survey, self._make_store_source(), stage, numbers)
+            making.prepare()
+            making.make({**closed_folders(folders, changes), **journal.closed})
+            self._journals.withdraw(journal.name)
+            stage.remove()
+
+    # -- means --------------------------------------------------------------------------------------------------
+
+    def _journal(
+        self,
+        name: str,
+        verdict: Verdict,
+        view: str = "",
+        files: tuple[FileChange, ...] = (),
+        conflicts: tuple[FileConflict, ...] = (),
+        uncaptured: tuple[Uncaptured, ...] = (),
+    ) -> Journal:
+        root = self._root
+        world = "" if root.ground is None else root.ground.name
+        return Journal(name, root.path, verdict, view, files, conflicts, uncaptured, bound=root.bound, world=world)
+
+    @contextmanager
+    def _alone(self) -> Iterator[Folders]:
+        """With the root to ourselves, as far as Treadle goes."""
+        try:
+            with self._journals.lock(self._root.key), Folders(self._root.top()) as folders:
+                yield folders
+        except OSError as error:
+            raise ToolError(f"The changes are not made: {_words(error)}. Try again when that is mended.") from error
+        except NotFound as error:
+            raise ToolError(f"The changes are not made. {error}") from error
+
+    def _stage(self, folders: Folders, name: str, way: str = "") -> StagingFolder:
+        home = os.path.join(self._images.folder, "stage")
+        return StagingFolder(folders.at(()), home, f"{self._root.key}/{name}/{way}")
+
+    def _make_store_source(self, _view: str = "") -> ContentSource:
+        return StoreSource(self._images)
+
+
+def _readied(making: ChangeApplier, stage: StagingFolder, single: bool) -> int | None:
+    try:
+        stage.open(new=True)
+        return making.prepare(lasting=not single)
+    except OSError as error:
+        raise ToolError(f"The changes are not made: {_words(error)}. Try again when that is mended.") from error
+
+
+def _folder_exists(folders: Folders, change: FileChange) -> bool:
+    """True if the change creates a folder that others have created meanwhile: then its mode is theirs."""
+    if change.before is not None or change.after is None or change.after.kind != "directory":
+        return False
+    status = folders.lstat(change.path)
+    return status is not None and stat.S_ISDIR(status.st_mode) and not mode_pending(change, status)
+
+
+def _closed_words(closed_modes: Mapping[str, int]) -> str:
+    return (
+        f"The folder {inert(decode_path(next(iter(closed_modes))))} is read-only: its permissions do not allow writing."
+    )
+
+
+def _numbers(changes: Sequence[FileChange]) -> dict[str, str]:
+    return {change.path: str(number) for number, change in enumerate(changes)}
+
+
+def _find_conflicts(progress: Sequence[PathProgress]) -> list[FileConflict]:
+    return [FileConflict(each.change.path, each.reason) for each in progress if each.standing == "other"]
+
+
+def _result(journal: Journal, ending: Ending) -> Effect:
+    conflict_paths = {conflict.path for conflict in ending.conflicts}
+    files = tuple(change for change in journal.files if change.path not in conflict_paths)
+    return Effect(files, (*journal.conflicts, *ending.conflicts), journal.uncaptured, ending.git)
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return os.strerror(error.errno or 0)
+    return str(error) if isinstance(error, TreadleError) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,301 @@
+"""A project's tree as it was at some moment: by folder, each entry with what tells whether it has changed since and
+with the hash of its bytes; and what was made, changed and removed from one tree to a later one. The file of the last
+one is the cache of the next (W-05). Knows no project: only such files, and the bytes that the caller gives.
+
+An entry that changed shortly before it was looked at might change again without its times telling: it is written down
+with no ctime, so that it is read again the next time.
+"""
+
+import hashlib
+import os
+import stat as st
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from treadle.adapters.workspace.history.left_out import OWN, listed
+from treadle.base.faultpoint import faultpoint
+from treadle.base.types import new_id
+from treadle.diff.diff import count_lines
+from treadle.protocol.files import DiffStat, FileChange, FileState, Uncaptured, change_of, decode_path, encode_path
+
+_VERSION = 1
+_HASH = 32
+
+
+class Node(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One name in a folder. A directory has only a mode: its entries are not part of its node."""
+
+    mode: int
+    """With the bits that tell the kind."""
+    size: int = 0
+    mtime_ns: int = 0
+    ctime_ns: int = 0
+    inode: int = 0
+    content: bytes = b""
+    """The SHA-256 of a file's bytes; where a link points."""
+    left_out_reason: int = 0
+    """Why it was left out (`left_out`); 0: it was not."""
+    ignored: bool = False
+    is_stored: bool = True
+    """False: its bytes are known but not kept."""
+
+
+class Folder(msgspec.Struct, frozen=True, array_like=True):
+    nodes: dict[str, Node]
+    """By name, in the form of `encode_path`."""
+    rules: bytes = b""
+    """Stands for all the .gitignore files that speak of this folder."""
+    large: int = 0
+    """How many bytes of its files count for the cap of large ones …"""
+    ignored: int = 0
+    """… and for the cap of ignored ones."""
+    lacks: bool = False
+    """True if some entries were left out."""
+
+
+class Tree(msgspec.Struct, frozen=True, array_like=True):
+    root: str
+    folders: dict[str, Folder]
+    """By path with a slash at its end, in the form of `encode_path`; the root's is empty."""
+    version: int = _VERSION
+
+
+_decoder = msgspec.msgpack.Decoder(Tree)
+
+
+def state_of(node: Node) -> FileState:
+    mode = st.S_IMODE(node.mode)
+    if st.S_ISREG(node.mode):
+        return FileState("file", mode, node.content.hex(), node.size)
+    if st.S_ISDIR(node.mode):
+        return FileState("directory", mode)
+    if st.S_ISLNK(node.mode):
+        return FileState("link", target=encode_path(os.fsdecode(node.content)))
+    return FileState("fifo", mode) if st.S_ISFIFO(node.mode) else FileState("other", mode)
+
+
+_KINDS = {"file": st.S_IFREG, "directory": st.S_IFDIR, "link": st.S_IFLNK, "fifo": st.S_IFIFO}
+
+
+def node_of(state: FileState, ignored: bool) -> Node:
+    """As one that is read again at the next look: nothing is known of its times."""
+    content = bytes.fromhex(state.digest) if state.kind == "file" else os.fsencode(decode_path(state.target))
+    return Node(_KINDS.get(state.kind, st.S_IFSOCK) | state.mode, state.size, content=content, ignored=ignored)
+
+
+def update_tree(tree: Tree, files: Iterable[FileChange]) -> Tree:
+    """The tree with these paths as they were left."""
+    folders = dict(tree.folders)
+    changed_nodes: dict[str, dict[str, Node]] = {}
+    ordered = sorted(files, key=lambda each: decode_path(each.path))
+    removals = [each for each in reversed(ordered) if each.after is None]  # from the bottom up, and before what comes
+    for each in (*removals, *(each for each in ordered if each.after is not None)):
+        above, slash, name = decode_path(each.path).rpartition("/")
+        key, below = encode_path(above + slash), encode_path(decode_path(each.path) + "/")
+        nodes = changed_nodes.setdefault(key, dict(folders.get(key, _EMPTY).nodes))
+        nodes.pop(encode_path(name), None)
+        if each.after is not None:
+            nodes[encode_path(name)] = node_of(each.after, each.ignored)
+        if each.after is not None and each.after.kind == "directory":
+            changed_nodes.setdefault(below, dict(folders.get(below, _EMPTY).nodes))
+        else:
+            changed_nodes.pop(below, None)
+            folders.pop(below, None)
+    for key, nodes in changed_nodes.items():
+        folders[key] = msgspec.structs.replace(folders.get(key, _EMPTY), nodes=nodes)
+    return Tree(tree.root, folders)
+
+
+def path_in(folder: str, name: str) -> str:
+    """The path of an entry; all of them in the form of `encode_path`."""
+    if folder.isascii() and name.isascii() and not folder.startswith("//") and not name.startswith("//"):
+        return folder + name
+    return encode_path(decode_path(folder) + decode_path(name))
+
+
+def folder_above(folder: str) -> str:
+    """The key of the folder above one that is not the root."""
+    above, slash, _ = decode_path(folder)[:-1].rpartition("/")
+    return encode_path(above + slash)
+
+
+def read_tree(file: Path, unless: int = 0) -> tuple[Tree, int] | None:
+    """The tree in a file, and the file's inode; None if there is none, or none that can be trusted, or if the file is
+    the one with the inode `unless`."""
+    try:
+        with file.open("rb") as stream:
+            inode = os.fstat(stream.fileno()).st_ino
+            if inode == unless:
+                return None
+            name = stream.read(_HASH)
+            if (cached_tree := _recent.get(name)) is not None:
+                return cached_tree, inode
+            body = stream.read()
+    except OSError:
+        return None
+    if hashlib.sha256(body).digest() != name:
+        return None
+    try:
+        tree = _decoder.decode(body)
+    except msgspec.DecodeError:
+        return None
+    if tree.version != _VERSION:
+        return None
+    _remember(name, tree)
+    return tree, inode
+
+
+_recent: dict[bytes, Tree] = {}
+"""By the hash of their bytes: trees that were read or written last, one before a command and one after it. Trees never
+change, so they can be shared."""
+_MOST_RECENT = 2
+
+
+def _remember(name: bytes, tree: Tree) -> None:
+    _recent[name] = tree
+    for old in list(_recent)[:-_MOST_RECENT]:
+        _recent.pop(old, None)
+
+
+def write_tree(folder: Path, tree: Tree, *, durable: bool) -> Path:
+    """A new file with a name of its own, for the caller to give it its place."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    body = msgspec.msgpack.encode(tree)
+    name = hashlib.sha256(body).digest()
+    file = folder / f".{new_id('tree')}"
+    try:
+        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(fd, "wb") as stream:
+            stream.write(name)
+            stream.write(body)
+            if durable:
+                stream.flush()
+                os.fsync(fd)
+    except BaseException:
+        file.unlink(missing_ok=True)
+        raise
+    faultpoint("snapshot.tree_written")
+    _remember(name, tree)
+    return file
+
+
+# -- from one tree to a later one -------------------------------------------------------------------------------------
+
+_TEXT_CAP = 1 << 20
+_MOST_COUNTED = 1_000
+"""The lines of so many changed files are counted."""
+_BINARY = 8_000
+"""A NUL byte among so many first ones makes a file no text."""
+
+BytesOf = Callable[[str, FileState, bool], bytes | None]
+"""The bytes at a path, before (False) or after (True); None if they cannot be had."""
+_EMPTY = Folder({})
+
+
+def changes(old_tree: Tree, new_tree: Tree, bytes_of: BytesOf) -> tuple[tuple[FileChange, ...], tuple[Uncaptured, ...]]:
+    files: list[FileChange] = []
+    omitted: list[tuple[str, int, int]] = []
+    outcomes: dict[str, str] = {}
+    for path, old, new in _pairs(old_tree, new_tree):
+        lacking = old if old is not None and old.left_out_reason else new
+        if lacking is not None and lacking.left_out_reason:
+            outcome = _became(old, new)
+            if outcome or (_unseen(new) and lacking.left_out_reason != OWN):
+                omitted.append((path, lacking.left_out_reason, max(lacking.size, new.size if new else 0)))
+                if outcome:
+                    outcomes[path] = outcome
+            continue
+        was, now = (None if node is None else state_of(node) for node in (old, new))
+        if was != now:
+            node = old or new
+            files.append(change_of(path, was, now, DiffStat(), ignored=node is not None and node.ignored))
+    files.sort(key=lambda each: each.path)
+    return tuple(_counted(files, bytes_of)), listed(omitted, outcomes)
+
+
+def left_in(tree: Tree) -> tuple[Uncaptured, ...]:
+    """The entries that a tree lacks."""
+    return listed(
+        (path_in(folder, name), node.left_out_reason, node.size)
+        for folder, folder_entry in tree.folders.items()
+        if folder_entry.lacks
+        for name, node in folder_entry.nodes.items()
+        if node.left_out_reason
+    )
+
+
+def _pairs(old_tree: Tree, new_tree: Tree) -> Iterator[tuple[str, Node | None, Node | None]]:
+    """Every entry that is not exactly the same in both, and what was left out of both."""
+    for folder in old_tree.folders.keys() | new_tree.folders.keys():
+        old, new = old_tree.folders.get(folder), new_tree.folders.get(folder)
+        if (old is None and _is_unvisited(folder, old_tree)) or (new is None and _is_unvisited(folder, new_tree)):
+            continue  # seen in one of them only, which tells nothing
+        old, new = old or _EMPTY, new or _EMPTY
+        if old is new and not new.lacks:
+            continue
+        for name in old.nodes.keys() | new.nodes.keys():
+            one, new_node = old.nodes.get(name), new.nodes.get(name)
+            if one is not new_node or (one is not None and one.left_out_reason):
+                yield path_in(folder, name), one, new_node
+
+
+def _is_unvisited(folder: str, tree: Tree) -> bool:
+    """True if a folder that is not in a tree lies in one that was not entered."""
+    path = decode_path(folder)[:-1]
+    while path:
+        above, slash, name = path.rpartition("/")
+        parent = tree.folders.get(encode_path(above + slash))
+        if parent is not None:
+            return _unseen(parent.nodes.get(encode_path(name)))
+        path = above
+    return False
+
+
+def _became(old: Node | None, new: Node | None) -> str:
+    """The change of an entry that was left out; empty if none is known."""
+    if old is None:
+        return "created"
+    if new is None:
+        return "deleted"
+    if st.S_ISDIR(old.mode) and st.S_ISDIR(new.mode):
+        return "" if old.mode == new.mode else "changed"
+    is_unchanged = (old.mode, old.size, old.mtime_ns, old.ctime_ns, old.inode) == (
+        new.mode,
+        new.size,
+        new.mtime_ns,
+        new.ctime_ns,
+        new.inode,
+    )
+    return "" if is_unchanged else "changed"
+
+
+def _unseen(node: Node | None) -> bool:
+    """True for a folder that was not entered."""
+    return node is not None and bool(node.left_out_reason) and st.S_ISDIR(node.mode)
+
+
+def _counted(files: list[FileChange], bytes_of: BytesOf) -> Iterator[FileChange]:
+    counted = 0
+    for file in files:
+        if file.ignored or counted >= _MOST_COUNTED or not _countable(file):
+            yield file
+            continue
+        counted += 1
+        old = bytes_of(file.path, file.before, False) if file.before else b""
+        new = bytes_of(file.path, file.after, True) if file.after else b""
+        yield file if old is None or new is None else _with_lines(file, old, new)
+
+
+def _countable(file: FileChange) -> bool:
+    states = [state for state in (file.before, file.after) if state is not None]
+    return all(state.kind == "file" and state.size <= _TEXT_CAP for state in states)
+
+
+def _with_lines(file: FileChange, old: bytes, new: bytes) -> FileChange:
+    if b"\0" in old[:_BINARY] or b"\0" in new[:_BINARY] or old == new:
+        return file
+    texts = [data.decode(errors="surrogateescape") for data in (old, new)]
+    stat = count_lines(*texts)
+    return change_of(file.path, file.before, file.after, stat, ignored=file.ignored)

@@ -1,0 +1,223 @@
+"""Bytes that survive a power cut: copied from one descriptor to another and synced, one file at a time where there are
+few, the whole file system at once where there are many. Where that is, and whether it may be, is decided before."""
+
+import _thread
+import errno
+import hashlib
+import os
+import stat as st
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import cache
+
+from treadle.adapters.workspace.paths.entries import READ, closing_fd
+from treadle.base.file_system import sync_folder
+
+FEW = 32
+"""So many files are synced one by one. Beyond that one syncfs is cheaper, though it may find others' data to write."""
+CHUNK = 1 << 20
+_FICLONE = 0x40049409
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def digest_of(fd: int) -> str:
+    """The SHA-256 of a file from its beginning to its end."""
+    total = hashlib.sha256()
+    offset = 0
+    while chunk := os.pread(fd, CHUNK, offset):
+        total.update(chunk)
+        offset += len(chunk)
+    return total.hexdigest()
+
+
+def copy(source: int, goal: int) -> None:
+    """All bytes of a file into an empty one: shared where the file system can, holes left as holes."""
+    size = os.fstat(source).st_size
+    if size > CHUNK and _clone(source, goal):
+        return
+    offset = 0
+    while offset < size:
+        try:
+            offset = os.lseek(source, offset, os.SEEK_DATA)
+            end = os.lseek(source, offset, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but a hole from here on
+                break
+            if error.errno != errno.EINVAL:
+                raise
+            end = size  # no such question can be asked here
+        while offset < end and (chunk := os.pread(source, min(CHUNK, end - offset), offset)):
+            write_at(goal, chunk, offset)
+            offset += len(chunk)
+        if offset < end:  # it has become shorter
+            break
+    os.ftruncate(goal, size)
+
+
+def write_at(fd: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written_bytes = os.pwrite(fd, view, offset)
+        offset += written_bytes
+        view = view[written_bytes:]
+
+
+def _clone(source: int, goal: int) -> bool:
+    import fcntl
+
+    try:
+        fcntl.ioctl(goal, _FICLONE, source)
+    except OSError:
+        return False
+    return True
+
+
+class Syncing:
+    """The written files that must survive a power cut. `data` syncs them: file by file, or, if there are many, the
+    whole file system of `place`. Names come later, and `names` syncs them. If not `durable`, nothing is synced."""
+
+    def __init__(self, place: str | int, *, durable: bool = True) -> None:
+        self._place = place
+        self._durable = durable
+        self._count = 0
+        self._files: list[tuple[str, int | None]] = []
+        self._folders: set[str] = set()
+
+    def file(self, name: str, folder: int | None = None) -> None:
+        """A file that can be opened by this name, in this folder."""
+        if self._durable:
+            self._count += 1
+            if self._count <= FEW:
+                self._files.append((name, folder))
+
+    def folder(self, path: str) -> None:
+        if self._durable:
+            self._folders.add(path)
+
+    def data(self) -> int | None:
+        """The file system that was synced as a whole, by its number, if one was."""
+        synced_device = None
+        if self._count > FEW:
+            sync_all(self._place)
+            synced_device = os.stat(self._place).st_dev
+        else:
+            for name, folder in self._files:
+                sync_file(name, folder)
+        self._count = 0
+        self._files.clear()
+        return synced_device
+
+    def lasts(self, device: int | None) -> None:
+        """Note that the whole file system was synced just now by another object, names included."""
+        if device is not None and os.stat(self._place).st_dev == device:
+            self._count = 0
+            self._files.clear()
+            self._folders.clear()
+
+    def names(self) -> None:
+        if len(self._folders) > FEW:
+            sync_all(self._place)
+        else:
+            for path in self._folders:
+                sync_folder(path)
+
+
+def sync_file(name: str, folder: int | None = None) -> None:
+    with closing_fd(os.open(name, READ, dir_fd=folder)) as fd:
+        os.fsync(fd)
+
+
+def sync_all(place: str | int) -> None:
+    """Make all of the file system last on which a folder lies."""
+    fd = os.open(place, _DIRECTORY) if isinstance(place, str) else place
+    try:
+        call = _syncfs()
+        if call is None:
+            os.sync()
+        elif call(fd) != 0:
+            import ctypes
+
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+    finally:
+        if isinstance(place, str):
+            os.close(fd)
+
+
+class SyncAhead:
+    """A sync of the file system of an open folder, begun in a thread while other work is done: a later sync waits for
+    less. It must be checked then, since the system does not report the same error again."""
+
+    def __init__(self, place: int) -> None:
+        self._error: OSError | None = None
+        self._running = _thread.allocate_lock()
+        fd = os.open(".", _DIRECTORY, dir_fd=place)
+        self._running.acquire()
+        try:
+            _thread.start_new_thread(self._sync, (fd,))
+        except RuntimeError:  # no more threads
+            self._running.release()
+            os.close(fd)
+
+    def _sync(self, fd: int) -> None:
+        try:
+            sync_all(fd)
+        except OSError as error:
+            self._error = error
+        finally:
+            os.close(fd)
+            self._running.release()
+
+    def check(self) -> None:
+        """Wait for its end. OSError if it failed."""
+        with self._running:
+            if self._error is not None:
+                raise self._error
+
+
+@cache
+def _syncfs() -> Callable[[int], int] | None:
+    import ctypes
+
+    try:
+        call = ctypes.CDLL(None, use_errno=True).syncfs
+    except (OSError, AttributeError):
+        return None
+    call.argtypes = (ctypes.c_int,)
+    call.restype = ctypes.c_int
+    return lambda fd: int(call(fd))
+
+
+def private_folder(path: str) -> None:
+    """Make a folder that only its owner may read, and the folder above it."""
+    if os.path.isdir(path):
+        return
+    for each in (os.path.dirname(path), path):
+        os.makedirs(each, 0o700, exist_ok=True)
+
+
+def unlink_all(paths: Iterable[str]) -> None:
+    for path in paths:
+        with suppress(OSError):
+            os.unlink(path)
+
+
+# -- new files --------------------------------------------------------------------------------------------------------
+
+
+def new_mode(folder: int) -> int:
+    """The permissions that a file gets which is made in this folder: by the umask, or by what the folder gives."""
+    try:
+        fd = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666, dir_fd=folder)
+    except (OSError, AttributeError):  # this system, or this file system, has no files without a name
+        name = temp_name("", "")
+        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=folder)
+        os.unlink(name, dir_fd=folder)
+    with closing_fd(fd):
+        return st.S_IMODE(os.fstat(fd).st_mode)
+
+
+def temp_name(name: str, token: str) -> str:
+    """Short, so that a name of 255 bytes has room; the same for the same writer, so that it can be swept."""
+    salt = token or os.urandom(16).hex()
+    return f".treadle-{hashlib.sha256(os.fsencode(name) + b'/' + salt.encode()).hexdigest()[:24]}.tmp"

@@ -1,0 +1,224 @@
+"""Race-free paths: from the words of a path to a directory that is held open and a name in it (S-01). Opens nothing but
+directories; other modules work on the name.
+
+Why not realpath-then-open: between the check and the open a directory can be swapped for a link. Two ways are safe.
+openat2 lets the kernel walk and refuses every path that leaves the root, at any moment; one call for any depth. Where
+it is missing, and where it cannot answer (it refuses absolute links even when they stay inside), we walk: each step
+opens one name with O_NOFOLLOW below a directory that is already held, links are read and spliced in by hand, and `..`
+goes back to the descriptor that was held before. A link that stays inside the root is followed; one that leaves it is
+refused. The user of a place works on its name with O_NOFOLLOW relative to its descriptor, and so stays inside.
+"""
+
+import errno
+import os
+import stat as st
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+
+import msgspec
+
+from treadle.adapters.workspace.paths.entries import explain, lstat, missing, outside
+from treadle.adapters.workspace.paths.identity import BoundFolder
+from treadle.base.file_system import path_below
+from treadle.errors import OutsideRoot, ToolError
+from treadle.ports.workspace import Ground, inert
+
+_NUMBER = 437
+"""The same on every architecture that Python runs on."""
+_RESOLVE_NO_MAGICLINKS = 0x02
+_RESOLVE_BENEATH = 0x08
+
+Open = Callable[[int, str, int], int]
+
+
+@cache
+def open_beneath() -> Open | None:
+    """`open(directory, path, flags)`, a descriptor; OSError if the path leaves the directory, by `..`, by a link or
+    by an absolute path, at any moment of the walk. None where the kernel, or what filters its calls, has no such
+    thing: that is found out by trying, once."""
+    try:
+        call = _call()
+        here = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (ImportError, AttributeError, OSError):
+        return None
+    try:
+        os.close(call(here, ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        os.close(call(here, "/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+    except OSError as error:
+        return call if error.errno == errno.EXDEV else None
+    finally:
+        os.close(here)
+    return None  # it opened what it must refuse
+
+
+def _call() -> Open:
+    import ctypes  # here, because it is only needed when files are
+
+    class OpenHow(ctypes.Structure):
+        _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+    syscall = ctypes.CDLL(None, use_errno=True).syscall
+    syscall.restype = ctypes.c_long
+    syscall.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
+
+    def call(directory: int, path: str, flags: int) -> int:
+        open_how = OpenHow(flags, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
+        fd = int(syscall(_NUMBER, directory, os.fsencode(path), ctypes.byref(open_how), ctypes.sizeof(open_how)))
+        if fd < 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), path)
+        return fd
+
+    return call
+
+
+_MAX_LINKS = 40
+_DIRECTORY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+_STEP = _DIRECTORY | os.O_NOFOLLOW
+
+
+class HeldPath(msgspec.Struct, frozen=True):
+    """Where a path leads: a held directory, and the name in it (empty: the directory itself)."""
+
+    fd: int
+    name: str
+    parts: tuple[str, ...]
+    """The components from the root; links are resolved if that was asked for."""
+    stat_result: os.stat_result | None
+
+
+class Resolver:
+    """Turns paths into places. Holds no descriptor between calls."""
+
+    def __init__(
+        self, given_path: str, real: str, root_id: str = "", ground: Ground | None = None, *, openat2: bool = True
+    ) -> None:
+        self._names = tuple(dict.fromkeys(filter(None, (real, given_path, ground.folder if ground else ""))))
+        self._real = real
+        self._top = BoundFolder(real, root_id, given_path, ground)
+        self._beneath = open_beneath() if openat2 else None
+
+    def top(self) -> int:
+        """The root itself, open for looking names up in it; the caller closes it."""
+        try:
+            return self._top.open(_STEP)
+        except OSError as error:
+            raise explain(error, self._real) from error
+
+    def relative(self, path: str) -> str:
+        """Normalize a path by its words alone: `a/../b` is `b`. A link that leads outside is detected when the path is
+        used."""
+        parts: list[str] = []
+        for part in self._parts(path):
+            if part != "..":
+                parts.append(part)
+            elif not parts:
+                raise outside(path)
+            else:
+                parts.pop()
+        return "/".join(parts) or "."
+
+    @contextmanager
+    def at(self, path: str, *, follow: bool = True, exact: bool = False) -> Iterator[HeldPath]:
+        """The place of a path, held until the end of the block. Without `follow` the last name is taken as it is, be
+        it a link or a directory. `exact`: the place's parts must be free of links. An OSError in the block becomes a
+        ToolError about the path."""
+        descriptors: list[int] = []
+        try:
+            descriptors.append(self._top.open(_STEP))
+            parts = self._parts(path)
+            place = None if exact else self._ask(parts, descriptors, follow)
+            yield place or self._walk(path, parts, descriptors, follow=follow)
+        except OSError as error:
+            raise explain(error, path) from error
+        finally:
+            _release(descriptors, 0)
+
+    def _parts(self, path: str) -> list[str]:
+        """The components below the root; `.` and empty ones are dropped, `..` is kept."""
+        if "\0" in path:
+            raise ToolError("A path cannot contain a NUL character.")
+        if os.path.isabs(path):
+            path = self._inside(path)
+        return [part for part in path.split("/") if part not in ("", ".")]
+
+    def _inside(self, path: str) -> str:
+        """An absolute path, made relative to the root."""
+        path = "/" + path.lstrip("/")
+        for root in self._names:
+            if (below := path_below(path, root)) is not None:
+                return below
+        raise outside(path)
+
+    def _ask(self, parts: list[str], descriptors: list[int], follow: bool) -> HeldPath | None:
+        """The kernel's answer; None where it has none, and the walk finds out why."""
+        if self._beneath is None or not parts or parts[-1] == "..":
+            return None
+        *above, name = parts
+        if above:
+            try:
+                descriptors.append(self._beneath(descriptors[0], "/".join(above), _DIRECTORY))
+            except OSError:
+                return None
+        status = lstat(descriptors[-1], name)
+        if status is None:
+            return HeldPath(descriptors[-1], name, tuple(parts), None)
+        if follow and st.S_ISLNK(status.st_mode):
+            _release(descriptors, 1)
+            return None
+        return self._end(descriptors, tuple(above), name, status, follow)
+
+    def _end(
+        self, descriptors: list[int], above: tuple[str, ...], name: str, status: os.stat_result, follow: bool
+    ) -> HeldPath:
+        if not follow or not st.S_ISDIR(status.st_mode):
+            return HeldPath(descriptors[-1], name, (*above, name), status)
+        descriptors.append(os.open(name, _STEP, dir_fd=descriptors[-1]))
+        return HeldPath(descriptors[-1], "", (*above, name), os.fstat(descriptors[-1]))
+
+    def _walk(self, path: str, parts: list[str], descriptors: list[int], *, follow: bool) -> HeldPath:
+        """Hold one descriptor per directory on the way; `held[0]` is the root's."""
+        todo = parts[::-1]
+        at: list[str] = []
+        links = 0
+        while todo:
+            part = todo.pop()
+            if part == "..":
+                if not at:
+                    raise outside(path)
+                at.pop()
+                os.close(descriptors.pop())
+                continue
+            status = lstat(descriptors[-1], part)
+            if status is None:
+                if todo:
+                    raise missing(path)
+                return HeldPath(descriptors[-1], part, (*at, part), None)
+            if st.S_ISLNK(status.st_mode) and (todo or follow):
+                links += 1
+                if links > _MAX_LINKS:
+                    raise ToolError(f"{inert(path)} goes through too many symbolic links.")
+                target = os.readlink(part, dir_fd=descriptors[-1])
+                if os.path.isabs(target):
+                    target = self._through(target, path)
+                    at.clear()
+                    _release(descriptors, 1)
+                todo.extend(self._parts(target)[::-1])
+            elif todo:
+                descriptors.append(os.open(part, _STEP, dir_fd=descriptors[-1]))
+                at.append(part)
+            else:
+                return self._end(descriptors, tuple(at), part, status, follow)
+        return HeldPath(descriptors[-1], "", tuple(at), os.fstat(descriptors[-1]))
+
+    def _through(self, target: str, path: str) -> str:
+        try:
+            return self._inside(target)
+        except OutsideRoot:
+            raise OutsideRoot(f"{inert(path)} is a symbolic link that leads outside the project root.") from None
+
+
+def _release(descriptors: list[int], keep: int) -> None:
+    while len(descriptors) > keep:
+        os.close(descriptors.pop())

@@ -1,0 +1,320 @@
+"""A small search program for where there is no ripgrep: it takes a job, searches its working directory or its input,
+and writes what ripgrep would, so that one reader serves both. A process of its own, because nothing else can stop a
+regular expression that never ends. It goes from descriptor to descriptor and never through a link, so that nothing
+swapped meanwhile leads elsewhere."""
+
+import codecs
+import os
+import re
+import signal
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import pairwise
+
+import msgspec
+
+from treadle.adapters.workspace.paths.entries import LIST, bytes_at
+from treadle.adapters.workspace.paths.glob import matcher
+from treadle.adapters.workspace.paths.ignore import FOLDERS, Ignoring, Rules
+from treadle.adapters.workspace.paths.ignore import lines_of as rules_of
+from treadle.diff.encodings import decode_bytewise
+
+
+class Leaf(msgspec.Struct, frozen=True):
+    """A regular file: its path from the top, and where it can be opened while it is the current one."""
+
+    path: str
+    directory: int
+    name: str
+
+
+class _Level(msgspec.Struct):
+    """A directory on the way down: the entries still to be visited, and its ignore rules."""
+
+    fd: int
+    prefix: str
+    files: list[str]
+    directories: list[str]
+    rules: Ignoring
+
+
+def inherit(rules: Rules | None) -> Ignoring:
+    """The rules that hold at the top of a search, from above it."""
+    return Ignoring() if rules is None else Ignoring(((rules, 0),))
+
+
+def leaves(top: int, inherited: Rules | None = None) -> Iterator[Leaf]:
+    """Every file, in no order. `inherited` are rules from above the top, weaker than any below."""
+    levels = [_read(os.dup(top), "", inherit(inherited))]
+    try:
+        while levels:
+            level = levels[-1]
+            while level.files:
+                name = level.files.pop()
+                yield Leaf(level.prefix + name, level.fd, name)
+            if not level.directories:
+                os.close(levels.pop().fd)
+                continue
+            name = level.directories.pop()
+            try:
+                fd = os.open(name, LIST, dir_fd=level.fd)
+            except OSError:  # gone, closed to us, or a link by now
+                continue
+            levels.append(_read(fd, f"{level.prefix}{name}/", level.rules))
+    finally:
+        for level in levels:
+            os.close(level.fd)
+
+
+def special_files(top: int, name: str, above: Ignoring | None = None) -> Iterator[bool]:
+    """Look for files of this name that are, or lead to, a FIFO, device or socket: one answer for each folder. None of
+    them is opened. With `above`, the rules from above the top, ignored folders are left out."""
+    folders = [("", above)]
+    while folders:
+        prefix, rules = folders.pop()
+        try:
+            fd = os.open(prefix or ".", LIST, dir_fd=top)
+        except OSError:
+            continue
+        try:
+            inner: list[str] = []
+            has_special = False
+            with suppress(OSError), os.scandir(fd) as entries:  # what could be listed counts
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        inner += [] if entry.name in FOLDERS else [f"{prefix}{entry.name}"]
+                    elif entry.name == name:
+                        has_special = _is_special(entry)
+            yield has_special
+            if rules is not None:
+                rules = rules.within(prefix, fd, None)
+                inner = [path for path in inner if not rules.covers(path, directory=True)]
+            folders += [(f"{path}/", rules) for path in inner]
+        finally:
+            os.close(fd)
+
+
+def _is_special(entry: os.DirEntry[str]) -> bool:
+    try:
+        return not stat.S_ISREG(entry.stat().st_mode)
+    except OSError:  # gone, or a link that leads nowhere
+        return False
+
+
+def _read(fd: int, prefix: str, above: Ignoring) -> _Level:
+    level = _Level(fd, prefix, [], [], above.within(prefix, fd, None))
+    try:
+        with os.scandir(fd) as entries:
+            for entry in entries:
+                directory = entry.is_dir(follow_symlinks=False)
+                if entry.name in FOLDERS or not (directory or entry.is_file(follow_symlinks=False)):
+                    continue
+                if not level.rules.covers(prefix + entry.name, directory=directory):
+                    (level.directories if directory else level.files).append(entry.name)
+    except OSError:  # what could be listed counts
+        pass
+    return level
+
+
+MAX_FILE = 32_000_000
+"""Bytes of a file that is searched; larger ones are left out."""
+
+
+def lines_of(data: bytes) -> list[str] | None:
+    """The lines without their ends; None if the bytes are no text. UTF-16 is known by its byte-order mark;
+    invalid UTF-8 becomes the text that read_file shows, with single broken bytes as surrogates."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        text = data.decode("utf-16", errors="replace")
+    elif b"\0" in data:
+        return None
+    else:
+        data = data.removeprefix(codecs.BOM_UTF8)
+        text = data.decode() if is_utf8(data) else decode_bytewise(data)[0]
+    if "\0" in text:
+        return None
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+    lines = text.split("\n")
+    if not lines[-1]:  # the end of the last line, or nothing at all
+        lines.pop()
+    return lines
+
+
+def is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def characters(line: str, bytes_before: int) -> int:
+    """How many characters of the line lie within its first bytes."""
+    return len(line.encode(errors="surrogateescape")[:bytes_before].decode(errors="ignore"))
+
+
+_WHOLE = re.compile(r"\\[AZB]|\(\?[=!<(]")
+"""In a pattern with one of these, the neighbours of a line may decide whether it matches: no shortcut by file."""
+_CLASSES = {
+    "alnum": "0-9A-Za-z",
+    "alpha": "A-Za-z",
+    "ascii": r"\x00-\x7f",
+    "blank": r"\t ",
+    "cntrl": r"\x00-\x1f\x7f",
+    "digit": "0-9",
+    "graph": "!-~",
+    "lower": "a-z",
+    "print": " -~",
+    "punct": r"!-/:-@\[-`{-~",
+    "space": r"\t-\r ",
+    "upper": "A-Z",
+    "word": "0-9A-Za-z_",
+    "xdigit": "0-9A-Fa-f",
+}
+_TOKEN = re.compile(r"\[:(\^?)(\w+):\]|\\.|\[\^?\]?|\]|[^\\\[\]]+|.", re.DOTALL)
+_LETTERS_BEYOND_ASCII = (0x130, 0x131, 0x17F, 0x212A)
+"""Other cases of the letters i, s and k, as `re` sees them."""
+_WORD_ENDS = {r"\<": r"\b(?=\w)", r"\>": r"\b(?<=\w)"}
+
+
+def python_pattern(pattern: str, *, ignore_case: bool = False) -> str:
+    """A pattern of ripgrep's as `re` understands it: classes such as [[:alpha:]], and the ends of words. re.error for
+    classes within classes, which `re` would read as something else."""
+    parts: list[str] = []
+    within = False
+    for token in _TOKEN.finditer(pattern):
+        text = token[0]
+        if within and token[2] is not None:
+            if token[2] not in _CLASSES:
+                raise re.error(f"unrecognized class [:{token[2]}:]", pattern, token.start())
+            text = _all_but(_CLASSES[token[2]], ignore_case=ignore_case) if token[1] else _CLASSES[token[2]]
+        elif within and text.startswith("["):
+            raise re.error("classes within classes need ripgrep, which is not installed", pattern, token.start())
+        elif within and ("&&" in text or "--" in text or "~~" in text):
+            raise re.error("set operations in classes need ripgrep, which is not installed", pattern, token.start())
+        elif not within and text.startswith("["):
+            within = True
+            if token[2] is not None:  # [:alpha:] alone is a class of these characters
+                raise re.error(f"{text} stands within a class, as in [{text}]", pattern, token.start())
+        elif within:
+            within = text != "]"
+            text = text.replace("||", r"|\|")  # `re` warns of it
+        else:
+            text = _WORD_ENDS.get(text, text)
+        parts.append(text)
+    return "".join(parts)
+
+
+def _all_but(inside: str, *, ignore_case: bool) -> str:
+    """The content of a character class for all characters but those of another one, which are ASCII. Where case is
+    ignored, neither case of a letter may be in it: `re` would find the letter by the other."""
+    inner = re.compile(f"[{inside}]", re.I if ignore_case else 0)
+    excluded = (number for number in (*range(128), *_LETTERS_BEYOND_ASCII) if inner.match(chr(number)))
+    ends = [-1, *excluded, sys.maxunicode + 1]
+    return "".join(f"\\U{one + 1:08x}-\\U{next_end - 1:08x}" for one, next_end in pairwise(ends) if next_end - one > 1)
+
+
+class SearchJob(msgspec.Struct, frozen=True):
+    pattern: str = ""
+    """Empty: only list the files."""
+    include: str = ""
+    ignore_case: bool = False
+    literal: bool = False
+    stdin: bool = False
+    """True to search the standard input instead of a directory."""
+    rules: int = -1
+    """A descriptor with rules from above the directory; -1: there are none."""
+    only: int = -1
+    """A descriptor with the paths to search, each ended by a NUL; -1: all."""
+    seconds: int = 30
+    """The most seconds that a search may take, even if no process is left to stop it."""
+
+
+def is_supported(job: SearchJob) -> bool:
+    """True if the pattern is one for our own program, too."""
+    try:
+        _compile(job)
+    except re.error:
+        return False
+    return True
+
+
+def _compile(job: SearchJob) -> re.Pattern[str]:
+    expression = re.escape(job.pattern) if job.literal else python_pattern(job.pattern, ignore_case=job.ignore_case)
+    try:
+        return re.compile(expression, re.I if job.ignore_case else 0)
+    except (RecursionError, OverflowError) as error:
+        raise re.error(str(error)) from error
+
+
+def main(text: str) -> int:
+    job = msgspec.json.decode(text, type=SearchJob)
+    signal.alarm(job.seconds)  # its default action ends the process at any point
+    _allow_depth()
+    try:
+        with suppress(BrokenPipeError):
+            _work(job)
+    except re.error as error:
+        at = "" if error.pos is None else f" at position {error.pos}"
+        sys.stderr.write(f"regex parse error:\nerror: {error.msg}{at}\n")
+        return 2
+    return 0
+
+
+def _work(job: SearchJob) -> None:
+    out = open(1, "wb", closefd=False)  # noqa: SIM115 - flushed below
+    if not job.pattern:
+        for leaf in leaves(os.open(".", os.O_RDONLY), inherited_rules(job.rules)):
+            out.write(b"./" + os.fsencode(leaf.path) + b"\0")
+        out.flush()
+        return
+    pattern = _compile(job)
+    shortcut = None if _WHOLE.search(pattern.pattern) else re.compile(pattern.pattern, pattern.flags | re.M)
+    for path, data in _files(job):
+        lines = lines_of(data)
+        if lines is None or (shortcut is not None and not shortcut.search("\n".join(lines))):
+            continue
+        if block := b"".join(_matches(pattern, lines)):
+            out.write(path + b"\0" + block + b"\n")
+    out.flush()
+
+
+def _files(job: SearchJob) -> Iterator[tuple[bytes, bytes]]:
+    if job.stdin:
+        yield b"<stdin>", open(0, "rb", closefd=False).read(MAX_FILE)  # noqa: SIM115
+        return
+    accepts = matcher(job.include) if job.include else None
+    if job.only >= 0:
+        with open(job.only, "rb", closefd=False) as file:
+            accepts = {os.fsdecode(path) for path in file.read().split(b"\0")}.__contains__
+    for leaf in leaves(os.open(".", os.O_RDONLY), inherited_rules(job.rules)):
+        if (accepts is None or accepts(leaf.path)) and (data := bytes_at(leaf.directory, leaf.name, MAX_FILE)):
+            yield b"./" + os.fsencode(leaf.path), data
+
+
+def _matches(pattern: re.Pattern[str], lines: list[str]) -> Iterator[bytes]:
+    for number, line in enumerate(lines, 1):
+        match = pattern.search(line)
+        if match:
+            byte_offset = len(line[: match.start()].encode(errors="surrogateescape"))
+            yield b"%d:%d:\n" % (number, byte_offset + 1)
+
+
+def inherited_rules(descriptor: int) -> Rules | None:
+    """What `SearchJob.rules` says."""
+    if descriptor < 0:
+        return None
+    with open(os.dup(descriptor), "rb") as file:
+        file.seek(0)
+        return Rules(rules_of(file.read()))
+
+
+def _allow_depth() -> None:
+    """One descriptor is held for each level of the tree."""
+    import resource
+
+    with suppress(ValueError, OSError):
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

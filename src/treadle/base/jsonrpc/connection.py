@@ -1,0 +1,242 @@
+"""The JSON-RPC connection to one program: answers its requests, and sends requests and notifications to it. Requests
+run concurrently; notifications keep their order. Knows nothing of sessions."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from treadle.base.inert import inert_line, print_note
+from treadle.base.jsonrpc.framing import MAX_BYTES, BadMessage, frame, read_message
+from treadle.errors import TreadleError
+
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
+MAX_BACKLOG = 64 * 1024 * 1024
+"""Bytes that a program may leave unread. It has everything in the log, and may come again."""
+CLOSING_S = 5.0
+"""How long a program may take to read the last of what it is told."""
+MAX_UNADMITTED = 64 * 1024
+"""Bytes in one message of a program that has not yet shown what it must show."""
+MAX_UNDER_WAY = 1_000
+"""Requests of one program that are answered at the same time."""
+
+Handler = Callable[["Connection", str, dict[str, Any]], Awaitable[Any]]
+
+
+class RpcError(Exception):
+    """An answer that says no; also what a program answered with."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+
+
+class PeerDisconnected(Exception):
+    """The program that was asked has left."""
+
+
+class Writer(Protocol):
+    """As of `asyncio.StreamWriter`."""
+
+    def write(self, data: bytes) -> None: ...
+    async def drain(self) -> None: ...
+    def close(self) -> None: ...
+    @property
+    def transport(self) -> asyncio.WriteTransport: ...
+
+
+class Connection:
+    def __init__(self, reader: asyncio.StreamReader, writer: Writer, handle: Handler) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._handle = handle
+        self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._number = 0
+        self._under_way: dict[str | float, asyncio.Task[None]] = {}
+        self._waiting: list[bytes] = []
+        self._size = 0
+        self._news = asyncio.Event()
+        self._reading: asyncio.Task[None] | None = None
+        self.closed = False
+        self.admitted = False
+        """True once the program has authenticated; until then only short messages are accepted."""
+
+    async def serve(self) -> None:
+        """Until the program leaves, or sends what cannot be understood."""
+        writing = asyncio.create_task(self._write_on())
+        self._reading = asyncio.create_task(self._read_on())
+        try:
+            await asyncio.wait([self._reading])
+            if not self._reading.cancelled() and (failure := self._reading.exception()) is not None:
+                print_note(f"treadle: {inert_line(f'{type(failure).__name__}: {failure}')}")
+        finally:
+            self.close()
+            await self._end(writing)
+
+    async def _read_on(self) -> None:
+        while not self.closed:
+            try:
+                message = await read_message(self._reader, MAX_BYTES if self.admitted else MAX_UNADMITTED)
+                if message is None:
+                    return
+                self._take(message)
+            except BadMessage as error:
+                self._refuse(PARSE_ERROR, str(error))
+                if not error.readable:
+                    print_note(f"treadle: a program was disconnected: {inert_line(str(error))}")
+                    return
+
+    async def _end(self, writing: asyncio.Task[None]) -> None:
+        for future in self._asked.values():
+            if not future.done():
+                future.set_exception(PeerDisconnected())
+        tasks = list(self._under_way.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        try:
+            await asyncio.wait_for(writing, CLOSING_S)
+        except TimeoutError:
+            self._writer.transport.abort()  # closing it would wait until it has read everything
+        except Exception as error:
+            print_note(f"treadle: {inert_line(f'{type(error).__name__}: {error}')}")
+        self._writer.close()
+
+    def close(self) -> None:
+        """Close the connection. Notifications that are already queued are still sent."""
+        self.closed = True
+        self._news.set()
+        if self._reading is not None:
+            self._reading.cancel()
+
+    # -- to the program -----------------------------------------------------------------------------------------------
+
+    def notify(self, method: str, params: dict[str, Any]) -> None:
+        self._send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    async def request(self, method: str, params: dict[str, Any]) -> Any:
+        """Its answer; RpcError if that is an error, Gone if it leaves."""
+        if self.closed:
+            raise PeerDisconnected
+        self._number += 1
+        number = self._number
+        future = self._asked[number] = asyncio.get_running_loop().create_future()
+        try:
+            self._send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+            return await future
+        finally:
+            self._asked.pop(number, None)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        if self.closed:
+            return
+        try:
+            data = frame(message)
+        except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
+            reason = f"internal error: the message cannot be written as JSON: {type(error).__name__}"
+            print_note(f"treadle: {inert_line(f'{reason}: {error}')}")
+            if "id" not in message:
+                return  # the event of this notification is in the log
+            if "method" in message:
+                raise RpcError(INTERNAL_ERROR, reason) from error
+            data = frame({"jsonrpc": "2.0", "id": message["id"], **_error(INTERNAL_ERROR, reason)})
+        self._waiting.append(data)
+        self._size += len(data)
+        if self._size > MAX_BACKLOG:
+            print_note("treadle: a program was disconnected: it does not read its messages")
+            self._waiting.clear()
+            self.close()
+        self._news.set()
+
+    async def _write_on(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            waiting, self._waiting = b"".join(self._waiting), []
+            try:
+                if waiting:
+                    self._writer.write(waiting)
+                    await self._writer.drain()
+            except (ConnectionError, OSError):
+                self.closed = True
+            self._size -= len(waiting)
+            if self.closed and not self._waiting:
+                return
+
+    # -- from the program ---------------------------------------------------------------------------------------------
+
+    def _take(self, message: Any) -> None:
+        if not isinstance(message, dict):
+            return self._refuse(INVALID_REQUEST, "a message is no object; batches are not supported")
+        number = message.get("id")
+        if number is not None and (isinstance(number, bool) or not isinstance(number, str | int | float)):
+            return self._refuse(INVALID_REQUEST, "the id of a message is neither text nor a number")
+        if "method" not in message:
+            return self._take_answer(number, message)
+        method, params = message["method"], message.get("params")
+        if not isinstance(method, str):
+            return self._refuse(INVALID_REQUEST, "the method of a request is no text", number)
+        params = params[0] if isinstance(params, list) and len(params) == 1 else params or {}
+        if number is None:
+            if method == "$/cancelRequest" and isinstance(params, dict):
+                self._cancel(params.get("id"))
+        elif not isinstance(params, dict):
+            self._refuse(INVALID_PARAMS, "the parameters of a request are no object", number)
+        elif number in self._under_way:
+            self._refuse(INVALID_REQUEST, "a request with this id is still being answered", number)
+        elif len(self._under_way) >= MAX_UNDER_WAY:
+            self._refuse(INTERNAL_ERROR, f"{MAX_UNDER_WAY} requests are being answered; wait for some of them", number)
+        else:
+            task = asyncio.create_task(self._answer(number, method, params), name=f"answer {method[:80]}")
+            self._under_way[number] = task
+            task.add_done_callback(lambda _task: self._under_way.pop(number, None))
+
+    def _cancel(self, number: Any) -> None:
+        if isinstance(number, str | int | float) and number in self._under_way:
+            self._under_way[number].cancel()
+
+    def _take_answer(self, number: Any, message: dict[str, Any]) -> None:
+        """An answer to a request of ours; ignored if no caller waits for it."""
+        future = self._asked.get(number) if isinstance(number, int) else None
+        if future is None or future.done():
+            return
+        error = message.get("error")
+        if error is None and "result" in message:
+            future.set_result(message["result"])
+            return
+        failure = error if isinstance(error, dict) else {"message": error or "the answer has neither result nor error"}
+        code = failure.get("code")
+        future.set_exception(
+            RpcError(
+                code if isinstance(code, int) else INTERNAL_ERROR,
+                str(failure.get("message") or ""),
+                failure.get("data"),
+            )
+        )
+
+    def _refuse(self, code: int, text: str, number: str | float | None = None) -> None:
+        self._send({"jsonrpc": "2.0", "id": number, **_error(code, text)})
+
+    async def _answer(self, number: str | float, method: str, params: dict[str, Any]) -> None:
+        try:
+            answer = {"result": await self._handle(self, method, params)}
+        except RpcError as error:
+            answer = _error(error.code, str(error), error.data)
+        except TreadleError as error:
+            answer = _error(INVALID_PARAMS, str(error), {"code": getattr(error, "reason", error.code)})
+        except msgspec.ValidationError as error:
+            answer = _error(INVALID_PARAMS, str(error))
+        except asyncio.CancelledError:
+            answer = _error(-32800, "the request was cancelled")
+            if self.closed:
+                raise
+        except Exception as error:
+            answer = _error(INTERNAL_ERROR, f"internal error, {type(error).__name__}: {error}")
+            print_note(f"treadle: {inert_line(f'{method}: {type(error).__name__}: {error}')}")
+        self._send({"jsonrpc": "2.0", "id": number, **answer})
+
+
+def _error(code: int, message: str, data: Any = None) -> dict[str, Any]:
+    return {"error": {"code": code, "message": message, **({} if data is None else {"data": data})}}

@@ -1,0 +1,227 @@
+"""File changes as text: one line per file, with the numbers of added and removed lines (W-04). Changes in `.git`, in
+caches that tools can rebuild, and of ignored files are only counted; a caller that must list everything passes a
+smaller `aside`. The caller formats the paths. Pure."""
+
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.base.file_system import is_below
+from treadle.protocol.files import DiffStat, FileChange, FileState, change_of, decode_path
+
+Aside = Literal["git", "caches", "ignored"]
+ASIDE: frozenset[Aside] = frozenset(("git", "caches", "ignored"))
+JUDGED: frozenset[Aside] = frozenset(("git", "ignored"))
+"""The set for approvals, which list caches too: a program may lie in `.venv`."""
+
+CACHES = frozenset(
+    (
+        "node_modules",
+        "bower_components",
+        "jspm_packages",
+        ".pnpm-store",
+        ".next",
+        ".nuxt",
+        ".svelte-kit",
+        ".angular",
+        ".parcel-cache",
+        ".turbo",
+        ".venv",
+        "__pycache__",
+        ".tox",
+        ".nox",
+        ".eggs",
+        ".mypy_cache",
+        ".pytest_cache",
+        ".ruff_cache",
+        ".hypothesis",
+        ".ipynb_checkpoints",
+        ".gradle",
+        ".terraform",
+        ".dart_tool",
+        ".stack-work",
+        ".ccls-cache",
+        ".direnv",
+    )
+)
+"""Folders in which a tool made everything and can make it again, by their name alone."""
+_GIT = ".git"
+_MOST_NAMES = 4
+
+
+class Sorted(msgspec.Struct, frozen=True):
+    """Changes, divided into those listed one by one and those only counted."""
+
+    reported_files: tuple[FileChange, ...]
+    git: int = 0
+    cached: int = 0
+    caches: tuple[str, ...] = ()
+    """The names of the folders."""
+    ignored: int = 0
+
+    @property
+    def counts(self) -> list[str]:
+        """The counts of the changes that are not listed, as text."""
+        names = ", ".join(self.caches[:_MOST_NAMES]) + (" …" if len(self.caches) > _MOST_NAMES else "")
+        lines = [f".git: {count(self.git, 'file')}"] if self.git else []
+        lines += [f"{count(self.cached, 'file')} in {names}"] if self.cached else []
+        return lines + ([count(self.ignored, "ignored file")] if self.ignored else [])
+
+
+def sort_out(files: Iterable[FileChange], aside: Collection[Aside] = ASIDE) -> Sorted:
+    files = tuple(files)
+    listed_files: list[FileChange] = []
+    numbers: dict[Aside, int] = {}
+    caches: dict[str, None] = {}
+    for file in files:
+        cache = cache_of(file)
+        kinds: dict[Aside, bool] = {"git": in_git(file.path), "caches": bool(cache), "ignored": file.ignored}
+        kind = next((kind for kind, so in kinds.items() if so and kind in aside), None)
+        if kind is None:
+            listed_files.append(file)
+        elif not is_folder(file):
+            numbers[kind] = numbers.get(kind, 0) + 1
+            caches |= {cache: None} if kind == "caches" else {}
+    return Sorted(
+        tuple(listed_files),
+        numbers.get("git", 0),
+        numbers.get("caches", 0),
+        tuple(sorted(caches)),
+        numbers.get("ignored", 0),
+    )
+
+
+def cache_of(file: FileChange) -> str:
+    """The name of the outermost cache in which a change lies, or which it makes or removes; empty if there is none. A
+    folder is a cache by its name, never by a tag in it: a command could write the tag. A file that git
+    tracks lies in no cache."""
+    if file.tracked:
+        return ""
+    parts = decode_path(file.path).split("/")
+    return next((part for part in (parts if is_folder(file) else parts[:-1]) if part in CACHES), "")
+
+
+def in_git(path: str) -> bool:
+    return is_below(path, _GIT)
+
+
+def is_folder(file: FileChange) -> bool:
+    """True if only folders lie at the path, before and after. A file that gives way to a folder is lost like a deleted
+    one."""
+    states = [state for state in (file.before, file.after) if state is not None]
+    return bool(states) and all(state.kind == "directory" for state in states)
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+_SIGNS = {"created": "A", "modified": "M", "deleted": "D"}
+_MANY = 5
+"""A folder that was removed with more files than this in it is told of in one line."""
+
+
+def total(files: Iterable[FileChange], aside: Collection[Aside] = ASIDE) -> DiffStat:
+    """Return the total of added and removed lines, without the changes in `aside`."""
+    counted = sort_out(files, aside).reported_files
+    return DiffStat(sum(file.added for file in counted), sum(file.removed for file in counted))
+
+
+def merged(earlier_changes: Mapping[str, FileChange], files: Iterable[FileChange]) -> dict[str, FileChange]:
+    """Add later changes to earlier ones, by path. Changes that cancel each other out are dropped."""
+    changes_by_path = dict(earlier_changes)
+    for file in files:
+        first = changes_by_path.pop(file.path, None)
+        if first is None:
+            changes_by_path[file.path] = file
+            continue
+        both = DiffStat(first.added + file.added, first.removed + file.removed)
+        if first.before is None and first.after is None:  # an old log, which knows no states
+            changes_by_path[file.path] = replace(file, added=both.added, removed=both.removed)
+        elif first.before != file.after:
+            changes_by_path[file.path] = change_of(file.path, first.before, file.after, both, ignored=file.ignored)
+    return changes_by_path
+
+
+def change_lines(
+    files: Iterable[FileChange], format_path: Callable[[str], str], most: int = 30, aside: Collection[Aside] = ASIDE
+) -> list[str]:
+    """Return one line per file, at most `most`. Changes in `aside` are only counted. A removed folder with many files
+    is one line."""
+    sorted_files = sort_out(files, aside)
+    removed_folders = _gone_folders(sorted_files.reported_files)
+    listed_files = [
+        file
+        for file in without_parents(sorted_files.reported_files, removed_folders)
+        if file.path in removed_folders or not _below(file.path, removed_folders)
+    ]
+    lines = [change_line(file, format_path) + removed_folders.get(file.path, "") for file in listed_files[:most]]
+    if len(listed_files) > most:
+        unlisted_files = listed_files[most:]
+        lines.append(f"[{count(len(unlisted_files), 'more file')}{_numbers(total(unlisted_files, ()))}]")
+    return lines + [f"[{counted}]" for counted in sorted_files.counts]
+
+
+def without_parents(files: Iterable[FileChange], even: Container[str] = ()) -> list[FileChange]:
+    """Folders only where they are all there is to tell: of one with something in it, that tells."""
+    files = tuple(files)
+    parents = {file.path.rpartition("/")[0] for file in files}
+    return [file for file in files if file.path in even or not (is_folder(file) and file.path in parents)]
+
+
+def _gone_folders(files: Sequence[FileChange]) -> dict[str, str]:
+    """Folders that were removed with many files in them: told of in one line, of which this is the end."""
+    deleted = [file for file in files if file.action == "deleted"]
+    folders = {file.path for file in deleted if is_folder(file)}
+    inside: dict[str, list[FileChange]] = {}
+    for file in deleted:
+        if not is_folder(file) and (top := _below(file.path, folders)):
+            inside.setdefault(top, []).append(file)
+    surviving_folders = {_below(file.path, folders) for file in files if file.action != "deleted"}
+    return {
+        top: f" ({count(len(all_of), 'file')}){_numbers(total(all_of, ()))}"
+        for top, all_of in inside.items()
+        if len(all_of) > _MANY and top not in surviving_folders
+    }
+
+
+def _below(path: str, folders: Container[str]) -> str:
+    """The outermost of these folders in which a path lies; empty if there is none."""
+    at = path.find("/")
+    while at >= 0:
+        if path[:at] in folders:
+            return path[:at]
+        at = path.find("/", at + 1)
+    return ""
+
+
+def change_line(file: FileChange, format_path: Callable[[str], str]) -> str:
+    """`M src/a.py +3 -1`."""
+    state = file.after or file.before
+    name = format_path(file.path) + ("/" if state is not None and state.kind == "directory" else "")
+    return f"{_SIGNS[file.action]} {name}{_numbers(DiffStat(file.added, file.removed))}{_nature(file)}"
+
+
+def _numbers(stat: DiffStat) -> str:
+    return (f" +{stat.added:,}" if stat.added else "") + (f" -{stat.removed:,}" if stat.removed else "")
+
+
+def _nature(file: FileChange) -> str:
+    """Describe changes that line counts do not show: another file type, other permissions, binary content."""
+    old_state, new_state = file.before, file.after
+    if new_state is None or (old_state is None and new_state.kind == "file"):
+        return ""
+    if old_state is None or old_state.kind != new_state.kind:
+        was = "" if old_state is None else f"{_noun(old_state)} to "
+        return f" ({was}{_noun(new_state)})" if old_state is not None or new_state.kind in ("link", "fifo") else ""
+    if new_state.kind == "link":
+        return " (link)"
+    mode = f" (mode {old_state.mode:o} to {new_state.mode:o})" if old_state.mode != new_state.mode else ""
+    silent = new_state.digest != old_state.digest and not file.added and not file.removed
+    return f" ({old_state.size:,} to {new_state.size:,} bytes){mode}" if silent else mode
+
+
+def _noun(state: FileState) -> str:
+    return {"directory": "folder", "fifo": "FIFO"}.get(state.kind, state.kind)

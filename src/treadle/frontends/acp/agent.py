@@ -1,0 +1,275 @@
+"""The methods of the Agent Client Protocol, each a few commands to the library. A `Session` carries out the commands of
+one session."""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import acp
+import msgspec
+from acp import RequestError
+from acp import schema as a
+from acp.helpers import ContentBlock
+
+from treadle import __version__
+from treadle.adapters.tools.unsaved import ReadText, UnsavedFiles
+from treadle.base.inert import inert, inert_line
+from treadle.base.types import ChatId
+from treadle.errors import InvalidInput
+from treadle.frontends.acp.choices import MODEL, change_of, modes, require_model
+from treadle.frontends.acp.failures import INVALID_PARAMS, NOT_FOUND, report_failures
+from treadle.frontends.acp.servers import declare, installed
+from treadle.frontends.acp.session import EditorCapabilities, Session
+from treadle.library.agent import Agent
+from treadle.library.chat import Chat
+from treadle.library.transfer import fork
+from treadle.ports.store import ChatFilter, Cursor
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.trace_context import extract_traceparent
+from treadle.protocol.views import ChatSummary
+
+PAGE = 50
+KEYS = "environment"
+KEYS_TEXT = (
+    "Treadle takes keys from the environment or the keyring of the system. Put the provider's key, such as "
+    "OPENAI_API_KEY, into the `env` of the agent in the editor's settings, and name a model with TREADLE_MODEL."
+)
+
+
+class EditorAgent:
+    """`options_of`: returns the options of a new chat in a root. `root_of`: returns the project of a folder;
+    InvalidInput if the folder cannot be a project. `unsaved`: the hook of the agent that reads unsaved files."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        options_of: Callable[[str], ChatOptions],
+        root_of: Callable[[str], Path],
+        unsaved: UnsavedFiles,
+    ) -> None:
+        self._agent = agent
+        self._options_of = options_of
+        self._root_of = root_of
+        self._unsaved = unsaved
+        self._sessions: dict[str, Session] = {}
+        self._can = EditorCapabilities()
+        self._client: acp.Client
+
+    def on_connect(self, conn: acp.Client) -> None:
+        self._client = conn
+
+    # -- the connection -----------------------------------------------------------------------------------------------
+
+    async def initialize(
+        self,
+        protocol_version: int,
+        client_capabilities: a.ClientCapabilities | None = None,
+        client_info: a.Implementation | None = None,
+        **_: Any,
+    ) -> a.InitializeResponse:
+        self._can = _read(client_capabilities)
+        return a.InitializeResponse(
+            protocol_version=min(protocol_version, acp.PROTOCOL_VERSION) or acp.PROTOCOL_VERSION,
+            agent_info=a.Implementation(name="treadle", title="Treadle", version=__version__),
+            auth_methods=[a.AuthMethodAgent(id=KEYS, name="Keys of the environment", description=KEYS_TEXT)],
+            agent_capabilities=a.AgentCapabilities(
+                load_session=True,
+                prompt_capabilities=a.PromptCapabilities(image=True, embedded_context=True),
+                mcp_capabilities=a.McpCapabilities(http=installed(), sse=installed()),
+                session_capabilities=a.SessionCapabilities(
+                    list=a.SessionListCapabilities(),
+                    resume=a.SessionResumeCapabilities(),
+                    close=a.SessionCloseCapabilities(),
+                    fork=a.SessionForkCapabilities(),
+                ),
+            ),
+        )
+
+    @report_failures
+    async def authenticate(self, method_id: str, **_: Any) -> a.AuthenticateResponse:
+        """Looks whether the model that is set can be used; a key is never asked for or kept."""
+        if method_id != KEYS:
+            raise InvalidInput(f"there is no way to authenticate called {method_id!r}; there is: {KEYS}")
+        await require_model(self._agent, self._options_of("").model)
+        return a.AuthenticateResponse()
+
+    # -- sessions -----------------------------------------------------------------------------------------------------
+
+    @report_failures
+    async def new_session(self, cwd: str, **params: Any) -> a.NewSessionResponse:
+        options = self._options(cwd, params)
+        options = msgspec.structs.replace(options, model=await require_model(self._agent, options.model))
+        session = self._open(self._agent.chat(options=options), options)
+        return a.NewSessionResponse(session_id=session.chat.id, **await self._begin_session(session, params))
+
+    @report_failures
+    async def load_session(self, cwd: str, session_id: str, **params: Any) -> a.LoadSessionResponse:
+        session = await self._again(session_id, cwd, params)
+        await session.tell(replayed=True)
+        return a.LoadSessionResponse(**await self._begin_session(session, params, follows=True))
+
+    @report_failures
+    async def resume_session(self, cwd: str, session_id: str, **params: Any) -> a.ResumeSessionResponse:
+        session = await self._again(session_id, cwd, params)
+        await session.skip()
+        return a.ResumeSessionResponse(**await self._begin_session(session, params, follows=True))
+
+    @report_failures
+    async def fork_session(self, cwd: str, session_id: str, **params: Any) -> a.ForkSessionResponse:
+        store = self._agent.deps.store
+        chat = ChatId(session_id)
+        copy = await fork(store, chat, await store.head(chat), {})
+        session = await self._again(copy, cwd, params)
+        await session.skip()
+        return a.ForkSessionResponse(session_id=copy, **await self._begin_session(session, params))
+
+    @report_failures
+    async def list_sessions(
+        self, cwd: str | None = None, cursor: str | None = None, **_: Any
+    ) -> a.ListSessionsResponse:
+        """The chats of a project, newest first, wherever they were begun."""
+        root, position = _real(cwd) if cwd else "", _place(cursor or "")
+        sessions: list[a.SessionInfo] = []
+        last = ""
+        while len(sessions) <= PAGE:
+            listed = await self._agent.deps.store.list(ChatFilter(archived=False), limit=PAGE, cursor=position)
+            for chat in (each.summary for each in listed):
+                position = chat.updated_ms, chat.chat
+                if not chat.root or (root and _real(chat.root) != root):
+                    continue
+                if len(sessions) == PAGE:  # there is one more
+                    return a.ListSessionsResponse(sessions=sessions, next_cursor=last)
+                sessions.append(_session_info(chat))
+                last = f"{chat.updated_ms}.{chat.chat}"
+            if len(listed) < PAGE:
+                break
+        return a.ListSessionsResponse(sessions=sessions)
+
+    @report_failures
+    async def close_session(self, session_id: str, **_: Any) -> a.CloseSessionResponse:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._unsaved.detach(session.chat.id)
+            await session.cancel()
+            await session.leave()
+        return a.CloseSessionResponse()
+
+    # -- in a session -------------------------------------------------------------------------------------------------
+
+    @report_failures
+    async def prompt(self, session_id: str, prompt: list[ContentBlock], **params: Any) -> a.PromptResponse:
+        return await self._session(session_id).prompt(prompt, extract_traceparent(params))
+
+    async def cancel(self, session_id: str, **_: Any) -> None:
+        session = self._sessions.get(session_id)
+        if session is not None:
+            await session.cancel()
+
+    @report_failures
+    async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> a.SetSessionModeResponse:
+        await self._session(session_id).change(**change_of("mode", mode_id))
+        return a.SetSessionModeResponse()
+
+    @report_failures
+    async def set_config_option(
+        self, config_id: str, session_id: str, value: str | bool, **_: Any
+    ) -> a.SetSessionConfigOptionResponse:
+        session = self._session(session_id)
+        if config_id == MODEL:
+            await require_model(self._agent, str(value))
+        await session.change(**change_of(config_id, value, await session.agents()))
+        return a.SetSessionConfigOptionResponse(config_options=await session.choices())
+
+    async def close(self) -> None:
+        """Leave all sessions, because the editor has disconnected. An interrupted run continues when its session is
+        loaded again."""
+        sessions, self._sessions = [*self._sessions.values()], {}
+        await asyncio.gather(*(session.leave() for session in sessions))
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _options(self, cwd: str, params: Mapping[str, Any]) -> ChatOptions:
+        if not os.path.isabs(cwd):
+            raise InvalidInput(f"the folder of a session must be an absolute path, not {cwd!r}")
+        if params.get("additional_directories"):
+            raise InvalidInput("a session works in one folder; open one for each of the others")
+        return msgspec.structs.replace(self._options_of(str(self._root_of(cwd))), interactive=True)
+
+    async def _begin_session(
+        self, session: Session, params: Mapping[str, Any], *, follows: bool = False
+    ) -> dict[str, Any]:
+        """Start the session with the MCP servers of the editor. Return the modes and configuration options of the
+        session."""
+        session.begin(*declare(self._agent, session.options.root, params.get("mcp_servers")), follows=follows)
+        return {"modes": modes(session.options), "config_options": await session.choices()}
+
+    async def _again(self, session_id: str, cwd: str, params: Mapping[str, Any]) -> Session:
+        """Open a session for an existing chat. The chat becomes interactive, because the editor can ask a person."""
+        options = self._options(cwd, params)
+        chat = self._agent.chat(session_id)
+        state = await chat.state()
+        if _real(state.options.root) != _real(options.root):
+            raise RequestError(
+                INVALID_PARAMS, f"the session {session_id} works in {inert(state.options.root)}, not in {inert(cwd)}"
+            )
+        if (old_session := self._sessions.pop(session_id, None)) is not None:
+            await old_session.leave()
+        session = self._open(chat, state.options)
+        if not state.options.interactive:
+            await session.change(interactive=True)
+        return session
+
+    def _open(self, chat: Chat, options: ChatOptions) -> Session:
+        session = self._sessions[chat.id] = Session(self._agent, chat, self._client, options, self._can)
+        if self._can.reads:
+            self._unsaved.attach(chat.id, self._reader(chat.id))
+        return session
+
+    def _reader(self, chat: ChatId) -> ReadText:
+        async def read(path: str) -> str:
+            return (await self._client.read_text_file(chat, path)).content
+
+        return read
+
+    def _session(self, session_id: str) -> Session:
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise RequestError(NOT_FOUND, f"there is no session {inert(session_id)!r} here; load it first")
+        return session
+
+
+def _place(cursor: str) -> Cursor | None:
+    """Where the page before ended: a chat that does not change meanwhile is on exactly one page."""
+    if not cursor:
+        return None
+    updated_ms, _, chat = cursor.partition(".")
+    if not (chat and updated_ms.isascii() and updated_ms.isdigit() and len(updated_ms) < 17):
+        raise InvalidInput("this cursor does not come from this agent")
+    return int(updated_ms), ChatId(chat)
+
+
+def _session_info(chat: ChatSummary) -> a.SessionInfo:
+    return a.SessionInfo(
+        session_id=chat.chat,
+        cwd=chat.root,
+        title=inert_line(chat.title, 200) or None,
+        updated_at=datetime.fromtimestamp(chat.updated_ms / 1000, UTC).isoformat(),
+    )
+
+
+def _real(path: str) -> str:
+    return os.path.realpath(path)
+
+
+def _read(capabilities: a.ClientCapabilities | None) -> EditorCapabilities:
+    if capabilities is None:
+        return EditorCapabilities()
+    meta = capabilities.field_meta or {}
+    files = capabilities.fs
+    return EditorCapabilities(
+        terminals=bool(meta.get("terminal_output")),
+        reads=bool(files is not None and files.read_text_file),
+    )

@@ -1,0 +1,199 @@
+"""Converts the log of a chat to updates of the Agent Client Protocol. Recorded and live events are converted in the
+same way, so that a loaded session looks like one that was watched. All text is made inert (S-12)."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from acp import schema as a
+from acp.helpers import SessionUpdate
+from acp.helpers import ToolCallContentVariant as Content
+
+from treadle.base.inert import inert
+from treadle.base.types import CallKey
+from treadle.diff.hunks import Texts
+from treadle.frontends.acp.blocks import chunk, diff, fenced, remark, thought_chunk, user_chunk
+from treadle.frontends.acp.calls import QUIET, kind_of, locations, title_of
+from treadle.frontends.presentation.notices import end, notice
+from treadle.protocol import events as e
+from treadle.protocol.content import Thinking
+from treadle.protocol.files import FileChange, decode_path
+from treadle.protocol.simple import SimpleView, Token
+
+Update = SessionUpdate | a.ConfigOptionUpdate | a.UsageUpdate
+TextsOf = Callable[[FileChange], Awaitable[Texts]]
+
+AGAIN = "\n\n*(the answer was cut off and is given again)*\n\n"
+MOST_DIFFS = 20
+MOST_TEXT = 400_000
+"""Most characters of a changed file that is shown as a diff. A larger file is not shown."""
+_TAIL = 16_000
+_STATUS: dict[str, a.PlanEntryStatus] = {"done": "completed", "in_progress": "in_progress"}
+
+
+class Projection:
+    """Feed it every envelope of the chat, in order. `texts`: returns the text before and after a change. `terminals`:
+    True if the editor shows output as a terminal."""
+
+    def __init__(self, root: str, texts: TextsOf, *, terminals: bool = False) -> None:
+        self._root = root
+        self._texts = texts
+        self._terminals = terminals
+        self._view = SimpleView()
+        self._shown: tuple[int, str] = (0, "")
+        """The turn, and what the editor has of its text."""
+        self._thought = 0
+        """The turn of which thinking was shown live."""
+        self._calls: dict[CallKey, _Call] = {}
+        self.said: list[str] = []
+        """Messages that the editor shows already, because they were typed there."""
+
+    async def show(self, envelope: e.Envelope) -> list[Update]:
+        text_updates = [self._text(word) for _, word in self._view.show(envelope) if isinstance(word, Token)]
+        texts: list[Update] = [each for each in text_updates if each is not None]
+        match envelope.data:
+            case e.FilesChanged(call=call, files=files) if call in self._calls:
+                return [await self._build_diff_update(call, files)]
+            case e.AssistantMessage() as message:
+                return [*self._reasoning(message), *texts, *self._requested(message)]
+            case data:
+                return [*texts, *self._convert_event(data)]
+
+    def _convert_event(self, data: e.Event) -> list[Update]:
+        match data:
+            case e.UserMessage(content=content, source="person"):
+                if content in self.said:
+                    self.said.remove(content)
+                    return []
+                return [user_chunk(content)]
+            case e.ReasoningDelta(turn=turn, text=text):
+                self._thought = turn
+                return [thought_chunk(text)]
+            case e.AssistantReset(turn=turn) if self._thought == turn:
+                return [thought_chunk("\n\n")]
+            case e.ExecutionStart() | e.ExecutionOutput() | e.ExecutionComplete():
+                return self._execution(data)
+            case e.PlanUpdated(steps=steps):
+                entries = [
+                    a.PlanEntry(content=inert(step.text), priority="medium", status=_STATUS.get(step.status, "pending"))
+                    for step in steps
+                ]
+                return [a.AgentPlanUpdate(session_update="plan", entries=entries)]
+            case e.TaskComplete(summary=summary) if summary:
+                return [chunk(summary)]
+            case e.TitleChanged(title=title):
+                return [a.SessionInfoUpdate(session_update="session_info_update", title=inert(title))]
+            case e.UsageInfo(tokens=tokens, window=window, cost=cost):
+                price = a.Cost(amount=cost, currency="USD")
+                return [a.UsageUpdate(session_update="usage_update", used=tokens, size=window, cost=price)]
+            case e.RunEnd(reason="interrupted" | "budget" | "guard" | "turn_cap" | "incomplete" as reason, why=why):
+                return [remark(end(e.SessionIdle(reason, why)))]
+            case e.OptionsChanged() | e.Interrupted() | e.CompactionStart():
+                return []
+            case _:
+                styled_notice = notice(data)
+                return [remark(styled_notice[0])] if styled_notice is not None else []
+
+    # -- text of the model --------------------------------------------------------------------------------------------
+
+    def _text(self, word: Token) -> a.AgentMessageChunk | None:
+        """Convert a piece of text. The protocol cannot take text back: the text of a failed attempt stays, and an
+        attempt that differs from it is sent again from its beginning."""
+        turn, had = self._shown if word.turn and word.turn == self._shown[0] else (word.turn, "")
+        again = had[: word.at] + word.text
+        self._shown = turn, again
+        if word.at == len(had):
+            return chunk(word.text) if word.text else None
+        return chunk(AGAIN + again) if word.text else None
+
+    def _reasoning(self, message: e.AssistantMessage) -> list[Update]:
+        if self._thought == message.turn:
+            return []
+        return [thought_chunk(_join_reasoning(message.reasoning))] if _join_reasoning(message.reasoning) else []
+
+    # -- tool calls ---------------------------------------------------------------------------------------------------
+
+    def _requested(self, message: e.AssistantMessage) -> list[Update]:
+        updates: list[Update] = []
+        for request in message.tool_requests:
+            if request.name in QUIET:
+                continue
+            self._calls[request.call] = _Call(request.name)
+            updates.append(
+                a.ToolCallStart(
+                    session_update="tool_call",
+                    tool_call_id=request.call,
+                    title=title_of(request.name, request.arguments),
+                    kind=kind_of(request.name),
+                    status="pending",
+                    locations=locations(self._root, request.arguments),
+                )
+            )
+        return updates
+
+    def _execution(self, data: e.ExecutionStart | e.ExecutionOutput | e.ExecutionComplete) -> list[Update]:
+        tool_call = self._calls.get(data.call)
+        if tool_call is None:
+            return []
+        match data:
+            case e.ExecutionStart(arguments=arguments):
+                tool_call.opened = self._terminals and tool_call.executes
+                content = (
+                    [a.TerminalToolCallContent(type="terminal", terminal_id=data.call)] if tool_call.opened else None
+                )
+                update = _progress(data.call, status="in_progress", raw_input=arguments, content=content)
+                if tool_call.opened:
+                    update.field_meta = {"terminal_info": {"terminal_id": data.call, "cwd": self._root}}
+                return [update]
+            case e.ExecutionOutput(text=text) if tool_call.opened:
+                update = _progress(data.call)
+                update.field_meta = {"terminal_output": {"terminal_id": data.call, "data": inert(text)}}
+                return [update]
+            case e.ExecutionOutput(text=text):
+                tool_call.output = (tool_call.output + text)[-_TAIL:]
+                return [_progress(data.call, content=[fenced(tool_call.output)])]
+            case e.ExecutionComplete():
+                return [self._complete(tool_call, data)]
+
+    def _complete(self, tool_call: "_Call", data: e.ExecutionComplete) -> Update:
+        result = data.result if data.success else data.error or data.result
+        tool_call.content = [fenced(result)] if result and not (tool_call.edits and data.success) else []
+        if tool_call.opened:
+            tool_call.content = [a.TerminalToolCallContent(type="terminal", terminal_id=data.call)]
+        update = _progress(data.call, status="completed" if data.success else "failed", content=tool_call.content)
+        if tool_call.opened:
+            update.field_meta = {"terminal_exit": {"terminal_id": data.call, "exit_code": 0 if data.success else 1}}
+        return update
+
+    async def _build_diff_update(self, call: CallKey, files: Sequence[FileChange]) -> Update:
+        tool_call = self._calls[call]
+        diffs: list[Content] = []
+        for change in files[:MOST_DIFFS]:
+            old, new = await self._texts(change)
+            if old is not None and new is not None and len(old) + len(new) <= MOST_TEXT:
+                is_new = change.before is None or change.before.kind != "file"
+                diffs.append(diff(self._path(change), None if is_new else old, new))
+        file_locations = [a.ToolCallLocation(path=self._path(change)) for change in files[:MOST_DIFFS]]
+        return _progress(call, content=[*tool_call.content, *diffs], locations=file_locations)
+
+    def _path(self, change: FileChange) -> str:
+        return f"{self._root}/{decode_path(change.path)}"
+
+
+class _Call:
+    """The state of a call that the editor shows."""
+
+    def __init__(self, name: str) -> None:
+        self.executes = kind_of(name) == "execute"
+        self.edits = kind_of(name) == "edit"
+        self.opened = False
+        """True if the output is shown as a terminal."""
+        self.output = ""
+        self.content: list[Content] = []
+
+
+def _progress(call: CallKey, **fields: Any) -> a.ToolCallProgress:
+    return a.ToolCallProgress(session_update="tool_call_update", tool_call_id=call, **fields)
+
+
+def _join_reasoning(reasoning: Sequence[Thinking]) -> str:
+    return "\n\n".join(block.text for block in reasoning if block.text)

@@ -1,0 +1,217 @@
+"""Changed files: which chat, run, paths and hunks a command means, and how changes are shown (W-03, W-04). Names and
+texts from the project are made inert here."""
+
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
+
+from treadle.base.file_system import is_below
+from treadle.base.inert import inert, inert_line
+from treadle.diff.changes import ASIDE, Aside, change_lines, count, is_folder, sort_out, without_parents
+from treadle.diff.hunks import FileDiff
+from treadle.errors import InvalidInput, NotFound, ToolError
+from treadle.frontends.cli.options import EXIT_ERROR, EXIT_OK, SelectionArguments
+from treadle.frontends.cli.session import find_chat, project_root
+from treadle.frontends.cli.terminal import Terminal, write_json
+from treadle.frontends.presentation.notices import summary
+from treadle.frontends.presentation.styled import Colour, Span, spans
+from treadle.library.agent import Agent
+from treadle.library.chat import Chat
+from treadle.library.files import ChatFiles, RunSpan
+from treadle.protocol import wire
+from treadle.protocol.events import Envelope, FilesChanged, Restored
+from treadle.protocol.files import FileChange, FileConflict, decode_path, encode_path
+
+MOST = 500
+"""So many files are listed line by line."""
+_COLOURS: dict[str, Colour] = {"A": "green", "D": "red", "+": "green", "-": "red", "@": "cyan", "[": "dim"}
+
+
+class SelectedChanges(msgspec.Struct, frozen=True):
+    """The changes that were selected in a chat."""
+
+    chat: Chat
+    files: ChatFiles
+    span: RunSpan
+    paths: tuple[str, ...]
+    hunks: Mapping[str, tuple[int, ...]]
+    even_kept: bool = False
+    aside: Collection[Aside] = ASIDE
+    """Kinds of changes that are only counted."""
+
+
+async def choose(agent: Agent, arguments: SelectionArguments) -> SelectedChanges:
+    chat = await _chat(agent, arguments.chat)
+    root = (await chat.state()).options.root
+    if not root:
+        raise InvalidInput(f"the chat {chat.id} has no project root, so it has changed no files")
+    paths = tuple(_recorded(root, path) for path in arguments.paths)
+    hunks = _hunks(root, arguments.hunks)
+    if paths and hunks:
+        raise InvalidInput("name either files or hunks; a hunk names its file itself")
+    aside: frozenset[Aside] = frozenset(("git",)) if arguments.caches else ASIDE
+    return SelectedChanges(
+        chat, chat.files, await _span(chat.files, arguments), paths, hunks, arguments.even_kept, aside
+    )
+
+
+async def _chat(agent: Agent, name: str) -> Chat:
+    """The one that was named, or the newest that works where we are."""
+    if name:
+        return agent.chat(await find_chat(agent.deps.store, name))
+    here = str(project_root(None, force=True))
+    for listed in await agent.chats():
+        root = listed.summary.root
+        if root and _holds(root, here):
+            return agent.chat(listed.summary.chat)
+    raise NotFound(f"no chat has worked in {here}; name one (treadle chats lists them), or go to its project")
+
+
+async def refuse_unknown_words(choice: SelectedChanges, selection: SelectionArguments) -> None:
+    """For a command that found nothing: NotFound for a word that is no chat, no file and nothing that the chat ever
+    changed."""
+    unknown = [(word, path) for word, path in zip(selection.paths, choice.paths, strict=True) if _is_missing(word)]
+    if not unknown:
+        return
+    changes = [each.data for each in await choice.chat.events_of(FilesChanged) if isinstance(each.data, FilesChanged)]
+    for word, path in unknown:  # of very many changes not all names are in the event
+        if not any(change.manifest or any(is_below(file.path, path) for file in change.files) for change in changes):
+            raise NotFound(f"{inert_line(word)} is neither a chat nor a file here; see: treadle chats")
+
+
+def _is_missing(path: str) -> bool:
+    return not os.path.lexists(path)
+
+
+def _holds(root: str, folder: str) -> bool:
+    return is_below(folder, os.path.realpath(root))
+
+
+async def _span(files: ChatFiles, arguments: SelectionArguments) -> RunSpan:
+    if arguments.everything:
+        return RunSpan()
+    if arguments.run is None:
+        return await files.last_run(even_kept=arguments.even_kept)
+    runs = await files.runs()
+    if not 1 <= arguments.run <= len(runs):
+        raise InvalidInput(
+            f"there is no run {arguments.run}: {count(len(runs), 'run')} of this chat may have changed files"
+        )
+    return runs[arguments.run - 1]
+
+
+def _recorded(root: str, typed: str) -> str:
+    """A path as the log has it. The last name is taken as it is, be it a link."""
+    folder, name = os.path.split(os.path.abspath(typed))
+    path = os.path.join(os.path.realpath(folder), name)
+    top = os.path.realpath(root)
+    if not is_below(path, top):
+        raise InvalidInput(f"{inert_line(typed)} is outside the project {top}")
+    return encode_path(os.path.relpath(path, top))
+
+
+def _hunks(root: str, typed: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    hunks_by_path: dict[str, tuple[int, ...]] = {}
+    for each in typed:
+        path, colon, numbers = each.rpartition(":")
+        parts = numbers.split(",")
+        if not colon or not path or not all(part.isdecimal() for part in parts):
+            raise InvalidInput(
+                f"{inert_line(each)} names no hunk; write PATH:N, or PATH:N,M, as treadle diff counts them"
+            )
+        key = _recorded(root, path)
+        hunks_by_path[key] = (*hunks_by_path.get(key, ()), *map(int, parts))
+    return hunks_by_path
+
+
+# -- showing ----------------------------------------------------------------------------------------------------------
+
+
+def shown_path(path: str) -> str:
+    return inert_line(decode_path(path))
+
+
+def print_changes(terminal: Terminal, files: Iterable[FileChange], aside: Collection[Aside] = ASIDE) -> None:
+    for line in change_lines(files, shown_path, MOST, aside):
+        colour = _COLOURS.get(line[:1])
+        terminal.line(line, *([colour] if colour else []))
+
+
+def print_conflicts(terminal: Terminal, conflicts: Iterable[FileConflict]) -> None:
+    for conflict in conflicts:
+        text = f" {shown_path(conflict.path)} was not changed: {inert_line(conflict.reason)}"
+        terminal.line(spans(Span("✗", ("red",)), text))
+        for line in inert(conflict.diff).split("\n")[2:] if conflict.diff else ():
+            terminal.line(f"    {line}", *_colours(line))
+
+
+def print_diff(terminal: Terminal, file_diffs: Iterable[FileDiff], aside: Collection[Aside] = ASIDE) -> None:
+    """Print the changes of files in full. Changes in `aside` are only counted."""
+    looks = {each.change.path: each for each in file_diffs}
+    parts = sort_out((each.change for each in looks.values()), aside)
+    for file in sorted(without_parents(parts.reported_files), key=lambda file: decode_path(file.path).split("/")):
+        _print_file(terminal, looks[file.path])
+    for counted in parts.counts:
+        terminal.line(f"[{counted}]", "dim")
+
+
+def _print_file(terminal: Terminal, each: FileDiff) -> None:
+    file, path = each.change, shown_path(each.change.path)
+    print_changes(terminal, [file], ())
+    for note in () if is_folder(file) else each.notes:
+        terminal.line(f"  {inert_line(note)}", "dim")
+    if each.hunks:
+        terminal.line(f"--- {'/dev/null' if file.before is None else path}")
+        terminal.line(f"+++ {'/dev/null' if file.after is None else path}")
+    for hunk in each.hunks:
+        terminal.line(f"{hunk.header} hunk {hunk.number}", "cyan")
+        for line in hunk.lines:
+            terminal.line(line, *_colours(line))
+
+
+def print_patch(terminal: Terminal, diff: str) -> None:
+    """A diff as text, with its colours."""
+    for line in inert(diff).split("\n") if diff else ():
+        head = line.startswith(("--- ", "+++ "))
+        terminal.line(line, *(["bold"] if head else _colours(line)))
+
+
+def _colours(line: str) -> list[Colour]:
+    """The colours of a line of a diff."""
+    return [_COLOURS[line[0]]] if line.startswith(("+", "-", "@")) else []
+
+
+# -- undo, redo and keep ----------------------------------------------------------------------------------------------
+
+
+async def tell_begun(terminal: Terminal, choice: SelectedChanges, as_json: bool) -> None:
+    """Report an unfinished undo, redo or keep, which is completed before anything else."""
+    if not as_json and (request := await choice.files.find_unfinished_restore()) is not None:
+        terminal.note(f"the {request.kind} that was begun before and did not end is completed first", "yellow")
+
+
+async def tell(
+    terminal: Terminal, choice: SelectedChanges, restored: Restored, word: str, as_json: bool, *, listed: bool = False
+) -> int:
+    """Print the result and return the exit code. `listed`: print file by file, if that was not shown before."""
+    if restored.error:
+        raise ToolError(restored.error)
+    code = EXIT_ERROR if restored.conflicts else EXIT_OK
+    if as_json:
+        write_json({"chat": choice.chat.id} | wire.to_wire_form(restored))
+        return code
+    full_restored = (
+        await choice.chat.load_full_event(Envelope(0, choice.chat.id, 0, restored))
+    ).data  # however many files they are
+    assert isinstance(full_restored, Restored)
+    if listed:
+        print_changes(terminal, full_restored.files)
+        print_conflicts(terminal, full_restored.conflicts)
+    back = {"undone": "redo", "redone": "undo"}.get(word, "")
+    hint = f" · back: treadle {back} {choice.chat.id}" if back and full_restored.files else ""
+    if full_restored.files:
+        terminal.note(f"{word}: {summary(full_restored.files)}{hint}", "dim")
+    if full_restored.conflicts:
+        terminal.note(f"not changed: {len(full_restored.conflicts)}", "yellow")
+    return code

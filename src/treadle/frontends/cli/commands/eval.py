@@ -1,0 +1,135 @@
+"""`treadle eval`: measure models at a suite of tasks, or compare two results."""
+
+import itertools
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from treadle.base.inert import inert_line, print_note
+from treadle.errors import InvalidInput
+from treadle.frontends.cli.options import gathered
+
+if TYPE_CHECKING:
+    from treadle.library.config import Config
+    from treadle.library.evaluation import Result, Task
+
+COMPARE = "compare"
+
+
+class Evaluation(NamedTuple):
+    words: tuple[str, ...]
+    models: str | None
+    attempts: int
+    jobs: int
+    out: str | None
+    only: str
+    repositories: str | None
+    retry_errors: bool
+
+    def check(self) -> None:
+        if self.words[0] == COMPARE and len(self.words) != 3:
+            raise click.UsageError("compare takes two results: treadle eval compare A B")
+        if self.words[0] != COMPARE and len(self.words) != 1:
+            raise click.UsageError("name one suite, or: compare A B")
+
+
+@click.command("eval")
+@click.argument("words", metavar="SUITE | compare A B", nargs=-1, required=True)
+@click.option("--model", "models", metavar="A,B", help="The models; {task} in one stands for the task's name.")
+@click.option("-n", "attempts", type=click.IntRange(min=1), default=1, metavar="N", help="Attempts at each task.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, metavar="N", help="How many attempts at the same time.")
+@click.option(
+    "--out",
+    metavar="DIR",
+    help="The folder of the results, from which an interrupted run continues; by default eval-results/SUITE.",
+)
+@click.option("--only", default="", metavar="A,B", help="Only tasks of these names or tags.")
+@click.option("--repos", "repositories", metavar="DIR", help="Where the repositories lie that a JSONL suite names.")
+@click.option("--retry-errors", is_flag=True, help="Make attempts again that ended in an error.")
+@gathered(Evaluation, "flags")
+def eval_(flags: Evaluation) -> None:
+    """Measure how well models do a suite of tasks.
+
+    SUITE is a folder of tasks, or a file of JSON lines in the way of SWE-bench. Every attempt is a chat in a world
+    of the task's tree; then the task's check decides whether it is solved. Run the same line again to go on
+    after a stop: what is done is not done again, what was under way is resumed. `compare A B` tells what got better and
+    what got worse from one result to another. The exit code is 1 if every attempt ended in an error.
+    """
+    if flags.words[0] == COMPARE:
+        _compare(*map(Path, flags.words[1:]))
+        return
+    import asyncio
+
+    from treadle.frontends.cli.session import configured
+    from treadle.library.evaluation import read_suite
+    from treadle.library.evaluation.suites import select_tasks
+
+    suite = Path(flags.words[0])
+    repositories = Path(flags.repositories) if flags.repositories else None
+    tasks = select_tasks(read_suite(suite, repositories), [word for word in flags.only.split(",") if word])
+    name = suite.resolve().stem
+    folder = Path(flags.out or Path("eval-results", name)).absolute()
+    try:
+        asyncio.run(_evaluate(configured(), flags, folder, tasks, name))
+    except KeyboardInterrupt:
+        print_note("stopped; run the same command to continue")
+        raise
+
+
+def _compare(old_path: Path, new_path: Path) -> None:
+    from treadle.frontends.cli.terminal import Terminal
+    from treadle.library.evaluation import compare, read_results
+
+    Terminal().line(compare(read_results(old_path), read_results(new_path)))
+
+
+async def _evaluate(config: "Config", flags: Evaluation, folder: Path, tasks: "list[Task]", suite: str) -> None:
+    from msgspec.structs import replace
+
+    from treadle.base.inert import inert_line
+    from treadle.diff.changes import count
+    from treadle.frontends.cli.session import open_agent
+    from treadle.frontends.cli.terminal import Terminal
+    from treadle.library.evaluation import Plan, evaluate, text_report
+    from treadle.library.evaluation.plot import svg_plot
+    from treadle.library.evaluation.results import ERRORS
+    from treadle.library.evaluation.runner import STORE, planned, waiting
+    from treadle.library.evaluation.suites import missing
+
+    names = (flags.models or config.settings.model).split(",")
+    models = tuple(config.model_of(name.strip()) for name in names if name.strip())
+    if not models:
+        raise InvalidInput("no model is set; name one or more with --model")
+    (folder / STORE).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    plan = Plan(models, flags.attempts, flags.jobs, config.settings.chat_options(""), flags.retry_errors)
+    terminal = Terminal()
+    for task in tasks:
+        if lacking := missing(task):
+            terminal.note(f"left out, because {', '.join(lacking)} is not here: {task.name}", "yellow")
+    number = len(planned(tasks, plan))
+    terminal.note(f"{count(number, 'attempt')}, kept in {folder}", "dim")
+    counter = itertools.count(number - len(waiting(tasks, plan, folder)) + 1)
+    inside = replace(config, settings=replace(config.settings, store=str(folder / STORE)))
+    async with open_agent(inside, works=True) as agent:
+        results = await evaluate(
+            agent, tasks, plan, folder, lambda result: terminal.line(f"[{next(counter)}/{number}] {_line(result)}")
+        )
+    report = text_report(results)
+    (folder / "report.txt").write_text(report + "\n", encoding="utf-8")
+    (folder / "report.svg").write_text(svg_plot(results, suite), encoding="utf-8")
+    terminal.line()
+    terminal.line(report)
+    terminal.note(f"see also {folder / 'report.svg'}", "dim")
+    if results and all(result.ended in ERRORS for result in results):
+        raise click.ClickException(f"every attempt ended in an error; the first: {inert_line(results[0].error)}")
+
+
+def _line(result: "Result") -> str:
+
+    mark = "✓" if result.solved else "✗"
+    error_text = f" · {result.error}" if result.error else ""
+    text = (
+        f"{mark} {result.task} · {result.model} · {result.attempt} · {result.ended}, {result.turns} turns{error_text}"
+    )
+    return inert_line(text)

@@ -1,0 +1,297 @@
+"""`treadle mcp`: the MCP servers whose tools models may call, and Treadle as such a server (E-01)."""
+
+from functools import wraps
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import click
+
+from treadle.base.inert import inert_line
+from treadle.errors import InvalidInput, NotFound, ToolError
+from treadle.frontends.cli.group import in_agent, in_loop
+from treadle.frontends.cli.options import EXIT_ERROR, EXIT_OK, Body, FiniteFloat, gathered, json_option, root_options
+from treadle.frontends.cli.terminal import Terminal, write_json
+from treadle.frontends.presentation.styled import Span, spans
+
+if TYPE_CHECKING:
+    from treadle.adapters.mcp.listing import Sampling
+    from treadle.library.agent import Agent
+    from treadle.library.mcp_hub.hub import Link
+    from treadle.library.mcp_hub.settings import Declared
+    from treadle.library.mcp_hub.setup import McpServers
+
+_HIDDEN = "…"
+
+
+class NewServer(NamedTuple):
+    """The arguments of `treadle mcp add`."""
+
+    command: tuple[str, ...]
+    url: str
+    transport: Literal["http", "sse"] | None
+    headers: tuple[str, ...]
+    env: tuple[str, ...]
+    tools: tuple[str, ...]
+    accept_hints: bool
+    sandbox: bool | None
+    write: bool
+    timeout: float
+    scope: str
+    client_id: str
+    client_secret: str
+    callback_port: int
+    sampling: "Sampling"
+
+
+@click.group("mcp")
+def mcp() -> None:
+    """List, add and test MCP servers, whose tools models may call; or run as one.
+
+    Servers of a project's .mcp.json count once that file is trusted, with treadle trust .mcp.json.
+    """
+
+
+@mcp.command("add", context_settings={"ignore_unknown_options": False})
+@click.argument("name")
+@click.argument("command", nargs=-1, metavar="[-- COMMAND [ARG]...]")
+@click.option("--url", default="", help="The address of a server that is reached by HTTP.")
+@click.option(
+    "--transport",
+    type=click.Choice(["http", "sse"]),
+    default=None,
+    help="sse: the older transport HTTP+SSE of a --url.",
+)
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Sent with each request.")
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="Given to the program; ${NAME} is filled in.")
+@click.option("--tool", "tools", multiple=True, metavar="PATTERN", help="Offer only these of its tools.")
+@click.option("--accept-hints", is_flag=True, help="Trust its hints about which tools only read or can be repeated.")
+@click.option(
+    "--sandbox/--no-sandbox", default=None, help="Run it in the sandbox; by default only servers of projects are."
+)
+@click.option("--write", is_flag=True, help="Let a confined program write in the project.")
+@click.option(
+    "--timeout",
+    type=FiniteFloat(min=0, min_open=True),
+    default=120.0,
+    metavar="SECONDS",
+    help="How long a call may take.",
+)
+@click.option("--scope", default="", metavar="SCOPES", help="The scopes to request when signing in.")
+@click.option("--client-id", default="", metavar="ID", help="The id of a client that you registered there.")
+@click.option("--client-secret", default="", metavar="SECRET", help="Of the client; ${NAME} is filled in.")
+@click.option(
+    "--callback-port",
+    type=click.IntRange(0, 65_535),
+    default=0,
+    metavar="PORT",
+    help="Of the client's redirect, http://127.0.0.1:PORT/callback.",
+)
+@click.option(
+    "--sampling",
+    type=click.Choice(["refuse", "ask", "allow"]),
+    default="refuse",
+    show_default=True,
+    help="Let it call the chat's model, at your cost.",
+)
+@gathered(NewServer, "new_server")
+def add(name: str, new_server: NewServer) -> None:
+    """Add a server, or change one: a program, or an address with --url."""
+    from treadle.frontends.cli.session import configured
+    from treadle.library.mcp_hub.settings import OAuthClient, Server
+    from treadle.library.mcp_hub.setup import Declarations
+
+    if (new_server.client_secret or new_server.callback_port) and not new_server.client_id:
+        raise click.UsageError("--client-secret and --callback-port belong to a --client-id.")
+    client = OAuthClient(new_server.client_id, new_server.client_secret, new_server.callback_port)
+    server = Server(
+        command=new_server.command[0] if new_server.command else "",
+        args=new_server.command[1:],
+        url=new_server.url,
+        type=new_server.transport or "",
+        env=_pairs(new_server.env, "--env"),
+        headers=_pairs(new_server.headers, "--header"),
+        tools=new_server.tools or None,
+        accept_hints=new_server.accept_hints,
+        sandbox=new_server.sandbox,
+        write=new_server.write,
+        timeout_s=new_server.timeout,
+        scope=new_server.scope,
+        oauth=client if new_server.client_id else None,
+        sampling=new_server.sampling,
+    )
+    Declarations(configured().home).add(name, server)
+    Terminal().line(f"added {inert_line(name)}: {inert_line(server.place)}")
+    Terminal().note(f"see whether it works: treadle mcp test {inert_line(name)}", "dim")
+
+
+def _pairs(assignments: tuple[str, ...], option: str) -> dict[str, str]:
+    pairs = [each.partition("=") for each in assignments]
+    if any(not sign or not name for name, sign, _ in pairs):
+        raise click.UsageError(f"{option} takes NAME=VALUE.")
+    return {name: value for name, _, value in pairs}
+
+
+def _with_servers(body: Body) -> Body:
+    """Make a coroutine function a command: its first arguments are the servers and the folder of this project; of any
+    folder, where there is no project."""
+
+    async def work(agent: "Agent", root: str | None, force_root: bool, **flags: Any) -> Any:
+        from treadle.frontends.cli.session import project_root
+
+        return await body(agent.mcp, str(project_root(root, force=root is None or force_root)), **flags)
+
+    return root_options(wraps(body)(in_agent(works=True)(work)))
+
+
+@mcp.command("list")
+@_with_servers
+@json_option("Print one JSON object a line.")
+async def list_servers(servers: "McpServers", place: str, as_json: bool) -> None:
+    """List the servers that chats of this project have."""
+    declarations, warnings = servers.declared(place)
+    terminal = Terminal()
+    for each in declarations:
+        if as_json:
+            write_json({"name": each.name, "place": each.server.place, "source": each.source})
+            continue
+        state = "off" if each.server.disabled else "confined" if each.confined else "on"
+        place = f" {inert_line(each.name):20} {inert_line(each.server.place, 80)}"
+        terminal.line(spans(Span(f"{state:9}", ("dim",)), place))
+    for text in warnings:
+        terminal.note(inert_line(text), "yellow")
+    if not declarations and not as_json:
+        terminal.note("no servers; add one with: treadle mcp add NAME -- COMMAND", "dim")
+
+
+@mcp.command("show")
+@click.argument("name")
+@_with_servers
+@json_option("Print one JSON object.")
+async def show(servers: "McpServers", place: str, name: str, as_json: bool) -> None:
+    """Show how a server is declared, and the tools that it had when it last ran."""
+    link = await _link(servers, name, place)
+    if as_json:
+        write_json({"name": name, "source": link.declared.source, **_declaration(link.declared)})
+        return
+    terminal = Terminal()
+    for key, value in {"source": link.declared.source, **_declaration(link.declared)}.items():
+        terminal.line(f"{key:14} {inert_line(_format_value(value))}")
+    _tell_tools(terminal, link)
+
+
+def _declaration(declared: "Declared") -> dict[str, Any]:
+    """Without the values of variables and headers: they may be secrets."""
+    from msgspec import to_builtins
+
+    fields = to_builtins(declared.server)
+    for key in ("env", "headers"):
+        if key in fields:
+            fields[key] = {name: value if value.startswith("${") else _HIDDEN for name, value in fields[key].items()}
+    client = fields.get("oauth", {})
+    if not client.get("clientSecret", "${").startswith("${"):
+        client["clientSecret"] = _HIDDEN
+    return {**fields, "confined": declared.confined}
+
+
+def _format_value(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={each}" for name, each in value.items())
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _tell_tools(terminal: Terminal, link: "Link") -> None:
+    from treadle.library.mcp_hub.known import tool_name
+
+    for tool in link.known.tools if link.known is not None else ():
+        hints = [
+            hint for hint, is_hinted in (("only reads", tool.read_only), ("destructive", tool.destructive)) if is_hinted
+        ]
+        name = tool_name(link.declared.name, tool.name)
+        marker = "" if link.declared.server.takes(tool.name) else "not offered; "
+        about = inert_line(tool.description.strip().partition("\n")[0], 70)
+        hint = Span(f"[{marker}says: {hints[0]}] " if hints else "", ("dim",))
+        terminal.line(spans(f"  {inert_line(name):40} ", hint, about))
+
+
+@mcp.command("test")
+@click.argument("name")
+@_with_servers
+async def try_server(servers: "McpServers", place: str, name: str) -> int:
+    """Start a server and list its tools, prompts and resources."""
+    link = await _link(servers, name, place)
+    terminal = Terminal()
+    connection, _ = await servers.hub.connected(name, place)
+    await connection.wait_until_started()
+    if connection.state != "ready":
+        terminal.note(f"{inert_line(name)} does not work: {inert_line(connection.why)}", "red")
+        return EXIT_ERROR
+    await connection.ready()
+    prompts, resources = await servers.prompts(place, server=name), await servers.resources(place, server=name)
+    server_info = link.known
+    terminal.line(f"{inert_line(server_info.title if server_info else name)} works")
+    _tell_tools(terminal, link)
+    for prompt in prompts:
+        terminal.line(f"  {inert_line(prompt.command):40} {inert_line(prompt.description, 70)}")
+    for resource in resources:
+        terminal.line(f"  {inert_line(resource.mention, 120)}")
+    return EXIT_OK
+
+
+@mcp.command("remove")
+@click.argument("name")
+def remove(name: str) -> None:
+    """Remove a server from your own file."""
+    from treadle.frontends.cli.session import configured
+    from treadle.library.mcp_hub.setup import Declarations
+
+    book = Declarations(configured().home)
+    if name not in book.all():
+        raise NotFound(f"there is no server {name!r} of yours; see them with: treadle mcp list")
+    book.remove(name)
+    Terminal().line(f"removed {inert_line(name)}")
+
+
+@mcp.command("login")
+@click.argument("name")
+@_with_servers
+async def login(servers: "McpServers", place: str, name: str) -> None:
+    """Sign in to a server in the browser (OAuth)."""
+
+    async def show_address(address: str) -> None:
+        import webbrowser
+
+        Terminal().note(f"open this page to sign in:\n{inert_line(address)}")
+        # Some browsers return only when they are closed, and the page comes back to this process before.
+        Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+    await _link(servers, name, place)
+    has_signed_in = await servers.login(name, show_address, place)
+    Terminal().line(f"signed in to {inert_line(name)}" if has_signed_in else f"{inert_line(name)} asks for no sign-in")
+
+
+@mcp.command("serve")
+@root_options
+@click.option("--mode", default=None, metavar="MODE", help="The mode: what needs no approval.")
+@click.option("--model", default="", metavar="MODEL", help="The model, as provider:name.")
+@in_loop
+async def serve(root: str | None, force_root: bool, mode: str | None, model: str) -> None:
+    """Run as an MCP server on standard input and output, so that another agent can hand over work."""
+    from treadle.frontends.cli.session import configured, open_agent, project_root
+    from treadle.protocol.options import MODES
+
+    if mode is not None and mode not in MODES:
+        raise InvalidInput(f"there is no mode {mode!r}; there is: {', '.join(MODES)}")
+    place = str(project_root(root, force=force_root))
+    config = configured({"mode": mode, "model": model or None})
+    async with open_agent(config, works=True) as agent:
+        from treadle.frontends.mcp_server.server import TaskTools
+
+        agent.options = config.settings.chat_options(place)
+        await TaskTools(agent, [place]).server().run_stdio_async()
+
+
+async def _link(servers: "McpServers", name: str, place: str) -> "Link":
+    try:
+        return await servers.hub.link(name, place)
+    except ToolError:
+        raise NotFound(f"there is no server {name!r} here; see them with: treadle mcp list") from None

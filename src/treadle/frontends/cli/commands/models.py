@@ -1,0 +1,253 @@
+"""`treadle models`: the models that are usable with the present keys, their properties, and the missing parts of the
+others (M-12); `treadle models fetch` downloads models that run on this machine. No network is used unless `--remote` or
+`fetch` says so."""
+
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+import click
+
+from treadle.base.inert import inert_line
+from treadle.errors import ConfigError, InvalidInput, ModelError
+from treadle.frontends.cli.options import json_option
+from treadle.frontends.cli.terminal import Terminal, write_json
+from treadle.frontends.presentation.styled import Span, spans
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from treadle.adapters.models.local.weights import Weights
+    from treadle.adapters.models.offering import Offer, State
+    from treadle.adapters.models.registry import ModelRegistry
+    from treadle.ports.model import ModelInfo
+
+REMOTE_S = 10.0
+"""How long a server may take for its list."""
+QUARTERS = 4
+"""Without a terminal, progress is told so many times."""
+HEADER = ("model", "window", "output", "$ in", "$ cached", "$ out", "can")
+MARKS = {"missing": ["(not ready)"], "failed": ["(failed when asked)"]}
+LOCALLY = "its weights are on this machine"
+
+
+@click.group("models", invoke_without_command=True)
+@click.option("--all", "everything", is_flag=True, help="Also list models that cannot be used now.")
+@click.option("--remote", is_flag=True, help="Ask the providers for their lists of models.")
+@json_option("Print one JSON object.")
+@click.pass_context
+def models(context: click.Context, everything: bool, remote: bool, as_json: bool) -> None:
+    """List the models that can be used, or get one that runs on this machine.
+
+    Without --remote nothing is asked of any network: it lists the models that are known by name.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from treadle.adapters.models.offering import all_offers
+    from treadle.adapters.models.registry import ModelRegistry
+    from treadle.frontends.cli.session import configured, warn
+
+    registry = ModelRegistry(os.environ, home=configured().home)
+    warn(registry.catalogue.warnings)
+    offers = all_offers(registry)
+    if remote:
+        import asyncio
+
+        asyncio.run(_ask(registry, offers))
+    if as_json:
+        write_json(_object(registry, offers, everything))
+    else:
+        _print(Terminal(), registry, offers, everything)
+        _print_states(Terminal(), registry, offers, remote)
+
+
+@models.command("fetch")
+@click.argument("name")
+def fetch(name: str) -> None:
+    """Download a model to run it on this machine, without any key.
+
+    NAME is smollm2 (0.1 GB) or qwen-coder (1.1 GB). Data downloaded before an interruption is kept.
+    """
+    from treadle.adapters.models.local.fetch import fetch as download
+    from treadle.adapters.models.local.weights import KNOWN, locate
+    from treadle.frontends.cli.session import configured
+
+    name = name.removeprefix("local:")
+    weights = KNOWN.get(name)
+    if weights is None:
+        raise InvalidInput(f"there is no model {name!r} to fetch; there are {', '.join(KNOWN)}")
+    home = configured().home
+    terminal = Terminal()
+    if (there := locate(weights, home)) is not None:
+        terminal.note(f"{weights.info.ref} is here already: {there}")
+        return
+    terminal.note(f"fetching {weights.title}, {weights.size / 1e6:,.0f} MB")
+    progress = DownloadProgress(weights, terminal)
+    with progress.open_bar():
+        path = download(weights, home, progress)
+    terminal.note(f"verified and kept in {path}")
+    terminal.line(f"Use it with: treadle run --model {weights.info.ref} PROMPT")
+
+
+async def _ask(registry: "ModelRegistry", offers: "Sequence[Offer]") -> None:
+    """Replace what is known by what the servers say, all at once; a server that fails costs only its own list."""
+    import asyncio
+
+    async def ask(offer: "Offer") -> None:
+        try:
+            async with asyncio.timeout(REMOTE_S):
+                listed = await registry.ask(offer.provider)
+        except TimeoutError:
+            offer.failure = f"no answer within {REMOTE_S:g} seconds"
+        except (ConfigError, ModelError) as error:
+            offer.failure = str(error)
+        else:
+            offer.has_answered = listed is not None
+            offer.models = offer.models if listed is None else listed
+
+    await asyncio.gather(*(ask(offer) for offer in offers if not offer.unusable_reason))
+    await registry.close()
+
+
+def _object(registry: "ModelRegistry", offers: "Sequence[Offer]", everything: bool) -> dict[str, object]:
+    from treadle.adapters.models.offering import model_state, provider_state, usable
+
+    models = []
+    for offer in offers:
+        for info in offer.models:
+            reason = usable(registry, offer, info)
+            if everything or not reason:
+                state = model_state(registry, offer, info)
+                models.append(_described(info) | {"usable": not reason, "why": reason, "state": state})
+    providers = {
+        offer.provider: {
+            "usable": not offer.unusable_reason,
+            "why": offer.unusable_reason,
+            "asked": offer.has_answered,
+            "failure": offer.failure,
+            "state": provider_state(registry, offer),
+        }
+        for offer in offers
+    }
+    return {"models": models, "providers": providers}
+
+
+def _described(info: "ModelInfo") -> dict[str, object]:
+    """In the words of the user's own file."""
+    return {
+        "model": info.ref,
+        "window": info.window,
+        "max_output": info.max_output,
+        "price_input": info.usd_per_million_input,
+        "price_cached": info.usd_per_million_cached,
+        "price_output": info.usd_per_million_output,
+        "temperature": False if info.temperature is None else info.temperature,
+        "native_tools": info.native_tools,
+        "thinking": info.thinking,
+        "efforts": None if info.efforts is None else list(info.efforts),
+        "vision": info.vision,
+    }
+
+
+def _print(terminal: Terminal, registry: "ModelRegistry", offers: "Sequence[Offer]", everything: bool) -> None:
+    from treadle.adapters.models.offering import model_state, usable
+
+    rows = [
+        _row(info, model_state(registry, offer, info))
+        for offer in offers
+        for info in offer.models
+        if everything or not usable(registry, offer, info)
+    ]
+    if rows:
+        _table(terminal, rows)
+        terminal.line("Prices in USD for a million tokens, where they are known.", "dim")
+
+
+def _print_states(terminal: Terminal, registry: "ModelRegistry", offers: "Sequence[Offer]", remote: bool) -> None:
+    """Print the state of the providers and how it is known. A provider that was not checked is not called ready."""
+    from treadle.adapters.models.local.weights import PROVIDER
+    from treadle.adapters.models.offering import provider_state, usable
+
+    ready: dict[str, str] = {}
+    missing: dict[str, str] = {}
+    for offer in offers:
+        if offer.unusable_reason:
+            missing[offer.provider] = offer.unusable_reason
+        elif offer.has_answered:
+            ready[offer.provider] = f"answered just now; models: {len(offer.models)}"
+        else:  # models on this machine are there one by one
+            reasons = {info.ref: usable(registry, offer, info) for info in offer.models}
+            missing |= {ref: reason for ref, reason in reasons.items() if reason}
+            ready |= {ref: LOCALLY for ref, reason in reasons.items() if not reason and offer.provider == PROVIDER}
+    _pairs(terminal, "Ready:", ready)
+    unasked = [offer.provider for offer in offers if provider_state(registry, offer) == "not asked"]
+    if unasked:
+        hint = "they cannot be" if remote else "--remote asks whether their servers answer and take the key"
+        terminal.line(f"\nNot asked: {', '.join(unasked)} ({hint})")
+    _pairs(terminal, "Failed when asked:", {o.provider: o.failure for o in offers if o.failure})
+    _pairs(terminal, "Not ready:", missing)
+    if not ready and not unasked:
+        terminal.note("no model can be used yet; the list above says why")
+
+
+def _row(info: "ModelInfo", state: "State") -> tuple[str, ...]:
+    prices = (info.usd_per_million_input, info.usd_per_million_cached, info.usd_per_million_output)
+    has_prices = any(prices)
+    abilities = {"tools": info.native_tools, "thinking": info.thinking, "vision": info.vision}
+    traits = [name for name, has in abilities.items() if has] + MARKS.get(state, [])
+    price_cells = (f"{price:.4g}" if has_prices else "" for price in prices)
+    return (inert_line(info.ref), _tokens(info.window), _tokens(info.max_output), *price_cells, " ".join(traits))
+
+
+def _tokens(count: int) -> str:
+    return f"{count / 1e6:.3g}M" if count >= 1_000_000 else f"{count / 1000:.0f}k"
+
+
+def _table(terminal: Terminal, rows: Sequence[tuple[str, ...]]) -> None:
+    widths = [max(map(len, column)) for column in zip(HEADER, *rows, strict=True)]
+    for number, row in enumerate([HEADER, *rows]):
+        cells = [
+            f"{row[0]:{widths[0]}}",
+            *(f"{cell:>{width}}" for cell, width in zip(row[1:6], widths[1:6], strict=True)),
+        ]
+        line = "  ".join([*cells, row[6]]).rstrip()
+        terminal.line(line, *(() if number else ("bold",)))
+
+
+def _pairs(terminal: Terminal, title: str, pairs: dict[str, str]) -> None:
+    if pairs:
+        width = max(map(len, pairs))
+        terminal.line(f"\n{title}")
+        for name, text in pairs.items():
+            terminal.line(spans(f"  {inert_line(name):{width}}  ", Span(inert_line(text), ("dim",))))
+
+
+class DownloadProgress:
+    """Shows how far a download is: as a bar where someone sees it, else in a few lines."""
+
+    def __init__(self, weights: "Weights", terminal: Terminal) -> None:
+        self._weights = weights
+        self._terminal = terminal
+        self._bar: Progress | None = None
+        self._quarter = 0
+
+    def open_bar(self) -> AbstractContextManager[object]:
+        if not os.isatty(2):
+            return nullcontext()
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        self._bar = Progress(*columns, console=Console(stderr=True))
+        self._bar.add_task(inert_line(self._weights.name), total=self._weights.size)
+        return self._bar
+
+    def __call__(self, downloaded_bytes: int) -> None:
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=downloaded_bytes)
+            return
+        quarter = downloaded_bytes * QUARTERS // self._weights.size
+        if quarter > self._quarter:
+            self._terminal.note(f"{downloaded_bytes / 1e6:,.0f} of {self._weights.size / 1e6:,.0f} MB")
+        self._quarter = quarter

@@ -1,0 +1,187 @@
+"""`treadle race`: several attempts at one task at once, each in a world of its own; the best is kept."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from treadle.base.inert import inert_line, print_line, print_note
+from treadle.frontends.cli.group import in_loop
+from treadle.frontends.cli.options import (
+    EXIT_ERROR,
+    EXIT_OK,
+    FiniteFloat,
+    effort_option,
+    gathered,
+    json_option,
+    root_options,
+)
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from treadle.library.agent import Agent
+    from treadle.library.config import Config
+    from treadle.library.subagents.running_race import RunningRace
+    from treadle.library.subagents.tree import Row
+
+MODES = ("ask", "auto-edit", "autopilot")
+
+
+class RaceFlags(NamedTuple):
+    task: str | None
+    worlds: int
+    models: str
+    passes: str
+    judge: str
+    everything: bool
+    chat: str
+    root: str | None
+    force_root: bool
+
+    def check(self) -> None:
+        if bool(self.task) == bool(self.chat):
+            raise click.UsageError("Write the task as TASK, or name a race to continue with --chat.")
+
+
+@click.command("race")
+@click.argument("task", required=False)
+@click.option("--worlds", type=click.IntRange(min=0, max=16), default=0, metavar="N", help="Number of attempts (4).")
+@click.option("--model", "models", default="", metavar="A,B", help="The models of the attempts, in turn.")
+@click.option(
+    "--check", "passes", default="", metavar="CMD", help="A command that must succeed in the world of an attempt."
+)
+@click.option("--judge", default="", metavar="MODEL", help="A model that chooses among those that passed.")
+@click.option("--all", "everything", is_flag=True, help="Let all attempts finish, even if one has passed.")
+@click.option("--mode", type=click.Choice(MODES), help="What attempts may do without asking, in their worlds.")
+@click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="How many model calls an attempt may make.")
+@click.option(
+    "--budget-usd", type=FiniteFloat(min=0), metavar="X", help="Budget of all attempts together, in US dollars."
+)
+@click.option(
+    "--budget-tokens", type=click.IntRange(min=0), metavar="N", help="Budget of all attempts together, in tokens."
+)
+@effort_option
+@root_options
+@click.option("--chat", default="", metavar="ID", help="Continue this race after a crash or a restart.")
+@json_option("Print every change of an attempt, and at last the result, as a line of JSON.")
+@gathered(RaceFlags, "race_flags")
+@in_loop
+async def race(race_flags: RaceFlags, as_json: bool, **flags: Any) -> int:
+    """Let several attempts at one task run at once, and keep the best.
+
+    Each attempt is a chat in a copy-on-write world of the project, so they do not see each other, and the project stays
+    as it is. The first whose --check passes wins, and the others are stopped; with --all, or without a check, it is the
+    smallest change; with --judge a model chooses. The winner is committed as one change that treadle undo
+    reverses. The worlds of the others stay; treadle world list shows them.
+    """
+    from treadle.frontends.cli.drive import Signals
+    from treadle.frontends.cli.session import configured, open_agent
+
+    first = race_flags.models.split(",")[0].strip()
+    config = configured({**flags, "model": first or None})
+    async with open_agent(config, works=True) as agent:
+        running = await _begin(agent, config, race_flags)
+        with Signals(running.chat) as signals:
+            await _show(running, as_json)
+            return _end(running, as_json)
+        print_note(f"treadle: left; go on with: treadle race --chat {running.chat.id}")
+        return 128 + signals.ended_by
+
+
+async def _begin(agent: "Agent", config: "Config", race_flags: RaceFlags) -> "RunningRace":
+    from treadle.frontends.cli.session import chosen_model, find_chat, project_root
+    from treadle.library.subagents.running_race import RunningRace, order
+
+    if race_flags.chat:
+        return RunningRace(agent, agent.chat(await find_chat(agent.deps.store, race_flags.chat)))
+    models = tuple(name.strip() for name in race_flags.models.split(",") if name.strip())
+    if not models:
+        models = (await chosen_model(agent, config),)
+    for name in (*models, *([race_flags.judge] if race_flags.judge else [])):
+        agent.deps.models.get(name)
+        if disclosure := agent.consent.disclose(name):
+            print_note(f"treadle: {inert_line(disclosure)}")
+    race_order = order(
+        race_flags.task or "", race_flags.worlds, models, race_flags.passes, race_flags.judge, race_flags.everything
+    )
+    root = project_root(race_flags.root, force=race_flags.force_root)
+    chat = agent.chat(options=config.settings.chat_options(str(root)), interactive=False, model=models[0])
+    return RunningRace(agent, chat, race_order)
+
+
+async def _show(running: "RunningRace", as_json: bool) -> None:
+    from treadle.frontends.cli.terminal import Terminal, write_json
+
+    terminal = Terminal()
+    if terminal.live and not as_json:
+        return await _live(running)
+    last_rows: dict[str, Row] = {}
+    async for rows in running:
+        for row in rows:
+            if last_rows.get(row.chat) == row:
+                continue
+            old_row = last_rows.get(row.chat)
+            last_rows[row.chat] = row
+            if as_json:
+                write_json(_object(row))
+                terminal.end_line()
+            elif old_row is None or (old_row.status, old_row.ended) != (row.status, row.ended):
+                terminal.note(f"[{row.number}] {_state(row)} · {row.chat}")
+
+
+async def _live(running: "RunningRace") -> None:
+    from rich.live import Live
+
+    with Live(refresh_per_second=4) as live:
+        async for rows in running:
+            live.update(_table(running, rows))
+
+
+def _table(running: "RunningRace", rows: "list[Row]") -> "Table":
+    from rich.table import Table
+
+    from treadle.frontends.presentation.rich_text import Text
+
+    table = Table(title=Text(f"race {running.chat.id}"), title_justify="left", box=None, pad_edge=False)
+    for head in ("", "model", "state", "turns", "cost", "does", "chat"):
+        table.add_column(head, justify="right" if head in ("turns", "cost") else "left", no_wrap=True)
+    for row in rows:
+        colour = {"done": "green", "task_complete": "green", "error": "red"}.get(row.ended, "yellow")
+        cells = (str(row.number), row.model, _state(row), str(row.turns), _cost(row), row.doing, row.chat)
+        table.add_row(*(Text(inert_line(cell, 60), style=colour if at == 2 else "") for at, cell in enumerate(cells)))
+    return table
+
+
+def _state(row: "Row") -> str:
+    from treadle.frontends.presentation.names import status_words
+
+    if row.waits:
+        return f"waits for an answer: {', '.join(row.waits)}"
+    won = " · won" if "won" in row.labels else ""
+    return f"{row.ended or status_words(row.status)}{won}"
+
+
+def _cost(row: "Row") -> str:
+    return f"${row.usage.usd:.4f}" if row.usage.usd else f"{row.usage.tokens:,} tokens"
+
+
+def _object(row: "Row") -> dict[str, object]:
+    from treadle.protocol import wire
+
+    fields: dict[str, object] = wire.to_wire_form(row)
+    return {"type": "race.attempt", **fields}
+
+
+def _end(running: "RunningRace", as_json: bool) -> int:
+    from treadle.frontends.cli.terminal import write_json
+    from treadle.protocol import wire
+
+    result = running.result
+    if as_json:
+        fields: dict[str, object] = wire.to_wire_form(result)
+        write_json({"type": "race.result", **fields})
+    else:
+        print_line(result.text)
+        if result.committed:
+            print_line(f"take it back: treadle undo {result.chat}")
+    return EXIT_OK if result.committed else EXIT_ERROR

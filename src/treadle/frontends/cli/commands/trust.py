@@ -1,0 +1,129 @@
+"""`treadle trust` and `treadle untrust`: files of a repository that Treadle may honour, by their content (S-09)."""
+
+import hashlib
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from treadle.base.inert import inert, inert_line
+from treadle.errors import InvalidInput
+from treadle.frontends.cli.options import json_option
+from treadle.frontends.cli.terminal import Terminal, write_list
+from treadle.frontends.presentation.styled import Span, spans
+
+if TYPE_CHECKING:
+    from treadle.adapters.policy.trust import Trust, Trusted
+
+_SHOWN_LINES = 40
+
+
+@click.command("trust")
+@click.argument("paths", nargs=-1, metavar="[FILE]...")
+@json_option("Print the list as one JSON object a line.")
+def trust(paths: tuple[str, ...], as_json: bool) -> None:
+    """Trust a file of a repository, such as its hooks, skills and agents.
+
+    It is trusted as long as its content stays the same. Without FILE it lists what is trusted, and what this project
+    has that is not.
+    """
+    if not paths:
+        _list(as_json)
+        return
+    book = _book()
+    for path in paths:
+        _trust(book, path)
+
+
+@click.command("untrust")
+@click.argument("paths", nargs=-1, required=True, metavar="FILE...")
+def untrust(paths: tuple[str, ...]) -> None:
+    """Withdraw the trust in a file of a repository."""
+    book = _book()
+    for path in paths:
+        Terminal().line(f"no longer trusted: {inert_line(book.remove(path).path)}")
+
+
+def _book() -> "Trust":
+    from treadle.adapters.policy.trust import Trust
+    from treadle.frontends.cli.session import configured
+
+    return Trust(configured().home)
+
+
+def _trust(book: "Trust", path: str) -> None:
+    """Shows what it trusts, before it does."""
+    from treadle.adapters.policy.trust import read
+    from treadle.library.mcp_hub.executed_files import MOST_BYTES
+
+    terminal = Terminal()
+    content = read(path, MOST_BYTES)
+    lines = inert(content.decode("utf-8", "backslashreplace")).split("\n")
+    terminal.note(f"{inert_line(path)}:", "bold")
+    for line in lines[:_SHOWN_LINES]:
+        terminal.note(f"  │ {inert_line(line, 200)}")
+    if len(lines) > _SHOWN_LINES:
+        terminal.note(f"  │ … {len(lines) - _SHOWN_LINES} more lines")
+    trusted_file = book.add(path, content)
+    terminal.line(f"trusted {inert_line(trusted_file.path)} {trusted_file.sha256[:16]} until its content changes")
+    for executed in _executed(trusted_file.path, content):
+        _trust(book, executed)
+
+
+def _executed(path: str, content: bytes) -> list[str]:
+    """The files of the project that the MCP servers of a declaration run: to trust one is to trust them."""
+    from treadle.errors import ConfigError
+    from treadle.library.mcp_hub.executed_files import executed_files
+    from treadle.library.mcp_hub.settings import PROJECT_FILES, read_project
+
+    root = next((path.removesuffix(f"/{name}") for name in PROJECT_FILES if path.endswith(f"/{name}")), "")
+    if not root:
+        return []
+    try:
+        servers = read_project(content, path, root)
+    except ConfigError:
+        return []
+    files = (file for each in servers for file in executed_files(each.server, root, os.environ))
+    return [file for file in dict.fromkeys(files) if file != path]
+
+
+def _list(as_json: bool) -> None:
+    """Everything that was trusted, and what this project has that was not."""
+    terminal = Terminal()
+    rows = [(file.path, _state(file)) for file in _book().all()]
+    trusted_paths = {path for path, _ in rows}
+    rows += [(path, "not trusted") for path in _find_candidates() if path not in trusted_paths]
+    list_rows = [
+        (
+            {"path": path, "state": state},
+            spans(Span(f"{state:12}", ("green" if state == "trusted" else "yellow",)), f" {inert_line(path)}"),
+        )
+        for path, state in rows
+    ]
+    write_list(terminal, list_rows, "nothing is trusted, and this project has nothing to trust", as_json=as_json)
+
+
+def _state(file: "Trusted") -> str:
+    from treadle.adapters.policy.trust import read
+    from treadle.library.mcp_hub.executed_files import MOST_BYTES
+
+    try:
+        content = read(file.path, MOST_BYTES)
+    except InvalidInput:
+        return "gone"
+    return "trusted" if hashlib.sha256(content).hexdigest() == file.sha256 else "changed"
+
+
+def _find_candidates() -> list[str]:
+    from treadle.adapters.policy.trust import CANDIDATES, FOLDERS
+    from treadle.frontends.cli.session import project_root
+
+    try:
+        root = project_root(None, force=True)
+    except InvalidInput:
+        return []
+    candidates = [root / name for name in CANDIDATES]
+    for folder in FOLDERS:
+        candidates += sorted((root / folder / "skills").rglob("SKILL.md"))
+        candidates += sorted(path for kind in ("commands", "agents") for path in (root / folder / kind).rglob("*.md"))
+    return [str(path) for path in candidates if path.is_file()]

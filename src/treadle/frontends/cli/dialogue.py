@@ -1,0 +1,290 @@
+"""The dialogue at the terminal: asks the person there for the approvals and answers that a chat needs (S-08, U-03).
+Ctrl-D and Ctrl-C leave: the chat keeps waiting, and can be answered from anywhere. If it is answered elsewhere, the
+terminal says so and follows the chat."""
+
+import asyncio
+from collections.abc import Container
+from contextlib import suppress
+from functools import partial
+
+from treadle.base.inert import inert_line, print_note
+from treadle.chat.state import open_actions
+from treadle.errors import NotFound, Refused, TreadleError
+from treadle.frontends.cli.approvals import chosen_rule, edited
+from treadle.frontends.cli.drive import JsonLines, drive
+from treadle.frontends.cli.keyboard import END, ESCAPE, Keyboard, someone_is_there
+from treadle.frontends.cli.screen import Screen
+from treadle.frontends.cli.terminal import Terminal
+from treadle.frontends.presentation.notices import chosen_option, how_to_answer, waiting, why_asked
+from treadle.frontends.presentation.styled import Colour
+from treadle.library.chat import Chat
+from treadle.library.following import Following
+from treadle.library.watching import read_patiently
+from treadle.protocol.events import OpenAction
+from treadle.protocol.permissions import NETWORK_TOOL, RuleScope
+from treadle.protocol.subagent_events import children_of
+
+_SCOPES: dict[str, RuleScope] = {"o": "once", "c": "chat", "p": "project", "u": "user"}
+_DIFF: dict[str, Colour] = {"+": "green", "-": "red", "@": "cyan"}
+_WATCH_S = 1.0
+_STALE = ("no_such_action", "hash_mismatch")
+"""Codes of a refused answer that came too late: the action was answered elsewhere, or its content has changed."""
+
+
+__all__ = ["Dialogue", "agreed", "answer_next", "follow", "may_go_on", "someone_is_there"]
+
+
+async def follow(
+    chat: Chat,
+    following: Following,
+    after_seq: int,
+    *,
+    as_json: bool,
+    asks: bool = False,
+    resumed: bool = False,
+    plain: bool = False,
+) -> int:
+    """Carry out a command and show the events after `after_seq`, as lines of JSON or on a screen. `asks`: ask the
+    person the questions of the chat on the screen. `resumed`: the chat existed before, so Ctrl-C only detaches.
+    `plain`: line by line."""
+    if as_json:
+        return await drive(chat, following, JsonLines(), after_seq, detaches=resumed)
+    terminal = Terminal(plain=plain)
+    screen = Screen(terminal, asks=asks, watches=resumed)
+    state = await chat.state()
+    screen.begin(chat.id, state.options.model, state.options.root, resumed=resumed)
+    screen.knows(state)
+    if not asks:
+        return await drive(chat, following, screen, after_seq, detaches=resumed)
+    with Keyboard() as keys:
+        return await _converse(chat, following, screen, after_seq, Dialogue(terminal, keys), detaches=resumed)
+
+
+async def _converse(
+    chat: Chat, following: Following, show: Screen, after_seq: int, dialogue: "Dialogue", *, detaches: bool
+) -> int:
+    """Drive the chat and answer its questions until the person leaves. Esc stops the run meanwhile."""
+    show.seq = after_seq
+    while True:
+        attending = asyncio.ensure_future(dialogue.attend(chat))
+        try:
+            code = await drive(chat, following, show, show.seq, detaches=detaches)
+        except Refused as refusal:
+            if refusal.reason not in _STALE:
+                raise
+            dialogue.note_stale()
+            following = chat.resume()
+            continue
+        finally:
+            attending.cancel()
+            await asyncio.gather(attending, return_exceptions=True)
+        if code >= _BY_SIGNAL:
+            return code
+        actions = [action for action in await chat.actions() if action.of_person]
+        if not actions:
+            return code
+        answer = await dialogue.answer(chat, actions[0])
+        if answer is None:
+            return code
+        show.mark_as_asked(actions[0])
+        following = answer
+
+
+_BY_SIGNAL = 128
+
+
+class Dialogue:
+    def __init__(self, terminal: Terminal, keys: Keyboard) -> None:
+        self._terminal = terminal
+        self._keys = keys
+
+    async def attend(self, chat: Chat) -> None:
+        """While the chat works: Esc stops it, and what its sub-agents ask is asked here."""
+        skipped_chats: set[str] = set()
+        while True:
+            escaping = asyncio.ensure_future(self._stop_on_escape(chat))
+            try:
+                child, action = await _asked_below(chat, skipped_chats)
+            finally:
+                escaping.cancel()
+            self._terminal.note(f"── sub-agent {child.id} asks:", "yellow")
+            answer = await self.answer(child, action)
+            if answer is None:
+                skipped_chats.add(child.id)
+            else:
+                with suppress(TreadleError):  # it was answered elsewhere
+                    await answer
+
+    async def _stop_on_escape(self, chat: Chat) -> None:
+        while (key := await self._keys.key()) != END:
+            if key == ESCAPE:
+                with suppress(TreadleError):  # it has just ended
+                    await chat.interrupt()
+
+    async def answer(self, chat: Chat, action: OpenAction) -> Following | None:
+        """Ask the person about the action. Return the command with the answer; None if the person leaves."""
+        words = {f"  {line}" for line in why_asked(action)}
+        for line in waiting(action):
+            head = not line.startswith(" ")
+            colour = "yellow" if head else _DIFF.get(line[2:3])
+            for part in self._terminal.folded(f"── {line}") if head else self._folded(line, words):
+                self._terminal.note(part, *((colour,) if colour else ()))
+        choosing = asyncio.ensure_future(self._choose(chat, action))
+        closing = asyncio.ensure_future(_wait_until_closed(chat, action))
+        try:
+            await asyncio.wait((choosing, closing), return_when=asyncio.FIRST_COMPLETED)
+            if not choosing.done():
+                await closing
+                self._terminal.note("")
+                self.note_stale()
+                return chat.resume()
+            answer = await choosing
+        finally:
+            for task in (choosing, closing):
+                task.cancel()
+        if answer is None:
+            self._terminal.note(f"── left; answer later with: {how_to_answer(chat.id, action)}", "dim")
+        return answer
+
+    def _folded(self, line: str, words: Container[str]) -> list[str]:
+        """Wrap prose at word boundaries. Lines of the action itself are not wrapped."""
+        return self._terminal.folded(line, "    ") if line in words else [line]
+
+    def note_stale(self) -> None:
+        self._terminal.note("── this was answered elsewhere, or has changed; following the chat", "yellow")
+
+    async def _choose(self, chat: Chat, action: OpenAction) -> Following | None:
+        while True:
+            try:
+                return await (self._permit(chat, action) if action.kind == "permission" else self._tell(chat, action))
+            except TreadleError as error:
+                self._terminal.note(f"   {error}", "yellow")
+
+    async def _permit(self, chat: Chat, action: OpenAction) -> Following | None:
+        while True:
+            typed = await self._press(_choices(action))
+            if typed == END:
+                return None
+            word, number = typed[:1].lower(), typed[1:]
+            if word == "y":
+                return chat.approve(action)
+            if word == "n":
+                feedback = await self._ask("why not? (sent to the model; may be empty) ")
+                return chat.deny(action, feedback or "")
+            if word == "e" and action.name == "run_command" and (command := await self._rewritten(chat, action)):
+                return chat.approve(action, arguments=await edited(chat, action, command))
+            if word in _SCOPES and action.offers:
+                if not number and len(action.offers) > 1:
+                    number = await self._press(f"which rule, 1 to {len(action.offers)}? ")
+                if number.isdecimal() or len(action.offers) == 1:
+                    rule = chosen_rule(action, _SCOPES[word], int(number or 1), deny=False)
+                    return chat.approve(action, rule=rule)
+
+    async def _press(self, prompt: str) -> str:
+        """Wait for one key. Keys that were pressed before the prompt are discarded."""
+        self._keys.forget()
+        self._prompt(prompt)
+        key = await self._keys.key()
+        print_note(key if key.isprintable() else "")
+        return key
+
+    async def _tell(self, chat: Chat, action: OpenAction) -> Following | None:
+        while True:
+            hint = "a number, or your own words" if action.options else "your answer"
+            typed = await self._ask(f"{hint}: ")
+            if typed is None:
+                return None
+            if typed:
+                return chat.answer(action, chosen_option(action, typed))
+
+    async def _rewritten(self, chat: Chat, action: OpenAction) -> str | None:
+        """Another command than this one. One of several lines is written anew: it cannot be shown on one."""
+        line = str((await chat.arguments(action)).get("command", ""))
+        if line != inert_line(line) or "\n" in line:
+            return await self._ask("run instead: ")
+        self._keys.forget()
+        self._prompt("run instead: ")
+        command = await self._keys.edited(line)
+        print_note("")
+        return command
+
+    async def _ask(self, prompt: str) -> str | None:
+        self._keys.forget()
+        self._prompt(prompt)
+        return await self._keys.line()
+
+    def _prompt(self, prompt: str) -> None:
+        self._terminal.ask(f"   {prompt}")
+
+
+async def _asked_below(chat: Chat, skipped_chats: Container[str]) -> tuple[Chat, OpenAction]:
+    """Wait for an action of a sub-agent, at any depth, that a person can answer. Sub-agents in `skipped_chats` are
+    skipped."""
+    while True:
+        if (open_request := await _first_below(chat, skipped_chats)) is not None:
+            return open_request
+        await asyncio.sleep(_WATCH_S)
+
+
+async def _first_below(chat: Chat, skipped_chats: Container[str]) -> tuple[Chat, OpenAction] | None:
+    for call in (await chat.state()).calls:
+        for child in children_of(call.plan) if call.phase == "started" else ():
+            with suppress(NotFound):  # not begun yet
+                below = chat.get_chat(child.chat)
+                actions = [action for action in await below.actions() if action.of_person]
+                if actions and child.chat not in skipped_chats:
+                    return below, actions[0]
+                if (open_request := await _first_below(below, skipped_chats)) is not None:
+                    return open_request
+    return None
+
+
+async def _wait_until_closed(chat: Chat, action: OpenAction) -> None:
+    """Wait until the action is no longer open: it was answered elsewhere, or the run was stopped."""
+    while True:
+        state = await read_patiently(chat.state)
+        if action not in open_actions(state):
+            return
+        await read_patiently(partial(chat.wait, state.head, _WATCH_S))
+
+
+def _choices(action: OpenAction) -> str:
+    words = ["[y]es, once", "[n]o"]
+    if action.name == "run_command":
+        words.append("[e]dit")
+    if action.offers:
+        if any(offer.rule.tool == NETWORK_TOOL for offer in action.offers):
+            words.append("[o]nce by a rule")
+        words.append("always in this [c]hat, this [p]roject, for this [u]ser")
+    return " · ".join(words) + ": "
+
+
+async def answer_next(terminal: Terminal, chat: Chat, *, asks: bool) -> Following | None:
+    """Put the next question of a chat to the person, such as for a sensitive file; None if there is no question, or no
+    person."""
+    actions = await chat.actions()
+    if not actions:
+        return None
+    if asks and someone_is_there():
+        with Keyboard() as keys:
+            return await Dialogue(terminal, keys).answer(chat, actions[0])
+    terminal.note(f"waits for an approval: {how_to_answer(chat.id, actions[0])}", "yellow")
+    return None
+
+
+async def may_go_on(terminal: Terminal, question: str, *, asks: bool) -> bool:
+    """True if the action may be carried out: no question is to be asked, no person is there, or the person says yes."""
+    if not asks or not someone_is_there() or await agreed(question):
+        return True
+    terminal.note("nothing was changed", "dim")
+    return False
+
+
+async def agreed(question: str) -> bool:
+    """Ask the person. True if they answer yes, by one key."""
+    with Keyboard() as keys:
+        keys.forget()
+        Terminal().ask(question)
+        yes = (await keys.key()).lower() == "y"
+        print_note("yes" if yes else "no")
+    return yes

@@ -1,0 +1,247 @@
+"""Driving a chat from a terminal: passes events to a display and signals to the chat, and derives an exit code from the
+end.
+
+Ctrl-C requests a stop, which is recorded, and the run settles; a second one leaves at once. With `detaches`, Ctrl-C
+only leaves: the process watches a chat that existed before. SIGTERM and SIGHUP leave everything as a crash would, but
+give the lease back.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from types import TracebackType
+from typing import Self
+
+from treadle.base.inert import print_note
+from treadle.chat.state import status
+from treadle.errors import TreadleError
+from treadle.frontends.cli.keyboard import Keyboard
+from treadle.frontends.cli.options import (
+    EXIT_BUDGET,
+    EXIT_ERROR,
+    EXIT_INCOMPLETE,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_REFUSED,
+    EXIT_TURN_CAP,
+    EXIT_WAITING,
+)
+from treadle.frontends.cli.terminal import write_json_line
+from treadle.library.chat import Chat
+from treadle.library.following import Following
+from treadle.protocol import wire
+from treadle.protocol.events import (
+    HEADLESS,
+    ActionRequired,
+    EndReason,
+    Envelope,
+    FilesChanged,
+    LimitReached,
+    PermissionCompleted,
+    Redone,
+    SessionIdle,
+    Undone,
+    UserInputCompleted,
+    UserInputRequested,
+    UserMessage,
+)
+from treadle.protocol.files import FileChange
+from treadle.protocol.views import JobView
+
+_CODES: dict[EndReason, int] = {
+    "done": EXIT_OK,
+    "task_complete": EXIT_OK,
+    "superseded": EXIT_OK,
+    "interrupted": EXIT_INTERRUPTED,
+    "error": EXIT_ERROR,
+    "guard": EXIT_ERROR,
+    "turn_cap": EXIT_TURN_CAP,
+    "budget": EXIT_BUDGET,
+    "incomplete": EXIT_INCOMPLETE,
+}
+
+
+class Show:
+    """A display of events. Its other methods need not repeat facts that the events have shown."""
+
+    def event(self, envelope: Envelope) -> None:
+        raise NotImplementedError
+
+    def set_changed_files(self, files: Sequence[FileChange], world: str) -> None:
+        """Receive the net change of each file by the run that ends now, in the project or in a world of it."""
+
+    def living(self, jobs: Sequence[JobView]) -> None:
+        """The background commands that live on after the run that ends now."""
+
+    def ready(self, chat: Chat) -> None:
+        """From now on signals are heard."""
+
+    def report_detach(self, chat: Chat, *, driven: bool) -> None:
+        """Report that this process stops watching. `driven`: True if it drove the chat; otherwise the chat continues
+        elsewhere."""
+
+
+class JsonLines(Show):
+    """The display of `--json`: one event a line, each flushed at once."""
+
+    def event(self, envelope: Envelope) -> None:
+        write_json_line(wire.to_json(envelope))
+        sys.stdout.buffer.flush()
+
+    def report_detach(self, chat: Chat, *, driven: bool) -> None:
+        print_note(f"treadle: {left_text(chat, driven)}")
+
+
+def left_text(chat: Chat, driven: bool) -> str:
+    if driven:
+        return f"left; nothing works on chat {chat.id} now · go on: treadle resume {chat.id}"
+    return f"left; chat {chat.id} goes on elsewhere · watch: treadle resume {chat.id} · stop: treadle stop {chat.id}"
+
+
+class Ending:
+    """Listens for how a run ends, to say it as an exit code (U-01)."""
+
+    def __init__(self) -> None:
+        self.code = EXIT_OK
+        self._capped = False
+        self._refused = False
+
+    def event(self, envelope: Envelope) -> None:
+        match envelope.data:
+            case LimitReached(kind="turns", scope="run") | UserInputRequested(purpose="limit"):
+                self._capped = True
+            case (PermissionCompleted() | UserInputCompleted()) as answer if answer.synthetic == HEADLESS:
+                self._refused = True
+            case SessionIdle(reason=reason):
+                # With `--on-limit error` the run ends with an error, and the error is the cap.
+                self.code = EXIT_TURN_CAP if self._capped and reason == "error" else _CODES[reason]
+                if self.code == EXIT_OK and self._refused:
+                    self.code = EXIT_REFUSED
+            case ActionRequired():
+                self.code = EXIT_TURN_CAP if self._capped else EXIT_WAITING
+
+
+async def drive(chat: Chat, following: Following, show: Show, after_seq: int, *, detaches: bool = False) -> int:
+    """Carry out a command and show everything recorded behind `after`, until the chat is idle or waits."""
+    ending = Ending()
+    steps: list[FileChange] = []
+    with Signals(chat, detaches=detaches) as signals:
+        show.ready(chat)
+        steps += [] if isinstance(show, JsonLines) else await _earlier_steps(chat, after_seq)
+        async with aclosing(_complete(chat, following, after_seq)) as events:
+            async for envelope in events:
+                ending.event(envelope)
+                if isinstance(show, JsonLines):
+                    show.event(envelope)
+                    continue
+                envelope = await chat.load_full_event(envelope)
+                if isinstance(envelope.data, SessionIdle):
+                    show.set_changed_files(await chat.files.net(steps), (await chat.state()).options.world)
+                    show.living(await _living(chat))
+                    steps.clear()
+                steps += steps_of(envelope)
+                show.event(envelope)
+        return ending.code
+    if detaches and signals.ended_by == signal.SIGINT:
+        show.report_detach(chat, driven=chat.driven_here)
+    return 128 + signals.ended_by
+
+
+async def _living(chat: Chat) -> list[JobView]:
+    state = await chat.state()
+    if not state.jobs and not state.pending_jobs:
+        return []
+    return [job.view for job in await chat.jobs() if job.view.status in ("running", "elsewhere") or job.view.pending]
+
+
+def steps_of(envelope: Envelope) -> tuple[FileChange, ...]:
+    """Return the file changes that an event records."""
+    return envelope.data.files if isinstance(envelope.data, FilesChanged | Undone | Redone) else ()
+
+
+async def _earlier_steps(chat: Chat, after_seq: int) -> list[FileChange]:
+    """Return the file changes of the current run up to `after_seq`: made in another process, or before the chat
+    waited."""
+    run = (await chat.state()).run
+    if run is None or run.first >= after_seq:
+        return []
+    earlier = [await chat.load_full_event(each) for each in await chat.events(run.first) if each.seq <= after_seq]
+    return [step for each in earlier for step in steps_of(each)]
+
+
+async def _complete(chat: Chat, following: Following, last_seq: int) -> AsyncGenerator[Envelope, None]:
+    """Every record once and in order, also those that were written before the following began. When its run has ended,
+    queued messages are driven too: no other process may be there to do so."""
+    for envelope in await chat.events(last_seq):
+        last_seq = envelope.seq
+        yield envelope
+    while True:
+        async for envelope in following:
+            if envelope.seq > last_seq + 1:
+                for missed in await chat.events(last_seq):
+                    if missed.seq < envelope.seq:
+                        yield missed
+            if envelope.seq == 0 or envelope.seq > last_seq:
+                yield envelope
+                last_seq = envelope.seq or last_seq
+        unseen = await chat.events(last_seq)
+        for envelope in unseen:
+            last_seq = envelope.seq
+            yield envelope
+        began = any(isinstance(envelope.data, UserMessage) for envelope in unseen)
+        if not began and status(await chat.state()) not in ("pending", "running"):
+            return
+        following = chat.resume()
+
+
+class Signals:
+    """For the length of a block: SIGINT interrupts the chat's run, or with `detaches` ends the block; so do SIGTERM and
+    SIGHUP. `ended_by` is the signal that ended it. A second SIGINT ends the process."""
+
+    def __init__(self, chat: Chat, *, detaches: bool = False) -> None:
+        self._chat = chat
+        self._detaches = detaches
+        self._work = asyncio.current_task()
+        self._stopping: asyncio.Task[None] | None = None
+        self.ended_by = 0
+
+    def __enter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._leave, number)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.remove_signal_handler(number)
+        if kind is not asyncio.CancelledError or not self.ended_by or self._work is None:
+            return False
+        self._work.uncancel()
+        return True
+
+    def _interrupt(self) -> None:
+        if self._stopping is not None or self.ended_by:
+            Keyboard.restore_now()
+            os._exit(EXIT_INTERRUPTED)
+        if self._detaches:
+            self._leave(signal.SIGINT)
+            return
+        self._stopping = asyncio.create_task(self._stop())
+
+    async def _stop(self) -> None:
+        try:
+            await self._chat.interrupt()
+        except TreadleError:  # it has just ended, or waits for someone; or the log cannot be written
+            self._leave(signal.SIGINT)
+
+    def _leave(self, number: int) -> None:
+        self.ended_by = number
+        if self._work is not None:
+            self._work.cancel()

@@ -1,0 +1,319 @@
+"""The display of a run: the answer as it comes, a line for every call, and at the end what it cost. `call_line` shows
+calls, `notices` the rest."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from treadle.base.inert import inert, inert_line
+from treadle.base.types import CallKey, ChatId
+from treadle.chat.state import ChatState
+from treadle.frontends.cli.activity import Activity
+from treadle.frontends.cli.drive import Show, left_text
+from treadle.frontends.cli.terminal import Terminal
+from treadle.frontends.presentation.call_line import QUIET, call_lines, check_lines
+from treadle.frontends.presentation.names import model_name, tail
+from treadle.frontends.presentation.notices import (
+    cost,
+    describe_changes,
+    end,
+    how_to_answer,
+    how_to_go_on,
+    living,
+    notice,
+    waiting,
+)
+from treadle.frontends.presentation.styled import Span, spans
+from treadle.library.chat import Chat
+from treadle.protocol import events as e
+from treadle.protocol.content import PlanStep, Usage
+from treadle.protocol.views import Coalescer, JobView, touched
+
+if TYPE_CHECKING:
+    from treadle.frontends.cli.prose import Prose
+
+_PLAN_MARKS = {"pending": "·", "in_progress": ">", "done": "✓"}
+
+
+class Screen(Show):
+    """Shows a run. `echo` shows the user's own messages too, for a log that is read instead of lived."""
+
+    def __init__(
+        self, terminal: Terminal | None = None, *, echo: bool = False, asks: bool = False, watches: bool = False
+    ) -> None:
+        self._terminal = terminal or Terminal()
+        self._echo = echo
+        self._asks = asks
+        """True if a person is there: a dialogue asks the questions of the chat."""
+        self._watches = watches
+        """It was there before and is left by Ctrl-C: that is told once."""
+        self._coalescer = Coalescer()
+        self._timer: asyncio.TimerHandle | None = None
+        terminal = self._terminal
+        self._prose = self._with_markdown() if terminal.has_columns else None
+        self._activity = Activity(terminal, moves=not echo)
+        self._asked: set[CallKey] = set()
+        """Calls whose change was shown when a person was asked."""
+        self._received = ""
+        """The text of the present answer that came live; shown or about to be."""
+        self._calls: dict[CallKey, tuple[str, str]] = {}
+        self.seq = 0
+        """The last recorded event that was shown."""
+        self._began = time.monotonic()
+        self._waits_since = 0.0
+        """Since when a person is asked: that is not the run's time."""
+        self._usage = Usage()
+        self._turns = 0
+        self._done = 0
+        self._ended = False
+        self._changed: Sequence[e.FileChange] = ()
+        self._world = ""
+        """The world of the net file changes of the run, counted from its beginning; empty for the project itself."""
+        self._living: Sequence[JobView] = ()
+
+    def begin(self, chat: ChatId, model: str, root: str, *, resumed: bool = False) -> None:
+        head = f"{'resuming' if resumed else 'chat'} {chat} · "
+        room = max(40, self._terminal.width - len(head) - 4)
+        model_text = model_name(model, room // 2)
+        self._terminal.note(f"{head}{model_text} · {tail(inert_line(root), room - len(model_text))}", "dim")
+
+    def knows(self, state: ChatState) -> None:
+        """Calls that were under way before this process began."""
+        if state.run is not None and state.run.check is not None:
+            self._calls[state.run.check.check] = ("check", state.run.check.command)
+        for call in state.calls:
+            arguments = msgspec.json.encode(call.arguments).decode() if call.arguments else call.request.arguments
+            self._calls[call.key] = (call.request.name, touched(arguments))
+
+    def earlier(self, text: str) -> None:
+        self._terminal.note(text, "dim")
+
+    def counts(self, state: ChatState) -> None:
+        """Take over the totals of the whole chat, of which only the end was shown."""
+        self._usage, self._turns, self._done = state.totals.usage, state.totals.turns, state.totals.tool_calls
+
+    def set_changed_files(self, files: Sequence[e.FileChange], world: str) -> None:
+        """Store the net change of each file by the run that ends now, in the project or in a world of it."""
+        self._changed, self._world = files, world
+
+    def mark_as_asked(self, action: e.OpenAction) -> None:
+        """A person was shown this, and need not see it again."""
+        if action.kind == "permission" and action.call:
+            self._asked.add(action.call)
+
+    def ready(self, chat: Chat) -> None:
+        if self._watches:
+            stop = "Esc stops the run" if self._asks else f"stop the run: treadle stop {chat.id}"
+            self._terminal.note(f"   Ctrl-C leaves; {stop}", "dim")
+            self._watches = False
+
+    def report_detach(self, chat: Chat, *, driven: bool) -> None:
+        self._end_text()
+        self._terminal.tell(f"── {left_text(chat, driven)}", "yellow")
+
+    def living(self, jobs: Sequence[JobView]) -> None:
+        """The background commands that live on after the run that ends now."""
+        self._living = jobs
+
+    def event(self, envelope: e.Envelope) -> None:
+        event = envelope.data
+        self.seq = envelope.seq or self.seq
+        self._resume_timer()
+        match event:
+            case e.MessageDelta(text=text):
+                self._received += text
+                self._stream(self._coalescer.feed(text, time.monotonic()))
+            case e.ReasoningDelta():
+                self._activity.show("thinking …")
+            case e.TurnStart():
+                self._activity.show("waiting for the model …")
+            case e.AssistantReset():
+                self._drop_answer()
+            case e.AssistantMessage():
+                self._answer(event)
+            case e.TurnEnd(usage=usage):
+                self._activity.end()
+                self._turns += 1
+                self._usage += usage
+            case e.TrialStart() | e.ExecutionStart() | e.ExecutionOutput() | e.ExecutionComplete():
+                self._call(event)
+            case e.CheckStarted(check=check, command=command):
+                self._calls[check] = ("check", command)
+                self._activity.show(f"● check {command} …")
+            case e.CheckCompleted(check=check):
+                self._terminal.show(check_lines(self._calls.get(check, ("", ""))[1], event, self._terminal.width))
+            case e.UserMessage():
+                self._show_user_message(event)
+            case e.PlanUpdated(steps=steps):
+                self._plan(steps)
+            case e.TaskComplete(summary=summary) if summary:
+                self._terminal.stream(spans(Span("✓", ("green",)), " "))
+                self._show_full_text(summary)
+            case e.ModelCall():
+                self._side_call(event)
+            case e.RunEnd():
+                self._ended = True
+            case e.SessionIdle():
+                self._idle(envelope.chat, event)
+            case e.ActionRequired(actions=actions):
+                self._waits(envelope.chat, actions)
+            case _:
+                self._notice(event)
+
+    # -- the answer ---------------------------------------------------------------------------------------------------
+
+    def _stream(self, text: str) -> None:
+        """Show what is due, and look again after the interval: text must not hang until more of it comes."""
+        self._say(text)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(Coalescer.INTERVAL_S, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        with suppress(BrokenPipeError):  # a timer has no caller to report to; the next event raises the error
+            self._say(self._coalescer.due(time.monotonic()))
+
+    def _say(self, text: str) -> None:
+        """Write a piece of the answer: formatted as Markdown on a terminal, otherwise as it is."""
+        if self._prose is not None:
+            self._prose.feed(inert(text))  # before it is wrapped: an escape is wider than its character
+        else:
+            self._terminal.stream(text)
+
+    def _with_markdown(self) -> "Prose":
+        from treadle.frontends.cli.prose import Prose  # not needed for a pipe, which gets the text as it is
+
+        terminal = self._terminal
+        return Prose(terminal.stream, lambda: terminal.width, markup=terminal.colours)
+
+    def _end_prose(self) -> None:
+        if self._prose is not None:
+            self._prose.end()
+
+    def _end_text(self) -> None:
+        self._say(self._coalescer.flush())
+        self._coalescer.reset()
+        self._end_prose()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _answer(self, message: e.AssistantMessage) -> None:
+        self._end_text()
+        missing = message.content.removeprefix(self._received) if self._received else message.content
+        if missing != message.content or not self._received:
+            self._say(missing)
+            self._end_prose()
+        if message.content:
+            self._terminal.end_line()
+        if message.partial:
+            self._terminal.line("(cut short)", "dim")
+        self._received = ""
+        for request in message.tool_requests:
+            self._calls[request.call] = (request.name, touched(request.arguments))
+
+    def _drop_answer(self) -> None:
+        self._coalescer.reset()
+        if self._prose is not None:
+            self._prose.drop()
+        if self._received:
+            self._terminal.note("(that answer was broken off and is begun again)", "dim")
+        self._received = ""
+
+    # -- the rest -----------------------------------------------------------------------------------------------------
+
+    def _call(self, event: e.TrialStart | e.ExecutionStart | e.ExecutionOutput | e.ExecutionComplete) -> None:
+        name, summary = self._calls.get(event.call, ("", ""))
+        match event:
+            case e.TrialStart() | e.ExecutionStart():
+                summary = event.args_summary or summary
+                self._calls[event.call] = (event.name, summary)
+                if event.name not in QUIET:
+                    self._activity.show(f"● {event.name} {inert_line(summary, 60)} …")
+            case e.ExecutionOutput(text=text):
+                last = text.rstrip("\n").rpartition("\n")[2]
+                self._activity.show(f"● {name} {inert_line(summary, 60)} …", last)
+            case e.ExecutionComplete():
+                self._done += 1
+                self._activity.end()
+                lines = call_lines(name or "call", summary, event, self._terminal.width)
+                has_shown_diff = event.call in self._asked and event.success and event.diff_stat is not None
+                self._terminal.show(lines[:1] if has_shown_diff else lines)
+
+    def _show_user_message(self, message: e.UserMessage) -> None:
+        if message.source == "check":
+            self._terminal.note("> (check)", "dim")
+            for line in inert(message.content).split("\n"):
+                self._terminal.note(f"  {line}", "dim")
+        elif message.source != "person":
+            self._terminal.note(f"> ({message.source}) {inert_line(message.content, 200)}", "dim")
+        elif self._echo or message.delivery != "idle":
+            self._terminal.line(f"> {message.content}", "cyan")
+
+    def _plan(self, steps: tuple[PlanStep, ...]) -> None:
+        for step in steps:
+            text = f"  {_PLAN_MARKS.get(step.status, '·')} {inert_line(step.text, self._terminal.width - 4)}"
+            self._terminal.line(text, *(() if step.status == "in_progress" else ("dim",)))
+
+    def _side_call(self, call: e.ModelCall) -> None:
+        self._usage += call.usage
+        if call.purpose == "summary" and call.text:
+            self._show_full_text(call.text)
+
+    def _show_full_text(self, text: str) -> None:
+        """A text that is there at once."""
+        self._say(text)
+        self._end_prose()
+        self._terminal.end_line()
+
+    def _notice(self, event: e.Event) -> None:
+        if isinstance(event, e.TurnRetry | e.CompactionComplete | e.SubagentCompleted):
+            self._usage += event.usage
+        if styled_notice := notice(event):
+            text, colour = styled_notice
+            self._terminal.tell(text, colour)
+        if isinstance(event, e.TurnRetry):
+            self._activity.show("waiting to try again …")
+
+    def _idle(self, chat: ChatId, idle: e.SessionIdle) -> None:
+        self._end_text()
+        if self._turns or self._done or self._ended:
+            spent = cost(self._usage, self._turns, self._done, 0 if self._echo else time.monotonic() - self._began)
+            self._terminal.tell(f"── {end(idle)} · {spent}", "dim")
+            for line in describe_changes(chat, self._changed, self._world):
+                self._terminal.tell(f"   {line}", "dim")
+            for line in living(chat, self._living):
+                self._terminal.tell(f"   {line}", "yellow")
+            self._changed = self._living = ()
+        else:
+            self._terminal.note(f"── nothing to do: the chat is idle ({end(idle)})", "dim")
+        self._terminal.tell(f"   {how_to_go_on(chat, idle.reason)}", "dim")
+
+    def _resume_timer(self) -> None:
+        if self._waits_since:
+            self._began += time.monotonic() - self._waits_since
+            self._waits_since = 0.0
+
+    def _waits(self, chat: ChatId, actions: tuple[e.OpenAction, ...]) -> None:
+        self._end_text()
+        if all(action.of_person for action in actions):
+            self._waits_since = time.monotonic()
+        if self._asks:
+            return
+        self._terminal.note(f"── chat {chat} waits for someone", "yellow")
+        for action in actions:
+            for line in waiting(action):
+                self._terminal.note(f"   {line}")
+            self._terminal.note(f"   answer with: {how_to_answer(chat, action)}", "dim")
+
+    def unfinished(self, chat: ChatId) -> None:
+        """The log ends in the middle of a run."""
+        self._terminal.note(f"── unfinished · go on: treadle resume {chat}", "yellow")
+
+    def restoring(self, chat: ChatId, request: e.RestoreRequested) -> None:
+        """The log ends in the middle of an undo."""
+        self._terminal.note(f"── an unfinished {request.kind} · complete it: treadle resume {chat}", "yellow")

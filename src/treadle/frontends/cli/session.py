@@ -1,0 +1,167 @@
+"""Functions that the commands share: settings, an agent on the user's database, finding a chat by the text that a
+person types, and the folder that a run works in."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from gc import freeze
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from treadle.adapters.models.registry import ModelRegistry
+from treadle.adapters.stores import open_store
+from treadle.base.inert import inert_line, print_note
+from treadle.base.logs import make_last_resort_inert
+from treadle.base.types import ChatId
+from treadle.errors import InvalidInput, NotFound, StoreError
+from treadle.frontends.cli.options import LAST
+from treadle.frontends.cli.project import present_root as present_root
+from treadle.frontends.cli.project import project_root as project_root
+from treadle.library.agent import Agent
+from treadle.library.config import OTEL_VARIABLES, Config, Settings, load
+from treadle.ports.hooks import Hooks
+from treadle.ports.store import ChatFilter, Store
+
+if TYPE_CHECKING:
+    from treadle.adapters.telemetry.settings import Telemetry
+
+T = TypeVar("T")
+
+
+def configured(flags: Mapping[str, Any] | None = None) -> Config:
+    """Return the settings in force, and print warnings about their sources."""
+    config = load(flags=flags)
+    warn(config.warnings)
+    return config
+
+
+def warn(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        print_note(f"treadle: {inert_line(warning)}")
+
+
+@asynccontextmanager
+async def open_agent(
+    config: Config,
+    *,
+    works: bool = False,
+    mcp: bool = True,
+    concurrency: int = 0,
+    relays: bool = False,
+    hooks: Sequence[Hooks] = (),
+    stays: bool = False,
+) -> AsyncIterator[Agent]:
+    """An agent for the length of a command; with the tools of installed packages if it `works`. One that `stays` beyond
+    a run has the time to make titles."""
+    make_last_resort_inert()
+    freeze()  # modules loaded so far are never garbage, and scanning them takes long
+    _make_home(config.home, works)
+    settings = config.settings
+    models = ModelRegistry(os.environ, home=config.home)
+    if works:
+        warn(models.catalogue.warnings)
+    if works and config.hooks:
+        from treadle.adapters.tools.hooks import CommandHooks
+
+        hooks = [*hooks, CommandHooks(config.hooks, os.environ)]
+    agent = Agent(
+        open_store(config.store, lease_s=settings.lease_s),
+        models=models,
+        plugins=works,
+        mcp=works and settings.mcp and mcp,
+        hooks=hooks,
+        instructions=settings.instructions,
+        skills=settings.skills,
+        extensions=settings.extensions,
+        allowance=settings.allowance,
+        home=config.home,
+        accepted=settings.consent,
+        retry_base_s=settings.retry_base_s,
+        retry_limit_s=settings.retry_limit_s,
+        silence_s=settings.silence_s,
+        answer_s=settings.answer_s,
+        renew_s=settings.lease_s / 3,
+        concurrency=concurrency,
+        relays=relays,
+        telemetry=_telemetry(settings),
+        titles=settings.titles if stays else "off",
+    )
+    if works:
+        agent.rules.all()  # a worker must not find out in the middle of a run that they are damaged
+    warn(agent.warnings)
+    async with agent:
+        yield agent
+
+
+async def chosen_model(agent: Agent, config: Config) -> str:
+    """The model of a new chat: the one that is set, else one that can be used here. A line on standard error says which
+    it is and why, unless a flag named it (U-10)."""
+    model, source = config.settings.model, config.sources["model"]
+    if not model:
+        model, source = await agent.require_model()
+    elif source.startswith("flag "):
+        return model
+    else:
+        source = f"set in {source.partition(' ')[2]}"
+    print_note(f"treadle: using {inert_line(model)} ({inert_line(source)}); choose another with --model")
+    return model
+
+
+def _make_home(home: Path, works: bool) -> None:
+    """At first use, for its owner alone. StoreError if it cannot be used."""
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"Treadle's home {home} cannot be made: {error.strerror}; choose another with TREADLE_HOME"
+        ) from error
+    if works and not os.access(home, os.W_OK):
+        raise StoreError(
+            f"Treadle's home {home} is read-only: chats can be read, but not worked on; allow writing, or "
+            "choose another with TREADLE_HOME"
+        )
+
+
+def _telemetry(settings: Settings) -> "bool | Telemetry":
+    if not settings.otel_endpoint and not any(map(os.environ.get, OTEL_VARIABLES)):
+        return False
+    import logging
+
+    from treadle.adapters.telemetry.settings import Telemetry
+
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # we report the important errors ourselves, once
+    return Telemetry(settings.otel_endpoint, settings.otel_protocol, settings.otel_content)
+
+
+def with_agent(work: Callable[[Agent], Awaitable[T]], *, works: bool = False) -> T:
+    async def run() -> T:
+        async with open_agent(configured(), works=works) as agent:
+            return await work(agent)
+
+    return asyncio.run(run())
+
+
+async def find_chat(store: Store, chat_ref: str) -> ChatId:
+    """The chat that a person means: its id, a part of the beginning of it that no other has, or `last`."""
+    if not chat_ref:
+        raise InvalidInput("name a chat: its id, the beginning of it, or `last`")
+    if chat_ref == LAST:
+        newest = await store.list(limit=1)
+        if not newest:
+            raise NotFound("there is no chat yet; begin one with: treadle run PROMPT")
+        return newest[0].summary.chat
+    ids = [listed.summary.chat for listed in await store.list(ChatFilter(query=chat_ref))]
+    if chat_ref in ids:
+        return ChatId(chat_ref)
+    matches = [chat for chat in ids if chat.startswith(chat_ref) or chat.startswith(f"c_{chat_ref}")]
+    if not matches:
+        from treadle.base.did_you_mean import did_you_mean
+
+        known_ids = [listed.summary.chat for listed in await store.list(limit=1000)]
+        suggestion = did_you_mean(chat_ref if chat_ref.startswith("c_") else f"c_{chat_ref}", [LAST, *known_ids])
+        raise NotFound(f"there is no chat {chat_ref!r}{suggestion or ';'} see them with: treadle chats")
+    if len(matches) > 1:
+        examples = ", ".join(matches[:5]) + (" …" if len(matches) > 5 else "")
+        raise InvalidInput(f"{chat_ref!r} is the beginning of {len(matches)} chats ({examples}); type more of it")
+    return matches[0]

@@ -1,0 +1,67 @@
+"""Extensions of a session beside its tools: MCP servers and skills that programs bring for it alone, and the prompt of
+its custom agent."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from treadle.frontends.copilot_words.config import Config, Extras, McpServer
+from treadle.library.agent import Agent
+from treadle.library.mcp_hub.search import CALL, FIND
+from treadle.library.skills.front_matter import split
+from treadle.library.skills.places import in_folder
+from treadle.library.skills.reading import skills
+from treadle.protocol.options import ChatOptions, Project, Skill
+
+
+def builtin_names(agent: Agent, options: ChatOptions, session_skills: tuple[Skill, ...]) -> list[str]:
+    """The tools that Treadle has for such a chat itself."""
+    base = msgspec.structs.replace(options, tools=None, dynamic_tools=(), interactive=True, skills=session_skills)
+    return [spec.name for spec in agent.deps.tools.specs(base) if not spec.server and spec.name not in (FIND, CALL)]
+
+
+def bring(agent: Agent, session: str, configs: Iterable[Config], stopped: Iterable[str]) -> dict[str, McpServer]:
+    """Declare the servers of all programs for this session; InvalidInput if one cannot be."""
+    programs, disabled, servers = list(configs), {*stopped}, dict[str, McpServer]()
+    for config in programs:
+        servers = config.servers | servers
+        disabled |= {*(config.disabled_mcp_servers or ())}
+    if servers:
+        declared = {name: server.declared(disabled=name in disabled) for name, server in servers.items()}
+        agent.mcp.bring(session, declared, alone=not any(each.enable_config_discovery for each in programs))
+    return servers
+
+
+def found_skills(agent: Agent, config: Config, project: Project) -> dict[str, tuple[Skill, str]]:
+    """Return all skills of a session by name, with their sources: the folders that the program names and, if it asks
+    for them, those that a chat here would have without it. Disabled skills are included."""
+    folders = [Path(each).expanduser() for each in config.skill_directories or ()]
+    sourced_skills = [
+        ("custom", skill) for skill in skills([each for folder in folders for each in in_folder("skills", folder)])
+    ]
+    if config.enable_config_discovery:
+        usual = agent.documents.all("skills", project)
+        sourced_skills += [
+            ("project" if not Path(skill.path).is_absolute() else "personal-agents", skill) for skill in skills(usual)
+        ]
+    return {skill.name: (skill, source) for source, skill in reversed(sourced_skills)}
+
+
+def extras_of(agent: Agent, config: Config, project: Project, servers: Iterable[str]) -> Extras:
+    """Reads files. An agent has the skills that it names, whole and from the beginning, and no others."""
+    enabled_skills = {
+        name: each
+        for name, each in found_skills(agent, config, project).items()
+        if name not in (config.disabled_skills or ())
+    }
+    custom = config.custom_agent
+    if custom is None:
+        return Extras(tuple(servers), tuple(skill for skill, _ in enabled_skills.values()))
+    bodies = [_body(enabled_skills[name][0], project) for name in custom.skills or () if name in enabled_skills]
+    return Extras(tuple(servers), (), "\n\n".join([custom.prompt or "", *bodies]).strip())
+
+
+def _body(skill: Skill, project: Project) -> str:
+    path = Path(project[0], skill.path)
+    return f"<skill name={skill.name!r}>\n{split(path.read_text(errors='replace'))[1]}\n</skill>"

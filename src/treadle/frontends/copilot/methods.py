@@ -1,0 +1,244 @@
+"""The methods of a session (`copilot_words.methods`). Each is a few lines: parameters in, a call of the library, an
+answer out."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from treadle.base.jsonrpc.connection import INVALID_PARAMS, RpcError
+from treadle.chat.state import status
+from treadle.frontends.copilot.extension_methods import ExtensionCall, Params, text_of
+from treadle.frontends.copilot_words.events import MODES, stamp
+from treadle.protocol import commands as c
+from treadle.protocol import events as e
+from treadle.protocol.trace_context import extract_traceparent
+
+_COMMANDS = {"compact": "Sum up the conversation to make room.", "model": "Say which model answers."}
+_REFUSED_OF_MESSAGES = {
+    "responseFormat": "say in the prompt how the answer is to look.",
+    "requestHeaders": "give the session a provider with these headers.",
+}
+_OWN_MODES = {"interactive": "confirm", "plan": "read-only", "autopilot": "autopilot"}
+
+
+class Method(ExtensionCall):
+    """All that may be called of a session."""
+
+    # -- the conversation ---------------------------------------------------------------------------------------------
+
+    async def _sending(self) -> str:
+        for field, instead in _REFUSED_OF_MESSAGES.items():
+            if self.params.get(field):
+                raise RpcError(INVALID_PARAMS, f"Treadle does not support {field} for messages of a session; {instead}")
+        if self.params.get("agentMode"):
+            await self._change_mode(text_of(self.params, "agentMode"))
+        mode = str(self.params.get("mode") or "enqueue")
+        attachments, trace = self.params.get("attachments") or (), extract_traceparent(self.params)
+        return await self.session.send(text_of(self.params, "prompt"), mode, attachments, trace)
+
+    async def _change_mode(self, name: str) -> None:
+        """RpcError for a mode that there is not, and while a run goes on in another one."""
+        mode = _OWN_MODES.get(name)
+        if mode is None:
+            raise RpcError(INVALID_PARAMS, f"There is no mode {name!r}; there is: {', '.join(_OWN_MODES)}.")
+        if mode == self.session.options.mode:
+            return
+        is_sent = self.method.startswith("session.send")
+        if is_sent and status(await self.session.chat.state()) not in ("idle", "error"):
+            raise RpcError(INVALID_PARAMS, f"The session works in another mode than {name!r}; wait until it is idle.")
+        await self.session.change({"mode": mode})
+
+    async def send(self) -> Any:
+        return {"messageId": await self._sending()}
+
+    async def send_and_wait(self) -> Any:
+        return await self.session.wait_for(self._sending())
+
+    async def abort(self) -> Any:
+        return {"success": True, "interrupted": await self.session.abort()}
+
+    async def detach(self) -> Any:
+        await self.session.end(self.connection)
+        return {"success": True}
+
+    async def shutdown(self) -> Any:
+        await self.session.abort()
+        return await self.detach()
+
+    async def compact(self) -> Any:
+        completion: e.CompactionComplete | None = None
+        async for envelope in self.session.chat.compact():
+            if isinstance(envelope.data, e.CompactionComplete):
+                completion = envelope.data
+        if completion is None or not completion.success:
+            return {"success": False, "tokensRemoved": 0, "messagesRemoved": 0}
+        removed_tokens = max(0, completion.tokens_before - completion.tokens_after)
+        return {"success": True, "tokensRemoved": removed_tokens, "messagesRemoved": completion.upto}
+
+    # -- programs among themselves ------------------------------------------------------------------------------------
+
+    async def elicit(self) -> Any:
+        schema = self.params.get("requestedSchema")
+        return await self.session.dialogues.elicit(text_of(self.params, "message"), schema)
+
+    async def dialogue_answer(self) -> Any:
+        """To a dialogue, or that a command is done."""
+        reply = self.params.get("result", {"error": self.params.get("error")})
+        return {"success": self.session.dialogues.answer(text_of(self.params, "requestId"), reply)}
+
+    async def commands(self) -> Any:
+        """Those of programs, and what the runtime itself can be told in this way."""
+        builtin_commands = _COMMANDS if self.params.get("includeBuiltins") is not False else {}
+        client_commands = (
+            self.session.dialogues.commands if self.params.get("includeClientCommands") is not False else {}
+        )
+        kinds = (("builtin", builtin_commands), ("client", client_commands))
+        return {
+            "commands": [
+                {"name": name, "kind": kind, "description": about, "allowDuringAgentExecution": kind == "client"}
+                for kind, descriptions in kinds
+                for name, about in descriptions.items()
+            ]
+        }
+
+    async def execute_command(self) -> Any:
+        error = await self.session.dialogues.execute(
+            text_of(self.params, "commandName"), str(self.params.get("args") or "")
+        )
+        return {"error": error} if error else {}
+
+    async def invoke_command(self) -> Any:
+        name = text_of(self.params, "name")
+        if name == "compact":
+            outcome = await self.compact()
+            return {"kind": "text", "text": f"{outcome['tokensRemoved']:,} tokens less."}
+        if name == "model":
+            return {"kind": "text", "text": f"The model is {self.session.shown_model}."}
+        if error := await self.session.dialogues.execute(name, str(self.params.get("input") or "")):
+            raise RpcError(INVALID_PARAMS, error)
+        return {"kind": "completed"}
+
+    # -- history ------------------------------------------------------------------------------------------------------
+
+    async def get_messages(self) -> Any:
+        return {"events": await self.session.events()}
+
+    async def read_events(self) -> Any:
+        """A page of the history; the cursor is the number of events before it."""
+        events = await self.session.events()
+        begin = min(len(events), _count_of(self.params, "cursor", 0))
+        end = min(len(events), begin + _count_of(self.params, "max", len(events)))
+        return {"events": events[begin:end], "cursor": str(end), "hasMore": end < len(events), "cursorStatus": "ok"}
+
+    async def tail(self) -> Any:
+        return {"cursor": str(len(await self.session.events()))}
+
+    async def interest(self) -> Any:
+        """Every program is told everything."""
+        return {"success": True, "handle": "all"}
+
+    async def log(self) -> Any:
+        level, url = str(self.params.get("level") or "info"), self.params.get("url")
+        text = text_of(self.params, "message")
+        return {"eventId": await self.session.log(text, level, bool(self.params.get("ephemeral")), url)}
+
+    async def is_processing(self) -> Any:
+        return {"processing": status(await self.session.chat.state()) not in ("idle", "error")}
+
+    async def snapshot(self) -> Any:
+        summary = (await self.session.agent.deps.store.get(self.session.chat.id)).summary
+        return {
+            "sessionId": summary.chat,
+            "startTime": stamp(summary.created_ms),
+            "modifiedTime": stamp(summary.updated_ms),
+            "workingDirectory": summary.root,
+            "currentMode": MODES.get(self.session.options.mode, "interactive"),
+            "summary": summary.title,
+            "isRemote": False,
+            "alreadyInUse": len(self.session.programs) > 1,
+        }
+
+    # -- requests to a program ----------------------------------------------------------------------------------------
+
+    def _list_open_requests(self, request_kind: str) -> list[dict[str, Any]]:
+        return [data for kind, data in self.session.requests.open.values() if kind == request_kind]
+
+    async def tool_result(self) -> Any:
+        request = text_of(self.params, "requestId")
+        is_accepted = await self.session.requests.submit(request, self.params.get("result"), self.params.get("error"))
+        return {"success": is_accepted}
+
+    async def permission(self) -> Any:
+        answer = self.params.get("result")
+        decision = self.session.requests.decide(
+            text_of(self.params, "requestId"), answer if isinstance(answer, Mapping) else {}
+        )
+        return {"success": await decision}
+
+    async def user_input(self) -> Any:
+        response = self.params.get("response")
+        answer = response.get("answer") if isinstance(response, Mapping) else self.params.get("answer")
+        return {"success": await self.session.requests.answer(text_of(self.params, "requestId"), str(answer or ""))}
+
+    async def pending_tools(self) -> Any:
+        return {"items": self._list_open_requests("external_tool.requested")}
+
+    async def pending_permissions(self) -> Any:
+        return {
+            "items": [
+                {**each, "request": each["permissionRequest"]}
+                for each in self._list_open_requests("permission.requested")
+            ]
+        }
+
+    async def approve_all(self) -> Any:
+        requests = self.session.requests
+        requests.approve_all = bool(self.params.get("enabled", True))
+        for request in self._list_open_requests("permission.requested") if requests.approve_all else ():
+            await requests.decide(request["requestId"], {"kind": "approve-once"})
+        return {"success": True, "enabled": requests.approve_all}
+
+    # -- the rest -----------------------------------------------------------------------------------------------------
+
+    async def mode_get(self) -> Any:
+        return MODES.get(self.session.options.mode, "interactive")
+
+    async def mode_set(self) -> Any:
+        await self._change_mode(text_of(self.params, "mode"))
+        return {"status": "applied", "modeApplied": True, "modelChanged": False}
+
+    async def name_get(self) -> Any:
+        return {"name": (await self.session.chat.state()).title or None}
+
+    async def name_set(self) -> Any:
+        await self.session.chat.command(c.Rename(text_of(self.params, "name"), by="program"))
+        return {}
+
+    async def queued(self) -> Any:
+        items = (await self.session.chat.state()).queue
+        common = {"kind": "message", "agentMode": "interactive"}
+        steering = [each.content for each in items if each.delivery == "steering"]
+        entries = [{**common, "id": each.id, "displayText": each.content} for each in items]
+        return {"items": entries, "steeringMessages": steering}
+
+    async def drop_queued(self) -> Any:
+        """The last one, or all."""
+        items = (await self.session.chat.state()).queue
+        for item in items[-1:] if self.method.endswith("removeMostRecent") else items:
+            await self.session.chat.command(c.DeleteQueued(item.id))
+        return {"removed": bool(items)}
+
+    async def options_update(self) -> Any:
+        """Refuse options that have a method of their own. Others are accepted without effect."""
+        if self.params.get("model"):
+            raise RpcError(INVALID_PARAMS, "Change the model with session.model.switchTo.")
+        if self.params.get("reasoningEffort"):
+            raise RpcError(INVALID_PARAMS, "Change the reasoning effort with session.model.setReasoningEffort.")
+        return {"success": True}
+
+
+def _count_of(params: Params, name: str, default: int) -> int:
+    """A number from 0 on, which may be given as text."""
+    value = str(params.get(name) or default)
+    if not (value.isascii() and value.isdigit() and len(value) < 16):
+        raise RpcError(INVALID_PARAMS, f"{name} is no number from 0 on.")
+    return int(value)

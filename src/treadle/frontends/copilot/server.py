@@ -1,0 +1,376 @@
+"""The runtime: the programs that are connected and the sessions that they work on. Answers what is asked of the runtime
+as a whole, finds the session for the rest, and makes and ends sessions."""
+
+import asyncio
+import hmac
+import os
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from treadle import __version__
+from treadle.adapters.models.bare_names import BareNames
+from treadle.adapters.models.client_models import ClientModels
+from treadle.adapters.models.reasoning_effort import check_effort
+from treadle.adapters.models.registry import ModelRegistry
+from treadle.adapters.policy.standard import StandardPolicy
+from treadle.base.inert import inert_line, print_note
+from treadle.base.jsonrpc.connection import INVALID_PARAMS, METHOD_NOT_FOUND, Connection, RpcError
+from treadle.errors import ChatExists, NotFound, Refused
+from treadle.frontends.copilot.extension_methods import Params, text_of
+from treadle.frontends.copilot.extensions import bring, builtin_names, extras_of
+from treadle.frontends.copilot.hooks import ProgramHooks
+from treadle.frontends.copilot.methods import Method
+from treadle.frontends.copilot.session import Session
+from treadle.frontends.copilot_words import methods
+from treadle.frontends.copilot_words.config import ASKS, Config, options_of, read_config, without_effect
+from treadle.frontends.copilot_words.events import event_id, stamp
+from treadle.frontends.copilot_words.shapes import model_shown, session_shown, tool_shown
+from treadle.frontends.copilot_words.system_message import transforms
+from treadle.library.agent import Agent
+from treadle.library.chat import Chat
+from treadle.library.instructions import MAX_BYTES as INSTRUCTION_BYTES
+from treadle.library.instructions import read_folders
+from treadle.library.transfer import fork as copied
+from treadle.ports.store import ChatFilter, Listed
+from treadle.protocol.commands import Rename
+from treadle.protocol.options import EFFORTS, ChatOptions, ReasoningEffort
+
+PROTOCOL = 3
+DELETED = "copilot-sdk-deleted"
+"""The label of chats that programs deleted when chats could only be archived."""
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+class Runtime:
+    """`root_of` gives the project for a folder that a program names; `token` is what programs on TCP must show."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        models: ModelRegistry,
+        options: ChatOptions,
+        hooks: ProgramHooks,
+        root_of: Callable[[str], str],
+        token: str = "",
+    ) -> None:
+        self.agent = agent
+        self._options = options
+        self._root_of = root_of
+        self._token = token
+        self._names = BareNames(models, options.model)
+        self._brought = ClientModels(models)
+        self.connections: set[Connection] = set()
+        self.sessions: dict[str, Session] = {}
+        self._opening = asyncio.Lock()
+        self.end_requested = asyncio.Event()
+        """Set when a program wants the runtime to end."""
+        self._hooks = hooks
+        hooks.of = lambda chat: self.sessions[chat].hooks if chat in self.sessions else None
+        if isinstance(agent.deps.policy, StandardPolicy):
+            agent.deps.policy.every_command = lambda options: ASKS in options.labels
+
+    async def converse(self, connection: Connection) -> None:
+        self.connections.add(connection)
+        connection.admitted = not self._token
+        try:
+            await connection.serve()
+        finally:
+            self.connections.discard(connection)
+            await _finish_all(session.detach(connection) for session in self.sessions.values())
+
+    async def close(self) -> None:
+        for connection in list(self.connections):
+            connection.close()
+        await _finish_all(session.close() for session in self.sessions.values())
+
+    async def handle(self, connection: Connection, method: str, params: dict[str, Any]) -> Any:
+        if not connection.admitted and method != "connect":
+            raise RpcError(-32001, "AUTHENTICATION_FAILED: connect with the runtime's token first.")
+        if method in methods.RUNTIME:
+            return await getattr(self, methods.RUNTIME[method])(connection, params)
+        if method not in methods.SESSION:
+            raise RpcError(METHOD_NOT_FOUND, f"Unhandled method {method}: Treadle's runtime does not have it.")
+        session = self.sessions.get(str(params.get("sessionId")))
+        if methods.SESSION[method] == "detach" and (session is None or connection not in session.programs):
+            return {"success": True}  # it has left already
+        return await getattr(
+            Method(self._of(connection, params), connection, method, params), methods.SESSION[method]
+        )()
+
+    def tell_all(self, kind: str, session: str) -> None:
+        for connection in self.connections:
+            if connection.admitted:
+                connection.notify("session.lifecycle", {"type": kind, "sessionId": session})
+
+    # -- the runtime --------------------------------------------------------------------------------------------------
+
+    async def connect(self, connection: Connection, params: Params) -> Any:
+        if self._token and not hmac.compare_digest(str(params.get("token") or "").encode(), self._token.encode()):
+            raise RpcError(-32001, "AUTHENTICATION_FAILED: the connection token is missing or wrong.")
+        connection.admitted = True
+        return {"ok": True, "protocolVersion": PROTOCOL, "version": __version__}
+
+    async def ping(self, _connection: Connection, params: Params) -> Any:
+        message, now = str(params.get("message") or ""), stamp(self.agent.deps.clock.now_ms())
+        return {"message": f"pong: {message}", "timestamp": now, "protocolVersion": PROTOCOL}
+
+    async def status(self, _connection: Connection, _params: Params) -> Any:
+        return {"version": __version__, "protocolVersion": PROTOCOL}
+
+    async def auth_status(self, _connection: Connection, _params: Params) -> Any:
+        """Report that the runtime is authenticated if its model can be used. There is no login."""
+        reason = await asyncio.to_thread(self._names.why_not)
+        status_message = (
+            reason or f"Treadle uses {self._options.model} with its own key; no GitHub account is involved."
+        )
+        return {
+            "isAuthenticated": not reason,
+            "statusMessage": status_message,
+            **({} if reason else {"authType": "api-key"}),
+        }
+
+    async def models(self, _connection: Connection, _params: Params) -> Any:
+        usable_models = await asyncio.to_thread(self._names.usable)
+        return {"models": [model_shown(name, info) for name, info in usable_models.items()]}
+
+    async def tools(self, _connection: Connection, _params: Params) -> Any:
+        specs = self.agent.deps.tools.specs(msgspec.structs.replace(self._options, interactive=True))
+        return {"tools": [tool_shown(spec) for spec in specs]}
+
+    async def foreground(self, _connection: Connection, params: Params) -> Any:
+        """There is no screen on which a session could be in front."""
+        if "sessionId" not in params:
+            return {"sessionId": None}
+        return {"success": False, "error": "not running in TUI+server mode: there is no screen here"}
+
+    async def shutdown(self, _connection: Connection, _params: Params) -> Any:
+        self.end_requested.set()
+        return {}
+
+    # -- sessions -----------------------------------------------------------------------------------------------------
+
+    async def create(self, connection: Connection, params: Params) -> Any:
+        config = self._config(params)
+        session = config.session_id = config.session_id or os.urandom(16).hex()
+        if not _ID.fullmatch(session):
+            raise RpcError(INVALID_PARAMS, "A sessionId has 1 to 128 letters, digits, dots, hyphens and underscores.")
+        if session in self.sessions:  # whose servers are not to be touched
+            raise RpcError(INVALID_PARAMS, f"There is a session {session} already; resume it.")
+        base = msgspec.structs.replace(
+            self._options,
+            root=self._root_of(config.working_directory or ""),
+            model=self._model(session, config, connection),
+        )
+        extras = await asyncio.to_thread(
+            extras_of, self.agent, config, base.project, bring(self.agent, session, [config], ())
+        )
+        builtin = builtin_names(self.agent, base, extras.skills)
+        if config.effort:
+            check_effort(self.agent.deps.models, base.model, config.effort)
+        options = options_of(base, config, config.tools or (), builtin, extras)
+        if config.instruction_directories:
+            options = await asyncio.to_thread(self._with_instructions, options, config.instruction_directories)
+        chat = self.agent.begin(session, options)
+        try:
+            await chat.open()
+        except ChatExists as error:
+            raise RpcError(INVALID_PARAMS, f"There is a session {session} already; resume it.") from error
+        created_session = self.sessions[session] = self._session(chat, (await chat.state()).options)
+        await created_session.attach(connection, config, "new")
+        if transforms(config.system_message) or config.servers:
+            await created_session.configure(config)
+        if config.name:
+            await chat.command(Rename(config.name, by="program"))
+        self._warn(created_session, connection, params)
+        self.tell_all("session.created", session)
+        return _describe_session(created_session)
+
+    def _with_instructions(self, options: ChatOptions, folders: Iterable[str]) -> ChatOptions:
+        """Those of the project count most: they come last, and keep their room."""
+        own_instructions = self.agent.prepare(options).options.instructions
+        paths = [os.path.join(options.root, os.path.expanduser(folder)) for folder in folders]
+        folder_instructions = read_folders(paths, INSTRUCTION_BYTES - len(own_instructions.encode()))
+        return msgspec.structs.replace(
+            options, instructions="\n\n".join(filter(None, (folder_instructions, own_instructions)))
+        )
+
+    def _config(self, params: Params) -> Config:
+        config = read_config(params)
+        if config.servers:
+            self.agent.mcp.keeping.meta = self._hooks.meta
+        return config
+
+    async def resume(self, connection: Connection, params: Params) -> Any:
+        config = self._config(params)
+        async with self._opening:
+            session = await self._open_session(config.session_id)
+        changes: dict[str, Any] = {}
+        if config.provider is not None or config.model:
+            ref = self._model(config.session_id, config, connection)
+            changes = {"model": ref} if ref != session.options.model else {}
+        if config.working_directory and (root := self._root_of(config.working_directory)) != session.options.root:
+            changes["root"] = root
+        alone = not session.programs
+        if alone and config.continue_pending_work is False:
+            await session.abort()
+        await session.attach(connection, config, "resume")
+        await session.change(changes)
+        await session.configure(config)
+        await session.chat.resume()
+        await session.ask_again(connection)
+        self._warn(session, connection, params)
+        return _describe_session(session)
+
+    async def _open_session(self, id: str) -> Session:
+        if id in self.sessions:
+            return self.sessions[id]
+        chat = self.agent.chat(id)
+        try:
+            state = await chat.state()
+        except NotFound as error:
+            raise RpcError(INVALID_PARAMS, f"Session not found: {id}") from error
+        if DELETED in state.options.labels:
+            raise RpcError(INVALID_PARAMS, f"Session not found: {id}")
+        self.sessions[id] = self._session(chat, state.options)
+        return self.sessions[id]
+
+    def _session(self, chat: Chat, options: ChatOptions) -> Session:
+        return Session(
+            self.agent, chat, options, self._names.shorten_ref, lambda: self.tell_all("session.updated", chat.id)
+        )
+
+    def _model(self, session: str, config: Config, connection: Connection) -> str:
+        async def token(provider: str) -> str:
+            answer = await connection.request(
+                "providerToken.getToken", {"sessionId": session, "providerName": provider}
+            )
+            return str(answer.get("token", "")) if isinstance(answer, Mapping) else ""
+
+        if config.provider is not None:
+            return self._brought.bring(session, config.provider, config.model or self._names.default_name, token)
+        model_ref = self._brought.bring_named(session, config.providers or (), config.models or (), config.model, token)
+        return model_ref or self._names.ref_of(config.model)
+
+    def _warn(self, session: Session, connection: Connection, params: Params) -> None:
+        if fields := without_effect(params):
+            text = f"Treadle takes these settings of a session without effect: {', '.join(fields)}."
+            session.announce("session.warning", {"warningType": "unsupported", "message": text}, connection)
+        if self._brought.missing(session.options.model):
+            text = (
+                "The model of this session was brought by a program, and its key is kept nowhere; resume with provider."
+            )
+            session.announce("session.warning", {"warningType": "provider", "message": text}, connection)
+        for warning in session.chat.warnings:
+            session.announce("session.warning", {"warningType": "tools", "message": warning}, connection)
+
+    async def switch_model(self, connection: Connection, params: Params) -> Any:
+        session = self._of(connection, params)
+        config = session.programs[connection]
+        config.model = text_of(params, "modelId")
+        changes: dict[str, Any] = {"model": self._model(session.chat.id, config, connection)}
+        if effort := params.get("reasoningEffort"):
+            config.reasoning_effort = changes["reasoning_effort"] = _effort_of(effort)
+        await session.change(changes)
+        return {"modelId": params["modelId"]}
+
+    async def set_effort(self, connection: Connection, params: Params) -> Any:
+        session = self._of(connection, params)
+        effort = session.programs[connection].reasoning_effort = _effort_of(text_of(params, "reasoningEffort"))
+        await session.change({"reasoning_effort": effort})
+        return {"reasoningEffort": effort}
+
+    async def current_model(self, connection: Connection, params: Params) -> Any:
+        options = self._of(connection, params).options
+        effort = {"reasoningEffort": options.reasoning_effort} if options.reasoning_effort else {}
+        return {"modelId": self._names.shorten_ref(options.model), **effort}
+
+    def _of(self, connection: Connection, params: Params) -> Session:
+        session = self.sessions.get(text_of(params, "sessionId"))
+        if session is None or connection not in session.programs:
+            raise RpcError(INVALID_PARAMS, f"Session not found: {params['sessionId']}; create or resume it first.")
+        return session
+
+    # -- all sessions -------------------------------------------------------------------------------------------------
+
+    async def _listed(self) -> list[Listed]:
+        return [
+            listed
+            for listed in await self.agent.deps.store.list(ChatFilter(archived=False))
+            if DELETED not in listed.summary.labels
+        ]
+
+    async def list(self, _connection: Connection, params: Params) -> Any:
+        filters = params.get("filter")
+        folder = filters.get("cwd") if isinstance(filters, Mapping) else None
+        listed_chats = [each for each in await self._listed() if not folder or each.summary.root == folder]
+        return {"sessions": [session_shown(listed) for listed in listed_chats]}
+
+    async def metadata(self, _connection: Connection, params: Params) -> Any:
+        id = text_of(params, "sessionId")
+        listed_chat = next((listed for listed in await self._listed() if listed.summary.chat == id), None)
+        return {"session": session_shown(listed_chat) if listed_chat is not None else None}
+
+    async def last(self, _connection: Connection, _params: Params) -> Any:
+        listed_chats = await self._listed()
+        return {"sessionId": listed_chats[0].summary.chat if listed_chats else None}
+
+    async def fork(self, _connection: Connection, params: Params) -> Any:
+        """A copy of a session, whole or up to what came before an event."""
+        chat = (await self._open_session(text_of(params, "sessionId"))).chat
+        upto, events = params.get("toEventId"), await chat.events()
+        seqs_before = (each.seq - 1 for each in events if event_id(chat.id, each.seq, 0) == upto)
+        seq = next(seqs_before, 0) if upto else events[-1].seq
+        if not seq:
+            raise RpcError(INVALID_PARAMS, f"Event {upto} not found in session {chat.id}.")
+        copy_id = await copied(self.agent.deps.store, chat.id, seq, {})
+        if params.get("name"):
+            await self.agent.chat(copy_id).command(Rename(text_of(params, "name"), by="program"))
+        return {"sessionId": copy_id}
+
+    async def delete(self, _connection: Connection, params: Params) -> Any:
+        id = text_of(params, "sessionId")
+        session = self.sessions.pop(id, None)
+        chat: Chat = session.chat if session is not None else self.agent.chat(id)
+        try:
+            if DELETED in (await chat.state()).options.labels:
+                raise NotFound(id)
+            await _stop(chat)
+            await self.agent.delete_chat(id)
+        except NotFound:
+            return {"success": False, "error": f"Session file not found: {id}"}
+        if session is not None:
+            await session.close()
+        self.tell_all("session.deleted", id)
+        return {"success": True}
+
+
+async def _finish_all(works: Iterable[Awaitable[None]]) -> None:
+    """Do the same to all sessions at once; one failure does not stop the rest."""
+    for failure in await asyncio.gather(*works, return_exceptions=True):
+        if isinstance(failure, Exception):
+            print_note(f"treadle: {inert_line(f'{type(failure).__name__}: {failure}')}")
+
+
+async def _stop(chat: Chat) -> None:
+    """A session that is deleted in the middle of a run ends it first."""
+    try:
+        await chat.interrupt("program")
+    except Refused:
+        return
+    async for _ in chat.resume():
+        pass
+
+
+def _effort_of(value: Any) -> ReasoningEffort:
+    try:
+        effort: ReasoningEffort = msgspec.convert(value, ReasoningEffort)
+    except msgspec.ValidationError as error:
+        raise RpcError(INVALID_PARAMS, f"reasoningEffort is one of {', '.join(EFFORTS)}, not {value!r}.") from error
+    return effort
+
+
+def _describe_session(session: Session) -> dict[str, Any]:
+    return {"sessionId": session.chat.id, "workspacePath": None, "capabilities": session.dialogues.capabilities}

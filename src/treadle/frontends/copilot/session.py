@@ -1,0 +1,335 @@
+"""One session: a chat, and the programs that are attached to it. All programs receive all events, in the order of the
+log, regardless of their origin. The session continues without programs; a program that returns is attached again."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from treadle.adapters.tools.registry import SERVER_MARK
+from treadle.base.inert import inert_line, print_note
+from treadle.base.jsonrpc.connection import INVALID_PARAMS, Connection, PeerDisconnected, RpcError
+from treadle.base.types import new_id
+from treadle.chat.state import starts_queued, status
+from treadle.errors import Refused
+from treadle.frontends.copilot.attachments import read_attachments
+from treadle.frontends.copilot.dialogues import Dialogues
+from treadle.frontends.copilot.extensions import bring, builtin_names, extras_of
+from treadle.frontends.copilot.hooks import SessionHooks
+from treadle.frontends.copilot.requests import GATE, Requests
+from treadle.frontends.copilot_words.config import HOOKS, Config, McpServer, Tool, options_of
+from treadle.frontends.copilot_words.events import SdkEvent, Telling, event_id, stamp
+from treadle.frontends.copilot_words.system_message import transformed_prompt, transforms
+from treadle.library.agent import Agent
+from treadle.library.chat import Chat
+from treadle.library.watching import read_patiently, watch
+from treadle.protocol import events as e
+from treadle.protocol.commands import ChangeOptions, Send
+from treadle.protocol.options import ChatOptions
+
+_PIECES = ("assistant.message_delta", "assistant.reasoning_delta", "assistant.tool_call_delta")
+"""Told only to programs that want to see an answer while it comes."""
+
+MOST_HELD = 8
+"""Most times in a row that a hook may make a stopping session continue. The cost of continuing has no other limit."""
+
+
+class Session:
+    def __init__(
+        self,
+        agent: Agent,
+        chat: Chat,
+        options: ChatOptions,
+        shown_model: Callable[[str], str],
+        updated: Callable[[], None],
+    ) -> None:
+        self.agent = agent
+        self.chat = chat
+        self.options = options
+        """As recorded, when the session was last looked at here."""
+        self._shown_model = shown_model
+        self._updated = updated
+        self._telling = Telling(chat.id, shown_model)
+        self.programs: dict[Connection, Config] = {}
+        self.servers: dict[str, McpServer] = {}
+        self.stopped: set[str] = set()
+        """Servers that a program stopped."""
+        self.hooks = SessionHooks(chat.id, options.root, lambda: self._with(lambda config: bool(config.hooks)))
+        self.hooks.wanted = HOOKS in options.labels
+        answering = lambda: self._with(lambda config: bool(config.request_user_input))  # noqa: E731
+        trace = agent.deps.observer.traceparent
+        self.dialogues = Dialogues(self.programs, self.announce)
+        self.requests = Requests(chat, self.hooks, self.announce, lambda: self.tools, answering, self.background, trace)
+        self._between: list[tuple[int, SdkEvent]] = []
+        """Events that are in no log, with the seq that they stand behind."""
+        self._listeners: list[asyncio.Queue[SdkEvent]] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._reading = False
+        self._seen = 0
+        """The seq of the last event that was read."""
+        self._held = 0
+        """How often a hook has made the session continue since the last message."""
+        self._source: str | None = None
+        """How the session began here, until its first message."""
+
+    def _with(self, predicate: Callable[[Config], bool]) -> list[Connection]:
+        return [connection for connection, config in self.programs.items() if predicate(config)]
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """The tools of all programs; the one that came first wins a name."""
+        tools_by_name: dict[str, Tool] = {}
+        for config in self.programs.values():
+            tools_by_name = {tool.name: tool for tool in config.tools or ()} | tools_by_name
+        return tuple(tools_by_name.values())
+
+    @property
+    def shown_model(self) -> str:
+        return self._shown_model(self.options.model)
+
+    def background(self, work: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._end_background)
+
+    def _end_background(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            print_note(f"treadle: {inert_line(f'{type(error).__name__}: {error}')}")
+
+    # -- programs -----------------------------------------------------------------------------------------------------
+
+    async def attach(self, connection: Connection, config: Config, source: str) -> None:
+        alone = not self.programs
+        self.programs[connection] = config
+        self.hooks.wanted = self.hooks.wanted or bool(config.hooks)
+        self.dialogues.tell_changes()
+        if not self._reading:
+            self._reading, self._source = True, source
+            head = 0 if source == "new" else (await read_patiently(self.chat.state)).head
+            self._seen = head
+            self.background(self._read_on(head))
+        if source != "new" and not config.disable_resume:
+            await self._tell_resumed(active=not alone, pending=config.continue_pending_work is not False)
+
+    async def detach(self, connection: Connection) -> None:
+        """Detach a program. Its tools are removed as long as other programs stay. The last program leaves all options
+        as they are, for a program that returns; its MCP servers end when the chat is idle."""
+        if self.programs.pop(connection, None) is None:
+            return
+        self.dialogues.tell_changes()
+        if self.programs:
+            await self.configure(next(reversed(self.programs.values())))
+        elif status(await self.chat.state()) in ("idle", "error"):
+            await self._end_servers()
+
+    async def configure(self, config: Config) -> None:
+        """Make the chat's options what the programs say."""
+        servers = bring(self.agent, self.chat.id, self.programs.values(), self.stopped)
+        if not servers:
+            await self._end_servers()
+        self.servers = servers
+        extras = await asyncio.to_thread(extras_of, self.agent, config, self.options.project, self.servers)
+        ask = self._with(lambda each: each is config)
+        prompt = await self._prompt(config, ask[0]) if ask and transforms(config.system_message) else None
+        builtin = builtin_names(self.agent, self.options, extras.skills)
+        new_options = msgspec.structs.asdict(options_of(self.options, config, self.tools, builtin, extras, prompt))
+        await self.change({name: value for name, value in new_options.items() if value != getattr(self.options, name)})
+        if any(SERVER_MARK in each for each in self.options.tools or ()):
+            self.background(self.agent.mcp.hub.start(self.options))
+
+    async def change(self, changes: dict[str, Any]) -> None:
+        if changes:
+            recorded = {name: msgspec.to_builtins(value) for name, value in changes.items()}
+            self.options = (await self.chat.command(ChangeOptions(recorded, by="program"))).options
+
+    async def _prompt(self, config: Config, connection: Connection) -> str:
+        async def ask(sections: dict[str, str]) -> Any:
+            section_contents = {name: {"content": text} for name, text in sections.items()}
+            params = {"sessionId": self.chat.id, "sections": section_contents}
+            answer = await connection.request("systemMessage.transform", params)
+            return answer.get("sections", {}) if isinstance(answer, dict) else {}
+
+        assert config.system_message is not None
+        return await transformed_prompt(config.system_message, ask)
+
+    async def _end_servers(self) -> None:
+        if self.servers:
+            await self.agent.mcp.take_away(self.chat.id)
+
+    async def close(self) -> None:
+        """Stop all announcements. The chat goes on."""
+        tasks = [*self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._end_servers()
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    async def _read_on(self, after_seq: int) -> None:
+        async for envelope in watch(self.agent.deps, self.chat.id, after_seq):
+            try:
+                await self._take(envelope)
+            except Exception as error:  # the following events are reported nevertheless
+                text = inert_line(f"{type(error).__name__}: {error}")
+                print_note(f"treadle: session {self.chat.id}, event {envelope.seq}: {text}")
+                self.announce("session.warning", {"warningType": "runtime", "message": text})
+
+    async def _take(self, envelope: e.Envelope) -> None:
+        self._seen = max(self._seen, envelope.seq)
+        if isinstance(envelope.data, e.SessionIdle):
+            if envelope.data.reason == "superseded" or await self._goes_on():
+                return  # the session is idle when its queue is
+            if envelope.data.reason == "done" and (await self._sent_on() or await self._goes_on()):
+                return  # a hook wants more, or a message came while the hook was asked
+        for event in self._telling.tell(envelope):
+            self.tell(event)
+        match envelope.data:
+            case e.UserMessage() | e.TurnEnd():
+                self._updated()
+            case e.ActionRequired():
+                await read_patiently(self.requests.attend)
+            case e.OptionsChanged():
+                self.options = (await read_patiently(self.chat.state)).options
+                self._updated()
+            case e.SessionError(message=message):
+                hook_input = {"error": message, "errorContext": "model_call", "recoverable": False}
+                self.background(self.hooks.invoke("errorOccurred", **hook_input))
+            case e.SessionIdle() if not self.programs:
+                await self._end_servers()
+
+    async def _goes_on(self) -> bool:
+        """True if another run follows the end of a run that was just read. That run may be over by now: then the state
+        says nothing of it, but the log holds its message."""
+        state = await read_patiently(self.chat.state)
+        if state.run is not None or starts_queued(state):
+            return True
+        if state.head <= self._seen:
+            return False
+        later_events = await read_patiently(lambda: self.chat.events(self._seen))
+        return any(isinstance(each.data, e.UserMessage) for each in later_events)
+
+    async def _sent_on(self) -> bool:
+        """True if a hook made the session continue at the end of a run; limited by MOST_HELD."""
+        more = await self.hooks.stopping(again=self._held > 0)
+        if more and self._held >= MOST_HELD:
+            warning = f"The hook agentStop has wanted more {self._held} times in a row; the session stops all the same."
+            self.announce("session.warning", {"warningType": "policy_blocked", "message": warning})
+            more = ""
+        self._held = self._held + 1 if more else 0
+        if more:
+            await self.chat.carry_out(Send(more, queue_id=new_id("q")), lambda _state: None)
+        return bool(more)
+
+    def tell(self, event: SdkEvent, only: Connection | None = None) -> None:
+        for listener in self._listeners:
+            listener.put_nowait(event)
+        for connection, config in self.programs.items():
+            if only in (None, connection) and (config.streaming or event["type"] not in _PIECES):
+                connection.notify("session.event", {"sessionId": self.chat.id, "event": event})
+
+    def announce(self, kind: str, data: dict[str, Any], only: Connection | None = None) -> SdkEvent:
+        event = self._telling.live(kind, data, self.agent.deps.clock.now_ms())
+        self.tell(event, only)
+        return event
+
+    async def _announce_lasting(self, kind: str, data: dict[str, Any]) -> SdkEvent:
+        """An event that is in no log, and is read again as long as the runtime lives."""
+        event = self.announce(kind, data)
+        del event["ephemeral"]
+        self._between.append(((await self.chat.state()).head, event))
+        return event
+
+    async def _tell_resumed(self, *, active: bool, pending: bool) -> None:
+        state = await self.chat.state()
+        data = {"resumeTime": stamp(self.agent.deps.clock.now_ms()), "eventCount": state.head}
+        data |= {"selectedModel": self._shown_model(state.options.model), "context": {"cwd": state.options.root}}
+        data |= {"sessionWasActive": active, "alreadyInUse": active, "continuePendingWork": pending}
+        await self._announce_lasting("session.resume", data)
+
+    async def ask_again(self, connection: Connection) -> None:
+        """Send the open requests to a program that attached later."""
+        self.requests.again |= {action.action for action in await self.chat.actions()}
+        self.requests.again |= {f"{GATE}{action}" for action in self.requests.again}
+        for kind, data in list(self.requests.open.values()):
+            self.announce(kind, data, connection)
+        await self.requests.attend()
+
+    async def log(self, message: str, level: str, ephemeral: bool, url: str | None) -> str:
+        """Tell all programs something that a program wants to be told."""
+        kind = level if level in ("warning", "error") else "info"
+        data = {f"{kind}Type": "notification", "message": message, **({"url": url} if url else {})}
+        announce = self.announce if ephemeral else self._announce_lasting
+        event = announce(f"session.{kind}", data)
+        return str((event if isinstance(event, dict) else await event)["id"])
+
+    async def events(self) -> list[SdkEvent]:
+        """The whole history, as programs would have been told it; without what is only live."""
+        telling, events = Telling(self.chat.id, self._shown_model), []
+        between = list(self._between)
+        for envelope in await self.chat.events():
+            events += [event for event in telling.tell(envelope) if not event.get("ephemeral")]
+            while between and between[0][0] <= envelope.seq:
+                events.append(between.pop(0)[1])
+        return events
+
+    # -- commands -----------------------------------------------------------------------------------------------------
+
+    async def send(self, prompt: str, mode: str, attachments: Sequence[Any], traceparent: str) -> str:
+        """Say something; the id of the message. RpcError if a hook refuses it."""
+        if self._source is not None:
+            source, self._source = self._source, None
+            if context := await self.hooks.fetch_start_context(source, prompt):
+                prompt = f"{prompt}\n\n{context}"
+        prompt, refused = await self.hooks.submitted(prompt)
+        if refused:
+            self.announce("session.warning", {"warningType": "policy_blocked", "message": refused})
+            self.announce("session.idle", {})
+            raise RpcError(INVALID_PARAMS, refused)
+        below, images = await read_attachments(attachments, self.options.root, self.agent.deps.store)
+        self._held = 0
+        delivery: e.Delivery = "steering" if mode == "immediate" else "queued"
+        self.announce("pending_messages.modified", {})
+        heads: list[int] = []
+        command = Send(prompt + below, delivery, tuple(images), new_id("q"), traceparent)
+        state = await self.chat.carry_out(command, lambda met: heads.append(met.head))
+        if any(item.id == command.queue_id for item in state.queue):
+            return command.queue_id
+        message_seqs = (each.seq for each in await self.chat.events(heads[-1]) if isinstance(each.data, e.UserMessage))
+        return event_id(self.chat.id, next(message_seqs), 0)
+
+    async def wait_for(self, sending: Awaitable[str]) -> dict[str, Any]:
+        """Send, and wait until the session is idle behind this message: the last answer, or RpcError."""
+        events: asyncio.Queue[SdkEvent] = asyncio.Queue()
+        self._listeners.append(events)
+        try:
+            message, has_begun, answer = await sending, False, None
+            while True:
+                event = await events.get()
+                kind, data = event["type"], event["data"]
+                has_begun = has_begun or (kind == "user.message" and data["messageId"] == message)
+                if has_begun and kind == "assistant.message":
+                    answer = event
+                elif has_begun and kind == "session.error":
+                    raise RpcError(-32000, f"Session error: {data['message']}", {"completionEventId": event["id"]})
+                elif has_begun and kind == "session.idle":
+                    outcome = {"messageId": message, "aborted": bool(data.get("aborted")), "response": answer}
+                    return {**outcome, "completionEventId": event["id"]}
+        finally:
+            self._listeners.remove(events)
+
+    async def abort(self) -> bool:
+        with suppress(Refused):
+            await self.chat.interrupt("program")
+            return True
+        return False
+
+    async def end(self, connection: Connection) -> None:
+        """A program leaves of its own will."""
+        if connection in self.programs and self.programs[connection].hooks:
+            with suppress(PeerDisconnected):
+                await self.hooks.invoke("sessionEnd", reason="user_exit")
+        await self.detach(connection)

@@ -1,0 +1,215 @@
+"""The MCP tools that Treadle offers to other agents. A task is a chat: it is stored before the call that begins it
+returns, and it continues without a follower. After a crash, following it resumes it."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError as Refusal
+from mcp_types import ToolAnnotations
+
+from treadle._version import __version__
+from treadle.base.file_system import is_below
+from treadle.errors import InvalidInput, NotFound, TreadleError
+from treadle.frontends.mcp_server.words import action_of, change_of, describe_event
+from treadle.library.agent import Agent
+from treadle.library.chat import Chat
+from treadle.protocol.events import OpenAction
+from treadle.protocol.options import MODES
+from treadle.protocol.trace_context import extract_traceparent
+
+LABEL = "mcp"
+"""The label of the chats that this server began."""
+_WAIT_S = 25.0
+_LONGEST_S = 300.0
+_MOST_EVENTS = 200
+_INSTRUCTIONS = (
+    "Treadle is an agent that works in a project on this machine. start_task hands work over and returns at once; "
+    "follow_task waits for news. When its status is requires_action, answer each open action with decide or answer. "
+    "When it is idle, look at task_changes; undo_task takes everything back. A task survives restarts of this server."
+)
+_LOOKS = ToolAnnotations(read_only_hint=True)
+_CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=True)
+
+Answered = dict[str, Any]
+
+
+class TaskTools:
+    """Where tasks are handed over. Work is done only below `roots`."""
+
+    def __init__(self, agent: Agent, roots: Sequence[str]) -> None:
+        self._agent = agent
+        self._roots = [os.path.realpath(root) for root in roots]
+
+    def server(self) -> MCPServer:
+        mcp_server = MCPServer("treadle", version=__version__, instructions=_INSTRUCTIONS)
+        for tool, hints in (
+            (self.start_task, _CHANGES),
+            (self.follow_task, _LOOKS),
+            (self.list_tasks, _LOOKS),
+            (self.send_message, _CHANGES),
+            (self.decide, _CHANGES),
+            (self.answer, _CHANGES),
+            (self.stop_task, _CHANGES),
+            (self.task_changes, _LOOKS),
+            (self.undo_task, _CHANGES),
+        ):
+            mcp_server.add_tool(_explained(tool), name=tool.__name__, annotations=hints)
+        return mcp_server
+
+    async def start_task(
+        self, prompt: str, context: Context, root: str = "", mode: str = "", model: str = ""
+    ) -> Answered:
+        """Start a task. Returns its id at once; the work continues in the background.
+
+        root: the folder to work in, if it is not the server's own. mode: read-only, confirm, review, ask, auto-edit or
+        autopilot; it decides which actions need no approval. model: as provider:name.
+        """
+        options: dict[str, Any] = {"root": self._root(root), "interactive": True, "labels": (LABEL,)}
+        if mode and mode not in MODES:
+            raise InvalidInput(f"there is no mode {mode!r}; there is: {', '.join(MODES)}")
+        options |= {"mode": mode} if mode else {}
+        options |= {"model": model} if model else {}
+        chat = self._agent.chat(**options)
+        await chat.send(prompt, traceparent=extract_traceparent(context.request_context.meta))
+        return {"task": chat.id, "status": await chat.status()}
+
+    async def follow_task(self, task: str, context: Context, after: int = 0, wait_s: float = _WAIT_S) -> Answered:
+        """Return the news of a task since the event number `after`. Waits for news at most wait_s seconds.
+
+        The result has the status, the news as text, the open actions, the last answer, and `after` for the next call.
+        If the status is pending or running, follow the task again.
+        """
+        chat = await self._chat(task)
+        events = [each for each in await chat.events(after) if not each.ephemeral][:_MOST_EVENTS]
+        reached = events[-1].seq if events else after
+        if not events and await chat.status() in ("pending", "running", "interrupting"):
+            reached = await self._follow_chat(chat, context, after, min(max(wait_s, 0.0), _LONGEST_S))
+            events = [each for each in await chat.events(after) if each.seq <= reached][:_MOST_EVENTS]
+        state = await chat.state()
+        return {
+            "task": chat.id,
+            "status": await chat.status(),
+            "news": [line for each in events if (line := describe_event(each.data))],
+            "actions": [action_of(each) for each in await chat.actions()],
+            "answer": last_answer(state),
+            "after": events[-1].seq if events else reached,
+            "tokens": state.totals.usage.tokens,
+            "usd": round(state.totals.usage.usd, 4),
+        }
+
+    async def _follow_chat(self, chat: Chat, context: Context, after_seq: int, wait_s: float) -> int:
+        """Follow the chat until it is idle or the time is up. Starts a worker if the chat has none."""
+        reached = after_seq
+        try:
+            async with asyncio.timeout(wait_s):
+                async for envelope in chat.resume(after_seq=after_seq):
+                    reached = max(reached, envelope.seq)
+                    if line := describe_event(envelope.data):
+                        await context.report_progress(envelope.seq, message=line)
+        except TimeoutError:
+            pass
+        return reached
+
+    async def list_tasks(self, limit: int = 20) -> list[Answered]:
+        """The newest tasks of this server's projects."""
+        listed = [each.summary for each in await self._agent.chats() if self._ours(each.summary.root)]
+        newest = listed[: max(1, min(limit, 100))]
+        return [{"task": each.chat, "status": each.status, "title": each.title} for each in newest]
+
+    async def send_message(self, task: str, message: str, context: Context, steer: bool = False) -> Answered:
+        """Say more to a task: it is done next, or with `steer` taken into account at once."""
+        chat = await self._chat(task)
+        trace = extract_traceparent(context.request_context.meta)
+        await chat.send(message, delivery="steering" if steer else "queued", traceparent=trace)
+        return {"task": chat.id, "status": await chat.status()}
+
+    async def decide(
+        self, task: str, action: str, decision: Literal["allow", "deny"], hash: str, feedback: str = ""
+    ) -> Answered:
+        """Allow or deny what a task asks for. `action` and `hash` are those that follow_task showed: an approval holds
+        for exactly what was shown. With a denial say in `feedback` what to do instead."""
+        chat = await self._chat(task)
+        shown_action = msgspec.structs.replace(await self._open(chat, action, "permission"), hash=hash)
+        await (chat.approve(shown_action) if decision == "allow" else chat.deny(shown_action, feedback))
+        return {"task": chat.id, "status": await chat.status()}
+
+    async def answer(self, task: str, action: str, text: str) -> Answered:
+        """Answer a question of a task."""
+        chat = await self._chat(task)
+        await chat.answer(await self._open(chat, action, "user_input"), text)
+        return {"task": chat.id, "status": await chat.status()}
+
+    async def stop_task(self, task: str) -> Answered:
+        """Stop the work of a task. Its changes stay until undo_task."""
+        chat = await self._chat(task)
+        await chat.interrupt("mcp")
+        return {"task": chat.id, "status": await chat.status()}
+
+    async def task_changes(self, task: str, paths: list[str] | None = None) -> list[Answered]:
+        """Return the changes that a task has made in the project, as diffs, without changes that were undone."""
+        chat = await self._chat(task)
+        return [change_of(each) for each in await chat.files.diff(None, paths or [])]
+
+    async def undo_task(self, task: str, paths: list[str] | None = None, everything: bool = False) -> Answered:
+        """Undo the changes of a task's last run, or of all its runs with `everything`; with `paths` only those files.
+        Files that were changed by others since are left alone and listed."""
+        from treadle.library.files import RunSpan
+
+        chat = await self._chat(task)
+        restored = await chat.files.undo(RunSpan() if everything else None, paths or [])
+        return {
+            "undone": [each.path for each in restored.files],
+            "left_alone": [{"path": each.path, "reason": each.reason} for each in restored.conflicts],
+            "error": restored.error,
+        }
+
+    def _ours(self, root: str) -> bool:
+        return any(root == each or is_below(root, each) for each in self._roots)
+
+    def _root(self, folder: str) -> str:
+        root = os.path.realpath(os.path.join(self._roots[0], folder))
+        if not os.path.isdir(root) or not self._ours(root):
+            raise InvalidInput(
+                f"{folder} is no folder in which this server works; it works in {', '.join(self._roots)}"
+            )
+        return root
+
+    async def _chat(self, task: str) -> Chat:
+        """NotFound for what does not exist, and for chats of other projects."""
+        chat = self._agent.chat(task)
+        root = (await chat.state()).options.root
+        if not self._ours(root):
+            raise NotFound(f"there is no task {task!r} here")
+        return chat
+
+    async def _open(self, chat: Chat, action: str, kind: str) -> OpenAction:
+        for each in await chat.actions():
+            if each.action == action and each.kind == kind:
+                return each
+        raise NotFound(f"the task does not wait for {action!r} any more; follow it to see what it waits for")
+
+
+def last_answer(state: Any) -> str:
+    """Return the model's last text that is not empty."""
+    from treadle.protocol.content import AssistantEntry
+
+    answers = (entry.text for entry in reversed(state.history) if isinstance(entry, AssistantEntry))
+    return next(filter(None, answers), "")
+
+
+def _explained(tool: Any) -> Any:
+    """The same, with what Treadle refuses told as such."""
+    from functools import wraps
+
+    @wraps(tool)
+    async def explained(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return await tool(*args, **kwargs)
+        except TreadleError as error:
+            raise Refusal(str(error)) from error
+
+    return explained

@@ -1,0 +1,230 @@
+"""Notices of a run, each as one line of text: retries, limits, questions, undone changes, the end."""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from treadle.base.inert import inert, inert_line
+from treadle.base.types import ChatId
+from treadle.chat.budget import spent_of
+from treadle.diff.changes import ASIDE, Aside, change_lines, count, is_folder, sort_out, total
+from treadle.frontends.presentation.call_line import MINUS
+from treadle.frontends.presentation.styled import Colour
+from treadle.protocol import events as e
+from treadle.protocol.content import Usage
+from treadle.protocol.files import decode_path
+from treadle.protocol.views import JobView
+
+MOST_CHANGED = 12
+"""So many files are named at the end of a run."""
+_ENDS: dict[e.EndReason, str] = {
+    "done": "done",
+    "task_complete": "task complete",
+    "interrupted": "interrupted",
+    "error": "ended with an error",
+    "turn_cap": "stopped at the turn cap",
+    "budget": "stopped at the budget",
+    "guard": "stopped: the model repeated itself",
+    "superseded": "replaced by an edit",
+    "incomplete": "ended with an incomplete answer",
+}
+
+
+LONGEST_ERROR = 4_000
+"""Characters of an error; all of it is in the log."""
+
+
+def notice(event: e.Event) -> tuple[str, Colour] | None:
+    """The line and its colour; None for events that are shown in another way or not at all."""
+    match event:
+        case e.TurnRetry(error_class="worker_lost"):
+            return "the worker before was lost during a model call; the call is made again", "yellow"
+        case e.TurnRetry():
+            again = f"; again in {event.delay_s:.1f} s" if event.delay_s else ""
+            error_text = f"({inert_line(event.error_class, 60)}): {inert_line(event.message, 300)}"
+            return f"retry {event.attempt} {error_text}{again}", "yellow"
+        case e.SessionError():
+            return f"error ({inert_line(event.error_class, 60)}): {inert(event.message)[:LONGEST_ERROR]}", "red"
+        case e.Interrupted(by=by):
+            return f"stopping (asked by {inert_line(by, 40)}) …", "yellow"
+        case e.LimitWarning() | e.LimitReached():
+            word = "limit reached" if isinstance(event, e.LimitReached) else "warning"
+            return f"{word}: {spent_of(event)} of this {event.scope} used", "yellow"
+        case e.LimitExtended(turns=turns, by=by):
+            return f"{turns} more turns (by {inert_line(by, 40)})", "dim"
+        case e.ModelNotice(text=text):
+            return f"note: {inert_line(text, 500)}", "yellow"
+        case e.SandboxNotice(text=text, lowered=lowered):
+            return f"note: {inert_line(text, 500)}", "yellow" if lowered else "dim"
+        case e.JobEnded(ending=ending, code=code):
+            ending_text = f"exit {code}" if ending == "exited" else ending
+            details = "".join(f"; would have been asked for: {inert_line(each, 200)}" for each in event.concerns)
+            if event.pending:
+                details += f"; {count(event.pending, 'change')} not committed yet"
+            return (
+                f"background command {inert_line(event.job, 40)}: {ending_text}{details}",
+                "yellow" if details else "dim",
+            )
+        case e.JobSettled(outcome=outcome):
+            outcome_text = {"refused": "not committed: the same files changed in the project"}.get(outcome, outcome)
+            return f"changes of the background command {inert_line(event.job, 40)}: {outcome_text}", "dim"
+        case e.SubagentCompleted():
+            return f"   └ {_child(event)}", "dim" if event.reason in ("done", "task_complete") else "yellow"
+        case e.GuardNotice(action="nudge"):
+            return "the model repeats itself; it was asked to stop that", "yellow"
+        case e.GuardNotice():
+            return "the model repeats itself without progress", "yellow"
+        case e.RecordLost(lost_type=lost, reason=reason):
+            return f"a damaged record was left out ({inert_line(lost, 60)}): {inert_line(reason, 300)}", "red"
+        case e.CompactionStart():
+            return "summing up the conversation to make room …", "dim"
+        case e.CompactionComplete(success=True):
+            return f"summed up: {event.tokens_before:,} → {event.tokens_after:,} tokens", "dim"
+        case e.CompactionComplete(error=error):
+            return f"summing up failed: {inert_line(error, 300)}", "yellow"
+        case e.OptionsChanged(changes=changes) if changes:
+            return f"changed: {inert_line(', '.join(sorted(changes)), 200)}", "dim"
+        case e.SessionImported():
+            return "imported from another place; changes made before this cannot be undone here", "dim"
+        case e.Undone() | e.Redone() | e.ChangesKept():
+            return _restored(event)
+        case e.SessionRewound(message=message, by=by):
+            return f"the conversation went back to before message {message} (by {inert_line(by, 40)})", "dim"
+        case e.WorkspaceConflict(conflicts=conflicts):
+            names = ", ".join(inert_line(decode_path(each.path), 80) for each in conflicts[:5])
+            return f"nothing was changed, because the same files were edited in the meantime: {names}", "yellow"
+        case e.GitBranchCreated(branch=branch, previous=previous):
+            suffix = f", before that {inert_line(previous, 80)}" if previous else ""
+            return f"on the git branch {inert_line(branch, 120)}{suffix}", "dim"
+        case e.PermissionCompleted(decision="deny", by="policy"):
+            return None  # the call's own line says so, and why
+        case e.PermissionCompleted(decision="deny", feedback=feedback):
+            return f"not allowed{': ' + inert_line(feedback, 300) if feedback else ''}", "yellow"
+        case _:
+            return None
+
+
+def _child(event: e.SubagentCompleted) -> str:
+    """A chat that a call began, when it rests."""
+    verdict = {None: "", True: "passed", False: "not passed"}[event.passed]
+    facts = (
+        _ENDS[event.reason],
+        verdict,
+        f"{count(event.files, 'file')} +{event.added} {MINUS}{event.removed}" if event.files else "",
+        "committed" if event.committed else "",
+        count(event.turns, "turn"),
+        f"${event.usage.usd:.4f}" if event.usage.usd else "",
+        inert_line(event.chat, 80),
+    )
+    return f"[{event.number}] {inert_line(event.title, 60)}: " + " · ".join(fact for fact in facts if fact)
+
+
+def _restored(event: e.Undone | e.Redone | e.ChangesKept) -> tuple[str, Colour]:
+    word = {e.Undone: "undone", e.Redone: "redone", e.ChangesKept: "kept"}[type(event)]
+    if event.error:
+        return f"not {word}: {inert_line(event.error, 300)}", "yellow"
+    conflicts_text = f"; not changed: {len(event.conflicts)}" if event.conflicts else ""
+    return (
+        f"{word}: {count(event.total or len(event.files), 'change')}{conflicts_text}",
+        "yellow" if conflicts_text else "dim",
+    )
+
+
+def describe_changes(chat: ChatId, files: Sequence[e.FileChange], world: str = "") -> list[str]:
+    """Return the files that a run changed, one line each, and the command that undoes them (W-04); in a world also the
+    command that commits them to the project."""
+    lines = change_lines(files, lambda path: inert_line(decode_path(path), 200), MOST_CHANGED)
+    if not lines:
+        return []
+    lines.append(f"changed in all: {summary(files)} · undo: treadle undo {chat}")
+    return [*lines, f"all of it in a world; into the project: treadle world commit {world}"] if world else lines
+
+
+def living(chat: ChatId, jobs: Sequence[JobView]) -> list[str]:
+    """The background commands that a run leaves, and how to end them (S-14); of ended ones what is not committed."""
+    running = [job for job in jobs if not job.pending]
+    pending = [job for job in jobs if job.pending]
+    lines = [f"in the background: {inert_line(job.job, 40)} {inert_line(job.command, 120)}" for job in running]
+    lines += [f"stop: treadle jobs {chat} --stop"] if lines else []
+    for job in pending:
+        changes = count(job.pending, "change")
+        lines.append(f"{changes} not committed: {inert_line(job.job, 40)} {inert_line(job.command, 120)}")
+    lines += [f"commit: treadle jobs {chat} --commit {inert_line(pending[0].job, 40)}"] if pending else []
+    return lines
+
+
+def summary(files: Iterable[e.FileChange], aside: Collection[Aside] = ASIDE) -> str:
+    """How many files, how many lines came and went, and how many files are only counted."""
+    parts = sort_out(files, aside)
+    stat = total(parts.reported_files, ())
+    real = sum(not is_folder(file) for file in parts.reported_files)
+    counts_text = f"{count(real, 'file')}, +{stat.added:,} {MINUS}{stat.removed:,}"
+    return "; ".join([*([counts_text] if parts.reported_files or not parts.counts else []), *parts.counts])
+
+
+def waiting(action: e.OpenAction) -> list[str]:
+    """Describe in full the action that the chat waits for."""
+    match action.kind:
+        case "external_tool":
+            head = (
+                f"waits for the result of {inert_line(action.name, 64)} (tool call {inert_line(action.tool_call_id)})"
+            )
+            body = [f"{name} = {inert_line(str(value), 300)}" for name, value in action.arguments.items()]
+        case "permission":
+            head = "waits for your approval of"
+            body = [*inert(action.text).split("\n"), *why_asked(action)]
+        case "user_input":
+            head = f"asks: {inert(action.text)}"
+            body = [f"{number} {inert_line(option, 300)}" for number, option in enumerate(action.options, 1)]
+    return [head, *(f"  {line}" for line in body)]
+
+
+def chosen_option(action: e.OpenAction, typed: str) -> str:
+    """Resolve a typed answer: the number of an option stands for that option."""
+    number = int(typed) if typed.isdecimal() and len(typed) < 4 and typed not in action.options else 0
+    return action.options[number - 1] if 1 <= number <= len(action.options) else typed
+
+
+def why_asked(action: e.OpenAction) -> list[str]:
+    """Why a person is asked, and what a standing answer would cover and what not (S-07)."""
+    lines = [f"severity: {inert_line(action.severity, 20)}"] if action.severity not in ("", "none") else []
+    if action.reason:
+        lines.append(f"asked because: {inert_line(action.reason, 500)}")
+    for number, offer in enumerate(action.offers, 1):
+        leaves = f"; not: {inert_line(offer.leaves, 300)}" if offer.leaves else ""
+        once = ", for this call alone" if offer.open_scopes == ("once",) else ""
+        lines.append(f"rule {number} would allow: {inert_line(offer.covers, 300)}{once}{leaves}")
+    return lines
+
+
+def how_to_answer(chat: ChatId, action: e.OpenAction) -> str:
+    match action.kind:
+        case "external_tool":
+            return f"treadle resume {chat} --results FILE"
+        case "permission":
+            return f"treadle approve {chat} (or with --deny)"
+        case "user_input":
+            return f"treadle resume {chat} --answer TEXT"
+
+
+def cost(usage: Usage, turns: int, calls: int, seconds: float) -> str:
+    parts = [
+        f"{turns} {'turn' if turns == 1 else 'turns'}",
+        f"{calls} {'call' if calls == 1 else 'calls'}",
+        f"{'~' if usage.estimated else ''}{usage.input:,} tokens in, {usage.output:,} out",
+    ]
+    if usage.usd:
+        parts.append(f"${usage.usd:.4f}")
+    if seconds:
+        parts.append(f"{seconds:.1f} s")
+    return " · ".join(parts)
+
+
+def end(idle: e.SessionIdle) -> str:
+    return inert_line(idle.why, 300) or _ENDS[idle.reason]
+
+
+def how_to_go_on(chat: ChatId, reason: e.EndReason) -> str:
+    if reason in ("done", "task_complete", "superseded"):
+        return f"say more: treadle run --chat {chat} PROMPT"
+    if reason == "turn_cap":
+        return f"go on with more turns: treadle run --chat {chat} --max-turns N PROMPT (or set max_turns)"
+    return f"go on: treadle run --chat {chat} PROMPT"

@@ -1,0 +1,141 @@
+"""The middleware that every request passes first: host names (against DNS rebinding), origins (against pages of
+others), the token, and security headers. Knows no route but which are open to all."""
+
+import ipaddress
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from treadle.frontends.server.metrics import Metrics
+from treadle.frontends.server.problems import Problem
+from treadle.frontends.server.replies import problem
+from treadle.frontends.server.tokens import Token, Tokens
+
+OPEN = frozenset({"/", "/healthz", "/readyz", "/api/openapi.json", "/api/docs", "/api/sign-in", "/favicon.ico"})
+"""Paths that need no token: their content belongs to no user, or a code from the terminal takes the place of the token.
+"""
+PAGE_PARTS = "/web/"
+"""Below this lie the parts of the web app: the same for everybody."""
+LOCAL_NAMES = frozenset({"localhost"})
+STREAMS = ("/events", "/watch")
+"""How the paths of streams end: there a ticket may stand for the token."""
+SAFE_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "cache-control": "no-store",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+}
+
+
+Spend = Callable[[str], Awaitable[bool]]
+"""Uses a ticket up; False if it was used before."""
+
+
+class Guard:
+    """`hosts` are names by which the server may be called, beside `localhost` and bare addresses: a page that was
+    rebound to this server carries the name of its own site."""
+
+    def __init__(
+        self, app: ASGIApp, tokens: Tokens, metrics: Metrics, spend: Spend, hosts: tuple[str, ...] = ()
+    ) -> None:
+        self._app = app
+        self._spend = spend
+        self._tokens = tokens
+        self._metrics = metrics
+        self._hosts = LOCAL_NAMES | {host.lower() for host in hosts}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            return await self._app(scope, receive, send)
+        began = perf_counter()
+        status = 500
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] in ("http.response.start", "websocket.http.response.start"):
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in SAFE_HEADERS.items():
+                    headers.setdefault(name, value)
+            elif message["type"] == "websocket.accept":
+                status = 101
+            await send(message)
+
+        try:
+            refusal = await self._check(scope)
+            app = self._app if refusal is None else refusal
+            await app(scope, receive, sending)
+        finally:
+            self._metrics.request(scope.get("treadle.route", "other"), scope, status, perf_counter() - began)
+
+    async def _check(self, scope: Scope) -> Response | None:
+        try:
+            headers = Headers(scope=scope)
+            host = self._host(headers)
+            self._origin(headers, host)
+            if scope["path"] not in OPEN and not scope["path"].startswith(PAGE_PARTS):
+                scope["treadle.token"] = await self._token(scope, headers)
+        except Exception as error:
+            return problem(error)
+        return None
+
+    def _host(self, headers: Headers) -> str:
+        hosts = headers.getlist("host")
+        host = hosts[0].strip().lower() if len(hosts) == 1 else ""
+        if self._answers_to(host):
+            return host
+        raise Problem("forbidden_host", "This server does not answer to that name; its operator can add it.")
+
+    def _answers_to(self, host: str) -> bool:
+        try:
+            parts = urlsplit(f"//{host}")
+            name, _port = parts.hostname or "", parts.port  # a port that is none is an error
+        except ValueError:
+            return False
+        if parts.netloc != host or "@" in host:
+            return False
+        if name in self._hosts or host in self._hosts:
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+    def _origin(self, headers: Headers, host: str) -> None:
+        """A browser tells the origin of the page that sends; it must be a page of this server."""
+        for origin in headers.getlist("origin"):
+            parts = urlsplit(origin.strip().lower()) if origin.isascii() else urlsplit("")
+            if parts.scheme not in ("http", "https") or parts.netloc != host:
+                raise Problem("forbidden_origin", "Pages of another origin may not use this server.")
+        if headers.get("sec-fetch-mode") == "navigate":
+            return  # a link that a person followed carries no token
+        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            raise Problem("forbidden_origin", "Pages of another origin may not use this server.")
+
+    async def _token(self, scope: Scope, headers: Headers) -> Token:
+        authorizations = headers.getlist("authorization")
+        kind, _, secret = authorizations[0].partition(" ") if len(authorizations) == 1 else ("", "", "")
+        if kind.lower() == "bearer" and (token := self._tokens.find(secret.strip())) is not None:
+            return token
+        if not authorizations and scope["path"].endswith(STREAMS):
+            ticket = QueryParams(scope["query_string"]).get("ticket", "")
+            if (token := self._tokens.redeem(ticket)) is not None and await self._spend(ticket):
+                return token
+        raise Problem(
+            "unauthorized",
+            "Send a token that this server knows: Authorization: Bearer TOKEN. A ticket is good once, for a minute.",
+            {"www-authenticate": "Bearer"},
+        )
+
+
+def token_of(request: Request) -> Token:
+    """The token that the request came with."""
+    token: Token = request.scope["treadle.token"]
+    return token

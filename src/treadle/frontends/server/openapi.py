@@ -1,0 +1,210 @@
+"""The OpenAPI 3.1 document, made from the table of routes and the Structs, so that it matches the server."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from treadle._version import __version__
+from treadle.frontends.server.idempotency import MAX_KEY
+from treadle.frontends.server.problems import codes
+from treadle.frontends.server.routing import Route
+from treadle.protocol.events import LIVE, RECORDED
+from treadle.protocol.http_answers import ErrorReply
+from treadle.protocol.http_requests import Body, Spare
+from treadle.protocol.simple import WORDS
+
+REFERENCE = "#/components/schemas/{name}"
+ANYWHERE = ("bad_request", "forbidden_host", "forbidden_origin", "internal", "store", "damaged")
+WITH_TOKEN = ("unauthorized",)
+WITH_BODY = ("invalid_json", "too_large", "unsupported_media_type", "request_timeout", "idempotency_mismatch")
+ABOUT = """\
+Commands in, events out. Every error is `{"error": {"code", "message"}}` with a stable code. Every route that changes
+something takes an `Idempotency-Key`: the same request under the same key gets the first answer. Streams are there as
+server-sent events and, at the same address, as WebSockets.
+"""
+_PARAMETER = re.compile(r"{(\w+)}")
+PATH_WORDS = {
+    "chat": "The id of a chat.",
+    "seq": "The seq of an event: of a message of yours, or of the result of a tool.",
+    "place": "The number of the picture, from 0.",
+    "rule": "The id of a rule.",
+    "queued": "The id of a queued message.",
+    "action": "The id of what the chat waits for.",
+    "world": "The id of a world.",
+    "version": "The version of the web app in the addresses of its files.",
+    "job": "The handle of a background command.",
+    "name": "The name of a file of the page.",
+}
+
+
+def describe(routes: Sequence[Route]) -> bytes:
+    kinds: list[Any] = [ErrorReply]
+    for route in routes:
+        kinds += [kind for kind in (route.reply, route.finished, route.body, route.query) if kind is not None]
+    events = RECORDED | LIVE
+    kinds += [*events.values(), *WORDS]
+    _, schemas = msgspec.json.schema_components(kinds, ref_template=REFERENCE)
+    schemas = {name: _plain(schema) for name, schema in schemas.items()}
+    schemas["Envelope"] = _envelope(events)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
+    document = {
+        "openapi": "3.1.0",
+        "info": {"title": "Treadle", "version": __version__, "description": ABOUT},
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+    return msgspec.json.encode(document)
+
+
+def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
+    known_codes = codes()
+    operation: dict[str, Any] = {
+        "operationId": route.handler.__module__.rpartition(".")[2] + "_" + route.handler.__name__,
+        "summary": route.summary,
+        "tags": [route.tag],
+        "parameters": [*_path_parameters(route), *_query_parameters(route.query, schemas)],
+        "responses": {str(route.status): _reply(route)},
+    }
+    if route.finished is not None:
+        operation["responses"]["200"] = _json(route.finished, "Done, and this came of it.")
+    if route.open:
+        operation["security"] = []
+    if route.body is not None:
+        operation["requestBody"] = {
+            "required": not issubclass(route.body, Spare),
+            "content": {"application/json": {"schema": {"$ref": REFERENCE.format(name=route.body.__name__)}}},
+        }
+    if route.mutates:
+        operation["parameters"].append(_key())
+    if route.media_type == "text/event-stream":
+        last = _header("Last-Event-ID", "The id of the last event you have.", {"type": "integer", "minimum": 0})
+        operation["parameters"].append(last)
+    error_codes = [
+        *ANYWHERE,
+        *(() if route.open else WITH_TOKEN),
+        *(("operators_only",) if route.operators else ()),
+        *(WITH_BODY if route.body is not None else ()),
+        *route.codes,
+    ]
+    if "{" in route.path:
+        error_codes.append("not_found")
+    by_status: dict[int, list[str]] = {}
+    for code in sorted(set(error_codes)):
+        by_status.setdefault(known_codes[code][0], []).append(code)
+    for status, group in sorted(by_status.items()):
+        if str(status) not in operation["responses"]:
+            operation["responses"][str(status)] = _refusals({code: known_codes[code][1] for code in group}, route)
+    return operation
+
+
+def _reply(route: Route) -> dict[str, Any]:
+    if route.reply is not None:
+        return _json(route.reply, "Done." if route.status != 202 else "Recorded; it is going to be done.")
+    if route.media_type:
+        return {"description": "Done.", "content": {route.media_type: {}}}
+    return {"description": "Done; there is no body."}
+
+
+def _json(kind: type[msgspec.Struct], about: str) -> dict[str, Any]:
+    schema = {"$ref": REFERENCE.format(name=kind.__name__)}
+    return {"description": about, "content": {"application/json": {"schema": schema}}}
+
+
+def _refusals(group: dict[str, str], route: Route) -> dict[str, Any]:
+    about = "; ".join(f"`{code}`: {meaning}" for code, meaning in group.items())
+    schema: dict[str, Any] = {"$ref": REFERENCE.format(name="ErrorReply")}
+    if route.path == "/readyz":
+        schema = {"anyOf": [schema, {"$ref": REFERENCE.format(name="Health")}]}
+    return {"description": about, "content": {"application/json": {"schema": schema}}}
+
+
+def _path_parameters(route: Route) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "description": PATH_WORDS[name],
+            "schema": {"type": "integer", "minimum": 0} if name == "seq" else {"type": "string", "minLength": 1},
+        }
+        for name in _PARAMETER.findall(route.path)
+    ]
+
+
+def _query_parameters(query: type[Body], schemas: dict[str, Any]) -> list[dict[str, Any]]:
+    properties = schemas.get(query.__name__, {}).get("properties", {})
+    required = schemas.get(query.__name__, {}).get("required", [])
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": _without_null(schema)}
+        for name, schema in properties.items()
+    ]
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """In a query nothing is null: it is left out."""
+    cleaned = {key: value for key, value in schema.items() if not (key == "default" and value is None)}
+    if "anyOf" in cleaned:
+        kinds = [kind for kind in cleaned.pop("anyOf") if kind != {"type": "null"}]
+        cleaned |= kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+    if "enum" in cleaned:
+        cleaned["enum"] = [value for value in cleaned["enum"] if value is not None]
+    return cleaned
+
+
+def _key() -> dict[str, Any]:
+    about = "The same request under the same key gets the first answer; another one under it is refused."
+    pattern = f"^[ -~]{{1,{MAX_KEY}}}$"
+    return _header("Idempotency-Key", about, {"type": "string", "pattern": pattern})
+
+
+def _header(name: str, about: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "header", "required": False, "description": about, "schema": schema}
+
+
+def _envelope(events: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an event on the wire: the type of `data` depends on `type`."""
+    variants = [
+        {
+            "properties": {
+                "type": {"const": name},
+                "data": {"$ref": REFERENCE.format(name=kind.__name__)},
+            }
+        }
+        for name, kind in sorted(events.items())
+    ]
+    return {
+        "title": "Envelope",
+        "type": "object",
+        "description": "An event. Live ones have `ephemeral: true` and no `seq`.",
+        "properties": {
+            "seq": {"type": "integer"},
+            "id": {"type": "string"},
+            "chat": {"type": "string"},
+            "time": {"type": "string", "format": "date-time"},
+            "type": {"type": "string"},
+            "data": {"type": "object"},
+            "version": {"type": "integer"},
+            "epoch": {"type": "integer"},
+            "ephemeral": {"type": "boolean"},
+        },
+        "required": ["chat", "time", "type", "data"],
+        "anyOf": variants,
+    }
+
+
+def _plain(schema: Any) -> Any:
+    """One line of prose each, as a docstring has several."""
+    if isinstance(schema, dict):
+        return {
+            key: " ".join(value.split()) if key == "description" and isinstance(value, str) else _plain(value)
+            for key, value in schema.items()
+        }
+    return [_plain(each) for each in schema] if isinstance(schema, list) else schema

@@ -1,0 +1,153 @@
+"""Routes for what chats wait for: results of client tools, approvals, answers (A-03, A-04, S-08). Of many that answer
+at once, one wins: the store sees to it."""
+
+import asyncio
+from contextlib import suppress
+
+import msgspec
+
+from treadle.base.host_patterns import choice
+from treadle.base.types import ChatId, new_id
+from treadle.chat.state import ChatState, open_actions
+from treadle.errors import AlreadyAnswered, InvalidInput
+from treadle.frontends.server.idempotency import first_answer, remember
+from treadle.frontends.server.problems import Problem
+from treadle.frontends.server.replies import NOTHING, ApiReply, reply
+from treadle.frontends.server.routes.conversation import carry_out
+from treadle.frontends.server.routing import ApiRequest, Route
+from treadle.frontends.server.tokens import owner_of
+from treadle.frontends.server.views import accepted
+from treadle.library.subagents.tree import tree
+from treadle.ports.store import ChatFilter
+from treadle.protocol import commands as c
+from treadle.protocol.http_answers import Accepted, ActionList, ActionView
+from treadle.protocol.http_queries import ActionQuery
+from treadle.protocol.http_requests import AnswerBody, Decision, ToolResults
+from treadle.protocol.permissions import BEYOND, NETWORK_TOOL, Rule
+
+MOST = 500
+LOOK_BACK = 100
+"""Events of one commit, at most."""
+
+
+async def submit(call: ApiRequest) -> ApiReply:
+    body = call.body(ToolResults)
+    chat = await call.service.owned(call.user, call.path("chat"))
+    if not body.results:
+        raise Problem("bad_request", "The list of results is empty; send one for each open call.")
+    results = tuple(c.Result(each.tool_call_id, each.output, each.is_error) for each in body.results)
+    response, _ = await call.service.execute(chat, (c.SubmitResults(results),), call.key, lambda _state: NOTHING)
+    return response
+
+
+async def actions(call: ApiRequest) -> ApiReply:
+    states = [await call.service.state(call.user, call.path("chat"))]
+    if call.query(ActionQuery).below:
+        deps = call.service.agent.deps
+        below = await tree(deps, states[0].chat)
+        states += [await deps.log.load(row.chat) for row in below if row.status == "requires_action"]
+    return reply(ActionList(actions=tuple(action for state in states for action in _build_action_views(state))))
+
+
+async def approvals(call: ApiRequest) -> ApiReply:
+    state = await call.service.state(call.user, call.path("chat"))
+    return reply(
+        ActionList(actions=tuple(each for each in _build_action_views(state) if each.action.kind == "permission"))
+    )
+
+
+async def actions_of_all(call: ApiRequest) -> ApiReply:
+    deps = call.service.agent.deps
+    listed = await deps.store.list(
+        ChatFilter(owner=owner_of(call.user), archived=False, status="requires_action"), limit=MOST
+    )
+    states = [await deps.log.load(each.summary.chat) for each in listed]
+    return reply(ActionList(actions=tuple(action for state in states for action in _build_action_views(state))))
+
+
+def _build_action_views(state: ChatState) -> tuple[ActionView, ...]:
+    return tuple(ActionView(chat=state.chat, title=state.title, action=action) for action in open_actions(state))
+
+
+async def decide(call: ApiRequest) -> ApiReply:
+    body = call.body(Decision)
+    state = await call.service.state(call.user, call.path("chat"))
+    action_id = call.path("action")
+    if body.decision == "allow":
+        for each in open_actions(state):
+            if each.action == action_id:
+                call.service.admission.reach(call.user, choice(each.network))
+    rule = _rule(call, state, action_id, body)
+    command = c.Decide(action_id, body.decision, body.hash, body.feedback, body.arguments, rule=rule)
+    response, _ = await call.service.execute(state.chat, (command,), call.key, lambda result: reply(accepted(result)))
+    return response
+
+
+async def keep_rule(call: ApiRequest, response: ApiReply) -> ApiReply:
+    """Keep the rule that the answer made outside the chat's log, where it is recorded. If that fails, the same request
+    does it when it is repeated; once it is done, a repetition does not bring a rule back that was revoked."""
+    if response.status != 200 or call.body(Decision).rule is None:
+        return response
+    deps, key = call.service.agent.deps, None if call.key is None else call.key.part("rule")
+    if key is not None and await first_answer(deps.store, key) is not None:
+        return response
+    acceptance = msgspec.json.decode(response.body, type=Accepted)
+    chat, head = ChatId(acceptance.chat), acceptance.head
+    recorded = await deps.log.recorded_answer(chat, call.path("action"), max(0, head - LOOK_BACK), head)
+    rule = recorded.rule if recorded is not None else None
+    if rule is not None and rule.scope in BEYOND:
+        root = (await deps.log.load(chat)).options.root if rule.scope == "project" else ""
+        await asyncio.to_thread(call.service.agent.rules.add, msgspec.structs.replace(rule, root=root))
+    with suppress(AlreadyAnswered):
+        await remember(deps.store, key, NOTHING, deps.clock.now_ms())
+    return response
+
+
+def _rule(call: ApiRequest, state: ChatState, action: str, decision: Decision) -> Rule | None:
+    """One of the rules that were offered with the approval. For one that is open no more there is none: the command
+    itself is then refused."""
+    wish = decision.rule
+    if wish is None:
+        return None
+    call.service.admission.scope(call.user, wish.scope)
+    for each in open_actions(state):
+        if each.action == action:
+            if wish.offer >= len(each.offers):
+                raise InvalidInput(f"The approval offers {len(each.offers)} rules; there is no number {wish.offer}.")
+            now = call.service.agent.deps.clock.now_ms()
+            expires = now + round(wish.expires_s * 1000) if wish.expires_s else 0
+            offered_rule = each.offers[wish.offer].rule_for(wish.scope, decision.decision)
+            if offered_rule.tool == NETWORK_TOOL and offered_rule.effect == "allow":
+                call.service.admission.reach(call.user, choice((offered_rule.pattern,)))
+            return msgspec.structs.replace(offered_rule, id=new_id("r"), created_ms=now, expires_ms=expires)
+    return None
+
+
+async def answer(call: ApiRequest) -> ApiReply:
+    return await carry_out(call, c.Answer(call.path("action"), call.body(AnswerBody).answer))
+
+
+TAG = "actions"
+_AT = "/api/chats/{chat}"
+ROUTES = (
+    Route(
+        "POST", f"{_AT}/tool-results", submit, "Hand in the results of all open calls of client tools.", TAG, 204,
+        body=ToolResults, large=True,
+        codes=("not_awaiting_action", "results_mismatch", "archived", "invalid_input", "root_changed"),
+    ),
+    Route(
+        "GET", f"{_AT}/actions", actions, "See what a chat waits for, and the chats that it began.", TAG,
+        reply=ActionList, query=ActionQuery,
+    ),
+    Route("GET", f"{_AT}/approvals", approvals, "See which approvals a chat waits for.", TAG, reply=ActionList),
+    Route("GET", "/api/actions", actions_of_all, "See what all chats wait for.", TAG, reply=ActionList),
+    Route(
+        "POST", f"{_AT}/approvals/{{action}}", decide, "Answer an approval.", TAG, reply=Accepted,
+        body=Decision, codes=("no_such_action", "hash_mismatch", "archived", "invalid_input", "root_changed"),
+        finish=keep_rule,
+    ),
+    Route(
+        "POST", f"{_AT}/answers/{{action}}", answer, "Answer a question.", TAG, reply=Accepted, body=AnswerBody,
+        codes=("no_such_action", "archived", "empty", "invalid_input", "root_changed"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,320 @@
+"""Routes for changed files: list, undo, redo, keep (W-02 to W-04, A-06). Reading uses the log and the snapshots of this
+machine; every change is a command, carried out by the worker that drives the chat, here or elsewhere."""
+
+import posixpath
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from treadle.base.types import ChatId, new_id
+from treadle.diff.changes import is_folder, without_parents
+from treadle.diff.hunks import FileDiff, build_file_diff
+from treadle.engine.effects import whole_list
+from treadle.errors import InvalidInput, OutsideRoot, Refused, RootChanged, ToolError
+from treadle.frontends.server.replies import ApiReply, reply
+from treadle.frontends.server.routes.conversation import carry_out
+from treadle.frontends.server.routing import ApiRequest, Route
+from treadle.frontends.server.service import Service
+from treadle.library.files import ChatFiles, Completed, RunSpan
+from treadle.ports.snapshots import Plan
+from treadle.ports.workspace import inert
+from treadle.protocol import commands as c
+from treadle.protocol import wire
+from treadle.protocol.events import Envelope, Restored, UserMessage
+from treadle.protocol.files import FileChange
+from treadle.protocol.http_answers import Accepted, ChangedFile, Changes, Restoration, RunList, RunView
+from treadle.protocol.http_queries import ChangesQuery, Page, WaitQuery
+from treadle.protocol.http_requests import ChangeChoice, GoBack, KeepFiles, RedoFiles, UndoFiles
+
+MOST_FILES = 500
+MOST_CHARACTERS = 1 << 20
+"""So much of diffs is shown in one answer."""
+TASK = 200
+PAGE = 500
+LOOK_S = 1.0
+COMPLETE_S = 20.0
+"""So long a request waits for one that was begun before it."""
+
+# -- looking ----------------------------------------------------------------------------------------------------------
+
+
+async def runs(call: ApiRequest) -> ApiReply:
+    query = call.query(Page)
+    chat, files = await _files(call)
+    spans = await files.runs()
+    page = list(enumerate(spans, 1))[query.after : query.after + query.limit]
+    views = [
+        RunView(run=number, message=span.since, upto=span.upto, content=await _task(call.service, chat, span.since))
+        for number, span in page
+    ]
+    return reply(RunList(runs=tuple(views), total=len(spans)))
+
+
+async def _task(service: Service, chat: ChatId, message: int) -> str:
+    for record in await service.agent.deps.store.read(chat, message - 1, 1):
+        event = wire.decode(chat, record).data
+        return event.content[:TASK] if isinstance(event, UserMessage) else ""
+    return ""
+
+
+async def changes(call: ApiRequest) -> ApiReply:
+    query = call.query(ChangesQuery)
+    chat, files = await _files(call)
+    run: int | str = int(query.run) if query.run.isdecimal() else query.run
+    span = await _span(files, run, query.even_kept)
+    paths = await _recorded(call.service, chat, (query.path,) if query.path else ())
+    all_changes = await files.changes(span, paths, even_kept=query.even_kept)
+    visible_changes = sorted(without_parents(all_changes), key=lambda each: each.path)
+    page = visible_changes[query.after : query.after + query.limit]
+    remaining_chars = MOST_CHARACTERS
+    looks: list[ChangedFile] = []
+    for change in page:
+        look, remaining_chars = _fitting(await _look(files, change), remaining_chars)
+        looks.append(look)
+    return reply(Changes(since=span.since, upto=span.upto, files=tuple(looks), total=len(visible_changes)))
+
+
+async def _look(files: ChatFiles, change: FileChange) -> FileDiff:
+    try:
+        return await files.look(change)
+    except RootChanged:
+        raise
+    except (ToolError, OSError):
+        return build_file_diff(change, (None, None))  # the project is on another machine
+
+
+def _fitting(look: FileDiff, remaining_chars: int) -> tuple[ChangedFile, int]:
+    """As many hunks as there is room for."""
+    hunks = []
+    for hunk in look.hunks:
+        remaining_chars -= sum(map(len, hunk.lines))
+        if remaining_chars < 0:
+            break
+        hunks.append(hunk)
+    change = look.change
+    fitting = ChangedFile(
+        path=change.path,
+        action=change.action,
+        added=change.added,
+        removed=change.removed,
+        before=change.before,
+        after=change.after,
+        notes=look.notes,
+        hunks=tuple(hunks),
+        cut=len(hunks) < len(look.hunks),
+    )
+    return fitting, max(remaining_chars, 0)
+
+
+# -- going back and forth ---------------------------------------------------------------------------------------------
+
+
+async def undo(call: ApiRequest) -> ApiReply:
+    body = call.body(UndoFiles)
+    chat, files = await _files(call)
+    span, paths, hunks = await _resolve_choice(call.service, chat, files, body, body.even_kept)
+    completed_restore = await _completed(call.service, chat)
+    if completed_restore is not None and completed_restore.request.kind == "redo":  # the last run may be another now
+        span, paths, hunks = await _resolve_choice(call.service, chat, files, body, body.even_kept)
+    if body.preview:
+        plan = await files.preview(span, paths, hunks=hunks, merge=body.merge, even_kept=body.even_kept)
+        return reply(_planned(plan))
+    command = await files.undoing(span, paths, hunks=hunks, merge=body.merge, even_kept=body.even_kept)
+    return await _restore(call, command, completed_restore)
+
+
+async def redo(call: ApiRequest) -> ApiReply:
+    body = call.body(RedoFiles)
+    chat, files = await _files(call)
+    completed_restore = await _completed(call.service, chat)
+    again = completed_restore.request.of if completed_restore is not None else ""
+    return await _restore(call, await files.redoing(body.undo or again, merge=body.merge), completed_restore)
+
+
+async def keep(call: ApiRequest) -> ApiReply:
+    body = call.body(KeepFiles)
+    chat, files = await _files(call)
+    command = files.keeping(*await _resolve_choice(call.service, chat, files, body))
+    return await _restore(call, command, await _completed(call.service, chat))
+
+
+async def back(call: ApiRequest) -> ApiReply:
+    body = call.body(GoBack)
+    chat, _ = await _files(call)
+    restore = new_id("u") if body.files else ""
+    command = c.Rewind(body.message, body.conversation, body.files, restore, body.merge)
+    return await _restore(call, command, await _completed(call.service, chat) if body.files else None)
+
+
+async def _completed(service: Service, chat: ChatId) -> Completed | None:
+    """Wait for a request that was begun and not ended: until then the project is neither as before nor as after (W-02).
+    Refused if no worker, here or elsewhere, completes it soon."""
+    state = await service.agent.deps.log.load(chat)
+    if state.restoring is None or state.run is not None:
+        return None
+    service.go_on(state)
+    restored = await _recorded_outcome(service, chat, state.restoring.restore, state.head, COMPLETE_S)
+    if restored is None:
+        kind = state.restoring.kind
+        raise Refused(
+            "busy", f"The {kind} that was begun in this chat has not ended; ask again when a worker is there."
+        )
+    return Completed(state.restoring, restored)
+
+
+async def _restore(call: ApiRequest, command: c.Restore | c.Rewind, completed_restore: Completed | None) -> ApiReply:
+    if completed_restore is None or not completed_restore.answers(command):
+        return await carry_out(call, command, restore=command.restore, status=202)
+    chat = await call.service.owned(call.user, call.path("chat"))
+    answer = reply(_build_restoration(await _load_all_files(call.service, chat, completed_restore.outcome_event)))
+    response, _ = await call.service.execute(chat, (), call.key, lambda _state: answer)
+    return response
+
+
+async def outcome(call: ApiRequest, response: ApiReply) -> ApiReply:
+    """With `wait` what came of it, as soon as it is recorded; the first answer when that takes too long."""
+    wait_s = call.query(WaitQuery).wait
+    if response.status != 202 or not wait_s:
+        return response
+    accepted = msgspec.json.decode(response.body, type=Accepted)
+    if not accepted.restore:  # only the conversation went back, and that is done
+        return reply(Restoration(restore="", preview=False, files=(), total=0, conflicts=(), error=""))
+    restored = await _recorded_outcome(call.service, ChatId(accepted.chat), accepted.restore, accepted.head, wait_s)
+    if restored is None:
+        return response
+    return reply(_build_restoration(await _load_all_files(call.service, ChatId(accepted.chat), restored)))
+
+
+async def _recorded_outcome(
+    service: Service, chat: ChatId, restore: str, after_seq: int, wait_s: float
+) -> Restored | None:
+    store = service.agent.deps.store
+    until = time.monotonic() + wait_s
+    while True:
+        while records := await store.read(chat, after_seq, PAGE):
+            after_seq = records[-1].seq
+            for record in records:
+                event = wire.decode(chat, record).data
+                if isinstance(event, Restored) and event.restore == restore:
+                    return event
+        remaining_s = until - time.monotonic()
+        if remaining_s <= 0 or service.draining.is_set():
+            return None
+        await store.wait(chat, after_seq, min(remaining_s, LOOK_S))
+
+
+async def _load_all_files(service: Service, chat: ChatId, restored: Restored) -> Restored:
+    """Return the outcome with the complete list of files."""
+    full_restored = (await whole_list(service.agent.deps.store, Envelope(0, chat, 0, restored))).data
+    assert isinstance(full_restored, Restored)
+    return full_restored
+
+
+def _build_restoration(restored: Restored) -> Restoration:
+    return Restoration(
+        restore=restored.restore,
+        preview=False,
+        files=restored.files,
+        total=_number(restored.files)
+        if len(restored.files) >= restored.total
+        else restored.total,  # the list may be lost
+        conflicts=restored.conflicts,
+        error=restored.error,
+    )
+
+
+def _number(files: Sequence[FileChange]) -> int:
+    return sum(not is_folder(file) for file in files)
+
+
+def _planned(plan: Plan) -> Restoration:
+    return Restoration(
+        restore="",
+        preview=True,
+        files=plan.files[:MOST_FILES],
+        total=_number(plan.files),
+        conflicts=plan.conflicts[:MOST_FILES],
+        error="",
+    )
+
+
+# -- which changes are meant ------------------------------------------------------------------------------------------
+
+
+async def _files(call: ApiRequest) -> tuple[ChatId, ChatFiles]:
+    state = await call.service.state(call.user, call.path("chat"))
+    await call.service.project(state)
+    return state.chat, call.service.agent.chat(state.chat).files
+
+
+async def _resolve_choice(
+    service: Service, chat: ChatId, files: ChatFiles, choice: ChangeChoice, even_kept: bool = False
+) -> tuple[RunSpan, tuple[str, ...], dict[str, tuple[int, ...]]]:
+    if choice.paths and choice.hunks:
+        raise InvalidInput("Name either files (paths) or hunks; a hunk names its file itself.")
+    paths = await _recorded(service, chat, (*choice.paths, *choice.hunks))
+    hunks = dict(zip(paths, choice.hunks.values(), strict=True)) if choice.hunks else {}
+    if not (choice.since or choice.upto):
+        return await _span(files, choice.run, even_kept), paths, hunks
+    if choice.run != "last":
+        raise InvalidInput("Name either a run, or since and upto.")
+    return RunSpan(choice.since, choice.upto), paths, hunks
+
+
+async def _span(files: ChatFiles, run: int | str, even_kept: bool) -> RunSpan:
+    if run == "all":
+        return RunSpan()
+    if isinstance(run, str):
+        return await files.last_run(even_kept=even_kept)
+    spans = await files.runs()
+    if run > len(spans):
+        last = f"the last one that may have changed files is {len(spans)}" if spans else "none has changed files"
+        raise InvalidInput(f"There is no run {run} in this chat; {last}.")
+    return spans[run - 1]
+
+
+async def _recorded(service: Service, chat: ChatId, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Paths as the log has them. Nothing on disk is looked at: they only choose among what was recorded."""
+    if not paths:
+        return ()
+    root = (await service.agent.deps.log.load(chat)).options.root
+    return tuple(path if path.startswith("//") else _inside(root, path) for path in paths)
+
+
+def _inside(root: str, path: str) -> str:
+    normal = posixpath.normpath(path)
+    if posixpath.isabs(normal):
+        normal = posixpath.relpath(normal, root or "/")
+    if normal == ".." or normal.startswith("../"):
+        raise OutsideRoot(f"{inert(path)} is outside the project.")
+    return normal
+
+
+TAG = "files"
+_AT = "/api/chats/{chat}"
+_CODES = ("archived", "busy", "awaiting_action", "invalid_input", "root_changed")
+ROUTES = (
+    Route("GET", f"{_AT}/runs", runs, "List the runs that may have changed files.", TAG, reply=RunList, query=Page),
+    Route(
+        "GET", f"{_AT}/changes", changes, "List the changes of a chat and their present state, by hunk.", TAG,
+        reply=Changes, query=ChangesQuery, codes=("invalid_input", "outside_root", "root_changed"),
+    ),
+    Route(
+        "POST", f"{_AT}/undo", undo, "Take changes of files back, or see what that would do.", TAG, 202, Accepted,
+        body=UndoFiles, query=WaitQuery, codes=(*_CODES, "tool", "outside_root"), finish=outcome, finished=Restoration,
+    ),
+    Route(
+        "POST", f"{_AT}/redo", redo, "Take an undo back.", TAG, 202, Accepted,
+        body=RedoFiles, query=WaitQuery, codes=_CODES, finish=outcome, finished=Restoration,
+    ),
+    Route(
+        "POST", f"{_AT}/keep", keep, "Accept changes: an undo leaves them alone from now on.", TAG, 202, Accepted,
+        body=KeepFiles, query=WaitQuery, codes=(*_CODES, "outside_root"), finish=outcome, finished=Restoration,
+    ),
+    Route(
+        "POST", f"{_AT}/back", back, "Go back to before an earlier message: conversation, files, or both.", TAG, 202,
+        Accepted, body=GoBack, query=WaitQuery, codes=(*_CODES, "no_such_message"), finish=outcome,
+        finished=Restoration,
+    ),
+)  # fmt: skip

@@ -1,0 +1,250 @@
+"""Routes for chats: begin, list, look at and change them; their log, their conversation and what they cost."""
+
+import base64
+
+import msgspec
+from starlette.responses import Response, StreamingResponse
+
+from treadle.adapters.models.reasoning_effort import check_effort
+from treadle.base.types import ChatId, new_id
+from treadle.chat.fold import change_options
+from treadle.chat.state import ChatState, status
+from treadle.errors import JobElsewhere, TreadleError
+from treadle.frontends.server.problems import Problem
+from treadle.frontends.server.replies import NOTHING, ApiReply, reply
+from treadle.frontends.server.routing import ApiRequest, Route
+from treadle.frontends.server.service import Service
+from treadle.frontends.server.tokens import LOCAL, owner_of
+from treadle.frontends.server.views import chat_line, chat_view
+from treadle.frontends.server.views import message_view as shown_message
+from treadle.library.message_expansion import expand_message
+from treadle.library.transfer import export_chat
+from treadle.ports.model import ModelInfo
+from treadle.ports.store import ChatFilter, Cursor, Listed
+from treadle.protocol import commands as c
+from treadle.protocol import wire
+from treadle.protocol.content import Image
+from treadle.protocol.http_answers import ChatList, ChatView, EventPage, FoundChat, FoundList, MessageList, UsageView
+from treadle.protocol.http_queries import ChatQuery, MessagePage, Page, SearchQuery
+from treadle.protocol.http_requests import CreateChat, Nothing, PatchChat, SendMessage
+from treadle.protocol.options import ChatOptions
+
+NDJSON = "application/x-ndjson"
+
+
+async def prepare_message(
+    call: ApiRequest, body: SendMessage | CreateChat, options: ChatOptions
+) -> tuple[str, list[Image]]:
+    """A message to a chat with these options, and its images, kept by their hash."""
+    agent = call.service.agent
+    images = [Image(each.media_type, await agent.deps.store.put_blob(each.decoded())) for each in body.images]
+    if not body.expand:
+        return body.content, images
+    text, attached = await expand_message(agent, options, body.content, include_own=call.user == LOCAL)
+    return text, [*images, *attached]
+
+
+async def create(call: ApiRequest) -> ApiReply:
+    body = call.body(CreateChat)
+    options = await call.service.begin(call.user, body.changes())
+    call.service.agent.deps.models.get(options.model)
+    if "reasoning_effort" in body.changes():
+        check_effort(call.service.agent.deps.models, options.model, options.reasoning_effort)
+    call.service.remember_model(call.user, options.model)
+
+    async def first(options: ChatOptions) -> list[c.Command]:
+        commands: list[c.Command] = [c.Rename(body.title)] if body.title else []
+        if body.content or body.images:
+            text, images = await prepare_message(call, body, options)
+            commands.append(c.Send(text, images=tuple(images), queue_id=new_id("q"), traceparent=call.traceparent))
+        return commands
+
+    return await call.service.create(call.user, options, first, call.key)
+
+
+async def listing(call: ApiRequest) -> ApiReply:
+    query = call.query(ChatQuery)
+    listed_chats = await call.service.agent.deps.store.list(
+        ChatFilter(
+            owner=owner_of(call.user),
+            archived=query.archived,
+            status=query.status,
+            label=query.label or None,
+            query=query.query,
+        ),
+        limit=query.limit + 1,
+        cursor=_place(query.cursor),
+    )
+    page = listed_chats[: query.limit]
+    next_cursor = _cursor(page[-1]) if len(listed_chats) > len(page) else ""
+    return reply(ChatList(chats=tuple(map(chat_line, page)), next=next_cursor))
+
+
+async def search(call: ApiRequest) -> ApiReply:
+    """Chats of the caller alone (S-13)."""
+    from treadle.library.searching import search as hits
+
+    query, store = call.query(SearchQuery), call.service.agent.deps.store
+    chat_filter = ChatFilter(owner=owner_of(call.user), archived=query.archived)
+    matches: list[FoundChat] = []
+    async for hit in hits(store, chat_filter, query.text):
+        matches.append(FoundChat(**msgspec.structs.asdict(chat_line(hit.listed)), found=hit.text))
+        if len(matches) == query.limit:
+            break
+    return reply(FoundList(chats=tuple(matches)))
+
+
+def _cursor(last: Listed) -> str:
+    place = f"{last.summary.updated_ms}:{last.summary.chat}"
+    return base64.urlsafe_b64encode(place.encode()).decode().rstrip("=")
+
+
+def _place(cursor: str) -> Cursor | None:
+    if not cursor:
+        return None
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+        moment, _, chat = text.partition(":")
+        place = (int(moment), ChatId(chat))
+    except ValueError as error:
+        raise Problem("bad_request", "This cursor does not come from this server.") from error
+    if not chat or abs(place[0]) > 1 << 53:
+        raise Problem("bad_request", "This cursor does not come from this server.")
+    return place
+
+
+async def show(call: ApiRequest) -> ApiReply:
+    state = await call.service.state(call.user, call.path("chat"))
+    return reply(chat_view(state, await call.service.get_shown_status(state)))
+
+
+async def patch(call: ApiRequest) -> ApiReply:
+    body = call.body(PatchChat)
+    chat = await call.service.owned(call.user, call.path("chat"))
+    changes = call.service.admission.alter(call.user, body.changes())
+    commands: list[c.Command] = []
+    warnings: tuple[str, ...] = ()
+    if changes:
+        if "model" in changes:
+            call.service.agent.deps.models.get(changes["model"])
+            call.service.remember_model(call.user, changes["model"])
+        if effort := changes.get("reasoning_effort"):
+            model = changes.get("model") or (await call.service.agent.deps.log.load(chat)).options.model
+            check_effort(call.service.agent.deps.models, model, effort)
+        if "dynamic_tools" in changes:
+            options = change_options((await call.service.agent.deps.log.load(chat)).options, changes)
+            warnings = call.service.agent.tool_warnings(options)
+        commands.append(c.ChangeOptions(changes))
+    if isinstance(body.title, str):
+        commands.append(c.Rename(body.title))
+
+    def build_reply(state: ChatState) -> ApiReply:
+        return reply(chat_view(state, status(state), warnings))
+
+    response, _ = await call.service.execute(chat, commands, call.key, build_reply)
+    return response
+
+
+async def delete(call: ApiRequest) -> ApiReply:
+    """Deleting again answers the same, with and without a key."""
+    await call.service.delete(call.user, call.path("chat"))
+    return NOTHING
+
+
+async def end_jobs(call: ApiRequest, answer: ApiReply) -> ApiReply:
+    """The jobs of a chat end when it is archived; also when that failed for the first answer under the same key."""
+    state = await call.service.state(call.user, call.path("chat"))
+    if state.options.archived and state.jobs:
+        await call.service.agent.job_registry.stop_all(state.chat, "archive")
+    return answer
+
+
+async def messages(call: ApiRequest) -> ApiReply:
+    """A page of the conversation as it stands: messages that an edit cut off are only in the log."""
+    query = call.query(MessagePage)
+    history = (await call.service.state(call.user, call.path("chat"))).history
+    total = len(history)
+    last = min(total, query.before - 1) if query.before else total
+    first = query.after if query.after else max(0, last - query.limit)
+    last = min(last, first + query.limit)
+    views = [
+        shown_message(first + place, entry)
+        for place, entry in enumerate(history.slice(first)[: max(0, last - first)], 1)
+    ]
+    return reply(MessageList(messages=tuple(views), total=total))
+
+
+async def log(call: ApiRequest) -> ApiReply:
+    query = call.query(Page)
+    chat = await call.service.owned(call.user, call.path("chat"))
+    store = call.service.agent.deps.store
+    records = await store.read(chat, query.after, query.limit)
+    events = tuple(wire.to_dict(wire.decode(chat, record)) for record in records)
+    return reply(EventPage(events=events, head=await store.head(chat)))
+
+
+async def export(call: ApiRequest) -> Response:
+    chat = await call.service.owned(call.user, call.path("chat"))
+    lines = export_chat(call.service.agent.deps.store, chat)
+    headers = {"content-disposition": f'attachment; filename="{chat}.jsonl"'}
+    return StreamingResponse(lines, headers=headers, media_type=NDJSON)
+
+
+async def usage(call: ApiRequest) -> ApiReply:
+    state = await call.service.state(call.user, call.path("chat"))
+    totals, info = state.totals, _model_info(call.service, state.options)
+    return reply(
+        UsageView(
+            usage=totals.usage,
+            turns=totals.turns,
+            tool_calls=totals.tool_calls,
+            wall_ms=totals.wall_ms,
+            context_tokens=state.context_tokens,
+            context_window=state.options.context_window or (info.window if info is not None else 0),
+            priced=info is None or info.has_price,
+        )
+    )
+
+
+def _model_info(service: Service, options: ChatOptions) -> ModelInfo | None:
+    """Facts of the chat model; None for a model that this server does not have."""
+    try:
+        return service.agent.deps.models.get(options.model).info
+    except TreadleError:
+        return None
+
+
+async def usage_of_all(call: ApiRequest) -> ApiReply:
+    total = await call.service.chat_counts.total(owner_of(call.user))
+    return reply(UsageView(usage=total.usage, turns=total.turns, chats=total.chats))
+
+
+TAG = "chats"
+ROUTES = (
+    Route(
+        "POST", "/api/chats", create, "Begin a chat, and with `content` its first run.", TAG, 201, ChatView,
+        body=CreateChat, codes=("invalid_input", "config", "empty", "tool"), large=False,
+    ),
+    Route("GET", "/api/chats", listing, "List chats, newest change first.", TAG, reply=ChatList, query=ChatQuery),
+    Route(
+        "GET", "/api/search", search, "Find chats by words in their messages.", TAG, reply=FoundList,
+        query=SearchQuery,
+    ),
+    Route("GET", "/api/chats/{chat}", show, "Look at a chat.", TAG, reply=ChatView),
+    Route(
+        "PATCH", "/api/chats/{chat}", patch, "Change title, labels, options; archive.", TAG, reply=ChatView,
+        body=PatchChat, codes=("invalid_input", "config", "empty", "busy", "awaiting_action"), finish=end_jobs,
+    ),
+    Route(
+        "DELETE", "/api/chats/{chat}", delete, "Delete a chat and its sub-agents for good.", TAG, 204, body=Nothing,
+        codes=("busy", JobElsewhere.code),
+    ),
+    Route(
+        "GET", "/api/chats/{chat}/messages", messages, "Read the conversation.", TAG, reply=MessageList,
+        query=MessagePage,
+    ),
+    Route("GET", "/api/chats/{chat}/log", log, "Read recorded events.", TAG, reply=EventPage, query=Page),
+    Route("GET", "/api/chats/{chat}/export", export, "Get the whole log as JSON lines.", TAG, media_type=NDJSON),
+    Route("GET", "/api/chats/{chat}/usage", usage, "See what a chat has cost.", TAG, reply=UsageView),
+    Route("GET", "/api/usage", usage_of_all, "See what all chats have cost.", TAG, reply=UsageView),
+)  # fmt: skip

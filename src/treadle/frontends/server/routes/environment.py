@@ -1,0 +1,230 @@
+"""Routes for models, for the files of a project and what else can be named in a message, and for who is asking."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+from starlette.responses import Response
+
+from treadle.adapters.models.registry import ModelRegistry
+from treadle.adapters.workspace.file_names import best, branch_of, file_names
+from treadle.errors import InvalidInput, ToolError
+from treadle.frontends.server.guard import token_of
+from treadle.frontends.server.problems import Problem
+from treadle.frontends.server.replies import ApiReply, reply
+from treadle.frontends.server.routing import ApiRequest, Route
+from treadle.frontends.server.tokens import LOCAL, TICKET_S
+from treadle.library import message_expansion
+from treadle.library.model_choice import OfferedModel
+from treadle.ports.workspace import Workspace, inert
+from treadle.protocol.http_answers import (
+    CommandList,
+    CommandView,
+    FileEntry,
+    FileList,
+    FoundFiles,
+    Me,
+    ModelList,
+    ModelView,
+    ProjectView,
+    ResourceList,
+    ResourceView,
+    Ticket,
+)
+from treadle.protocol.http_queries import FileQuery, FindQuery, PathQuery, RootQuery
+from treadle.protocol.http_requests import Nothing
+from treadle.protocol.options import ChatOptions
+
+if TYPE_CHECKING:
+    from treadle.library.mcp_hub.offerings import Resource
+
+BYTES = "application/octet-stream"
+MOST_FOUND = 12
+
+
+async def models(call: ApiRequest) -> ApiReply:
+    """The list of every front end: what can be used with the keys of the server, and what model servers on its machine
+    have. No provider is asked."""
+    agent = call.service.agent
+    default = await call.service.default_model(call.user)
+    registry = agent.deps.models
+    if not isinstance(registry, ModelRegistry):
+        return reply(ModelList(models=(_model(OfferedModel(registry.get(default).info)),), default=default))
+    offers = [each for each in await agent.list_models() if _is_open(call, each.info.ref)]
+    return reply(ModelList(models=tuple(map(_model, offers)), default=default))
+
+
+def _is_open(call: ApiRequest, ref: str) -> bool:
+    try:
+        call.service.admission.model(call.user, ref)
+    except InvalidInput:
+        return False
+    return True
+
+
+def _model(offered: OfferedModel) -> ModelView:
+    info, reason, place = offered
+    return ModelView(
+        model=info.ref,
+        window=info.window,
+        max_output=info.max_output,
+        native_tools=info.native_tools,
+        thinking=info.thinking,
+        efforts=info.offered_efforts,
+        vision=info.vision,
+        price_input=info.usd_per_million_input,
+        price_output=info.usd_per_million_output,
+        price_cached=info.usd_per_million_cached,
+        usable=not reason,
+        why=reason,
+        place=place,
+    )
+
+
+async def files(call: ApiRequest) -> ApiReply:
+    state = await call.service.state(call.user, call.path("chat"))
+    path = call.query(PathQuery).path
+    return reply(await asyncio.to_thread(_listing, await call.service.workspace(state), path))
+
+
+def _listing(workspace: Workspace, path: str) -> FileList:
+    children = sorted(workspace.listdir(path), key=lambda child: (child.kind != "directory", child.name))
+    entries = tuple(
+        FileEntry(name=inert(child.name), kind=child.kind, target=inert(child.target) if child.target else "")
+        for child in children
+    )
+    return FileList(path=inert(workspace.relative(path)), entries=entries)
+
+
+async def content(call: ApiRequest) -> Response:
+    state = await call.service.state(call.user, call.path("chat"))
+    most = call.service.limits.file
+    data = await asyncio.to_thread(_bytes, await call.service.workspace(state), call.query(FileQuery).path, most)
+    return Response(data, media_type=BYTES, headers={"content-disposition": "attachment"})
+
+
+def _bytes(workspace: Workspace, path: str, most: int) -> bytes:
+    file_stat = workspace.stat(path)
+    if file_stat is None:
+        raise ToolError(f"{inert(path)} does not exist.")
+    if file_stat.kind == "file" and file_stat.size > most:
+        raise Problem("too_large", f"{inert(path)} is larger than {most >> 20} MiB.")
+    return workspace.read_bytes(path, most)
+
+
+async def commands(call: ApiRequest) -> ApiReply:
+    if "chat" in call.request.path_params:
+        options = await _usable(call)
+    else:
+        options = await _options_to_come(call, call.query(RootQuery).root)
+    commands_by_name = await message_expansion.commands(call.service.agent, options, include_own=call.user == LOCAL)
+    views = [
+        CommandView(name=each.name, description=each.description, hint=each.hint) for each in commands_by_name.values()
+    ]
+    return reply(CommandList(commands=tuple(views)))
+
+
+async def _options_to_come(call: ApiRequest, root: str) -> ChatOptions:
+    """The options of a chat that has not begun, in this project or in that of the server."""
+    admission = call.service.admission
+    base_options = admission.options if call.user == LOCAL else replace(admission.options, root="")
+    checked = await asyncio.to_thread(admission.change, call.user, {"root": root}) if root else {}
+    return replace(base_options, **checked)
+
+
+async def find_files(call: ApiRequest) -> ApiReply:
+    """Files by a few letters of their paths; of a chat in a world, those of the world."""
+    query = call.query(FindQuery)
+    if "chat" in call.request.path_params:
+        state = await call.service.state(call.user, call.path("chat"))
+        folder = await asyncio.to_thread((await call.service.workspace(state)).directory, ".")
+    else:
+        folder = (await _options_to_come(call, query.root)).root
+    names = await asyncio.to_thread(file_names, folder) if folder else []
+    return reply(FoundFiles(paths=tuple(map(inert, best(names, query.query, MOST_FOUND)))))
+
+
+async def project(call: ApiRequest) -> ApiReply:
+    root = (await _options_to_come(call, call.query(RootQuery).root)).root
+    branch = await asyncio.to_thread(branch_of, root) if root else ""
+    return reply(ProjectView(root=root, branch=branch))
+
+
+async def resources(call: ApiRequest) -> ApiReply:
+    listed_resources = await message_expansion.resources(
+        call.service.agent, await _usable(call), include_own=call.user == LOCAL
+    )
+    return reply(ResourceList(resources=tuple(map(_resource, listed_resources))))
+
+
+async def _usable(call: ApiRequest) -> ChatOptions:
+    """The options of the chat, whose project its owner may use now."""
+    state = await call.service.state(call.user, call.path("chat"))
+    await call.service.require_work(state)
+    return state.options
+
+
+def _resource(resource: "Resource") -> ResourceView:
+    return ResourceView(
+        mention=resource.typed,
+        name=resource.name,
+        description=resource.description,
+        media_type=resource.media_type,
+        template=resource.template,
+    )
+
+
+async def me(call: ApiRequest) -> ApiReply:
+    options = call.service.admission.options
+    return reply(Me(user=call.user, root=options.root if call.user == LOCAL else "", mode=options.mode))
+
+
+async def ticket(call: ApiRequest) -> ApiReply:
+    new_ticket = call.service.tokens.ticket(token_of(call.request))
+    return reply(Ticket(ticket=new_ticket, expires_s=TICKET_S))
+
+
+TAG = "surroundings"
+_CODES = ("tool", "outside_root", "root_changed", "invalid_input")
+ROUTES = (
+    Route("GET", "/api/models", models, "List the models that the server knows.", TAG, reply=ModelList),
+    Route(
+        "GET", "/api/chats/{chat}/files", files, "List a folder of the chat's project.", TAG, reply=FileList,
+        query=PathQuery, codes=_CODES,
+    ),
+    Route(
+        "GET", "/api/chats/{chat}/files/content", content, "Read a file of the chat's project.", TAG,
+        query=FileQuery, media_type=BYTES, codes=(*_CODES, "too_large"),
+    ),
+    Route(
+        "GET", "/api/chats/{chat}/commands", commands,
+        "List what can be typed behind a slash in messages with `expand`: own commands, and the prompts that the MCP "
+        "servers of the chat are known to have.", TAG, reply=CommandList, codes=("root_changed", "invalid_input"),
+    ),
+    Route(
+        "GET", "/api/chats/{chat}/resources", resources,
+        "List what can be attached as `@server:uri` in messages with `expand`.", TAG, reply=ResourceList,
+        codes=("root_changed", "invalid_input"),
+    ),
+    Route(
+        "GET", "/api/commands", commands, "List the same commands for a chat that has not begun.", TAG,
+        reply=CommandList, query=RootQuery, codes=("root_changed", "invalid_input"),
+    ),
+    Route(
+        "GET", "/api/chats/{chat}/files/find", find_files, "Find files of the chat's project by a few letters.", TAG,
+        reply=FoundFiles, query=FindQuery, codes=_CODES,
+    ),
+    Route(
+        "GET", "/api/files/find", find_files, "Find files of the project of a chat that has not begun.", TAG,
+        reply=FoundFiles, query=FindQuery, codes=("invalid_input",),
+    ),
+    Route(
+        "GET", "/api/project", project, "See in which project and on which branch a chat would begin.", TAG,
+        reply=ProjectView, query=RootQuery, codes=("invalid_input",),
+    ),
+    Route("GET", "/api/me", me, "See whose token this is.", TAG, reply=Me),
+    Route(
+        "POST", "/api/tickets", ticket, "Get a ticket for one stream of a browser, good once and for a minute.", TAG,
+        reply=Ticket, body=Nothing,
+    ),
+)  # fmt: skip

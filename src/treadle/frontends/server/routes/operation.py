@@ -1,0 +1,76 @@
+"""Routes for operators: health, readiness, metrics; and the description of the API itself."""
+
+import asyncio
+
+from starlette.responses import Response
+
+from treadle.errors import StoreError
+from treadle.frontends.server import api_docs as page
+from treadle.frontends.server.metrics import MEDIA_TYPE, Labels
+from treadle.frontends.server.replies import JSON, ApiReply, reply
+from treadle.frontends.server.routing import ApiRequest, Route
+from treadle.frontends.server.service import Service
+from treadle.protocol.http_answers import Health
+
+READY_S = 5.0
+HTML = "text/html"
+
+
+async def healthz(_call: ApiRequest) -> ApiReply:
+    """The process answers."""
+    return reply(Health(status="ok"))
+
+
+async def readyz(call: ApiRequest) -> ApiReply:
+    """Requests can be served: the store answers, and the server is not about to end."""
+    if call.service.draining.is_set():
+        return reply(Health(status="draining"), 503)
+    try:
+        async with asyncio.timeout(READY_S):
+            await call.service.agent.deps.store.list(limit=1)
+    except (StoreError, TimeoutError):
+        return reply(Health(status="unavailable"), 503)
+    return reply(Health(status="ok"))
+
+
+async def metrics(call: ApiRequest) -> Response:
+    return Response(await _page(call.service), media_type=MEDIA_TYPE)
+
+
+async def _page(service: Service) -> str:
+    deps = service.agent.deps
+    statuses: dict[Labels, float] = {
+        (("status", status),): count for status, count in (await service.chat_counts.statuses()).items()
+    }
+    lease_count = service.worker.load if service.worker is not None else 0
+    return service.metrics.text(
+        {
+            "treadle_chats": ("Chats in the store by status.", statuses),
+            "treadle_leases_held": ("Chats that this process drives.", {(): lease_count}),
+            "treadle_events_appended_total": ("Events that this process has recorded.", {(): deps.log.appended}),
+            "treadle_slow_readers_total": (
+                "Readers that lost live text because they were slow.",
+                {(): service.feeds.dropped},
+            ),
+        }
+    )
+
+
+async def description(call: ApiRequest) -> Response:
+    return Response(call.service.openapi, media_type=JSON)
+
+
+async def docs(call: ApiRequest) -> Response:
+    return Response(
+        page.render(call.service.openapi), media_type=HTML, headers={"content-security-policy": page.POLICY}
+    )
+
+
+TAG = "operation"
+ROUTES = (
+    Route("GET", "/healthz", healthz, "Is the server alive?", TAG, reply=Health, open=True),
+    Route("GET", "/readyz", readyz, "Can it serve requests?", TAG, reply=Health, open=True, codes=("draining",)),
+    Route("GET", "/metrics", metrics, "Numbers for Prometheus.", TAG, media_type="text/plain", operators=True),
+    Route("GET", "/api/openapi.json", description, "This description, as OpenAPI.", TAG, media_type=JSON, open=True),
+    Route("GET", "/api/docs", docs, "This description, to read.", TAG, media_type=HTML, open=True),
+)

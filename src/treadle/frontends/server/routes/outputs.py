@@ -1,0 +1,88 @@
+"""Routes for the bytes that events refer to: the whole output of a tool, also by range, and pictures. A reader names
+the event, not the blob: a user may see only the blobs to which the user's own chats refer (S-13)."""
+
+import re
+
+from starlette.responses import Response
+
+from treadle.base.pictures import KINDS
+from treadle.frontends.server.problems import Problem
+from treadle.frontends.server.routing import ApiRequest, Route
+from treadle.protocol import wire
+from treadle.protocol.content import Image
+from treadle.protocol.events import Event, UserMessage
+from treadle.protocol.tool_events import ExecutionComplete
+
+TEXT = "text/plain; charset=utf-8"
+_RANGE = re.compile(r"bytes=(\d{0,15})-(\d{0,15})")
+
+
+async def output(call: ApiRequest) -> Response:
+    event = await _event(call)
+    if not isinstance(event, ExecutionComplete):
+        raise Problem("not_found", "This event is no result of a tool.")
+    if event.output:
+        data = await call.service.agent.deps.store.get_blob(event.output)
+    else:
+        data = (event.result or event.error).encode()
+    headers = {"accept-ranges": "bytes", "content-disposition": f'attachment; filename="output-{call.path("seq")}.txt"'}
+    range_header = call.request.headers.get("range", "")
+    if not range_header:
+        return Response(data, headers=headers, media_type=TEXT)
+    first, last = _span(range_header, len(data))
+    if first >= len(data):
+        headers["content-range"] = f"bytes */{len(data)}"
+        return Response(status_code=416, headers=headers)
+    headers["content-range"] = f"bytes {first}-{last}/{len(data)}"
+    return Response(data[first : last + 1], 206, headers, TEXT)
+
+
+def _span(range_header: str, size: int) -> tuple[int, int]:
+    """The first and the last byte of a range: `bytes=0-99`, `bytes=100-`, or the last ones, `bytes=-100`."""
+    match = _RANGE.fullmatch(range_header.strip())
+    if match is None or not (match[1] or match[2]):
+        raise Problem("bad_request", "Write the range as bytes=FIRST-LAST; one range, no more.")
+    if not match[1]:
+        return max(0, size - int(match[2])) if int(match[2]) else size, size - 1
+    first = int(match[1])
+    last = min(int(match[2]), size - 1) if match[2] else size - 1
+    if last < first and first < size:
+        raise Problem("bad_request", "The range ends before it begins.")
+    return first, last
+
+
+async def picture(call: ApiRequest) -> Response:
+    event, place = await _event(call), call.path("place")
+    images: tuple[Image, ...] = event.images if isinstance(event, UserMessage | ExecutionComplete) else ()
+    if not (place.isascii() and place.isdigit() and int(place[:4]) < len(images)):
+        raise Problem("not_found", "This event has no such picture.")
+    image = images[int(place[:4])]
+    if image.media_type not in KINDS:
+        raise Problem("not_found", "This is no picture that a browser shows.")
+    data = await call.service.agent.deps.store.get_blob(image.blob)
+    return Response(data, media_type=image.media_type)
+
+
+async def _event(call: ApiRequest) -> Event:
+    """The event of the path, in a chat of the user."""
+    chat, seq = await call.service.owned(call.user, call.path("chat")), call.path("seq")
+    if seq.isascii() and seq.isdigit() and 0 < len(seq) < 16:
+        for record in await call.service.agent.deps.store.read(chat, int(seq) - 1, 1):
+            if record.seq == int(seq):
+                return wire.decode(chat, record).data
+    raise Problem("not_found", f"The chat has no event {seq[:20]!r}.")
+
+
+TAG = "streams"
+_AT = "/api/chats/{chat}/events/{seq}"
+ROUTES = (
+    Route(
+        "GET", f"{_AT}/output", output,
+        "Read the whole output of a tool, where its result shows a part; with the header Range a piece of it.", TAG,
+        media_type="text/plain",
+    ),
+    Route(
+        "GET", f"{_AT}/images/{{place}}", picture, "Get a picture of a message or a result.", TAG,
+        media_type="image/*",
+    ),
+)  # fmt: skip

@@ -1,0 +1,68 @@
+"""Routes for rules, the standing answers to approvals (S-07). Rules of projects and of the user belong to the person
+who runs the server; other users see and revoke the rules of their own chats."""
+
+import asyncio
+
+import msgspec
+
+from treadle.chat.state import ChatState
+from treadle.errors import ConfigError, NotFound
+from treadle.frontends.server.idempotency import remember
+from treadle.frontends.server.replies import NOTHING, ApiReply, reply
+from treadle.frontends.server.routing import ApiRequest, Route
+from treadle.frontends.server.tokens import LOCAL
+from treadle.protocol import commands as c
+from treadle.protocol.http_answers import RuleList, RuleView
+from treadle.protocol.http_queries import RuleQuery
+from treadle.protocol.http_requests import Nothing
+from treadle.protocol.permissions import Rule
+
+
+async def listing(call: ApiRequest) -> ApiReply:
+    state = await _chat(call)
+    book = call.service.agent.rules
+    user_rules, damage = await asyncio.to_thread(book.readable) if call.user == LOCAL else ([], "")
+    rules = [(rule, "") for rule in user_rules]
+    if state is not None:
+        rules += [(rule, state.chat) for rule in state.options.rules]
+    views = [RuleView(rule=rule, chat=chat, used_ms=book.last_used_ms(rule.id)) for rule, chat in rules]
+    return reply(RuleList(rules=tuple(views), damage=damage))
+
+
+async def revoke(call: ApiRequest) -> ApiReply:
+    id, state = call.path("rule"), await _chat(call)
+    deps, book = call.service.agent.deps, call.service.agent.rules
+    if state is not None and (remaining_rules := _without(state.options.rules, id)) is not None:
+        change = c.ChangeOptions({"rules": msgspec.to_builtins(remaining_rules)})
+        response, _ = await call.service.execute(state.chat, (change,), call.key, lambda _state: NOTHING)
+        book.forget_use(id)
+        return response
+    if call.user != LOCAL:
+        raise NotFound(f"there is no rule {id[:80]!r} of yours")
+    await asyncio.to_thread(book.revoke, id)
+    await remember(deps.store, call.key, NOTHING, deps.clock.now_ms())
+    return NOTHING
+
+
+def _without(rules: tuple[Rule, ...], id: str) -> tuple[Rule, ...] | None:
+    """The rules but for this one; None if it is not among them."""
+    remaining_rules = tuple(rule for rule in rules if rule.id != id)
+    return None if len(remaining_rules) == len(rules) else remaining_rules
+
+
+async def _chat(call: ApiRequest) -> ChatState | None:
+    chat = call.query(RuleQuery).chat
+    return await call.service.state(call.user, chat) if chat else None
+
+
+TAG = "actions"
+ROUTES = (
+    Route(
+        "GET", "/api/rules", listing, "List the rules of projects and of the user, and with `chat` those of a chat.",
+        TAG, reply=RuleList, query=RuleQuery, codes=("not_found",),
+    ),
+    Route(
+        "DELETE", "/api/rules/{rule}", revoke, "Revoke a rule.", TAG, 204, body=Nothing, query=RuleQuery,
+        codes=("not_found", ConfigError.code),
+    ),
+)  # fmt: skip

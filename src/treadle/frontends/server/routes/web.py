@@ -1,0 +1,204 @@
+"""Routes for the web app: the page and its parts, signing in with a code, HTML of what chats say, copies of chats, and
+what was spent by day. The page itself is in `treadle/frontends/web`."""
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import msgspec
+from starlette.responses import Response
+
+from treadle.base.types import ChatId, new_chat_id
+from treadle.chat.state import status
+from treadle.errors import ChatExists
+from treadle.frontends.server.compression import accepts_gzip, pack
+from treadle.frontends.server.idempotency import remember
+from treadle.frontends.server.problems import Problem
+from treadle.frontends.server.replies import ApiReply, reply
+from treadle.frontends.server.routing import ApiRequest, Route
+from treadle.frontends.server.tokens import LOCAL, owner_of
+from treadle.frontends.server.usage_history import DAY_MS
+from treadle.frontends.server.views import chat_view
+from treadle.library.transfer import fork as fork_chat
+from treadle.protocol.http_answers import ChatView, Rendered, SignedIn, UsageDays, UsageRow
+from treadle.protocol.http_queries import DaysQuery
+from treadle.protocol.http_requests import ForkChat, Passages, SignInCode
+
+FOLDER = Path(__file__).parents[2] / "web"
+INDEX = "index.html"
+IMPORTED = re.compile(r'^import (?:[^"]+ from )?"\./([\w.-]+)"', re.MULTILINE)
+COMMENTS = re.compile(rb"^[ ]*(?://.*|/\*\*(?:[^*]|\*(?!/))*\*/)\n", re.MULTILINE)
+INDENTATION = re.compile(rb"^ +", re.MULTILINE)
+BEST_LEVEL = 9
+FOREVER = "public, max-age=31536000, immutable"
+KINDS = {
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+    ".webmanifest": "application/manifest+json",
+}
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' blob:",
+        "connect-src 'self'",
+        "manifest-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types treadle",
+    )
+)
+"""Scripts and styles of this server only, none of them inline; HTML is taken only from one place of one module."""
+
+
+class PageFile(msgspec.Struct, frozen=True):
+    body: bytes
+    packed: bytes
+    """The body by gzip; empty if that is not shorter."""
+    kind: str
+    tag: str
+
+
+class Page(msgspec.Struct, frozen=True):
+    version: str
+    parts: dict[str, PageFile]
+
+
+@cache
+def web_page() -> Page:
+    """The files of the page, read once: nothing else can be asked for. Its parts lie in a folder that is named after
+    what is in them, so that a browser asks for each once and never again."""
+    bodies = {path.name: _source(path) for path in sorted(FOLDER.iterdir()) if path.suffix in KINDS}
+    version = hashlib.sha256(b"".join(bodies.values())).hexdigest()[:16]
+    links = "\n".join(f'<link rel="modulepreload" href="/web/{name}">' for name in needed(bodies, "main.js"))
+    index = bodies[INDEX].decode().replace("<!-- modules -->", links).replace('"/web/', f'"/web/{version}/')
+    bodies[INDEX] = index.encode()
+    return Page(version, {name: _page_file(name, body) for name, body in bodies.items()})
+
+
+def _source(path: Path) -> bytes:
+    """A file as it is sent: scripts without the comments and the indentation, which are for those who read the source
+    and a seventh of the bytes. No text of a script goes over several lines, so a line can be judged by itself."""
+    data = path.read_bytes()
+    return INDENTATION.sub(b"", COMMENTS.sub(b"", data)) if path.suffix == ".js" else data
+
+
+def needed(bodies: Mapping[str, bytes], first: str) -> list[str]:
+    """The modules without which this one does not start: it would ask for them one after the other."""
+    needed_names = [first]
+    for name in needed_names:
+        needed_names += [each for each in IMPORTED.findall(bodies[name].decode()) if each not in needed_names]
+    return list(dict.fromkeys(needed_names[1:]))
+
+
+def _page_file(name: str, body: bytes) -> PageFile:
+    packed = pack(body, BEST_LEVEL)
+    packed_body = packed if len(packed) < len(body) else b""
+    return PageFile(body, packed_body, KINDS[Path(name).suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+
+
+def _serve_part(call: ApiRequest, name: str, version: str = "") -> Response:
+    page = web_page()
+    part = page.parts.get(name)
+    if part is None:
+        raise Problem("not_found", "The page has no such part.")
+    cache_control = FOREVER if version == page.version else "no-cache"
+    headers = {"etag": part.tag, "cache-control": cache_control}
+    if (
+        name == INDEX
+    ):  # the policy of a page holds for its parts; a part alone has that of the guard, which allows nothing
+        headers["content-security-policy"] = POLICY
+    if part.tag in call.request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    headers["vary"] = "Accept-Encoding"
+    if part.packed and accepts_gzip(call.request.headers):
+        return Response(part.packed, media_type=part.kind, headers=headers | {"content-encoding": "gzip"})
+    return Response(part.body, media_type=part.kind, headers=headers)
+
+
+async def page(call: ApiRequest) -> Response:
+    return _serve_part(call, INDEX)
+
+
+async def page_part(call: ApiRequest) -> Response:
+    return _serve_part(call, call.path("name"))
+
+
+async def kept_part(call: ApiRequest) -> Response:
+    return _serve_part(call, call.path("name"), call.path("version"))
+
+
+async def sign_in(call: ApiRequest) -> ApiReply:
+    token = await asyncio.to_thread(call.service.sign_in.redeem, call.body(SignInCode).code)
+    return reply(SignedIn(token=token, user=LOCAL), 201)
+
+
+async def render(call: ApiRequest) -> ApiReply:
+    passages = call.body(Passages).passages
+    make = call.service.rendering.html
+    fragments = [
+        await make(each.kind, each.text, each.language, split=each.split, numbered=each.numbered) for each in passages
+    ]
+    return reply(Rendered(html=tuple(fragments)))
+
+
+async def fork(call: ApiRequest) -> ApiReply:
+    body = call.body(ForkChat)
+    deps = call.service.agent.deps
+    chat = await call.service.owned(call.user, call.path("chat"))
+    changes = call.service.admission.change(call.user, {"model": body.model} if body.model else {})
+    if body.model:
+        deps.models.get(body.model)
+    now_ms = deps.clock.now_ms()
+    id = ChatId(call.key.own_id("c", now_ms)) if call.key is not None else new_chat_id()
+    with suppress(ChatExists):  # the same request has made it
+        await fork_chat(deps.store, chat, body.seq, changes, clock=deps.clock, copy=id)
+    copy = await deps.log.load(id)
+    response = reply(chat_view(copy, status(copy)), 201)
+    await remember(deps.store, call.key, response, now_ms)
+    return response
+
+
+async def usage_by_day(call: ApiRequest) -> ApiReply:
+    since = call.service.agent.deps.clock.now_ms() - (call.query(DaysQuery).days - 1) * DAY_MS
+    daily_usage = await call.service.usage_history.days(owner_of(call.user), since)
+    rows = (
+        UsageRow(day=day, model=model, usage=spent.usage, calls=spent.calls, model_ms=spent.model_ms)
+        for day, model, spent in daily_usage
+    )
+    return reply(UsageDays(rows=tuple(rows)))
+
+
+TAG = "web app"
+ROUTES = (
+    Route("GET", "/", page, "The web app.", TAG, media_type="text/html", open=True),
+    Route("GET", "/web/{name}", page_part, "A part of the web app.", TAG, media_type="*/*", open=True),
+    Route(
+        "GET", "/web/{version}/{name}", kept_part, "A part of the web app as it is in this version.", TAG,
+        media_type="*/*", open=True,
+    ),
+    Route(
+        "POST", "/api/sign-in", sign_in, "Get a token for the code that the server's terminal shows.", TAG, 201,
+        SignedIn, body=SignInCode, codes=("unauthorized", "too_many_tries"), open=True,
+    ),
+    Route(
+        "POST", "/api/render", render, "Get HTML of Markdown, code and diffs, safe to be shown.", TAG, reply=Rendered,
+        body=Passages, large=True,
+    ),
+    Route(
+        "POST", "/api/chats/{chat}/fork", fork, "Begin a new chat as a copy of this one up to an event.", TAG, 201,
+        ChatView, body=ForkChat, codes=("invalid_input", "config"),
+    ),
+    Route(
+        "GET", "/api/usage/days", usage_by_day, "See what models cost, by day.", TAG, reply=UsageDays, query=DaysQuery,
+    ),
+)  # fmt: skip

@@ -1,0 +1,99 @@
+"""Routes for worlds (W-11 to W-13): each user has those that were opened for their chats. A commit begins a chat, whose
+log tells what became of it and whose undo takes it back."""
+
+import asyncio
+from contextlib import suppress
+
+import msgspec
+
+from treadle.errors import AlreadyAnswered
+from treadle.frontends.server.idempotency import first_answer, remember
+from treadle.frontends.server.problems import Problem
+from treadle.frontends.server.replies import ApiReply, reply
+from treadle.frontends.server.routing import ApiRequest, Route
+from treadle.frontends.server.tokens import owner_of
+from treadle.library.worlds.record import World
+from treadle.protocol import commands as c
+from treadle.protocol.http_answers import ChatView, Rebased, WorldChanges, WorldList, WorldView
+from treadle.protocol.http_requests import Nothing
+
+
+async def listing(call: ApiRequest) -> ApiReply:
+    worlds = await call.service.agent.worlds.list()
+    owner = owner_of(call.user)
+    return reply(WorldList(worlds=tuple(_view(each) for each in worlds if each.owner == owner)))
+
+
+async def show(call: ApiRequest) -> ApiReply:
+    world, worlds = await _world(call), call.service.agent.worlds
+    effect, diff = await worlds.effect(world.id), await worlds.diff(world.id)
+    return reply(WorldChanges(world=_view(world), files=effect.files, conflicts=effect.conflicts, diff=diff))
+
+
+async def commit(call: ApiRequest) -> ApiReply:
+    world = await _world(call)
+    options = call.service.agent.worlds.committing(world)
+    first = (c.Rename(f"commit {world.label or world.id}"), c.Apply(world=world.id))
+
+    return await call.service.create(call.user, options, first, call.key)
+
+
+async def rebase(call: ApiRequest) -> ApiReply:
+    world, deps = await _world(call), call.service.agent.deps
+    answer = reply(Rebased(merged=await call.service.agent.worlds.rebase(world.id)))
+    await remember(deps.store, call.key, answer, deps.clock.now_ms())
+    return answer
+
+
+async def drop(call: ApiRequest) -> ApiReply:
+    """The answer is written down before the world is dropped: a repetition finds no world, and still has its answer."""
+    deps = call.service.agent.deps
+    intent = call.key.part("drop") if call.key is not None else None
+    try:
+        world = await _world(call)
+    except Problem as missing:
+        first_reply = await first_answer(deps.store, intent) if intent is not None else None
+        if first_reply is None or missing.code != "not_found":
+            raise
+        return first_reply
+    answer = reply(_view(world))
+    with suppress(AlreadyAnswered):
+        await remember(deps.store, intent, answer, deps.clock.now_ms())
+    await call.service.agent.worlds.drop(world.id)
+    await remember(deps.store, call.key, answer, deps.clock.now_ms())
+    return answer
+
+
+async def _world(call: ApiRequest) -> World:
+    """Return the world of the request. Another user's world is reported as not found (S-13); one whose project is no
+    longer open to the user is refused."""
+    world = next((each for each in await call.service.agent.worlds.list() if each.id == call.path("world")), None)
+    if world is None or world.owner != owner_of(call.user):
+        raise Problem("not_found", f"There is no world {call.path('world')[:80]!r}.")
+    options = msgspec.structs.replace(call.service.admission.options, root=world.root, root_id=world.root_id)
+    await asyncio.to_thread(call.service.admission.use, call.user, options)
+    return world
+
+
+def _view(world: World) -> WorldView:
+    return msgspec.convert(world, WorldView, from_attributes=True)
+
+
+TAG = "worlds"
+_ONE = "/api/worlds/{world}"
+_CODES = ("invalid_input", "root_changed", "tool")
+ROUTES = (
+    Route("GET", "/api/worlds", listing, "List your worlds, the oldest first.", TAG, reply=WorldList),
+    Route("GET", _ONE, show, "See what a commit of a world would change now.", TAG, reply=WorldChanges, codes=_CODES),
+    Route(
+        "POST", f"{_ONE}/commit", commit, "Commit a world, in a new chat that tells what became of it.", TAG, 201,
+        ChatView, body=Nothing, codes=_CODES,
+    ),
+    Route(
+        "POST", f"{_ONE}/rebase", rebase, "Rebase a world onto the project.", TAG, reply=Rebased, body=Nothing,
+        codes=(*_CODES, "conflict"),
+    ),
+    Route("POST", f"{_ONE}/drop", drop, "Remove a world with all its changes.", TAG, reply=WorldView,
+        body=Nothing, codes=(*_CODES, "world_busy"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,198 @@
+"""Request handling: reads and checks query and body, looks up the key of a repeated request, calls the handler, and
+gives errors their one shape. The table of routes says the rest, to this and to the OpenAPI document."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import msgspec
+from starlette.datastructures import QueryParams
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from treadle.base.faultpoint import faultpoint
+from treadle.errors import AlreadyAnswered, TreadleError
+from treadle.frontends.server.guard import token_of
+from treadle.frontends.server.idempotency import HEADER, Key, first_answer, key_of, raced
+from treadle.frontends.server.problems import Problem
+from treadle.frontends.server.replies import ApiReply, problem
+from treadle.frontends.server.service import Service
+from treadle.protocol.http_queries import NoQuery
+from treadle.protocol.http_requests import Body, Nothing, Spare
+
+B = TypeVar("B", bound=Body)
+
+
+class ApiRequest(msgspec.Struct, frozen=True):
+    """One request, parsed: the user, the query and the body."""
+
+    service: Service
+    request: Request
+    user: str
+    _query: Body
+    _body: Body
+    key: Key | None
+
+    def path(self, name: str) -> str:
+        return str(self.request.path_params[name])
+
+    def query(self, kind: type[B]) -> B:
+        assert isinstance(self._query, kind)
+        return self._query
+
+    @property
+    def traceparent(self) -> str:
+        """The span from which the request was sent, if it says so."""
+        return self.request.headers.get("traceparent", "")
+
+    def body(self, kind: type[B]) -> B:
+        assert isinstance(self._body, kind)
+        return self._body
+
+
+Handler = Callable[[ApiRequest], Awaitable[ApiReply | Response]]
+Finish = Callable[[ApiRequest, ApiReply], Awaitable[ApiReply]]
+
+
+class Route(msgspec.Struct, frozen=True):
+    """One row of the table. `codes` are the refusals that are its own, beside those that any route has."""
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    tag: str
+    status: int = 200
+    reply: type[msgspec.Struct] | None = None
+    body: type[Body] | None = None
+    query: type[Body] = NoQuery
+    codes: tuple[str, ...] = ()
+    media_type: str = ""
+    """Of a reply that is no JSON object."""
+    large: bool = False
+    """True if its body may be large."""
+    open: bool = False
+    """True if it needs no token."""
+    operators: bool = False
+    """True if it is only for the operators of the server."""
+    finish: Finish | None = None
+    """Processes the finished answer, also one that was given before under the same key."""
+    finished: type[msgspec.Struct] | None = None
+    """The type of the answer after that, with the status 200."""
+
+    @property
+    def mutates(self) -> bool:
+        return self.method != "GET" and self.body is not None
+
+
+async def serve(route: Route, service: Service, request: Request) -> Response:
+    """Answer one request."""
+    request.scope["treadle.route"] = route.path
+    try:
+        user = "" if route.open else token_of(request).user
+        if route.operators and not service.admission.operator(user):
+            raise Problem("operators_only", "Only who runs the server may see this.")
+        query = read_query(route.query, request.query_params)
+        raw = await _read(route, service, request)
+        body = _decode(route, raw)
+        key = None
+        if route.mutates:
+            values = request.headers.getlist(HEADER)
+            key = key_of(values, user, route.method, request.url.path, raw)
+        return await _answer(route, ApiRequest(service, request, user, query, body, key))
+    except ClientDisconnect:
+        return Response(status_code=499)
+    except Exception as error:
+        return problem(error)
+
+
+async def _answer(route: Route, call: ApiRequest) -> Response:
+    key, store = call.key, call.service.agent.deps.store
+    if key is None:
+        return await _end(route, call, await route.handler(call))
+    async with call.service.alone(key):
+        answer: ApiReply | Response | None = await first_answer(store, key)
+        if answer is None:
+            answer = await _answer_first(route, call, key)
+    return await _end(route, call, answer)
+
+
+async def _answer_first(route: Route, call: ApiRequest, key: Key) -> ApiReply | Response:
+    try:
+        faultpoint("server.before_command")
+        response = await route.handler(call)
+        faultpoint("server.after_command")
+    except AlreadyAnswered as error:
+        return raced(key, error)
+    except TreadleError:
+        # The same request may have won meanwhile, elsewhere: then this one's refusal is only its own echo.
+        if (earlier_answer := await first_answer(call.service.agent.deps.store, key)) is None:
+            raise
+        return earlier_answer
+    return response
+
+
+async def _end(route: Route, call: ApiRequest, response: ApiReply | Response) -> Response:
+    if not isinstance(response, ApiReply):
+        return response
+    return (response if route.finish is None else await route.finish(call, response)).response()
+
+
+def read_query(kind: type[B], params: QueryParams) -> B:
+    fields: dict[str, str] = {}
+    for name, value in params.multi_items():
+        if name in fields:
+            raise Problem("bad_request", f"The parameter {name[:80]!r} stands twice in the query.")
+        fields[name] = value
+    try:
+        return msgspec.convert(fields, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise Problem("bad_request", f"The query does not fit: {error}.") from error
+
+
+async def _read(route: Route, service: Service, request: Request) -> bytes:
+    """The body, as far as the route takes one."""
+    if route.body is None:
+        return b""
+    limits = service.limits
+    most = limits.large_body if route.large else limits.body
+    length = request.headers.get("content-length", "0")
+    if length.isascii() and length.isdigit() and int(length) > most:
+        raise _too_large(most)
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(limits.body_s):
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > most:
+                    raise _too_large(most)
+                chunks.append(chunk)
+    except TimeoutError as error:
+        raise Problem("request_timeout", f"The body did not come within {limits.body_s:g} seconds.") from error
+    raw = b"".join(chunks)
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if raw and kind != "application/json":
+        raise Problem(
+            "unsupported_media_type", "Send the body as JSON, with the header Content-Type: application/json."
+        )
+    return raw
+
+
+def _too_large(most: int) -> Problem:
+    return Problem("too_large", f"The body is larger than {most // 1024} KiB, the most that is taken here.")
+
+
+def _decode(route: Route, raw: bytes) -> Body:
+    if route.body is None:
+        return Nothing()
+    if not raw and issubclass(route.body, Spare):
+        return route.body()
+    try:
+        body = msgspec.json.decode(raw, type=route.body)
+        msgspec.json.encode(body)  # data that cannot be encoded again could not be recorded
+    except RecursionError as error:
+        raise Problem("invalid_json", "The body is nested too deeply.") from error
+    except (msgspec.MsgspecError, ValueError, TypeError, OverflowError) as error:
+        raise Problem("invalid_json", f"The body does not fit: {error}.") from error
+    return body

@@ -1,0 +1,169 @@
+"""The server process: a socket, uvicorn, and a worker beside it; and an orderly shutdown: no new client is accepted,
+streams end with a hint to come back, requests and steps that are under way are completed."""
+
+import asyncio
+import ipaddress
+import logging
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from treadle.base.logs import log_info
+from treadle.engine.pool import WorkerPool
+from treadle.errors import InvalidInput
+from treadle.frontends.server.app import build
+from treadle.frontends.server.connections import HttpConnection, SocketConnection
+from treadle.frontends.server.service import Service
+
+BACKLOG = 1024
+KEEP_ALIVE_S = 30
+HEADERS = 64 * 1024
+GRACE_S = 20
+"""How long requests may take to end."""
+
+
+class _Server(uvicorn.Server):
+    """Signals are ours."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.begun = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.begun.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket. InvalidInput says why there can be none."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise InvalidInput(f"{host} is no address of this machine: {error.strerror or error}") from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise InvalidInput(
+            f"{host}:{port} cannot be listened on: {error.strerror or error}; choose another with --port"
+        ) from error
+    listener.setblocking(False)
+    return listener
+
+
+def address_of(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def outside_address(host: str) -> str:
+    """The address by which others reach a server that listens on all of them; empty if it does not, or that cannot be
+    told. Nothing is sent."""
+    if host not in ("0.0.0.0", "::"):
+        return ""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return ""
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Running:
+    """The server and its worker, from `start` until `end` has done its work. `end` again leaves at once."""
+
+    def __init__(self, service: Service, listening: socket.socket, drain_s: float = GRACE_S) -> None:
+        self.service = service
+        self._drain_s = drain_s
+        self._server = _Server(_config(service))
+        self._listening = listening
+        self._pool = WorkerPool(service.worker) if service.worker is not None else None
+        self._hurry = asyncio.Event()
+        self._serving: asyncio.Future[None] | None = None
+
+    async def start(self) -> None:
+        """Returns when requests are taken."""
+        if self._pool is not None:
+            self._pool.start()
+        self._serving = asyncio.ensure_future(self._server.serve([self._listening]))
+        startup = asyncio.ensure_future(self._server.begun.wait())
+        await asyncio.wait((self._serving, startup), return_when=asyncio.FIRST_COMPLETED)
+        startup.cancel()
+
+    def end(self) -> None:
+        if self.service.draining.is_set():
+            self._server.force_exit = True
+            self._hurry.set()
+            return
+        log_info("shutting down: no new requests; streams reconnect later")
+        self.service.draining.set()
+        self.service.feeds.end()
+        self._server.should_exit = True
+
+    async def wait(self) -> None:
+        """Returns when everything has ended: requests, streams, and the steps of the worker."""
+        await self.service.draining.wait()
+        if self._serving is not None:
+            drained = [] if self._pool is None else [self._pool.drain(self._drain_s, self._hurry)]
+            await asyncio.gather(self._serving, *drained)
+        self.service.rendering.close()
+
+
+def _config(service: Service) -> uvicorn.Config:
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # we log the important messages ourselves
+    return uvicorn.Config(
+        build(service),
+        http=HttpConnection,
+        ws=SocketConnection,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=GRACE_S,
+        h11_max_incomplete_event_size=HEADERS,
+        ws_max_size=HEADERS,
+        ws_ping_interval=service.limits.heartbeat_s,
+        ws_per_message_deflate=True,
+    )
+
+
+async def run(service: Service, listening: socket.socket, ready: Callable[[], None], drain_s: float = GRACE_S) -> None:
+    """Serve until a signal comes; a second one leaves at once."""
+    running = Running(service, listening, drain_s)
+    with _signals(running.end):
+        await running.start()
+        ready()
+        await running.wait()
+
+
+@contextmanager
+def _signals(act: Callable[[], None]) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, act)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)

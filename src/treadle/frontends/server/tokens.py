@@ -1,0 +1,172 @@
+"""Authentication: tokens and the users they stand for. Only hashes are kept; a token is shown once, when it is made.
+Knows nothing of HTTP."""
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+from pathlib import Path
+
+import msgspec
+
+from treadle.base.file_system import create_file
+from treadle.base.home_file import HomeFile
+from treadle.base.types import Clock, SystemClock, new_id
+from treadle.errors import ConfigError, InvalidInput, NotFound
+
+FILE_NAME = "tokens.json"
+OWN_NAME = "serve-token"
+OWN = "own"
+"""The id of the token that `treadle serve` made."""
+LOCAL = "local"
+"""The user whose chats are those of the command line; all others own only what they make over HTTP."""
+TICKET_S = 60
+
+_PREFIX = "trd_"
+_USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+
+
+class Token(msgspec.Struct, frozen=True):
+    """A token as it is kept."""
+
+    id: str
+    user: str
+    hash: str
+    """SHA-256 of the token, hex. A token is random enough for that."""
+    label: str = ""
+    created_ms: int = 0
+
+
+class _File(msgspec.Struct, frozen=True):
+    tokens: tuple[Token, ...] = ()
+
+
+def tokens_file(home: Path, path: str = "") -> Path:
+    """Return the path of the file with the tokens: the named one, else the one in Treadle's home."""
+    return Path(path).expanduser().absolute() if path else home / FILE_NAME
+
+
+def owner_of(user: str) -> str:
+    """The owner that is written into chats."""
+    return "" if user == LOCAL else user
+
+
+def user_of(owner: str) -> str:
+    """Whose chats have this owner."""
+    return owner or LOCAL
+
+
+def digest(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+class Tokens:
+    """The tokens in a file, and the first one, made by `treadle serve`, if it is in `home`: that one stays valid until
+    it is revoked, even when others are added. Several processes may use the files; a revocation takes effect with the
+    next request."""
+
+    def __init__(self, file: Path, home: Path | None = None, clock: Clock | None = None) -> None:
+        self._file = HomeFile(file, _File)
+        self._clock = clock or SystemClock()
+        self._home = home
+
+    def all(self) -> tuple[Token, ...]:
+        own_secret = kept_token(self._home) if self._home is not None else ""
+        first = (Token(OWN, LOCAL, digest(own_secret), "made by treadle serve"),) if own_secret else ()
+        return (*first, *self._file.read().tokens)
+
+    def add(self, user: str, label: str = "") -> tuple[Token, str]:
+        """Make a token for a user; the second value is the token itself, which is not stored and cannot be shown
+        again.
+        """
+        if not _USER.fullmatch(user):
+            raise InvalidInput(f"{user!r} is no name for a user: use letters, digits and . _ @ -, at most 64")
+        secret = _PREFIX + secrets.token_urlsafe(32)
+        token = Token(new_id("t"), user, digest(secret), label, self._clock.now_ms())
+        self._file.change(lambda stored: _File((*stored.tokens, token)))
+        return token, secret
+
+    def revoke(self, id: str) -> Token:
+        matches = [token for token in self.all() if token.id == id]
+        if not matches:
+            raise NotFound(f"there is no token {id!r}; see them with: treadle tokens")
+        if id == OWN and self._home is not None:
+            (self._home / OWN_NAME).unlink(missing_ok=True)
+            return matches[0]
+        self._file.change(lambda stored: _File(tuple(token for token in stored.tokens if token.id != id)))
+        return matches[0]
+
+    def find(self, secret: str) -> Token | None:
+        """Whose token this is."""
+        secret_digest = digest(secret)
+        matches = [token for token in self.all() if hmac.compare_digest(token.hash, secret_digest)]
+        return matches[0] if matches else None
+
+    def is_good(self, token: Token) -> bool:
+        """True if a token that was found is still there. If the file cannot be read, no token is accepted."""
+        try:
+            return any((each.id, each.hash) == (token.id, token.hash) for each in self.all())
+        except ConfigError:
+            return False
+
+    def ticket(self, token: Token) -> str:
+        """A stand-in for a token, to be used once and soon, for what cannot send a header: a browser's EventSource and
+        WebSocket. Any server with the same tokens understands it; it ends with its token."""
+        payload = f"{token.id}.{self._clock.now_ms() // 1000 + TICKET_S}.{secrets.token_hex(16)}"
+        return f"{payload}.{_mac(token, payload)}"
+
+    def redeem(self, ticket: str) -> Token | None:
+        """Whose ticket this is; None when it is none, or too old. That it was not used before is for the caller to see
+        to: every server of the store has to know."""
+        payload, _, mac = ticket.rpartition(".")
+        id, _, remaining = payload.partition(".")
+        moment = remaining.partition(".")[0]
+        if not (moment.isascii() and moment.isdigit()) or len(moment) > 12:
+            return None
+        for token in self.all():
+            if token.id == id and hmac.compare_digest(_mac(token, payload).encode(), mac.encode()):
+                return token if self._clock.now_ms() <= int(moment) * 1000 else None
+        return None
+
+
+def _mac(token: Token, payload: str) -> str:
+    return hmac.new(bytes.fromhex(token.hash), payload.encode(), hashlib.sha256).hexdigest()
+
+
+def kept_token(home: Path) -> str:
+    """The token that `treadle serve` made at first; empty if there is none, or none any more."""
+    path = home / OWN_NAME
+    try:
+        return _read_token(path) if path.exists() else ""
+    except ConfigError:
+        if path.exists():
+            raise
+        return ""  # revoked this moment
+
+
+def own_token(home: Path) -> str:
+    """The token of a server without any: made once and kept for its owner alone, so that its address stays the same."""
+    path = home / OWN_NAME
+    if stored_token := kept_token(home):
+        return stored_token
+    secret = _PREFIX + secrets.token_urlsafe(32)
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        is_created = create_file(str(path), f"{secret}\n".encode())
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error
+    return secret if is_created else _read_token(path)  # of several servers that start at once, one makes the token
+
+
+def _read_token(path: Path) -> str:
+    try:
+        file_stat = path.stat()
+        secret = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    if file_stat.st_mode & 0o077 or file_stat.st_uid not in (os.geteuid(), 0):
+        raise ConfigError(f"{path} can be read by others; delete it, and a new token is made")
+    if len(secret) < 32:
+        raise ConfigError(f"{path} holds no token; delete it, and a new one is made")
+    return secret

@@ -1,0 +1,400 @@
+"""The app: its first frame, keys, and leaving. The frame needs no chat, so that it is there at once; its content
+(`showing`) and the person's actions (`controller`) are loaded behind it."""
+
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from textual import events
+from textual._compositor import CompositorUpdate
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.geometry import Offset
+from textual.notifications import SeverityLevel
+from textual.screen import Screen
+
+from treadle.base.inert import inert, inert_line
+from treadle.errors import TreadleError
+from treadle.frontends.presentation.rich_text import Drawable, Group, Text
+from treadle.frontends.tui.clipboard import copy_to_desktop
+from treadle.frontends.tui.composer import Composer
+from treadle.frontends.tui.history import History
+from treadle.frontends.tui.marks import LIGHT, Colourless, InertFilter, Plain, marks_for
+from treadle.frontends.tui.painting import Painter
+from treadle.frontends.tui.static import Static
+
+if TYPE_CHECKING:
+    from treadle.frontends.tui.card import Card, Choice
+    from treadle.frontends.tui.connection import ChatLink, Connection
+    from treadle.frontends.tui.conversation import Conversation
+    from treadle.frontends.tui.late_parts import Controlling, Showing
+    from treadle.frontends.tui.transcript import Transcript
+
+LEAVE_S = 3.0
+TWICE_S = 0.6
+NARROW = 100
+"""Columns below which the panel at the side is folded."""
+LOW = 16
+"""Rows below which the footer and frames give way to the conversation."""
+
+
+class Start(NamedTuple):
+    """How the app begins."""
+
+    root: str
+    model: str = ""
+    prompt: str = ""
+    chat: str = ""
+    """A chat to go on with: its id, or `last`."""
+    picks: bool = False
+    """True if the person chooses a chat from the list first."""
+    first_words: str = ""
+    """Shown above an empty conversation."""
+    make_demo: Callable[[], tuple[str, str]] | None = None
+    """Makes the project of the demonstration; returns its root and its model."""
+
+
+class AppExit(NamedTuple):
+    """The state of the chat when the app is left."""
+
+    chat: str = ""
+    busy: bool = False
+    stays: bool = False
+    place: str = ""
+
+
+class TreadleApp(App[AppExit]):
+    CSS_PATH = "style.tcss"
+    TITLE = "Treadle"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "leave", show=False, priority=True),
+        Binding("escape", "escape", show=False),
+        Binding("ctrl+o", "unfold", show=False, priority=True),
+        Binding("ctrl+b", "side", show=False, priority=True),
+        Binding("ctrl+g", "editor", show=False, priority=True),
+        Binding("ctrl+r", "do('history')", show=False),
+        Binding("ctrl+z", "suspend_process", show=False, priority=True),
+        Binding("f2", "do('review')", show=False),
+        Binding("shift+tab", "do('mode', 'next')", show=False, priority=True),
+        Binding("f1", "do('help')", show=False),
+        Binding("ctrl+l", "redraw", show=False, priority=True),
+        Binding("pageup", "scroll(-1)", show=False, priority=True),
+        Binding("pagedown", "scroll(1)", show=False, priority=True),
+        Binding("ctrl+end", "end", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        connect: "Callable[[], Awaitable[Connection]]",
+        show: "Callable[[TreadleApp], Showing]",
+        make_controller: "Callable[[TreadleApp], Controlling]",
+        start: Start,
+        *,
+        home: Path | None = None,
+        theme: str = "",
+    ) -> None:
+        super().__init__()
+        self.ansi_theme_light = LIGHT
+        self.start = start
+        self.marks = marks_for(getattr(sys.__stdout__, "encoding", "utf-8"))
+        self.history = History(home)
+        self.home = home
+        self._connect = connect
+        self._show = show
+        self._make_controller = make_controller
+        self._theme_name = theme
+        self.connection: Connection | None = None
+        self.controller: Controlling | None = None
+        self._showing: Showing | None = None
+        self.last_key = 0.0
+        self._asked_to_leave = 0.0
+        self._escaped = 0.0
+        self._folded: bool | None = None
+        """True if the side is folded by hand, False if it is unfolded by hand; None: the width decides."""
+        self._is_narrow = self._is_low = False
+        self._filters.append(InertFilter())
+        if not self.marks.unicode:
+            self._filters.append(Plain())
+        if self.no_color:
+            self._filters.append(Colourless())
+        self._written: dict[str, tuple[str, object]] = {}
+        self._painter = Painter()
+        self.last_screenful: list[str] = []
+        """The end of the conversation, as it is written when the app is left."""
+
+    # -- layout -------------------------------------------------------------------------------------------------------
+
+    def compose(self) -> ComposeResult:
+        with Horizontal(id="main"):
+            with Vertical(id="left"):
+                yield Vertical(id="stage")
+                yield Static(id="status")
+                with Horizontal(id="entry"):
+                    yield Static(Text(f"{self.marks.prompt} "), id="prompt")
+                    yield Composer(self.history)
+                yield Static(id="footer")
+            with VerticalScroll(id="side", can_focus=False):
+                yield Static(id="facts")
+
+    def _display(self, screen: "Screen[Any]", renderable: Any) -> None:
+        """Textual's way to the terminal. Of an update only the cells that differ are written."""
+        driver = self._driver
+        is_written = self._running and not (self._closed or self._batch_count or self.is_headless)
+        if isinstance(renderable, CompositorUpdate) and is_written and driver is not None and not driver.is_inline:
+            renderable = self._painter.difference(renderable, self.size, self.console)
+        super()._display(screen, renderable)
+
+    def write_above(self, lines: Sequence[str]) -> None:
+        """In line: write lines above the app, where they become part of the terminal's scrollback."""
+        if self._driver is None or not lines:
+            return
+        _, y = self._previous_cursor_position
+        back = (f"\x1b[{y}A" if y else "") + "\r"
+        self._driver.write(f"{back}\x1b[J" + "\r\n".join(lines) + "\r\n")
+        self._previous_cursor_position = Offset(0, 0)
+        self.refresh()
+
+    def action_redraw(self) -> None:
+        """Ctrl-L: write the whole screen again."""
+        self._painter.forget()
+        self.screen.refresh(layout=True)
+
+    def on_mount(self) -> None:
+        self.app_resume_signal.subscribe(self, lambda _app: self.action_redraw())
+        theme_name = self._theme_name or os.environ.get("TREADLE_THEME", "")
+        self.theme = theme_name if theme_name in self.available_themes else "textual-dark"
+        self.composer.focus()
+        self._is_narrow, self._is_low = self.size.width < NARROW, self.size.height < LOW
+        if self.is_inline:
+            self._folded = True
+        self.fold_side()
+        self.say_status("starting …")
+        self.call_after_refresh(lambda: self.run_worker(self._begin(), exit_on_error=True))
+
+    async def _begin(self) -> None:
+        """The screen is there; now what makes it work."""
+        self._showing = self._show(self)
+        await self._showing.mount()
+        try:
+            self.connection = await self._connect()
+        except TreadleError as error:
+            self.say_status(str(error), "red")
+            return
+        self.controller = self._make_controller(self)
+        self.showing.draw_facts()
+        await self.guarded(self.controller.begin())
+
+    @property
+    def composer(self) -> Composer:
+        return self.query_one(Composer)
+
+    @property
+    def showing(self) -> "Showing":
+        assert self._showing is not None, "not before the first frame"
+        return self._showing
+
+    @property
+    def conversation(self) -> "Conversation":
+        return self.showing.conversation
+
+    @property
+    def link(self) -> "ChatLink | None":
+        return self.showing.link
+
+    @property
+    def transcript(self) -> "Transcript":
+        return self.showing.transcript
+
+    @property
+    def card(self) -> "Card":
+        return self.showing.card
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._painter.forget()
+        if (event.size.width < NARROW) != self._is_narrow:
+            self._is_narrow = not self._is_narrow
+            self._folded = True if self.is_inline else None  # the choice by hand was made for the other width
+        self._is_low = event.size.height < LOW  # `size` is still the one before
+        self.fold_side()
+        if self._showing is not None:  # lines that are cut to the width
+            self.call_after_refresh(self._showing.draw_facts)
+
+    @property
+    def folded(self) -> bool:
+        """True if the panel at the side is hidden."""
+        return self._is_narrow if self._folded is None else self._folded
+
+    def fold_side(self) -> None:
+        self.query_one("#side").set_class(self.folded, "folded")
+        self.set_class(self._is_low, "low")
+
+    # -- words --------------------------------------------------------------------------------------------------------
+
+    async def guarded(self, work: Awaitable[None]) -> None:
+        """Show a TreadleError of `work` as a notice; the app goes on."""
+        try:
+            await work
+        except TreadleError as error:
+            self.tell(str(error))
+
+    def tell(self, text: str, *, grave: bool = True) -> None:
+        self.notify(text, severity="warning" if grave else "information", timeout=8)
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        super().notify(inert(message), title=inert_line(title), severity=severity, timeout=timeout, markup=markup)
+
+    def say_status(self, text: str, style: str = "dim") -> None:
+        self.write("#status", Text(inert_line(text), style, no_wrap=True, overflow="ellipsis"))
+
+    def write(self, place: str, drawable: Drawable, *, grows: bool = False) -> None:
+        """Without `grows` it is a line that is as high as it was: nothing else has to move."""
+        if isinstance(drawable, Text):
+            if self._written.get(place) == (drawable.plain, drawable.style):
+                return
+            self._written[place] = (drawable.plain, drawable.style)
+        self.query_one(place, Static).update(Group(drawable), layout=grows)
+
+    # -- keys ---------------------------------------------------------------------------------------------------------
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+            self.last_key = time.monotonic()
+            if self._showing is not None and len(self.screen_stack) == 1 and not self.composer.has_focus:
+                if isinstance(event, events.Key) and self.card.has_focus and self.card.take_key(event):
+                    return
+                if isinstance(event, events.Paste) or event.is_printable:
+                    self._begin_message()
+        await super().on_event(event)
+
+    def _begin_message(self) -> None:
+        """Text that is typed or pasted anywhere goes to the composer, a key that the card held before it."""
+        held_key = self.card.yield_to_message()
+        if self.controller is not None:
+            self.controller.take_up_draft()
+        self.screen.set_focus(self.composer)
+        if held_key is not None:
+            self.composer._forward_event(held_key)
+
+    async def on_composer_submitted(self, message: Composer.Submitted) -> None:
+        if self.controller is None:
+            self.composer.give_back(message.draft)
+            return
+        self.run_worker(self.guarded(self.controller.submitted(message)))
+
+    def on_composer_attaching(self, message: Composer.Attaching) -> None:
+        if self.controller is not None:
+            self.run_worker(self.guarded(self.controller.attach(message.path)))
+
+    def on_composer_completing(self, message: Composer.Completing) -> None:
+        if self.controller is not None:
+            self.controller.completing(message)
+
+    def on_choice(self, choice: "Choice") -> None:
+        if self.controller is not None:
+            self.run_worker(self.guarded(self.controller.chose(choice)))
+
+    async def action_leave(self) -> None:
+        """Ctrl-C stops the run; without one it clears what is written. The second press quits."""
+        now = time.monotonic()
+        if now - self._asked_to_leave < LEAVE_S:
+            self.leave()
+            return
+        if self._showing is not None and self.conversation.view.busy:
+            self._asked_to_leave = now
+            self.notify("Ctrl-C again quits.", timeout=LEAVE_S)
+            await self._stop_run()
+        elif self.composer.text.strip() and self.composer.has_focus:
+            self.composer.clear_all()
+        else:
+            self._asked_to_leave = now
+            self.notify("Ctrl-C again quits.", timeout=LEAVE_S)
+
+    async def _stop_run(self) -> None:
+        if self.link is not None:
+            self.say_status("stopping …", "yellow")
+            await self.guarded(self.link.interrupt())
+
+    def action_leave_if_empty(self) -> None:
+        """Ctrl-D quits; a run on a server goes on."""
+        if not self.composer.text:
+            self.leave()
+
+    def leave(self) -> None:
+        self.history.add(self.composer.text)
+        showing, connection = self._showing, self.connection
+        if showing is None or showing.link is None or connection is None:
+            self.exit(AppExit())
+            return
+        showing.leave()
+        most = 10_000 if self.is_inline else max(1, self.size.height - 4)
+        self.last_screenful = showing.transcript.last_lines(most)
+        self.exit(AppExit(showing.link.id, showing.conversation.view.busy, connection.stays, connection.place))
+
+    async def action_escape(self) -> None:
+        if self.controller is None or self.controller.put_down():
+            return
+        if self.conversation.view.busy and self.link is not None:
+            await self._stop_run()
+            return
+        now = time.monotonic()
+        if now - self._escaped < TWICE_S and not self.composer.text:
+            self._escaped = 0.0
+            self.run_worker(self.guarded(self.controller.command("edit", "")))
+        else:
+            self._escaped = now
+
+    def action_unfold(self) -> None:
+        if self._showing is not None:
+            self.transcript.toggle()
+
+    def action_side(self) -> None:
+        self._folded = not self.folded
+        self.fold_side()
+
+    def action_scroll(self, way: int) -> None:
+        if self._showing is not None:
+            self.transcript.scroll_relative(y=way * max(1, self.transcript.size.height - 2), animate=False)
+
+    def action_end(self) -> None:
+        if self._showing is not None:
+            self.transcript.go_to_end()
+
+    def action_editor(self) -> None:
+        from treadle.frontends.tui.editor import edited
+
+        with self.suspend():
+            text = edited(self.composer.text)
+        self.refresh()
+        if text is not None:
+            self.composer.put(text.rstrip("\n"))
+
+    def on_text_selected(self) -> None:
+        """Copy text that is selected with the mouse when the button is released."""
+        if text := self.screen.get_selected_text():
+            from treadle.diff.changes import count  # the first frame does not wait for it
+
+            self.copy_to_clipboard(text)
+            self.notify(f"copied: {count(len(text), 'character')}", timeout=2)
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """By the terminal (OSC 52), and by the desktop's own program where there is one."""
+        super().copy_to_clipboard(inert(text))
+        self.run_worker(copy_to_desktop(inert(text)), group="copy", exclusive=True)
+
+    def action_do(self, command: str, arguments: str = "") -> None:
+        """A slash command by a key."""
+        if self.controller is not None:
+            self.run_worker(self.guarded(self.controller.command(command, arguments)))

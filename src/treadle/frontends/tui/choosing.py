@@ -1,0 +1,310 @@
+"""Lists to choose from: messages to go back to, changed files and hunks, jobs, models, modes, colours."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from treadle.base.inert import inert_line
+from treadle.diff.hunks import FileDiff
+from treadle.errors import InvalidInput, TreadleError
+from treadle.frontends.presentation.names import MODE_WORDS
+from treadle.frontends.presentation.rich_text import Drawable, Group, Text
+from treadle.frontends.tui.command_context import CommandContext, Purpose, look_of, outcome_words
+from treadle.frontends.tui.connection import ChatLink
+from treadle.frontends.tui.copying import copies
+from treadle.frontends.tui.drawing import Look, diff, numbers
+from treadle.frontends.tui.picker import Entry, Picker
+from treadle.frontends.tui.screens import Reading
+from treadle.protocol.files import decode_path
+from treadle.protocol.http_answers import RuleView
+from treadle.protocol.options import MODES
+
+if TYPE_CHECKING:
+    from treadle.library.skills.reading import CustomAgent
+
+
+async def rewind(context: CommandContext, arguments: str) -> None:
+    """Go back to before a message: the conversation, the files, or both (W-03)."""
+    app, link = context.app, context.link()
+    messages_by_seq = {block.seq: block.text for block in reversed(app.conversation.messages())}
+
+    async def messages(query: str) -> Sequence[Entry[int]]:
+        return [
+            Entry(inert_line(text, 200), seq)
+            for seq, text in messages_by_seq.items()
+            if query.casefold() in text.casefold()
+        ]
+
+    async def preview(seq: int) -> Drawable:
+        lines = await _files_back(link, seq)
+        files = [Text(inert_line(line)) for line in lines] or [Text("no file would change", "dim")]
+        return Group(Text(messages_by_seq[seq], "bold"), Text("\nfiles that would go back:", "dim"), *files)
+
+    async def act(key: str, seq: int) -> str | None:
+        try:
+            await context.open(await context.connection.fork(link.id, seq - 1))
+        except TreadleError as error:
+            return inert_line(str(error))
+        app.composer.put(messages_by_seq[seq])
+        return None
+
+    keys = {"ctrl+f": "in a copy: fork"}
+    seq = await app.push_screen_wait(Picker("Go back to before", messages, keys=keys, act=act, preview=preview))
+    if seq is None:
+        return
+    lines = await _files_back(link, seq)
+
+    async def ways(query: str) -> Sequence[Entry[str]]:
+        file_entries = [Entry[str](Text(f"   {inert_line(line)}", "dim"), None) for line in lines[:12]]
+        return [
+            Entry("conversation and files", "both"),
+            Entry("only the conversation", "conversation"),
+            Entry("only the files", "files"),
+            Entry[str](Text("files that would go back:" if lines else "no file would change", "dim"), None),
+            *file_entries,
+        ]
+
+    way = await app.push_screen_wait(Picker("What should be undone?", ways, searches=False))
+    if way is None:
+        return
+    outcome = await link.back_to(seq, conversation=way != "files", files=way != "conversation")
+    if way != "conversation":
+        app.tell(outcome_words("taken back", outcome), grave=bool(outcome.error or outcome.conflicts))
+    if way != "files":
+        app.composer.put(messages_by_seq[seq])
+
+
+async def _files_back(link: ChatLink, seq: int) -> Sequence[str]:
+    try:
+        return await link.preview_back(seq)
+    except TreadleError as error:  # the conversation can go back without them
+        return [str(error)]
+
+
+async def review(context: CommandContext, arguments: str) -> None:
+    """Changed files and their hunks, to keep or to undo (W-03, W-04)."""
+    link = context.link()
+    files: dict[str, FileDiff] = {}
+
+    async def list_changes(query: str) -> Sequence[Entry[tuple[str, int]]]:
+        files.clear()
+        files.update({file.change.path: file for file in await link.changes(everything=True)})
+        return [entry for file in files.values() for entry in _file_entries(file)]
+
+    async def act(key: str, target: tuple[str, int]) -> str | None:
+        path, hunk = target
+        hunks = {path: (hunk,)} if hunk else None
+        if key == "enter":
+            diff_view = _file_diff(files[path], hunk, look_of(context, max(30, context.app.size.width - 8)))
+            reading = Reading(inert_line(decode_path(path)), diff_view, {"k": "keep", "u": "undo"})
+            key = await context.app.push_screen_wait(reading)
+            if not key:
+                return ""
+        try:
+            if key == "k":
+                return outcome_words("kept", await link.keep(() if hunk else (path,), hunks))
+            outcome = await link.undo(() if hunk else (path,), hunks, everything=True)
+            return outcome_words("undone", outcome)
+        except TreadleError as error:
+            return inert_line(str(error))
+
+    async def preview(choice: tuple[str, int]) -> Drawable:
+        return _file_diff(files[choice[0]], choice[1], look_of(context, 80))
+
+    keys = {"enter": "look", "k": "keep", "u": "undo"}
+    await context.app.push_screen_wait(
+        Picker("Changes", list_changes, keys=keys, act=act, preview=preview, searches=False)
+    )
+    context.app.showing.side.files = list(files.values())
+    context.app.showing.draw_facts()
+
+
+_SIGNS = {"created": "A", "deleted": "D"}
+
+
+def _file_entries(file: FileDiff) -> list[Entry[tuple[str, int]]]:
+    change = file.change
+    name = (f"{_SIGNS.get(change.action, 'M')} {inert_line(decode_path(change.path))} ", "bold")
+    entries = [Entry(Text.assemble(name, numbers(change.added, change.removed), no_wrap=True), (change.path, 0))]
+    for hunk in file.hunks if len(file.hunks) > 1 else ():
+        header = f"    {inert_line(hunk.header, 60)} "
+        text = Text.assemble(header, numbers(hunk.added, hunk.removed), no_wrap=True)
+        entries.append(Entry(text, (change.path, hunk.number)))
+    return entries
+
+
+def _file_diff(file: FileDiff, hunk: int, look: Look) -> Drawable:
+    hunks = [each for each in file.hunks if not hunk or each.number == hunk]
+    lines = [line for each in hunks for line in (each.header, *each.lines)]
+    notes = [Text(inert_line(note), "dim") for note in file.notes]
+    drawables = [diff([line.rstrip("\n") for line in lines], decode_path(file.change.path), look)] if lines else []
+    return Group(*notes, *drawables)
+
+
+async def jobs(context: CommandContext, arguments: str) -> None:
+    link = context.link()
+
+    async def list_jobs(query: str) -> Sequence[Entry[str]]:
+        entries = []
+        for job in await link.jobs():
+            status = (f"{job.status:9} ", "green" if job.status == "running" else "dim")
+            command, last = (inert_line(job.command, 100), "bold"), (f"  {inert_line(job.last_line, 100)}", "dim")
+            entries.append(Entry(Text.assemble(status, command, last, no_wrap=True), job.job))
+        return entries
+
+    async def act(key: str, job: str) -> str | None:
+        await link.stop_job(job)
+        return f"stopped: {job}"
+
+    await context.app.push_screen_wait(
+        Picker("Background commands", list_jobs, keys={"s": "stop"}, act=act, searches=False)
+    )
+
+
+async def queue(context: CommandContext, arguments: str) -> None:
+    link = context.link()
+
+    async def list_queue(query: str) -> Sequence[Entry[str]]:
+        return [
+            Entry(inert_line(f"{'(steers) ' if item.delivery == 'steering' else ''}{item.content}", 200), item.id)
+            for item in context.app.conversation.view.queue
+        ]
+
+    async def act(key: str, id: str) -> str | None:
+        try:
+            if key == "d":
+                await link.drop_queued(id)
+            elif key == "s":
+                await link.promote(id)
+        except TreadleError as error:
+            return inert_line(str(error))
+        return None
+
+    keys = {"d": "drop", "s": "send now, steering"}
+    queue_id = await context.app.push_screen_wait(
+        Picker("Queued messages", list_queue, keys=keys, act=act, searches=False)
+    )
+    if queue_id is not None:
+        text = next((item.content for item in context.app.conversation.view.queue if item.id == queue_id), "")
+        context.ask_for(Purpose("queued", "the message: Enter changes it, Esc goes back", target=queue_id), text)
+
+
+async def choose_mode(context: CommandContext) -> str:
+    async def list_modes(query: str) -> Sequence[Entry[str]]:
+        return [Entry(f"{mode:10} {MODE_WORDS[mode][1]}", str(mode)) for mode in MODES if query in mode]
+
+    return await context.app.push_screen_wait(Picker("Mode", list_modes, searches=False)) or ""
+
+
+async def choose_agent(context: CommandContext, agents: "Mapping[str, CustomAgent]") -> str:
+    async def list_agents(query: str) -> Sequence[Entry[str]]:
+        rows = [
+            Entry(Text(inert_line(f"{each.name}  {each.description}", 200), no_wrap=True), each.name)
+            for each in agents.values()
+            if query.casefold() in each.name.casefold()
+        ]
+        return [*rows, Entry("none  as itself again", "none")]
+
+    return await context.app.push_screen_wait(Picker("Work as", list_agents)) or ""
+
+
+async def choose_theme(context: CommandContext, arguments: str) -> None:
+    app = context.app
+
+    async def list_themes(query: str) -> Sequence[Entry[str]]:
+        return [Entry(name, name) for name in sorted(app.available_themes) if query in name]
+
+    theme = await app.push_screen_wait(Picker("Colours", list_themes))
+    if theme:
+        app.theme = theme
+        app.transcript.again()
+
+
+async def search_history(context: CommandContext, arguments: str) -> None:
+    """Messages that were sent before, in any chat; the chosen one goes to the composer."""
+    app = context.app
+
+    async def list_inputs(query: str) -> Sequence[Entry[str]]:
+        words = query.casefold()
+        return [Entry(inert_line(text, 200), text) for text in app.history.newest() if words in text.casefold()]
+
+    async def preview(text: str) -> Drawable:
+        return Text(text)
+
+    message = await app.push_screen_wait(Picker("Messages that you sent before", list_inputs, preview=preview))
+    if message is not None:
+        app.composer.put(message)
+        app.composer.focus()
+
+
+async def copy(context: CommandContext, arguments: str) -> None:
+    """Copy something that was said, run or changed; the newest first."""
+    app = context.app
+    parts = list(copies(app.conversation.blocks))
+    if not parts:
+        raise InvalidInput("there is nothing to copy yet")
+
+    async def list_parts(query: str) -> Sequence[Entry[str]]:
+        lowered_query = query.casefold()
+        return [
+            Entry(Text.assemble((f"{kind:8} ", "dim"), inert_line(text, 200), no_wrap=True), text)
+            for kind, text in parts
+            if lowered_query in f"{kind} {text}".casefold()
+        ]
+
+    async def preview(text: str) -> Drawable:
+        return Text(text)
+
+    copied_text: str | None = parts[0][1]
+    if arguments not in ("answer", "last"):
+        copied_text = await app.push_screen_wait(Picker("Copy", list_parts, preview=preview))
+    if copied_text is not None:
+        app.copy_to_clipboard(copied_text)
+        app.tell("copied", grave=False)
+
+
+async def rules(context: CommandContext, arguments: str) -> None:
+    """Show the standing rules: the coverage of each, its source, its last use, its lifetime; `r` revokes one."""
+    chat = context.app.link.id if context.app.link is not None else ""
+
+    async def list_rules(query: str) -> Sequence[Entry[RuleView]]:
+        return [Entry(_rule_line(each), each) for each in await context.connection.rules(chat)]
+
+    async def act(key: str, rule_view: RuleView) -> str | None:
+        try:
+            await context.connection.revoke(rule_view)
+        except TreadleError as error:
+            return inert_line(str(error))
+        return f"revoked: {inert_line(f'{rule_view.rule.tool} {rule_view.rule.pattern}', 100)}"
+
+    await context.app.push_screen_wait(
+        Picker("Standing rules (an approval offers them)", list_rules, keys={"r": "revoke"}, act=act, searches=False)
+    )
+
+
+async def choose_effort(context: CommandContext, levels: Sequence[str]) -> str:
+    async def list_efforts(query: str) -> Sequence[Entry[str]]:
+        return [Entry(level, level) for level in levels] + [Entry("default  the model's own", "default")]
+
+    return await context.app.push_screen_wait(Picker("Reasoning effort", list_efforts, searches=False)) or ""
+
+
+_SCOPE_WORDS = {"chat": "in this chat", "project": "in this project", "user": "everywhere", "once": "once"}
+
+
+def _rule_line(listed: RuleView) -> Text:
+    rule = listed.rule
+    style = {"allow": "green", "ask": "yellow", "deny": "red"}[rule.effect]
+    creation = f", made {_day(rule.created_ms)}" if rule.created_ms else ""
+    usage = f", last used {_day(listed.used_ms)}" if listed.used_ms else ", never used"
+    until = f", until {_day(rule.expires_ms)}" if rule.expires_ms else ""
+    place = f" {inert_line(rule.root, 60)}" if rule.scope == "project" and rule.root else ""
+    return Text.assemble(
+        (f"{rule.effect:5} ", style), (f"{inert_line(rule.tool, 40)} ", "bold"),
+        inert_line(rule.pattern or "(every use)", 100),
+        (f"  {_SCOPE_WORDS[rule.scope]}{place}{creation}{usage}{until}", "dim"), no_wrap=True, overflow="ellipsis",
+    )  # fmt: skip
+
+
+def _day(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000).strftime("%Y-%m-%d")

@@ -1,0 +1,179 @@
+"""The context of commands and lists: the app, the connection, the chat, messages to it. And the purposes of the
+composer."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from treadle.base.inert import inert_line
+from treadle.diff.changes import count
+from treadle.errors import InvalidInput, TreadleError
+from treadle.frontends.tui.app import TreadleApp
+from treadle.frontends.tui.blocks import Note
+from treadle.frontends.tui.composer import Draft
+from treadle.frontends.tui.connection import ChatLink, Connection, OpenQuestion, Outcome
+from treadle.frontends.tui.drawing import Look
+from treadle.frontends.tui.screens import Confirm
+
+
+class Purpose(msgspec.Struct, frozen=True):
+    """A purpose of the composer other than a message."""
+
+    kind: Literal["feedback", "edit", "queued", "rename", "again"]
+    words: str
+    question: OpenQuestion | None = None
+    arguments: Mapping[str, Any] = {}
+    target: str = ""
+
+
+class CommandContext:
+    def __init__(self, app: TreadleApp) -> None:
+        self.app = app
+        self.next_chat_options: dict[str, Any] = {}
+        """Options for the next chat."""
+        self._purpose: Purpose | None = None
+        self._draft = Draft()
+        self._beginning = asyncio.Lock()
+        """Held while the first message makes the chat, so that a second one does not make another."""
+        self._cut_at = -1
+        """The last event of the log when the chat's run was found to have no worker."""
+
+    @property
+    def connection(self) -> Connection:
+        assert self.app.connection is not None
+        return self.app.connection
+
+    def link(self) -> ChatLink:
+        """The chat; InvalidInput if there is none yet."""
+        if self.app.link is None:
+            raise InvalidInput("there is no chat yet; say something first")
+        return self.app.link
+
+    @property
+    def root(self) -> str:
+        """The project of the chat, or of the next one."""
+        return self.app.conversation.view.options.root or self.app.start.root
+
+    async def open(self, link: ChatLink) -> None:
+        self.app.showing.attach(link)
+        listed = {row.id: row for row in await self.connection.chats(limit=500)}
+        row = listed.get(link.id)
+        is_cut_off = row is not None and row.status == "pending" and not self.connection.stays
+        self._cut_at = row.head if row is not None and is_cut_off else -1
+
+    def ask_for(self, purpose: Purpose, text: str = "") -> None:
+        """Use the composer for this, until Enter or Esc."""
+        if self._purpose is None:
+            self.take_up_draft()
+            self._draft = self.app.composer.draft
+        self._purpose = purpose
+        self.app.composer.put(text)
+        self.app.screen.set_focus(self.app.composer)  # at once: the next key is for the composer
+        self.app.showing.draw_facts()
+
+    def put_draft_aside(self) -> None:
+        """Empty the composer, so that the card takes keys."""
+        if self._purpose is None and self.app.composer.text:
+            self._draft = self.app.composer.draft
+            self.app.composer.clear_all()
+
+    def take_up_draft(self) -> None:
+        """Put the message back that `put_draft_aside` took away."""
+        if self._purpose is None and self._draft.text:
+            self.app.composer.give_back(self._draft)
+            self._draft = Draft()
+
+    def _restore_draft(self) -> None:
+        """Put back the text, with its chips, that stood in the composer before it was used for a purpose."""
+        self.app.composer.clear_all()
+        self.app.composer.give_back(self._draft)
+        self._draft = Draft()
+
+    async def say(self, text: str, images: Any, *, steers: bool = False, draft: Draft | None = None) -> None:
+        """Send a message; without a chat it begins one. The user knows who gets to see it (S-10). A message that could
+        not be sent goes back to the composer, before anything that was typed meanwhile."""
+        app = self.app
+        try:
+            if not await self._ensure_chat():
+                app.composer.give_back(draft or Draft(text))
+                return
+            self._cut_at = -1
+            await self.link().send(text, "steering" if steers else "queued", images)
+            app.transcript.go_to_end()
+        except TreadleError as error:
+            app.composer.give_back(draft or Draft(text))
+            app.conversation.add_local(Note(text=str(error), colour="red", mark="error"))
+            app.showing.draw()
+
+    async def present_model(self) -> str:
+        """The model of the chat, or of the next one; empty if none is known."""
+        if model := self.app.showing.options.model or self.app.start.model:
+            return model
+        choice = await self.connection.default_model()
+        return "" if choice is None else choice.model
+
+    async def attach(self, path: str, label: str = "") -> None:
+        """Make a picture part of the message. InvalidInput: the model cannot see it."""
+        model = await self.present_model()
+        rows = {row.model: row for row in await self.connection.models()}
+        if model in rows and not rows[model].vision:
+            vision_models = [
+                row.model for row in sorted(rows.values(), key=lambda row: bool(row.unusable_reason)) if row.vision
+            ]
+            seeing = (
+                f"these can: {', '.join(vision_models[:6])}; choose one with /model"
+                if vision_models
+                else "none here can"
+            )
+            raise InvalidInput(f"{inert_line(model, 80)} cannot see images, so it was not attached; {seeing}")
+        self.app.composer.add_chip("image", label or path.rpartition("/")[2], "", path)
+        self.app.composer.focus()
+
+    async def _ensure_chat(self) -> bool:
+        """Begin a chat if there is none; False if the user did not agree to its model."""
+        async with self._beginning:
+            return self.app.link is not None or await self._begin_chat()
+
+    async def _begin_chat(self) -> bool:
+        app = self.app
+        model = self.next_chat_options.get("model") or app.start.model
+        if not model:
+            if (choice := await self.connection.default_model()) is None:
+                raise InvalidInput("no model is chosen yet; choose one with /model")
+            model = choice.model
+        if not await self.may_see(model):
+            return False
+        app.showing.attach(await self.connection.create(**{"model": model, **self.next_chat_options}), new=True)
+        return True
+
+    async def may_see(self, model: str) -> bool:
+        """True if the user knows which provider gets to see the project, and agrees."""
+        disclosure = await self.connection.disclosure(model)
+        if not disclosure:
+            return True
+        question = f"{disclosure[0].upper()}{disclosure[1:]}."
+        if not await self.app.push_screen_wait(Confirm(question, "go on, and do not ask again", "do not")):
+            return False
+        await self.connection.consent(model)
+        return True
+
+
+def outcome_words(word: str, outcome: Outcome) -> str:
+    """The outcome of an undo, a redo or a keep, in words."""
+    if outcome.error:
+        return f"not {word}: {inert_line(outcome.error, 300)}"
+    conflicts_text = "".join(f"\nnot changed: {inert_line(each, 200)}" for each in outcome.conflicts[:5])
+    return (
+        f"{word}: {count(outcome.files, 'change')}{conflicts_text}"
+        if outcome.files or conflicts_text
+        else f"there is nothing to be {word}"
+    )
+
+
+def look_of(context: CommandContext, width: int) -> Look:
+    """How things are drawn for this width."""
+    app = context.app
+    return Look(width, time.time_ns() // 1_000_000, dark=app.current_theme.dark, marks=app.marks)

@@ -1,0 +1,217 @@
+"""Where people write: several lines, history, completion of files and commands, large pastes as chips."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import ClassVar, NamedTuple, cast
+
+from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
+from textual.binding import Binding, BindingType
+from textual.events import Key, Paste
+from textual.keys import Keys
+from textual.message import Message
+from textual.widgets import TextArea
+
+from treadle.base.inert import inert
+from treadle.frontends.tui.history import History
+from treadle.frontends.tui.images import picture_at
+
+# Alt-Enter, as terminals send it. Textual reads it as Enter.
+cast(dict[str, object], ANSI_SEQUENCES_KEYS).update({"\x1b\r": (Keys.ControlJ,), "\x1b\n": (Keys.ControlJ,)})
+_NEW_LINE = ("shift+enter", "alt+enter", "ctrl+enter", "ctrl+j", "shift+\r", "alt+\r", "ctrl+\r")
+LARGE_LINES = 8
+LARGE = 800
+_WORD = re.compile(r"(?:^|\s)@([^\s@]*)$")
+_CHIP = re.compile(r"\[(?:pasted|output|image) #(\d+)[^\]\n]*\]")
+
+
+class Chip(NamedTuple):
+    """The content behind a chip: a text, or the path of a picture."""
+
+    label: str
+    text: str
+    image: str = ""
+
+
+class Draft(NamedTuple):
+    """A text of the composer with what its chips stand for."""
+
+    text: str = ""
+    chips: Mapping[int, Chip] = MappingProxyType({})
+
+
+class Composer(TextArea):
+    DEFAULT_CSS = """
+    Composer {
+        height: auto; max-height: 12; min-height: 1; padding: 0 1; border: none;
+        scrollbar-size-vertical: 1; background: transparent;
+        &:focus { border: none; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "app.leave", "Quit", show=False, priority=True),
+        Binding("ctrl+d", "app.leave_if_empty", show=False),
+        Binding("ctrl+underscore,ctrl+minus", "undo", show=False),
+    ]
+
+    class Submitted(Message):
+        def __init__(self, text: str, images: Sequence[str], draft: Draft, *, steers: bool = False) -> None:
+            super().__init__()
+            self.text = text
+            self.images = list(images)
+            self.draft = draft
+            self.steers = steers
+
+    class Attaching(Message):
+        """A picture is to become part of the message."""
+
+        def __init__(self, path: str) -> None:
+            super().__init__()
+            self.path = path
+
+    class Completing(Message):
+        """The possible completions changed: `kind` is `command`, `file` or empty."""
+
+        def __init__(self, kind: str, typed: str) -> None:
+            super().__init__()
+            self.kind = kind
+            self.typed = typed
+
+    def __init__(self, history: History) -> None:
+        super().__init__(
+            id="composer", soft_wrap=True, show_line_numbers=False, tab_behavior="focus", highlight_cursor_line=False
+        )
+        self.cursor_blink = False  # a blinking cursor is painted twice a second for as long as the app is open
+        self.typed = history
+        self._chips: dict[int, Chip] = {}
+        self.completes: Callable[[str], bool] = lambda key: False
+        """Is given keys first while something is offered; True: it took the key."""
+
+    # -- keys ---------------------------------------------------------------------------------------------------------
+
+    async def _on_key(self, event: Key) -> None:
+        if event.key in ("up", "down", "tab", "enter", "escape") and self.completes(event.key):
+            event.stop()
+            event.prevent_default()
+            return
+        match event.key:
+            case "enter" if self.text.endswith("\\") and self.cursor_location == self.document.end:
+                self.action_delete_left()
+                self._newline(event)
+            case "enter" | "ctrl+s":
+                event.stop()
+                event.prevent_default()
+                self._submit(steers=event.key == "ctrl+s")
+            case key if key in _NEW_LINE:
+                self._newline(event)
+            case "up" if self.cursor_location[0] == 0:
+                self._recall(self.typed.recall_previous(self.text), event)
+            case "down" if self.cursor_location[0] == self.document.line_count - 1:
+                self._recall(self.typed.recall_next(), event)
+            case _:
+                pass
+
+    def _newline(self, event: Key) -> None:
+        event.stop()
+        event.prevent_default()
+        self.insert("\n")
+
+    def _recall(self, text: str | None, event: Key) -> None:
+        if text is not None:
+            event.stop()
+            event.prevent_default()
+            self.put(text)
+
+    def put(self, text: str) -> None:
+        self.text = text
+        self.move_cursor(self.document.end)
+
+    def _submit(self, *, steers: bool) -> None:
+        if not self.text.strip():
+            return
+        draft, visible_text = self.draft, self.text
+        text, images = self.expanded(visible_text)
+        self.typed.add(visible_text if not self._chips else text[:20_000])
+        self.clear_all()
+        self.post_message(self.Submitted(text, images, draft, steers=steers))
+
+    @property
+    def draft(self) -> Draft:
+        return Draft(self.text, dict(self._chips))
+
+    def give_back(self, draft: Draft) -> None:
+        """Put a draft back, before a text that was typed meanwhile. Its chips come back under new numbers if theirs are
+        taken."""
+        typed, labels = self.text, dict[str, str]()
+        for number, chip in draft.chips.items():
+            free = number if number not in self._chips else max(self._chips) + 1
+            label = labels[chip.label] = chip.label.replace(f"#{number}:", f"#{free}:", 1)
+            self._chips[free] = chip._replace(label=label)
+        text = _CHIP.sub(lambda match: labels.get(match[0], match[0]), draft.text)
+        self.put("\n".join(part for part in (text, typed) if part))
+
+    def clear_all(self) -> None:
+        self._chips.clear()
+        self.text = ""
+
+    # -- chips --------------------------------------------------------------------------------------------------------
+
+    async def _on_paste(self, event: Paste) -> None:
+        text = inert(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        event.stop()
+        event.prevent_default()
+        if path := picture_at(text):
+            self.post_message(self.Attaching(path))
+        elif len(text) > LARGE or text.count("\n") > LARGE_LINES:
+            self.add_chip("pasted", f"{text.count(chr(10)) + 1} lines", text)
+        else:
+            self.insert(text)
+
+    def action_paste(self) -> None:
+        """Ctrl-V: paste the text that was copied in the app, else the picture of the clipboard; a text comes from the
+        terminal."""
+        if self.app.clipboard:
+            super().action_paste()
+        else:
+            self.call_later(self.app.run_action, "do('paste')")
+
+    def add_chip(self, kind: str, label: str, text: str, image: str = "") -> None:
+        number = max(self._chips, default=0) + 1
+        chip_label = f"[{kind} #{number}: {inert(label)[:40]}]".replace("\n", " ")
+        self._chips[number] = Chip(chip_label, text, image)
+        self.insert(f"{chip_label} ")
+
+    def expanded(self, displayed_text: str) -> tuple[str, list[str]]:
+        """The text with its chips unfolded, and the pictures among them."""
+        images: list[str] = []
+
+        def unfold(match: re.Match[str]) -> str:
+            chip = self._chips.get(int(match[1]))
+            if chip is None or chip.label != match[0]:
+                return match[0]
+            if chip.image:
+                images.append(chip.image)
+                return match[0]
+            return f"\n{chip.text}\n"
+
+        return _CHIP.sub(unfold, displayed_text).strip(), images
+
+    # -- completion ---------------------------------------------------------------------------------------------------
+
+    def on_text_area_changed(self) -> None:
+        row, column = self.cursor_location
+        prefix = self.document.get_line(row)[:column]
+        if row == 0 and prefix.startswith("/") and " " not in prefix:
+            self.post_message(self.Completing("command", prefix[1:]))
+        elif match := _WORD.search(prefix):
+            self.post_message(self.Completing("file", match[1]))
+        else:
+            self.post_message(self.Completing("", ""))
+
+    def complete(self, kind: str, completion: str) -> None:
+        row, column = self.cursor_location
+        prefix = self.document.get_line(row)[:column]
+        begin = 0 if kind == "command" else prefix.rfind("@")
+        text = f"/{completion} " if kind == "command" else f"@{completion}" + " " * (not completion.endswith("/"))
+        self.replace(text, (row, begin), (row, column))
+        self.move_cursor((row, begin + len(text)))

@@ -1,0 +1,297 @@
+"""Carries out the actions of the person: messages, answers to questions, completion. The text in the composer has a
+purpose: a message, unless something else was asked for."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from treadle.adapters.workspace.file_names import file_names
+from treadle.base.did_you_mean import did_you_mean
+from treadle.base.inert import inert_line
+from treadle.errors import InvalidInput, TreadleError
+from treadle.frontends.presentation.notices import chosen_option
+from treadle.frontends.tui.app import TreadleApp
+from treadle.frontends.tui.blocks import Calls, Note
+from treadle.frontends.tui.card import Choice
+from treadle.frontends.tui.command_context import CommandContext, Purpose
+from treadle.frontends.tui.commands import COMMANDS, carry_out
+from treadle.frontends.tui.composer import Composer, Draft
+from treadle.frontends.tui.connection import ChatLink, OpenQuestion
+from treadle.frontends.tui.conversation import Conversation
+from treadle.frontends.tui.model_dialog import first_run
+from treadle.frontends.tui.offers import Offers
+
+_STALE = ("no_such_action", "hash_mismatch", "not_awaiting_action")
+
+
+class Controller(CommandContext):
+    def __init__(self, app: TreadleApp) -> None:
+        super().__init__(app)
+        self._mine: set[tuple[str, str]] = set()
+        """Actions that were answered here."""
+        self._settling: set[tuple[str, str]] = set()
+        """Actions that are being answered because the command was typed here."""
+        self._typed = ("", "")
+        """The chat and the command that was typed here last. Typing it answers the first question about that one call,
+        unless the command is critical (S-05)."""
+        self.offers = Offers(app, self._take_key)
+
+    async def begin(self) -> None:
+        start = self.app.start
+        if start.chat:
+            await self.open(await self.connection.open(start.chat))
+        elif start.picks:
+            await self.command("chats", "")
+        elif not start.model:
+            await self._choose_model()
+        if start.prompt:
+            await self.say(start.prompt, ())
+        await self._read_own()
+        await self._read_files()
+
+    async def _choose_model(self) -> None:
+        """The model of the first chat, found or asked for (U-10)."""
+        choice = await self.connection.default_model()
+        if choice is None:
+            await first_run(self)
+        elif choice.reason:
+            self.next_chat_options["model"] = choice.model
+            self.app.showing.draw_facts()
+            self.app.tell(f"using {inert_line(choice.model)} ({choice.reason}); /model changes it", grave=False)
+
+    @property
+    def cut_off(self) -> bool:
+        """True if no worker drives the chat's run, and no event has come since that was seen."""
+        return self._cut_at >= max(1, self.app.conversation.seq)
+
+    # -- the composer -------------------------------------------------------------------------------------------------
+
+    def purpose_words(self) -> str:
+        return "" if self._purpose is None else self._purpose.words
+
+    def put_down(self) -> bool:
+        """Esc: leave what the composer was used for, or what is offered; False if there is nothing to leave."""
+        if self.offers.put_down():
+            return True
+        if self._purpose is None:
+            return False
+        self._purpose = None
+        self._restore_draft()
+        self.app.showing.draw_facts()
+        self.app.card.take_keys_again()
+        return True
+
+    async def submitted(self, message: Composer.Submitted) -> None:
+        purpose, text = self._purpose, message.text
+        if purpose is not None:
+            self._purpose = None
+            try:
+                await self._for_purpose(purpose, text)
+            except TreadleError:
+                self.app.card.take_keys_again()
+                raise
+            finally:
+                self._restore_draft()
+                self.app.showing.draw_facts()
+            return
+        question = self.app.card.asked
+        if question is not None and question.action.kind == "user_input" and not text.startswith("/"):
+            await self._answer(
+                question, lambda link: link.answer(question.action, chosen_option(question.action, text))
+            )
+        elif text.startswith("/") and not text.startswith("//"):
+            name, _, arguments = text[1:].partition(" ")
+            await self.command(name, arguments.strip())
+        elif text.startswith("!"):
+            await self.shell(text[1:].strip())
+        else:
+            await self.say(text, message.images, steers=message.steers, draft=message.draft)
+
+    async def _for_purpose(self, purpose: Purpose, text: str) -> None:
+        link, question = self.link(), purpose.question
+        match purpose.kind:
+            case "feedback" if question is not None:
+                await self._answer(question, lambda link: link.deny(question.action, text))
+            case "edit" if question is not None:
+                arguments = {**purpose.arguments, "command": text}
+                await self._answer(question, lambda link: link.approve(question.action, arguments=arguments))
+            case "queued":
+                await link.edit_queued(purpose.target, text)
+            case "again":
+                await link.back_to(int(purpose.target), conversation=True, files=False)
+                await self.say(text, ())
+            case "rename":
+                chat = link if not purpose.target else await self.connection.open(purpose.target)
+                await chat.change(title=text)
+            case _:
+                pass
+
+    async def command(self, name: str, arguments: str) -> None:
+        if name in COMMANDS:
+            await carry_out(self, name, arguments)
+            return
+        await self._read_own()
+        if (custom_command := self.offers.own.get(name)) is None:
+            suggestion = did_you_mean(name, [*COMMANDS, *self.offers.own])
+            raise InvalidInput(f"there is no command /{inert_line(name, 40)}{suggestion}; see /help")
+        await self.say(custom_command.expand(arguments), ())
+
+    async def _read_own(self) -> None:
+        """The user's own commands, as they are now."""
+        self.offers.own = await self.connection.own_commands(self.root, self._chat)
+        self.offers.renew()
+
+    async def _read_files(self) -> None:
+        self.offers.files = await asyncio.to_thread(file_names, self.root)
+
+    async def _read_names(self) -> None:
+        """Read the names that can follow an @. Servers may take their time."""
+        await self._read_files()
+        self.offers.renew()
+        self.offers.resources = await self.connection.resources(self.root, self._chat)
+        self.offers.renew()
+
+    @property
+    def _chat(self) -> str:
+        return self.app.link.id if self.app.link is not None else ""
+
+    async def shell(self, command: str) -> None:
+        """A command of the person's own, like one of the model: on the same view, with its effect shown and undoable.
+        The model sees it with the next message."""
+        if not command:
+            raise InvalidInput("write a command behind the !")
+        if not await self._ensure_chat():
+            self.app.composer.give_back(Draft(f"!{command}"))
+            return
+        if self.app.conversation.view.busy:
+            await self._run_beside(command)
+            return
+        self._typed = (self.link().id, command)
+        await self.link().run_command(command)
+        self.app.transcript.go_to_end()
+
+    async def _run_beside(self, command: str) -> None:
+        """The chat works or waits: run the command in a chat of its own, and show here what it did. Typing it answers
+        the question about it, unless the command is critical (S-05)."""
+        options = self.app.conversation.view.options
+        side_chat = await self.connection.create(model=options.model, root=options.root, mode=options.mode)
+        side_conversation, main = Conversation(), self.app.conversation
+        place = -1
+        await side_chat.run_command(command)
+        async for batch in side_chat.news():
+            for envelope in batch:
+                side_conversation.apply(envelope)
+            for block in side_conversation.blocks:
+                if isinstance(block, Calls):
+                    place = main.put_local(place, block)
+            self.app.showing.draw()
+            for action in side_conversation.view.actions:
+                if action.kind != "permission" or action.severity == "critical":
+                    await side_chat.interrupt()
+                    raise InvalidInput("this command needs an approval: run it when the chat is idle")
+                await side_chat.approve(action)
+            if side_conversation.view.last_end:
+                break
+        note = f"ran beside this chat, which the model does not see; take it back: treadle undo {side_chat.id}"
+        main.add_local(Note(text=note))
+        self.app.showing.draw()
+
+    async def resume(self) -> None:
+        self._cut_at = -1
+        if not await self.link().go_on():
+            raise InvalidInput("nothing is left of this run to go on with")
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    async def chose(self, choice: Choice) -> None:
+        question = choice.asked
+        action = question.action
+        match choice.kind:
+            case "once":
+                await self._answer(question, lambda link: link.approve(action))
+            case "rule":
+                await self._answer(question, lambda link: link.approve(action, offer=choice.offer, scope=choice.scope))
+            case "deny":
+                await self._answer(question, lambda link: link.deny(action))
+            case "answer":
+                await self._answer(question, lambda link: link.answer(action, choice.text))
+            case "feedback":
+                self.ask_for(Purpose("feedback", "why not? Enter tells the model, Esc goes back", question))
+            case "edit":
+                try:
+                    arguments = await (await self._asking(question)).arguments(action)
+                except TreadleError:
+                    self.app.card.take_keys_again()
+                    raise
+                words = "run this instead: Enter runs it, Esc goes back"
+                self.ask_for(Purpose("edit", words, question, arguments), str(arguments.get("command", "")))
+
+    def settles(self, question: OpenQuestion) -> bool:
+        """True if this asks about the command that was typed here, in the same chat; then typing it was the answer. A
+        later call of the model is asked about even if its command is the same."""
+        if question.key in self._settling:
+            return True
+        chat, command = self._typed
+        action = question.action
+        if action.kind != "permission" or action.severity == "critical":
+            return False
+        if question.chat != chat or action.call != self.app.conversation.applied_call:
+            return False
+        self._typed = ("", "")
+        self._settling.add(question.key)
+        self.app.run_worker(self.app.guarded(self._settle(question, command)))
+        return True
+
+    async def _settle(self, question: OpenQuestion, command: str) -> None:
+        try:
+            if (await self.link().arguments(question.action)).get("command") == command:
+                await self._answer(question, lambda link: link.approve(question.action))
+        finally:
+            self._settling.discard(question.key)
+            self.app.showing.draw()
+
+    async def _asking(self, question: OpenQuestion) -> ChatLink:
+        return await self.connection.open(question.chat) if question.chat != self._chat else self.link()
+
+    async def _answer(self, question: OpenQuestion, give: Callable[[ChatLink], Awaitable[None]]) -> None:
+        """An answer that comes too late is a notice, never an end."""
+        self._mine.add(question.key)
+        try:
+            await give(await self._asking(question))
+        except TreadleError as error:
+            if getattr(error, "reason", "") not in _STALE and error.code not in _STALE:
+                raise
+            self.app.tell("this was answered elsewhere, or has changed", grave=False)
+        if question.below:
+            await self.app.showing.look_below()
+
+    def handle_card_closed(self, question: OpenQuestion) -> None:
+        """A card went: by an answer from here, or from elsewhere."""
+        if question.key in self._mine:
+            self._mine.discard(question.key)
+        elif self.app.conversation.view.busy and not self.app.conversation.view.stopping:
+            self.app.tell("answered elsewhere", grave=False)
+        if (
+            self._purpose is not None
+            and self._purpose.question is not None
+            and self._purpose.question.key == question.key
+        ):
+            self.put_down()
+        self.take_up_draft()
+
+    # -- keys that are offered to others first ------------------------------------------------------------------------
+
+    def completing(self, message: Composer.Completing) -> None:
+        if message.kind and not message.typed:  # read the current names
+            reading = self._read_own() if message.kind == "command" else self._read_names()
+            self.app.run_worker(self.app.guarded(reading), group="reading", exclusive=True)
+        self.offers.offer(message.kind, message.typed)
+
+    def _take_key(self, key: str) -> bool:
+        if key == "tab" and self.app.card.takes_focus and self._purpose is None:
+            self.put_draft_aside()
+            self.app.screen.set_focus(self.app.card)
+            return True
+        if key == "enter" and self.cut_off and not self.app.composer.text:
+            self.app.run_worker(self.app.guarded(self.resume()))
+            return True
+        return False

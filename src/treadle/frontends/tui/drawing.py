@@ -1,0 +1,281 @@
+"""Blocks to Rich renderables, of text that is inert (S-22). Emphasis uses the sixteen colours of terminals, which
+themes map, and never colour alone."""
+
+import re
+from collections.abc import Iterable
+from itertools import groupby
+
+from rich.padding import Padding
+from rich.table import Table
+
+from treadle.base.inert import inert, inert_line
+from treadle.diff.changes import count
+from treadle.frontends.presentation.call_line import CHANGED, MINUS, call_lines
+from treadle.frontends.presentation.rich_text import Drawable, Group, Text
+from treadle.frontends.presentation.styled import Line
+from treadle.frontends.tui.blocks import (
+    AnswerBlock,
+    AnyBlock,
+    Calls,
+    Checklist,
+    EmptyBlock,
+    Note,
+    RunEndBlock,
+    ShownCall,
+    ThoughtBlock,
+    UserBlock,
+)
+from treadle.frontends.tui.marks import Marks
+from treadle.protocol.content import PlanStep
+
+LIVE_LINES = 6
+SHORT = 12
+"""Lines of a message or of thinking that are shown of a long one until it is unfolded."""
+_DONE = {
+    "read_file": ("read", "file"),
+    "list_directory": ("listed", "folder"),
+    "find_files": ("searched", ""),
+    "grep_search": ("searched", ""),
+    "get_diagnostics": ("checked", "file"),
+}
+
+
+class Look:
+    """How things are drawn: for which width, whether unfolded, with which marks, on a light ground or a dark one."""
+
+    def __init__(self, width: int, now_ms: int, *, unfolded: bool = False, dark: bool = True, marks: Marks) -> None:
+        self.width = width
+        self.now_ms = now_ms
+        self.unfolded = unfolded
+        self.code_theme = "ansi_dark" if dark else "ansi_light"
+        self.marks = marks
+
+
+def draw_block(block: AnyBlock, look: Look) -> Drawable | None:
+    """None for what takes no room."""
+    match block:
+        case UserBlock():
+            return _draw_message(block, look)
+        case AnswerBlock(text=text) if text.strip():
+            drawable = markdown(text, look)
+            return Group(drawable, Text("(cut short)", "dim")) if block.partial else drawable
+        case ThoughtBlock():
+            return _draw_thought(block, look)
+        case Calls():
+            return _calls(block, look)
+        case Checklist(steps=steps):
+            return checklist(steps, look.marks)
+        case Note():
+            return _note(block, look)
+        case RunEndBlock(text=text, files=files):
+            lines = [Text(f"{look.marks.rule}{look.marks.rule} {inert_line(text)}", "dim")]
+            lines += [Text(f"   {inert_line(file)}", "dim") for file in files]
+            return Group(*lines)
+        case AnswerBlock() | EmptyBlock():
+            return None
+
+
+def markdown(text: str, look: Look) -> Drawable:
+    from treadle.frontends.tui import code
+
+    return code.markdown(inert(text), look.code_theme)
+
+
+def _draw_message(block: UserBlock, look: Look) -> Drawable | None:
+    text = inert(block.text).strip("\n")
+    if block.source != "person":
+        return Text(f"{look.marks.prompt} ({block.source}) {inert_line(block.text, 200)}", "dim")
+    lines = text.split("\n")
+    if len(lines) > SHORT and not look.unfolded:
+        lines = [*lines[:SHORT], f"… {count(len(lines) - SHORT, 'more line')} (Ctrl-O shows all)"]
+    message_text = _marked(look.marks.prompt, "bold cyan")
+    message_text.append("\n  ".join(lines), "bold")
+    if block.images:
+        message_text.append(f"\n  [{count(block.images, 'image')}]", "dim")
+    return message_text
+
+
+def _draw_thought(block: ThoughtBlock, look: Look) -> Drawable | None:
+    if not block.text.strip():
+        return None
+    until = look.now_ms if block.live else block.ended_ms
+    seconds = max(0, until - block.began_ms) / 1000 if block.began_ms else 0.0
+    took = f" for {seconds:.0f} s" if seconds >= 1 else ""
+    head = Text(f"{look.marks.thinking} {'thinking' if block.live else 'thought'}{took}", "italic dim")
+    lines = [line for line in inert(block.text).split("\n") if line.strip()]
+    if look.unfolded:
+        return Group(head, Padding(Text("\n".join(lines), "italic dim"), (0, 0, 0, 2)))
+    if block.live:
+        head.append(f" … {inert_line(lines[-1].strip(), max(10, look.width - len(head) - 4))}")
+    return head
+
+
+def checklist(steps: Iterable[PlanStep], marks: Marks) -> Drawable:
+    rows = []
+    for step in steps:
+        mark, style = {
+            "done": (marks.completed, "green"),
+            "in_progress": (marks.now, "bold yellow"),
+        }.get(step.status, (marks.todo, "dim"))
+        text = Text(inert_line(step.text, 300), "dim" if step.status == "done" else "")
+        rows.append((_marked(f"  {mark}", style), text))
+    return grid(rows)
+
+
+def grid(rows: Iterable[Iterable[Drawable]], room: int = 0) -> Drawable:
+    """Cells in columns, with `room` between them."""
+    table = Table.grid(padding=(0, room))
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _note(block: Note, look: Look) -> Drawable:
+    match block.mark:
+        case "done":
+            return Group(Text(f"{look.marks.completed} done", "bold green"), markdown(block.text, look))
+        case "error":
+            return Text(f"{look.marks.failed} {block.text}", "bold red")
+        case _:
+            return Text(f"{look.marks.dot} {block.text}", block.colour)
+
+
+# -- calls -----------------------------------------------------------------------------------------------------------
+
+
+def _calls(block: Calls, look: Look) -> Drawable | None:
+    drawables: list[Drawable] = []
+    for folds, calls in groupby(block.calls, lambda call: not look.unfolded and _folds(call)):
+        group = list(calls)
+        if folds and len(group) > 1:
+            drawables.append(_folded(group, look))
+        else:
+            drawables += [part for call in group for part in _call(call, look)]
+    return Group(*drawables) if drawables else None
+
+
+def _marked(mark: str, style: str) -> Text:
+    """A sign in its colour, and room for what stands behind it in no colour."""
+    return Text.assemble((f"{mark} ", style))
+
+
+def key_hints(keys: Iterable[tuple[str, str]], width: int) -> Text:
+    """Keys and what they do, in as many lines as it takes; never a key without its words."""
+    text, column = Text(), 0
+    for key, words in keys:
+        length = len(key) + len(words) + 5
+        if column and column + length > width:
+            text.append("\n")
+            column = 0
+        text.append(f" {key} ", "bold reverse")
+        text.append(f" {words}  ")
+        column += length
+    return text
+
+
+def _folds(call: ShownCall) -> bool:
+    """True for a successful call that only read: several such calls are one line."""
+    return (
+        call.completion is not None and call.completion.success and call.effect == "read" and call.name != "run_command"
+    )
+
+
+def _folded(calls: list[ShownCall], look: Look) -> Drawable:
+    numbers: dict[tuple[str, str], int] = {}
+    for call in calls:
+        word = _DONE.get(call.name, (call.name, ""))
+        numbers[word] = numbers.get(word, 0) + 1
+    summary = ", ".join(
+        f"{verb} {count(number, noun)}" if noun else f"{verb} {'once' if number == 1 else f'{number} times'}"
+        for (verb, noun), number in numbers.items()
+    )
+    text = _marked(look.marks.call, "green")
+    text.append(summary, "bold")
+    names = ", ".join(dict.fromkeys(inert_line(call.summary, 60) for call in calls if call.summary))
+    text.append(f" {inert_line(names, max(10, look.width - len(text) - 2))}", "dim")
+    return text
+
+
+def _call(call: ShownCall, look: Look) -> list[Drawable]:
+    if call.completion is None:
+        return _under_way(call, look)
+    if call.completion.diff_stat is not None and not call.completion.effect and "@@" in call.completion.result:
+        return _edited(call, look)
+    lines = call_lines(call.name or "call", call.summary, call.completion, look.width)
+    if look.unfolded and call.name == "run_command":
+        head = lines[:1]
+        output = inert(call.completion.result or call.completion.error).partition(CHANGED)[0].rstrip()
+        return [styled(line, look.marks) for line in head] + [_bars(output.split("\n"), look)]
+    return [styled(line, look.marks) for line in lines]
+
+
+def _under_way(call: ShownCall, look: Look) -> list[Drawable]:
+    mark, style = (look.marks.asks, "bold yellow") if call.waits else (look.marks.running, "yellow")
+    head = _marked(mark, style)
+    head.append(inert_line(call.name, 64), "bold")
+    seconds = (look.now_ms - call.began_ms) / 1000 if call.began_ms else 0.0
+    tail = " waits for you" if call.waits else f" {seconds:.0f} s" if seconds >= 1 else ""
+    head.append(f" {inert_line(call.summary, max(20, look.width - len(head) - len(tail) - 2))}")
+    head.append(tail, "yellow" if call.waits else "dim")
+    lines = [line for line in inert(call.output).split("\n") if line.strip()]
+    return [head, _bars(lines[-LIVE_LINES:], look)] if lines else [head]
+
+
+def _bars(lines: list[str], look: Look) -> Drawable:
+    room = max(10, look.width - 4)
+    untabbed = [line.replace("\t", "    ") for line in lines]
+    bar_lines = [f"  {look.marks.bar} {line if len(line) <= room else line[: room - 1] + '…'}" for line in untabbed]
+    return Text("\n".join(bar_lines), "dim", no_wrap=True, overflow="ellipsis")
+
+
+def _edited(call: ShownCall, look: Look) -> list[Drawable]:
+    assert call.completion is not None
+    assert call.completion.diff_stat is not None
+    stat = call.completion.diff_stat
+    touched = f" {inert_line(call.summary, max(10, look.width - 30))} "
+    mark = (f"{look.marks.call} ", "green")
+    head = Text.assemble(mark, (inert_line(call.name, 64), "bold"), touched, numbers(stat.added, stat.removed))
+    lines = inert(call.completion.result).split("\n")
+    start = next(at for at, line in enumerate(lines) if line.startswith("@@"))
+    return [head, diff(lines[start:], call.summary, look, most=0 if look.unfolded else 16)]
+
+
+def numbers(added_lines: int, removed_lines: int) -> Text:
+    return Text.assemble((f"+{added_lines:,}", "green"), (f" {MINUS}{removed_lines:,}", "red"))
+
+
+_HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+
+
+def diff(lines: list[str], path: str, look: Look, most: int = 0) -> Drawable:
+    """A unified diff with line numbers: added lines in the colours of their language, removed ones in red, each with
+    its mark."""
+    from treadle.frontends.tui.code import highlighted
+
+    rows: list[Text] = []
+    coloured = highlighted([line[1:] for line in lines], path, look.code_theme)
+    old = new = 0
+    for line, text in zip(lines, coloured, strict=True):
+        if match := _HUNK.match(line):
+            old, new = int(match[1]), int(match[2])
+            if rows:
+                rows.append(Text(f"  {look.marks.bar} ⋮" if look.marks.unicode else "  | :", "dim"))
+            continue
+        mark = line[:1] if line[:1] in "+-" else " "
+        number = old if mark == "-" else new
+        style = {"+": "green", "-": "red"}.get(mark, "dim")
+        head = (f"  {look.marks.bar} ", "dim"), (f"{number:4} " if line else "     ", "dim")
+        sign = (f"{MINUS if mark == '-' and look.marks.unicode else mark} ", f"bold {style}")
+        body = text if mark == "+" else (text.plain, style)
+        rows.append(Text.assemble(*head, sign, body, no_wrap=True, overflow="ellipsis"))
+        old += mark in "- "
+        new += mark in "+ "
+    hidden_count = len(rows) - most
+    if most and hidden_count > 1:
+        rows = [*rows[:most], Text(f"  {look.marks.bar} … {count(hidden_count, 'more line')} (Ctrl-O)", "dim")]
+    return Group(*rows)
+
+
+def styled(line: Line, marks: Marks) -> Text:
+    spans = ((marks.plain(span.text), " ".join(span.colours)) for span in line)
+    return Text.assemble(*spans, no_wrap=True, overflow="ellipsis")

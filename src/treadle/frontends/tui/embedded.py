@@ -1,0 +1,299 @@
+"""Chats of this process: the connection to an Agent. Loaded only when the screen is there already."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from treadle.adapters.models.keys import store_key, store_server
+from treadle.adapters.models.registry import ModelRegistry
+from treadle.adapters.policy.consent import disclosure
+from treadle.base.types import ChatId
+from treadle.diff.changes import change_lines, sort_out, without_parents
+from treadle.diff.hunks import FileDiff
+from treadle.frontends.tui.connection import ChatLink, ChatRow, ModelRow, OpenQuestion, Outcome
+from treadle.frontends.tui.images import read_picture
+from treadle.library.agent import Agent
+from treadle.library.chat import Chat
+from treadle.library.feeds.fan_out import Feeds
+from treadle.library.files import RunSpan
+from treadle.library.message_expansion import commands, expand_message, resources
+from treadle.library.model_choice import ModelChoice, check_key, find_server, list_models
+from treadle.library.searching import search
+from treadle.library.subagents.tree import tree
+from treadle.library.transfer import export_chat, fork
+from treadle.ports.store import ChatFilter, Listed, Store
+from treadle.protocol import commands as c
+from treadle.protocol import wire
+from treadle.protocol.content import Image
+from treadle.protocol.events import Delivery, Envelope, OpenAction, Restored
+from treadle.protocol.files import decode_path
+from treadle.protocol.http_answers import RuleView
+from treadle.protocol.options import ChatOptions, Project
+from treadle.protocol.permissions import RuleScope
+from treadle.protocol.views import ChildView, shown_status
+
+if TYPE_CHECKING:
+    from treadle.library.skills.reading import CustomAgent, OwnCommand
+    from treadle.library.worlds.worlds import Worlds
+
+PAGE = 1_000
+TAIL = 200
+"""Events at the end of the log that a reader of live text must have seen: which calls are under way stands there."""
+WATCH_S = 60.0
+BACKLOG = 10_000
+Find = Callable[[Store, str], Awaitable[ChatId]]
+
+
+class EmbeddedChat(ChatLink):
+    _chat: Chat
+
+    def __init__(self, agent: Agent, feeds: Feeds, chat: Chat) -> None:
+        self._agent = agent
+        self._feeds = feeds
+        self._chat = chat
+
+    async def news(self, after_seq: int = 0) -> AsyncIterator[Sequence[Envelope]]:
+        """A long log in large pages, decoded beside the screen; its end and what follows as any reader gets it."""
+        store, chat = self._agent.deps.store, self._chat
+        state = await chat.state()
+        while after_seq < state.head - TAIL:
+            records = await store.read(chat.id, after_seq, min(PAGE, state.head - TAIL - after_seq))
+            if not records:
+                break
+            after_seq = records[-1].seq
+            yield await asyncio.to_thread(_decoded, chat.id, records)
+        turn = state.open_turn.turn if state.open_turn is not None else 0
+        async with self._feeds.reading(chat.id, after_seq, turn) as reader:
+            async for batch in self._feeds.batches(reader, WATCH_S):
+                if batch:
+                    yield batch
+
+    # -- commands -----------------------------------------------------------------------------------------------------
+
+    async def send(self, text: str, delivery: Delivery = "queued", images: Sequence[str] = ()) -> None:
+        pictures = [await self._picture(path) for path in images]
+        options = (await self._chat.state()).options
+        self._agent.remember_model(options.model)
+        text, attached = await expand_message(self._agent, options, text)
+        await self._chat.send(text, delivery=delivery, images=[*pictures, *attached])
+
+    async def _picture(self, path: str) -> Image:
+        kind, data = await asyncio.to_thread(read_picture, path)
+        return Image(kind, await self._agent.deps.store.put_blob(data))
+
+    async def go_on(self) -> bool:
+        if await self._chat.status() != "pending":
+            return False
+        await self._chat.carry_out(None)
+        return True
+
+    async def approve(
+        self,
+        action: OpenAction,
+        *,
+        arguments: Mapping[str, Any] | None = None,
+        offer: int = -1,
+        scope: RuleScope = "chat",
+    ) -> None:
+        rule = None if offer < 0 else action.offers[offer].rule_for(scope)
+        await self._chat.approve(action, arguments=None if arguments is None else dict(arguments), rule=rule)
+
+    async def arguments(self, action: OpenAction) -> Mapping[str, Any]:
+        return await self._chat.arguments(action)
+
+    async def children(self) -> Sequence[ChildView]:
+        return await tree(self._agent.deps, self._chat.id)
+
+    async def asked_below(self) -> Sequence[OpenQuestion]:
+        return [
+            OpenQuestion(action, row.chat, row.title, below=True)
+            for row in await self.children()
+            if row.waits
+            for action in await self._chat.get_chat(row.chat).actions()
+            if action.of_person
+        ]
+
+    async def change(self, **options: Any) -> None:
+        if "title" in options:
+            await self._chat.command(c.Rename(options.pop("title")))
+        if options.get("model"):
+            self._agent.deps.models.get(options["model"])
+            self._agent.remember_model(options["model"])
+        if options:
+            await self._agent.chat(self._chat.id, **options).open()
+
+    async def delete(self) -> None:
+        await self._agent.delete_chat(self._chat.id)
+
+    async def edit_queued(self, id: str, text: str) -> None:
+        await self._chat.command(c.EditQueued(id, text))
+
+    async def drop_queued(self, id: str) -> None:
+        await self._chat.command(c.DeleteQueued(id))
+
+    async def promote(self, id: str) -> None:
+        await self._chat.promote(id)
+
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    async def changes(self, *, everything: bool = False) -> Sequence[FileDiff]:
+        files = self._chat.files
+        file_diffs = await files.diff(RunSpan() if everything else await files.last_run())
+        visible_paths = {
+            each.path for each in without_parents(sort_out(each.change for each in file_diffs).reported_files)
+        }
+        return [each for each in file_diffs if each.change.path in visible_paths]
+
+    async def undo(
+        self, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None, *, everything: bool = False
+    ) -> Outcome:
+        span = RunSpan() if everything else None
+        return _outcome(await self._chat.files.undo(span, paths, hunks=hunks or {}))
+
+    async def redo(self) -> Outcome:
+        return _outcome(await self._chat.files.redo())
+
+    async def keep(self, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None) -> Outcome:
+        return _outcome(await self._chat.files.keep(None, paths, hunks))
+
+    async def preview_back(self, message: int) -> Sequence[str]:
+        plan = await self._chat.files.preview(RunSpan(message - 1))
+        return [*change_lines(plan.files, decode_path), *(f"! {each.path}: {each.reason}" for each in plan.conflicts)]
+
+    async def back_to(self, message: int, *, conversation: bool, files: bool) -> Outcome:
+        undone = await self._chat.files.back_to(message, conversation=conversation, files=files)
+        return Outcome(0) if undone is None else _outcome(undone)
+
+    async def export(self) -> bytes:
+        return b"".join([line async for line in export_chat(self._agent.deps.store, self._chat.id)])
+
+
+class Embedded:
+    """`options`: the options of a new chat. `find`: finds a chat by the text that a person types for it."""
+
+    place = "this process"
+    stays = False
+    away = False
+    takes_keys = True
+
+    def __init__(self, agent: Agent, options: ChatOptions, find: Find, registry: ModelRegistry | None = None) -> None:
+        self.agent = agent
+        self.initial = options
+        self._find = find
+        self._registry = registry
+        self._feeds = Feeds(agent.deps, BACKLOG, agent.worker.holds)
+
+    @property
+    def worlds(self) -> "Worlds":
+        return self.agent.worlds
+
+    def _link(self, chat: Chat) -> EmbeddedChat:
+        return EmbeddedChat(self.agent, self._feeds, chat)
+
+    async def default_model(self) -> ModelChoice | None:
+        return ModelChoice(self.initial.model, "") if self.initial.model else await self.agent.choose_model()
+
+    async def create(self, **options: Any) -> EmbeddedChat:
+        model = options.get("model") or self.initial.model
+        self.agent.deps.models.get(model)
+        self.agent.remember_model(model)
+        chat = self.agent.chat(options=self.initial, interactive=True, **options)
+        return self._link(await chat.open())
+
+    async def open(self, id: str) -> EmbeddedChat:
+        return self._link(self.agent.chat(await self._find(self.agent.deps.store, id)))
+
+    async def fork(self, id: str, seq: int) -> EmbeddedChat:
+        store = self.agent.deps.store
+        copy = await fork(store, ChatId(id), seq or await store.head(ChatId(id)), {"interactive": True})
+        return self._link(self.agent.chat(copy))
+
+    async def chats(self, query: str = "", *, archived: bool = False, limit: int = 200) -> Sequence[ChatRow]:
+        store, chat_filter = self.agent.deps.store, ChatFilter(archived=archived)
+        if not query.strip():
+            return [_row(each) for each in await store.list(chat_filter, limit=limit)]
+        rows: list[ChatRow] = []
+        async for hit in search(store, chat_filter, query):
+            rows.append(_row(hit.listed, hit.text))
+            if len(rows) == limit:
+                break
+        return rows
+
+    async def models(self) -> Sequence[ModelRow]:
+        registry = self._registry or ModelRegistry(os.environ, home=self.agent.home)
+        return [
+            ModelRow(info.ref, info.window, why, info.vision, place, info.offered_efforts)
+            for info, why, place in await list_models(registry, os.environ)
+        ]
+
+    async def store_key(self, provider: str, variable: str, key: str) -> str:
+        await check_key(provider, variable, key)
+        return await asyncio.to_thread(store_key, self.agent.home, variable, key)
+
+    async def add_server(self, url: str, key: str) -> int:
+        address, models = await find_server(url, key)
+        await asyncio.to_thread(store_server, self.agent.home, address, key)
+        return len(models)
+
+    async def own_commands(self, root: str, chat: str = "") -> "Mapping[str, OwnCommand]":
+        return await commands(self.agent, await self._options(root, chat))
+
+    async def resources(self, root: str, chat: str = "") -> Sequence[str]:
+        return [each.typed[1:] for each in await resources(self.agent, await self._options(root, chat))]
+
+    async def _options(self, root: str, chat: str) -> ChatOptions:
+        return (await self.agent.deps.log.load(ChatId(chat))).options if chat else replace(self.initial, root=root)
+
+    async def custom_agents(self, root: str) -> "Mapping[str, CustomAgent]":
+        return await asyncio.to_thread(self.agent.custom_agents, Project(root))
+
+    async def rules(self, chat: str = "") -> Sequence[RuleView]:
+        book = self.agent.rules
+        of_chat = (await self.agent.deps.log.load(ChatId(chat))).options.rules if chat else ()
+
+        def read() -> list[RuleView]:
+            rules = [*((rule, "") for rule in book.readable()[0]), *((rule, chat) for rule in of_chat)]
+            return [RuleView(rule=rule, chat=of, used_ms=book.last_used_ms(rule.id)) for rule, of in rules]
+
+        return await asyncio.to_thread(read)
+
+    async def revoke(self, rule: RuleView) -> None:
+        if not rule.chat:
+            await asyncio.to_thread(self.agent.rules.revoke, rule.rule.id)
+            return
+        rules = (await self.agent.deps.log.load(ChatId(rule.chat))).options.rules
+        remaining_rules = [to_builtins(each) for each in rules if each.id != rule.rule.id]
+        await self.agent.chat(rule.chat).command(c.ChangeOptions({"rules": remaining_rules}))
+        self.agent.rules.forget_use(rule.rule.id)
+
+    async def disclosure(self, model: str) -> str:
+        missing_consent = self.agent.consent.missing(model)
+        return disclosure(missing_consent) if missing_consent else ""
+
+    async def consent(self, model: str) -> None:
+        await asyncio.to_thread(self.agent.consent.disclose, model)
+
+    async def close(self) -> None:
+        """End all subscriptions. The code that opened the agent closes it."""
+        self._feeds.end()
+
+
+def _decoded(chat: ChatId, records: Sequence[wire.Record]) -> list[Envelope]:
+    return [wire.decode(chat, each) for each in records]
+
+
+def _row(listed: Listed, excerpt: str = "") -> ChatRow:
+    line = listed.summary
+    return ChatRow(
+        line.chat, line.title, shown_status(line.status, listed.leased), line.root, line.model, line.updated_ms,
+        line.archived, line.head, line.parent.partition("/")[0], excerpt,
+    )  # fmt: skip
+
+
+def _outcome(restored: Restored) -> Outcome:
+    conflicts = tuple(f"{decode_path(each.path)}: {each.reason}" for each in restored.conflicts)
+    return Outcome(restored.total or len(restored.files), conflicts, restored.error)

@@ -1,0 +1,81 @@
+"""Pictures by their path, for messages to models that can see."""
+
+import asyncio
+import mimetypes
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from treadle.base.pictures import KINDS
+from treadle.errors import InvalidInput
+
+PNG = b"\x89PNG\r\n\x1a\n"
+PATIENCE_S = 10.0
+
+
+def picture_kind(path: str) -> str:
+    """The media type, if the name is that of a picture which models take; else nothing."""
+    kind = mimetypes.guess_type(path)[0] or ""
+    return kind if kind in KINDS else ""
+
+
+def picture_at(text: str) -> str:
+    """The path of a picture that is there, if the text is nothing but that, as when a file is dragged to a terminal."""
+    path = text.strip().strip("'\"").replace("\\ ", " ")
+    if not path or "\n" in path or not picture_kind(path):
+        return ""
+    picture = Path(path).expanduser()
+    return str(picture) if picture.is_file() else ""
+
+
+def read_picture(path: str) -> tuple[str, bytes]:
+    if not (kind := picture_kind(path)):
+        raise InvalidInput(f"{path} is no picture that a model could take")
+    try:
+        return kind, Path(path).expanduser().read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}") from error
+
+
+def clipboard_command(environment: Mapping[str, str]) -> list[str]:
+    """The command that prints the picture of the clipboard as PNG on this machine; empty if there is none."""
+    if environment.get("WAYLAND_DISPLAY") and (program := shutil.which("wl-paste")):
+        return [program, "--no-newline", "--type", "image/png"]
+    if environment.get("DISPLAY") and (program := shutil.which("xclip")):
+        return [program, "-selection", "clipboard", "-target", "image/png", "-out"]
+    if program := shutil.which("pngpaste"):
+        return [program, "-"]
+    return []
+
+
+async def clipboard_picture(folder: Path | None) -> str:
+    """The path of a file with the picture of the clipboard; InvalidInput if there is none, or no way to get it."""
+    command = clipboard_command(os.environ)
+    if not command:
+        raise InvalidInput(
+            "the clipboard cannot be read here: install wl-clipboard, xclip or pngpaste, or paste the path of a picture"
+        )
+    from treadle.base.subprocesses import kill_group, start_program  # the first frame does without it
+
+    process = await start_program(command, os.environ, stdin=asyncio.subprocess.DEVNULL)
+    try:
+        data, _ = await asyncio.wait_for(process.communicate(), PATIENCE_S)
+    except TimeoutError as error:
+        raise InvalidInput(f"{command[0]} does not answer") from error
+    finally:
+        kill_group(process.pid)
+    if not data.startswith(PNG):
+        raise InvalidInput("there is no picture in the clipboard")
+    return await asyncio.to_thread(_save_picture, data, folder)
+
+
+def _save_picture(data: bytes, folder: Path | None) -> str:
+    place = None if folder is None else folder / "pictures"
+    if place is not None:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, path = tempfile.mkstemp(".png", "clipboard-", place)
+    with open(descriptor, "wb") as file:
+        file.write(data)
+    return path

@@ -1,0 +1,247 @@
+"""The dialog in which a model is chosen, at the first start and with /model (U-10): models that can be used, keys and
+addresses to enter, the sign-in to GitHub Copilot and the demo model. Stores nothing but what a person enters."""
+
+import asyncio
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Literal
+
+import msgspec
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input
+
+from treadle.adapters.models.catalog.table import PREFERRED
+from treadle.adapters.models.disclosure import PROVIDER_NAMES
+from treadle.adapters.models.providers import VARIABLES
+from treadle.base.inert import inert_line
+from treadle.errors import TreadleError
+from treadle.frontends.presentation.rich_text import Text
+from treadle.frontends.tui.command_context import CommandContext
+from treadle.frontends.tui.connection import ModelRow
+from treadle.frontends.tui.picker import Entry, Picker
+from treadle.frontends.tui.static import Static
+
+COPILOT = "copilot"
+FETCH = "download a small model: leave with Ctrl-C and run  treadle models fetch qwen-coder  (1.1 GB)"
+REMOTE_KEYS = "keys are set where the server runs, in its environment"
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """The thing that is chosen with a row of the dialog."""
+
+    kind: Literal["model", "key", "address", "copilot", "demo"]
+    name: str = ""
+    """The model, or the provider whose key is entered."""
+
+
+class TextPrompt(ModalScreen[str | None]):
+    """One line to enter; `secret`: it is not shown."""
+
+    DEFAULT_CSS = """
+    TextPrompt { align: center middle; background: $background 60%; }
+    TextPrompt > Vertical { width: 90%; max-width: 90; height: auto; border: round $accent; padding: 0 1;
+        background: $surface; }
+    TextPrompt Input { border: none; height: 1; padding: 0; background: $surface; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", show=False),
+        Binding("ctrl+c", "leave", show=False, priority=True),
+    ]
+
+    def __init__(self, question: str, *, secret: bool = False) -> None:
+        super().__init__()
+        self._question = question
+        self._secret = secret
+
+    def compose(self) -> ComposeResult:
+        with Vertical() as box:
+            box.border_subtitle = "Enter confirms · Esc goes back"
+            yield Static(Text(self._question))
+            yield Input(password=self._secret, compact=True)
+
+    def on_input_submitted(self, message: Input.Submitted) -> None:
+        self.dismiss(message.value.strip())
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+async def first_run(context: CommandContext) -> None:
+    """Ask for the model of the first chat."""
+    model = await choose_model(context, "Welcome to Treadle. Choose a model, or type its name")
+    if not model:
+        context.app.tell("no model is chosen; /model opens the list again", grave=False)
+    elif await context.may_see(model):
+        context.next_chat_options["model"] = model
+        context.app.showing.draw_facts()
+
+
+async def choose_model(context: CommandContext, title: str = "Model") -> str:
+    """The model that the person chose, ready to be used; empty if they left."""
+    query = ""
+    while True:
+        rows = _with_preferred(await context.connection.models())
+
+        async def find(typed: str, rows: Sequence[ModelRow] = rows) -> Sequence[Entry[Offer]]:
+            return list(_entries(context, rows, typed.strip()))
+
+        offer = await context.app.push_screen_wait(Picker(title, find, query=query))
+        if offer is None:
+            return ""
+        if offer.kind == "demo":
+            return _begin_demo(context)
+        if offer.kind == "model" and not _missing_key(rows, offer.name):
+            return offer.name
+        try:
+            query = await _get_access(context, offer)
+        except TreadleError as error:
+            query = ""
+            context.app.tell(inert_line(str(error), 400))
+
+
+def _with_preferred(rows: Sequence[ModelRow]) -> list[ModelRow]:
+    """The rows, and the best model of each provider that can be used, should the catalogue list it elsewhere."""
+    usable = {row.model.partition(":")[0] for row in rows if not row.unusable_reason}
+    best = [f"{provider}:{name}" for provider, name in PREFERRED.items() if name and provider in usable]
+    return [*rows, *(ModelRow(model) for model in best if all(row.model != model for row in rows))]
+
+
+def _missing_key(rows: Sequence[ModelRow], model: str) -> str:
+    """The provider of a typed model that lacks its key."""
+    provider = model.partition(":")[0]
+    provider_rows = [row for row in rows if row.model.partition(":")[0] == provider]
+    return (
+        provider
+        if provider_rows and all(row.unusable_reason for row in provider_rows) and provider in PREFERRED
+        else ""
+    )
+
+
+async def _get_access(context: CommandContext, offer: Offer) -> str:
+    """Have the person enter what is missing. Returns what the list is searched for afterwards."""
+    provider = offer.name.partition(":")[0]
+    if offer.kind == "address":
+        return await _enter_server(context)
+    if offer.kind == "copilot" or provider == COPILOT:
+        return await _sign_in_to_copilot(context)
+    query = await _enter_key(context, provider, VARIABLES[provider].keys[0])
+    return offer.name if query and offer.kind == "model" else query
+
+
+async def _enter_key(context: CommandContext, provider: str, variable: str) -> str:
+    name = PROVIDER_NAMES[provider]
+    key = await context.app.push_screen_wait(TextPrompt(f"The key for {name} ({variable}):", secret=True))
+    if not key:
+        return ""
+    place = await context.connection.store_key(provider, variable, key)
+    context.app.tell(f"the key for {name} is kept in {place}", grave=False)
+    return f"{provider}:"
+
+
+async def _enter_server(context: CommandContext) -> str:
+    app = context.app
+    question = "The base URL of the server, for instance http://127.0.0.1:8000/v1:"
+    url = await app.push_screen_wait(TextPrompt(question))
+    if not url:
+        return ""
+    key = await app.push_screen_wait(TextPrompt("Its key; leave it empty if it needs none:", secret=True))
+    if key is None:
+        return ""
+    count = await context.connection.add_server(url, key)
+    app.tell(f"the server has {count} models", grave=False)
+    return "custom:"
+
+
+async def _sign_in_to_copilot(context: CommandContext) -> str:
+    """By the GitHub CLI where it is installed, else with a token."""
+    gh = shutil.which("gh")
+    if gh is None:
+        return await _enter_key(context, COPILOT, VARIABLES[COPILOT].keys[0])
+    with context.app.suspend():
+        completed = await asyncio.to_thread(subprocess.run, [gh, "auth", "login"])
+    if completed.returncode:
+        context.app.tell("gh auth login did not sign you in")
+        return ""
+    return f"{COPILOT}:"
+
+
+def _begin_demo(context: CommandContext) -> str:
+    make = context.app.start.make_demo
+    assert make is not None
+    root, model = make()
+    context.next_chat_options["root"] = root
+    context.app.tell("the demo: a small project with a failing test; write anything", grave=False)
+    return model
+
+
+def _entries(context: CommandContext, rows: Sequence[ModelRow], typed: str) -> Iterator[Entry[Offer]]:
+    """All rows that match, under their headings. A model that is not in the list is offered as it was typed."""
+    words = typed.casefold()
+    if ":" in typed and not typed.endswith(":") and all(row.model != typed for row in rows):
+        yield Entry(f"  use {inert_line(typed, 80)} (as typed)", Offer("model", typed))
+    groups = [
+        ("models that you can use now", [row for row in _ordered(rows) if not row.unusable_reason]),
+        ("models that need a key first", [row for row in _ordered(rows) if row.unusable_reason] if words else []),
+    ]
+    for heading, group in groups:
+        yield from _group(heading, [(_label(row), _offer_of(context, row)) for row in group], words)
+    takes_keys = context.connection.takes_keys
+    keys: list[tuple[Text, Offer | None]] = [
+        (Text.assemble(f"  {PROVIDER_NAMES[name]}", ("  enter a key", "dim")), Offer("key", name))
+        for name in PREFERRED
+        if takes_keys and name != COPILOT and any(_is_of(row, name) and row.unusable_reason for row in rows)
+    ]
+    yield from _group("enter a key", keys if takes_keys else [(Text(f"  {REMOTE_KEYS}"), None)], words)
+    other_offers: list[tuple[Text, Offer | None]] = []
+    if takes_keys:
+        other_offers.append(
+            (_format_option("enter the address of a server", "vLLM, LM Studio, a gateway …"), Offer("address"))
+        )
+        other_offers.append((_format_option("sign in to GitHub Copilot", "with gh, or a token"), Offer("copilot")))
+    if context.app.start.make_demo is not None:
+        other_offers.append(
+            (_format_option("try the demo model", "a script on a small project; no key"), Offer("demo"))
+        )
+    if takes_keys:
+        other_offers.append((Text(f"  {FETCH}"), None))
+    yield from _group("other ways", other_offers, words)
+    if typed and ":" not in typed:
+        yield Entry(Text(f"  a model of another name: type provider:name, such as openai:{typed}", "dim"), None)
+
+
+def _is_of(row: ModelRow, provider: str) -> bool:
+    return row.model.partition(":")[0] == provider
+
+
+def _ordered(rows: Sequence[ModelRow]) -> list[ModelRow]:
+    """Models on this machine first, then the best of each provider."""
+    preferred = {f"{provider}:{name}" for provider, name in PREFERRED.items()}
+    return sorted(rows, key=lambda row: (not row.place, row.model not in preferred))
+
+
+def _label(row: ModelRow) -> Text:
+    model = (f"  {inert_line(row.model, 60)}", "dim" if row.unusable_reason else "bold")
+    facts = [f"{row.window:,} tokens" if row.window else "", row.place, inert_line(row.unusable_reason, 120)]
+    return Text.assemble(model, ("  " + "  ".join(filter(None, facts)), "dim"), no_wrap=True)
+
+
+def _offer_of(context: CommandContext, row: ModelRow) -> Offer | None:
+    """A model without its key can be chosen where the key can be entered."""
+    usable = not row.unusable_reason or (context.connection.takes_keys and row.model.partition(":")[0] in PREFERRED)
+    return Offer("model", row.model) if usable else None
+
+
+def _format_option(words: str, about: str) -> Text:
+    return Text.assemble(f"  {words}", (f"  {about}", "dim"))
+
+
+def _group(heading: str, rows: Sequence[tuple[Text, Offer | None]], words: str) -> Iterator[Entry[Offer]]:
+    matching_rows = [(label, offer) for label, offer in rows if words in label.plain.casefold()]
+    if matching_rows:
+        yield Entry(Text(heading, "bold cyan"), None)
+        for label, offer in matching_rows:
+            yield Entry(label, offer)

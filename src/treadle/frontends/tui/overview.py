@@ -1,0 +1,168 @@
+"""The facts beside the conversation: the state of the chat, from events alone. Frozen; `apply_event` returns the next
+one."""
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.base.types import ChatId
+from treadle.protocol import events as e
+from treadle.protocol.content import PlanStep, Usage
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.subagent_events import children_of
+from treadle.protocol.views import QueueItem
+
+
+class Overview(msgspec.Struct, frozen=True):
+    title: str = ""
+    options: ChatOptions = ChatOptions()
+    busy: bool = False
+    """True if a run is under way, in this process or another."""
+    stopping: bool = False
+    activity: str = ""
+    """The current activity, in a few words."""
+    began_ms: int = 0
+    """When the run began."""
+    plan: tuple[PlanStep, ...] = ()
+    queue: tuple[QueueItem, ...] = ()
+    jobs: tuple[str, ...] = ()
+    """The handles of background commands that have not ended."""
+    children: tuple[ChatId, ...] = ()
+    """Chats that calls of the run began and that are not at rest yet."""
+    actions: tuple[e.OpenAction, ...] = ()
+    usage: Usage = Usage()
+    """Of the whole chat."""
+    run_usage: Usage = Usage()
+    """Of the run that is under way, or of the last one."""
+    turns: int = 0
+    calls: int = 0
+    tokens: int = 0
+    window: int = 0
+    cost: float = 0.0
+    sandbox: str = ""
+    branch: str = ""
+    last_end: str = ""
+
+
+def apply_event(view: Overview, envelope: e.Envelope) -> Overview:
+    event = envelope.data
+    match event:
+        case e.SessionCreated(options=options):
+            return replace(view, options=options)
+        case e.OptionsChanged(changes=changes):
+            return replace(view, options=_change_options(view.options, changes))
+        case e.TitleChanged(title=title):
+            return replace(view, title=title)
+        case e.UserMessage():
+            return _begin_run(view, event, envelope.time_ms)
+        case e.TurnStart():
+            return replace(view, busy=True, activity="waiting for the model", turns=view.turns + 1)
+        case e.TurnEnd(usage=usage):
+            return replace(view, usage=view.usage + usage, run_usage=view.run_usage + usage)
+        case e.ModelCall(usage=usage):
+            return replace(view, usage=view.usage + usage, run_usage=view.run_usage + usage)
+        case e.SubagentCompleted(usage=usage, chat=chat):
+            remaining = tuple(each for each in view.children if each != chat)
+            return replace(view, usage=view.usage + usage, run_usage=view.run_usage + usage, children=remaining)
+        case e.ReasoningDelta():
+            return view if view.activity == "thinking" else replace(view, activity="thinking")
+        case e.MessageDelta():
+            return view if view.activity == "answering" else replace(view, activity="answering")
+        case e.ExecutionStart(name=name, plan=plan):
+            new_children = tuple(child.chat for child in children_of(plan) if child.chat not in view.children)
+            return replace(view, activity=f"running {name}", busy=True, children=(*view.children, *new_children))
+        case e.TrialStart(name=name):
+            return replace(view, activity=f"running {name}", busy=True)
+        case e.ExecutionComplete():
+            sandbox = event.sandbox or view.sandbox
+            return replace(view, calls=view.calls + 1, sandbox=sandbox, activity="working" if view.busy else "")
+        case e.Interrupted():
+            return replace(view, stopping=True, activity="stopping")
+        case e.CompactionStart():
+            return replace(view, activity="summing up")
+        case e.PlanUpdated(steps=steps):
+            return replace(view, plan=steps)
+        case e.UsageInfo(tokens=tokens, window=window, cost=cost):
+            return replace(view, tokens=tokens, window=window or view.window, cost=cost)
+        case e.SandboxNotice(level=level):
+            return replace(view, sandbox=level)
+        case e.GitBranchCreated(branch=branch):
+            return replace(view, branch=branch)
+        case e.JobStarted(job=job):
+            return replace(view, jobs=(*view.jobs, job))
+        case e.JobEnded(job=job):
+            return replace(view, jobs=tuple(each for each in view.jobs if each != job))
+        case e.PermissionCompleted() | e.UserInputCompleted():
+            still = _actions(view.actions, event)
+            return replace(view, actions=still, activity=view.activity if still else "working")
+        case e.QueueChanged():
+            return replace(view, queue=_queue(view.queue, event))
+        case e.RunEnd(reason=reason):
+            steps = () if all(step.status == "done" for step in view.plan) else view.plan
+            ended_view = replace(view, busy=False, stopping=False, activity="", last_end=reason, plan=steps)
+            return replace(ended_view, actions=(), children=())
+        case _:
+            return replace(view, actions=_actions(view.actions, event))
+
+
+def _begin_run(view: Overview, message: e.UserMessage, now_ms: int) -> Overview:
+    queue = tuple(item for item in view.queue if item.id != message.queue_id)
+    if view.busy:
+        return replace(view, queue=queue)
+    return replace(
+        view,
+        busy=True,
+        queue=queue,
+        activity="starting",
+        began_ms=now_ms,
+        turns=0,
+        calls=0,
+        run_usage=Usage(),
+        title=view.title or message.content.strip().partition("\n")[0][:80],
+    )
+
+
+def _change_options(options: ChatOptions, changes: dict[str, object]) -> ChatOptions:
+    try:
+        return msgspec.convert({**msgspec.to_builtins(options), **changes}, ChatOptions)
+    except msgspec.ValidationError:  # of a newer Treadle
+        return options
+
+
+def _queue(queue: tuple[QueueItem, ...], event: e.QueueChanged) -> tuple[QueueItem, ...]:
+    match event.op:
+        case "added":
+            return (*queue, QueueItem(event.id, event.content, event.delivery))
+        case "deleted":
+            return tuple(item for item in queue if item.id != event.id)
+        case "edited":
+            return tuple(replace(item, content=event.content) if item.id == event.id else item for item in queue)
+        case "promoted":
+            promoted = [replace(item, delivery="steering") for item in queue if item.id == event.id]
+            return (*promoted, *(item for item in queue if item.id != event.id))
+
+
+def _actions(actions: tuple[e.OpenAction, ...], event: e.Event) -> tuple[e.OpenAction, ...]:
+    """Open actions as the log tells them; `action_required` tells all of them at once, and with more of each."""
+    match event:
+        case e.PermissionRequested():
+            open_action = e.OpenAction(
+                event.action,
+                "permission",
+                event.call,
+                text=event.shown,
+                hash=event.hash,
+                severity=event.severity,
+                reason=event.reason,
+                offers=event.offers,
+                network=event.network,
+            )
+            return (*(each for each in actions if each.action != event.action), open_action)
+        case e.UserInputRequested():
+            open_action = e.OpenAction(
+                event.action, "user_input", event.call, event.purpose, text=event.question, options=event.options
+            )
+            return (*(each for each in actions if each.action != event.action), open_action)
+        case e.PermissionCompleted(action=action) | e.UserInputCompleted(action=action):
+            return tuple(each for each in actions if each.action != action)
+        case _:
+            return actions

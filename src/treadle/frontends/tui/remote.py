@@ -1,0 +1,231 @@
+"""Chats of a server, by its HTTP API: the app as one more client (`--server URL`)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from msgspec import convert
+
+from treadle.client.chats import Chats, ClientChat
+from treadle.client.files import Restoration, Run
+from treadle.client.http import Http
+from treadle.client.worlds import ClientWorlds
+from treadle.diff.changes import change_lines, is_folder
+from treadle.diff.hunks import FileDiff
+from treadle.errors import InvalidInput, NotFound
+from treadle.frontends.tui.connection import ChatLink, ChatRow, ModelRow, OpenQuestion, Outcome
+from treadle.frontends.tui.images import read_picture
+from treadle.library.model_choice import ModelChoice
+from treadle.protocol.events import Delivery, Envelope, OpenAction
+from treadle.protocol.files import FileChange, decode_path
+from treadle.protocol.http_answers import Accepted, ChatLine, ChatView, CommandList, ModelList, RuleList, RuleView
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.permissions import RuleScope
+from treadle.protocol.views import ChildView
+
+if TYPE_CHECKING:
+    from treadle.library.skills.reading import OwnCommand
+
+PATIENCE_S = 60.0
+
+
+class RemoteChat(ChatLink):
+    _chat: ClientChat
+
+    def __init__(self, http: Http, chat: ClientChat) -> None:
+        self._http = http
+        self._chat = chat
+        self._at = f"/api/chats/{chat.id}"
+
+    async def news(self, after_seq: int = 0) -> AsyncIterator[Sequence[Envelope]]:
+        async for envelope in self._chat.events(after_seq):
+            yield [envelope]
+
+    async def send(self, text: str, delivery: Delivery = "queued", images: Sequence[str] = ()) -> None:
+        read = [await asyncio.to_thread(read_picture, path) for path in images]
+        await self._chat.send(text, delivery=delivery, images=read, expand=True)
+
+    async def go_on(self) -> bool:
+        return False  # the server's workers take up such runs
+
+    async def approve(
+        self,
+        action: OpenAction,
+        *,
+        arguments: Mapping[str, Any] | None = None,
+        offer: int = -1,
+        scope: RuleScope = "chat",
+    ) -> None:
+        await self._chat.approve(action, arguments=arguments, offer=None if offer < 0 else offer, scope=scope)
+
+    async def arguments(self, action: OpenAction) -> Mapping[str, Any]:
+        for each in (await self._chat.info()).actions:
+            if each.action == action.action:
+                return each.arguments
+        raise NotFound("this is not asked any more")
+
+    async def children(self) -> Sequence[ChildView]:
+        return await self._chat.children()
+
+    async def asked_below(self) -> Sequence[OpenQuestion]:
+        return [
+            OpenQuestion(each.action, each.chat, each.title, below=True)
+            for each in await self._chat.actions(below=True)
+            if each.chat != self.id and each.action.of_person
+        ]
+
+    async def change(self, **options: Any) -> None:
+        await self._chat.change(**options)
+
+    async def edit_queued(self, id: str, text: str) -> None:
+        await self._http.change("PUT", f"{self._at}/queue/{id}", {"content": text}, Accepted)
+
+    async def drop_queued(self, id: str) -> None:
+        await self._http.change("DELETE", f"{self._at}/queue/{id}", {}, Accepted)
+
+    async def promote(self, id: str) -> None:
+        await self._http.change("POST", f"{self._at}/queue/{id}/promote", {}, Accepted)
+
+    async def changes(self, *, everything: bool = False) -> Sequence[FileDiff]:
+        files = await self._chat.files.changes("all" if everything else "last")
+        return [FileDiff(convert(each, FileChange, from_attributes=True), each.hunks, each.notes) for each in files]
+
+    async def undo(
+        self, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None, *, everything: bool = False
+    ) -> Outcome:
+        run: Run = "all" if everything else "last"
+        return _outcome(await self._chat.files.undo(run=run, paths=paths, hunks=hunks or {}))
+
+    async def redo(self) -> Outcome:
+        return _outcome(await self._chat.files.redo())
+
+    async def keep(self, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None) -> Outcome:
+        return _outcome(await self._chat.files.keep(run="all", paths=paths, hunks=hunks or {}))
+
+    async def preview_back(self, message: int) -> Sequence[str]:
+        plan = await self._chat.files.preview(since=message - 1)
+        return [*change_lines(plan.files, decode_path), *(f"! {each.path}: {each.reason}" for each in plan.conflicts)]
+
+    async def back_to(self, message: int, *, conversation: bool, files: bool) -> Outcome:
+        return _outcome(await self._chat.files.back_to(message, conversation=conversation, files=files))
+
+    async def delete(self) -> None:
+        await self._chat.delete()
+
+    async def export(self) -> bytes:
+        async with self._http.stream(f"{self._at}/export", {}, {}) as pieces:
+            return b"".join([piece async for piece in pieces])
+
+
+class Remote:
+    stays = True
+    takes_keys = False
+
+    def __init__(self, url: str, token: str, options: Mapping[str, Any]) -> None:
+        self.place = url
+        self._http = Http(url, token, PATIENCE_S)
+        self._chats = Chats(self._http, list, PATIENCE_S)
+        self.worlds = ClientWorlds(self._http, lambda id: ClientChat(self._http, id, PATIENCE_S))
+        self._options = options
+        self.initial = ChatOptions(model=options.get("model") or "", root=options.get("root") or "")
+
+    @property
+    def away(self) -> bool:
+        return self._http.away
+
+    async def default_model(self) -> ModelChoice | None:
+        model = self._options.get("model") or (await self._http.get("/api/models", ModelList)).default
+        return ModelChoice(model, "") if model else None
+
+    async def create(self, **options: Any) -> RemoteChat:
+        all_options = {**self._options, "interactive": True, **options}
+        client_chat = await self._chats.create(
+            **{name: value for name, value in all_options.items() if value not in ("", None)}
+        )
+        return RemoteChat(self._http, client_chat)
+
+    async def open(self, id: str) -> RemoteChat:
+        if id == "last":
+            async for line in self._chats.list(archived=False):
+                return RemoteChat(self._http, await self._chats.get(line.id))
+            raise NotFound("there is no chat yet")
+        return RemoteChat(self._http, await self._chats.get(id))
+
+    async def fork(self, id: str, seq: int) -> RemoteChat:
+        head = seq or (await (await self._chats.get(id)).info()).head
+        chat_view = await self._http.change("POST", f"/api/chats/{id}/fork", {"seq": head}, ChatView)
+        return RemoteChat(self._http, await self._chats.get(chat_view.id))
+
+    async def chats(self, query: str = "", *, archived: bool = False, limit: int = 200) -> Sequence[ChatRow]:
+        if query.strip():
+            matches = await self._chats.search(query, archived=archived, limit=min(limit, 200))
+            return [_row(each, each.found) for each in matches]
+        rows: list[ChatRow] = []
+        async for line in self._chats.list(archived=archived):
+            rows.append(_row(line))
+            if len(rows) >= limit:
+                break
+        return rows
+
+    async def models(self) -> Sequence[ModelRow]:
+        listed = await self._http.get("/api/models", ModelList)
+        return [
+            ModelRow(each.model, each.window, "" if each.usable else each.why, each.vision, each.place, each.efforts)
+            for each in listed.models
+        ]
+
+    async def store_key(self, provider: str, variable: str, key: str) -> str:
+        raise InvalidInput("a server has its own keys: set them where it runs")
+
+    async def add_server(self, url: str, key: str) -> int:
+        raise InvalidInput("a server has its own models: name their address where it runs")
+
+    async def own_commands(self, root: str, chat: str = "") -> "Mapping[str, OwnCommand]":
+        """They say themselves: the server knows their texts."""
+        from treadle.library.skills.reading import OwnCommand
+
+        path = f"/api/chats/{chat}/commands" if chat else "/api/commands"
+        query = {"root": self.initial.root} if self.initial.root and not chat else {}
+        commands = (await self._http.get(path, CommandList, query)).commands
+        return {
+            each.name: OwnCommand(each.name, each.description, f"/{each.name} $ARGUMENTS", each.hint)
+            for each in commands
+        }
+
+    async def resources(self, root: str, chat: str = "") -> Sequence[str]:
+        if not chat:
+            return ()
+        return [each.mention[1:] for each in await ClientChat(self._http, chat, PATIENCE_S).resources()]
+
+    async def custom_agents(self, root: str) -> Mapping[str, Any]:
+        return {}
+
+    async def rules(self, chat: str = "") -> Sequence[RuleView]:
+        return (await self._http.get("/api/rules", RuleList, {"chat": chat} if chat else {})).rules
+
+    async def revoke(self, rule: RuleView) -> None:
+        query = {"chat": rule.chat} if rule.chat else {}
+        await self._http.change("DELETE", f"/api/rules/{rule.rule.id}", {}, Any, query=query)
+
+    async def disclosure(self, model: str) -> str:
+        return ""  # the person who runs the server has seen it
+
+    async def consent(self, model: str) -> None: ...
+
+    async def close(self) -> None:
+        await self._http.close()
+
+
+def _row(line: ChatLine, excerpt: str = "") -> ChatRow:
+    updated_ms = round(datetime.fromisoformat(line.updated).timestamp() * 1000)
+    return ChatRow(
+        line.id, line.title, line.status, line.root, line.model, updated_ms, line.archived, line.head,
+        line.parent, excerpt,
+    )  # fmt: skip
+
+
+def _outcome(restoration: Restoration) -> Outcome:
+    files = restoration.total or sum(not is_folder(each) for each in restoration.files)
+    conflicts = tuple(f"{decode_path(each.path)}: {each.reason}" for each in restoration.conflicts)
+    return Outcome(files, conflicts, restoration.error)

@@ -1,0 +1,463 @@
+"""The library: an Agent holds a store, models and tools; a Chat is a handle to one conversation in it. This is where
+everything is put together, and the only room that knows all adapters.
+
+    async with Agent() as agent:
+        chat = agent.chat(model="openai:gpt-4.1", root=".")
+        async for event in chat.send("Why does the test fail?"):
+            print(event.type, event.data)
+
+A chat lives in the store, not in the object: `agent.chat("c_…")` in any process goes on with it.
+"""
+
+import os
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+import msgspec
+
+from treadle.adapters.models.disclosure import recipient
+from treadle.adapters.models.keys import stored_access
+from treadle.adapters.models.reasoning_effort import check_effort
+from treadle.adapters.models.registry import ModelRegistry, OneModel
+from treadle.adapters.policy.consent import Consent, disclosure
+from treadle.adapters.policy.redaction import Redactor
+from treadle.adapters.policy.rule_book import RuleBook, rules_of
+from treadle.adapters.policy.standard import StandardPolicy
+from treadle.adapters.policy.trust import Trust
+from treadle.adapters.stores import store_of
+from treadle.adapters.tools.builtin import builtins
+from treadle.adapters.tools.registry import Tools
+from treadle.adapters.workspace.paths.identity import identify
+from treadle.base import host_patterns
+from treadle.base.did_you_mean import unknown_names
+from treadle.base.home import home_of
+from treadle.base.types import CallKey, ChatId, Clock, SystemClock, new_chat_id
+from treadle.chat.fold import change_options
+from treadle.engine.deps import Deps
+from treadle.engine.effects import spill
+from treadle.engine.hub import Hub
+from treadle.engine.log import Log
+from treadle.engine.restore import SnapshotRestorer
+from treadle.engine.worker import Worker
+from treadle.errors import ConfigError, InvalidInput
+from treadle.library.chat import Chat, ChatHome, Prepared
+from treadle.library.instructions import read_instructions
+from treadle.library.jobs import Job, JobRegistry
+from treadle.library.model_choice import (
+    LastModel,
+    ModelChoice,
+    OfferedModel,
+    choose_model,
+    list_models,
+    no_model_text,
+    providers_with_key,
+)
+from treadle.library.prompt import system_text
+from treadle.library.titles import Titles
+from treadle.library.tool_setup import ToolSetup, bind_root
+from treadle.ports.commands import Allowance
+from treadle.ports.hooks import Chain, Hooks
+from treadle.ports.model import Model, Models
+from treadle.ports.observer import Observer
+from treadle.ports.policy import Policy
+from treadle.ports.store import RENEW_S, ChatFilter, Listed, Store
+from treadle.ports.toolset import Tool, ToolSource
+from treadle.ports.workspace import Workspace
+from treadle.protocol.events import ModelNotice
+from treadle.protocol.options import (
+    PRESETS,
+    ChatOptions,
+    OptionKeywords,
+    Preset,
+    Project,
+    RaceKeywords,
+    TitleChoice,
+    check_numbers,
+    check_root_name,
+)
+from treadle.protocol.permissions import Rule, check_standing
+
+if TYPE_CHECKING:
+    from treadle.adapters.telemetry.settings import Telemetry
+    from treadle.library.mcp_hub.setup import McpServers
+    from treadle.library.skills.documents import Documents
+    from treadle.library.skills.reading import CustomAgent, OwnCommand
+    from treadle.library.subagents.running_race import RunningRace
+    from treadle.library.subagents.subagents import AgentSubagents
+    from treadle.library.worlds.worlds import Worlds
+
+
+class Agent:
+    """Puts a store, models, tools and a policy together and drives chats with them.
+
+    `store`: a Store, the path of an SQLite file, `postgresql://…`, or None for memory. `model`: one model for all
+    chats, instead of `models`, which finds them by `provider:name`. `tools`: functions made with `@tool`, beside the
+    built-in ones; with `plugins` also those of installed packages (entry point group `treadle.tools`).
+    `options`: what chats have unless they say otherwise. `hooks`: what looks at every call before it runs and at every
+    result, one or several. `instructions`: whether a new chat is given what the project says to agents (AGENTS.md).
+    `skills`: whether it is given the user's skills and the project's trusted ones; `extensions`: folders beside the
+    usual ones in which `skills`, `commands` and `agents` lie.
+    `redact` takes secrets out of what is recorded; without it those of `env` and known kinds of keys go (S-11).
+    `allowance`: what commands are given beside the built-in lists of variables and folders.
+    `home` is where standing rules and consents are kept, by default Treadle's own home; `accepted` are providers of
+    which the user knows that they get to see the project (S-10). `concurrency`: how many chats may be driven here at
+    once; more are left pending, for others or for later. 0 is no limit. `relays`: whether live
+    text is passed on to readers in other processes; so it is where the store is shared with other machines.
+    `titles`: whether the model makes the title of a chat after its first run (`treadle.library.titles`).
+    `mcp`: MCP servers by name, as in `{"git": {"command": "mcp-server-git"}}`; True: those of the user's own file and
+    of projects whose files are trusted. `telemetry`: where traces and metrics go; True: where the variables
+    of OpenTelemetry say.
+    """
+
+    def __init__(
+        self,
+        store: Store | Path | str | None = None,
+        *,
+        model: Model | None = None,
+        models: Models | None = None,
+        tools: Sequence[Tool] = (),
+        builtin: bool = True,
+        plugins: bool = False,
+        policy: Policy | None = None,
+        hooks: Hooks | Sequence[Hooks] = (),
+        instructions: bool = True,
+        skills: bool = True,
+        extensions: Sequence[str] = (),
+        redact: Callable[[str], str] | None = None,
+        home: Path | str | None = None,
+        accepted: Collection[str] = (),
+        options: ChatOptions | None = None,
+        clock: Clock | None = None,
+        env: Mapping[str, str] | None = None,
+        allowance: Allowance | None = None,
+        retry_base_s: float = 2.0,
+        retry_limit_s: float = 20.0,
+        silence_s: float = 300.0,
+        answer_s: float = 3_600.0,
+        renew_s: float = RENEW_S,
+        concurrency: int = 0,
+        relays: bool = False,
+        mcp: bool | Mapping[str, Any] = False,
+        telemetry: "bool | Telemetry" = False,
+        titles: TitleChoice = "off",
+    ) -> None:
+        self.options = options or ChatOptions()
+        self.warnings: list[str] = []
+        self._instructions, self._skills, self._extensions = instructions, skills, extensions
+        self._prepared = self.options
+        self._env = os.environ if env is None else env
+        self._home = self.home = Path(home) if home is not None else home_of(self._env)
+        self.rules = RuleBook(self._home, clock)
+        self.consent = Consent(self._home, accepted, self._recipient if model is None else lambda _: "")
+        self._trust = Trust(self._home)
+        self._standard = policy is None
+        self._mcp_given = mcp
+        self._mcp: McpServers | None = None
+        opened_store, active_clock = store_of(store), clock or SystemClock()
+        shared = bool(getattr(opened_store, "shared", False))
+        secrets = Redactor(self._env, stored_access(self._home).keys) if redact is None else redact
+        observer = self._observer(telemetry, opened_store)
+        self._setup = ToolSetup(opened_store, self._env, self._home, secrets, shared, allowance, self._rules_of)
+        self._tools = self._toolset(tools, builtin=builtin, plugins=plugins)
+        self.deps = Deps(
+            opened_store,
+            OneModel(model) if model is not None else models or self._registry(),
+            self._tools,
+            policy or StandardPolicy(self.rules, active_clock.now_ms),
+            Log(opened_store, Hub(), active_clock, secrets, relays=relays or shared, observer=observer),
+            active_clock,
+            lambda files: spill(files, opened_store),
+            system_text,
+            retry_base_s=retry_base_s,
+            retry_limit_s=retry_limit_s,
+            silence_s=silence_s,
+            answer_s=answer_s,
+            renew_s=renew_s,
+            hooks=self._hooked(hooks),
+            observer=observer,
+            redact=secrets,
+            redact_live=secrets.live if isinstance(secrets, Redactor) else lambda: secrets,
+            tidy=self._tidy,
+            on_chat_released=self._release_chat,
+            restorer=SnapshotRestorer(opened_store, self._setup.snapshots_of),
+            branch=self._setup.branch,
+            bind=bind_root,
+            shared=shared,
+        )
+        self.worker = Worker(self.deps, concurrency=concurrency)
+        self.titles = Titles(self.deps, titles)
+        self.job_registry = JobRegistry(self.deps, self._setup.context, self._setup.commands)
+        self._chats = ChatHome(self.deps, self.worker, self.job_registry, self.rules.add, self._check)
+
+    async def choose_model(self) -> ModelChoice | None:
+        """The model for a chat that names none (U-10); None: there is nothing to choose from."""
+        models = self.deps.models
+        return await choose_model(models, self._env, self._home) if isinstance(models, ModelRegistry) else None
+
+    async def list_models(self) -> list[OfferedModel]:
+        """The models that front ends offer; empty if the agent was given one model for all chats."""
+        models = self.deps.models
+        return await list_models(models, self._env) if isinstance(models, ModelRegistry) else []
+
+    async def require_model(self, flag: str = "--model") -> ModelChoice:
+        """As `choose_model`; ConfigError names the choices. `how`: the flag or setting that names a model."""
+        choice = await self.choose_model()
+        if choice is None:
+            models = self.deps.models
+            keys = providers_with_key(models) if isinstance(models, ModelRegistry) else {}
+            raise ConfigError(no_model_text(keys, flag))
+        return choice
+
+    def remember_model(self, model: str) -> None:
+        """The user works with this model now: a later chat that names none begins with it."""
+        LastModel(self._home).remember(model)
+
+    def _recipient(self, ref: str) -> str:
+        return recipient(ref, {**stored_access(self._home).addresses, **self._env})
+
+    def _observer(self, telemetry: "bool | Telemetry", store: Store) -> Observer:
+        if telemetry is False:
+            return Observer()
+        from treadle.adapters.telemetry.watcher import observer_of
+
+        return observer_of(telemetry, store, self.warnings.append)
+
+    def _toolset(self, tools: Sequence[Tool], *, builtin: bool, plugins: bool) -> Tools:
+        context = msgspec.structs.replace(self._setup.context, subagents=lambda: self.subagents)
+        extra_tools = [*tools, *(self._plugins() if plugins else ())]
+        return Tools(builtins(context) if builtin else (), extra_tools, self._mcp_source)
+
+    def _hooked(self, hooks: Hooks | Sequence[Hooks]) -> Hooks:
+        hook_list = [hooks] if not isinstance(hooks, Sequence) else hooks
+        of_project = self._setup.project_hooks(self._trust, self.warnings.append)
+        return Chain([*self._setup.watched(hook_list), *of_project])
+
+    def _rules_of(self, root: str, options: ChatOptions) -> Sequence[Rule]:
+        return rules_of(self.rules, root, options, self.deps.clock.now_ms())
+
+    def _registry(self) -> Models:
+        registry = ModelRegistry(self._env, home=self._home)
+        self.warnings += registry.catalogue.warnings
+        return registry
+
+    def _plugins(self) -> Sequence[Tool]:
+        from treadle.adapters.tools.function import load_tools
+
+        plugin_tools, warnings = load_tools()
+        self.warnings += warnings
+        return plugin_tools
+
+    @property
+    def mcp(self) -> "McpServers":
+        """The MCP servers of this agent: their prompts and resources, and a way to add more."""
+        if self._mcp is None:
+            from treadle.library.mcp_hub.setup import McpServers  # most users have none
+
+            servers = self._mcp_given if isinstance(self._mcp_given, Mapping) else {}
+            configured = self._mcp_given is True
+            self._mcp = McpServers(self._home, self._setup.context, self._trust.trusted, servers, configured=configured)
+        return self._mcp
+
+    @cached_property
+    def worlds(self) -> "Worlds":
+        """Copy-on-write worlds of projects, in which chats work without changing those; see
+        `treadle.library.worlds`."""
+        from treadle.library.worlds.worlds import Worlds  # most users have none
+
+        begin = lambda options: self.begin(new_chat_id(), options)  # noqa: E731 - it is given away
+        return Worlds(self._setup.worlds, self.deps, self.options, begin, self.job_registry.works_in)
+
+    @cached_property
+    def subagents(self) -> "AgentSubagents":
+        """Chats that calls of other chats begin; see `treadle.library.subagents`."""
+        from treadle.library.subagents.subagents import AgentSubagents
+
+        return AgentSubagents(self)
+
+    def race(self, task: str, **race_options: Unpack[RaceKeywords]) -> "RunningRace":
+        """Several attempts at one task at once, each in a world of its own; the best is committed (L-22). Await it for
+        what came of it, or iterate over its rows as they change. `attempts`: how many, else one for each of `models`;
+        `check`: a command that must succeed; `judge`: a model that chooses; `all`: none is stopped when one has
+        passed. The other options are those of a chat."""
+        from treadle.library.subagents.running_race import RunningRace, ordered
+
+        race, options = ordered(task, race_options, self.options.model)
+        return RunningRace(self, self.chat(**options), race)
+
+    def workspace_of(self, project: Project) -> Workspace:
+        """The files of a project, or of the world of it."""
+        return self._setup.context.workspace_of(*project)
+
+    def _mcp_source(self, options: ChatOptions) -> "ToolSource | None":
+        servers = self.servers_of(options)
+        return servers.hub if servers is not None else None
+
+    def servers_of(self, options: ChatOptions) -> "McpServers | None":
+        """None if there is no server to look for, which the names of files tell: then nothing is loaded."""
+        has_servers = bool(self._mcp_given)
+        if self._mcp_given is True:
+            places = [f"{self._home}/mcp.json"]
+            places += [f"{options.root}/{name}" for name in (".mcp.json", ".treadle/adapters/mcp.json") if options.root]
+            has_servers = any(map(os.path.exists, places))
+        return self.mcp if has_servers or self._mcp is not None else None
+
+    async def _tidy(self, chat: ChatId, open_calls: Collection[CallKey]) -> None:
+        await self._setup.sweep_temporary_folders()
+        await self._setup.commands.tidy(chat, open_calls)
+        if self._mcp is not None:
+            await self._mcp.hub.tidy(chat, open_calls)
+        state = self.deps.log.peek(chat)
+        if state is None or state.jobs:
+            await self.job_registry.close_ended(chat)
+            state = self.deps.log.peek(chat)
+        if not open_calls and (state is None or state.pending_jobs):
+            await self.job_registry.settle_pending(chat)
+
+    def _release_chat(self, chat: ChatId) -> None:
+        self.titles.consider(chat)
+        if self._mcp is not None:
+            self._mcp.hub.release_chat(chat)
+
+    def chat(
+        self,
+        id: str = "",
+        *,
+        options: ChatOptions | None = None,
+        preset: Preset | None = None,
+        **changes: Unpack[OptionKeywords],
+    ) -> Chat:
+        """A chat, new or by its id. Options may be given as an object, by the name of a preset, and as keywords, each
+        of which wins over those before; for a chat that exists they change what they name. Nothing is written before
+        the chat is first used."""
+        if unknown := unknown_names("option", changes, ChatOptions.__struct_fields__):
+            raise InvalidInput(unknown)
+        if preset is not None and preset not in PRESETS:
+            raise InvalidInput(f"there is no preset {preset!r}; there is: {', '.join(PRESETS)}")
+        option_values: dict[str, Any] = {**(PRESETS[preset] if preset is not None else {}), **changes}
+        if "root" in option_values:
+            option_values["root"] = os.path.abspath(option_values["root"])
+        if id:
+            all_changes = {**(msgspec.to_builtins(options) if options is not None else {}), **option_values}
+            if "dynamic_tools" in all_changes:
+                self.tool_warnings(self._change_options(self.options, all_changes))
+            if "root" in all_changes:
+                check_root_name(all_changes["root"])
+                all_changes["root_id"] = identify(all_changes["root"])
+            return Chat(self._chats, ChatId(id), all_changes)
+        new_options = self._change_options(options or self.options, option_values)
+        if "reasoning_effort" in option_values and not new_options.agent:
+            check_effort(self.deps.models, new_options.model, new_options.reasoning_effort)
+        return self.begin(new_chat_id(), new_options)
+
+    def begin(self, id: str, options: ChatOptions) -> Chat:
+        """A new chat under an id that the caller chose. ChatExists, when it is first used, if there is one already."""
+        return Chat(self._chats, ChatId(id), self.prepare(options))
+
+    def _check(self) -> None:
+        if self._standard:
+            self.rules.all()
+        self._trust.all()
+
+    def prepare(self, options: ChatOptions, highest: str = "", owner: str = "", own_world: str = "") -> Prepared:
+        """Prepare a new chat with these options: bind it to the folder at its root's path, and read the instructions of
+        the project, from folders no higher than `highest`. `own_world` is the id of the world that is opened for the
+        chat, if it gets one. InvalidInput if its tools cannot be accepted (A-01)."""
+        check_numbers(options)
+        check_root_name(options.root)
+        derived: dict[str, Any] = {}
+        for rule in options.rules:
+            check_standing(rule)
+        if options.root and not options.root_id:
+            derived["root_id"] = identify(options.root)
+        if options.world:
+            derived["world"] = self._setup.worlds.resolve_world(options, owner, own_world)
+        options = msgspec.structs.replace(options, **derived)
+        if self._instructions and not options.instructions:
+            derived["instructions"] = read_instructions(options.root, options.root_id, highest)
+        usable = options.tools is None or "use_skill" in options.tools
+        if self._skills and usable and options.root and not options.skills:
+            # The user's own are for the user: other people's chats on a server get the project's alone.
+            derived["skills"] = self.documents.skills(options.project, include_own=not highest)
+        options = msgspec.structs.replace(options, **derived)
+        if options == self._prepared:
+            options = self._prepared  # chats that begin alike share them, and what is known by them
+        self._prepared = options
+        return Prepared(options, self._notices(options.model), self.tool_warnings(options))
+
+    @cached_property
+    def documents(self) -> "Documents":
+        """The skills, commands and custom agents that there are for a project, with those that are not trusted."""
+        from treadle.library.skills.documents import Documents
+
+        return Documents(self._home, self._env, self._trust.trusted, self._extensions)
+
+    def own_commands(self, project: Project, *, include_own: bool = True) -> "dict[str, OwnCommand]":
+        """Prompts under a name, by their names: the user's if `own`, and the project's trusted ones."""
+        return self.documents.commands(project, include_own=include_own)
+
+    def custom_agents(self, project: Project, *, include_own: bool = True) -> "dict[str, CustomAgent]":
+        """Ways to work under a name, by their names: the user's if `own`, and the project's trusted ones."""
+        return self.documents.agents(project, include_own=include_own)
+
+    def tool_warnings(self, options: ChatOptions) -> tuple[str, ...]:
+        """Return warnings about the tools that a client declares; InvalidInput if they cannot be accepted (A-01)."""
+        return self._tools.warnings(options)
+
+    def _change_options(self, options: ChatOptions, changes: dict[str, Any]) -> ChatOptions:
+        try:
+            new_options = change_options(options, changes)
+        except msgspec.ValidationError as error:
+            raise InvalidInput(f"These options do not fit: {error}.") from error
+        return msgspec.structs.replace(new_options, network=host_patterns.checked(new_options.network))
+
+    async def chats(self, *, archived: bool | None = None, limit: int = 0) -> list[Listed]:
+        """The chats of the store, newest change first."""
+        return await self.deps.store.list(ChatFilter(archived=archived), limit=limit)
+
+    async def delete_chat(self, id: str, *, owner: str | None = None) -> None:
+        """Delete a chat with its sub-agents, for good. One that works is refused: stop it first. What stays:
+        `treadle.library.deletion`. `owner`: NotFound if the chat belongs to another."""
+        from treadle.library.deletion import delete_chat
+
+        await delete_chat(self.deps, self.job_registry, ChatId(id), owner)
+
+    async def jobs(self) -> list[Job]:
+        """The background commands of all chats that have some in this home."""
+        return await self.job_registry.all()
+
+    def _notices(self, ref: str) -> tuple[ModelNotice, ...]:
+        """Return the notice that the model's provider gets to see the project, if the user has not seen it yet
+        (S-10).
+        """
+        missing_consent = self.consent.missing(ref)
+        if not missing_consent:
+            return ()
+        text = disclosure(missing_consent)
+        if text not in self.warnings:
+            self.warnings.append(text)
+        return (ModelNotice("consent", text),)
+
+    async def close(self) -> None:
+        """Stop driving, give leases back, close models and store."""
+        await self.worker.close()
+        await self.titles.close()
+        if self._mcp is not None:
+            await self._mcp.hub.close()
+        if self.deps.log.relay is not None:
+            await self.deps.log.relay.close()
+        await self.deps.models.close()
+        await self._setup.close()
+        await self.deps.observer.close()
+        await self.deps.store.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def __aiter__(self) -> AsyncIterator[Listed]:
+        for listed in await self.chats():
+            yield listed

@@ -1,0 +1,466 @@
+"""A handle to one chat: commands in, events out. Holds nothing that is not in the store; any number of handles, in any
+number of processes, may speak to the same chat."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from contextlib import nullcontext
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+
+import msgspec
+
+from treadle.adapters.models.reasoning_effort import check_effort
+from treadle.base.types import ChatId, new_id
+from treadle.chat.applying import tool_options
+from treadle.chat.state import ChatState, open_actions, starts_queued, status
+from treadle.engine.deps import Deps
+from treadle.engine.effects import whole_list
+from treadle.engine.hub import Subscription
+from treadle.engine.worker import Worker
+from treadle.errors import ConfigError, NotFound, Refused
+from treadle.library.files import ChatFiles
+from treadle.library.following import Answer, Following, collect
+from treadle.library.jobs import Job, JobRegistry
+from treadle.library.watching import read_patiently
+from treadle.protocol import commands as c
+from treadle.protocol import wire
+from treadle.protocol.content import Image
+from treadle.protocol.events import (
+    ActionRequired,
+    CompactionComplete,
+    Delivery,
+    Envelope,
+    Event,
+    ModelNotice,
+    OpenAction,
+    QueueChanged,
+    SessionCreated,
+    SessionIdle,
+    UserMessage,
+)
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.permissions import BEYOND, Rule
+from treadle.protocol.tools import ToolSpec
+from treadle.protocol.views import Status, shown_status
+
+if TYPE_CHECKING:
+    from treadle.library.structured import Structured
+
+T = TypeVar("T")
+
+FOLLOW_S = 1.0
+PATIENCE_S = 60.0
+"""Seconds for which a follower of a command retries a store that cannot be read."""
+_TURNING = frozenset({UserMessage, QueueChanged, ActionRequired, SessionIdle, CompactionComplete})
+"""Events that may end a follower's stream, or change which event ends it."""
+_GOES_ON = (c.Send, c.Edit, c.SubmitResults, c.Decide, c.Answer, c.Promote, c.Apply)
+"""Commands after which the chat goes on with its project."""
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """The start of a new chat: its options, the notices for the user, and warnings about unusual options."""
+
+    options: ChatOptions
+    notices: tuple[ModelNotice, ...]
+    warnings: tuple[str, ...]
+
+
+class ChatHome(msgspec.Struct, frozen=True):
+    """The dependencies that all chats of an agent share."""
+
+    deps: Deps
+    worker: Worker
+    jobs: JobRegistry
+    remember: Callable[[Rule], object]
+    """Stores a rule whose scope is larger than its chat."""
+    check: Callable[[], None]
+    """Raises ConfigError if a file that holds permissions is damaged. No run begins until the file is repaired."""
+
+
+class Chat:
+    """`begin`: the options of a new chat with their notices, or the options to change in an existing chat."""
+
+    def __init__(self, home: ChatHome, id: ChatId, begin: Prepared | Mapping[str, Any]) -> None:
+        self.id = id
+        self._home = home
+        self._deps = home.deps
+        self._begin = begin
+        self._opened = False
+        self.warnings: tuple[str, ...] = begin.warnings if isinstance(begin, Prepared) else ()
+        """Warnings about the options of a new chat, such as a client tool whose schema cannot be used (A-01)."""
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.open().__await__()
+
+    async def open(self) -> Self:
+        """Create the chat, or see that it exists and change the options that were given. Happens by itself."""
+        if self._opened:
+            return self
+        if isinstance(self._begin, Prepared):
+            await self._deps.log.create(self.id, SessionCreated(self._begin.options), *self._begin.notices)
+        elif self._begin:
+            await self._check_effort(self._begin)
+            await self._end_jobs(await self._deps.log.execute(self.id, c.ChangeOptions(dict(self._begin))))
+        else:
+            await self._deps.log.load(self.id)
+        self._opened = True
+        return self
+
+    # -- commands -----------------------------------------------------------------------------------------------------
+
+    def send(
+        self, content: str, *, delivery: Delivery = "queued", images: Sequence[Image] = (), traceparent: str = ""
+    ) -> Following:
+        """Say something. A busy chat queues it, or is steered by it (`delivery="steering"`). `traceparent`: the span
+        that the trace of its run goes on from, as the W3C writes it."""
+        return Following(self, c.Send(content, delivery, tuple(images), new_id("q"), traceparent))
+
+    def submit(self, results: Mapping[str, Any] | Sequence[c.Result]) -> Following:
+        """Answer the chat's open client tools: outputs by tool_call_id, or Results (A-03)."""
+        if isinstance(results, Mapping):
+            results = [c.Result(key, output) for key, output in results.items()]
+        return Following(self, c.SubmitResults(tuple(results)))
+
+    def approve(
+        self, action: OpenAction, *, arguments: dict[str, Any] | None = None, rule: Rule | None = None
+    ) -> Following:
+        """Allow what was shown; with `arguments` something else in its place. `rule` answers for its like from now on:
+        one of `action.offers`, for the scope that you choose. ConfigError: the approval is recorded, but the rule could
+        not be saved; the same call saves it when it is repeated."""
+        rule = self._dated(rule)
+        return Following(self, c.Decide(action.action, "allow", action.hash, arguments=arguments, rule=rule))
+
+    def deny(self, action: OpenAction, feedback: str = "", *, rule: Rule | None = None) -> Following:
+        return Following(self, c.Decide(action.action, "deny", action.hash, feedback, rule=self._dated(rule)))
+
+    async def arguments(self, action: OpenAction) -> dict[str, Any]:
+        """The arguments of a call that waits for approval, as its tool would get them: to change some of them."""
+        state = await self.state()
+        tools = self._deps.tools
+        for call in state.calls:
+            if call.key != action.call:
+                continue
+            request = tools.resolve_call(call.request, tool_options(state))
+            if (tool := tools.find(request.name, tool_options(state))) is not None:
+                read = tools.arguments(tool if isinstance(tool, ToolSpec) else tool.spec, request.arguments)
+                return call.arguments or (read if isinstance(read, dict) else {})
+        raise NotFound(f"No call {action.call!r} waits in chat {self.id}; it may have been answered already.")
+
+    def answer(self, action: OpenAction | str, text: str) -> Following:
+        return Following(self, c.Answer(action if isinstance(action, str) else action.action, text))
+
+    def edit(self, message: int, content: str, *, files: bool = False) -> Following:
+        """Replace your message at this seq and run again from there; with `files` those go back to that point first
+        (L-09)."""
+        return Following(self, c.Edit(message, content, files, new_id("u") if files else ""))
+
+    def apply(
+        self, path: str = "", *, content: str | None = None, block: int = 0, patch: str | None = None
+    ) -> Following:
+        """Write a fenced block of the last answer, or `content`, to a file, by the same rules and with the same way
+        back as a call of the model; the model is not asked. `block`: which one, from 1; without it the only one.
+        `patch` instead of all that: a unified diff or `*** Begin Patch`, applied whole or not at all (L-18)."""
+        return Following(self, c.Apply(path, content, block, patch))
+
+    def commit_world(self, world: str) -> Following:
+        """Commit a world of the place in which this chat works, by the same rules and with the same way back as a call
+        of the model (W-12). See `Agent.worlds`."""
+        return Following(self, c.Apply(world=world))
+
+    def commit_job(self, handle: str) -> Following:
+        """Commit what a background command of this chat has changed on its view and is not committed yet, with the same
+        way back as a call of the model (W-10). See `jobs`."""
+        return Following(self, c.Apply(job=handle))
+
+    def run_command(self, line: str) -> Following:
+        """Run a command of a person's own, by the same rules, on the same view and with the same way back as one of the
+        model, who is not asked and sees it with the next message."""
+        return Following(self, c.Apply(command=line))
+
+    def race(self, order: c.Race) -> Following:
+        """Let several attempts at a task run, and commit the best (L-22). See `Agent.race`."""
+        return Following(self, c.Apply(race=order))
+
+    def compact(self) -> Following:
+        return Following(self, c.Compact())
+
+    def promote(self, queued: str) -> Following:
+        return Following(self, c.Promote(queued))
+
+    def resume(self, *, after_seq: int | None = None) -> Following:
+        """Go on with a chat that was cut off. An idle one has nothing to go on with. `after`: see Following.after."""
+        return Following(self, None, after_seq)
+
+    async def interrupt(self, by: str = "person") -> None:
+        """Stop the run. Returns when the stop is recorded; the chat is idle soon after."""
+        await self.carry_out(c.Interrupt(by))
+
+    async def command(self, command: c.Command) -> ChatState:
+        """Any other command: rename, change options, the queue."""
+        return await self.carry_out(command)
+
+    def get_chat(self, id: ChatId) -> "Chat":
+        """A handle to another chat of the same store, such as a sub-agent of this one."""
+        return Chat(self._home, id, {})
+
+    @property
+    def driven_here(self) -> bool:
+        """True if a worker of this process drives the chat now."""
+        return self._home.worker.holds(self.id)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def files(self) -> ChatFiles:
+        """The changes that the chat made to the files of its project, with undo, redo and keep (W-02, W-03)."""
+        return ChatFiles(self, self._deps)
+
+    async def jobs(self) -> list[Job]:
+        """Its background commands, those that run and those that have ended lately: to read, to talk to, to stop."""
+        await self.open()
+        return await self._home.jobs.of(self.id)
+
+    async def state(self) -> ChatState:
+        await self.open()
+        return await self._deps.log.load(self.id)
+
+    async def status(self) -> Status:
+        """The status as people see it: a chat whose worker died is pending, not running (A-08)."""
+        chat_status = status(await self.state())
+        return shown_status(chat_status, chat_status != "running" or (await self._deps.store.get(self.id)).leased)
+
+    async def actions(self) -> tuple[OpenAction, ...]:
+        """Return the actions that the chat waits for."""
+        return open_actions(await self.state())
+
+    async def events(self, after_seq: int = 0, limit: int = 0) -> list[Envelope]:
+        """The log, from behind `after`; at most `limit` events if it is not 0."""
+        await self.open()
+        return [wire.decode(self.id, record) for record in await self._deps.store.read(self.id, after_seq, limit)]
+
+    async def events_of(self, *kinds: type[Event]) -> list[Envelope]:
+        """The events of these kinds. The rest of the log is not read."""
+        await self.open()
+        types = [kind.TYPE for kind in kinds]
+        return [wire.decode(self.id, record) for record in await self._deps.store.read_types(self.id, types)]
+
+    async def wait(self, after_seq: int, timeout_s: float) -> int:
+        """Wait until any process records an event after `after_seq`. Return the last seq at that time."""
+        await self.open()
+        return await self._deps.store.wait(self.id, after_seq, timeout_s)
+
+    async def load_full_event(self, envelope: Envelope) -> Envelope:
+        """An event with all files that it is about, where the log lists only the first."""
+        return await whole_list(self._deps.store, envelope)
+
+    @overload
+    async def ask(self, content: str) -> Answer: ...
+
+    @overload
+    async def ask(self, content: str, *, output: type[T], repairs: int = ...) -> "Structured[T]": ...
+
+    @overload
+    async def ask(self, content: str, *, output: Mapping[str, Any], repairs: int = ...) -> "Structured[Any]": ...
+
+    async def ask(self, content: str, *, output: Any = None, repairs: int = 2) -> Answer:
+        """Send, wait, and give back what the run came to. RunFailed if that is an error. With `output` (a msgspec
+        Struct, a dataclass, a pydantic model, a JSON Schema) the answer is a value of that type: a model whose answer
+        does not fit is told so and asked again, at most `repairs` times."""
+        if output is None:
+            return await collect(self.send(content))
+        from treadle.library.structured import Shape, ask_until_valid
+
+        shape: Shape[Any] = Shape(output)
+        old_schema = (await self.state()).options.output_schema
+        if old_schema != shape.schema:
+            await self.command(c.ChangeOptions({"output_schema": shape.schema}))
+        try:
+            return await ask_until_valid(shape, lambda text: collect(self.send(text)), content, repairs)
+        finally:
+            if old_schema != shape.schema:
+                await self.command(c.ChangeOptions({"output_schema": old_schema}))
+
+    def _dated(self, rule: Rule | None) -> Rule | None:
+        if rule is None:
+            return None
+        return msgspec.structs.replace(rule, id=rule.id or new_id("r"), created_ms=self._deps.clock.now_ms())
+
+    # -- the work -----------------------------------------------------------------------------------------------------
+
+    async def _check_effort(self, changes: Mapping[str, Any]) -> None:
+        """InvalidInput if a reasoning effort is chosen for a model that has none (M-16). That of a custom agent is a
+        wish: the run says that it cannot be met."""
+        effort = changes.get("reasoning_effort")
+        if effort and not changes.get("agent"):
+            model = changes.get("model") or (await self._deps.log.load(self.id)).options.model
+            check_effort(self._deps.models, str(model), str(effort))
+
+    async def carry_out(
+        self, command: c.Command | None, on_state: Callable[[ChatState], None] | None = None, *, work: bool = True
+    ) -> ChatState:
+        """Write the command down and, unless others are to do so, let a worker go on. `seen` is told the state that the
+        command meets. ConfigError, and nothing is written, if a run could not be judged by the user's rules."""
+        if isinstance(command, _GOES_ON):
+            self._home.check()
+        await self.open()
+        if isinstance(command, c.ChangeOptions):
+            await self._check_effort(command.changes)
+        log = self._deps.log
+        if command is None:
+            state = await log.load(self.id)
+            if status(state) == "pending":
+                self._home.check()
+            if on_state is not None:
+                on_state(state)
+        else:
+            return await self._execute(command, on_state, work)
+        if work:
+            self._home.worker.start(self.id)
+        return state
+
+    async def _execute(self, command: c.Command, seen: Callable[[ChatState], None] | None, work: bool) -> ChatState:
+        log = self._deps.log
+        try:
+            with self._home.worker.taking(self.id) if work else nullcontext() as take:
+                state = await log.execute(self.id, command, seen, take)
+            rule = command.rule if isinstance(command, c.Decide) else None
+        except Refused as refusal:
+            rule = await self._recorded_rule(command) if refusal.reason == "no_such_action" else None
+            if rule is None:
+                raise
+            state = await log.load(self.id)
+            if seen is not None:
+                seen(state)
+        try:
+            await self._save_rule(rule, state)
+            await self._end_jobs(state)
+        finally:  # the command is recorded: the chat goes on even if the rule cannot be saved
+            if work:
+                self._home.worker.start(self.id)
+        return state
+
+    async def _end_jobs(self, state: ChatState) -> None:
+        """End the jobs of an archived chat that run in this home. Each other home ends its own."""
+        if state.options.archived and state.jobs:
+            await self._home.jobs.stop_all(self.id, "archive")
+
+    async def _save_rule(self, rule: Rule | None, state: ChatState) -> None:
+        """A rule that reaches beyond the chat is saved outside its log, after the answer that made it was recorded."""
+        if rule is None or rule.scope not in BEYOND:
+            return
+        rule = msgspec.structs.replace(rule, root=state.options.root if rule.scope == "project" else "")
+        try:
+            await asyncio.to_thread(self._home.remember, rule)
+        except ConfigError as error:
+            raise ConfigError(
+                f"the approval or refusal is recorded, but its rule was not saved: {error}; give the same answer with "
+                "the same rule again, or add the rule with: treadle rules add"
+            ) from error
+
+    async def _recorded_rule(self, command: c.Command) -> Rule | None:
+        """The rule of the recorded answer that this command repeats; None if it repeats none that made such a rule."""
+        if not isinstance(command, c.Decide) or command.rule is None:
+            return None
+        answer = await self._deps.log.recorded_answer(self.id, command.action)
+        if answer is None or answer.rule is None or answer.decision != command.decision:
+            return None
+        expected = msgspec.structs.replace(
+            command.rule, id=answer.rule.id, created_ms=answer.rule.created_ms, expires_ms=answer.rule.expires_ms
+        )
+        return answer.rule if answer.rule == expected and answer.rule.scope in BEYOND else None
+
+    async def follow(self, command: c.Command | None, after_seq: int | None = None) -> AsyncIterator[Envelope]:
+        """Carry out the command and give every piece of news until the chat is quiet; before it, what is recorded
+        behind `after`."""
+        hub = self._deps.log.hub
+        readers: list[Subscription] = []
+        try:
+            state = await self.carry_out(command, lambda met: readers.append(hub.subscribe(self.id, met.head)))
+            reader = readers[-1]
+            if after_seq is not None and after_seq < reader.began:
+                for record in await self._deps.store.read(self.id, after_seq, reader.began - after_seq):
+                    yield wire.decode(self.id, record)
+            quiet = status(state) in ("idle", "error")
+            if quiet and reader.untouched:
+                yield Envelope(0, self.id, self._deps.clock.now_ms(), _idle(state))
+                return
+            queued = _queued_id(command, state)
+            reached = reader.began
+            while True:
+                envelope = reader.take() or await self._next(reader)
+                data = envelope.data
+                reached = max(reached, envelope.seq)
+                if reached < state.head and isinstance(data, ActionRequired):
+                    continue  # the question that this command answers
+                yield envelope
+                if type(data) not in _TURNING:
+                    continue  # nearly all that comes ends nothing
+                if queued and _settles(data, queued):
+                    queued = ""
+                if isinstance(data, ActionRequired) or (isinstance(data, SessionIdle) and self._over(data, queued)):
+                    return
+                if isinstance(data, CompactionComplete) and self._at_rest(envelope.seq):
+                    return
+        finally:
+            for reader in readers:
+                reader.close()
+
+    def _at_rest(self, seq: int) -> bool:
+        """True if the log ends at `seq` and no run is active or about to begin. A compaction of an idle chat ends
+        without the end of a run; one that fails inside a run is followed by the end of that run."""
+        state = self._deps.log.peek(self.id)
+        return state is not None and state.head == seq and status(state) in ("idle", "error")
+
+    def _over(self, idle: SessionIdle, queued: str) -> bool:
+        """True if the end of a run also ends the follower's stream. False if an edit began the next run at once, or if
+        the run of the message `queued`, which the follower sent, is still to come."""
+        state = self._deps.log.peek(self.id)
+        if idle.reason == "superseded":
+            return False
+        if not queued or state is None:
+            return True
+        waits = any(item.id == queued for item in state.queue)
+        return waits and state.run is None and not starts_queued(state)
+
+    async def _next(self, reader: Subscription) -> Envelope:
+        """Wait for news: from this process at once, from a worker elsewhere by looking at the store."""
+        log, store = self._deps.log, self._deps.store
+        while True:
+            drive = self._home.worker.start(self.id)
+            if drive is not reader.source:
+                reader.source = drive
+                drive.add_done_callback(lambda _task: reader.nudge())
+            envelope = await reader.get()
+            if envelope is not None:
+                return envelope
+            if drive.done() and not drive.cancelled():
+                drive.result()
+            await read_patiently(lambda: log.catch_up(reader), PATIENCE_S)
+            if (envelope := reader.take()) is not None:
+                return envelope
+            if not drive.done():
+                continue
+            state = await read_patiently(lambda: log.load(self.id), PATIENCE_S)
+            if state.head == reader.reached and status(state) == "requires_action":
+                return Envelope(0, self.id, self._deps.clock.now_ms(), ActionRequired(open_actions(state)))
+            if state.head == reader.reached and status(state) in ("idle", "error"):  # no run, so no idle event
+                return Envelope(0, self.id, self._deps.clock.now_ms(), _idle(state))
+            await read_patiently(lambda: store.wait(self.id, reader.reached, FOLLOW_S), PATIENCE_S)
+            await read_patiently(lambda: log.catch_up(reader), PATIENCE_S)
+
+
+def _idle(state: ChatState) -> SessionIdle:
+    return SessionIdle(state.last_end or "done", state.last_why)
+
+
+def _settles(data: Event, queued: str) -> bool:
+    """True if the event decides the queued message: it was delivered or deleted."""
+    if isinstance(data, QueueChanged):
+        return data.op == "deleted" and data.id == queued
+    return isinstance(data, UserMessage) and data.queue_id == queued
+
+
+def _queued_id(command: c.Command | None, state: ChatState) -> str:
+    if isinstance(command, c.Send) and any(item.id == command.queue_id for item in state.queue):
+        return command.queue_id
+    return ""

@@ -1,0 +1,70 @@
+"""Deleting a chat, with the chats that its calls began. The store removes all of them in one commit; before it, their
+background commands are stopped, and after it, what lies on disk of their commands is removed.
+
+Worlds stay: they may hold changes that were never committed. Undo data and attachments stay until `treadle gc` finds
+that no chat refers to them. A copy that was forked from the chat has its own log and stays whole.
+"""
+
+from treadle.base.faultpoint import faultpoint
+from treadle.base.types import ChatId
+from treadle.engine.deps import Deps
+from treadle.errors import ChatBusy, JobElsewhere, NotFound, Refused
+from treadle.library.jobs import JobRegistry
+from treadle.library.subagents.tree import tree
+
+
+async def delete_chat(deps: Deps, jobs: JobRegistry, chat: ChatId, owner: str | None = None) -> None:
+    """Deleting a deleted chat again changes nothing. NotFound: there never was such a chat, or not of this owner.
+    Refused (`busy`): a worker drives it. JobElsewhere: a background command of it runs on another machine."""
+    family = await _family(deps, chat, owner)
+    for member in family:
+        await _stop_jobs(deps, jobs, member)
+    faultpoint("delete.before")
+    try:
+        await deps.store.delete(family or [chat], owner=owner)
+    except ChatBusy as error:
+        raise _busy(chat) from error
+    faultpoint("delete.after")
+    for member in family:
+        deps.log.forget(member)
+        await jobs.forget_commands(member)
+
+
+async def _family(deps: Deps, chat: ChatId, owner: str | None) -> list[ChatId]:
+    """The chat and all chats below it; empty if it was deleted before. NotFound and Refused: see `delete_chat`."""
+    try:
+        listed = await deps.store.get(chat)
+    except NotFound:
+        return []
+    if owner not in (None, listed.summary.owner):
+        raise NotFound(f"there is no chat {chat}")
+    parent = listed.summary.parent.partition("/")[0]
+    if parent and await _is_held(deps, ChatId(parent)):
+        raise _busy(chat)  # the call that began it may still wait for it
+    below = [row.chat for row in await tree(deps, chat) if row.status != "not begun"]
+    family = list(dict.fromkeys([chat, *below]))
+    for member in family:
+        if await _is_held(deps, member):
+            raise _busy(chat)
+    return family
+
+
+async def _is_held(deps: Deps, chat: ChatId) -> bool:
+    """True if a live worker drives the chat."""
+    try:
+        return (await deps.store.get(chat)).leased
+    except NotFound:
+        return False
+
+
+async def _stop_jobs(deps: Deps, jobs: JobRegistry, chat: ChatId) -> None:
+    await jobs.stop_all(chat, "delete")
+    if running := (await deps.log.load(chat)).jobs:
+        names = ", ".join(job.job for job in running)
+        raise JobElsewhere(
+            f"Chat {chat} is not deleted: its background command {names} runs on another machine. Stop it there first."
+        )
+
+
+def _busy(chat: ChatId) -> Refused:
+    return Refused("busy", f"Chat {chat} is working, or its parent or a sub-agent is. Stop that first, then delete it.")

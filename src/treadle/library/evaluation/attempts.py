@@ -1,0 +1,135 @@
+"""One attempt at a task: a chat in a world of its own, driven to its end, and the check. Every step can be repeated, or
+finds what a process that was killed had done already."""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import replace_file
+from treadle.base.inert import inert
+from treadle.base.types import CallKey, ChatId
+from treadle.errors import TreadleError
+from treadle.library.agent import Agent
+from treadle.library.chat import Chat
+from treadle.library.evaluation.measures import figures
+from treadle.library.evaluation.places import checked, plain, with_patch
+from treadle.library.evaluation.results import Result
+from treadle.library.evaluation.tasks import Task
+from treadle.library.following import Following
+from treadle.library.worlds.record import World
+from treadle.ports.toolset import Invocation
+from treadle.protocol.events import ActionRequired, AssistantMessage, UserMessage
+from treadle.protocol.options import Budget, ChatOptions
+from treadle.protocol.tools import COMMAND_TOOL, ToolSpec
+
+DIFF = "diff"
+"""The file with the changes of the model, for people."""
+SHOWN = 2_000  # characters of the end of a check's output are kept in its result
+
+
+class Attempt(NamedTuple):
+    task: Task
+    model: str
+    """As it was named; `{task}` in it stands for the name of the task."""
+    number: int
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.task.name, self.model, self.number
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the attempt's files, relative to the folder of all attempts."""
+        return Path(plain(self.task.name), plain(self.model), str(self.number))
+
+    def options(self, settings: ChatOptions, world: World) -> ChatOptions:
+        task = self.task
+        budget = Budget(tokens=task.max_tokens, wall_s=task.wall_s, usd=settings.run_budget.usd)
+        return replace(
+            settings,
+            model=self.model.replace("{task}", task.name),
+            root=world.root,
+            world=world.id,
+            mode=task.mode,
+            interactive=False,
+            max_turns=task.max_turns,
+            run_budget=budget,
+            labels=(*settings.labels, "eval"),
+        )
+
+
+async def carry_out(agent: Agent, attempt: Attempt, world: World, folder: Path, settings: ChatOptions) -> Result:
+    """Drive the attempt to its end, from wherever it stands. `folder` is its own."""
+    chat = await _chat(agent, attempt, world, folder, settings)
+    faultpoint("evaluation.chat_made")
+    waits = await _drive(chat, attempt.task.prompt)
+    faultpoint("evaluation.chat_ended")
+    state = await chat.state()
+    replace_file(str(folder / DIFF), f"{await agent.worlds.diff(world.id)}\n".encode())
+    async with checked(agent, attempt.task, world) as inner:
+        solved, check_output = await _check(agent, attempt.task, inner, chat.id, state.options)
+    failure, events = state.last_error, await chat.events()
+    has_answer = any(isinstance(envelope.data, AssistantMessage) for envelope in events)
+    return Result(
+        *attempt.key,
+        solved=solved and has_answer,  # a check that passes without any answer says nothing about the model
+        ended="action_required" if waits else state.last_end or "done",
+        chat=chat.id,
+        world=world.id,
+        error=inert(str(failure.message)) if failure is not None and state.last_end == "error" else "",
+        check=inert(check_output)[-SHOWN:],
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        **figures(state, events),  # type: ignore[arg-type]
+    )
+
+
+async def _chat(agent: Agent, attempt: Attempt, world: World, folder: Path, settings: ChatOptions) -> Chat:
+    """The chat of the attempt, which is written down before anything is said in it."""
+    note = folder / "chat"
+    if chat_id := noted(note):
+        return agent.chat(chat_id)
+    # The instructions of folders above the tree are none of the task's.
+    ready = agent.prepare(attempt.options(settings, world), highest=world.root)
+    chat = await agent.chat(options=ready.options)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    replace_file(str(note), chat.id.encode(), sync=True)
+    return chat
+
+
+def noted(note: Path) -> str:
+    """The chat of an attempt; empty if it has not begun."""
+    return note.read_text() if note.exists() else ""
+
+
+async def _drive(chat: Chat, prompt: str) -> bool:
+    """Drive the chat until it is idle. True if it waits for a person instead, who is not there."""
+    is_prompted = any(isinstance(envelope.data, UserMessage) for envelope in await chat.events())
+    following: Following = chat.resume() if is_prompted else chat.send(prompt)
+    waits = False
+    async for envelope in following:
+        waits = isinstance(envelope.data, ActionRequired)
+    return waits
+
+
+async def _check(agent: Agent, task: Task, world: World, chat: ChatId, options: ChatOptions) -> tuple[bool, str]:
+    """Run the check. Return True if the task is solved, and the output of the check. It runs like a command of the
+    model: in the sandbox, supervised, without network."""
+    tool = agent.deps.tools.find(COMMAND_TOOL, ChatOptions())
+    if tool is None or isinstance(tool, ToolSpec):
+        return False, "no commands can be run here"
+    check_options = ChatOptions(
+        root=world.root, root_id=world.root_id, world=world.id, sandbox=options.sandbox, mode="autopilot"
+    )
+    arguments = {"command": with_patch(task), "timeout_s": min(600.0, task.check_timeout_s), "fresh": True}
+    key = CallKey(f"eval-{world.id.rpartition('-')[2]}")
+    call = Invocation(chat, key, COMMAND_TOOL, arguments, options=check_options, by_person=True)
+    try:
+        plan = await tool.prepare(call)
+        outcome = await tool.run(replace(call, plan=plan))
+    except TreadleError as error:
+        return False, str(error)
+    return outcome.success, outcome.text

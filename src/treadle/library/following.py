@@ -1,0 +1,144 @@
+"""A command to a chat, to be awaited or followed, and what the run came to. Knows of a chat only what it needs."""
+
+import warnings
+from collections.abc import AsyncIterator, Coroutine, Generator
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from treadle.base.types import ChatId
+from treadle.chat.state import ChatState
+from treadle.errors import RunFailed
+from treadle.protocol import commands as c
+from treadle.protocol.content import Usage
+from treadle.protocol.events import (
+    ActionRequired,
+    AssistantMessage,
+    EndReason,
+    Envelope,
+    ExecutionComplete,
+    FilesChanged,
+    ModelCall,
+    SessionError,
+    SessionIdle,
+    UserMessage,
+)
+from treadle.protocol.files import FileChange
+from treadle.protocol.simple import SimpleView, Word
+
+
+class Followed(Protocol):
+    """A chat, as far as commands to it and its files must know."""
+
+    id: ChatId
+
+    def carry_out(self, command: c.Command | None) -> Coroutine[Any, Any, ChatState]: ...
+
+    def follow(self, command: c.Command | None, after_seq: int | None = None) -> AsyncIterator[Envelope]: ...
+
+    async def load_full_event(self, envelope: Envelope) -> Envelope: ...
+
+    async def state(self) -> ChatState: ...
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The result of a run, for callers who do not read events."""
+
+    text: str
+    reason: EndReason | Literal["action_required"]
+    usage: Usage
+    error: str = ""
+    """The error message, or the name of the limit that ended the run. Empty if neither."""
+
+
+class Following:
+    """A command to a chat. Await it to carry it out and leave; iterate over it to carry it out and see everything
+    until the chat is idle or waits for someone. Leaving the iteration stops nothing (law 11)."""
+
+    _has_begun = True
+
+    def __init__(self, chat: Followed, command: c.Command | None, after_seq: int | None = None) -> None:
+        self.chat = chat
+        self.command = command
+        self._after = after_seq
+        self._begun = False
+
+    def __del__(self) -> None:
+        """Warn if the command was never carried out, as Python does for a coroutine never awaited."""
+        if not self._begun:
+            command_name = type(self.command).__name__ if self.command is not None else "Resume"
+            to_do = "await it (in treadle.sync: call it), or iterate over it"
+            text = f"{command_name} to chat {self.chat.id} was never carried out: {to_do}"
+            warnings.warn(text, RuntimeWarning, stacklevel=2, source=self)
+
+    def resume_after(self, seq: int) -> "Following":
+        """The same, beginning with what is recorded behind `seq`, the last event that you have seen: after a
+        reconnection nothing is missed and nothing comes twice (D-04)."""
+        self._begun = True
+        return Following(self.chat, self.command, seq)
+
+    def __await__(self) -> Generator[Any, None, ChatState]:
+        self._begun = True
+        return self.chat.carry_out(self.command).__await__()
+
+    async def words(self) -> AsyncIterator[Word]:
+        """The same as iterating, in six words: text, calls, changed files, the end, errors (A-11)."""
+        view = SimpleView()
+        async for envelope in self:
+            for _, word in view.show(await self.chat.load_full_event(envelope)):
+                yield word
+        for _, word in view.flush():
+            yield word
+
+    def __aiter__(self) -> AsyncIterator[Envelope]:
+        self._begun = True
+        return self.chat.follow(self.command, self._after)
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """The result of a call that a person made, such as `Chat.apply`: its completion, or None while it waits for an
+    answer, and the files that it changed."""
+
+    completion: ExecutionComplete | None
+    files: tuple[FileChange, ...]
+
+
+async def applied(following: Following) -> Applied:
+    completion: ExecutionComplete | None = None
+    files: list[FileChange] = []
+    async for envelope in following:
+        match (await following.chat.load_full_event(envelope)).data:
+            case ExecutionComplete() as told:
+                completion = told
+            case FilesChanged(files=changed):
+                files += changed
+            case _:
+                pass
+    return Applied(completion, tuple(files))
+
+
+async def collect(following: Following) -> Answer:
+    """Return the result of a run: last message, end reason, usage. RunFailed if it ended in an error."""
+    text = explanation = ""
+    failed: SessionError | None = None
+    reason: EndReason | Literal["action_required"] = "done"
+    async for envelope in following:
+        match envelope.data:
+            case UserMessage(source="person", delivery="idle" | "queued"):  # before it, another run was heard out
+                text, failed = "", None
+            case AssistantMessage(content=content) if content:
+                text = content
+            case ModelCall(purpose="summary", text=summary):
+                text = summary
+            case SessionError() as error:
+                failed = error
+            case SessionIdle(reason=ended, why=words):
+                reason, explanation = ended, words
+            case ActionRequired():
+                reason = "action_required"
+            case _:
+                pass
+    if failed is not None and reason == "error":
+        raise RunFailed(failed.error_class, failed.message)
+    state = await following.chat.state()
+    return Answer(text, reason, state.totals.usage, failed.message if failed is not None else explanation)

@@ -1,0 +1,418 @@
+"""All servers of an agent: for each project those that are declared for it, started when a chat of it is first worked
+on. The tools that models are told of are fixed then (L-21). Those of a server that starts late are appended; those that
+a server adds later are named behind the next result, and found by `find_tools`."""
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.adapters.mcp.listing import ListedTool, Listing
+from treadle.adapters.mcp.tool import Keeping, ServerTool
+from treadle.adapters.tools.registry import SERVER_MARK, may_call
+from treadle.base.types import CallKey, ChatId
+from treadle.errors import ToolError
+from treadle.library.mcp_hub.known import spec_of
+from treadle.library.mcp_hub.search import CALL, FIND, CallTool, FindTools, too_many
+from treadle.library.mcp_hub.settings import Declared
+from treadle.ports.toolset import Invocation, Tool
+from treadle.protocol.content import ToolRequest
+from treadle.protocol.options import ChatOptions
+
+if TYPE_CHECKING:
+    from treadle.adapters.mcp.calls import Calls
+    from treadle.adapters.mcp.connection import ServerConnection
+
+WAIT_S = 10.0
+"""How long the first model call waits for servers of which nothing is known yet. The others start beside it."""
+
+
+_ANNOUNCED = 20
+"""Names of new tools behind one result."""
+
+
+class Place(NamedTuple):
+    """Where chats share their servers. In a world programs are started anew, so that they see its files (W-11); they
+    end when no chat of it is worked on any more."""
+
+    root: str = ""
+    own_servers: str = ""
+    """The name under which a program brought servers of its own, if one did."""
+    world: str = ""
+
+
+DeclaredFor = Callable[[str, str], "tuple[Sequence[Declared], Sequence[str]]"]
+"""(root, own) → the servers of that place, and what is odd about their declarations."""
+
+
+class Link:
+    """A declared server of one project, and its connection once there is one."""
+
+    def __init__(self, declared: Declared, listing: Listing | None) -> None:
+        self.declared = declared
+        self.known = listing
+        """The server's listing, or the one of its last run. None if unknown."""
+        self.connecting: asyncio.Task[ServerConnection] | None = None
+
+    @property
+    def connection(self) -> "ServerConnection | None":
+        task = self.connecting
+        if task is None or not task.done() or task.cancelled() or task.exception() is not None:
+            return None
+        return task.result()
+
+
+class Project(msgspec.Struct):
+    links: dict[str, Link]
+    warnings: tuple[str, ...] = ()
+    offered_tools: tuple[Tool, ...] | None = None
+    """Fixed at the first model call."""
+    known_tool_names: frozenset[str] = frozenset()
+    """The servers' tools that models know by name: the offered ones, and those of the text of `find_tools`."""
+    awaited: frozenset[str] = frozenset()
+    """The servers of which no tool was known at the first model call."""
+    chats: set[ChatId] = msgspec.field(default_factory=set)
+    """Those that are worked on."""
+
+
+Connect = Callable[[Declared, Place, Callable[[Listing], None]], "ServerConnection"]
+"""(declared, place, what is told of new lists) → the connection, which starts by itself."""
+
+
+class Hub:
+    """Implements `treadle.ports.toolset.ToolSource`."""
+
+    def __init__(
+        self,
+        declared_for: DeclaredFor,
+        connect: Connect,
+        keeping: Keeping,
+        *,
+        recall: Callable[[str], Listing | None] = lambda _mark: None,
+        remember: Callable[[str, Listing], None] = lambda _mark, _listing: None,
+    ) -> None:
+        self._declared_for = declared_for
+        self._connect = connect
+        self._keeping = keeping
+        self._recall = recall
+        self._remember = remember
+        self._projects: dict[Place, Project] = {}
+        self._calls: Calls | None = None
+        self._told: set[tuple[ChatId, str]] = set()
+        self._announced: dict[ChatId, set[str]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+
+    # -- the tools of a chat ------------------------------------------------------------------------------------------
+
+    async def ready(self, chat: ChatId, options: ChatOptions) -> list[str]:
+        """Start the servers of the chat's project and wait for those whose tools are unknown. Return the messages for
+        people that this chat has not had yet."""
+        if options.tools is not None and not any("__" in name or name == FIND for name in options.tools):
+            return []
+        project = await self.start(options)
+        project.chats.add(chat)
+        if project.offered_tools is None:
+            await self._await_unknown(project)
+            self._offer(project, options)
+        messages = [*project.warnings, *(failure(link) for link in project.links.values())]
+        news = [text for text in messages if text and (chat, text) not in self._told]
+        self._told.update((chat, text) for text in news)
+        return news
+
+    async def start(self, options: ChatOptions) -> Project:
+        """Have the servers of the chat start, and wait for none."""
+        project = await self._project(_place(options))
+        for link in project.links.values():
+            self._start(link, _place(options))
+        return project
+
+    def listed(self, options: ChatOptions) -> tuple[Tool, ...]:
+        """The tools that are sent to the model."""
+        project = self._projects.get(_place(options))
+        if project is None or project.offered_tools is None:
+            return ()
+        if any(project.links[name].known is not None for name in project.awaited if name in project.links):
+            self._append_late(project, options)
+        return project.offered_tools
+
+    def find(self, name: str, options: ChatOptions) -> Tool | None:
+        listed = next((tool for tool in self.listed(options) if tool.spec.name == name), None)
+        return self.available(options).get(name) or listed
+
+    async def await_tool(self, request: ToolRequest, options: ChatOptions) -> str:
+        """Wait for the server of an unknown tool while it starts; if it runs, ask it for its tools again."""
+        name, _ = _named_tool(request)
+        server, mark, _ = name.partition(SERVER_MARK)
+        place = _place(options)
+        project = self._projects.get(place)
+        if not mark or project is None or server not in project.links or not may_call(name, options):
+            return ""
+        if name in self.available(options):
+            return ""
+        try:
+            connection, _ = await self.connected(server, *place)
+            await connection.ready()
+        except ToolError as error:
+            return str(error)
+        if name not in self.available(options):
+            await connection.renew_listing()
+        return ""
+
+    def resolve_call(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
+        """The call that is meant by one of `call_tool`."""
+        name, arguments = _named_tool(request)
+        if request.name != CALL or name not in self.available(options):
+            return request
+        text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+        return replace(request, name=name, arguments=text)
+
+    def available(self, options: ChatOptions) -> dict[str, ServerTool]:
+        """By name: all tools that the servers of the project have now."""
+        project = self._projects.get(_place(options))
+        if project is None:
+            return {}
+        tools = [tool for link in project.links.values() for tool in self._tools(link, _place(options))]
+        return {tool.spec.name: tool for tool in tools if may_call(tool.spec.name, options)}
+
+    def _offer(self, project: Project, options: ChatOptions) -> None:
+        tools = [tool for link in project.links.values() for tool in self._tools(link, _place(options))]
+        deferred = tools if too_many(tools) else []
+        helpers = (FindTools(self.available, self._starting, deferred), CallTool()) if project.links else ()
+        project.offered_tools = (*(tools if not deferred else ()), *helpers)
+        project.known_tool_names = frozenset(tool.spec.name for tool in tools)
+        project.awaited = frozenset(name for name, link in project.links.items() if link.known is None)
+
+    def _append_late(self, project: Project, options: ChatOptions) -> None:
+        """Offer the tools of servers that have started since; too many of them are announced and found instead."""
+        here = {name for name in project.awaited if (link := project.links.get(name)) and link.known is not None}
+        project.awaited -= here
+        tools = [tool for name in sorted(here) for tool in self._tools(project.links[name], _place(options))]
+        offered_tools = project.offered_tools or ()
+        if not too_many([*(tool for tool in offered_tools if isinstance(tool, ServerTool)), *tools]):
+            project.offered_tools = (*offered_tools, *tools)
+            project.known_tool_names |= {tool.spec.name for tool in tools}
+
+    def _starting(self, options: ChatOptions) -> list[str]:
+        project = self._projects.get(_place(options))
+        links = project.links.values() if project is not None else ()
+        return [link.declared.name for link in links if link.known is None and not failure(link)]
+
+    def _announce(self, invocation: Invocation) -> str:
+        """The names of tools that the chat's model has not been told of, each once."""
+        project = self._projects.get(_place(invocation.options))
+        if project is None:
+            return ""
+        announced = self._announced.setdefault(invocation.chat, set())
+        announced.add(invocation.name)
+        names = [
+            each for each in self.available(invocation.options) if each not in project.known_tool_names | announced
+        ]
+        announced.update(names)
+        more = f" and {len(names) - _ANNOUNCED} more" if len(names) > _ANNOUNCED else ""
+        text = f"\n[New MCP tools: {', '.join(names[:_ANNOUNCED])}{more}. {FIND} shows how to call them.]"
+        return text if names else ""
+
+    def _tools(self, link: Link, place: Place) -> list[ServerTool]:
+        name, server = link.declared.name, link.declared.server
+        return [
+            ServerTool(
+                spec_of(name, tool, server.timeout_s, accept_hints=server.accept_hints),
+                tool,
+                partial(self._connected_for, tool, name, place),
+                self._keeping,
+                self._announce,
+            )
+            for tool in (link.known.tools if link.known is not None else ())
+            if server.takes(tool.name)
+        ]
+
+    # -- servers ------------------------------------------------------------------------------------------------------
+
+    async def connected(
+        self, name: str, root: str, own_servers: str = "", world: str = ""
+    ) -> "tuple[ServerConnection, Calls]":
+        """The connection to a server, started if need be. ToolError if it cannot be had."""
+        place = Place(root, own_servers, world)
+        link = await self.link(name, *place)
+        connection = await asyncio.shield(self._start(link, place))
+        if self._calls is None:
+            from treadle.adapters.mcp.calls import Calls
+
+            self._calls = Calls()
+        return connection, self._calls
+
+    async def _connected_for(self, tool: ListedTool, name: str, place: Place) -> "tuple[ServerConnection, Calls]":
+        """The connection for a call of the tool. ToolError if the server's tool is another one by now: the call was
+        judged by the old description and schema, which may be those of the server's last run."""
+        connection, calls = await self.connected(name, *place)
+        await connection.ready()
+        listing = (await self.link(name, *place)).known
+        if listing is not None and tool not in listing.tools:
+            raise ToolError(
+                f"The MCP server {name} has changed its tool {tool.name!r}, so it was not called. Look at the tool "
+                "again (find_tools), then call it again."
+            )
+        return connection, calls
+
+    async def link(self, name: str, root: str = "", own_servers: str = "", world: str = "") -> Link:
+        project = await self._project(Place(root, own_servers, world))
+        if name not in project.links:
+            raise ToolError(f"There is no MCP server {name!r} for this project any more.")
+        return project.links[name]
+
+    async def join(self, place: Place, user: ChatId) -> None:
+        """Register a user of the servers of a place, until `release_chat`."""
+        (await self._project(place)).chats.add(user)
+
+    async def servers(self, root: str = "", own_servers: str = "", world: str = "") -> list[Link]:
+        """Those that are declared for a project, or for chats that have their own."""
+        return list((await self._project(Place(root, own_servers, world))).links.values())
+
+    async def _project(self, place: Place) -> Project:
+        """Return the project as its files declare it now: servers no longer trusted are ended, new ones are added."""
+        declarations, warnings = await asyncio.to_thread(self._declared_for, place.root, place.own_servers)
+        shared = await self._shared(place, declarations)
+        project = self._projects.get(place)
+        if project is None:
+            project = self._projects.setdefault(place, Project({}))
+        project.warnings = tuple(warnings)
+        enabled = {declared.name: declared for declared in declarations if not declared.server.disabled}
+        if {name: link.declared for name, link in project.links.items()} == enabled:
+            return project
+        stale_links = [link for name, link in project.links.items() if enabled.get(name) != link.declared]
+        existing_links = [*shared.values(), *project.links.values()]
+        project.links = {
+            name: next((link for link in existing_links if link.declared == declared), None)
+            or Link(declared, self._recall(declared.mark))
+            for name, declared in enabled.items()
+        }
+        project.offered_tools = None
+        for link in stale_links:
+            if link not in shared.values():
+                await _close(link)
+        return project
+
+    async def _shared(self, place: Place, declarations: Sequence[Declared]) -> dict[str, Link]:
+        """Chats with servers of their own share those of their project; those of a world share what is elsewhere."""
+        if place.world:
+            outside = (await self._project(place._replace(world=""))).links
+            return {name: link for name, link in outside.items() if not link.declared.server.command}
+        return (
+            (await self._project(Place(place.root))).links
+            if place.own_servers and any(e.source for e in declarations)
+            else {}
+        )
+
+    def release_chat(self, chat: ChatId) -> None:
+        """Release the servers of an idle chat. Those of its world end unless other chats need them."""
+        parked = self._calls is not None and self._calls.parked(chat)
+        for place, project in self._projects.items() if not parked else ():
+            if chat in project.chats:
+                project.chats.discard(chat)
+                if place.world and not project.chats:
+                    task = asyncio.create_task(self._end(project))
+                    self._ending.add(task)
+                    task.add_done_callback(self._ending.discard)
+
+    async def _end(self, project: Project) -> None:
+        """End the servers of a project that are programs. The next use starts them again."""
+        links = [link for link in project.links.values() if link.declared.server.command]
+        project.links |= {link.declared.name: Link(link.declared, link.known) for link in links}
+        await asyncio.gather(*map(_close, links))
+
+    async def leave(self, own_servers: str) -> None:
+        """End the servers that chats have under this name, except those that others use."""
+        left_projects = [
+            self._projects.pop(place) for place in list(self._projects) if place.own_servers == own_servers
+        ]
+        used_links = [link for project in self._projects.values() for link in project.links.values()]
+        await asyncio.gather(
+            *(_close(link) for project in left_projects for link in project.links.values() if link not in used_links)
+        )
+
+    def _start(self, link: Link, place: Place) -> "asyncio.Task[ServerConnection]":
+        if link.connecting is None:
+            link.connecting = asyncio.create_task(self._connecting(link, place))
+        return link.connecting
+
+    async def _connecting(self, link: Link, place: Place) -> "ServerConnection":
+        """The SDK is large: it is loaded in a thread, beside the first model call."""
+        try:
+            await asyncio.to_thread(__import__, "treadle.adapters.mcp.calls")
+        except ModuleNotFoundError as error:
+            raise ToolError(
+                f"MCP servers need a package that is missing ({error.name}): install treadle[mcp]"
+            ) from error
+
+        def listed(listing: Listing) -> None:
+            if listing != link.known:
+                link.known = listing
+                self._remember(link.declared.mark, listing)
+
+        return self._connect(link.declared, place, listed)
+
+    async def _await_unknown(self, project: Project) -> None:
+        waiting = [
+            asyncio.create_task(_wait_until_started(link)) for link in project.links.values() if link.known is None
+        ]
+        if waiting:
+            await asyncio.wait(waiting, timeout=WAIT_S)
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    async def tidy(self, chat: ChatId, open_calls: Collection[CallKey]) -> None:
+        if self._calls is not None:
+            await self._calls.tidy(chat, open_calls)
+
+    async def close(self) -> None:
+        if self._calls is not None:
+            await self._calls.close()
+        links = {id(link): link for each in self._projects.values() for link in each.links.values()}
+        await asyncio.gather(*map(_close, links.values()), *self._ending)
+        self._projects.clear()
+
+
+def _named_tool(request: ToolRequest) -> tuple[str, Any]:
+    """The name of the tool that a call is for, seen through `call_tool`, and the arguments for it."""
+    if request.name != CALL:
+        return request.name, request.arguments
+    try:
+        arguments = msgspec.json.decode(request.arguments, type=dict[str, Any])
+    except (msgspec.MsgspecError, RecursionError):
+        return "", {}
+    name = arguments.get("name")
+    return name if isinstance(name, str) else "", arguments.get("arguments", {})
+
+
+def _place(options: ChatOptions) -> Place:
+    return Place(options.root, options.own_servers, options.world)
+
+
+async def _wait_until_started(link: Link) -> None:
+    if link.connecting is not None:
+        await (await asyncio.shield(link.connecting)).wait_until_started()
+
+
+async def _close(link: Link) -> None:
+    if link.connecting is not None:
+        if not link.connecting.done():
+            link.connecting.cancel()
+        connection = (await asyncio.gather(link.connecting, return_exceptions=True))[0]
+        if not isinstance(connection, BaseException):
+            await connection.close()
+
+
+def failure(link: Link) -> str:
+    """That a server's tools are not there, if so."""
+    connection, task, name = link.connection, link.connecting, link.declared.name
+    if task is not None and task.done() and not task.cancelled() and (error := task.exception()) is not None:
+        return f"The MCP server {name} cannot be used: {error}"
+    if connection is None or connection.state == "ready" or not connection.why:
+        return ""
+    return f"The MCP server {name} did not start: {connection.why}"

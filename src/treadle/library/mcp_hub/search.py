@@ -1,0 +1,126 @@
+"""Many tools at little cost: the model sees their names, looks for what it needs, and calls what it found by one and
+the same tool, so that what it is sent stays the same from turn to turn (L-21)."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from treadle.adapters.mcp.tool import ServerTool
+from treadle.adapters.tools.builtin.base import parameters
+from treadle.errors import ToolError
+from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.tools import ToolSpec
+
+FIND = "find_tools"
+CALL = "call_tool"
+DEFER_CHARS = 20_000
+"""From so many characters of schemas on, about 5,000 tokens, tools are not listed any more but looked for."""
+NAMES_CHARS = 5_600
+_FOUND = 8
+_WORD = re.compile(r"[a-z0-9]+")
+
+Available = Callable[[ChatOptions], Mapping[str, ServerTool]]
+Starting = Callable[[ChatOptions], Sequence[str]]
+"""The servers of which no tool is known before they have started."""
+
+
+def too_many(tools: Sequence[ServerTool]) -> bool:
+    return sum(len(msgspec.json.encode(tool.spec)) for tool in tools) > DEFER_CHARS
+
+
+def names_text(tools: Sequence[ServerTool]) -> str:
+    """Return the tool names by server, as many as fit; the others are counted."""
+    by_server: dict[str, list[str]] = {}
+    for tool in tools:
+        by_server.setdefault(tool.spec.server, []).append(tool.spec.name.removeprefix(f"{tool.spec.server}__"))
+    room = NAMES_CHARS // max(1, len(by_server))
+    lines: list[str] = []
+    for server, names in by_server.items():
+        shown_names: list[str] = []
+        for name in names:
+            if sum(len(each) + 1 for each in shown_names) + len(name) > room:
+                break
+            shown_names.append(name)
+        more = f" and {len(names) - len(shown_names)} more" if len(shown_names) < len(names) else ""
+        lines.append(f"{server}__: {' '.join(shown_names)}{more}")
+    return "\n".join(lines)
+
+
+class FindTools(ReadOnlyTool):
+    """`deferred`: tools that are not listed, of which the names are told here."""
+
+    def __init__(self, available: Available, starting: Starting, deferred: Sequence[ServerTool]) -> None:
+        self._available = available
+        self._starting = starting
+        names = f"\nTools that are only found this way:\n{names_text(deferred)}" if deferred else ""
+        self.spec = ToolSpec(
+            FIND,
+            "Look for tools of the connected MCP servers, by name or by what they do; gives their schemas. Call what "
+            f"was found by its name, or with {CALL}.{names}",
+            parameters(("query",), query={"type": "string", "description": "Words, or a name. Empty lists all names."}),
+            read_only=True,
+            idempotent=True,
+            summary_argument="query",
+        )
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        tools = self._available(invocation.options)
+        query = str(invocation.arguments.get("query", "")).strip()
+        starting = "".join(
+            f"\nThe MCP server {name} is still starting: its tools can be found in a moment."
+            for name in self._starting(invocation.options)
+        )
+        if not tools:
+            return Outcome(starting.strip() or "No MCP server is connected at present.")
+        if not query:
+            return Outcome("\n".join(tools) + starting, f"{len(tools)} tools")
+        matches = ranked(query, list(tools.values()))
+        if not matches:
+            return Outcome(
+                f"None of {len(tools)} tools fits {query!r}; other words may, or an empty query for all names."
+                f"{starting}"
+            )
+        specs = [tool.spec for tool in matches[:_FOUND]]
+        texts = [f"{s.name}: {s.description}\n{msgspec.json.encode(s.parameters).decode()}" for s in specs]
+        more = [tool.spec.name for tool in matches[_FOUND : _FOUND + 20]]
+        return Outcome("\n\n".join(texts + ([f"Also: {', '.join(more)}"] if more else [])), f"{len(matches)} tools")
+
+
+class CallTool(ReadOnlyTool):
+    """Stands for the tool that a call names; the toolset sees through it, and only what cannot be seen through is run
+    here."""
+
+    spec = ToolSpec(
+        CALL,
+        f"Call a tool that {FIND} found and that is not listed itself.",
+        parameters(
+            ("name",),
+            name={"type": "string", "minLength": 1},
+            arguments={"type": "object", "description": "As its schema says."},
+        ),
+        read_only=True,
+        idempotent=True,
+        summary_argument="name",
+    )
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        raise ToolError(f"There is no tool {invocation.arguments.get('name')!r} of an MCP server; look with {FIND}.")
+
+
+def ranked(query: str, tools: Sequence[ServerTool]) -> list[ServerTool]:
+    """Best first: the very name, then by how many of the words the name and the description have."""
+    query_words = set(_WORD.findall(query.lower()))
+    scores: list[tuple[float, int, ServerTool]] = []
+    for place, tool in enumerate(tools):
+        name = tool.spec.name.lower()
+        score = 100.0 if query.lower() in (name, tool.listed.name.lower()) else 0.0
+        in_name = set(_WORD.findall(name.replace("_", " ")))
+        in_text = set(_WORD.findall(tool.spec.description.lower()))
+        for word in query_words:
+            is_partial_match = any(word in each or each in word for each in in_name if len(each) > 2)
+            score += 3 if word in in_name else 1.5 if is_partial_match else 1 if word in in_text else 0
+        if score:
+            scores.append((-score, place, tool))
+    return [tool for _, _, tool in sorted(scores, key=lambda each: each[:2])]

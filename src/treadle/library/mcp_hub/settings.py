@@ -1,0 +1,182 @@
+"""Which MCP servers there are: how one is declared, in the user's own file and in a project's `.mcp.json`. Data and its
+reading; starts nothing and loads no SDK."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from treadle.adapters.mcp.listing import Sampling
+from treadle.base.did_you_mean import did_you_mean
+from treadle.base.host_patterns import ALL
+from treadle.base.host_patterns import check as check_host
+from treadle.errors import ConfigError, InvalidInput
+
+FILE_NAME = "mcp.json"
+"""In Treadle's home, for its owner alone."""
+PROJECT_FILES = (".treadle/adapters/mcp.json", ".mcp.json")
+"""Below a project's root; they count only once trusted (S-09). Of two servers of one name the first file's counts."""
+
+_NAME = re.compile(r"(?!.*__)[a-zA-Z0-9][a-zA-Z0-9_-]{0,31}")
+_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+
+
+class OAuthClient(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Treadle as a client that was registered by hand, for servers that do not register clients by themselves."""
+
+    client_id: str = ""
+    client_secret: str = ""
+    """`${NAME}` is filled in from the environment."""
+    callback_port: int = 0
+    """Of the redirect http://127.0.0.1:PORT/callback; 0: any free port."""
+
+
+class Server(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How one server is reached, and what is taken from it. The first fields are those of other programs, too."""
+
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    """Given to the program beside a small environment. `${NAME}` and `${NAME:-default}` are filled in at the start."""
+    cwd: str = ""
+    url: str = ""
+    headers: dict[str, str] = {}
+    type: Literal["", "stdio", "http", "streamable-http", "sse"] = ""
+    disabled: bool = False
+    tools: tuple[str, ...] | None = None
+    """Patterns of the tools that are offered; None: all."""
+    accept_hints: bool = False
+    """True if the server's read-only and idempotent hints are trusted. Never taken from a project's file."""
+    timeout_s: float = 120.0
+    """How long one call may take."""
+    start_s: float = 60.0
+    """How long the start may take; a first `npx` loads the program before."""
+    sandbox: bool | None = None
+    """True if the program runs confined; None: it does if it is a project's. Never taken from a project."""
+    write: bool = False
+    """True if a confined program may write in the project."""
+    network: bool = True
+    """True if a confined program reaches the network. Never taken from a project, whose servers have `hosts` only."""
+    hosts: tuple[str, ...] = ()
+    """The hosts that a confined program reaches, through a proxy; with any, `network` does not count."""
+    scope: str = ""
+    """OAuth scopes that are asked for beside those that the server names."""
+    oauth: OAuthClient | None = None
+    """The client to sign in as; None: Treadle registers itself there."""
+    sampling: Sampling = "refuse"
+    """The handling of the server's requests to the chat's model during a call. A project's file can set at most
+    `ask`."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, in one line."""
+        return self.url or " ".join([self.command, *self.args])
+
+    @property
+    def is_legacy_sse(self) -> bool:
+        """True for the transport HTTP+SSE; servers that speak it are at `/sse` by custom."""
+        return self.type == "sse" or (not self.type and urlsplit(self.url).path.rstrip("/").endswith("/sse"))
+
+    def takes(self, tool: str) -> bool:
+        return self.tools is None or any(fnmatchcase(tool, pattern) for pattern in self.tools)
+
+
+class Declared(msgspec.Struct, frozen=True):
+    """A server with where it comes from."""
+
+    name: str
+    server: Server
+    source: str = ""
+    """The file that declares it; empty: the program that uses the library."""
+    root: str = ""
+    """The project that declares it; empty: it is the user's, and there for every project."""
+
+    @property
+    def confined(self) -> bool:
+        return bool(self.root) if self.server.sandbox is None else self.server.sandbox
+
+    @property
+    def mark(self) -> str:
+        """A hash of the declaration; the key under which the server's listing is stored."""
+        data = msgspec.json.encode([self.name, self.root, self.server], order="sorted")
+        return hashlib.sha256(data).hexdigest()[:32]
+
+
+class ServersFile(msgspec.Struct, frozen=True):
+    """The user's own file."""
+
+    mcpServers: dict[str, Server] = {}
+
+
+def check(name: str, server: Server) -> None:
+    """InvalidInput for what no server can be."""
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(
+            f"{name[:80]!r} is no name for a server: use 1 to 32 letters, digits, hyphens and single underscores."
+        )
+    if bool(server.command) == bool(server.url):
+        raise InvalidInput(f"the server {name!r} needs either a command or a URL")
+    if server.url and not server.url.startswith(("http://", "https://")):
+        raise InvalidInput(f"{server.url!r} is no address of a server; it begins with https:// or http://")
+    if server.type == "sse" and not server.url:
+        raise InvalidInput(f"the server {name!r} has the transport sse, which needs a URL")
+    if server.oauth is not None and not server.oauth.client_id:
+        raise InvalidInput(f"the client of the server {name!r} needs an id (oauth.clientId)")
+    if server.oauth is not None and not 0 <= server.oauth.callback_port <= 65_535:
+        raise InvalidInput(f"the callback port of the server {name!r} is no port")
+    for host in server.hosts:
+        if host != ALL:
+            check_host(host)
+    if server.timeout_s <= 0 or server.start_s <= 0:
+        raise InvalidInput(f"the times of the server {name!r} must be more than 0")
+
+
+def read_project(data: bytes, path: str, root: str) -> tuple[Declared, ...]:
+    """The servers that a trusted file of a project declares. ConfigError if it cannot be read."""
+    try:
+        document = msgspec.json.decode(data)
+        servers = document.get("mcpServers", document.get("servers", {})) if isinstance(document, dict) else {}
+        servers_by_name = msgspec.convert(servers, dict[str, Server])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    declarations: list[Declared] = []
+    for name, server in servers_by_name.items():
+        try:
+            check(name, server)
+        except InvalidInput as error:
+            raise ConfigError(f"{path}: {error}") from error
+        asks: Sampling = "ask" if server.sampling == "allow" else server.sampling
+        if ALL in server.hosts:
+            raise ConfigError(f"{path}: the server {name!r} of a project reaches hosts that it names, not all of them")
+        modest = msgspec.structs.replace(server, accept_hints=False, sampling=asks, network=False, sandbox=None)
+        declarations.append(Declared(name, modest, path, root))
+    return tuple(declarations)
+
+
+def server_of(declaration: "Server | Mapping[str, Any]") -> Server:
+    """A server from what a program wrote. InvalidInput if it does not fit."""
+    if isinstance(declaration, Server):
+        return declaration
+    odd = [key for key in declaration if key not in Server.__struct_fields__]
+    if odd:
+        raise InvalidInput(f"an MCP server has no {odd[0]!r}{did_you_mean(odd[0], Server.__struct_fields__)}")
+    try:
+        return msgspec.convert(dict(declaration), Server)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"this is no MCP server: {error}") from error
+
+
+def filled(text: str, environment: Mapping[str, str]) -> str:
+    """With the values of the variables that it names. ConfigError if one has none."""
+
+    def value(match: re.Match[str]) -> str:
+        name, default = match[1], match[2]
+        if (set_ := environment.get(name)) is None and default is None:
+            raise ConfigError(f"the variable {name} is not set, and an MCP server needs it")
+        return set_ if set_ is not None else default
+
+    return _VARIABLE.sub(value, text)

@@ -1,0 +1,360 @@
+"""The setup of an agent's MCP servers: their declarations, from the user's file and from projects whose files are
+trusted; their environment and sandbox; their stored data in Treadle's home. The only module that knows both the servers
+and the packages that they need."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from treadle.adapters.mcp.listing import Listing
+from treadle.adapters.mcp.tool import Keeping
+from treadle.adapters.policy.trust import MAX_BYTES, read
+from treadle.adapters.tools.builtin.command.network import network_of, through_proxy
+from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.builtin.environment import command_environment
+from treadle.base.file_system import is_below
+from treadle.base.home_file import HomeFile
+from treadle.base.host_patterns import choice
+from treadle.base.inert import inert_line
+from treadle.errors import ConfigError, InvalidInput, SandboxError
+from treadle.library.mcp_hub.executed_files import MOST_BYTES, executed_files
+from treadle.library.mcp_hub.hub import Hub, Place
+from treadle.library.mcp_hub.known import FILE_NAME as LISTINGS_NAME
+from treadle.library.mcp_hub.known import ListingsFile, remember
+from treadle.library.mcp_hub.offerings import Offerings
+from treadle.library.mcp_hub.settings import (
+    FILE_NAME,
+    PROJECT_FILES,
+    Declared,
+    OAuthClient,
+    Server,
+    ServersFile,
+    check,
+    filled,
+    read_project,
+    server_of,
+)
+from treadle.ports.sandbox import Confinement, Direct, PrivateHome, Unwritable, WorldMount
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
+
+    from treadle.adapters.mcp.connection import ServerConnection
+    from treadle.adapters.mcp.transport import Errors
+    from treadle.base.loopback_redirect import RedirectReceiver
+
+TOKENS_NAME = "mcp-tokens.json"
+NETWORK_LOG = "mcp-network.jsonl"
+"""The hosts that confined servers reached by name, and those that were refused to them."""
+
+
+class _TokensFile(msgspec.Struct, frozen=True):
+    servers: dict[str, dict[str, Any]] = {}
+
+
+class KeptTokens:
+    """Implements `treadle.adapters.mcp.oauth.Storage`, for one server, by its address."""
+
+    def __init__(self, home: Path, url: str) -> None:
+        self._file = HomeFile(home / TOKENS_NAME, _TokensFile)
+        self._url = url
+
+    def get(self, name: str) -> Mapping[str, Any] | None:
+        stored_value = self._file.read().servers.get(self._url, {}).get(name)
+        return stored_value if isinstance(stored_value, dict) else None
+
+    def put(self, name: str, value: Mapping[str, Any]) -> None:
+        def put_value(book: _TokensFile) -> _TokensFile:
+            stored_values = book.servers.get(self._url, {})
+            return _TokensFile({**book.servers, self._url: {**stored_values, name: dict(value)}})
+
+        self._file.change(put_value)
+
+    def begin_sign_in(self, redirect: str) -> None:
+        """Forget all but the scopes that a refused call wants."""
+
+        def reset_server(book: _TokensFile) -> _TokensFile:
+            scope_entry = {name: value for name, value in book.servers.get(self._url, {}).items() if name == "wanted"}
+            return _TokensFile({**book.servers, self._url: {**scope_entry, "back": {"url": redirect}}})
+
+        self._file.change(reset_server)
+
+
+class Declarations:
+    """The user's own file in Treadle's home, for everything that reads or changes it."""
+
+    def __init__(self, home: Path) -> None:
+        self.file = HomeFile(home / FILE_NAME, ServersFile)
+
+    def all(self) -> dict[str, Server]:
+        return self.file.read().mcpServers
+
+    def add(self, name: str, server: Server) -> None:
+        check(name, server)
+        self.file.change(lambda book: ServersFile({**book.mcpServers, name: server}))
+
+    def remove(self, name: str) -> None:
+        self.file.change(lambda book: ServersFile({n: s for n, s in book.mcpServers.items() if n != name}))
+
+
+class McpServers(Offerings):
+    """The MCP servers of an agent. `given`: those that the program names itself; with `configured` also those of the
+    user's file and of trusted projects."""
+
+    def __init__(
+        self,
+        home: Path,
+        context: ToolContext,
+        trusted: Callable[[str, bytes], bool],
+        servers: Mapping[str, Server | Mapping[str, Any]],
+        *,
+        configured: bool,
+    ) -> None:
+        self._home = home
+        self._context = context
+        self._trusted = trusted
+        self._configured = configured
+        self._given: dict[str, dict[str, Server]] = {"": {}}
+        self._brought: dict[str, dict[str, Server]] = {}
+        self._alone: set[str] = set()
+        self._declarations = Declarations(home)
+        self._listings = HomeFile(home / LISTINGS_NAME, ListingsFile)
+        for name, server in servers.items():
+            self.add(name, server)
+        self.keeping = Keeping(context.blobs, context.redact)
+        self.hub = Hub(
+            self.declared,
+            self._connect,
+            self.keeping,
+            recall=self._recall,
+            remember=self._remember,
+        )
+        super().__init__(self.hub)
+
+    def add(self, name: str, server: Server | Mapping[str, Any], root: str = "") -> None:
+        """Use one more server as long as this agent lives: in every project, or in one. Nothing is written."""
+        new_server = server_of(server)
+        check(name, new_server)
+        self._given.setdefault(root, {})[name] = new_server
+
+    def bring(
+        self, own_servers: str, servers: Mapping[str, Server | Mapping[str, Any]], *, alone: bool = False
+    ) -> None:
+        """Use these servers, and none that were brought before, for chats that have them by name
+        (`ChatOptions.own_servers`), as long as this agent lives; `alone`: instead of those of the user and the
+        project. Nothing is written. InvalidInput, and nothing is changed, if one cannot be."""
+        new_servers = {name: server_of(server) for name, server in servers.items()}
+        for name, server in new_servers.items():
+            check(name, server)
+        self._brought[own_servers] = new_servers
+        (self._alone.add if alone else self._alone.discard)(own_servers)
+
+    async def take_away(self, own_servers: str) -> None:
+        """End what was brought under this name."""
+        self._brought.pop(own_servers, None)
+        self._alone.discard(own_servers)
+        await self.hub.leave(own_servers)
+
+    def declared(self, root: str, own_servers: str = "") -> tuple[list[Declared], list[str]]:
+        """Return the servers for chats of this root, by name. The program's servers override the user's, and those
+        override the project's. Servers of untrusted files are left out, with a warning (S-09)."""
+        warnings: list[str] = []
+        by_name: dict[str, Declared] = {}
+        if self._configured and own_servers not in self._alone:
+            for declared in self._of_project(root, warnings) if root else ():
+                by_name.setdefault(declared.name, declared)
+            users: dict[str, Server] = {}
+            try:
+                users = self._declarations.all()
+            except ConfigError as error:
+                warnings.append(f"The user's MCP servers cannot be used: {error}")
+            path = str(self._declarations.file.path)
+            by_name |= {name: Declared(name, server, path) for name, server in users.items()}
+        for place in dict.fromkeys(("", root)):
+            by_name |= {name: Declared(name, server) for name, server in self._given.get(place, {}).items()}
+        if own_servers and own_servers not in self._brought:
+            warnings.append("The MCP servers that a program brought for this chat are not here; it must bring them.")
+        by_name |= {name: Declared(name, server) for name, server in self._brought.get(own_servers, {}).items()}
+        return sorted(by_name.values(), key=lambda each: each.name), warnings
+
+    def _of_project(self, root: str, warnings: list[str]) -> Sequence[Declared]:
+        declarations: list[Declared] = []
+        for name in PROJECT_FILES:
+            path = os.path.join(root, name)
+            data = _contents(path)
+            if data is None:
+                continue
+            if not self._trusted(path, data):
+                warnings.append(f"{name} of this project declares MCP servers and is not trusted: treadle trust {name}")
+                continue
+            try:
+                servers = read_project(data, path, root)
+            except ConfigError as error:
+                warnings.append(f"The MCP servers of this project cannot be used: {error}")
+                continue
+            for declared in servers:
+                if untrusted := self._untrusted_files(declared):
+                    file = inert_line(os.path.relpath(untrusted[0], os.path.realpath(root)))
+                    warnings.append(
+                        f"The MCP server {declared.name} of this project runs {file}, which is not trusted as it is "
+                        f"now: treadle trust {file}"
+                    )
+                else:
+                    declarations.append(declared)
+        return declarations
+
+    def _untrusted_files(self, declared: Declared) -> list[str]:
+        """Files of the project that one of its servers executes and whose present content is not trusted."""
+        files = executed_files(declared.server, declared.root, self._context.env)
+        return [
+            path for path in files if (data := _contents(path, MOST_BYTES)) is None or not self._trusted(path, data)
+        ]
+
+    async def login(self, name: str, show: "Callable[[str], Awaitable[None]]", root: str = "") -> bool:
+        """Sign in to a server in a browser; `show` gets the address. Return True if the server asked for a sign-in."""
+        from treadle.adapters.mcp.connection import ServerConnection
+        from treadle.adapters.mcp.oauth import LOGIN_S
+        from treadle.base.loopback_redirect import RedirectReceiver
+
+        declared = (await self.hub.link(name, root)).declared
+        if not declared.server.url:
+            raise InvalidInput(f"{name} is a program on this machine; there is nothing to sign in to")
+        storage, receiver = KeptTokens(self._home, declared.server.url), RedirectReceiver(show)
+        await receiver.open(declared.server.oauth.callback_port if declared.server.oauth is not None else 0)
+        storage.begin_sign_in(receiver.url)
+        opens = partial(self.open_transport, declared, Place(root), receiver=receiver)
+        connection = ServerConnection(
+            name, root, lambda errors, end_event: opens(errors=errors, end_event=end_event), LOGIN_S
+        )
+        try:
+            await connection.ready()
+        finally:
+            await connection.close()
+            await receiver.close()
+        return storage.get("tokens") is not None
+
+    # -- stored data --------------------------------------------------------------------------------------------------
+
+    def _recall(self, mark: str) -> Listing | None:
+        try:
+            return self._listings.read().servers.get(mark)
+        except ConfigError:
+            return None
+
+    def _remember(self, mark: str, listing: Listing) -> None:
+        try:
+            self._listings.change(lambda book: remember(book, mark, listing))
+        except ConfigError:  # a home that cannot be written: it is asked for again next time
+            return
+
+    # -- the way to a server ------------------------------------------------------------------------------------------
+
+    def _connect(self, declared: Declared, place: Place, listed: Callable[[Listing], None]) -> "ServerConnection":
+        from treadle.adapters.mcp.connection import ServerConnection
+
+        return ServerConnection(
+            declared.name,
+            place.root,
+            lambda errors, end_event: self.open_transport(declared, place, errors, end_event),
+            declared.server.start_s,
+            listed=listed,
+            sampling=declared.server.sampling,
+        )
+
+    @asynccontextmanager
+    async def open_transport(
+        self,
+        declared: Declared,
+        place: Place,
+        errors: "Errors",
+        end_event: asyncio.Event,
+        receiver: "RedirectReceiver | None" = None,
+    ) -> "AsyncIterator[TransportStreams]":
+        """The way to a server; with a receiver a person may sign in."""
+        from treadle.adapters.mcp import transport
+
+        server, env, root = declared.server, self._context.env, place.root
+        if server.command:
+            untrusted = await asyncio.to_thread(self._untrusted_files, declared) if declared.root else []
+            if untrusted:
+                raise ConfigError(f"a file that {declared.name} runs was changed since it was trusted")
+            argv = [filled(word, env) for word in (server.command, *server.args)]
+            server_env = {name: filled(value, env) for name, value in server.env.items()}
+            cwd = filled(server.cwd, env) or root or env.get("HOME") or "/"
+            if declared.confined or place.world:
+                argv = await asyncio.to_thread(self._wrap_command, argv, declared, place, cwd)
+            environment = command_environment(env, self._context.allowance.env) | server_env
+            if declared.confined and server.hosts:
+                environment |= through_proxy()
+            async with transport.program(argv, environment, cwd, errors, end_event) as streams:
+                yield streams
+            return
+        storage = KeptTokens(self._home, server.url)
+        auth = None
+        if receiver is not None or storage.get("tokens") is not None:
+            from treadle.adapters.mcp.oauth import Client, SignIn
+
+            oauth_client = server.oauth or OAuthClient()
+            scopes = f"{server.scope} {(storage.get('wanted') or {}).get('scope', '')}".split()
+            client = Client(
+                oauth_client.client_id, filled(oauth_client.client_secret, env), " ".join(dict.fromkeys(scopes))
+            )
+            auth = SignIn(declared.name, server.url, client, storage, receiver)
+        headers = {name: filled(value, env) for name, value in server.headers.items()}
+        opens = transport.legacy_sse if server.is_legacy_sse else transport.http
+        async with opens(declared.name, server.url, headers, auth) as streams:
+            yield streams
+
+    def _wrap_command(self, argv: list[str], declared: Declared, place: Place, cwd: str) -> list[str]:
+        """The command line that runs a server in its place: in a sandbox, in a world, or both."""
+        world = self._context.workspace_of(place.root, "", place.world).world if place.world else None
+        if declared.confined:
+            return self._confined(argv, declared.server, place.root or cwd, cwd, world)
+        assert self._context.sandbox_of is not None
+        return self._context.sandbox_of("none").wrap(argv, Confinement(place.root, world=world), cwd)
+
+    def _confined(self, argv: list[str], server: Server, root: str, cwd: str, world: WorldMount | None) -> list[str]:
+        if self._context.sandbox_of is None or (sandbox := self._context.sandbox_of("auto")).level == "none":
+            raise SandboxError(
+                "it runs only in a sandbox, and none works here; declare it yourself with `sandbox: false` if "
+                "you trust it"
+            )
+        guarded = self._context.guarded(root)
+        program = shutil.which(argv[0], path=self._context.env.get("PATH")) or argv[0]
+        _require_visible(program, root, guarded.home)
+        confinement = Confinement(
+            root,
+            Direct() if server.write else Unwritable(live=True),
+            network_of(choice(server.hosts) if server.hosts else server.network, str(self._home / NETWORK_LOG)),
+            protected=guarded.protected,
+            hidden_paths=guarded.hidden_paths,
+            home=guarded.home,
+            world=world,
+        )
+        return sandbox.wrap([program, *argv[1:]], confinement, cwd)
+
+
+def _require_visible(program: str, root: str, home: PrivateHome | None) -> None:
+    """SandboxError if a confined program would not see itself."""
+    if home is None or not any(is_below(program, covered) for covered in home.covered):
+        return
+    if not any(is_below(program, visible_folder) for visible_folder in (root, *home.visible, *home.caches)):
+        raise SandboxError(
+            f"{program} lies in a home, which a confined program does not see; name its folder in the setting "
+            "visible_paths, or declare it yourself with `sandbox: false` if you trust it"
+        )
+
+
+def _contents(path: str, most: int = MAX_BYTES) -> bytes | None:
+    """Of a file of a project; None if there is none that may be read."""
+    try:
+        return read(path, most) if os.path.lexists(path) else None
+    except InvalidInput:
+        return None

@@ -1,0 +1,84 @@
+"""Expansion of the messages that people type: `/name words` for a command of the user or of the project, or for a
+prompt of an MCP server; `@server:uri` for a resource. For front ends: messages from programs are never expanded.
+
+With `include_own` the person is the user of this machine. Other people, on a server, have the commands of the project,
+and only those MCP servers whose tools their chat has."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from treadle.base.inert import inert_line
+from treadle.errors import TreadleError
+from treadle.library.agent import Agent
+from treadle.protocol.content import Image
+from treadle.protocol.options import ChatOptions
+
+if TYPE_CHECKING:
+    from treadle.library.mcp_hub.offerings import Resource
+    from treadle.library.skills.reading import OwnCommand
+
+MOST_LISTED = 500
+
+
+async def expand_message(
+    agent: Agent, options: ChatOptions, text: str, *, include_own: bool = True
+) -> tuple[str, tuple[Image, ...]]:
+    """Return the expanded text of a message and its pictures. A command is replaced by its text; mentioned resources
+    are appended."""
+    if text.startswith("/"):
+        name, _, words = text[1:].partition(" ")
+        command = (await asyncio.to_thread(agent.own_commands, options.project, include_own=include_own)).get(
+            name.strip()
+        )
+        if command is not None:
+            text = command.expand(words.strip())
+    servers = agent.servers_of(options) if text.startswith("/") or "@" in text else None
+    if servers is None:
+        return text, ()
+    names = await servers.names(options, callable_only=not include_own)
+    expanded, pictures = await servers.expand_message(
+        text, options.root, options.own_servers, options.world, names=names
+    )
+    return expanded, tuple([Image(kind, await agent.deps.store.put_blob(data)) for kind, data in pictures])
+
+
+async def commands(agent: Agent, options: ChatOptions, *, include_own: bool = True) -> "dict[str, OwnCommand]":
+    """Return the slash commands by name: the user's and the project's commands, and the known prompts of servers, whose
+    text is the command itself."""
+    from treadle.library.skills.reading import OwnCommand
+
+    commands_by_name = await asyncio.to_thread(agent.own_commands, options.project, include_own=include_own)
+    servers = agent.servers_of(options)
+    if servers is None:
+        return commands_by_name
+    names = await servers.names(options, callable_only=not include_own)
+    for each in await servers.known_prompts(options.root, options.own_servers):
+        name, about = each.command[1:], inert_line(each.description, 200)
+        if each.server in names and _can_be_typed(name):
+            commands_by_name.setdefault(
+                name, OwnCommand(name, about, f"{each.command} $ARGUMENTS", inert_line(each.hint, 80))
+            )
+    return commands_by_name
+
+
+async def resources(agent: Agent, options: ChatOptions, *, include_own: bool = True) -> "list[Resource]":
+    """Return the resources that can be mentioned with @, beside files. Asks the servers that are known to have
+    resources, and skips a server that does not answer."""
+    servers = agent.servers_of(options)
+    if servers is None:
+        return []
+    place = options.root, options.own_servers, options.world
+    names = await servers.names(options, callable_only=not include_own) & await servers.with_resources(*place)
+    requests = [servers.resources(*place, server=name) for name in sorted(names)]
+    listed_resources: list[Resource] = []
+    for listed in await asyncio.gather(*requests, return_exceptions=True):
+        if isinstance(listed, TreadleError):
+            continue
+        if isinstance(listed, BaseException):
+            raise listed
+        listed_resources += [each for each in listed if _can_be_typed(each.typed)]
+    return listed_resources[:MOST_LISTED]
+
+
+def _can_be_typed(name: str) -> bool:
+    return len(name) < 500 and not any(map(str.isspace, name)) and inert_line(name, 500) == name

@@ -1,0 +1,308 @@
+"""Tools and a policy that answer from the record. The log does not have the list of tools, but the outcome of each
+call, and that is all the engine can see of a tool."""
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from treadle.base.types import CallKey, ChatId
+from treadle.engine.examination import CHANGED, summarize
+from treadle.errors import Conflict, ToolError, TrialLost
+from treadle.library.replay.recorded_inputs import WatchedLog
+from treadle.library.replay.recording import CallRecord
+from treadle.library.replay.store import ReplayStore
+from treadle.library.replay.workspace import before_a_change, left_behind
+from treadle.ports.model import ModelRequest
+from treadle.ports.policy import Verdict
+from treadle.ports.toolset import Invocation, Outcome, Question, Rehearsal, Settlement, Tool, Trial
+from treadle.protocol.content import ToolRequest
+from treadle.protocol.events import (
+    HEADLESS,
+    Envelope,
+    ExecutionStart,
+    Interrupted,
+    ModelNotice,
+    TrialStart,
+    UserInputRequested,
+)
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.tools import Effect, ToolKind, ToolSpec, only_looks
+
+NEVER_BEGUN = "The record ends before this call begins."
+"""The text of a call that has not begun. It does not run beside those that did begin."""
+
+
+class RecordedTools:
+    """Implements `treadle.ports.toolset.Toolset`: the tool behind a name is what the calls of this name in the present
+    turn say about it."""
+
+    def __init__(self, log: WatchedLog) -> None:
+        self._log = log
+
+    async def ready(self, chat: ChatId, options: ChatOptions) -> Sequence[str]:
+        """Return the notices about MCP servers at this place of the record."""
+        notices: list[str] = []
+        while (next_one := self._log.stage.recording.at(self._log.state.head + 1 + len(notices))) is not None:
+            if not (isinstance(next_one.data, ModelNotice) and next_one.data.kind == "mcp" and next_one.epoch):
+                break
+            notices.append(next_one.data.text)
+        return notices
+
+    async def await_tool(self, request: ToolRequest, options: ChatOptions) -> str:
+        return ""
+
+    def resolve_call(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
+        return request
+
+    def specs(self, options: ChatOptions) -> Sequence[ToolSpec]:
+        return ()
+
+    def find(self, name: str, options: ChatOptions) -> Tool | ToolSpec | None:
+        spec = _spec(name, [call for call in self._calls() if call.request.name == name])
+        return spec if spec.kind != "function" else RecordedTool(spec, self._log.stage)
+
+    def arguments(self, spec: ToolSpec, text: str) -> dict[str, Any] | str:
+        for call in self._calls():
+            if call.start is None and text == call.request.arguments and before_a_change(self._log.stage):
+                return _read(text)
+            has_name = spec.name in (call.request.name, call.start.name if call.start is not None else "")
+            if has_name and text == call.request.arguments:
+                return _first_arguments(call, text)
+            if has_name and (edit := _read(text)) in call.edits:
+                return _final_arguments(call, text) if edit == call.edits[-1] else edit
+        return _read(text)
+
+    def _calls(self) -> list[CallRecord]:
+        return self._log.stage.recording.turn_calls(self._log.state.head)
+
+
+class RecordedTool:
+    """Implements `treadle.ports.toolset.Tool`."""
+
+    def __init__(self, spec: ToolSpec, stage: ReplayStore) -> None:
+        self.spec = spec
+        self._stage = stage
+
+    async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
+        call_record = self._stage.recording.calls.get(invocation.call)
+        if (call_record is None or call_record.start is None) and before_a_change(self._stage):
+            return {}  # a copy was cut between the checkpoint and the call that it stands before
+        call = self._call(invocation)
+        if call.is_lost and call.complete is not None:
+            raise TrialLost(call.complete.error)
+        skipped = call.complete is not None and call.complete.synthetic == "skipped"  # a check that could not be run
+        if (call.refused or skipped) and call.complete is not None:
+            raise Conflict(call.complete.error, {file.path: file.digest for file in call.complete.seen})
+        if self.spec.read_only and not call.parallel and call.start_seq == self._stage.recording.cut:
+            raise ToolError(NEVER_BEGUN)  # a copy was cut before its refusal; reads that run, run together
+        return call.start.plan if call.start is not None else None
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        call = self._call(invocation)
+        question = next((question for question in call.questions if question.seq > self._stage.now), None)
+        for sample in call.samples:
+            if self._stage.now < sample.seq < (question.seq if question is not None else math.inf):
+                await self._sampled(sample, invocation)
+        if (
+            question is not None
+            and isinstance(question.data, UserInputRequested)
+            and question.epoch == self._stage.epoch
+        ):
+            await self._stage.turn_of(question)
+            return Outcome("", question=Question(question.data.question, question.data.options, question.data.plan))
+        outcome, complete = call.completed, call.complete
+        if (
+            outcome is None
+            or complete is None
+            or complete.synthetic == "interrupted"
+            or outcome.epoch != self._stage.epoch
+        ):
+            await self._stage.perish()
+        await self._stage.turn_of(outcome)
+        return Outcome(
+            complete.result if complete.success else complete.error,
+            complete.result_summary,
+            complete.success,
+            complete.diff_stat,
+            facts=call.facts,
+            output=complete.output,
+            sandbox=complete.sandbox,
+            known_files=complete.seen,
+            shell=complete.shell,
+            effect=complete.effect,
+            images=complete.images,
+            hosts=complete.hosts,
+            **_changes(call),
+        )
+
+    async def _sampled(self, sample: Envelope, invocation: Invocation) -> None:
+        """Ask the model again, as far as this worker did: it says what it said."""
+        if sample.epoch == self._stage.epoch and invocation.ask_model is not None:
+            await self._stage.turn_of(sample)
+            with suppress(ToolError):
+                await invocation.ask_model(ModelRequest("", ()))
+
+    async def preview(self, invocation: Invocation) -> str:
+        return ""
+
+    async def trial(self, invocation: Invocation) -> Trial | None:
+        began = _next_trial(self._call(invocation), self._stage)
+        return None if began is None else Trial(began.plan or {})
+
+    async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
+        if any(isinstance(envelope.data, Interrupted) for envelope in self._stage.recording.inputs(self._stage.now)):
+            await self._stage.stopped()
+        await self._stage.turn()  # the worker may have died meanwhile
+        return Rehearsal("")
+
+    async def stop(self, invocation: Invocation) -> Outcome | None:
+        if self._unknown(invocation):
+            return Outcome("", **_changes(self._call(invocation)))
+        return left_behind(self._stage, invocation.call)
+
+    async def settle(self, invocation: Invocation) -> Settlement:
+        """An intent that was found out to be done left the same events as one that was run again."""
+        return "unknown" if self._unknown(invocation) else "run_again"
+
+    def _unknown(self, invocation: Invocation) -> bool:
+        call = self._call(invocation)
+        here = call.completed is not None and call.completed.epoch == self._stage.epoch
+        return here and call.complete is not None and call.complete.synthetic == "unknown"
+
+    def _call(self, invocation: Invocation) -> CallRecord:
+        return self._stage.recording.calls[invocation.call]
+
+
+class RecordedPolicy:
+    """Implements `treadle.ports.policy.Policy`."""
+
+    def __init__(self, stage: ReplayStore) -> None:
+        self._stage = stage
+
+    async def review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict:
+        call = self._stage.recording.calls[CallKey(invocation.call)]
+        if _next_trial(call, self._stage) is not None:
+            return Verdict("review", approval_text=self._approved_words(call))
+        return self._recorded(call, invocation)
+
+    def _approved_words(self, call: CallRecord) -> str:
+        """The card that was answered before the trial, if it showed the words alone: then the engine does not say that
+        the effect has changed since."""
+        earlier = [request for seq, request in call.asks if seq <= self._stage.now]
+        later = [request for seq, request in call.asks if seq > self._stage.now]
+        return earlier[-1].shown if earlier and later and not later[0].reason.endswith(CHANGED) else ""
+
+    def _recorded(self, call: CallRecord, invocation: Invocation) -> Verdict:
+        if call.permission_request is not None:
+            request = next((request for seq, request in call.asks if seq > self._stage.now), None)
+            if request is None and invocation.edited:
+                return Verdict("allow")
+            request = request or call.permission_request
+            # That it is asked for again, because it would do something else by now, the engine says itself.
+            reason = (
+                request.reason
+                if request is call.asks[0][1]
+                else request.reason.removesuffix(CHANGED).removesuffix("; ")
+            )
+            return Verdict("ask", reason, request.severity, request.shown, request.offers, wants=request.network)
+        if call.ruled is not None:
+            discards = call.ruled.decision == "allow" and not call.ruled.auto_approved
+            unasked = call.ruled.synthetic == HEADLESS
+            return Verdict("discard" if discards else call.ruled.decision, call.ruled.feedback, unasked=unasked)
+        return Verdict("allow")
+
+    async def judge(
+        self,
+        spec: ToolSpec,
+        invocation: Invocation,
+        options: ChatOptions,
+        rehearsal: Rehearsal | None,
+        verdict: Verdict,
+    ) -> Verdict:
+        return self._recorded(self._stage.recording.calls[CallKey(invocation.call)], invocation)
+
+
+def _next_trial(call: CallRecord, stage: ReplayStore) -> TrialStart | None:
+    """The trial that this worker recorded before anything else of this call."""
+    coming = [(seq, event) for seq, event in (*call.trials, *call.asks) if seq > stage.now]
+    seq, event = min(coming, key=lambda pair: pair[0], default=(0, None))
+    at = stage.recording.at(seq)
+    return event if isinstance(event, TrialStart) and at is not None and at.epoch == stage.epoch else None
+
+
+def _spec(name: str, calls: Sequence[CallRecord]) -> ToolSpec:
+    """Derive the specification of a tool from its recorded calls, all of one name."""
+    starts = [call.start for call in calls if call.start is not None]
+    trials = [trial for call in calls for _, trial in call.trials]
+    real = [each.name for each in trials] + [start.name for call in calls if (start := call.start) and not call.refused]
+    kinds: list[ToolKind] = [call.kind for call in calls if call.kind != "function"]
+    writing = any(call.parallel and call.start is not None and call.start.plan is not None for call in calls)
+    all_starts: list[ExecutionStart | TrialStart] = [*starts, *trials]
+    keys = ["", *(key for start in all_starts for key in start.arguments)]
+    probes = [ToolSpec(name, summary_argument=key) for key in keys]
+    fitting = (p for p in probes if all(summarize(p, dict(s.arguments)) == s.args_summary for s in all_starts))
+    return ToolSpec(
+        real[0] if real else name,
+        kind=kinds[0] if kinds else "function",
+        read_only=any(start.read_only for start in starts)
+        or any((call.parallel and not writing) or (call.request.repaired and not call.refused) for call in calls),
+        parallel=writing,
+        timeout_s=0.0,
+        summary_argument=next(fitting, probes[0]).summary_argument,
+        effect=_effect(starts),
+        command_argument=next((key for start in starts for key in _looking(start)), ""),
+    )
+
+
+def _effect(starts: Sequence[ExecutionStart]) -> Effect:
+    if starts and all(start.effect in ("read", "edit") for start in starts):
+        return "edit"
+    return "none" if starts and all(start.effect == "none" for start in starts) else "execute"
+
+
+def _looking(start: ExecutionStart) -> list[str]:
+    """Which argument is the command, if the record calls this a read because of its words."""
+    if start.effect != "read" or start.read_only:
+        return []
+    return [key for key, value in start.arguments.items() if isinstance(value, str) and only_looks(value)]
+
+
+def _changes(call: CallRecord) -> dict[str, Any]:
+    """Return the recorded changes of files by the call, or its conflicts."""
+    outcome_fields: dict[str, Any] = {}
+    if call.files is not None:
+        files = call.files
+        outcome_fields = {
+            "files": files.files,
+            "source": files.source,
+            "uncaptured": files.uncaptured,
+            "git": files.git,
+        }
+    return outcome_fields | ({"conflicts": call.conflict.conflicts} if call.conflict is not None else {})
+
+
+def _first_arguments(call: CallRecord, text: str) -> dict[str, Any] | str:
+    """Return the arguments as they were parsed from the model's text. If a person changed them later, or the call had
+    no effect, the log has only the text itself."""
+    return _read(text) if call.edits else _final_arguments(call, text)
+
+
+def _final_arguments(call: CallRecord, text: str) -> dict[str, Any] | str:
+    if call.start is None and call.trials:
+        return call.trials[-1][1].arguments
+    if call.start is None:
+        return _read(text) if call.permission_request is not None or call.ruled is not None else NEVER_BEGUN
+    unread = call.refused and not call.start.arguments and call.ruled is None
+    if unread and call.complete is not None and (call.permission_request is None or call.edits):
+        return call.complete.error
+    return call.start.arguments
+
+
+def _read(text: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return {}

@@ -1,0 +1,44 @@
+"""The skills, own commands and custom agents that there are for a project, in the order in which they count."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from treadle.library.skills.places import OF_USER, Document, Kind, Trusted, in_folder, of_project
+from treadle.protocol.options import Project, Skill
+
+if TYPE_CHECKING:
+    from treadle.library.skills.reading import CustomAgent, OwnCommand
+
+
+class Documents:
+    """Those of a user and of the projects that they trust. `more`: folders of plugins."""
+
+    def __init__(self, home: Path, env: Mapping[str, str], trusted: Trusted, more: Sequence[str] = ()) -> None:
+        user_folders = (Path(env["HOME"], each) for each in OF_USER if env.get("HOME"))
+        self._folders = (home, *user_folders, *map(Path, more))
+        self._trusted = trusted
+
+    def all(self, kind: Kind, project: Project, *, include_own: bool = True) -> list[Document]:
+        """All of a kind, with those that are not trusted. The user's own, left out unless `own`, come first: of several
+        with one name the first counts."""
+        documents = [each for folder in self._folders for each in in_folder(kind, folder / kind)] if include_own else []
+        return documents + (list(of_project(kind, project, self._trusted)) if project.root else [])
+
+    def skills(self, project: Project, *, include_own: bool = True) -> tuple[Skill, ...]:
+        documents = self.all("skills", project, include_own=include_own)
+        if not documents:  # most projects have none, and nothing is to be loaded for them
+            return ()
+        from treadle.library.skills.reading import skills
+
+        return skills(documents)
+
+    def commands(self, project: Project, *, include_own: bool = True) -> "dict[str, OwnCommand]":
+        from treadle.library.skills.reading import commands
+
+        return commands(self.all("commands", project, include_own=include_own))
+
+    def agents(self, project: Project, *, include_own: bool = True) -> "dict[str, CustomAgent]":
+        from treadle.library.skills.reading import custom_agents
+
+        return custom_agents(self.all("agents", project, include_own=include_own))

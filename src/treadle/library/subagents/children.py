@@ -1,0 +1,258 @@
+"""The chats that one call begins: begun once, followed until they rest (any worker may drive them), ended with the
+call."""
+
+import asyncio
+import hashlib
+from base64 import b32encode
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.adapters.tools.builtin.base import run_to_end
+from treadle.base.faultpoint import faultpoint
+from treadle.base.inert import inert_line
+from treadle.base.types import CallKey, ChatId
+from treadle.chat.state import ChatState, open_actions, status
+from treadle.engine.deps import Deps
+from treadle.engine.worker import Worker
+from treadle.errors import ChatExists, NotFound, Refused, ToolError
+from treadle.library.chat import Chat, Prepared
+from treadle.library.worlds.worlds import Worlds
+from treadle.ports.snapshots import Effect
+from treadle.ports.toolset import Invocation
+from treadle.protocol.commands import Rename, Send
+from treadle.protocol.content import Failure
+from treadle.protocol.events import Envelope, ExecutionStart, SessionCreated, SubagentCompleted
+from treadle.protocol.options import Budget, ChatOptions, Project
+from treadle.protocol.subagent_events import Child, children_of, world_of
+
+if TYPE_CHECKING:
+    from treadle.library.skills.reading import CustomAgent
+
+WATCH_S = 5.0
+BY = "parent"
+"""The name recorded for interrupts of the children of a stopped call."""
+
+
+class Home(Protocol):
+    """Of an Agent, what its sub-agents need."""
+
+    deps: Deps
+    worker: Worker
+
+    @property
+    def worlds(self) -> Worlds: ...
+
+    def chat(self, id: str) -> Chat: ...
+
+    def prepare(self, options: ChatOptions, highest: str, owner: str) -> Prepared: ...
+
+    def custom_agents(self, project: Project, *, include_own: bool) -> "Mapping[str, CustomAgent]": ...
+
+
+class ChildResult(msgspec.Struct, frozen=True):
+    """A child that is done, and what it did."""
+
+    child: Child
+    state: ChatState
+    effect: Effect = Effect(())
+    has_passed: bool | None = None
+    committed: bool = False
+    merged: tuple[str, ...] = ()
+    """Paths that both the child and others had changed."""
+    problem: str = ""
+    """Why it could not be begun, or why its changes could not be committed."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """How much it changed: lines, then files."""
+        files = self.effect.files
+        return sum(each.added + each.removed for each in files), len(files)
+
+    @property
+    def ended_well(self) -> bool:
+        return self.state.last_end in ("done", "task_complete")
+
+    def fact(self, call: CallKey) -> SubagentCompleted:
+        totals, files = self.state.totals, self.effect.files
+        return SubagentCompleted(
+            call,
+            self.child.chat,
+            self.child.number,
+            self.child.title,
+            self.child.model,
+            self.state.last_end or "done",
+            totals.usage,
+            totals.turns,
+            totals.tool_calls,
+            self.child.world,
+            len(files),
+            sum(each.added for each in files),
+            sum(each.removed for each in files),
+            self.has_passed,
+            self.committed,
+        )
+
+
+def not_begun(child: Child, error: ToolError) -> ChildResult:
+    """A child of which nothing is there: its call reports it like one that failed at once."""
+    state = ChatState(chat=child.chat, last_end="error", last_error=Failure(error.code, str(error)))
+    return ChildResult(child, state, problem=str(error))
+
+
+def child_of(invocation: Invocation, number: int, title: str, model: str, *, world: bool) -> Child:
+    digest = hashlib.sha256(f"{invocation.chat}/{invocation.call}/{number}".encode()).digest()[:10]
+    chat = ChatId(f"c_{b32encode(digest).decode().lower()}")
+    return Child(chat, number, inert_line(title, 80), model, world_of(chat) if world else "")
+
+
+class Children:
+    """The chats of one call."""
+
+    def __init__(self, home: Home, invocation: Invocation) -> None:
+        self._home = home
+        self._invocation = invocation
+
+    async def begin(self, child: Child, task: str, options: ChatOptions) -> Chat:
+        """The child with its task, made at first and found again later. Its world is there before it is."""
+        log, call = self._home.deps.log, self._invocation
+        if not await self._is_there(child.chat):
+            owner = (await log.load(call.chat)).owner
+            beneath = call.options.world
+            if child.world:
+                await self._home.worlds.open(call.root, beneath, owner=owner, label=child.title, id=child.world)
+            faultpoint("subagents.world_made")
+            highest = call.root if owner else ""  # as for any chat of others
+            ready = self._home.prepare(replace(options, world=child.world or beneath), highest, owner)
+            created = SessionCreated(ready.options, owner, parent=f"{call.chat}/{call.call}")
+            rename_commands = (Rename(child.title, by=BY),) if child.title else ()
+            with suppress(ChatExists):
+                await log.create(child.chat, created, *ready.notices, first=(*rename_commands, Send(task)))
+            faultpoint("subagents.begun")
+        return self._home.chat(child.chat)
+
+    async def _is_there(self, chat: ChatId) -> bool:
+        try:
+            return await self._home.deps.store.head(chat) > 0
+        except NotFound:
+            return False
+
+    async def wait_for_child(self, child: Child, chat: Chat) -> ChatState:
+        """Follow a child until it rests, also while it waits for answers.
+        Its worker may be here or on another machine.
+        """
+        reported_waits = ""
+        while True:
+            async for envelope in chat.resume():
+                if line := _doing(envelope):
+                    self.tell(child, line)
+            state = await chat.state()
+            if status(state) in ("idle", "error"):
+                self.tell(child, f"{state.last_end or 'done'}")
+                return state
+            waits = ", ".join(action.name or action.kind for action in open_actions(state))
+            if waits and waits != reported_waits:
+                reported_waits = waits
+                self.tell(child, f"waits for an answer: {waits} · treadle show {child.chat}")
+            while await chat.wait(state.head, WATCH_S) == state.head:
+                pass
+
+    def tell(self, child: Child, line: str) -> None:
+        """Show a line about the child to the parent's readers."""
+        self._invocation.emit(inert_line(f"[{child.number}] {line}", 200) + "\n")
+
+    async def effect(self, child: Child) -> Effect:
+        return await self._home.worlds.effect(child.world) if child.world else Effect(())
+
+    async def commit(self, child: Child) -> Effect:
+        """Make what it changed the parent's own, once."""
+        faultpoint("subagents.before_commit")
+        return await run_to_end(self._home.worlds.bring_in(self._name(child), child.world))
+
+    async def merge(self, child: Child) -> tuple[Effect, tuple[str, ...]]:
+        """Make what it changed the parent's own, put onto what others changed meanwhile if need be; and the paths where
+        two changes were merged. With conflicts nothing of it is made."""
+        merged: tuple[str, ...] = ()
+        if (await self.effect(child)).conflicts:
+            with suppress(ToolError):  # they contradict each other
+                merged = await run_to_end(self._home.worlds.rebase(child.world))
+                faultpoint("subagents.rebased")
+        return await self.commit(child), merged
+
+    def _name(self, child: Child) -> str:
+        return f"{self._invocation.chat}/{self._invocation.call}-{child.number}"
+
+    async def end(self, children: Sequence[Child]) -> list[ChildResult]:
+        """Interrupt those that are at work; those that have begun, at rest."""
+        started_children = [child for child in children if await self._is_there(child.chat)]
+        return list(await asyncio.gather(*(self._end(child) for child in started_children)))
+
+    async def _end(self, child: Child) -> ChildResult:
+        chat = self._home.chat(child.chat)
+        with suppress(Refused):  # it is at rest
+            await chat.interrupt(BY)
+        return ChildResult(child, await self.wait_for_child(child, chat))
+
+    async def call_off(self, child: Child) -> Effect | None:
+        """Prevent the commit of its changes. If the commit was made or had begun, complete it and return its effect."""
+        if not child.world:
+            return None
+        try:
+            return await run_to_end(self._home.worlds.call_off(self._name(child), child.world))
+        except NotFound:  # its world was never made, or is gone
+            return None
+
+
+def _doing(envelope: Envelope) -> str:
+    data = envelope.data
+    return f"{data.name} {data.args_summary}" if isinstance(data, ExecutionStart) else ""
+
+
+def child_options(parent: ChatOptions, budget: Budget) -> ChatOptions:
+    """Return the options that a child inherits: the project, the rules and the model of its parent, but not its
+    conversation."""
+    return replace(
+        parent,
+        on_limit="answer" if parent.limit_rule == "ask" else parent.on_limit,
+        run_budget=Budget(),
+        chat_budget=budget,
+        dynamic_tools=(),
+        checks=(),
+        git_branch=False,
+        output_schema=None,
+        subagent_depth=max(parent.subagent_depth - 1, 0),
+        labels=(),
+    )
+
+
+def share(state: ChatState, call: CallKey, children: Sequence[Child], now_ms: int) -> Budget:
+    """The share of the parent's remaining budgets for each of the children of a call (L-11). Calls that run beside it
+    have children of their own, which draw on the same budgets: each child has an equal part, whichever call begins
+    it."""
+    sibling_children = (
+        children_of(sibling.plan) for sibling in state.calls if sibling.phase == "started" and sibling.key != call
+    )
+    among = max(len(children) + sum(map(len, sibling_children)), 1)
+    run, totals = state.run, state.totals
+    worked = run.worked_ms(now_ms) / 1000 if run is not None else 0.0
+    remaining: dict[str, float] = {}
+
+    def limit(kind: str, allowed: float, spent: float, part: int) -> None:
+        if allowed:
+            allowance = max(allowed - spent, 0.0) / part
+            remaining[kind] = min(remaining.get(kind, allowance), allowance)
+
+    for budget, usage, calls, wall in (
+        (state.options.run_budget, run.usage if run else totals.usage, run.tool_calls if run else 0, worked),
+        (state.options.chat_budget, totals.usage, totals.tool_calls, totals.wall_ms / 1000 + worked),
+    ):
+        limit("tokens", budget.tokens, usage.tokens, among)
+        limit("usd", budget.usd, usage.usd, among)
+        limit("tool_calls", budget.tool_calls, calls, among)
+        limit("wall_s", budget.wall_s, wall, 1)
+    least = {kind: max(amount, 1e-6) for kind, amount in remaining.items()}  # 0 would be no limit
+    tokens, calls = (max(int(remaining[kind]), 1) if kind in remaining else 0 for kind in ("tokens", "tool_calls"))
+    return Budget(0, tokens, least.get("usd", 0.0), least.get("wall_s", 0.0), calls)

@@ -1,0 +1,212 @@
+"""The tool `delegate` (L-23): sub-agents side by side, their changes committed one after the other when all of them
+rest, and a report for the model. Changes of two children to one text are merged; a child whose changes conflict with
+others is reported and not committed, and its world stays."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.adapters.tools.builtin.base import truncate_utf8
+from treadle.chat.applying import last_answer
+from treadle.chat.state import Call, ChatState
+from treadle.diff.changes import change_lines, count, total
+from treadle.errors import ToolError
+from treadle.library.subagents.children import Children, ChildResult, Home, child_of, child_options, not_begun, share
+from treadle.ports.snapshots import Effect
+from treadle.ports.toolset import Invocation, Outcome
+from treadle.ports.workspace import inert
+from treadle.protocol.files import FileChange, FileConflict, decode_path
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.subagent_events import Child, children_of
+
+LONGEST = 12_000
+"""So many bytes of what a sub-agent says at last are its report."""
+_MOST_FILES = 40
+_WORDS = {
+    "done": "done",
+    "task_complete": "done",
+    "interrupted": "was stopped",
+    "error": "failed",
+    "budget": "has used up its budget",
+    "turn_cap": "has used up its turns",
+    "guard": "was stopped, because it repeated itself",
+    "superseded": "was stopped",
+    "incomplete": "ended with an incomplete answer",
+}
+
+
+async def plan(home: Home, invocation: Invocation) -> list[Child]:
+    options, tasks = invocation.options, _tasks(invocation)
+    state = await home.deps.log.load(invocation.chat)
+    number_beside = _number_beside(state, invocation)
+    if number_beside + len(tasks) > options.subagents:
+        other_calls = f"; {number_beside} of other calls are at work or about to begin" if number_beside else ""
+        most = count(options.subagents, "sub-agent")
+        raise ToolError(f"At most {most} of this chat may be at work at once{other_calls}. Give fewer tasks.")
+    if options.subagent_depth <= 0:
+        raise ToolError("Sub-agents may not go deeper than this: do it yourself.")
+    owner = state.owner
+    children = []
+    for number, task in enumerate(tasks, 1):
+        task_options = _options_of(home, options, task, owner)
+        title = str(task.get("title") or task["task"]).strip().partition("\n")[0]
+        children.append(child_of(invocation, number, title, task_options.model, world=task_options.mode != "read-only"))
+    return children
+
+
+def _number_beside(state: ChatState, invocation: Invocation) -> int:
+    """How many sub-agents the calls before this one have, or will have: they run beside it."""
+    number = 0
+    for call in state.calls:
+        if call.key == invocation.call:
+            break
+        if call.request.name == invocation.name and call.phase != "done":
+            number += len(children_of(call.plan)) or _number_of_tasks(call)
+    return number
+
+
+def _number_of_tasks(call: Call) -> int:
+    """Of a call that was examined and has not begun."""
+    try:
+        arguments = call.arguments or msgspec.json.decode(call.request.arguments, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return 0
+    tasks = arguments.get("tasks")
+    return len(tasks) if isinstance(tasks, list) else 0
+
+
+async def delegate(home: Home, invocation: Invocation) -> Outcome:
+    children, group = children_of(invocation.plan), Children(home, invocation)
+    state = await home.deps.log.load(invocation.chat)
+    budget = share(state, invocation.call, children, home.deps.clock.now_ms())
+
+    async def see_through(child: Child, task: dict[str, Any]) -> ChildResult:
+        try:
+            options = child_options(_options_of(home, invocation.options, task, state.owner), budget)
+            chat = await group.begin(child, str(task["task"]), options)
+        except ToolError as error:  # the others go on: what they do and cost is recorded
+            return not_begun(child, error)
+        return ChildResult(child, await group.wait_for_child(child, chat))
+
+    with home.worker.lending(invocation.chat):
+        try:
+            async with asyncio.TaskGroup() as work:
+                running_tasks = [
+                    work.create_task(see_through(child, task))
+                    for child, task in zip(children, _tasks(invocation), strict=True)
+                ]
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from failed
+        merged = [await _merged(group, task.result()) for task in running_tasks]
+    return build_outcome(invocation, merged, [_report(each) for each in merged])
+
+
+async def _merged(group: Children, child_result: ChildResult) -> ChildResult:
+    """Commit the changes of a child. Those of a stopped or failed one are not committed: its world stays. A commit that
+    is refused is that child's result; those of the others are committed and recorded all the same."""
+    if not child_result.child.world or child_result.problem:
+        return child_result
+    try:
+        if not child_result.ended_well:
+            return replace(child_result, effect=await group.effect(child_result.child))
+        effect, merged = await group.merge(child_result.child)
+    except ToolError as error:
+        return replace(child_result, problem=str(error))
+    return replace(child_result, effect=effect, committed=not effect.conflicts, merged=merged)
+
+
+def build_outcome(
+    invocation: Invocation, merged: list[ChildResult], reports: list[str], *, success: bool = True
+) -> Outcome:
+    """Return the outcome of a call that began chats: its changes are the committed ones."""
+    effects = [each.effect for each in merged if each.committed]
+    files: tuple[FileChange, ...] = tuple(file for effect in effects for file in effect.files)
+    conflicts: tuple[FileConflict, ...] = tuple(
+        each for child_result in merged for each in child_result.effect.conflicts
+    )
+    stat = total(files)
+    return Outcome(
+        "\n\n".join(reports),
+        summary=_summary(merged),
+        success=success,
+        diff_stat=stat if stat.added or stat.removed else None,
+        files=files,
+        source="view",
+        uncaptured=tuple(each for effect in effects for each in effect.uncaptured),
+        git=next((effect.git for effect in reversed(effects) if effect.git), ""),
+        conflicts=conflicts,
+        effect="view",
+        facts=tuple(each.fact(invocation.call) for each in merged),
+    )
+
+
+def _summary(merged: list[ChildResult]) -> str:
+    well = sum(each.ended_well for each in merged)
+    return f"{well} of {count(len(merged), 'sub-agent')} done"
+
+
+def _report(child_result: ChildResult) -> str:
+    child, state = child_result.child, child_result.state
+    lines = [f"[{child.number}] {child.title}: {_WORDS[state.last_end or 'done']} (chat {child.chat})"]
+    if child_result.problem and child_result.ended_well:
+        reason = inert(child_result.problem.rstrip("."))
+        lines.append(f"[its changes could not be committed: {reason}. They are in world {child.world}]")
+    elif state.last_error is not None and not child_result.ended_well:
+        lines.append(f"[it ended with an error: {inert(state.last_error.message)}]")
+    answer = last_answer(state).strip()
+    short = truncate_utf8(answer, LONGEST)
+    lines.append(short if short == answer else f"{short}\n[the rest is left out]")
+    return "\n".join([*(line for line in lines if line), *_describe_changes(child_result)])
+
+
+def _describe_changes(child_result: ChildResult) -> list[str]:
+    effect, world = child_result.effect, child_result.child.world
+    if effect.conflicts:
+        names = ", ".join(inert(decode_path(each.path)) for each in effect.conflicts[:_MOST_FILES])
+        return [
+            f"[conflict: {names} changed in the project meanwhile, so nothing of it was committed. Its work is in "
+            f"world {world}: look at the project, and do by hand what is still wanted]"
+        ]
+    lines = effect_lines(
+        effect, "changed in the project" if child_result.committed else f"not committed, in world {world}"
+    )
+    if child_result.merged:
+        names = ", ".join(inert(decode_path(path)) for path in child_result.merged[:_MOST_FILES])
+        lines.append(f"[merged with what others changed meanwhile: {names}; check that it fits together]")
+    return lines
+
+
+def effect_lines(effect: Effect, head: str) -> list[str]:
+    lines = change_lines(effect.files, lambda path: inert(decode_path(path)), _MOST_FILES)
+    return [f"[{head}]", *lines] if lines else []
+
+
+def _tasks(invocation: Invocation) -> list[dict[str, Any]]:
+    return list(invocation.arguments["tasks"])
+
+
+def _options_of(home: Home, parent: ChatOptions, task: dict[str, Any], owner: str) -> ChatOptions:
+    """Return the options of a child, which never may do more than its parent, even with a custom agent. The operator's
+    own custom agents are not available to chats of other users (S-13)."""
+    options = replace(parent, agent="", agent_prompt="")
+    if name := str(task.get("agent") or ""):
+        agents = home.custom_agents(parent.project, include_own=not owner)
+        if name not in agents:
+            raise ToolError(f"There is no custom agent {name!r}; there is: {', '.join(agents) or 'none'}.")
+        agent = agents[name]
+        tools = agent.tools if agent.tools is None or parent.tools is None else _both(agent.tools, parent.tools)
+        options = replace(
+            options,
+            agent=agent.name,
+            agent_prompt=agent.prompt,
+            tools=parent.tools if tools is None else tools,
+            model=agent.model or parent.model,
+            reasoning_effort=agent.reasoning_effort or parent.reasoning_effort,
+        )
+    return replace(options, mode="read-only") if task.get("read_only") else options
+
+
+def _both(requested: tuple[str, ...], allowed: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in requested if name in allowed)

@@ -1,0 +1,216 @@
+"""The tool `race` (L-22): attempts side by side, each a chat in a world of its own. The winner is recorded in its log
+and then committed, as the one change of the call. The others stay for inspection."""
+
+import asyncio
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.base.faultpoint import faultpoint
+from treadle.base.inert import inert_line
+from treadle.chat.applying import last_answer
+from treadle.diff.changes import count
+from treadle.errors import ToolError
+from treadle.library.subagents import judging
+from treadle.library.subagents.children import Children, ChildResult, Home, child_of, child_options, not_begun, share
+from treadle.library.subagents.delegate import build_outcome, effect_lines
+from treadle.library.subagents.judging import Contender
+from treadle.ports.toolset import Invocation, Outcome
+from treadle.protocol.commands import ChangeOptions, Race
+from treadle.protocol.options import Budget, ChatOptions
+from treadle.protocol.subagent_events import Child, children_of
+
+WON = "won"
+LOST = "lost"
+LABEL = "race"
+_NOT_ONE = "No attempt won: {}. Nothing was committed; their worlds stay to be looked at."
+
+
+async def plan(home: Home, invocation: Invocation) -> list[Child]:
+    order = _order(invocation)
+    if invocation.options.mode == "read-only":
+        raise ToolError("In mode read-only nothing can be committed, so there is nothing to race for.")
+    children = [
+        child_of(invocation, number, f"attempt {number}: {order.task}", model, world=True)
+        for number, model in enumerate(order.models, 1)
+    ]
+    if order.judge:
+        children.append(child_of(invocation, len(children) + 1, "judge", order.judge, world=False))
+    return children
+
+
+async def race(home: Home, invocation: Invocation) -> Outcome:
+    return await _Race(home, invocation).run()
+
+
+class _Race:
+    def __init__(self, home: Home, invocation: Invocation) -> None:
+        self._home = home
+        self._invocation = invocation
+        self._order = _order(invocation)
+        self._group = Children(home, invocation)
+        children = children_of(invocation.plan)
+        self._attempts = [child for child in children if child.world]
+        self._judge = next((child for child in children if not child.world), None)
+        self._judged: list[ChildResult] = []
+
+    @property
+    def _first_wins(self) -> bool:
+        order = self._order
+        return bool(order.check) and not order.judge and not order.all
+
+    async def run(self) -> Outcome:
+        with self._home.worker.lending(self._invocation.chat):
+            contenders = await self._run_attempts()
+            faultpoint("race.rested")
+            choice = await self._choose_winner(contenders)
+            if choice is None:
+                return self._without_winner(contenders)
+            winner, reason = choice
+            await self._note(contenders, winner)
+            faultpoint("race.noted")
+            won = await self._committed(winner.child_result)
+        return self._report_winner([won if each is winner else each.child_result for each in contenders], won, reason)
+
+    # -- the attempts -------------------------------------------------------------------------------------------------
+
+    async def _run_attempts(self) -> list[Contender]:
+        """All of them at rest, in the order of their numbers."""
+        options = self._options(child_options(self._invocation.options, await self._share()))
+        work = {asyncio.create_task(self._attempt(child, options)): child for child in self._attempts}
+        contenders: list[Contender] = []
+        try:
+            pending = set(work)
+            while pending:
+                finished, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                contenders += [task.result() for task in finished]
+                if self._first_wins and judging.eligible(contenders):
+                    break
+        finally:
+            for task in work:
+                task.cancel()
+            await asyncio.gather(*work, return_exceptions=True)
+        at_rest = {each.number for each in contenders}
+        stopped = await self._group.end([child for child in self._attempts if child.number not in at_rest])
+        contenders += [await self._contender(each) for each in stopped]
+        return sorted(contenders, key=lambda each: each.number)
+
+    async def _share(self) -> Budget:
+        """The part of the parent's budget for each attempt, and for the judge."""
+        call = self._invocation
+        state = await self._home.deps.log.load(call.chat)
+        return share(state, call.call, children_of(call.plan), self._home.deps.clock.now_ms())
+
+    def _options(self, options: ChatOptions) -> ChatOptions:
+        return replace(options, checks=(self._order.check,) if self._order.check else (), labels=(LABEL,))
+
+    async def _attempt(self, child: Child, options: ChatOptions) -> Contender:
+        attempt_options = replace(options, model=child.model or options.model)
+        try:
+            chat = await self._group.begin(child, self._order.task, attempt_options)
+        except ToolError as error:
+            return Contender(not_begun(child, error), 0)
+        return await self._contender(ChildResult(child, await self._group.wait_for_child(child, chat)))
+
+    async def _contender(self, child_result: ChildResult) -> Contender:
+        events = await self._home.chat(child_result.child.chat).events()
+        has_passed = judging.has_passed_check(child_result, events, self._order.check)
+        effect = await self._group.effect(child_result.child)
+        return Contender(replace(child_result, effect=effect, has_passed=has_passed), judging.ended_ms(events))
+
+    # -- the winner ---------------------------------------------------------------------------------------------------
+
+    async def _choose_winner(self, contenders: list[Contender]) -> tuple[Contender, str] | None:
+        """Return the winner and the reason. A recorded winner stays, even if its world changes before the commit."""
+        noted = [each for each in contenders if WON in each.child_result.state.options.labels]
+        able = noted or judging.eligible(contenders)
+        if not able:
+            return None
+        if self._judge is not None and (noted or len(able) > 1):
+            if (judged := await self._ask(self._judge, able)) is not None:
+                return judged
+            winner, reason = judging.choose(able, first=False)
+            return winner, f"{reason}; the judge made no choice"
+        return judging.choose(able, first=self._first_wins)
+
+    async def _ask(self, judge: Child, able: list[Contender]) -> tuple[Contender, str] | None:
+        diffs = [await self._home.worlds.diff(each.child_result.child.world) for each in able]
+        text = judging.question(self._order.task, able, diffs)
+        options = judging.judge_options(child_options(self._invocation.options, await self._share()))
+        try:
+            chat = await self._group.begin(judge, text, replace(options, model=judge.model))
+        except ToolError as error:
+            self._judged.append(not_begun(judge, error))
+            return None
+        state = await self._group.wait_for_child(judge, chat)
+        self._judged.append(ChildResult(judge, state))
+        return judging.verdict(last_answer(state), able)
+
+    async def _note(self, contenders: list[Contender], winner: Contender) -> None:
+        """In the log of each attempt how it came out; of the winner first, before anything is committed."""
+        for each in sorted(contenders, key=lambda each: each is not winner):
+            labels = (LABEL, WON if each is winner else LOST)
+            if each.child_result.state.options.labels != labels:
+                chat = self._home.chat(each.child_result.child.chat)
+                await chat.command(ChangeOptions({"labels": list(labels)}, by=LABEL))
+
+    async def _committed(self, winner: ChildResult) -> ChildResult:
+        try:
+            effect = await self._group.commit(winner.child)
+        except ToolError as error:  # the costs of the attempts are recorded all the same
+            return replace(winner, problem=str(error))
+        return replace(winner, effect=effect, committed=not effect.conflicts)
+
+    # -- words --------------------------------------------------------------------------------------------------------
+
+    def _report_winner(self, all_of: list[ChildResult], won: ChildResult, reason: str) -> Outcome:
+        child = won.child
+        head = f"Attempt {child.number} wins ({inert_line(child.model, 80)}): {inert_line(reason, 300)}."
+        if won.effect.conflicts:
+            names = ", ".join(inert_line(each.path, 200) for each in won.effect.conflicts[:10])
+            head += f" It was not committed, because {names} changed in the project meanwhile. Bring it in: "
+            head += f"treadle world rebase {child.world}, then treadle world commit {child.world}."
+        if won.problem:
+            head += f" It could not be committed: {inert_line(won.problem.rstrip('.'), 300)}. Bring it in: "
+            head += f"treadle world commit {child.world}."
+        location = f"not committed, in world {child.world}" if won.problem else "changed in the project"
+        lines = [head, "", *map(_line, all_of), "", *effect_lines(won.effect, location)]
+        outcome = build_outcome(
+            self._invocation, [*all_of, *self._judged], ["\n".join(lines).rstrip()], success=won.committed
+        )
+        return msgspec.structs.replace(outcome, summary=f"attempt {child.number} wins: {inert_line(reason, 80)}")
+
+    def _without_winner(self, contenders: list[Contender]) -> Outcome:
+        reason = "none of them changed anything to its end"
+        if self._order.check:
+            has_passed = any(each.child_result.has_passed for each in contenders)
+            reason = (
+                "the attempts that passed the check changed nothing" if has_passed else "none of them passed the check"
+            )
+        lines = [_NOT_ONE.format(reason), "", *(_line(each.child_result) for each in contenders)]
+        all_of = [*(each.child_result for each in contenders), *self._judged]
+        outcome = build_outcome(self._invocation, all_of, ["\n".join(lines)], success=False)
+        return msgspec.structs.replace(outcome, summary="no attempt won")
+
+
+def _line(child_result: ChildResult) -> str:
+    check = {None: "", True: "passed", False: "not passed"}[child_result.has_passed]
+    size, files = child_result.size
+    facts = (
+        child_result.state.last_end or "done",
+        check,
+        f"{count(files, 'file')}, {count(size, 'line')}" if files else "no change",
+        f"{count(child_result.state.totals.turns, 'turn')}",
+        f"${child_result.state.totals.usage.usd:.4f}" if child_result.state.totals.usage.usd else "",
+        f"chat {child_result.child.chat}",
+        f"world {child_result.child.world}",
+    )
+    model = inert_line(child_result.child.model, 60)
+    return f"[{child_result.child.number}] {model}: " + " · ".join(fact for fact in facts if fact)
+
+
+def _order(invocation: Invocation) -> Race:
+    try:
+        return msgspec.convert(invocation.arguments, Race)
+    except msgspec.ValidationError as error:
+        raise ToolError(f"This is no race: {error}.") from error

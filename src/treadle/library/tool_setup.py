@@ -1,0 +1,337 @@
+"""Sets up the services for the built-in tools of an Agent: files by their root, supervised commands, the sandbox of
+this machine, and the paths that commands must not touch. The only place that knows both the tools and the packages that
+serve them."""
+
+import asyncio
+import os
+import tempfile
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from treadle.adapters.policy.redaction import Redactor
+from treadle.adapters.policy.trust import Trust
+from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
+from treadle.adapters.tools.builtin.context import Guarded, ToolContext
+from treadle.adapters.workspace.paths.identity import locate, root_changed_error
+from treadle.adapters.workspace.root import Root
+from treadle.base.file_system import is_below
+from treadle.base.process_folders import abandoned_folders, process_folder_prefix
+from treadle.base.types import ChatId
+from treadle.errors import ConfigError
+from treadle.ports.commands import Allowance
+from treadle.ports.hooks import Hooks
+from treadle.ports.sandbox import Demand, PrivateHome, Sandbox
+from treadle.ports.snapshots import Effect, SnapshotsOf
+from treadle.ports.store import Store
+from treadle.ports.toolset import Invocation
+from treadle.protocol.events import GitBranchCreated, SandboxNotice
+from treadle.protocol.files import FileChange
+from treadle.protocol.options import ChatOptions, Project
+from treadle.protocol.permissions import Rule
+
+if TYPE_CHECKING:
+    from treadle.adapters.sandbox.choose import ChosenSandbox
+    from treadle.adapters.workspace.git import Git
+    from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
+    from treadle.library.worlds.ground import WorldGround
+    from treadle.library.worlds.home import WorldHome
+
+
+_LOOK_S = 10.0
+"""How long it is remembered what lies in the user's home and which keys the machine has: commands come one after the
+other, and each looks several times."""
+_RETRY_S = 600.0
+"""After this time a process asks again which sandbox holds, and whether views work where they did not."""
+_SWEEP_S = 3600.0
+_next_sweep: dict[str, float] = {}
+"""By folder for temporary files: when this process looks again for what killed processes left there."""
+
+
+class ToolSetup:
+    """`home` is Treadle's own folder, where the strength of sandboxes is remembered; and, if the store is `shared` with
+    other machines, where this one supervises its commands."""
+
+    def __init__(
+        self,
+        store: Store,
+        env: Mapping[str, str],
+        home: Path,
+        redact: Callable[[str], str] = str,
+        shared: bool = False,
+        allowance: Allowance | None = None,
+        rules_of: Callable[[str, ChatOptions], Sequence[Rule]] = lambda _root, options: options.rules,
+    ) -> None:
+        self._home = home
+        self._rules_of = rules_of
+        file = getattr(store, "path", None)
+        data = home if shared else file.parent if isinstance(file, Path) else None
+        self.passing = data is None
+        """True if the chats of this agent end with this process, and their data with them."""
+        self._data = _temporary_data() if data is None else Path(os.path.abspath(data))
+        self._forget = weakref.finalize(self, _remove, str(self._data)) if self.passing else None
+        """Removes the temporary data also if the agent is never closed."""
+        self._opened = lru_cache(maxsize=256)(self._open_root)
+        self._grounds: dict[str, WorldGround] = {}
+        self.commands = SupervisedCommands(self._data / "commands")
+        self.snapshots_of: SnapshotsOf = lru_cache(maxsize=64)(self.history_of)
+        self._choices = lru_cache(maxsize=8)(self._choice)
+        self._homes = lru_cache(maxsize=8)(self._private_home)
+        self._keys = lru_cache(maxsize=1)(_system_keys)
+        self._viewed: dict[tuple[str, str], tuple[bool, float]] = {}
+        self.context = ToolContext(
+            self._roots,
+            store,
+            self.commands,
+            self._sandbox_of,
+            env,
+            _outside,
+            redact,
+            self._guarded,
+            self._secrets,
+            self.snapshots_of,
+            notice=self._notice,
+            views=self._views,
+            allowance=allowance or Allowance(),
+            worlds=lambda: self.worlds,
+            unrecoverable=self._unrecoverable,
+            after_the_fact=self._after_the_fact,
+            finished_length=redact.finished_length if isinstance(redact, Redactor) else len,
+        )
+
+    def _roots(self, root: str, root_id: str, world: str = "") -> Root:
+        return self._opened(root, root_id, world)
+
+    def _open_root(self, root: str, root_id: str, world: str) -> Root:
+        return Root(root, root_id, self.ground_of(world) if world else None)
+
+    def ground_of(self, world: str) -> "WorldGround":
+        """How the files of a world are reached (W-11). ToolError if there is no such world here."""
+        from treadle.library.worlds.ground import WorldGround
+
+        return self._grounds.get(world) or self._grounds.setdefault(world, WorldGround(self.worlds.folders, world))
+
+    @cached_property
+    def worlds(self) -> "WorldHome":
+        from treadle.library.worlds.home import WorldHome
+        from treadle.library.worlds.record import WorldFolders
+
+        return WorldHome(WorldFolders(str(self._data)), self.ground_of, self.history_of)
+
+    def history_of(self, root: str, root_id: str, world: str = "") -> "ProjectSnapshots":
+        """Return the snapshots of a project. They are kept beside the database; those of chats that end with this
+        process are kept as long as the chats."""
+        from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
+
+        return ProjectSnapshots(self._roots(root, root_id, world), self._data, lambda: self._git(root))
+
+    def _after_the_fact(self, root: str, effect: Effect, options: ChatOptions) -> Sequence[str]:
+        from treadle.adapters.policy.changes import after_the_fact
+
+        if not effect.files:
+            return ()
+        try:
+            return after_the_fact(effect.files, options, self._rules_of(root, options), effect.history)
+        except ConfigError:  # a book that cannot be read has its own way to be noticed: nothing more is allowed
+            return after_the_fact(effect.files, options, options.rules, effect.history)
+
+    async def sweep_temporary_folders(self) -> None:
+        """Remove what killed processes left in the folder for temporary files; at most once an hour."""
+        parent, now = tempfile.gettempdir(), time.monotonic()
+        if now >= _next_sweep.get(parent, now):
+            _next_sweep[parent] = now + _SWEEP_S
+            if abandoned_folders(parent):  # one look; a thread costs a short run more than that
+                await asyncio.to_thread(remove_abandoned_folders, parent)
+
+    async def close(self) -> None:
+        """Close the worlds, and remove the data of chats that end with this process."""
+        for ground in self._grounds.values():
+            ground.end() if self.passing else ground.close()
+        if self._forget:
+            await self.commands.close()
+            self._forget()
+
+    def _choice(self, demand: Demand, _moment: int) -> "ChosenSandbox":
+        from treadle.adapters.sandbox.choose import choose
+
+        return choose(self._home, demand)
+
+    def _choice_of(self, demand: Demand) -> "ChosenSandbox":
+        return self._choices(demand, int(time.monotonic() / _RETRY_S))
+
+    def _sandbox_of(self, demand: Demand) -> Sandbox:
+        return self._choice_of(demand).sandbox
+
+    def _notice(self, root: str, options: ChatOptions) -> SandboxNotice:
+        """How commands are confined, and why it is not more."""
+        choice = self._choice_of(options.sandbox)
+        view = options.command_view and self._views(choice.sandbox, root)
+        place = "without a sandbox" if choice.level == "none" else f"in the sandbox {choice.level}"
+        explanation = f" ({'; '.join(choice.reasons)})" if choice.reasons else ""
+        off = "no view of it works here" if options.command_view else "the setting command_view is off"
+        write_mode = "on a copy-on-write view of the project" if view else f"write to the project directly ({off})"
+        text = f"Commands run {place}{explanation}, {'' if view else 'and '}{write_mode}."
+        return SandboxNotice(choice.level, view, bool(choice.reasons) or not view, text)
+
+    def _views(self, sandbox: Sandbox, root: str) -> bool:
+        """Tried once for each project; where it failed, again after a while."""
+        from treadle.adapters.sandbox.view_trial import view_works
+
+        key, now = (sandbox.level, root), time.monotonic()
+        works, until = self._viewed.get(key, (False, now))
+        if not works and now >= until:
+            works = view_works(sandbox, root, self.commands.folder)
+            self._viewed[key] = works, now + _RETRY_S
+        return works
+
+    def watched(self, hooks: Sequence[Hooks]) -> list[Hooks]:
+        """The same hooks, with what programs of the user change in the project known (W-10)."""
+        if not hooks:
+            return []
+        from treadle.adapters.tools.hooks import CommandHooks, WatchedHooks
+
+        return [WatchedHooks(hook, self.context) if isinstance(hook, CommandHooks) else hook for hook in hooks]
+
+    def project_hooks(self, trust: Trust, warn: Callable[[str], object]) -> list[Hooks]:
+        """Hooks that projects bring: looked for only if the user has ever trusted a file of a project (S-09)."""
+        try:
+            if not trust.all():
+                return []
+        except ConfigError as error:
+            warn(str(error))
+        from treadle.adapters.tools.hooks import ProjectHooks
+
+        return [ProjectHooks(self.context, trust.trusted)]
+
+    def _unrecoverable(self, project: Project, files: Sequence[FileChange]) -> tuple[str, ...]:
+        from treadle.adapters.workspace.history.unrecoverable import unrecoverable
+
+        root = self._roots(*project)
+        return unrecoverable(root, files, self.snapshots_of(*project).is_after_image, lambda: self._git(root.path))
+
+    def _git(self, root: str) -> "Git | None":
+        """The git of a project, in the strongest sandbox that holds."""
+        from treadle.adapters.workspace.git import Git, git_program, repository_of
+
+        repository = repository_of(root)
+        if repository is None or git_program(repository.common) is None:
+            return None
+        return Git(repository, self._sandbox_of("auto"), self._guarded(root).hidden_paths)
+
+    def _guarded(self, root: str) -> Guarded:
+        from treadle.adapters.sandbox.places import find_hidden_paths, protected
+
+        moment = int(time.monotonic() / _LOOK_S)
+        self._data.mkdir(mode=0o700, parents=True, exist_ok=True)  # only an existing folder can be hidden
+        secret_paths = (*find_hidden_paths(str(self._home), str(self._data), self.commands.folder), *self._keys(moment))
+        # A path that contains the project, or lies in it, cannot be hidden from the commands of that project.
+        outside_paths = [
+            path for path in dict.fromkeys(secret_paths) if not is_below(root, path) and not is_below(path, root)
+        ]
+        # A path in a hidden folder is hidden with it, and nothing can be mounted there any more.
+        outermost = [
+            path for path in outside_paths if not any(is_below(path, outer) for outer in outside_paths if outer != path)
+        ]
+        return Guarded(protected(root), tuple(outermost), self._homes(root, moment))
+
+    def _secrets(self, invocation: Invocation) -> tuple[str, ...]:
+        """The secret files that a call may not read. A person's own call may read all of them; one that a person
+        allowed, those that it names."""
+        from treadle.adapters.policy import secret_files
+
+        if invocation.by_person or not invocation.root:
+            return ()
+        root = os.path.realpath(invocation.root)
+        paths = self._find_secrets(invocation.project)
+        try:
+            rules = self._rules_of(root, invocation.options)
+        except ConfigError:
+            rules = ()
+        hidden_paths = secret_files.still_hidden(root, paths, rules, invocation.known_files)
+        named_paths: tuple[str, ...] = ()
+        if invocation.approved:
+            arguments = invocation.arguments
+            words = secret_files.words_of(str(arguments.get("command") or ""))
+            named_paths = secret_files.named_secrets(root, str(arguments.get("cwd") or invocation.shell.cwd), words)
+        return tuple(path for path in hidden_paths if path not in named_paths)
+
+    def _find_secrets(self, project: Project) -> tuple[str, ...]:
+        from treadle.adapters.policy.secret_files import find_secrets
+        from treadle.adapters.workspace.paths.entries import closing_fd
+
+        with closing_fd(self._roots(*project).top()) as top:
+            return find_secrets(os.path.realpath(project.root), top)
+
+    def _private_home(self, root: str, _moment: int) -> PrivateHome | None:
+        from treadle.adapters.sandbox.homes import private_home
+
+        return private_home(root, self.context.env, self.context.allowance.visible)
+
+    async def branch(self, project: Project, chat: ChatId, message: int) -> GitBranchCreated | None:
+        """The git branch of a run (W-06), made in a thread by git in the strongest sandbox that holds, whichever one
+        the chat has chosen for its commands."""
+        import asyncio
+
+        from treadle.adapters.workspace.git import make_branch
+
+        if project.world:  # its references are the project's: a branch of it comes with a commit
+            return None
+        root = self._roots(*project).path
+        hidden_paths = self._guarded(root).hidden_paths
+
+        def create_branch() -> GitBranchCreated | None:
+            os.close(self._roots(*project).top())  # RootChanged, before git is let near it
+            return make_branch(root, chat, message, lambda: self._sandbox_of("auto"), hidden_paths)
+
+        return await asyncio.to_thread(create_branch)
+
+
+def bind_root(options: ChatOptions, owner: str) -> str:
+    """Which folder the root of a chat is: the one that it is bound to, or is to be. Empty if there is none here. The
+    roots of chats that have an `owner` were recorded without links, so none may have come since. RootChanged if the
+    chat is bound to another folder."""
+    root, root_id, _ = options.project
+    location = locate(root)
+    if location is None:
+        return ""
+    if location[1] != root_id if root_id else owner and location[0] != root:
+        raise root_changed_error(root)
+    return location[1]
+
+
+def _temporary_data() -> Path:
+    return Path(tempfile.gettempdir(), f"{process_folder_prefix()}{os.urandom(6).hex()}")
+
+
+def remove_abandoned_folders(parent: str) -> None:
+    """Remove the temporary folders of processes that were killed. A command that outlived its agent keeps the agent's
+    data until it ends."""
+    from treadle.adapters.sandbox.supervisor.folder import has_live_supervisor
+
+    for folder in abandoned_folders(parent):
+        with suppress(OSError):  # what cannot be looked into stays
+            if not has_live_supervisor(f"{folder}/commands"):
+                _remove(folder)
+
+
+def _remove(path: str) -> None:
+    if os.path.exists(path):
+        from treadle.adapters.sandbox.supervisor.removal import remove_tree
+
+        remove_tree(path)
+
+
+def _system_keys(_moment: int) -> tuple[str, ...]:
+    from treadle.adapters.sandbox.homes import system_keys
+
+    return tuple(system_keys())
+
+
+def _outside(command: str, root: str, cwd: str) -> tuple[str, ...]:
+    from treadle.adapters.policy.command_severity import outside
+
+    return outside(command, root, cwd)

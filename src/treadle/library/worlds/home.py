@@ -1,0 +1,209 @@
+"""The worlds of one home, as files and layers (`ports.worlds.WorldPlaces`, and the operations that `Worlds` runs in
+threads). Commits go through the one transaction of projects (`workspace.history`). Knows no chats."""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+
+from treadle.adapters.sandbox.none import NoSandbox
+from treadle.adapters.sandbox.supervisor.folder import boot
+from treadle.adapters.workspace.history import copied
+from treadle.adapters.workspace.history.beginnings import Beginnings
+from treadle.adapters.workspace.history.overlay_upper import UPPER
+from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
+from treadle.adapters.workspace.paths.entries import closing_fd
+from treadle.adapters.workspace.paths.identity import locate
+from treadle.base.types import new_id
+from treadle.errors import InvalidInput, NotFound, ToolError, WorldBusy
+from treadle.library.worlds.ground import WorldGround
+from treadle.library.worlds.rebase import Rebase
+from treadle.library.worlds.record import World, WorldFolders
+from treadle.ports.sandbox import Confinement
+from treadle.ports.snapshots import Effect
+from treadle.protocol.files import FileChange, decode_path
+from treadle.protocol.options import OWN_WORLD, ChatOptions, Project
+
+_LEAVING_S = 5.0
+"""How long servers of tools may take to leave a world whose chat has come to rest."""
+
+HistoryOf = Callable[[str, str, str], ProjectSnapshots]
+"""Of a root, its identity and a world."""
+
+
+class WorldHome:
+    """All methods block. NotFound for a world that is not there; ToolError from those that tools call."""
+
+    def __init__(self, folders: WorldFolders, ground_of: Callable[[str], WorldGround], history_of: HistoryOf) -> None:
+        self.folders = folders
+        self._ground_of = ground_of
+        self._history_of = history_of
+
+    def open(self, root: str, parent: str, owner: str, label: str, id: str = "") -> World:
+        with suppress(NotFound):
+            if id:
+                return self.folders.get(id)
+        location = locate(os.path.abspath(root))
+        if location is None:
+            raise InvalidInput(f"{root!r} is no folder.")
+        above = self.folders.get(parent) if parent else None
+        if above is not None and (above.root, above.root_id) != location:
+            raise InvalidInput(f"The world {parent} is one of {above.root}, not of {location[0]}.")
+        reason = above.why if above is not None else self._missing(*location)
+        world = World(id, *location, parent, "copy" if reason else "overlay", reason, owner, label)
+        images = self._history_of(*world.beneath).images
+        source = location[0] if above is None else f"{self.folders.view(above)}/{copied.TREE}"
+        own_folder = os.path.realpath(os.path.dirname(self.folders.folder))
+        return self.folders.make(world, lambda view: copied.make(source, view, images, own_folder) if reason else None)
+
+    def _missing(self, root: str, root_id: str) -> str:
+        """Why there can be no layers over this root; empty if there can. That they work is remembered for each file
+        system; that they do not is tried twice each time."""
+        trials = self.folders.trials()
+        key = f"{boot()} {os.stat(root).st_dev} {os.geteuid()}"
+        if trials.get(key) == "":
+            return ""
+        failure = self._try_layers(root, root_id) and self._try_layers(root, root_id)
+        if not failure:
+            self.folders.keep_trials({**trials, key: ""})
+        return failure
+
+    def _try_layers(self, root: str, root_id: str) -> str:
+        trial = self.folders.make_trial(root, root_id)
+        try:
+            ground = WorldGround(self.folders, trial.id)
+            os.close(ground.open(os.O_RDONLY))
+            ground.end()
+        except ToolError as error:
+            return f"no overlay can be mounted here: {error}"
+        finally:
+            self.folders.remove(trial)
+        return ""
+
+    def resolve_world(self, options: ChatOptions, owner: str, world_id: str = "") -> str:
+        """The world that a new chat says it works in, or one that is opened for it, with the id `own` if that is given.
+        InvalidInput if there is none of its project, or of its owner's."""
+        if options.world == OWN_WORLD:
+            return self.open(options.root, "", owner, "", world_id).id if options.root else ""
+        world = next((each for each in self.folders.all() if each.id == options.world), None)
+        if world is None or (owner and owner != world.owner):
+            raise InvalidInput(f"There is no world {options.world[:80]!r}.")
+        if world.root != os.path.realpath(options.root):
+            raise InvalidInput(f"The world {world.id} is one of {world.root}, not of {options.root}.")
+        return world.id
+
+    def effect(self, id: str) -> Effect:
+        world = self.folders.get(id)
+        if self.folders.has_lost_stamp(world):
+            with self.folders.alone(id):
+                pass  # that mends it
+        return self._effect(world)
+
+    def diff(self, id: str) -> str:
+        world = self.folders.get(id)
+        return self._beneath(world).diff(self.folders.view(world), self.effect(id))
+
+    def bring_in(self, name: str, id: str) -> Effect:
+        world = self._get_world(id)
+        view = self.folders.view(world)
+        with self.alone(id):
+            effect = self._beneath(world).commit(name, view)
+            if not effect.conflicts:
+                self.committed(id, effect.files)
+        return effect
+
+    def call_off(self, name: str, id: str) -> Effect | None:
+        return self._beneath(self.folders.get(id)).discard(name)
+
+    def rebase(self, id: str) -> tuple[str, ...]:
+        """The stamp is older than the look, as in `committed`. No changes are made in the world while it is stamped:
+        those that were begun before it rely on an older look at the project, and those after it on a newer one."""
+        with self.folders.alone(id) as world, ExitStack() as stack:
+            view, beneath, inside = self.folders.view(world), self._beneath(world), self._history_of(*world.project)
+            rebase = Rebase(id, inside, beneath)
+            if world.how == "copy":
+                return rebase.copy(beneath.beginning(view))
+            with inside.journals.lock(inside.root.key):
+                stamped = stack.enter_context(self.folders.stamp(world))
+            merged = rebase.layers(self._effect(world), Beginnings(view))
+            self.folders.begin_anew(world, stamped)
+            return merged
+
+    def run_inside(self, id: str, command: Sequence[str]) -> int:
+        """Run a command in a world. Its changes are compared before and after, so that a rebase knows the earlier
+        states."""
+        world = self.folders.get(id)
+        mine, name = self._history_of(*world.project), new_id("inside")
+        confinement = Confinement(world.root, world=mine.root.world)
+        mine.capture(name)
+        try:
+            line = NoSandbox().wrap(command, confinement, world.root)
+            return subprocess.run(line, cwd=world.root, check=False).returncode
+        finally:
+            mine.compare(name)
+            mine.release(name)
+
+    @contextmanager
+    def reached(self, id: str) -> Iterator[str]:
+        ground = self._ground_of(self.folders.get(id).id)
+        with closing_fd(ground.open(os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
+            yield ground.folder or f"/proc/self/fd/{fd}"
+
+    def drop(self, id: str) -> None:
+        with self.folders.alone(id) as world:
+            if inner := [each.id for each in self.folders.all() if each.parent == id]:
+                raise WorldBusy(f"There are worlds of {id}: {', '.join(inner[:5])}. Drop them first.")
+            self._ground_of(id).end(_LEAVING_S)
+            self.folders.remove(world)
+
+    # -- for tools ----------------------------------------------------------------------------------------------------
+
+    def beneath(self, world: str) -> Project:
+        return self._get_world(world).beneath
+
+    def view(self, world: str) -> str:
+        return self.folders.view(self._get_world(world))
+
+    @contextmanager
+    def alone(self, world: str) -> Iterator[None]:
+        with ExitStack() as stack:
+            try:
+                opened_world = stack.enter_context(self.folders.alone(world))
+            except NotFound as error:
+                raise ToolError(str(error)) from error
+            history = self._history_of(*opened_world.project)
+            stack.enter_context(history.journals.lock(history.root.key))
+            yield
+
+    def committed(self, world: str, files: Sequence[FileChange]) -> None:
+        """The stamp is older than the look: later changes count as foreign. For the one that has the world `alone`."""
+        world_record = self._get_world(world)
+        if world_record.how == "copy":
+            return self._beneath(world_record).beginning(self.folders.view(world_record)).committed()
+        view, inside = self.folders.view(world_record), self._history_of(*world_record.project)
+        beginnings = Beginnings(view)
+        beginnings.update({file.path: file.after for file in files})
+        with self.folders.stamp(world_record) as stamped:
+            recorded_paths = beginnings.all()
+            differing_paths = {file.path for file in self._effect(world_record).files}
+            equal_paths = [path for path in recorded_paths if path not in differing_paths]
+            # The layer keeps files that are the same beneath. A person's later change of one is merged with this state.
+            layer_paths = [path for path in equal_paths if os.path.lexists(f"{view}/{UPPER}/{decode_path(path)}")]
+            beginnings.update({path: inside.state(decode_path(path)) for path in layer_paths})
+            beginnings.forget({*equal_paths}.difference(layer_paths))
+            if not differing_paths:
+                self.folders.begin_anew(world_record, stamped)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _effect(self, world: World) -> Effect:
+        return self._beneath(world).effect(self.folders.view(world))
+
+    def _get_world(self, id: str) -> World:
+        try:
+            return self.folders.get(id)
+        except NotFound as error:
+            raise ToolError(str(error)) from error
+
+    def _beneath(self, world: World) -> ProjectSnapshots:
+        return self._history_of(*world.beneath)

@@ -1,0 +1,291 @@
+"""The record of a world and its folder: `<data>/worlds/ID` with `world.json` and `view`, which is laid out like the
+view of a command (`upper`, `work`, `began`), so that code that reads or commits the effect of one works with the other;
+of a copy, it holds the `tree` instead. Beside them the holder has its `lock` and its `socket`, and `operation.lock`
+keeps rebases, commits and drops of the world apart.
+
+`began` is the stamp of the base: files beneath that changed later were changed by others. It is a file at first, then a
+link to the latest `began.*`. A world whose stamp is lost gets one as old as the world (`mend`): files that changed
+since then count as changed by others, and a rebase merges them."""
+
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.adapters.sandbox.supervisor.removal import remove_tree
+from treadle.adapters.workspace.history.overlay_upper import BEGAN, LASTING
+from treadle.base.faultpoint import faultpoint
+from treadle.base.file_locks import lock_file
+from treadle.base.file_system import create_file, replace_file
+from treadle.base.types import new_id
+from treadle.errors import NotFound, WorldBusy
+from treadle.protocol.content import Value
+from treadle.protocol.options import Project
+
+How = Literal["overlay", "copy"]
+
+_ID = re.compile(r"world_[A-Za-z0-9_-]{1,64}")
+_RECORD = "world.json"
+_DROPPED = ".dropped-"
+_TRIALS = "trials.json"
+_TRIAL = "world_trial_"
+"""How the ids of worlds begin that are made to try whether layers can be mounted."""
+_OPERATION = "operation.lock"
+_PATIENCE_S = 30.0
+_TICK_S = 0.001
+
+
+class World(Value, frozen=True):
+    id: str
+    root: str
+    root_id: str = ""
+    parent: str = ""
+    """The world of which it is one; empty: of the project itself."""
+    how: How = "overlay"
+    why: str = ""
+    """Why it is a copy and nothing better."""
+    owner: str = ""
+    label: str = ""
+    """The purpose of the world, in a few words."""
+    made_ms: int = 0
+
+    @property
+    def project(self) -> Project:
+        """Where chats of this world work."""
+        return Project(self.root, self.root_id, self.id)
+
+    @property
+    def beneath(self) -> Project:
+        """Where it is committed."""
+        return Project(self.root, self.root_id, self.parent)
+
+
+_decoder = msgspec.json.Decoder(World)
+
+
+class WorldFolders:
+    """The worlds of one home. Holds nothing open."""
+
+    def __init__(self, data: str) -> None:
+        self.folder = os.path.join(data, "worlds")
+
+    def path(self, id: str) -> str:
+        if not _ID.fullmatch(id):
+            raise _unknown(id)
+        return os.path.join(self.folder, id)
+
+    def get(self, id: str) -> World:
+        """NotFound if there is none, or it was dropped."""
+        try:
+            with open(f"{self.path(id)}/{_RECORD}", "rb") as file:
+                return _decoder.decode(file.read())
+        except (OSError, msgspec.MsgspecError) as error:
+            raise _unknown(id) from error
+
+    def all(self) -> Iterator[World]:
+        """The oldest first, without those that are made to try something."""
+        with suppress(FileNotFoundError):
+            worlds = []
+            for name in os.listdir(self.folder):
+                if name.startswith(_TRIAL):
+                    continue
+                with suppress(NotFound):
+                    worlds.append(self.get(name))
+            yield from sorted(worlds, key=lambda world: (world.made_ms, world.id))
+
+    def view(self, world: World) -> str:
+        """The folder with what was changed in it."""
+        return f"{self.path(world.id)}/view"
+
+    def ancestors(self, world: World) -> list[World]:
+        """The worlds beneath it, the lowest first."""
+        worlds: list[World] = []
+        while world.parent:
+            world = self.get(world.parent)
+            worlds.insert(0, world)
+        return worlds
+
+    def make(self, world: World, fill: Callable[[str], None] = lambda _view: None) -> World:
+        """A new one with an empty layer, or with what fills it. It has its name when it is whole."""
+        world = replace(world, id=world.id or new_id("world"), made_ms=time.time_ns() // 1_000_000)
+        path = self.path(world.id)
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        new_folder = f"{self.folder}/.{new_id('new')}"
+        os.mkdir(new_folder, 0o700)
+        try:
+            _make_view(f"{new_folder}/view", world)
+            fill(f"{new_folder}/view")
+            create_file(f"{new_folder}/{_RECORD}", msgspec.json.encode(world))
+            faultpoint("world.made")
+        except BaseException:  # a copy may be large, and would have no owner
+            remove_tree(new_folder)
+            raise
+        try:
+            os.rename(new_folder, path)
+        except OSError:  # another process has just made it
+            remove_tree(new_folder)
+            return self.get(world.id)
+        return world
+
+    def make_trial(self, root: str, root_id: str) -> World:
+        """One that is swept an hour later if its process is killed."""
+        return self.make(World(new_id(_TRIAL.rstrip("_")), root, root_id))
+
+    def trials(self) -> dict[str, str]:
+        """Where layers were tried, and what was in their way."""
+        try:
+            with open(f"{self.folder}/{_TRIALS}", "rb") as file:
+                return msgspec.json.decode(file.read(), type=dict[str, str])
+        except (OSError, msgspec.MsgspecError):
+            return {}
+
+    def keep_trials(self, trials: dict[str, str]) -> None:
+        replace_file(f"{self.folder}/{_TRIALS}", msgspec.json.encode(trials))
+
+    @contextmanager
+    def alone(self, id: str, patience_s: float = _PATIENCE_S) -> Iterator[World]:
+        """Keep other operations on a world (rebase, commit, drop) waiting. Mends the stamp first. NotFound if there is
+        no such world, or it was dropped meanwhile; WorldBusy if another operation takes that long."""
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(lock_file(f"{self.path(id)}/{_OPERATION}", patience_s))
+            except FileNotFoundError as error:
+                raise _unknown(id) from error
+            except TimeoutError:
+                raise WorldBusy(
+                    f"Another process rebases, commits or drops the world {id} at this moment. Nothing was done; try "
+                    "again."
+                ) from None
+            world = self.get(id)
+            if self.has_lost_stamp(world):
+                self.mend(world)
+            yield world
+
+    def begin_anew(self, world: World, stamped: str) -> None:
+        """From here on, changes beneath that are newer than this stamp count as foreign. For the one that has the world
+        `alone`."""
+        view = self.view(world)
+        link = f"{view}/.{stamped}"
+        os.symlink(stamped, link)
+        faultpoint("world.before_new_beginning")
+        os.replace(link, f"{view}/{BEGAN}")
+        self._remove_stamps(view, stamped)
+
+    @contextmanager
+    def stamp(self, world: World) -> Iterator[str]:
+        """The name of a new stamp, which is removed if it does not become the world's (`begin_anew`). For the one that
+        has the world `alone`."""
+        view, name = self.view(world), new_id(f"{BEGAN}.")
+        try:
+            _stamp(f"{view}/{name}")
+            _pass_tick(f"{view}/{name}")
+            yield name
+        finally:
+            with suppress(OSError):
+                self._remove_stamps(view, os.readlink(f"{view}/{BEGAN}") if os.path.islink(f"{view}/{BEGAN}") else "")
+
+    def has_lost_stamp(self, world: World) -> bool:
+        view = self.view(world)
+        return world.how == "overlay" and os.path.isdir(f"{view}/upper") and not os.path.exists(f"{view}/{BEGAN}")
+
+    def mend(self, world: World) -> None:
+        """Give a world whose stamp is lost one as old as the world. For the one that has the world `alone`."""
+        view = self.view(world)
+        made_ns = min(world.made_ms * 1_000_000, os.stat(f"{view}/{LASTING}").st_ctime_ns)
+        name = new_id(f"{BEGAN}.")
+        _stamp(f"{view}/{name}", made_ns)
+        self.begin_anew(world, name)
+
+    def _remove_stamps(self, view: str, current: str) -> None:
+        """Remove stamps that were replaced, and those of processes that died or were refused."""
+        for name in os.listdir(view):
+            if name.startswith((f"{BEGAN}.", f".{BEGAN}.")) and name != current:
+                os.unlink(f"{view}/{name}")
+
+    def remove(self, world: World) -> None:
+        """It is gone with one step; the rest is tidying."""
+        dropped_folder = f"{self.folder}/{_DROPPED}{world.id}"
+        remove_tree(dropped_folder)
+        os.rename(self.path(world.id), dropped_folder)
+        faultpoint("world.dropped")
+        remove_tree(dropped_folder)
+
+    def problems(self) -> Iterator[str]:
+        """The problems of worlds, in words."""
+        with suppress(FileNotFoundError):
+            worlds = {world.id: world for world in self.all()}
+            for name in sorted(os.listdir(self.folder)):
+                if _ID.fullmatch(name) and name not in worlds and not name.startswith(_TRIAL):
+                    yield f"the world {name} cannot be read; its changes are in {self.folder}/{name}/view"
+            for world in worlds.values():
+                if world.parent and world.parent not in worlds:
+                    yield f"the world {world.id} is one of {world.parent}, which is gone"
+                if not os.path.isdir(world.root):
+                    yield f"the project {world.root} of the world {world.id} is gone"
+
+    def sweep(self) -> int:
+        """Remove what processes that died left half made or half removed."""
+        count = 0
+        with suppress(FileNotFoundError):
+            for name in os.listdir(self.folder):
+                path = f"{self.folder}/{name}"
+                if name.startswith(_DROPPED) or (name.startswith((".", _TRIAL)) and _old(path)):
+                    remove_tree(path)
+                    count += 1
+        return count
+
+
+def _make_view(view: str, world: World) -> None:
+    """Make an empty view. Its top has the permissions of the root, because they are visible to commands in the
+    world.
+    """
+    os.mkdir(view, 0o700)
+    if world.how == "overlay":
+        for name in ("upper", "work"):
+            os.mkdir(f"{view}/{name}", 0o700)
+        with suppress(OSError):
+            os.chmod(f"{view}/upper", stat.S_IMODE(os.stat(world.root).st_mode))
+        _stamp(f"{view}/{BEGAN}")
+    create_file(f"{view}/{LASTING}", b"")
+
+
+def _stamp(path: str, since_ns: int = 0) -> None:
+    """Note when it begins (see `Upper.began_ns`): changes beneath from now on, or since an earlier time, are
+    foreign."""
+    with open(path, "wb") as file:
+        file.write(b"%d %d" % (time.time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)))
+        file.write(b" %d" % since_ns if since_ns else b"")
+
+
+def _pass_tick(stamp: str) -> None:
+    """Wait until the file system gives later times than that of the stamp. Its clock moves in steps of milliseconds: a
+    file that is saved after the stamp and after the look at the project must not have the stamp's own time."""
+    created_ns = os.stat(stamp).st_ctime_ns
+    probe = f"{os.path.dirname(stamp)}/.{os.path.basename(stamp)}"
+    try:
+        while True:
+            with open(probe, "wb") as file:
+                file.write(b"x")
+            if os.stat(probe).st_ctime_ns > created_ns:
+                return
+            time.sleep(_TICK_S)
+    finally:
+        with suppress(OSError):
+            os.unlink(probe)
+
+
+def _old(path: str) -> bool:
+    try:
+        return os.lstat(path).st_ctime < time.time() - 3600
+    except OSError:
+        return False
+
+
+def _unknown(id: str) -> NotFound:
+    return NotFound(f"There is no world {id[:80]!r}; `treadle world list` shows those that there are.")

@@ -1,5 +1,0 @@
-"""The PostgreSQL store; `PostgresStore` is all that others need."""
-
-from treadle.stores.postgres.store import PostgresStore
-
-__all__ = ["PostgresStore"]
