@@ -51,7 +51,7 @@ $(VENV)/collected: $(STAMP) $(shell find src tests -name '*.py')
 	@$(BIN)/python -m pytest -q --collect-only > $@ || { cat $@; rm $@; exit 1; }
 
 QUICK ?= tests/attacks tests/contract/test_memory_store.py tests/contract/test_sqlite_store.py \
-  tests/unit/chat tests/unit/engine tests/unit/protocol tests/unit/tools \
+  tests/unit/chat tests/unit/engine tests/unit/protocol tests/unit/adapters/tools \
   tests/scenario/test_approvals.py tests/scenario/test_cli_run.py tests/scenario/test_cli_undo.py \
   tests/scenario/test_effects.py tests/scenario/test_http_tools.py tests/scenario/test_loop.py
 quick: $(STAMP)  ## a few minutes' worth of all tests, for another Python (PYTHON=… VENV=…) or another user
@@ -64,9 +64,9 @@ again: $(STAMP)  ## what failed, one after the other, unless it is much
 
 soak: $(STAMP)  ## every fault at every point, which takes long
 	@TEST_SOAK=1 $(BIN)/python -m pytest -q $(SPREAD) --timeout 3600 tests/faults tests/differential tests/scenario/test_dangerous_commands.py \
-	  tests/scenario/test_cli_eval.py tests/scenario/test_extreme_values.py tests/scenario/test_http_openapi.py tests/unit/chat/test_walk.py tests/unit/sandbox/test_choose.py \
-	  tests/scenario/test_fork.py tests/scenario/test_ordinary_commands.py tests/scenario/test_three_rounds.py tests/scenario/test_tui_resize.py tests/unit/models/text_calls \
-	  tests/unit/worlds/test_two_worlds.py tests/unit/workspace/history/test_transaction.py
+	  tests/scenario/test_cli_eval.py tests/scenario/test_extreme_values.py tests/scenario/test_http_openapi.py tests/unit/chat/test_walk.py tests/unit/adapters/sandbox/test_choose.py \
+	  tests/scenario/test_fork.py tests/scenario/test_ordinary_commands.py tests/scenario/test_three_rounds.py tests/scenario/test_tui_resize.py tests/unit/adapters/models/text_calls \
+	  tests/unit/library/worlds/test_two_worlds.py tests/unit/adapters/workspace/history/test_transaction.py
 	@TEST_SOAK=1 $(BIN)/python -m pytest -q $(SPREAD) --timeout 3600 -m hypothesis tests/unit tests/contract
 
 mutants: $(STAMP)  ## put small faults into the core: a test must notice each (ARGS=WORD for some of them)

@@ -43,7 +43,8 @@ these."""
 MORE = (
     "concurrent.futures.thread", "jsonschema_rs", "platformdirs", "tomllib", "treadle.base.jsonrpc.serving",
     "treadle.adapters.sandbox.homes", "treadle.adapters.sandbox.probe", "treadle.adapters.sandbox.view_trial",
-    "treadle.library.skills.documents", "treadle.testing.faults", "tree_sitter_bash", "uvicorn.lifespan.off", "uvicorn.protocols.http.h11_impl",
+    "treadle.library.skills.documents", "treadle.testing.faults",
+    "tree_sitter_bash", "uvicorn.lifespan.off", "uvicorn.protocols.http.h11_impl",
     "uvicorn.protocols.websockets.websockets_sansio_impl",
 )  # fmt: skip
 

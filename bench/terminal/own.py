@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.processes import Failed, environment, run_command
 from bench.startup import TREADLE
 from bench.terminal.window import Window
-from tests.unit.tui.recorded import long_log
+from tests.unit.frontends.tui.recorded import long_log
 from treadle.base.types import ChatId
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope

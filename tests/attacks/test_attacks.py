@@ -10,7 +10,7 @@ import pytest
 
 from tests.attacks.arena import Arena
 from tests.attacks.table import ATTACKS, Attack, ToolUse, run, write
-from tests.unit.sandbox.grounds import missing
+from tests.unit.adapters.sandbox.grounds import missing
 from treadle.adapters.sandbox.supervisor.removal import remove_tree
 
 pytestmark = pytest.mark.skipif(bool(missing("view")), reason=missing("view"))

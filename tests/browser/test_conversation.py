@@ -126,7 +126,7 @@ def test_an_incomplete_answer_says_so(browser: Browser, site: Site) -> None:  # 
         page = opened.show(site.create("A story.", '[[turn]]\ntext = "Once upon"\nfinish = "length"\n'))
         expect(page.locator(".row-end")).to_contain_text("Ended with an incomplete answer")
         expect(page.locator("chat-conversation")).to_contain_text("reached its output limit")
-    source = (Path(treadle.__file__).parent / "web" / "family.js").read_text(encoding="utf-8")
+    source = (Path(treadle.__file__).parent / "frontends" / "web" / "family.js").read_text(encoding="utf-8")
     words = re.search(r"export const ENDS = \{(.*?)\};", source, re.S)
     assert words is not None
     assert set(get_args(EndReason)) <= set(re.findall(r"(\w+): \"", words[1]))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.scenario.command_line import CommandLine, Ended
-from tests.unit.models.local import real
+from tests.unit.adapters.models.local import real
 
 SCRIPT = Path(__file__).parent / "llama_server.py"
 WIRES = {

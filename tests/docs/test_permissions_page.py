@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.docs.test_examples import blocks, execute
-from tests.unit.policy.kit import Judge, allow, ask
-from tests.unit.policy.test_changes import made
+from tests.unit.adapters.policy.kit import Judge, allow, ask
+from tests.unit.adapters.policy.test_changes import made
 from treadle import Agent, ScriptedModel
 from treadle.adapters.models.scripted import Call, Say
 from treadle.library.agent import Agent as Runtime

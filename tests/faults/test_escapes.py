@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.sandbox.grounds import NOBODY, grounds, may, missing
+from tests.unit.adapters.sandbox.grounds import NOBODY, grounds, may, missing
 from treadle.adapters.sandbox.launch import escapes
 from treadle.adapters.sandbox.probe import has_views, probe
 from treadle.adapters.sandbox.report import ESCAPES, LevelReport

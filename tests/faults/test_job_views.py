@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.faults.test_commands import Treadle, end_supervisor, results, until
-from tests.unit.tools.builtin.command.viewing import sandbox_with_views
+from tests.unit.adapters.tools.builtin.command.viewing import sandbox_with_views
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
 TICKS = "while :; do echo tick; sleep 0.05; done"

@@ -10,7 +10,7 @@ import pytest
 
 from tests import forked
 from tests.faults.chance import some
-from tests.unit.workspace.trees import fast_folder
+from tests.unit.adapters.workspace.trees import fast_folder
 
 NOBODY = "65534"
 

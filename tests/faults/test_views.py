@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.homes import seed
-from tests.unit.sandbox.grounds import NOBODY, becoming, grounds, missing, python_for_everyone
+from tests.unit.adapters.sandbox.grounds import NOBODY, becoming, grounds, missing, python_for_everyone
 
 ROOT = Path(__file__).parents[2]
 

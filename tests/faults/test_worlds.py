@@ -10,7 +10,7 @@ import pytest
 
 from tests import forked
 from tests.faults.chance import some
-from tests.unit.sandbox.grounds import NOBODY, grounds, missing
+from tests.unit.adapters.sandbox.grounds import NOBODY, grounds, missing
 
 ACTS = ("open", "commit", "drop", "rebase")
 

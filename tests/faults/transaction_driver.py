@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.unit.workspace.trees import Bench, Node, between, build, picture, taken_back
+from tests.unit.adapters.workspace.trees import Bench, Node, between, build, picture, taken_back
 from treadle.base import faultpoint
 from treadle.errors import ToolError
 from treadle.protocol.files import FileChange

@@ -21,7 +21,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tests.unit.workspace.trees import Node, build, picture
+from tests.unit.adapters.workspace.trees import Node, build, picture
 from treadle.adapters.sandbox.choose import choose
 from treadle.adapters.sandbox.supervisor import folder as names
 from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands

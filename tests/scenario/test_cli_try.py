@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.scenario.command_line import SOURCES, TIMEOUT_S, CommandLine
-from tests.unit.sandbox.grounds import NOBODY, becoming, grounds, missing, python_for_everyone
+from tests.unit.adapters.sandbox.grounds import NOBODY, becoming, grounds, missing, python_for_everyone
 
 DESTROY = "rm -rf src && git clean -fdx"
 

@@ -13,8 +13,8 @@ import pytest
 from bench.asked import projects
 from tests.faults.chance import some
 from tests.homes import seed
-from tests.unit.policy.command_corpus import BY_EFFECT
-from tests.unit.sandbox.grounds import missing
+from tests.unit.adapters.policy.command_corpus import BY_EFFECT
+from tests.unit.adapters.sandbox.grounds import missing
 from treadle import Agent, ChatOptions
 from treadle.adapters.models.scripted import Call, Say, ScriptedModel
 from treadle.adapters.stores.memory import MemoryStore

@@ -15,7 +15,7 @@ import pytest
 from scripts.dev_servers import place
 from tests.scenario.kit import of, play
 from tests.scenario.test_job_views import Scene, begin, changed, check, results, written
-from tests.unit.tools.builtin.command.viewing import sandbox_with_views
+from tests.unit.adapters.tools.builtin.command.viewing import sandbox_with_views
 from treadle import Agent
 from treadle.adapters.models.scripted import Call, Say, ScriptedModel
 from treadle.ports.commands import Allowance

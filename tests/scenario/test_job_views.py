@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.scenario.kit import of, play
-from tests.unit.tools.builtin.command.viewing import sandbox_with_views
+from tests.unit.adapters.tools.builtin.command.viewing import sandbox_with_views
 from treadle import Agent, Chat
 from treadle.adapters.models.scripted import Call, Say, ScriptedModel
 from treadle.adapters.sandbox.supervisor import folder as supervisor_folder

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.scenario.command_line import CommandLine, Ended, end, until
-from tests.unit.models.local import real
+from tests.unit.adapters.models.local import real
 from treadle import Agent
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.adapters.tools.builtin import builtins

@@ -15,7 +15,7 @@ import pytest
 from tests.homes import seed
 from tests.scenario.command_line import CommandLine
 from tests.scenario.kit import Stage, of, play, results
-from tests.unit.sandbox.grounds import missing
+from tests.unit.adapters.sandbox.grounds import missing
 from treadle import Chat
 from treadle.adapters.models.scripted import Call, Say
 from treadle.adapters.stores.memory import MemoryStore

@@ -12,7 +12,7 @@ from bench.asked.__main__ import Desk
 from bench.asked.commands import HARMFUL, background_commands, commands
 from tests.faults.chance import some
 from tests.homes import seed
-from tests.unit.sandbox.grounds import missing
+from tests.unit.adapters.sandbox.grounds import missing
 from treadle.adapters.sandbox.supervisor.removal import remove_tree
 
 pytestmark = [

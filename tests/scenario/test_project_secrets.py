@@ -8,7 +8,7 @@ import pytest
 
 from tests.scenario.kit import Stage, of, play, types
 from tests.trees import tree
-from tests.unit.sandbox.grounds import missing
+from tests.unit.adapters.sandbox.grounds import missing
 from treadle import Chat
 from treadle.adapters.models.scripted import Call, Say
 from treadle.protocol import events as e

@@ -15,7 +15,7 @@ from textual.widgets import Input, OptionList, Static
 
 from tests.scenario.command_line import NO_LOCAL_SERVER
 from tests.scenario.http_kit import serving
-from tests.unit.tui.recorded import Recorded, long_log
+from tests.unit.frontends.tui.recorded import Recorded, long_log
 from treadle import Agent
 from treadle.adapters.models.providers import ADDRESSES, KEYS
 from treadle.adapters.models.scripted import Call, Hang, Say, ScriptedModel, Turn

@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from tests.scenario.test_tui_app import agent_with, app_on, say, until
-from tests.unit.tui.recorded import Recorded, short_log
+from tests.unit.frontends.tui.recorded import Recorded, short_log
 from treadle.adapters.models.scripted import Call, Say
 from treadle.base.types import CallKey, ChatId
 from treadle.frontends.tui import card as cards

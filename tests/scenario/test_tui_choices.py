@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 from textual.widgets import OptionList
 
 from tests.scenario.test_tui_app import agent_with, app_on, say, shown, until
-from tests.unit.tui.recorded import Recorded, ended_log
+from tests.unit.frontends.tui.recorded import Recorded, ended_log
 from treadle.adapters.models.scripted import Call, Say
 from treadle.frontends.tui.app import AppExit, Start, TreadleApp
 from treadle.frontends.tui.connection import ModelRow

@@ -23,7 +23,7 @@ PLACES = {
     "base.subprocesses": "the one way to run a program to its end",
     "adapters.sandbox": "the sandbox itself: what it confines, its supervisors, its trials",
     "adapters.workspace.git": "git, confined",
-    "adapters.workspace.history.glance": "find of the machine, never of the project, with our own arguments, without settings",
+    "adapters.workspace.history.glance": "find of the machine, never of the project, with fixed arguments, no settings",
     "adapters.workspace.search.search": "the search program of the machine, without settings of a project",
     "adapters.tools.hooks": "the user's own hooks; those of a project only trusted and confined",
     "adapters.tools.builtin.diagnostics.running": "linters: confined, or of the machine and such as execute nothing",

@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tests.unit.models.loopback import Exchange, serving
+from tests.unit.adapters.models.loopback import Exchange, serving
 from treadle.adapters.models.providers import VARIABLES
 from treadle.adapters.models.registry import ModelRegistry
 from treadle.base.types import call_key

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from tests.scenario.kit import play
-from tests.unit.models.test_reasoning_effort import greeting
+from tests.unit.adapters.models.test_reasoning_effort import greeting
 from tests.wires.case import Case, Reply, all_cases, encode_reply, reach
 from treadle import Agent, tool
 from treadle.adapters.models.registry import ModelRegistry

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.scenario.command_line import CommandLine, Ended
-from tests.unit.models.test_reasoning_effort import greeting
+from tests.unit.adapters.models.test_reasoning_effort import greeting
 from tests.wires.case import Case, Reply, all_cases, all_servers, encode_reply, reach
 from treadle.chat.assembly import CALLS
 from treadle.errors import ModelErrorKind

@@ -11,7 +11,7 @@ import pytest
 
 from tests.scenario.kit import Recording, of
 from tests.scenario.mcp_servers.kit import Kit, action, results, seen
-from tests.unit.sandbox.grounds import missing
+from tests.unit.adapters.sandbox.grounds import missing
 from treadle.adapters.mcp.listing import ListedTool, Listing
 from treadle.adapters.models.scripted import Call, Say, ScriptedModel
 from treadle.adapters.policy.trust import Trust

@@ -3,7 +3,7 @@
 import pytest
 
 from bench import view
-from tests.unit.sandbox.grounds import missing
+from tests.unit.adapters.sandbox.grounds import missing
 
 
 @pytest.mark.parametrize("how", [[], ["--supervised"]])

@@ -77,8 +77,8 @@ def test_every_reason_belongs_to_at_most_one_suite() -> None:
         "tests/conformance/test_copilot_sdk.py::test_x: no /c/copilot-python-1.0.27; make conformance fetches it",
         "tests/conformance/test_mcp_servers.py::test_x: index.js is not here; make conformance installs it",
         "tests/scenario/test_cli_completion.py::test_x: needs zsh",
-        "tests/unit/lines/test_diff.py::test_x: needs git to apply the diff",
-        "tests/unit/models/local/test_model.py::test_x: could not import 'xllamacpp': No module named 'xllamacpp'",
+        "tests/unit/diff/test_diff.py::test_x: needs git to apply the diff",
+        "tests/unit/adapters/models/local/test_model.py::x: could not import 'xllamacpp': No module named 'xllamacpp'",
     ]
     for reason in reasons:
         assert len([name for name, pattern in required.SUITES.items() if re.search(pattern, reason)]) == 1, reason

@@ -25,7 +25,7 @@ class Launcher(msgspec.Struct, frozen=True):
     """A Python and the folder of the package `treadle`, both readable to the user that runs the command."""
 
     python: str = sys.executable
-    package: str = str(Path(__file__).parents[1])
+    package: str = str(Path(__file__).parents[2])
 
     def line(self, module: str, spec: Spec, argv: Sequence[str] = ()) -> list[str]:
         boot = _BOOT.format(module=module)

@@ -54,7 +54,7 @@ def find_hidden_paths(*own_folders: str, user_home: str | None = None) -> tuple[
 
 def own_python() -> tuple[str, ...]:
     """Where this interpreter and Treadle itself lie."""
-    return sys.prefix, sys.base_prefix, str(Path(__file__).resolve().parents[1])
+    return sys.prefix, sys.base_prefix, str(Path(__file__).resolve().parents[2])
 
 
 def _modules(folder: str) -> Iterator[str]:

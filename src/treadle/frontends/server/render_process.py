@@ -115,7 +115,7 @@ class _RenderProcess:
             raise
 
     def _start(self) -> None:
-        paths = [str(Path(__file__).resolve().parents[2]), *(path for path in sys.path if os.path.isabs(path))]
+        paths = [str(Path(__file__).resolve().parents[3]), *(path for path in sys.path if os.path.isabs(path))]
         run = f"from treadle.frontends.server.render_process import main; main({self._processor_s})"
         code = f"import sys; sys.path[:] = {paths!r}; {run}"
         (child_in, writer), (reader, child_out) = os.pipe(), os.pipe()

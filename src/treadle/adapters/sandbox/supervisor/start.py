@@ -3,11 +3,12 @@ Treadle is loaded but the supervisor itself."""
 
 import sys
 
-_TREADLE = __file__.rpartition("/sandbox/")[0]
+_TREADLE = __file__.rpartition("/adapters/sandbox/")[0]
 
-for _name, _path in (("treadle", _TREADLE), ("treadle.adapters.sandbox", f"{_TREADLE}/sandbox")):
+for _path in ("", "/base", "/adapters", "/adapters/sandbox"):
+    _name = "treadle" + _path.replace("/", ".")
     _package = type(sys)(_name)
-    _package.__path__ = [_path]
+    _package.__path__ = [_TREADLE + _path]
     sys.modules[_name] = _package
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ def _plain_names(include: str) -> Sequence[str]:
 
 def _build_scan_command(job: SearchJob) -> list[str]:
     # Isolated, and with our own search path: the working directory is the project's, whose modules must not run.
-    path = [str(Path(__file__).resolve().parents[3]), *(folder for folder in sys.path if os.path.isabs(folder))]
+    path = [str(Path(__file__).resolve().parents[4]), *(folder for folder in sys.path if os.path.isabs(folder))]
     run = "from treadle.adapters.workspace.search.scan import main\nsys.exit(main(sys.argv[1]))"
     code = f"import sys; sys.path[:] = {path!r}\n{run}"
     job = msgspec.structs.replace(job, seconds=int(TIMEOUT_S) + 5)

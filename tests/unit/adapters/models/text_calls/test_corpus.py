@@ -1,0 +1,71 @@
+"""The corpus of what models write: each case at once, and in pieces of every size (P-01 to P-05)."""
+
+import pytest
+
+from tests.faults.chance import some
+from tests.unit.adapters.models.text_calls.corpus import CASES, KNOWN, Case
+from treadle.adapters.models.text_calls import Scanner, TextCall, detect_partial, extract, strip
+
+
+def expected(case: Case) -> list[TextCall]:
+    return [TextCall(call[0], call[1], len(call) > 2 and bool(call[2])) for call in case.calls]
+
+
+def test_the_corpus_is_large_and_its_titles_differ() -> None:
+    assert len(CASES) >= 120
+    assert len({case.title for case in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
+def test_calls_and_text_whole_and_in_pieces(case: Case) -> None:
+    found = extract(case.text, tool_names=KNOWN)
+    assert list(found.calls) == expected(case)
+    assert found.text == case.shown
+    assert strip(case.text, KNOWN) == case.shown
+    for size in (1, 2, 3, 7, 50):
+        scanner = Scanner(KNOWN)
+        shown = "".join(scanner.feed(case.text[at : at + size]) for at in range(0, len(case.text), size))
+        rest = scanner.end()
+        assert case.shown.startswith(shown)  # nothing is shown that is taken back later
+        assert (list(rest.calls), shown + rest.text) == (expected(case), case.shown)
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_the_text_freezes_where_a_call_begins(part: int) -> None:
+    for case in CASES[part::8]:
+        freezes(case)
+
+
+def freezes(case: Case) -> None:
+    for end in some(range(len(case.text) + 1), 2, case.title):
+        at = detect_partial(case.text[:end], KNOWN)
+        if at is None:
+            continue
+        assert 0 <= at <= end
+        scanner = Scanner(KNOWN)
+        shown = scanner.feed(case.text[:end])
+        assert case.shown.startswith(shown)
+        if not scanner.end().calls and not case.calls:
+            assert shown.rstrip() == case.text[:at].rstrip()
+
+
+CHANNELLED = (
+    "<|channel|>analysis<|message|>I call <tool_call>{}.<|end|>"  # thinking
+    "<|start|>assistant<|channel|>final<|message|>Done.<|return|>"
+)
+
+
+def test_of_an_answer_in_channels_only_the_answer_is_shown() -> None:
+    for size in (1, 2, 3, 7, 500):
+        scanner = Scanner(KNOWN)
+        shown = "".join(scanner.feed(CHANNELLED[at : at + size]) for at in range(0, len(CHANNELLED), size))
+        rest = scanner.end()
+        assert (rest.calls, shown + rest.text) == ((), "Done.")
+
+
+@pytest.mark.parametrize("text", [">>>all\nI look.>>>read_file\n{}", "read_file\n{}"])
+def test_without_known_names_nothing_is_addressed(text: str) -> None:
+    scanner = Scanner()
+    shown = "".join(map(scanner.feed, text))
+    rest = scanner.end()
+    assert (rest.calls, shown + rest.text) == ((), text)

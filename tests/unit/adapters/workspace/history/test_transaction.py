@@ -1,0 +1,445 @@
+"""Sets of changes, all or none (W-02, W-08; faults 20, 31). Kills are in tests/faults/test_transactions.py."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from tests.faults.chance import SOAK, examples
+from tests.unit.adapters.workspace.trees import (
+    Bench,
+    FromFolder,
+    Node,
+    Picture,
+    between,
+    build,
+    fast_folder,
+    nodes,
+    picture,
+    taken_back,
+)
+from treadle.base import faultpoint
+from treadle.errors import ToolError
+from treadle.ports.snapshots import Effect
+from treadle.protocol.files import FileChange, FileState
+from treadle.testing.faults import InjectedFault, faults
+
+
+@settings(max_examples=examples(100), database=None)
+@given(nodes(), nodes())
+def test_a_tree_becomes_another_and_back_and_again(old: dict[bytes, Node], new: dict[bytes, Node]) -> None:
+    with fast_folder() as folder:
+        bench = Bench(folder)
+        build(bench.project, old)
+        build(bench.goal, new)
+        before, after = picture(bench.project), picture(bench.goal)
+        effect = bench.commit()
+        assert not effect.conflicts
+        assert picture(bench.project) == after
+        undone = bench.restore("c_1/u_1", taken_back(effect))
+        assert not undone.conflicts
+        assert picture(bench.project) == before
+        redone = bench.restore("c_1/u_2", taken_back(undone))
+        assert not redone.conflicts
+        assert picture(bench.project) == after
+        assert bench.left_over() == []
+
+
+AS_NOBODY = """
+import os
+from hypothesis import Phase, given, settings
+from tests.unit.adapters.workspace.history import test_transaction as tests
+test = tests.test_a_tree_becomes_another_and_back_and_again
+test.hypothesis.inner_test({}, {b"a": tests.Node("file")})  # so that all is loaded
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+settings(max_examples=tests.examples(100), phases=[Phase.generate], database=None, deadline=None)(
+    given(tests.nodes(), tests.nodes())(test.hypothesis.inner_test))()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="this is an ordinary user already")
+def test_the_same_as_an_ordinary_user() -> None:
+    done = subprocess.run([sys.executable, "-c", AS_NOBODY], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    with fast_folder() as folder:
+        yield Bench(folder)
+
+
+@contextmanager
+def once(point: str, act: Callable[[], None]) -> Iterator[None]:
+    """Do something when a point is first passed."""
+    left = [act]
+    faultpoint.install(lambda name: left.pop()() if name == point and left else None)
+    try:
+        yield
+    finally:
+        faultpoint.install(None)
+
+
+# -- somebody else ------------------------------------------------------------------------------------------------
+
+
+def prepared(bench: Bench) -> tuple[FileChange, ...]:
+    """Three changes: a file edited, a folder that goes, a file that comes."""
+    build(
+        bench.project, {b"a": Node("file", 0o644, b"old"), b"d": Node("directory", 0o755, inside={b"x": Node("file")})}
+    )
+    build(bench.goal, {b"a": Node("file", 0o644, b"new"), b"n": Node("file", 0o644, b"n")})
+    return between(bench.project, bench.goal)
+
+
+def edited(project: Path) -> None:
+    (project / "a").write_bytes(b"the user's")
+
+
+def marked(project: Path) -> None:
+    (project / "a").chmod(0o600)
+
+
+def removed(project: Path) -> None:
+    (project / "a").unlink()
+
+
+def created(project: Path) -> None:
+    (project / "n").write_bytes(b"the user's")
+
+
+def filled(project: Path) -> None:
+    (project / "d" / "y").write_bytes(b"the user's")
+
+
+def linked(project: Path) -> None:
+    (project / "a").unlink()
+    (project / "a").symlink_to("/etc/passwd")
+
+
+EDITS = [(edited, "a"), (marked, "a"), (removed, "a"), (created, "n"), (filled, "d"), (linked, "a")]
+
+
+@pytest.mark.parametrize(("edit", "path"), EDITS, ids=lambda each: getattr(each, "__name__", each))
+def test_what_somebody_changed_meanwhile_is_a_conflict_and_nothing_is_committed(
+    bench: Bench, edit: Callable[[Path], None], path: str
+) -> None:  # W-08, fault 31
+    changes = prepared(bench)
+    edit(bench.project)
+    before = picture(bench.project)
+    effect = bench.commit(files=changes)
+    assert [conflict.path for conflict in effect.conflicts] == [path]
+    assert picture(bench.project) == before
+    assert bench.commit(files=()) == effect  # it was decided, and stays so
+    assert bench.discard() is None
+    assert bench.left_over() == []
+
+
+@pytest.mark.parametrize(("edit", "path"), EDITS, ids=lambda each: getattr(each, "__name__", each))
+@pytest.mark.parametrize("point", ["transaction.ready", "transaction.decided"])
+def test_the_same_at_the_last_moment(bench: Bench, edit: Callable[[Path], None], path: str, point: str) -> None:
+    changes = prepared(bench)
+    expected: Picture = {}
+
+    def act() -> None:
+        edit(bench.project)
+        expected.update(picture(bench.project))
+
+    with once(point, act):
+        effect = bench.commit(files=changes)
+    assert [conflict.path for conflict in effect.conflicts] == [path]
+    assert picture(bench.project) == expected
+    assert bench.left_over() == []
+
+
+def test_an_undo_leaves_what_was_changed_and_does_the_rest(bench: Bench) -> None:  # W-02
+    effect = bench.commit(files=prepared(bench))
+    (bench.project / "a").write_bytes(b"the user's")
+    undone = bench.restore("c_1/u_1", taken_back(effect))
+    assert [conflict.path for conflict in undone.conflicts] == ["a"]
+    assert sorted(each.path for each in undone.files) == ["d", "d/x", "n"]
+    assert (bench.project / "a").read_bytes() == b"the user's"
+    assert (bench.project / "d" / "x").read_bytes() == b""
+    assert not (bench.project / "n").exists()
+    assert bench.restore("c_1/u_1", ()) == undone
+
+
+def test_what_is_there_already_is_no_conflict(bench: Bench) -> None:
+    changes = prepared(bench)
+    (bench.project / "a").write_bytes(b"new")
+    assert not bench.commit(files=changes).conflicts
+    assert picture(bench.project) == picture(bench.goal)
+
+
+def test_two_chats_on_one_root(bench: Bench) -> None:  # W-07, fault 21
+    changes = prepared(bench)
+    effects = {}
+
+    def commit(name: str) -> None:
+        goal = bench.folder / name
+        shutil.copytree(bench.goal, goal)
+        (goal / "a").write_bytes(name.encode())
+        files = tuple(each for each in between(bench.project, goal) if each.path == "a")
+        ready.wait()
+        transactions = bench.transactions
+        effects[name] = transactions.commit(f"c_{name}/1.0", str(goal), lambda: Effect(files), FromFolder)
+
+    ready = threading.Barrier(2)
+    threads = [threading.Thread(target=commit, args=(name,)) for name in ("one", "two")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    won = [name for name, effect in effects.items() if not effect.conflicts]
+    assert len(won) == 1
+    assert (bench.project / "a").read_bytes() == won[0].encode()
+    assert changes
+
+
+# -- deciding -----------------------------------------------------------------------------------------------------
+
+
+def test_what_was_discarded_is_never_committed(bench: Bench) -> None:
+    changes = prepared(bench)
+    before = picture(bench.project)
+    assert bench.discard() is None
+    with pytest.raises(ToolError, match="was discarded"):
+        bench.commit(files=changes)
+    assert picture(bench.project) == before
+
+
+def test_what_was_committed_is_given_back_by_a_discard(bench: Bench) -> None:
+    effect = bench.commit(files=prepared(bench))
+    assert bench.discard() == effect
+    assert picture(bench.project) == picture(bench.goal)
+
+
+def test_a_zombie_that_comes_after_the_release_does_nothing(bench: Bench) -> None:
+    effect = bench.commit(files=prepared(bench))
+    bench.journals.release("c_1/1.0")
+    after = picture(bench.project)
+    with pytest.raises(ToolError, match="settled before"):
+        bench.commit(files=tuple(taken_back(effect)))
+    assert picture(bench.project) == after
+    assert list(bench.journals.unfinished()) == []
+    assert bench.journals.sweep(3600) == 0
+    assert bench.journals.sweep(0) == 1
+
+
+def test_a_decision_that_is_not_carried_out_is_not_released(bench: Bench) -> None:
+    changes = prepared(bench)
+    with faults("raise@transaction.decided"), pytest.raises(InjectedFault):
+        bench.commit(files=changes)
+    bench.journals.release("c_1/1.0")
+    assert [journal.name for journal in bench.journals.unfinished()] == ["c_1/1.0"]
+    assert bench.journals.sweep(0) == 0
+    bench.commit(files=())
+    assert picture(bench.project) == picture(bench.goal)
+
+
+def test_the_fingerprint_of_git_comes_with_changes_in_it(bench: Bench) -> None:
+    assert bench.commit(files=prepared(bench)).git == ""
+    build(bench.goal, {b".git": Node("directory", 0o755, inside={b"HEAD": Node("file")})})
+    assert bench.commit("c_1/1.1").git == "fingerprint"
+
+
+# -- files --------------------------------------------------------------------------------------------------------
+
+
+def test_a_commit_keeps_the_times_of_the_view(bench: Bench) -> None:
+    bench.commit(files=prepared(bench))
+    assert {(bench.project / name).stat().st_mtime_ns for name in ("a", "n")} == {FromFolder.TIME}
+
+
+def test_touched_files_get_their_time_and_nothing_else(bench: Bench) -> None:
+    class Touching(FromFolder):
+        def touched(self) -> Iterable[tuple[str, int]]:
+            return [("d/x", 5_000_000_000), ("gone", 1), ("../outside", 1)]
+
+    changes = tuple(each for each in prepared(bench) if each.path == "a")
+    (bench.folder / "outside").write_bytes(b"")
+    bench.transactions.commit("c_1/1.0", str(bench.goal), lambda: Effect(changes), Touching)
+    assert (bench.project / "d" / "x").stat().st_mtime_ns == 5_000_000_000
+    assert (bench.folder / "outside").stat().st_mtime_ns > 1
+    assert (bench.project / "a").read_bytes() == b"new"
+
+
+def test_no_file_with_several_names_is_written_in_place(bench: Bench) -> None:  # W-08, fault 31
+    (bench.project / "a").write_bytes(b"old")
+    os.link(bench.project / "a", bench.project / "b")
+    os.link(bench.project / "a", bench.folder / "outside")
+    for name in ("a", "b"):
+        (bench.goal / name).write_bytes(b"new")
+        (bench.goal / name).chmod(0o444)
+    effect = bench.commit()
+    assert [(bench.project / name).stat().st_nlink for name in ("a", "b")] == [1, 1]
+    assert (bench.folder / "outside").read_bytes() == b"old"
+    assert picture(bench.project) == picture(bench.goal)
+    bench.restore("c_1/u_1", taken_back(effect))
+    assert (bench.project / "b").read_bytes() == b"old"
+    assert (bench.folder / "outside").stat().st_nlink == 1
+
+
+def test_two_names_of_one_file_inside_become_files_of_their_own(bench: Bench) -> None:  # W-08
+    (bench.project / "a").write_bytes(b"old")
+    os.link(bench.project / "a", bench.project / "b")
+    with open(bench.project / "a", "rb") as reader:
+        for name in ("a", "b"):
+            (bench.goal / name).write_bytes(b"new")
+        bench.commit()
+        assert reader.read() == b"old", "the file itself is never written to"
+    assert picture(bench.project) == picture(bench.goal)
+
+
+@pytest.mark.parametrize("change", ["bytes", "mode"])
+def test_a_name_elsewhere_keeps_what_it_has(bench: Bench, change: str) -> None:  # S-01
+    (bench.project / "a").write_bytes(b"old")
+    (bench.project / "a").chmod(0o644)
+    os.link(bench.project / "a", bench.folder / "outside")
+    (bench.goal / "a").write_bytes(b"new" if change == "bytes" else b"old")
+    (bench.goal / "a").chmod(0o755)
+    effect = bench.commit()
+    assert picture(bench.project) == picture(bench.goal)
+    outside = bench.folder / "outside"
+    assert (outside.read_bytes(), outside.stat().st_mode & 0o777) == (b"old", 0o644)
+    bench.restore("c_1/u_1", taken_back(effect))
+    assert (bench.project / "a").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("point", ["transaction.ready", "transaction.decided"])
+def test_a_folder_swapped_for_a_link_leads_nowhere(bench: Bench, point: str) -> None:  # S-01, fault 19
+    outside = bench.folder / "outside"
+    outside.mkdir()
+    (outside / "x").write_bytes(b"outside")
+    inside = {b"x": Node("file", 0o644, b"old"), b"gone": Node("file")}
+    build(bench.project, {b"d": Node("directory", 0o755, inside=inside)})
+    build(bench.goal, {b"d": Node("directory", 0o700, inside={b"x": Node("file"), b"new": Node("file")})})
+
+    def swap() -> None:
+        (bench.project / "d").rename(bench.project / "moved")
+        (bench.project / "d").symlink_to(outside)
+
+    with once(point, swap):
+        effect = bench.commit()
+    assert effect.conflicts
+    assert picture(outside) == {"x": ("file", 0o644, hashlib.sha256(b"outside").hexdigest())}
+    assert outside.stat().st_mode & 0o777 == 0o755
+    assert (bench.project / "moved" / "x").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("path", ["../outside", "/etc/x", "a/../../outside", "", ".", "a//b"])
+def test_paths_that_nobody_would_record_are_refused(bench: Bench, path: str) -> None:
+    change = FileChange(path, "created", after=FileState("file", 0o644, "0" * 64, 1))
+    with pytest.raises(ToolError):
+        bench.commit(files=(change,))
+    assert sorted(each.name for each in bench.folder.iterdir() if each.name != "home") == ["goal", "project"]
+
+
+def test_very_many_changes(bench: Bench) -> None:
+    many = 10_000 if SOAK else 1_500
+    for folder, data in ((bench.project, b"old"), (bench.goal, b"new")):
+        for number in range(many):
+            path = folder / str(number // 100) / str(number)
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(data + b"%d" % number)
+    before, after = picture(bench.project), picture(bench.goal)
+    effect = bench.commit()
+    assert len(effect.files) == many
+    assert picture(bench.project) == after
+    bench.restore("c_1/u_1", taken_back(effect))
+    assert picture(bench.project) == before
+
+
+# -- disks --------------------------------------------------------------------------------------------------------
+
+DISKS = """
+import os, subprocess, sys
+from pathlib import Path
+from tests.unit.adapters.workspace.trees import Bench, between, picture, taken_back
+from treadle.errors import ToolError
+case, place = sys.argv[1], Path(sys.argv[2])
+bench = Bench(place)
+full = {"project": bench.project, "home": bench.home.parent}.get(case)
+
+def mount(path, size="1m"):
+    path.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", path], check=True)
+
+if full is not None:
+    mount(full)
+(bench.project / "a").write_bytes(b"old" * 100_000)
+(bench.project / "gone").write_bytes(b"gone")
+(bench.project / "sub").mkdir()
+if case == "nested":
+    mount(bench.project / "sub")
+    (bench.project / "sub" / "there").write_bytes(b"there")
+(bench.goal / "a").write_bytes(b"new" * 100_000)
+(bench.goal / "sub").mkdir()
+(bench.goal / "sub" / "b").write_bytes(b"b" * 300_000)
+(bench.goal / "sub" / "l").symlink_to("b")
+os.mkfifo(bench.goal / "sub" / "f")
+before, after = picture(bench.project), picture(bench.goal)
+if full is not None:
+    (full / "filler").write_bytes(b"f" * (500_000 if case == "project" else 900_000))
+    before = picture(bench.project)
+    try:
+        bench.commit(files=tuple(each for each in between(bench.project, bench.goal) if each.path != "filler"))
+        print("committed")
+    except ToolError as error:
+        print(error)
+    print(picture(bench.project) == before, bench.left_over())
+    (full / "filler").unlink()
+    before = picture(bench.project)
+if case == "read-only":
+    subprocess.run(["mount", "--bind", bench.project, bench.project], check=True)
+    subprocess.run(["mount", "-o", "remount,bind,ro", bench.project], check=True)
+    try:
+        bench.commit()
+        print("committed")
+    except ToolError as error:
+        print(error)
+    subprocess.run(["mount", "-o", "remount,bind,rw", bench.project], check=True)
+effect = bench.commit()
+print(picture(bench.project) == after, bench.left_over())
+bench.restore("c_1/u_1", taken_back(effect))
+print(picture(bench.project) == before, bench.left_over())
+"""
+
+
+@pytest.mark.parametrize(
+    ("case", "said"), [("project", "No space"), ("home", "No space"), ("read-only", "Read-only"), ("nested", "")]
+)
+def test_disks(case: str, said: str) -> None:
+    """Full, read-only, and several of them (faults 13 and 31): nothing is half-done, and it works again later."""
+    with fast_folder() as folder:
+        command = ["unshare", "-m", sys.executable, "-c", DISKS, case, str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "unshare:" in done.stderr or "permission denied" in done.stderr.lower():
+        pytest.skip("no file system can be mounted here")
+    told = done.stdout.splitlines()
+    assert told[-2:] == ["True []", "True []"], done.stdout + done.stderr
+    if said:
+        assert said in told[0]
+        assert len(told) == 3 or told[1] == "True []"
+
+
+def test_what_a_power_cut_emptied_is_told_from_a_decision(bench: Bench) -> None:
+    """Only what nobody relies on is written without a sync: an ending, and the stub of what was released."""
+    bench.commit(files=prepared(bench))
+    for file in (bench.home / "journals").glob("*.end"):
+        file.write_bytes(b"")
+    assert bench.commit(files=()).files  # looked at again, and found made
+    bench.journals.release("c_1/1.0")
+    for file in (bench.home / "journals").glob("*.json"):
+        file.write_bytes(b"\0" * 40)
+    with pytest.raises(ToolError, match="settled before"):
+        bench.commit(files=())
+    assert picture(bench.project) == picture(bench.goal)

@@ -1,0 +1,118 @@
+"""A project whose changes are recorded as a chat would: what a function does to real files, by looking before and
+after, and the way back over the ledger and the snapshots."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.unit.adapters.workspace.trees_of import folders_open, states_below
+from treadle.adapters.workspace.history.git_unit import git_fingerprint
+from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
+from treadle.adapters.workspace.history.states import Folders
+from treadle.adapters.workspace.root import Root
+from treadle.chat.ledger import LedgerEntry, last_undo, redone, standing, trails
+from treadle.ports.snapshots import Effect, Plan, UndoRequest
+from treadle.protocol.events import FilesChanged, Redone, RestoreRequested, Undone
+from treadle.protocol.files import DiffStat, FileChange, FileState, Trail, change_of, encode_path
+
+Tree = dict[str, FileState]
+
+
+class Project:
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "project"
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.root = Root(str(self.path))
+        self.snapshots = ProjectSnapshots(self.root, folder / "home")
+        self.entries: list[LedgerEntry] = []
+        self.requests: list[RestoreRequested] = []
+        self.runs: list[int] = []
+        self.gated = False
+        """Whether a redo leaves alone what is never committed, as a chat's does."""
+        self._seq = 0
+
+    def write(self, path: str, data: bytes | str, mode: int = 0o644) -> None:
+        file = self.path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data.encode() if isinstance(data, str) else data)
+        file.chmod(mode)
+
+    def read(self, path: str) -> bytes:
+        return (self.path / path).read_bytes()
+
+    def tree(self) -> Tree:
+        """Everything there is, exactly."""
+        return states_below(self.path)
+
+    def _keep_all(self) -> None:
+        with self.snapshots.images.batch() as batch, Folders(str(self.path)) as held:
+            for above, folders, files in os.walk(self.path):
+                for name in [*folders, *files]:
+                    held.look(encode_path(os.path.relpath(os.path.join(above, name), self.path)), batch)
+
+    # -- what the chat does -------------------------------------------------------------------------------------------
+
+    def change(self, act: Callable[[], object], *, git: bool = False) -> tuple[FileChange, ...]:
+        """What the chat does; everything is kept before, and what changed is recorded."""
+        with folders_open(self.path):  # a file tool would be refused there; a command's walk opens them, too
+            self._keep_all()
+        before = self.tree()
+        act()
+        after = self.tree()
+        files = tuple(
+            change_of(path, before.get(path), after.get(path), DiffStat())
+            for path in sorted({*before, *after})
+            if before.get(path) != after.get(path)
+        )
+        self.snapshots.remember(files)
+        change = FilesChanged(files, git=git_fingerprint(self.root) if git else "")
+        self.entries.append(LedgerEntry(self.tick(), change, files))
+        return files
+
+    def begin_run(self) -> int:
+        """The number of a run that begins here."""
+        self.runs.append(self.tick())
+        return len(self.runs)
+
+    def run(self, number: int) -> dict[str, int]:
+        """Where a run begins and ends, as a request has it."""
+        upto = self.runs[number] - 1 if number < len(self.runs) else 0
+        return {"since": self.runs[number - 1], "upto": upto}
+
+    def tick(self) -> int:
+        self._seq += 1
+        return self._seq
+
+    # -- and back -----------------------------------------------------------------------------------------------------
+
+    def wanted(self, request: RestoreRequested) -> UndoRequest:
+        found: tuple[Trail, ...]
+        if request.kind == "redo":
+            found = redone(self.entries, request.of, self.runs)
+        else:
+            found = trails(self.entries, request, self.runs)
+        git = next((e.change.git for e in reversed(self.entries) if getattr(e.change, "git", "")), "")
+        gated = self.gated and request.kind == "redo"
+        return UndoRequest(found, request.hunks, request.merge, git, standing(self.entries), gated)
+
+    def plan(self, **asked: Any) -> Plan:
+        return self.snapshots.plan(self.wanted(RestoreRequested("p", "undo", **asked)))
+
+    def undo(self, **asked: Any) -> Effect:
+        return self._carry_out(RestoreRequested(f"u{self.tick()}", "undo", **asked), Undone)
+
+    def redo(self, **asked: Any) -> Effect:
+        undo = last_undo(self.entries, self.requests)
+        return self._carry_out(RestoreRequested(f"u{self.tick()}", "redo", of=undo, **asked), Redone)
+
+    def _carry_out(self, request: RestoreRequested, kind: type[Undone] | type[Redone]) -> Effect:
+        self.requests.append(request)
+        wanted = self.wanted(request)
+        planned = self.snapshots.plan(wanted)
+        done = self.snapshots.apply(request.restore, wanted)
+        assert planned.files == done.files  # a preview shows what is done
+        assert planned.conflicts == done.conflicts
+        change = kind(request.restore, done.files, git=done.git)
+        self.entries.append(LedgerEntry(self.tick(), change, done.files, request))
+        return done

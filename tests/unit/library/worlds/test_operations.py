@@ -1,0 +1,181 @@
+"""Operations on one world come one after the other, and a world that lost the stamp of its base is mended (W-12, W-13,
+fault 39)."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.faults.world_driver import Case
+from tests.unit.adapters.sandbox.grounds import missing
+from tests.writing import write
+from treadle.adapters.stores.integrity import Problem
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.workspace.history.beginnings import Beginnings
+from treadle.base import faultpoint
+from treadle.errors import Conflict, NotFound, ToolError
+from treadle.library.housekeeping.damage import inspect
+from treadle.library.housekeeping.retention import Retention
+
+ROUNDS = 6
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Iterator[Case]:
+    if why := missing("view"):
+        pytest.skip(why)
+    made = Case(tmp_path, opened=False)
+    (made.project / "text").write_text("1\n2\n3\n4\n5\n6\n")
+    made.world = made.worlds.open(str(made.project), "", "", "").id
+    yield made
+    made.end()
+    made.let_go()
+
+
+def view(case: Case) -> Path:
+    return Path(case.worlds.folders.path(case.world), "view")
+
+
+def stamps(case: Case) -> list[str]:
+    return [name for name in os.listdir(view(case)) if name.startswith(("began", ".began"))]
+
+
+def find(case: Case, *, repair: bool) -> list[Problem]:
+    return asyncio.run(inspect(MemoryStore(), case.home, Retention(), repair=repair))
+
+
+def edit(case: Case, name: str, data: bytes) -> None:
+    inside = case.history(str(case.project), "", case.world)
+    write(inside.root, name, data, into=inside)
+
+
+def at_once(*acts: Callable[[], object]) -> list[BaseException]:
+    """Run them in threads that begin together; what they raised."""
+    barrier = threading.Barrier(len(acts))
+    raised: list[BaseException] = []
+
+    def run(act: Callable[[], object]) -> None:
+        barrier.wait()
+        try:
+            act()
+        except Exception as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=run, args=(act,)) for act in acts]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    return raised
+
+
+# W-13, fault 39
+def test_rebases_and_commits_at_once_leave_a_whole_world(case: Case) -> None:
+    edit(case, "text", b"1\n2\n3\n4\n5\nworld\n")
+    for number in range(ROUNDS):
+        (case.project / "text").write_text(f"person {number}\n2\n3\n4\n5\n6\n")
+        raised = at_once(*[lambda: case.worlds.rebase(case.world)] * 3)
+        assert not raised
+        assert len(stamps(case)) == 2, "the link and what it leads to"
+        assert [file.path for file in case.worlds.effect(case.world).files] == ["text"]
+    raised = at_once(
+        lambda: case.worlds.rebase(case.world),
+        lambda: case.worlds.bring_in("c/1", case.world),
+        lambda: case.worlds.bring_in("c/2", case.world),
+    )
+    assert not raised
+    assert (case.project / "text").read_text() == f"person {ROUNDS - 1}\n2\n3\n4\n5\nworld\n"
+    assert not case.worlds.effect(case.world).files
+
+
+# W-12, fault 39
+def test_a_drop_waits_for_a_rebase(case: Case) -> None:
+    edit(case, "text", b"1\n2\n3\n4\n5\nworld\n")
+    raised = at_once(lambda: case.worlds.rebase(case.world), lambda: case.worlds.drop(case.world))
+    assert all(isinstance(error, (NotFound, ToolError)) and "world_" in str(error) for error in raised), raised
+    assert not [*case.worlds.folders.all()]
+    assert not Path(case.worlds.folders.path(case.world)).exists(), "nothing is made anew where it was"
+
+
+# W-13
+def test_a_refused_rebase_leaves_nothing_behind(case: Case) -> None:
+    edit(case, "text", b"world\n")
+    (case.project / "text").write_text("person\n")
+    before = sorted(os.listdir(view(case)))
+    with pytest.raises(Conflict):
+        case.worlds.rebase(case.world)
+    assert sorted(os.listdir(view(case))) == before
+
+
+# W-12: a person's later change counts as theirs, and is merged
+def test_a_world_that_lost_its_stamp_is_named_by_fsck_and_mended(case: Case) -> None:
+    edit(case, "text", b"1\n2\n3\n4\n5\nworld\n")
+    (case.project / "text").write_text("person\n2\n3\n4\n5\n6\n")
+    case.worlds.rebase(case.world)
+    (case.project / "text").write_text("person again\n2\n3\n4\n5\n6\n")
+    (view(case) / os.readlink(view(case) / "began")).unlink()
+    (found,) = find(case, repair=False)
+    assert case.world in found.text
+    (mended,) = find(case, repair=True)
+    assert mended.repaired
+    assert not find(case, repair=False)
+    assert [each.path for each in case.worlds.effect(case.world).conflicts] == ["text"], "as old as the world"
+    case.worlds.rebase(case.world)
+    assert not case.worlds.bring_in("c/1", case.world).conflicts
+    assert (case.project / "text").read_text() == "person again\n2\n3\n4\n5\nworld\n"
+
+
+@pytest.mark.parametrize("act", ["effect", "rebase", "diff"])
+def test_whoever_looks_at_a_world_mends_its_stamp(case: Case, act: str) -> None:
+    (view(case) / "began").unlink()
+    getattr(case.worlds, act)(case.world)
+    assert not case.worlds.folders.has_lost_stamp(case.worlds.folders.get(case.world))
+
+
+# W-13: a line that a chat adds while others rebase is kept
+def test_beginnings_of_a_chat_are_kept_while_others_rebase(case: Case) -> None:
+    one, other = Beginnings(str(view(case))), Beginnings(str(view(case)))
+    states = [f"path {number}" for number in range(200)]
+
+    def add() -> None:
+        for path in states:
+            one.add({path: None})
+
+    def update() -> None:
+        for number in range(200):
+            other.update({f"merged {number % 3}": None})
+
+    assert not at_once(add, update)
+    assert set(states) <= set(one.all())
+
+
+# W-13: a file that is saved right after the look is not older than the stamp
+def test_what_is_saved_after_the_look_counts_as_changed(case: Case) -> None:
+    edit(case, "text", b"1\n2\n3\n4\n5\nworld\n")
+
+    def save(name: str) -> None:
+        if name == "world.before_new_beginning":
+            (case.project / "text").write_text("person\n2\n3\n4\n5\n6\n")
+
+    faultpoint.install(save)
+    with suppress(Conflict):
+        case.worlds.rebase(case.world)
+    faultpoint.install(None)
+    assert case.worlds.effect(case.world).conflicts
+    case.worlds.rebase(case.world)
+    assert case.inside()["text"] == b"person\n2\n3\n4\n5\nworld\n"
+
+
+# W-13: a change that was prepared and not made leaves no wrong base
+def test_a_file_is_merged_with_what_the_world_changed_it_from(case: Case) -> None:
+    inside = case.history(str(case.project), "", case.world)
+    case.ground(case.world).changing({"text": inside.state("text")})
+    (case.project / "text").write_text("person\n1\n2\n3\n4\n5\n6\n")
+    edit(case, "text", b"person\n1\n2\n3\n4\n5\n6\nworld\n")
+    (case.project / "text").write_text("person again\nperson\n1\n2\n3\n4\n5\n6\n")
+    case.worlds.rebase(case.world)
+    assert case.inside()["text"] == b"person again\nperson\n1\n2\n3\n4\n5\n6\nworld\n"
