@@ -70,13 +70,13 @@ class CopilotService(Dialect):
         pieces = self._of(request).stream(reply, request, position)
         return _sealed(pieces, reply) if reply.thinking and "messages" in request else pieces
 
-    def whole(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
+    def build_answer(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
         return self._of(request).build_answer(reply, request, position)
 
     def failure(self, status: int, message: str) -> JsonObject:
         return self._chat.failure(status, message)
 
-    def other(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
+    def answer_other_request(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
         if (method, path) == ("GET", "/copilot_internal/v2/token"):
             return self._exchange(headers)
         if self.refuses_all or headers.get("authorization", "").removeprefix("Bearer ") not in self.good:

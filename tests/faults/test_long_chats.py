@@ -34,8 +34,8 @@ class CountingStore(SqliteStore):
 
     records_read = 0
 
-    async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
-        records = await super().read(chat, after, limit)
+    async def read(self, chat: ChatId, after_seq: int = 0, limit: int = 0) -> list[Record]:
+        records = await super().read(chat, after_seq, limit)
         self.records_read += len(records)
         return records
 

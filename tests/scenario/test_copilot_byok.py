@@ -19,7 +19,7 @@ SCRIPT = '[[turn]]\ntext = "The runtime\'s own model."\n'
 class Azure(ChatCompletions):
     """Takes calls on any path."""
 
-    def other(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
+    def answer_other_request(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
         return None
 
 

@@ -200,10 +200,10 @@ class Guarding:
     def __init__(self) -> None:
         self.after_: list[str] = []
 
-    async def before(self, spec: ToolSpec, invocation: Invocation) -> str:
+    async def before_call(self, spec: ToolSpec, invocation: Invocation) -> str:
         return "Not on a Sunday." if invocation.arguments.get("day") == "sunday" else ""
 
-    async def after(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
+    async def after_call(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
         self.after_.append(outcome.text)
         return Outcome(f"{outcome.text}, and looked at")
 

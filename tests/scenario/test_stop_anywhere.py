@@ -43,7 +43,7 @@ class HangingHook(Chain):
         super().__init__()
         self._hang = hang
 
-    async def before(self, spec: ToolSpec, invocation: Invocation) -> str | Instead:
+    async def before_call(self, spec: ToolSpec, invocation: Invocation) -> str | Instead:
         await self._hang.here()
         return ""
 

@@ -241,7 +241,7 @@ class _Input(asyncio.Protocol):
     is_lost = False
 
     def connection_lost(self, _error: Exception | None) -> None:
-        self.lost = True
+        self.is_lost = True
 
 
 class _Tail(asyncio.Protocol):
@@ -304,7 +304,7 @@ class _Pipes:
         while self._readers:
             self._readers.pop().close()
         # With nothing left to write the transport ends by itself, a moment after `write_eof`; ended twice it complains.
-        if self._writer is not None and not self._input.lost and self._writer.get_write_buffer_size():
+        if self._writer is not None and not self._input.is_lost and self._writer.get_write_buffer_size():
             self._writer.abort()
         self._writer = None
         for end in self._near:  # all three, unless every one of them was connected

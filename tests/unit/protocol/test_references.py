@@ -62,7 +62,7 @@ def test_the_suspicion_finds_the_known_ones() -> None:
     assert found >= {
         ("Image", "blob"),
         ("FileState", "digest"),
-        ("Seen", "digest"),
+        ("KnownFile", "digest"),
         ("ExecutionComplete", "output"),
         ("CheckCompleted", "output"),
         ("FilesChanged", "manifest"),

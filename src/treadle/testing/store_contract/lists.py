@@ -26,7 +26,7 @@ class ListContract(OpensStore):
     """Every filter narrows, every page follows the one before, no change is missed."""
 
     @pytest.mark.parametrize(
-        ("status", "found"), [("idle", [B]), ("requires_action", [C, A]), ("error", []), (None, [C, B, A])]
+        ("status", "expected"), [("idle", [B]), ("requires_action", [C, A]), ("error", []), (None, [C, B, A])]
     )
     async def test_filtering_by_status(self, store: Store, status: Status | None, expected: list[ChatId]) -> None:
         await begin(store, A, status="requires_action", updated_ms=1)
@@ -35,7 +35,7 @@ class ListContract(OpensStore):
         assert chats(await store.list(ChatFilter(status=status))) == expected
 
     @pytest.mark.parametrize(
-        ("label", "found"),
+        ("label", "expected"),
         [
             *[("a", [B, A]), ("b", [B]), ('a"b\\c', [C]), ("ü", [C]), ("A", []), ("", []), ('"', [])],
             *[(",", []), ("b\\c", []), ("%", []), ("_", []), ('a"', []), ("\\", []), ('","', [])],
@@ -50,7 +50,7 @@ class ListContract(OpensStore):
         assert chats(await store.list(ChatFilter(label=label))) == [chat for chat in expected if chat != B]
 
     @pytest.mark.parametrize(
-        ("query", "found"),
+        ("query", "expected"),
         [
             ("parser", [B, A]),
             ("PARSER", [B, A]),

@@ -44,9 +44,9 @@ def test_what_does_not_fit_is_said(answer: str) -> None:
 def test_one_field_is_answered_as_it_stands() -> None:
     assert elicitation.reply(form({"text": {"type": "string"}}, "text"), "a: b").content == {"text": "a: b"}
     assert elicitation.reply(form({"yes": {"type": "boolean"}}, "yes"), "no").content == {"yes": False}
-    assert elicitation.asked("s", form({"yes": {"type": "boolean"}})).options == ("yes", "no", "decline")
+    assert elicitation.build_question("s", form({"yes": {"type": "boolean"}})).options == ("yes", "no", "decline")
     choice = form({"c": {"type": "string", "oneOf": [{"const": "a", "title": "A"}]}})
-    assert elicitation.asked("s", choice).options == ("a", "decline")
+    assert elicitation.build_question("s", choice).options == ("a", "decline")
     assert elicitation.reply(form({}), "yes").action == "accept"
 
 
@@ -55,7 +55,7 @@ def test_defaults_are_shown_and_sent() -> None:  # E-01
     params = form(
         {"name": named, "age": {"type": "integer", "default": 36}, "ok": {"type": "boolean", "default": False}}
     )
-    asked = elicitation.asked("s", params)
+    asked = elicitation.build_question("s", params)
     for line in (
         "  name: string, default: Ada",
         "  age: integer, default: 36, optional",
@@ -69,20 +69,20 @@ def test_defaults_are_shown_and_sent() -> None:  # E-01
         assert elicitation.reply(params, answer).content == everything
     assert elicitation.reply(params, "age: 40").content == everything | {"age": 40}
     one = form({"name": {"type": "string", "default": "Ada", "description": "Yours"}}, "name")
-    asked = elicitation.asked("s", one)
+    asked = elicitation.build_question("s", one)
     assert "(Yours, default: Ada)" in asked.question
     assert asked.options == ("accept", "decline")
     assert elicitation.reply(one, "accept").content == elicitation.reply(one, "").content == {"name": "Ada"}
     assert elicitation.reply(one, "Bea").content == {"name": "Bea"}
     colour = form({"c": {"type": "string", "enum": ["red", "blue"], "default": "blue"}}, "c")
-    assert elicitation.asked("s", colour).options == ("red", "blue", "decline")
-    assert "(default: blue)" in elicitation.asked("s", colour).question
+    assert elicitation.build_question("s", colour).options == ("red", "blue", "decline")
+    assert "(default: blue)" in elicitation.build_question("s", colour).question
     assert elicitation.reply(colour, "").content == {"c": "blue"}
 
 
 def test_without_all_defaults_accept_is_an_answer_like_any_other() -> None:
     two = form({"name": {"type": "string"}, "age": {"type": "integer", "default": 36}}, "name")
-    assert elicitation.asked("s", two).options == ("decline",)
+    assert elicitation.build_question("s", two).options == ("decline",)
     assert isinstance(elicitation.reply(two, "accept"), str)
     assert elicitation.reply(two, "name: Ada").content == {"name": "Ada", "age": 36}
     word = form({"word": {"type": "string"}}, "word")
@@ -91,7 +91,7 @@ def test_without_all_defaults_accept_is_an_answer_like_any_other() -> None:
 
 def test_it_can_be_declined_and_addresses_are_only_shown() -> None:
     page = types.ElicitRequestURLParams(message="Sign\x1b in", url="https://x/\x1b]0;", elicitation_id="1")
-    asked = elicitation.asked("s", page)
+    asked = elicitation.build_question("s", page)
     assert "\x1b" not in asked.question
     assert asked.options == ("done", "decline")
     assert elicitation.reply(page, "done").action == "accept"
@@ -110,7 +110,7 @@ def test_results_of_every_kind_become_text_and_pictures() -> None:
         types.ResourceLink(uri="a://b", name="b"),
         types.EmbeddedResource(resource=types.TextResourceContents(uri="a://c", text="inside")),
     ]
-    found = content.seen(blocks)
+    found = content.render_content(blocks)
     assert found.pictures == (("image/png", b"\x89PNG"),)
     assert found.text.splitlines() == [
         "hello",
@@ -122,6 +122,6 @@ def test_results_of_every_kind_become_text_and_pictures() -> None:
         "[a://c]",
         "inside",
     ]
-    assert content.seen([], {"a": 1}).text == '{"a":1}'
+    assert content.render_content([], {"a": 1}).text == '{"a":1}'
     many = [types.ImageContent(data="iVBORw==", mime_type="image/png")] * 20
-    assert len(content.seen(many).pictures) == content.MAX_PICTURES
+    assert len(content.render_content(many).pictures) == content.MAX_PICTURES

@@ -111,7 +111,7 @@ def test_hidden_files_and_folders(bubblewrap: Grounds) -> None:
     folder.mkdir()
     for file in (secret, folder / "key"):
         file.write_text("secret")
-    confinement = bubblewrap.confinement(hidden=(str(secret), str(folder), str(bubblewrap.folder / "missing")))
+    confinement = bubblewrap.confinement(hidden_paths=(str(secret), str(folder), str(bubblewrap.folder / "missing")))
     ended = bubblewrap.run(LEVEL, f"cat secret; cat {folder}/key; ls {folder}; touch {folder}/new", confinement)
     assert "secret" not in ended.stdout
     assert ended.returncode != 0
@@ -363,7 +363,7 @@ def test_a_root_below_tmp(bubblewrap: Grounds) -> None:
         root = Path(folder) / "root"
         root.mkdir()
         sandbox = bubblewrap.sandbox(LEVEL)
-        confinement = bubblewrap.confinement(root=str(root), hidden=(f"{folder}/other",))
+        confinement = bubblewrap.confinement(root=str(root), hidden_paths=(f"{folder}/other",))
         line = sandbox.wrap(["/bin/sh", "-c", "echo x > new; ls .."], confinement, str(root))
         ended = subprocess.run(line, capture_output=True, text=True, timeout=WAIT_S, check=False)
         assert ended.stdout == "root\n"
@@ -373,7 +373,7 @@ def test_a_root_below_tmp(bubblewrap: Grounds) -> None:
 @pytest.mark.parametrize("path", ["relative", "/a/../b", "/a//b", "/a/"])
 def test_paths_with_detours_are_refused(place: Grounds, path: str) -> None:
     with pytest.raises(SandboxError, match="without detours"):
-        place.line(LEVEL, "true", place.confinement(hidden=(path,)))
+        place.line(LEVEL, "true", place.confinement(hidden_paths=(path,)))
 
 
 def test_only_what_is_inside_can_be_protected(place: Grounds) -> None:

@@ -151,13 +151,13 @@ def test_hidden_paths_and_their_readable_siblings(landlock: Grounds) -> None:
     keys.mkdir()
     for name in ("key", "other"):
         (keys / name).write_text(name)
-    confinement = landlock.confinement(hidden=(str(keys / "key"),))
+    confinement = landlock.confinement(hidden_paths=(str(keys / "key"),))
     ended = landlock.run(LEVEL, f"cat {keys}/other {keys}/key; cat /etc/passwd > /dev/null && echo read", confinement)
     assert ended.stdout == "otherread\n"
     assert landlock.run(LEVEL, f"cat {keys}/key").stdout == "key"
     (landlock.root / "secret").write_text("x")
     with pytest.raises(SandboxError, match="cannot hide"):
-        landlock.line(LEVEL, "true", landlock.confinement(hidden=(str(landlock.root / "secret"),)))
+        landlock.line(LEVEL, "true", landlock.confinement(hidden_paths=(str(landlock.root / "secret"),)))
 
 
 def test_the_network_only_when_it_is_allowed(landlock: Grounds) -> None:

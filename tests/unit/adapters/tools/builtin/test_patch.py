@@ -83,7 +83,11 @@ async def test_all_kinds_of_changes(call: Any, files: Path, context: ToolContext
     assert {seen.path for seen in outcome.known_files} == {path for path, *_ in told(outcome.files)}
     settled = await tool.settle(invocation)
     assert isinstance(settled, Outcome)
-    assert (settled.files, settled.diff_stat, settled.known_files) == (outcome.files, outcome.diff_stat, outcome.seen)
+    assert (settled.files, settled.diff_stat, settled.known_files) == (
+        outcome.files,
+        outcome.diff_stat,
+        outcome.known_files,
+    )
 
 
 async def test_a_git_diff_of_modes_and_empty_files_is_made_whole(call: Any, files: Path, context: ToolContext) -> None:

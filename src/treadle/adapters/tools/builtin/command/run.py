@@ -245,7 +245,7 @@ class CommandRun:
                 pause = _LIVE_EVERY_S if live.show(last=waiting.done()) else min(pause * 1.5, _LIVE_SELDOM_S)
             command_exit = waiting.result()
             assert command_exit is not None  # there was no time limit
-            self.ended = command_exit
+            self.command_exit = command_exit
         finally:
             waiting.cancel()
             await wait_for_end(waiting)
@@ -253,7 +253,7 @@ class CommandRun:
     async def _reach(self) -> None:
         """Decide the outcome for the project. The changes of a command that failed or took too long are kept; those of
         a command that was stopped, or whose end is unknown, are discarded."""
-        plan, ending = self.plan, self.ended.ending
+        plan, ending = self.plan, self.command_exit.ending
         if ending == "failed" or not self._project.has_snapshots or not (plan.view or plan.captured):
             self.change = ProjectChange()
         elif not plan.view:
@@ -286,7 +286,7 @@ class CommandRun:
 
     async def _collect(self) -> Outcome:
         """The outcome: the command's output, how it ended, and the state of the project and of the shell."""
-        command_exit, change = self.ended, self.change
+        command_exit, change = self.command_exit, self.change
         if command_exit.ending == "failed":
             raise ToolError(f"The command could not be started: {command_exit.error}.")
         output_view, leftovers, notice = await in_thread(self._look)
@@ -333,12 +333,12 @@ class CommandRun:
 
     def _look(self) -> tuple[output.OutputView, ShellEnd, SandboxNotice | None]:
         notice = self._context.notice(self._request.project.root, self._request.options)
-        output_view = output.view(self.command, self.ended, self._context.redact)
+        output_view = output.view(self.command, self.command_exit, self._context.redact)
         return output_view, self._setup.shell_end(self.command.shell(), self.plan), notice
 
     async def _secret_notes(self) -> tuple[str, ...]:
         """A command that failed may have needed a file that was hidden from it."""
-        if self.ended.ending == "exited" and self.ended.code == 0:
+        if self.command_exit.ending == "exited" and self.command_exit.code == 0:
             return ()
         secrets = await in_thread(self._setup.hidden_secrets)
         if not secrets:
@@ -351,7 +351,7 @@ class CommandRun:
 
     async def _wants(self, text: str) -> tuple[str, ...]:
         """The hosts that the ended command failed to reach."""
-        if self.ended.ending == "exited" and self.ended.code == 0:
+        if self.command_exit.ending == "exited" and self.command_exit.code == 0:
             return ()
         return await in_thread(wanted_hosts, text, self._network_log, self.plan.network)
 

@@ -100,15 +100,19 @@ class CommandTrial(CommandRun):
         self.command = attempt.command or await self._begin(attempt.key)
         await self._follow()
         faultpoint("tool.command_rehearsed")
-        summary, last = self._request.ending(self.ended, self.plan)
-        if self.ended.ending == "failed":
-            raise ToolError(f"The command could not be started: {self.ended.error}.")
-        if self.ended.exceeded:
+        summary, last = self._request.ending(self.command_exit, self.plan)
+        if self.command_exit.ending == "failed":
+            raise ToolError(f"The command could not be started: {self.command_exit.error}.")
+        if self.command_exit.exceeded:
             raise ToolError(last)
-        if self.ended.ending not in DONE:
-            raise ToolError(f"The command could not be tried on a copy of the project: {self.ended.error or summary}.")
-        output_view = await in_thread(output.view, self.command, self.ended)
+        if self.command_exit.ending not in DONE:
+            raise ToolError(
+                f"The command could not be tried on a copy of the project: {self.command_exit.error or summary}."
+            )
+        output_view = await in_thread(output.view, self.command, self.command_exit)
         effect, diff, lost_paths = await self._project.preview(self._commands.view(self._request.chat, attempt.key))
         wants = await self._wants(output_view.text)
         hosts = await self._reached()
-        return DryRun(self.ended, output_view.text, effect, diff, lost_paths, self._setup.notes, last, wants, hosts)
+        return DryRun(
+            self.command_exit, output_view.text, effect, diff, lost_paths, self._setup.notes, last, wants, hosts
+        )

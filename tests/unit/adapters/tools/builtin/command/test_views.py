@@ -302,7 +302,7 @@ async def test_what_was_rehearsed_and_allowed_is_committed_and_does_not_run_agai
     assert os.listdir(bench.project) == []
     again = await tool.rehearse(call)
     assert again is not None
-    assert again.diff_text == rehearsal.shown
+    assert again.diff_text == rehearsal.diff_text
     call = replace(call, plan=await tool.prepare(call))
     outcome = await bench.run(call)
     assert outcome.summary.startswith("exit 2")
