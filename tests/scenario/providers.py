@@ -83,7 +83,7 @@ PROVIDERS = {
         "ollama:qwen3:8b",
         FakeOllama,
         lambda fake: {"OLLAMA_HOST": fake.url.removeprefix("http://")},
-        lambda fake: fake.shown == ["qwen3:8b"],
+        lambda fake: fake.shown_models == ["qwen3:8b"],
     ),
     "copilot": copilot("gpt-4.1", "/chat/completions"),
     "copilot-responses": copilot("gpt-5.3-codex", "/responses"),

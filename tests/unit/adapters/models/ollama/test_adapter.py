@@ -89,7 +89,7 @@ async def test_what_a_model_can_is_asked_once_by_all_who_call_at_once() -> None:
     assert info == model.info
     assert (info.window, info.max_output, info.native_tools, info.thinking) == (8_192, 4_096, False, False)
     assert model.served_model is not None
-    assert (model.served_model.can("vision"), model.served_model.can("tools")) == (True, False)
+    assert (model.served_model.has_capability("vision"), model.served_model.has_capability("tools")) == (True, False)
     assert "think" not in fake.requests[0]
 
 

@@ -202,7 +202,7 @@ faultpoint.install(lambda name: os._exit(9) if name == sys.argv[2] else None)
 arguments, plan = msgspec.json.decode(sys.argv[3])
 tool = WriteFile(context_with(MemoryStore()))
 seen = {"a": plan["files"][0]["file"]["before"]["digest"]}
-call = Invocation("c_1", "1.0", "tool", arguments, plan, ChatOptions(root=sys.argv[1]), seen=seen)
+call = Invocation("c_1", "1.0", "tool", arguments, plan, ChatOptions(root=sys.argv[1]), known_files=seen)
 asyncio.run(tool.run(call))
 """
 
