@@ -72,12 +72,13 @@ soak: $(STAMP)  ## every fault at every point, which takes long
 mutants: $(STAMP)  ## put small faults into the core: a test must notice each (ARGS=WORD for some of them)
 	@$(BIN)/python -m scripts.mutants $(ARGS)
 
-check: $(STAMP)  ## format, lint, types, imports, links
+check: $(STAMP)  ## format, lint, types, imports, links, names and sizes
 	@$(BIN)/ruff format --quiet --check . || { echo "run: $(BIN)/ruff format ." >&2; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python scripts/check_links.py
+	@$(BIN)/python -m scripts.check_style
 
 bench: $(STAMP)  ## measure (ARGS=--quick for a smoke run)
 	@$(BIN)/python -m bench $(ARGS)
