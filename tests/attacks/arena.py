@@ -149,6 +149,8 @@ class Arena:
         self._let_the_user_work()
         harm += [f"outside: {line}" for line in differences(outside, tree(self.outside))]
         harm += [f"the user's home: {line}" for line in differences(user, tree(self._user))]
+        if harm:
+            print(log)  # pytest shows it with the failure
         return harm
 
     def _play(self, attack: Attack) -> Iterator[str]:
