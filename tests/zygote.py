@@ -41,8 +41,8 @@ PROTOCOLS = ("frontends.acp", "adapters.mcp")
 """What takes a second each, and only the commands for editors and for MCP servers use: imported with the first of
 these."""
 MORE = (
-    "concurrent.futures.thread", "jsonschema_rs", "platformdirs", "tomllib", "treadle.base.jsonrpc.serving",
-    "treadle.adapters.sandbox.homes", "treadle.adapters.sandbox.probe", "treadle.adapters.sandbox.view_trial",
+    "concurrent.futures.thread", "jsonschema_rs", "platformdirs", "tomllib", "treadle.base.jsonrpc.connection",
+    "treadle.adapters.sandbox.homes", "treadle.adapters.sandbox.probe", "treadle.adapters.sandbox.trial_folders",
     "treadle.library.skills.documents", "treadle.testing.faults",
     "tree_sitter_bash", "uvicorn.lifespan.off", "uvicorn.protocols.http.h11_impl",
     "uvicorn.protocols.websockets.websockets_sansio_impl",

@@ -31,7 +31,7 @@ TreadleError
     └── EditError           edit               the text to replace was not found, or not once
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import ClassVar, Literal
 
 ModelErrorKind = Literal[
@@ -282,3 +282,20 @@ class WorldBusy(ToolError):
 
 class EditError(ToolError):
     code = "edit"
+
+
+# -- suggestions for misspelt names
+
+
+def did_you_mean(name: str, known_names: Iterable[str], prefix: str = "") -> str:
+    """The near name as the end of a sentence; empty if none is near. All known names have the prefix."""
+    from difflib import get_close_matches
+
+    close_matches = get_close_matches(name.removeprefix(prefix), [each.removeprefix(prefix) for each in known_names], 1)
+    return f"; did you mean {prefix + close_matches[0]!r}?" if close_matches else ""
+
+
+def unknown_names(kind: str, names: Iterable[str], known_names: Collection[str]) -> str:
+    """A sentence about those that are not known, with the near ones; empty if all are."""
+    unknown = sorted(set(names) - set(known_names))
+    return " ".join(f"There is no {kind} {name!r}{did_you_mean(name, known_names) or '.'}" for name in unknown)

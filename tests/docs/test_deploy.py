@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from treadle.base.home import HOME_VARIABLE
+from treadle.base.types import HOME_VARIABLE
 from treadle.engine.worker import ENDING_S
 from treadle.frontends.cli import COMMANDS
 from treadle.frontends.cli.group import cli

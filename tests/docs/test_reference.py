@@ -10,7 +10,7 @@ import pytest
 from treadle.adapters.models.catalog.lookup import KEYS as MODEL_KEYS
 from treadle.adapters.models.providers import ADDRESSES, KEYS, SERVERS
 from treadle.adapters.models.registry import PROVIDERS
-from treadle.base.home import HOME_VARIABLE
+from treadle.base.types import HOME_VARIABLE
 from treadle.frontends.cli import COMMANDS
 from treadle.frontends.cli.group import cli
 from treadle.library.config import Settings, variable

@@ -17,7 +17,7 @@ def lock_file(path: str, patience_s: float) -> Iterator[None]:
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            if _lock(fd) and _has_name(fd, path):
+            if _lock(fd, path):
                 yield
                 return
         finally:
@@ -27,17 +27,11 @@ def lock_file(path: str, patience_s: float) -> Iterator[None]:
         time.sleep(_STEP_S)
 
 
-def _lock(fd: int) -> bool:
+def _lock(fd: int, path: str) -> bool:
+    """False if the file is locked, or was removed or replaced between `open` and `flock`: then no other process would
+    see this lock."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _has_name(fd: int, path: str) -> bool:
-    """False if the file was removed or replaced between `open` and `flock`: no other process would see this lock."""
-    try:
         return os.path.samestat(os.stat(path), os.fstat(fd))
-    except FileNotFoundError:
+    except (BlockingIOError, FileNotFoundError):
         return False

@@ -127,7 +127,13 @@ def matches(patterns: Iterable[str], host: str, port: int) -> bool:
     plain = host.lower().removesuffix(".")
     if not re.fullmatch(_PLAIN_HOST, plain) and not is_address(plain):
         return False
-    return any(_covers(pattern, plain, port) for pattern in patterns)
+    for pattern in patterns:
+        name, pattern_port = split_port(pattern, pattern)
+        if port in ((pattern_port,) if pattern_port else PORTS) and (
+            plain.endswith(name[1:]) if name.startswith("*.") else plain == name
+        ):
+            return True
+    return False
 
 
 def within(requested: Iterable[str], allowed: Iterable[str]) -> bool:
@@ -138,17 +144,8 @@ def within(requested: Iterable[str], allowed: Iterable[str]) -> bool:
 
 def family(host: str) -> str:
     """The ready set that holds a host which is of little use alone (pypi.org and its files); else the host itself."""
-    for name, hosts in (*REGISTRIES.items(), *GIT_HOSTS.items()):
-        if matches(hosts, host, PORTS[1]):
-            return name
-    return host
-
-
-def _covers(pattern: str, host: str, port: int) -> bool:
-    name, pattern_port = split_port(pattern, pattern)
-    if port not in ((pattern_port,) if pattern_port else PORTS):
-        return False
-    return host.endswith(name[1:]) if name.startswith("*.") else host == name
+    families = {**REGISTRIES, **GIT_HOSTS}
+    return next((name for name, hosts in families.items() if matches(hosts, host, PORTS[1])), host)
 
 
 def _inside(pattern: str, wide: Sequence[str]) -> bool:
@@ -159,20 +156,18 @@ def _inside(pattern: str, wide: Sequence[str]) -> bool:
 
 def split_port(text: str, original: str) -> tuple[str, int]:
     """(host, port); port 0 if none is written."""
-    bracketed = text.startswith("[")
-    host, colon, port = (text[1:].partition("]")[0], *_after_bracket(text)) if bracketed else text.partition(":")
-    if not bracketed and ":" in port:
-        return text, 0  # an IPv6 address without brackets
+    if text.startswith("["):
+        host, _, suffix = text[1:].partition("]")
+        colon, port = suffix[:1], suffix[1:]
+    else:
+        host, colon, port = text.partition(":")
+        if ":" in port:
+            return text, 0  # an IPv6 address without brackets
     if not colon:
         return host, 0
     if not port.isdigit() or not 0 < int(port) < 65536:
         raise InvalidInput(f"{original!r} has no port behind its colon: write a number from 1 to 65535")
     return host, int(port)
-
-
-def _after_bracket(text: str) -> tuple[str, str]:
-    suffix = text.partition("]")[2]
-    return suffix[:1], suffix[1:]
 
 
 def is_address(host: str) -> bool:
@@ -206,7 +201,4 @@ def refused_address(address: str) -> str:
         parsed = parsed.ipv4_mapped
     if isinstance(parsed, ipaddress.IPv6Address) and parsed.packed[:12] == bytes(12) and int(parsed) > 1:
         parsed = ipaddress.IPv4Address(parsed.packed[12:])  # the old form ::a.b.c.d
-    for description, networks in _NEVER.items():
-        if any(parsed in ipaddress.ip_network(network) for network in networks):
-            return description
-    return ""
+    return next((kind for kind, nets in _NEVER.items() if any(parsed in ipaddress.ip_network(net) for net in nets)), "")

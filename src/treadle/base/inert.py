@@ -40,6 +40,21 @@ _LIVELY = re.compile(
 ERASE_LINE = InertText("\r\x1b[2K")
 ERASE_LETTER = InertText("\b \b")
 
+# fmt: off
+LEXERS = frozenset({
+    "Bash", "Bash Session", "Batchfile", "C", "C#", "C++", "CMake", "CSS", "Clojure", "Common Lisp", "Dart", "Diff",
+    "Docker", "Elixir", "Elm", "Erlang", "F#", "Fish", "Fortran", "GDScript", "GLSL", "Go", "GraphQL", "Groovy", "HTML",
+    "HTTP", "Haskell", "INI", "JSON", "JSON-LD", "JavaScript", "JSX", "Julia", "Kotlin", "LLVM", "Lua",
+    "Makefile", "Markdown", "MySQL", "Nginx configuration file", "Nix", "NumPy", "OCaml", "Objective-C", "PHP",
+    "PL/pgSQL", "Perl", "PostgreSQL SQL dialect", "PowerShell", "Properties", "Protocol Buffer", "Python",
+    "Python Traceback", "Python console session", "Ruby", "Rust", "S", "SCSS", "SQL", "Sass", "Scala", "Solidity",
+    "Swift", "TOML", "TSX", "TeX", "Terraform", "Text only", "TypeScript", "VimL", "Vue", "XML", "YAML", "Zig",
+    "reStructuredText",
+})
+# fmt: on
+"""The languages that are coloured: an allow list of lexers, by their pygments names. A lexer is foreign code of regular
+expressions that runs on foreign text, and those of rare languages are seldom reviewed (S-20)."""
+
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
@@ -80,12 +95,12 @@ def inert_json(data: bytes) -> bytes:
     """JSON in which the same characters are escapes of JSON: the value is the same, and a terminal obeys none of it."""
     if data.isascii() and b"\x7f" not in data:  # JSON has no C0 control as it is
         return data
-    return _LIVELY.sub(lambda match: _escaped_json(match[0]), data.decode()).encode()
 
+    def escape(match: re.Match[str]) -> str:
+        units = match[0].encode("utf-16-be", "surrogatepass").hex()
+        return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
-def _escaped_json(character: str) -> str:
-    units = character.encode("utf-16-be", "surrogatepass").hex()
-    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    return _LIVELY.sub(escape, data.decode()).encode()
 
 
 def fence(text: str) -> str:

@@ -22,36 +22,21 @@ def abandoned_folders(parent: str) -> list[str]:
         names = os.listdir(parent)
     except OSError:
         return []
-    namespace = _pid_namespace()
-    return [
-        path
-        for name in names
-        if name.startswith(f"{_PREFIX}-")
-        and _is_abandoned(name, namespace)
-        and _is_own_folder(path := os.path.join(parent, name))
-    ]
+    return [path for name in names if _is_abandoned(name) and _is_own_folder(path := os.path.join(parent, name))]
 
 
-def _is_abandoned(name: str, namespace: str) -> bool:
+def _is_abandoned(name: str) -> bool:
     parts = name.split("-", 3)
-    if len(parts) < 4 or not (parts[1].isascii() and parts[1].isdecimal()) or parts[2] != namespace:
+    if len(parts) < 4 or parts[0] != _PREFIX or parts[2] != _pid_namespace():
         return False
     try:
-        return not _is_alive(int(parts[1]))
-    except (OverflowError, ValueError):  # more digits than a process number has
-        return False
-
-
-def _is_alive(pid: int) -> bool:
-    if pid == 0:  # the signal would go to this process's own group
-        return True
-    try:
-        os.kill(pid, 0)
+        if parts[1].isascii() and parts[1].isdecimal() and int(parts[1]):  # 0 is this process's own group
+            os.kill(int(parts[1]), 0)
     except ProcessLookupError:
-        return False
-    except PermissionError:  # a process of another user
         return True
-    return True
+    except (PermissionError, OverflowError, ValueError):  # of another user; or more digits than a process number has
+        return False
+    return False
 
 
 def _is_own_folder(path: str) -> bool:

@@ -17,9 +17,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, contextmanager, suppress
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -36,6 +36,8 @@ _LINGER_S = 0.25
 """How long the last output may take to come in after the program has ended, if something holds the pipe."""
 _REAP_S = 5.0
 _POLL_S = 0.05
+_EXIT_S = 0.7
+"""How long a program has to exit after its input has ended, and after SIGTERM."""
 
 
 class Completed(msgspec.Struct, frozen=True):
@@ -91,9 +93,9 @@ class Program:
             cwd = self._cwd or stack.enter_context(
                 tempfile.TemporaryDirectory(prefix=process_folder_prefix(), ignore_cleanup_errors=True)
             )
-            pipes = stack.enter_context(_Pipes(self._errors_cap))
-            stdin, stdout, stderr = pipes.far
-            process = await start_program(self._argv, self._env, cwd, stdin, stdout, stderr)
+            pipes = _Pipes(self._errors_cap)
+            stack.callback(pipes.close)
+            process = await start_program(self._argv, self._env, cwd, *pipes.far)
             watch = asyncio.create_task(_watch(process, pipes))
             try:
                 await pipes.connect(self._given)
@@ -131,14 +133,7 @@ async def start_program(
 ) -> asyncio.subprocess.Process:
     """A program in a session of its own, which the caller ends with `kill_group`. OSError if it cannot be started."""
     process = await asyncio.create_subprocess_exec(
-        *argv,
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        cwd=cwd,
-        env=dict(env),
-        start_new_session=True,
-        limit=limit,
+        *argv, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=dict(env), start_new_session=True, limit=limit
     )
     _groups.add(process.pid)
     return process
@@ -157,14 +152,7 @@ def start_blocking(
     """The program, which is gone at the end of the block with all that it started. OSError or ValueError if it cannot
     be started."""
     process = subprocess.Popen(
-        argv,
-        cwd=cwd,
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        pass_fds=pass_fds,
-        env=dict(env),
-        start_new_session=True,
+        argv, -1, None, stdin, stdout, stderr, cwd=cwd, env=dict(env), start_new_session=True, pass_fds=pass_fds
     )
     _groups.add(process.pid)
     with process:
@@ -181,6 +169,44 @@ def kill_group(group: int) -> None:
     with suppress(ProcessLookupError, PermissionError):  # macOS says EPERM of a group of zombies
         os.killpg(group, signal.SIGKILL)
     _groups.remove(group)
+
+
+async def terminate(process: asyncio.subprocess.Process) -> None:
+    """End a program that served Treadle: close its input, then send SIGTERM, then SIGKILL, to it and all that it
+    started in its session, until it has exited."""
+    if process.stdin is not None:
+        process.stdin.close()
+    if not await _has_exited(process):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGTERM)
+        await _has_exited(process)
+    kill_group(process.pid)
+    await _has_exited(process)
+    transport = getattr(process, "_transport", None)  # do not wait for pipes that a survivor holds open
+    if transport is not None:
+        with suppress(PermissionError):
+            transport.close()
+
+
+async def _has_exited(process: asyncio.subprocess.Process) -> bool:
+    """Wait for its exit for a moment. Not by `wait`, which may also wait for pipes that something else holds."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_EXIT_S):
+            while process.returncode is None:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.01)
+    return process.returncode is not None
+
+
+async def uncancelled(work: Coroutine[Any, Any, None]) -> None:
+    """Finish the work, however often the task is cancelled meanwhile; the cancellation comes after it."""
+    task, cancelled = asyncio.create_task(work), False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        raise asyncio.CancelledError
 
 
 class _WatchedGroups:
@@ -236,8 +262,6 @@ def _start_watcher() -> int:
 
 
 class _Input(asyncio.Protocol):
-    """Knows whether the pipe to the program is still there."""
-
     is_lost = False
 
     def connection_lost(self, _error: Exception | None) -> None:
@@ -279,12 +303,6 @@ class _Pipes:
         self._input = _Input()
         self.output = asyncio.StreamReader()
         self.errors = _Tail(errors_cap)
-
-    def __enter__(self) -> "_Pipes":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     async def connect(self, stdin_data: bytes) -> None:
         """To be called once the program has its own ends. All that is given is written as fast as it is read."""
@@ -341,7 +359,13 @@ def run_blocking(
     """Run a program that only reads, and hand on its output piece by piece: memory does not grow with it. It ends when
     its time is up or `stop` is set. ToolError if it cannot be started."""
     until = time.monotonic() + timeout_s
-    with _start_process(launch) as process, selectors.DefaultSelector() as waiting:
+    with ExitStack() as stack:
+        try:
+            child = start_blocking(launch.argv, launch.env, launch.cwd, launch.stdin, pass_fds=launch.pass_fds)
+            process = stack.enter_context(child)
+        except (OSError, ValueError) as error:
+            raise ToolError(f"{launch.argv[0]} could not be started: {error}.") from error
+        waiting = stack.enter_context(selectors.DefaultSelector())
         assert process.stdout is not None
         assert process.stderr is not None
         errors = bytearray()
@@ -361,17 +385,6 @@ def run_blocking(
                     waiting.unregister(key.fileobj)
             del errors[_ERRORS_CAP:]
         return Completed("exited", process.wait(), errors.decode(errors="replace"))
-
-
-@contextmanager
-def _start_process(launch: Launch) -> Iterator["subprocess.Popen[bytes]"]:
-    with ExitStack() as stack:
-        try:
-            child = start_blocking(launch.argv, launch.env, launch.cwd, launch.stdin, pass_fds=launch.pass_fds)
-            process = stack.enter_context(child)
-        except (OSError, ValueError) as error:
-            raise ToolError(f"{launch.argv[0]} could not be started: {error}.") from error
-        yield process
 
 
 def program_outside(name: str, project: str) -> str | None:

@@ -1,9 +1,12 @@
-"""Ids, JSON and time: the few types every room shares. Knows nothing of chats."""
+"""Ids, JSON, time and the location of Treadle's data: what every package shares. Knows nothing of chats."""
 
 import os
 import time
 from collections.abc import Mapping
-from typing import Any, NewType, Protocol
+from typing import TYPE_CHECKING, Any, NewType, Protocol
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ChatId = NewType("ChatId", str)
 CallKey = NewType("CallKey", str)
@@ -26,6 +29,20 @@ def new_id(prefix: str) -> str:
 
 def new_chat_id() -> ChatId:
     return ChatId(new_id("c"))
+
+
+HOME_VARIABLE = "TREADLE_HOME"
+
+
+def home_of(environment: Mapping[str, str]) -> "Path":
+    """$TREADLE_HOME, or the platform's folder for such data."""
+    from pathlib import Path
+
+    if folder := environment.get(HOME_VARIABLE, ""):
+        return Path(folder).expanduser().absolute()
+    from platformdirs import user_data_path
+
+    return user_data_path("treadle")
 
 
 class Clock(Protocol):

@@ -5,7 +5,6 @@ from typing import assert_never
 
 import msgspec
 
-from treadle.base.did_you_mean import unknown_names
 from treadle.chat.applying import applied
 from treadle.chat.closing import RECORD_LOST, close_call, close_calls, end_run, with_turn_end
 from treadle.chat.fold import change_options, position_of
@@ -20,7 +19,7 @@ from treadle.chat.state import (
     status,
     to_user_message,
 )
-from treadle.errors import InvalidInput, Refused
+from treadle.errors import InvalidInput, Refused, unknown_names
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.events import Event

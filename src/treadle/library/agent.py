@@ -31,9 +31,7 @@ from treadle.adapters.tools.builtin import builtins
 from treadle.adapters.tools.registry import Tools
 from treadle.adapters.workspace.paths.identity import identify
 from treadle.base import host_patterns
-from treadle.base.did_you_mean import unknown_names
-from treadle.base.home import home_of
-from treadle.base.types import CallKey, ChatId, Clock, SystemClock, new_chat_id
+from treadle.base.types import CallKey, ChatId, Clock, SystemClock, home_of, new_chat_id
 from treadle.chat.fold import change_options
 from treadle.engine.deps import Deps
 from treadle.engine.effects import spill
@@ -41,7 +39,7 @@ from treadle.engine.hub import Hub
 from treadle.engine.log import Log
 from treadle.engine.restore import SnapshotRestorer
 from treadle.engine.worker import Worker
-from treadle.errors import ConfigError, InvalidInput
+from treadle.errors import ConfigError, InvalidInput, unknown_names
 from treadle.library.chat import Chat, ChatHome, Prepared
 from treadle.library.instructions import read_instructions
 from treadle.library.jobs import Job, JobRegistry

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_
 import msgspec
 from msgspec import Meta
 
-from treadle.base.did_you_mean import did_you_mean
-from treadle.base.home import HOME_VARIABLE, home_of
-from treadle.errors import ConfigError, InvalidInput
+from treadle.base.types import HOME_VARIABLE, home_of
+from treadle.errors import ConfigError, InvalidInput, did_you_mean
 from treadle.ports.commands import Allowance, Limits
 from treadle.ports.sandbox import Demand
 from treadle.protocol.options import (

@@ -179,7 +179,7 @@ class ToolSetup:
 
     def _views(self, sandbox: Sandbox, root: str) -> bool:
         """Tried once for each project; where it failed, again after a while."""
-        from treadle.adapters.sandbox.view_trial import view_works
+        from treadle.adapters.sandbox.trial_folders import view_works
 
         key, now = (sandbox.level, root), time.monotonic()
         works, until = self._viewed.get(key, (False, now))

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from treadle.base.types import CallKey
+from treadle.errors import InvalidInput
 
 # -- markers for fields that hold hashes: the kind of object that each refers to. All code that stores, moves, collects
 # or checks objects outside of the log reads these markers (`protocol.references`); a test checks all fields for them.
@@ -189,3 +190,23 @@ class Shell(Value, frozen=True):
     exports: dict[str, str] = msgspec.field(default_factory=dict)
     """Variables that differ from the environment a fresh command has."""
     unset: tuple[str, ...] = ()
+
+
+PICTURE_KINDS = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""The media types of pictures that models take."""
+MAX_IMAGE_BYTES = 20_000_000
+
+
+def decode_picture(data: str, kind: str) -> bytes:
+    """The bytes of a picture in base64. InvalidInput if it is none that a model could be shown."""
+    from base64 import b64decode
+
+    if kind not in PICTURE_KINDS:
+        raise InvalidInput(f"pictures of the type {kind!r} cannot be sent; there is: {', '.join(PICTURE_KINDS)}")
+    try:
+        raw = b64decode(data, validate=True)
+    except ValueError as error:
+        raise InvalidInput(f"a picture is no valid base64: {error}") from error
+    if len(raw) > MAX_IMAGE_BYTES:
+        raise InvalidInput(f"a picture has more than {MAX_IMAGE_BYTES:,} bytes")
+    return raw

@@ -8,7 +8,7 @@ import mcp_types as types
 import msgspec
 
 from treadle.base.inert import inert_line
-from treadle.base.pictures import KINDS
+from treadle.protocol.content import PICTURE_KINDS
 
 MAX_PICTURES = 8
 MAX_PICTURE_BYTES = 4 << 20
@@ -67,7 +67,7 @@ def _picture(data: str, kind: str, pictures: list[tuple[str, bytes]]) -> str:
     except (binascii.Error, ValueError):
         return "[bytes that cannot be read]"
     description = f"{inert_line(kind, 80) or 'bytes'}, {len(content):,} bytes"
-    if kind not in KINDS or len(content) > MAX_PICTURE_BYTES or len(pictures) >= MAX_PICTURES:
+    if kind not in PICTURE_KINDS or len(content) > MAX_PICTURE_BYTES or len(pictures) >= MAX_PICTURES:
         return f"[{description}; it cannot be shown]"
     pictures.append((kind, content))
     return f"[picture {len(pictures)}: {description}; shown below]"

@@ -16,8 +16,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import METHOD_NOT_FOUND, JSONRPCError, jsonrpc_message_adapter
 
 from treadle.adapters.mcp.oauth import SignIn, SignInRequired, sign_in_words
-from treadle.base.subprocesses import start_program
-from treadle.base.termination import terminate, uncancelled
+from treadle.base.subprocesses import start_program, terminate, uncancelled
 from treadle.errors import ConfigError
 
 LONGEST_LINE = 16 << 20

@@ -1,16 +1,19 @@
-"""The effects of a call that matter for permission: the commands it would run, the files it would change. The tool's
-spec says what it does and which argument is its command; the policy decides elsewhere."""
+"""The effects of a call that matter for permission: the commands it would run, the files it would change; and the call
+as shown to a person. The tool's spec says what it does and which argument is its command; the policy decides elsewhere.
+"""
 
+import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from treadle.adapters.policy.sensitive_files import Sensitive, find, find_new, names
 from treadle.adapters.policy.shell.model import Finding, Part, worst
+from treadle.base.inert import printable
 from treadle.chat.carried_variables import unknown_variables
 from treadle.ports.toolset import Invocation
 from treadle.protocol.files import decode_path
@@ -33,6 +36,7 @@ _CHANGES_LAST = frozenset({"cp", "install", "ln", "rsync", "scp"})
 _NAMED = 5
 _MOVES = frozenset(("cd", "pushd"))
 _MOST_FOLDERS = 16
+_SHOWN_CHARS = 20_000
 _MEDIUM = "it goes to a program that is running, which may do anything with it"
 
 
@@ -64,39 +68,39 @@ class Act(msgspec.Struct, frozen=True):
 def act_of(spec: ToolSpec, invocation: Invocation) -> Act:
     arguments = invocation.arguments
     if (command := spec.command_in(arguments)) is not None:
-        return _command(command, start_folder(invocation), _variables(invocation))
+        return command_act(command, invocation)
     if spec.job_argument:
         return Act("job")
     if spec.input_argument:
         return _input(str(arguments.get(spec.input_argument) or ""))
     files = tuple(arguments[key] for key in ("path", "file_path") if isinstance(arguments.get(key), str))
     if spec.effect == "edit":
-        return _edit(arguments, files)
-    if spec.read_only:
-        return Act("read", files)
-    return Act("free" if spec.effect == "none" else "other", files)
+        texts = [arguments.get(key) for key in ("patch", "input")]
+        headers = [match["path"] for text in texts if isinstance(text, str) for match in _HEADERS.finditer(text)]
+        paths = (*files, *(path for header in headers for path in _patch_paths(header)))
+        return Act("edit", tuple(dict.fromkeys(paths)), hidden_target=not paths)
+    return Act("read" if spec.read_only else "free" if spec.effect == "none" else "other", files)
 
 
-def job_act(command: str, invocation: Invocation) -> Act:
-    """Of a background command whose changes are committed by this call."""
-    return _command(command, start_folder(invocation), _variables(invocation))
-
-
-def _command(command: str, folder: str, variables: Mapping[str, str | None]) -> Act:
+def command_act(command: str, invocation: Invocation) -> Act:
+    """Of a command, or of a background command whose changes are committed by this call."""
     from treadle.adapters.policy.command_severity import classify, parts  # late: many a chat runs no command
 
+    folder = start_folder(invocation)
+    variables = {} if invocation.arguments.get("fresh") else unknown_variables(invocation.shell)
     command_parts, finding = parts(command), classify(command)
     if variables:
         command_parts = tuple(
             replace(part, unknown=True, assigns=(*part.assigns, *variables)) for part in command_parts
         )
+        names = ", ".join([*variables][:_NAMED]) + (" …" if len(variables) > _NAMED else "")
+        reason = f"earlier commands changed {names}, so what its words run is unknown"
         severity = worst((finding.severity, "medium"))
-        finding = replace(finding, severity=severity, reasons=(*finding.reasons, _carried_words(variables)))
+        finding = replace(finding, severity=severity, reasons=(*finding.reasons, reason))
     targets = list(_placed_targets(command_parts, folder))
     files = tuple(dict.fromkeys(target for target in targets if UNKNOWN not in target))
-    return Act(
-        "command", files, finding, command_parts, folder, any(UNKNOWN in target for target in targets), variables
-    )
+    has_unknown = any(UNKNOWN in target for target in targets)
+    return Act("command", files, finding, command_parts, folder, has_unknown, variables)
 
 
 def _placed_targets(parts: Iterable[Part], start: str) -> Iterator[str]:
@@ -109,11 +113,6 @@ def _placed_targets(parts: Iterable[Part], start: str) -> Iterator[str]:
             goals = [os.path.join(folder, words[0]) for folder in folders]
             folders = list(dict.fromkeys([*folders, *goals])) if len(folders) < _MOST_FOLDERS else [*folders, UNKNOWN]
         yield from (os.path.join(folder, target) for target in _targets(part) for folder in folders)
-
-
-def _carried_words(variables: Mapping[str, str | None]) -> str:
-    names = ", ".join([*variables][:_NAMED]) + (" …" if len(variables) > _NAMED else "")
-    return f"earlier commands changed {names}, so what its words run is unknown"
 
 
 def _targets(part: Part) -> Iterator[str]:
@@ -142,14 +141,6 @@ def _input(text: str) -> Act:
     return Act("command", finding=finding)
 
 
-def _edit(arguments: Mapping[str, Any], files: Sequence[str]) -> Act:
-    paths = list(files)
-    for text in (arguments.get(key) for key in ("patch", "input")):
-        if isinstance(text, str):
-            paths += [path for match in _HEADERS.finditer(text) for path in _patch_paths(match["path"])]
-    return Act("edit", tuple(dict.fromkeys(paths)), hidden_target=not paths)
-
-
 def _patch_paths(text: str) -> Iterator[str]:
     """A name in the header of a patch, however it is decorated; git's a/ and b/ may be folders as well."""
     path = text.partition("\t")[0].strip().strip("\"'`")
@@ -160,13 +151,35 @@ def _patch_paths(text: str) -> Iterator[str]:
         yield path[2:]
 
 
-def _variables(invocation: Invocation) -> dict[str, str | None]:
-    return {} if invocation.arguments.get("fresh") else unknown_variables(invocation.shell)
-
-
 def start_folder(invocation: Invocation) -> str:
     """Where a command starts, relative to the root."""
     folder = invocation.arguments.get("cwd")
     if isinstance(folder, str) and folder:
         return folder
     return "." if invocation.arguments.get("fresh") else decode_path(invocation.shell.cwd)
+
+
+# -- the call as shown to a person, complete and inert: an approval is bound to this text (S-08, S-12) ----------------
+
+
+def render_call(invocation: Invocation, act: Act) -> str:
+    """The name, then each argument, long texts as indented blocks; of a command also the folder and the variables that
+    earlier commands left it."""
+    inherited = [
+        ("set by an earlier command", f"{name} is unset" if value is None else f"{name}={value}")
+        for name, value in act.variables.items()
+    ]
+    if act.folder != "." and not invocation.arguments.get("cwd"):
+        inherited.insert(0, ("in the folder", act.folder))
+    lines = [invocation.name]
+    for name, value in (*invocation.arguments.items(), *inherited):
+        text = printable(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+        if len(text) > _SHOWN_CHARS:  # by the hash an approval is bound to all of it
+            digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()
+            rest = f"[{len(text) - _SHOWN_CHARS:,} more characters; SHA-256 of all: {digest}]"
+            text = f"{text[:_SHOWN_CHARS]}\n{rest}"
+        if "\n" in text:
+            lines += [f"  {printable(name)}:", *(f"    {line}" for line in text.split("\n"))]
+        else:
+            lines.append(f"  {printable(name)}: {text}")
+    return "\n".join(lines)

@@ -73,17 +73,35 @@ def concerns(
     changes: ChangeSet, user_patterns: Mapping[str, bool], applicable_rules: Sequence[Rule]
 ) -> tuple[Concern, ...]:
     """Return the concerns about the changes. `user_patterns`: sensitive paths by the user's settings."""
-    files = tuple(_ChangedPath(file, decode_path(file.path)) for file in changes.files if not in_git(file.path))
-    plain = tuple(each for each in files if not is_folder(each.file))
-    source_files = _drop_ignored_files(plain)
+    plain = tuple(
+        _ChangedPath(file, decode_path(file.path))
+        for file in changes.files
+        if not in_git(file.path) and not is_folder(file)
+    )
+    ignored, lost_paths = _ignored(plain), frozenset(changes.unrecoverable)
+    source_files = tuple(each for each in plain if not cache_of(each.file) and each.path not in ignored)
     raised = (
-        _sensitive(plain, changes.spelled, user_patterns, applicable_rules),
+        _sensitive(plain, ignored, changes.spelled, user_patterns, applicable_rules),
         _ruled(plain, applicable_rules),
-        _unrecoverable(source_files, changes.unrecoverable),
+        _about(
+            "unrecoverable",
+            [each.path for each in source_files if each.file.path in lost_paths],
+            "it removes or overwrites {}, which exists nowhere else (not in git, not in this chat)",
+        ),
         _many(source_files),
-        _links(plain),
+        _about(
+            "outside_link",
+            [each.path for each in plain if _leaves(each) and not cache_of(each.file)],
+            "it makes {}, a symbolic link that leaves the project",
+        ),
         _executables(source_files, plain),
-        _installed(plain),
+        # Files among installed packages that programs run or load: a person starts them without having seen the
+        # change, since caches are not listed.
+        _about(
+            "installed",
+            [each.path for each in plain if (cache_of(each.file) or each.file.ignored) and _is_started(each)],
+            "it changes {}, which programs run from a folder of installed packages",
+        ),
         _repository(changes.files, changes.history),
     )
     return tuple(each for each in raised if each is not None)
@@ -118,12 +136,6 @@ class _ChangedPath(msgspec.Struct, frozen=True):
     path: str
 
 
-def _drop_ignored_files(files: Sequence[_ChangedPath]) -> tuple[_ChangedPath, ...]:
-    """Without caches and ignored files."""
-    ignored = _ignored(files)
-    return tuple(each for each in files if not cache_of(each.file) and each.path not in ignored)
-
-
 def _ignored(files: Sequence[_ChangedPath]) -> frozenset[str]:
     """Return the ignored paths; none if a .gitignore changes, which must not exempt files from review."""
     if any(each.path.rpartition("/")[2] == ".gitignore" for each in files):
@@ -133,12 +145,12 @@ def _ignored(files: Sequence[_ChangedPath]) -> frozenset[str]:
 
 def _sensitive(
     files: Sequence[_ChangedPath],
+    ignored: frozenset[str],
     spelled: Iterable[Sensitive],
     user_patterns: Mapping[str, bool],
     applicable_rules: Sequence[Rule],
 ) -> Concern | None:
     raised = {each.path: each for each in spelled}
-    ignored = _ignored(files)
     for each in files:
         cached = bool(cache_of(each.file))
         if cached and not user_patterns:
@@ -169,18 +181,9 @@ def listed(files: Sequence[Sensitive]) -> str:
 def _ruled(files: Sequence[_ChangedPath], applicable_rules: Sequence[Rule]) -> Concern | None:
     for each in files:
         if (rule := stopping_rule((each.file,), "ask", applicable_rules)) is not None:
-            return Concern(
-                "rule", (each.path,), printable(f"it changes {each.path}, and {rules.in_words(rule)} says so")
-            )
+            reason = printable(f"it changes {each.path}, and {rules.in_words(rule)} says so")
+            return Concern("rule", (each.path,), reason)
     return None
-
-
-def _unrecoverable(files: Iterable[_ChangedPath], lost_paths: Iterable[str]) -> Concern | None:
-    unrecoverable_paths = frozenset(lost_paths)
-    paths = [each.path for each in files if each.file.path in unrecoverable_paths]
-    return _about(
-        "unrecoverable", paths, "it removes or overwrites {}, which exists nowhere else (not in git, not in this chat)"
-    )
 
 
 def _many(files: Sequence[_ChangedPath]) -> Concern | None:
@@ -190,11 +193,6 @@ def _many(files: Sequence[_ChangedPath]) -> Concern | None:
     if size > MOST_BYTES:
         return Concern("many", (), f"it writes {size:,} bytes, which is more than {MOST_BYTES:,}")
     return None
-
-
-def _links(files: Iterable[_ChangedPath]) -> Concern | None:
-    paths = [each.path for each in files if _leaves(each) and not cache_of(each.file)]
-    return _about("outside_link", paths, "it makes {}, a symbolic link that leaves the project")
 
 
 def _leaves(each: _ChangedPath) -> bool:
@@ -210,24 +208,15 @@ def _leaves(each: _ChangedPath) -> bool:
 
 def _executables(files: Iterable[_ChangedPath], all_of: Iterable[_ChangedPath]) -> Concern | None:
     """Files that can be run and could not before; one that was only moved could."""
-    moved_digests = {
-        _digest(each.file.before) for each in all_of if each.file.after is None and _can_run(each.file.before)
-    }
+    removed = [each.file.before for each in all_of if each.file.after is None]
+    moved_digests = {before.digest for before in removed if before is not None and _can_run(before)}
+    changed = [(each.path, each.file.before, each.file.after) for each in files]
     paths = [
-        each.path
-        for each in files
-        if _can_run(each.file.after)
-        and not _can_run(each.file.before)
-        and _digest(each.file.after) not in moved_digests
+        path
+        for path, before, after in changed
+        if after is not None and _can_run(after) and not _can_run(before) and after.digest not in moved_digests
     ]
     return _about("executable", paths, "it makes {} executable")
-
-
-def _installed(files: Iterable[_ChangedPath]) -> Concern | None:
-    """Files among installed packages that programs run or load: a person starts them without having seen the change,
-    since caches are not listed."""
-    paths = [each.path for each in files if (cache_of(each.file) or each.file.ignored) and _is_started(each)]
-    return _about("installed", paths, "it changes {}, which programs run from a folder of installed packages")
 
 
 def _is_started(each: _ChangedPath) -> bool:
@@ -266,18 +255,13 @@ def _runs_by_itself(path: str, *, existed: bool, is_link: bool = False) -> bool:
 def _repository(files: Iterable[FileChange], history: Sequence[str]) -> Concern | None:
     paths = [file.path for file in files if file.path in _REPOSITORY and file.after is None]
     if paths:
-        return _about(
-            "repository", paths[:1], "it takes {} away, and with it the history that git keeps of the project"
-        )
+        reason = "it takes {} away, and with it the history that git keeps of the project"
+        return _about("repository", paths[:1], reason)
     return Concern("repository", (), printable("; ".join(f"it {each}" for each in history))) if history else None
 
 
 def _can_run(state: FileState | None) -> bool:
     return state is not None and state.kind == "file" and bool(state.mode & _RUNS)
-
-
-def _digest(state: FileState | None) -> str:
-    return "" if state is None else state.digest
 
 
 def _about(kind: ConcernKind, paths: Sequence[str], reason: str) -> Concern | None:

@@ -4,21 +4,43 @@ Nothing is run and no file is read. Literal words, quotes, wrappers, lists, pipe
 that are not literal are unknown; their effect is judged elsewhere, on a view. A text that cannot be parsed is high.
 """
 
+import posixpath
 import re
-from collections.abc import Mapping
 from functools import lru_cache
 
 from treadle.adapters.policy.shell.idioms import ruin
-from treadle.adapters.policy.shell.model import RANK, Finding, Part, Rating, Severity, worst
-from treadle.adapters.policy.shell.outside import leading_out
+from treadle.adapters.policy.shell.model import (
+    MESSAGES,
+    RANK,
+    Finding,
+    Part,
+    Rating,
+    Severity,
+    mask_unknown,
+    names,
+    worst,
+)
 from treadle.adapters.policy.shell.run import Record, Scope, ShellMemory, TooMuch
 from treadle.adapters.policy.shell.walk import Walker
+from treadle.base.file_system import is_below
 
 __all__ = ["Finding", "Part", "Severity", "classify", "outside", "parts", "parts_with_values"]
 
 _MOST_CHARS = 200_000
 _MOST_ROUNDS = 3
 """How often a value may hold a variable itself."""
+_SYSTEM = re.compile(
+    r"/(usr|bin|sbin|lib|lib32|lib64|libx32|opt|nix/store|snap|System|Library/Developer|Applications)(/|$)"
+    r"|/dev/(null|zero|full|random|urandom|tty|stdin|stdout|stderr|fd(/\d+)?)$"
+    r"|/etc/(os-release|lsb-release|debian_version|hosts|hostname|localtime|timezone|ssl/certs|ssl/cert\.pem"
+    r"|ssl/openssl\.cnf|ca-certificates|pki/tls|pki/ca-trust|alternatives|mime\.types|services|protocols|nsswitch\.conf|ld\.so\.)"
+    r"|/proc/(cpuinfo|meminfo|version|loadavg|uptime|stat|filesystems|self/status)$"
+)
+_SPEAKS = names("echo printf : true false exit return sleep seq expr trap eval")
+_SCRIPTS = names("grep egrep fgrep rg ag ack sed gsed awk gawk mawk jq tr perl")
+_SCRIPT_FOLLOWS = ("-e", "--expression", "-f", "--file", "--regexp")
+_PIECES = re.compile(r"[\s'\"`(),;<>|&{}\[\]]+")
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\ue002]")
 
@@ -50,22 +72,66 @@ def parts_with_values(command: str) -> tuple[Part, ...]:
     Order and branches are not followed: the answer is good enough to refuse a command, never to allow one."""
     text = command
     for _ in range(_MOST_ROUNDS):
-        expanded_text = _with_values(text, dict(_read(text).variables))
+        values = dict(_read(text).variables)
+        expanded_text = _VARIABLE.sub(lambda match: values.get(match[1] or match[2], match[0]), text)  # noqa: B023
         if expanded_text == text or len(expanded_text) > _MOST_CHARS:
             break
         text = expanded_text
     return parts(text) if text != command else ()
 
 
-def _with_values(text: str, values: Mapping[str, str]) -> str:
-    return _VARIABLE.sub(lambda match: values.get(match[1] or match[2], match[0]), text)
-
-
 def outside(command: str, root: str, cwd: str) -> tuple[str, ...]:
     """The words by which a command leaves the project (S-15): a `..` among a path's names, or an absolute path that
     lies neither below the root nor where every system keeps its programs."""
     record = _read(command)
-    return leading_out(command, tuple(record.words), record.failed, root)
+    words = record.words
+    if record.failed:  # not all of its words are known: every piece of the text is looked at
+        words = [*words, *(("", piece) for piece in _PIECES.split(command))]
+    outside_paths: list[str] = []
+    previous, due = ("", ""), False
+    for program, word in words:
+        # the first word of grep and its like that is no option, and any behind -e, is a pattern or a script
+        due = previous[0] != program or previous[1] in _SCRIPT_FOLLOWS or (due and previous[1].startswith("-"))
+        message = previous[0] == "git" and previous[1] in MESSAGES
+        script = program in _SCRIPTS and due and not word.startswith("-")
+        previous = (program, word)
+        if program not in _SPEAKS and not message:
+            pieces = _files_in_script(word) if script else word.split(":") if program == "=" else _pieces(word)
+            outside_paths += [mask_unknown(piece) for piece in pieces if _leads_out(piece, root)]
+    return tuple(dict.fromkeys(outside_paths))
+
+
+def _files_in_script(text: str) -> list[str]:
+    return [*re.findall(r"\"([^\"]*)\"", text), *re.findall(r"(?:^|[;{}\s\d$/])[rRwW]\s+(\S+)", text)]
+
+
+def _pieces(word: str) -> list[str]:
+    """The word itself, and the paths that stand inside it: behind `=`, `:` or `@`, or in a longer text."""
+    if _ADDRESS.match(word):
+        return [word[7:]] if word.startswith("file://") else []
+    pieces = [word]
+    if re.search(r"\s|['\"(]", word):
+        pieces += [piece for piece in _PIECES.split(word) if piece.strip("/")]  # alone, a slash divides
+    if word.startswith("-") and "/" in word and "=" not in word:
+        pieces.append(word[word.index("/") :] if "../" not in word else word[word.index("..") :])
+    for piece in list(pieces):
+        if not _ADDRESS.search(piece):
+            pieces += re.split(r"[=:@]", piece)[1:]
+            pieces += [piece[len(piece.split("=")[0]) + 1 :]] if "=" in piece else []
+    return pieces
+
+
+def _leads_out(piece: str, root: str) -> bool:
+    if not piece or (piece.startswith("//") and not piece.strip("/")):
+        return False
+    if piece == ".." or ".." in piece.split("/"):
+        return True
+    if piece.startswith("~"):
+        return piece == "~" or piece.startswith("~/")
+    if not piece.startswith("/"):
+        return False
+    path = posixpath.normpath("/" + piece.lstrip("/"))
+    return not is_below(path, posixpath.normpath(root)) and not _SYSTEM.match(path)
 
 
 def forget() -> None:
@@ -87,12 +153,8 @@ def _read(command: str) -> Record:
         record.fail(f"it cannot be followed to its end: {problem}")
     if record.failed or record.unseen:
         record.notes += ruin(command)
-    _together(record)
-    return record
-
-
-def _together(record: Record) -> None:
-    """Raise the severity for parts that are dangerous only together: printing the environment and using the network."""
+    # Parts that are dangerous only together: printing the environment and using the network.
     shows = any("environment" in reason for part in record.parts for reason in part.reasons)
     if shows and any(part.network for part in record.parts):
         record.note("high", "may send the environment, with its secrets, over the network")
+    return record

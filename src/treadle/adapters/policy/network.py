@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from treadle.adapters.policy import word_verdicts
+from treadle.adapters.policy.acts import render_call
 from treadle.adapters.policy.shell.model import Part
-from treadle.adapters.policy.shown_call import render_call
 from treadle.adapters.policy.word_verdicts import Case, Need
 from treadle.base.host_patterns import ALL, READY, check, choice, expand, family, joined, within, without
 from treadle.errors import InvalidInput
@@ -35,8 +35,10 @@ def stopped(case: Case) -> Verdict | None:
     if case.act.kind != "command" or not case.act.finding.network:
         return None
     hosts = expand(hosts_in(case.act.parts))
-    denying = (rule for rule in _denying(case) if rule.pattern == ALL or _any_within(hosts, rule.pattern))
-    return next((word_verdicts.refused(rule) for rule in denying), None)
+    for rule in _denying(case):
+        if rule.pattern == ALL or any(within((host,), (rule.pattern,)) for host in hosts):
+            return word_verdicts.refused(rule)
+    return None
 
 
 def standing(case: Case, verdict: Verdict) -> Verdict:
@@ -67,7 +69,9 @@ def failed(case: Case, rehearsal: Rehearsal) -> Verdict | None:
     wants = tuple(rehearsal.wants_network.split())
     if wants == (ALL,):
         wants = _open(case, hosts_in(case.act.parts)) or wants
-    if not options.interactive or not (wants := _not_denied(case, wants)):
+    denied = [rule.pattern for rule in _denying(case)]
+    wants = tuple(host for host in wants if host == ALL or not within((host,), denied)) if ALL not in denied else ()
+    if not options.interactive or not wants:
         return None
     question = _question(case, wants)
     return replace(question, approval_text=f"{render_call(case.invocation, case.act)}\n\n{rehearsal.diff_text}")
@@ -115,10 +119,6 @@ def opens(rule: Rule, network: NetworkChoice) -> bool:
     return within((rule.pattern,), network)
 
 
-def _any_within(hosts: Iterable[str], pattern: str) -> bool:
-    return any(within((host,), (pattern,)) for host in hosts)
-
-
 def _denying(case: Case) -> list[Rule]:
     return [rule for rule in case.rules if rule.tool == NETWORK_TOOL and rule.effect == "deny"]
 
@@ -134,9 +134,7 @@ def _missing(case: Case) -> tuple[str, ...]:
     if not case.act.finding.network:
         return ()
     hosts = hosts_in(case.act.parts)
-    if hosts:
-        return _open(case, hosts)
-    return () if _reach(case) else (ALL,)
+    return _open(case, hosts) if hosts else () if _reach(case) else (ALL,)
 
 
 def _reach(case: Case) -> NetworkChoice:
@@ -144,13 +142,6 @@ def _reach(case: Case) -> NetworkChoice:
     denied = [rule.pattern for rule in _denying(case)]
     chats, call_reach = (without(each, denied) for each in (case.options.network, case.invocation.network))
     return joined(joined(chats, call_reach), _allowed(case))
-
-
-def _not_denied(case: Case, wants: Sequence[str]) -> tuple[str, ...]:
-    denied = [rule.pattern for rule in _denying(case)]
-    if ALL in denied:
-        return ()
-    return tuple(host for host in wants if host == ALL or not within((host,), denied))
 
 
 def _question(case: Case, wants: tuple[str, ...]) -> Verdict:
@@ -164,18 +155,11 @@ def _reason(wants: Sequence[str]) -> str:
 
 def _offers(wants: Sequence[str]) -> tuple[Offer, ...]:
     """A rule for each host, and all hosts for this call alone."""
-    hosts = [host for host in wants if host != ALL][:_MOST]
     scopes: tuple[RuleScope, ...] = ("once", *STANDING)
-    host_offers = tuple(
-        Offer(Rule("allow", NETWORK_TOOL, host), _covers(host), "every other host", scopes) for host in hosts
-    )
+    offers = []
+    for host in [host for host in wants if host != ALL][:_MOST]:
+        hosts = expand((host,))
+        covers = f"commands that reach {host}" + (f" ({', '.join(hosts)})" if hosts != (host,) else "")
+        offers.append(Offer(Rule("allow", NETWORK_TOOL, host), covers, "every other host", scopes))
     everything = Rule("allow", NETWORK_TOOL, ALL, scope="once")
-    return (
-        *host_offers,
-        Offer(everything, "every host", "effects on other machines are not undone", ("once",)),
-    )
-
-
-def _covers(host: str) -> str:
-    hosts = expand((host,))
-    return f"commands that reach {host}" + (f" ({', '.join(hosts)})" if hosts != (host,) else "")
+    return (*offers, Offer(everything, "every host", "effects on other machines are not undone", ("once",)))

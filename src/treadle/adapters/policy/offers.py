@@ -35,26 +35,20 @@ def for_command(parts: Sequence[Part], tool: str, folder: str | None) -> tuple[O
         return ()
     part = parts[0]
     words = place_words(part.words, folder)
-    if words is None or ANY in "".join(words) or never_allowed(words) or _runs_text(words):
+    if words is None or ANY in "".join(words) or never_allowed(words):
+        return ()
+    if is_interpreter(words[0]) and _INLINE.intersection(words):  # an interpreter with a program among its words
         return ()
     pattern = shlex.join(words)
     exact = Rule("allow", tool, pattern)
     if len(pattern) > _LONGEST or any(allows_part((exact,), each, folder) is None for each in parts):
         return ()
-    offers = [Offer(exact, f"`{pattern}`, word for word", LEAVES, STANDING)]
-    for family in (part.words[:2], part.words[:1]):
-        if family in _FAMILIES:
-            wide = f"{shlex.join(family)} {ANY}"
-            offers.append(
-                Offer(Rule("allow", tool, wide), f"`{shlex.join(family)}` with any words", LEAVES_FAMILY, STANDING)
-            )
-            break
-    return tuple(offers)
-
-
-def _runs_text(words: Sequence[str]) -> bool:
-    """An interpreter with a program among its words."""
-    return is_interpreter(words[0]) and bool(_INLINE & set(words))
+    offer = Offer(exact, f"`{pattern}`, word for word", LEAVES, STANDING)
+    family = next((family for family in (part.words[:2], part.words[:1]) if family in _FAMILIES), None)
+    if family is None:
+        return (offer,)
+    name = shlex.join(family)
+    return offer, Offer(Rule("allow", tool, f"{name} {ANY}"), f"`{name}` with any words", LEAVES_FAMILY, STANDING)
 
 
 def for_files(files: Sequence[str], tool: str, *, sensitive: bool) -> tuple[Offer, ...]:

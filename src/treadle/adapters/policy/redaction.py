@@ -8,10 +8,10 @@ few bytes. Careful with what only looks like a secret: hashes, UUIDs, packed ima
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from os.path import commonprefix
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-from treadle.adapters.policy.live_redaction import LiveText, finished_length
 from treadle.protocol.permissions import SECRET_NAME
 
 SHORTEST = 8
@@ -252,3 +252,59 @@ def _looks_random(value: str) -> bool:
     if re.search(r"[(){}<>;,]|\$", value):
         return False
     return any(letter.isdigit() for letter in value) and any(letter.isalpha() for letter in value)
+
+
+# -- streamed text: what may be the beginning of a secret is held back until more arrives -----------------------------
+
+_LONGEST_HELD = 20_000
+_SHORTEST_START = 4
+_KEPT = 64
+_TAIL = 400
+"""How far back the beginning of a token is looked for."""
+_BEGINS = re.compile(
+    r"(?:(?<![A-Za-z0-9_\-])(?:sk-|[sr]k_|whsec_|gh[pousr]_|github_pat_|gl(?:pat|dt|rt)-|AKIA|ASIA|AIza|ya29\.|xox|xapp-"
+    r"|npm_|pypi-|hf_|dckr_pat_|SG\.|eyJ)[A-Za-z0-9_\-.]*"
+    r"|(?i:bearer|basic)[ ]+[^\s]*|[A-Za-z][A-Za-z0-9+.\-]*://[^\s/]*|[A-Z][A-Z0-9_]*=[^\s]*"
+    r"|[\w.\-]*(?i:passw(?:or)?d|passphrase|secret|token|api[_\-]?key)"
+    r"(?:=|[\"']?[ \t]*:[ \t]*)[\"']?[^\s\"']*[\"']?[ \t]*)$"
+)
+_KEY_BEGINS = "-----BEGIN "
+_KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]*-----")
+
+
+class LiveText:
+    """One stream of text. Text that is still held at the end is not shown live, but is in the result. The text shown
+    last is checked again together with the next piece: a secret may begin in its last letters."""
+
+    def __init__(self, redact: Callable[[str], str], values: Sequence[str]) -> None:
+        self._redact = redact
+        self._values = values
+        self._shown = ""
+        self._held = ""
+
+    def __call__(self, piece: str) -> str:
+        text = self._shown + self._held + piece
+        length = finished_length(text, self._values)
+        if length <= len(self._shown):
+            self._held += piece
+            return ""
+        clean = self._redact(text[:length])
+        news = clean[len(commonprefix((self._shown, clean))) :]  # noqa: RUF071 - letters, not folders
+        self._held = text[length:]
+        self._shown = (self._shown + news)[-_KEPT:]
+        return news
+
+
+def finished_length(text: str, values: Sequence[str]) -> int:
+    """How much of a text that may go on can be shown: behind it may be the beginning of a secret."""
+    length = len(text)
+    key = text.rfind(_KEY_BEGINS)
+    if key >= 0 and not _KEY_ENDS.search(text, key):
+        length = key
+    tail = max(0, len(text) - _TAIL)
+    if (match := _BEGINS.search(text, tail)) is not None:
+        length = min(length, match.start())
+    for value in values:  # the letters at the end of the text that are the beginning of the value
+        starts = range(min(len(text), len(value) - 1), _SHORTEST_START - 1, -1)
+        length = min(length, len(text) - next((size for size in starts if text.endswith(value[:size])), 0))
+    return length if len(text) - length <= _LONGEST_HELD else len(text)

@@ -74,12 +74,9 @@ class RuleBook:
         if not rules:
             return ()
         real = os.path.realpath(root)
-        applicable_rules = tuple(
-            rule for rule in rules if rule.scope == "user" or (rule.scope == "project" and rule.root == real)
-        )
-        if is_below(os.path.realpath(self._home), real):
-            return tuple(rule for rule in applicable_rules if rule.effect != "allow")
-        return applicable_rules
+        allows = not is_below(os.path.realpath(self._home), real)
+        in_scope = (rule for rule in rules if rule.scope == "user" or (rule.scope == "project" and rule.root == real))
+        return tuple(rule for rule in in_scope if allows or rule.effect != "allow")
 
     def add(self, rule: Rule) -> Rule:
         """Keep a rule; the same one again only moves its expiry. InvalidInput if it is none."""
@@ -88,9 +85,11 @@ class RuleBook:
         if new_rule.scope == "project":
             new_rule = replace(new_rule, root=os.path.realpath(new_rule.root))
 
+        def key(rule: Rule) -> tuple[str, ...]:
+            return rule.effect, rule.tool, rule.pattern, rule.scope, rule.root
+
         def change(book: _Rules) -> _Rules:
-            other_rules = tuple(old for old in book.rules if _rule_key(old) != _rule_key(new_rule))
-            return replace(book, rules=(*other_rules, new_rule))
+            return replace(book, rules=(*(old for old in book.rules if key(old) != key(new_rule)), new_rule))
 
         self._file.change(change)
         return new_rule
@@ -124,10 +123,9 @@ class RuleBook:
     def last_used_ms(self, id: str) -> int:
         """When the rule answered last; 0 if it never did."""
         path = self._use_file(id)
-        try:
+        with suppress(OSError):
             return 0 if path is None else round(path.stat().st_mtime * 1000)
-        except OSError:
-            return 0
+        return 0
 
     def forget_use(self, id: str) -> None:
         if (path := self._use_file(id)) is not None:
@@ -153,10 +151,6 @@ def _in_range(rule: Rule) -> Rule:
     if 0 <= rule.expires_ms <= LATEST_EXPIRY_MS:
         return rule
     return replace(rule, expires_ms=LATEST_EXPIRY_MS if rule.expires_ms > 0 else 1)
-
-
-def _rule_key(rule: Rule) -> tuple[str, ...]:
-    return (rule.effect, rule.tool, rule.pattern, rule.scope, rule.root)
 
 
 def rules_of(book: RuleBook | None, root: str, options: ChatOptions, now_ms: int) -> tuple[Rule, ...]:

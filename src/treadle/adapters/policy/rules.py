@@ -29,17 +29,13 @@ def check(rule: Rule) -> None:
             "command: --allow 'make test'"
         )
     elif rule.tool.startswith(MCP_PREFIX):
-        _check_server(rule)
+        server, mark, tool = rule.tool.removeprefix(MCP_PREFIX).partition("__")
+        if rule.pattern:
+            raise InvalidInput("a rule about the tools of MCP servers has no pattern for their arguments")
+        if rule.effect == "allow" and (not mark or not tool or not is_literal(server)):
+            raise InvalidInput("name the server whose tools may be called: --allow --tool 'mcp:SERVER__*'")
     elif rule.tool in EDIT_TOOLS and rule.effect == "allow" and not rule.pattern:
         raise InvalidInput(f"name the files that may be changed: --allow 'docs/**' --tool {EDIT_TOOL}")
-
-
-def _check_server(rule: Rule) -> None:
-    server, mark, tool = rule.tool.removeprefix(MCP_PREFIX).partition("__")
-    if rule.pattern:
-        raise InvalidInput("a rule about the tools of MCP servers has no pattern for their arguments")
-    if rule.effect == "allow" and (not mark or not tool or not is_literal(server)):
-        raise InvalidInput("name the server whose tools may be called: --allow --tool 'mcp:SERVER__*'")
 
 
 # -- coverage of a rule -----------------------------------------------------------------------------------------------
@@ -53,11 +49,8 @@ def about_file(
     names = tuple(names)
     for rule in rules:
         covers_tool = rule.tool == tool or (rule.pattern and rule.tool in EDIT_TOOLS and edits)
-        if (
-            rule.effect == effect
-            and covers_tool
-            and (not rule.pattern or any(matches(rule.pattern, name) for name in names))
-        ):
+        covers_file = not rule.pattern or any(matches(rule.pattern, name) for name in names)
+        if rule.effect == effect and covers_tool and covers_file:
             return rule
     return None
 
@@ -65,18 +58,10 @@ def about_file(
 def allows_file(rules: Iterable[Rule], tool: str, names: Sequence[str], *, sensitive: bool) -> Rule | None:
     """The rule that allows a change of this file under each of its names. A sensitive one must be named: a pattern that
     happens to include it does not count."""
+    usable = [rule for rule in rules if rule.pattern and (is_literal(rule.pattern) or not sensitive)]
     allowing_rule: Rule | None = None
     for name in names:
-        allowing_rule = next(
-            (
-                rule
-                for rule in rules
-                if rule.pattern
-                and about_file((rule,), "allow", tool, (name,), edits=True)
-                and (is_literal(rule.pattern) or not sensitive)
-            ),
-            None,
-        )
+        allowing_rule = about_file(usable, "allow", tool, (name,), edits=True)
         if allowing_rule is None:
             return None
     return allowing_rule

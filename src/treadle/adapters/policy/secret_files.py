@@ -127,8 +127,11 @@ class _SecretSearch:
         return secrets
 
     def _secrets_in(self, listing: _Listing, top: int) -> Iterator[str]:
-        for path in listing.links:
-            yield from _target(self._root, path)
+        real_root = os.path.realpath(self._root) if listing.links else ""
+        for path in listing.links:  # where it leads, if that lies in the project
+            real = os.path.realpath(os.path.join(real_root, path))
+            if is_below(real, real_root) and _is_secret(os.path.basename(path), real):
+                yield os.path.relpath(real, real_root)
         yield from (path for path in listing.files if _is_secret(os.path.basename(path), path, top))
 
     def _search(self, top: int) -> tuple[str, ...]:
@@ -211,16 +214,25 @@ def still_hidden(
     root: str, paths: Iterable[str], rules: Sequence[Rule], known_hashes: Mapping[str, str]
 ) -> Iterator[str]:
     """Those that no rule allows to be read and whose content the model does not know."""
+    # A pattern that happens to include the file does not count: it must be named.
+    patterns = [
+        rule.pattern
+        for rule in rules
+        if rule.pattern and rule.effect == "allow" and rule.tool == READ_TOOL and is_literal(rule.pattern)
+    ]
     for path in paths:
-        if not _is_allowed(path, rules) and not _is_known(root, path, known_hashes):
+        if not any(matches(pattern, path) for pattern in patterns) and not _is_known(root, path, known_hashes):
             yield path
 
 
 def offers(paths: Sequence[str]) -> tuple[Offer, ...]:
-    rules = (Rule("allow", READ_TOOL, literal(path)) for path in paths)
     return tuple(
-        Offer(rule, printable(f"reading {path}, by tools and by commands"), "every other file that may hold secrets")
-        for rule, path in zip(rules, paths, strict=True)
+        Offer(
+            Rule("allow", READ_TOOL, literal(path)),
+            printable(f"reading {path}, by tools and by commands"),
+            "every other file that may hold secrets",
+        )
+        for path in paths
     )
 
 
@@ -233,29 +245,12 @@ def way_out(paths: Sequence[str]) -> str:
     return printable(f"A person can allow it with: treadle rules add --allow {literal(paths[0])} --tool {READ_TOOL}.")
 
 
-def _is_allowed(path: str, rules: Iterable[Rule]) -> bool:
-    """A pattern that happens to include the file does not count: it must be named."""
-    return any(
-        rule.effect == "allow" and rule.tool == READ_TOOL and is_literal(rule.pattern) and matches(rule.pattern, path)
-        for rule in rules
-        if rule.pattern
-    )
-
-
 def _is_known(root: str, path: str, known_hashes: Mapping[str, str]) -> bool:
     if path not in known_hashes:
         return False
     with suppress(OSError), open(os.path.join(root, path), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest() == known_hashes[path]
     return False
-
-
-def _target(root: str, path: str) -> Iterator[str]:
-    """Where a link with the name of a secret leads, if that lies in the project."""
-    real_root = os.path.realpath(root)
-    real = os.path.realpath(os.path.join(real_root, path))
-    if is_below(real, real_root) and _is_secret(os.path.basename(path), real):
-        yield os.path.relpath(real, real_root)
 
 
 def _has_secret_name(name: str) -> bool:
@@ -271,21 +266,12 @@ def _plain_names(name: str) -> tuple[str, ...]:
     return plain, match["name"], match["name"].removeprefix(".")
 
 
-def _content_pattern(name: str) -> re.Pattern[bytes] | None:
-    """The pattern of content that makes a file with this name secret; None if any content does."""
-    plain_names = _plain_names(name)
-    if any(_SECRET.fullmatch(plain) for plain in plain_names):
-        return None
-    return next(
-        content for pattern, content in _SECRET_BY_CONTENT if any(pattern.fullmatch(plain) for plain in plain_names)
-    )
-
-
 def _is_secret(name: str, path: str, folder: int | None = None) -> bool:
     """True if the path is a regular file that holds secrets, by its last name and its beginning."""
     if not _has_secret_name(name):
         return False
-    content_pattern = _content_pattern(name)
+    plain_names = _plain_names(name)
+    by_any_content = any(_SECRET.fullmatch(plain) for plain in plain_names)
     try:
         if folder is None:
             path = os.path.realpath(path)
@@ -296,6 +282,9 @@ def _is_secret(name: str, path: str, folder: int | None = None) -> bool:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             return False
-        return status.st_size > 0 if content_pattern is None else content_pattern.search(os.read(fd, _HEAD)) is not None
+        if by_any_content:
+            return status.st_size > 0
+        matching = (row[1] for row in _SECRET_BY_CONTENT if any(row[0].fullmatch(plain) for plain in plain_names))
+        return next(matching).search(os.read(fd, _HEAD)) is not None
     finally:
         os.close(fd)

@@ -12,121 +12,80 @@ from treadle.base.file_system import is_below
 from treadle.diff.changes import CACHES
 
 PINS = "a tool writes it, and it pins what is installed"
+# fmt: off
 _GROUPS: Mapping[str, tuple[str, ...]] = {
     "it may hold secrets": (
-        ".env",
-        ".env.*",
-        ".envrc",
-        "*.{pem,key,p12,pfx,jks,keystore,kdbx,asc,gpg,ppk}",
-        "id_{rsa,dsa,ecdsa,ed25519}*",
+        ".env", ".env.*", ".envrc", "*.{pem,key,p12,pfx,jks,keystore,kdbx,asc,gpg,ppk}", "id_{rsa,dsa,ecdsa,ed25519}*",
         "**/.{ssh,gnupg,aws,azure,kube,docker}/**",
         ".{netrc,npmrc,yarnrc,yarnrc.yml,pypirc,git-credentials,htpasswd,pgpass,condarc,gemrc,terraformrc,Renviron}",
-        "{pip.conf,pip.ini,uv.toml,auth.json}",
-        "[nN]u[gG]et.[cC]onfig",
-        "{credentials,secrets}.{json,yml,yaml,toml,ini,txt}",
-        "*.{tfstate,tfvars}",
-        "*.tfstate.*",
+        "{pip.conf,pip.ini,uv.toml,auth.json}", "[nN]u[gG]et.[cC]onfig",
+        "{credentials,secrets}.{json,yml,yaml,toml,ini,txt}", "*.{tfstate,tfvars}", "*.tfstate.*",
     ),
     PINS: (
-        "*.{lock,lockb,lockfile}",
-        "*-lock.{json,yaml,yml}",
-        ".terraform.lock.hcl",
-        "npm-shrinkwrap.json",
-        "pylock*.toml",
-        "go.sum",
-        "Package.resolved",
+        "*.{lock,lockb,lockfile}", "*-lock.{json,yaml,yml}", ".terraform.lock.hcl", "npm-shrinkwrap.json",
+        "pylock*.toml", "go.sum", "Package.resolved",
     ),
     "servers run what it says": (
-        "**/.github/{workflows,actions,hooks}/**",
-        "**/.github/{dependabot.yml,dependabot.yaml,CODEOWNERS}",
+        "**/.github/{workflows,actions,hooks}/**", "**/.github/{dependabot.yml,dependabot.yaml,CODEOWNERS}",
         "CODEOWNERS",
         "**/.{circleci,buildkite,gitea,forgejo,woodpecker,gitlab,gitlab-ci,tekton,semaphore,harness,teamcity}/**",
         "**/.{azuredevops,azure-pipelines,builds,codebuild}/**",
         ".{gitlab-ci,travis,drone,woodpecker,appveyor,cirrus,build,readthedocs,mergify}.{yml,yaml}",
         ".gitlab-ci*.{yml,yaml}",
-        "{appveyor,azure-pipelines,bitbucket-pipelines,cloudbuild,buildspec,buildkite}.{yml,yaml}",
-        ".cirrus.star",
-        "{renovate.json,renovate.json5,.renovaterc,.renovaterc.json}",
-        "Jenkinsfile*",
+        "{appveyor,azure-pipelines,bitbucket-pipelines,cloudbuild,buildspec,buildkite}.{yml,yaml}", ".cirrus.star",
+        "{renovate.json,renovate.json5,.renovaterc,.renovaterc.json}", "Jenkinsfile*",
     ),
     "version control runs or obeys it": (
-        ".git",
-        "**/.git/**",
-        ".git{modules,attributes,config}",
-        "**/.{husky,githooks,hg,svn,jj}/**",
+        ".git", "**/.git/**", ".git{modules,attributes,config}", "**/.{husky,githooks,hg,svn,jj}/**",
         ".pre-commit-{config,hooks}.{yaml,yml}",
         "{lefthook,.lefthook,lefthook-local,.lefthook-local}.{yml,yaml,toml,json}",
-        "**/.{lefthook,lefthook-local,git-hooks}/**",
-        ".{huskyrc,lintstagedrc,czrc,overcommit.yml}*",
+        "**/.{lefthook,lefthook-local,git-hooks}/**", ".{huskyrc,lintstagedrc,czrc,overcommit.yml}*",
     ),
     "a build or a package manager runs what it names": (
-        "**/.{cargo,mvn,bundle}/**",
-        "**/gradle/wrapper/**",
-        "init.gradle{,.kts}",
-        "**/.yarn/{releases,plugins,patches,sdks}/**",
-        ".pnpmfile.{cjs,js,mjs}",
-        "bunfig.toml",
-        ".{bazelrc,bazeliskrc,buckconfig,sbtopts,jvmopts,bowerrc}",
-        "rust-toolchain{,.toml}",
-        ".pnp.{cjs,loader.mjs}",
-        ".{mocharc,taprc,c8rc,nycrc}*",
-        ".{rspec,proverc,byebugrc}",
+        "**/.{cargo,mvn,bundle}/**", "**/gradle/wrapper/**", "init.gradle{,.kts}",
+        "**/.yarn/{releases,plugins,patches,sdks}/**", ".pnpmfile.{cjs,js,mjs}", "bunfig.toml",
+        ".{bazelrc,bazeliskrc,buckconfig,sbtopts,jvmopts,bowerrc}", "rust-toolchain{,.toml}", ".pnp.{cjs,loader.mjs}",
+        ".{mocharc,taprc,c8rc,nycrc}*", ".{rspec,proverc,byebugrc}",
     ),
     "a shell or an editor runs what is in it": (
         ".{bashrc,bash_profile,bash_login,bash_logout,bash_aliases,profile,inputrc}",
-        ".z{shrc,shenv,profile,login,logout}",
-        "config.fish",
+        ".z{shrc,shenv,profile,login,logout}", "config.fish",
         ".{vimrc,vimrc.local,lvimrc,exrc,nvimrc,nvim.lua,nvimrc.lua,gdbinit,lldbinit,dir-locals.el,dir-locals-2.el}",
         "**/.{vscode,idea,zed,fleet,devcontainer,helix,vim,nvim,emacs.d,kak,nova,vs,theia}/**",
-        "**/.{codesandbox,idx,ona}/**",
-        ".devcontainer.json",
-        ".gitpod{.yml,.yaml,.Dockerfile}",
-        "{.replit,replit.nix,devfile.yaml,.devfile.yaml}",
-        "{jupyter_*config,ipython_config}.{py,json}",
+        "**/.{codesandbox,idx,ona}/**", ".devcontainer.json", ".gitpod{.yml,.yaml,.Dockerfile}",
+        "{.replit,replit.nix,devfile.yaml,.devfile.yaml}", "{jupyter_*config,ipython_config}.{py,json}",
         "*.{code-workspace,sublime-project,sublime-workspace}",
         ".{pdbrc,pdbrc.py,Rprofile,irbrc,pryrc,rdbgrc,ghci,iex.exs,psqlrc,sqliterc,octaverc,ocamlinit,erlang,guile}",
         ".{mongorc.js,mongoshrc.js,pythonrc,pythonrc.py,pythonstartup,juliarc.jl,radare2rc,tclshrc}",
-        ".{mise,rtx}*.toml",
-        "mise*.toml",
-        "**/.mise/**",
-        "**/.config/mise{,.toml}/**",
-        "**/.config/mise*.toml",
-        ".{tool-versions,asdfrc,autoenv,autoenv.zsh,env.leave}",
-        "{devbox,devenv}.{json,nix,yaml}",
-        "{sitecustomize,usercustomize}.py",
-        "*.pth",
+        ".{mise,rtx}*.toml", "mise*.toml", "**/.mise/**", "**/.config/mise{,.toml}/**", "**/.config/mise*.toml",
+        ".{tool-versions,asdfrc,autoenv,autoenv.zsh,env.leave}", "{devbox,devenv}.{json,nix,yaml}",
+        "{sitecustomize,usercustomize}.py", "*.pth",
     ),
     "it tells agents what to do": (
-        "{AGENTS,AGENT,CLAUDE,GEMINI,QWEN,CRUSH,WARP}{,.local,.override}.md",
-        "**/.github/copilot-instructions.md",
+        "{AGENTS,AGENT,CLAUDE,GEMINI,QWEN,CRUSH,WARP}{,.local,.override}.md", "**/.github/copilot-instructions.md",
         "**/.github/{instructions,agents,skills,prompts,chatmodes}/**",
         ".{cursorrules,windsurfrules,clinerules,roorules,roomodes,kilocodemodes,kilocoderules,continuerules,goosehints}*",
         ".rules*",
         "**/.{treadle,claude,cursor,codex,gemini,windsurf,clinerules,roo,agents,agent,amazonq,augment,kiro,junie}/**",
         "**/.{trae,qwen,opencode,continue,goose,copilot,factory,openhands,crush,aider,kilocode,claude-plugin,zencoder}/**",
-        "**/.{serena,specify,tabnine,sourcegraph,devin,bolt,amp}/**",
-        "replit.md",
-        "{opencode,.opencode,crush,.crush}.{json,jsonc}",
-        ".aider.{conf.yml,conf.yaml,model.settings.yml}",
+        "**/.{serena,specify,tabnine,sourcegraph,devin,bolt,amp}/**", "replit.md",
+        "{opencode,.opencode,crush,.crush}.{json,jsonc}", ".aider.{conf.yml,conf.yaml,model.settings.yml}",
         "{.mcp,mcp}.json",
     ),
 }
 _SAFE = ("*.{example,sample,template,dist}",)
 """Templates, which only show the shape of a sensitive file."""
 _HARMLESS_DOT_FILES = (
-    ".*ignore",
-    ".git{keep,-blame-ignore-revs}",
-    ".{keep,nojekyll,editorconfig,mailmap,coverage,DS_Store}",
-    ".{python,node,ruby,java,go,terraform}-version",
-    ".{nvmrc,isort.cfg,clang-format,clang-tidy,rustfmt.toml}",
+    ".*ignore", ".git{keep,-blame-ignore-revs}", ".{keep,nojekyll,editorconfig,mailmap,coverage,DS_Store}",
+    ".{python,node,ruby,java,go,terraform}-version", ".{nvmrc,isort.cfg,clang-format,clang-tidy,rustfmt.toml}",
     ".{markdownlint,yamllint,hadolint,swiftlint,editorconfig}.{json,yml,yaml,toml}",
     ".{ruff.toml,yamllint,jshintrc,shellcheckrc,pydocstyle,pycodestyle,ocamlformat,swiftformat,taplo.toml,typos.toml}",
-    ".codecov.{yml,yaml}",
-    ".{eslintcache,stylelintcache,phpunit.result.cache,testmondata,tsbuildinfo,coverage.*}",
+    ".codecov.{yml,yaml}", ".{eslintcache,stylelintcache,phpunit.result.cache,testmondata,tsbuildinfo,coverage.*}",
     "**/.nyc_output/**/*.json",
     "**/.{changeset,well-known,reuse,github/ISSUE_TEMPLATE,github/PULL_REQUEST_TEMPLATE}/**/*.{md,txt,yml,yaml}",
     "**/.github/*.md",
 )
+# fmt: on
 """Dot-files that hold data: no program runs something because of them. Settings by which linters load code of the
 project are not among them: `init-hook` of Pylint, plugins of Flake8, Prettier and Coverage, `require` of RuboCop."""
 _MOST_ENTRIES = 1_000
@@ -134,10 +93,8 @@ _MOST_ENTRIES = 1_000
 NEW_DOT_FILE = "it is new and hidden by its name, and a program may obey it"
 _DOT_PATTERN = "**/.*"
 
-DEFAULTS: Mapping[str, bool] = {
-    pattern: False for patterns in _GROUPS.values() for pattern in patterns
-} | dict.fromkeys(_SAFE, True)
 _WHY = {pattern: why for why, patterns in _GROUPS.items() for pattern in patterns}
+DEFAULTS = dict.fromkeys(_WHY, False) | dict.fromkeys(_SAFE, True)
 OWN_PATTERN = "a setting says so"
 """Why a file is sensitive by a pattern of the user's own."""
 
@@ -154,10 +111,8 @@ def find(root: str, path: str, user_patterns: Mapping[str, bool]) -> Sensitive |
     """What is sensitive about a file, by its name as given, by the file that it leads to, and by the links that lead to
     it. A path that leads out of the root is the business of the workspace, which refuses it."""
     known_names = names(root, path)
-    for name in known_names:
-        if (sensitive := judge(name, user_patterns)) is not None:
-            return sensitive
-    return next(find_linked(root, known_names[-1:], user_patterns), None)
+    by_name = next(filter(None, (judge(name, user_patterns) for name in known_names)), None)
+    return by_name or next(find_linked(root, known_names[-1:], user_patterns), None)
 
 
 def find_linked(root: str, paths: Iterable[str], own: Mapping[str, bool]) -> Iterator[Sensitive]:
@@ -208,7 +163,7 @@ def judge(name: str, user_patterns: Mapping[str, bool]) -> Sensitive | None:
     for pattern in reversed(tuple(user_patterns)):
         if matches(pattern, name):
             return None if user_patterns[pattern] else Sensitive(name, pattern, OWN_PATTERN)
-    for pattern in _BACKWARDS:
+    for pattern in reversed(DEFAULTS):
         if matches(pattern, name):
             return None if DEFAULTS[pattern] else Sensitive(name, pattern, _WHY[pattern])
     return None
@@ -217,16 +172,12 @@ def judge(name: str, user_patterns: Mapping[str, bool]) -> Sensitive | None:
 def judge_new(name: str, user_patterns: Mapping[str, bool]) -> Sensitive | None:
     """The same for a file that comes into being: beside the patterns, names that begin with a dot, or lie in a folder
     whose name does. Programs look for such files by themselves, and most listings do not show them."""
-    if (sensitive := judge(name, user_patterns)) is not None or not any(
-        part.startswith(".") for part in name.split("/")
-    ):
+    hidden = any(part.startswith(".") for part in name.split("/"))
+    if (sensitive := judge(name, user_patterns)) is not None or not hidden:
         return sensitive
     if any(matches(pattern, name) for pattern in (*user_patterns, *_SAFE, *_HARMLESS_DOT_FILES)):
         return None
     return Sensitive(name, _DOT_PATTERN, NEW_DOT_FILE)
-
-
-_BACKWARDS = tuple(DEFAULTS)[::-1]
 
 
 def names(root: str, path: str) -> tuple[str, ...]:

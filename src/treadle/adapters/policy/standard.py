@@ -21,11 +21,10 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.adapters.policy import network, rules, word_verdicts
-from treadle.adapters.policy.acts import act_of, job_act
+from treadle.adapters.policy.acts import act_of, command_act, render_call
 from treadle.adapters.policy.changes import ALWAYS_ASKED, ChangeSet, Concern, concerns, stopping_rule
 from treadle.adapters.policy.rule_book import RuleBook, rules_of
 from treadle.adapters.policy.sensitive_files import find_linked
-from treadle.adapters.policy.shown_call import render_call
 from treadle.adapters.policy.tool_pins import ToolPins
 from treadle.adapters.policy.word_verdicts import Approved, Case, Need
 from treadle.base.types import SystemClock
@@ -77,7 +76,9 @@ class StandardPolicy:
     def _review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict:
         if spec.kind != "function":
             return Verdict("allow")
-        if not _is_recordable(invocation):
+        try:
+            msgspec.json.encode(invocation.arguments)
+        except UnicodeEncodeError:
             return Verdict("deny", _NO_TEXT)
         # The actions of sub-agents are judged in their own chats, which have this chat's mode.
         delegates = spec.name == DELEGATE_TOOL and spec.effect == "none"
@@ -88,20 +89,11 @@ class StandardPolicy:
             applicable_rules = self._rules(invocation.root, options)
         except ConfigError as error:
             return Verdict("deny", f"The user's rules cannot be read, so nothing is allowed: {error}")
-        plain = (
-            spec.read_only and not spec.needs_approval and not any(rules.names(rule, spec) for rule in applicable_rules)
-        )
-        if plain and not word_verdicts.may_name_files(spec, invocation):
+        act = act_of(spec, invocation)
+        has_rule = any(rules.names(rule, spec) for rule in applicable_rules)
+        if spec.read_only and not spec.needs_approval and not has_rule and not act.files:
             return Verdict("allow")
-        case = Case(
-            spec,
-            invocation,
-            options,
-            applicable_rules,
-            act_of(spec, invocation),
-            self._pins,
-            self.every_command(options),
-        )
+        case = Case(spec, invocation, options, applicable_rules, act, self._pins, self.every_command(options))
         stopped = network.stopped(case) or _stopped_by_words(case)
         if is_closed and stopped is not None and stopped.decision != "deny":
             return Verdict("deny", _READ_ONLY.format(spec.name))
@@ -127,7 +119,12 @@ class StandardPolicy:
         if rehearsal is None:
             return word_verdicts.verdict(case) if case.act.kind == "job" else _unrehearsed(case)
         if rehearsal.command:
-            case = _as_command(case, rehearsal)
+            # A call that commits the changes of a background command is judged as that command, in the folder and with
+            # the variables that it was started with.
+            shell = case.invocation.shell if rehearsal.shell is None else rehearsal.shell
+            arguments = {"command": rehearsal.command, "background": True}
+            command_call = replace(invocation, name=COMMAND_TOOL, arguments=arguments, shell=shell)
+            case = replace(case, invocation=command_call, act=command_act(rehearsal.command, command_call))
         if (denied := stopping_rule(rehearsal.files, "deny", case.rules)) is not None:
             return word_verdicts.refused(denied)
         if case.spec.job_argument and invocation.by_person:
@@ -155,14 +152,6 @@ class StandardPolicy:
         return rules_of(self._book, root, options, self._now_ms())
 
 
-def _is_recordable(invocation: Invocation) -> bool:
-    try:
-        msgspec.json.encode(invocation.arguments)
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _stopped_by_words(case: Case) -> Verdict | None:
     """Return the refusal, or one question with every reason that the text of the command gives. A person who approved
     the text is not asked about it again; the changes are still judged (decision 0010)."""
@@ -185,9 +174,7 @@ def _words_are_approved(case: Case) -> bool:
 def _by_words_or_review(case: Case) -> Verdict:
     """Judge the call by its text, or return "review" if its changes must be determined first."""
     act, mode, allow_reason = case.act, case.options.mode, ""
-    if not _can_be_rehearsed(case):
-        return word_verdicts.verdict(case)
-    if act.kind == "edit" and mode == "confirm":
+    if not _can_be_rehearsed(case) or (act.kind == "edit" and mode == "confirm"):
         return word_verdicts.verdict(case)
     if act.kind == "command" and mode != "read-only":
         if mode == "confirm" and not _words_are_approved(case):
@@ -197,27 +184,14 @@ def _by_words_or_review(case: Case) -> Verdict:
             allow_reason = by_words.reason
         if (question := network.needed(case)) is not None:
             return question
-    return Verdict(
-        "review", allow_reason, severity=act.finding.severity, approval_text=render_call(case.invocation, case.act)
-    )
+    return Verdict("review", allow_reason, act.finding.severity, render_call(case.invocation, act))
 
 
 def _can_be_rehearsed(case: Case) -> bool:
     """True if a rehearsal is worth trying; the tool may still report that it cannot."""
-    if case.act.kind == "job":
-        return True
     if case.act.kind == "command":
         return not case.spec.input_argument
-    return case.act.kind == "edit" and not case.spec.needs_approval
-
-
-def _as_command(case: Case, rehearsal: Rehearsal) -> Case:
-    """A call that commits the changes of a background command is judged as that command, in the folder and with the
-    variables that it was started with."""
-    arguments = {"command": rehearsal.command, "background": True}
-    shell = case.invocation.shell if rehearsal.shell is None else rehearsal.shell
-    invocation = replace(case.invocation, name=COMMAND_TOOL, arguments=arguments, shell=shell)
-    return replace(case, invocation=invocation, act=job_act(rehearsal.command, invocation))
+    return case.act.kind == "job" or (case.act.kind == "edit" and not case.spec.needs_approval)
 
 
 def _unrehearsed(case: Case) -> Verdict:
@@ -225,19 +199,14 @@ def _unrehearsed(case: Case) -> Verdict:
     if case.options.mode == "read-only":
         return Verdict("deny", _READ_ONLY.format(case.spec.name))
     by_words = word_verdicts.verdict(case)
-    if by_words.decision == "allow" and case.options.mode != "autopilot" and _outlives_its_call(case):
-        return word_verdicts.ask_or_deny(
-            case, Need(WRITES_UNSEEN, way_out="A person can start it with --mode autopilot.")
-        )
+    arguments = case.invocation.arguments
+    outlives_call = case.act.kind == "command" and (arguments.get("background") or arguments.get("pty"))
+    if by_words.decision == "allow" and case.options.mode != "autopilot" and outlives_call:
+        need = Need(WRITES_UNSEEN, way_out="A person can start it with --mode autopilot.")
+        return word_verdicts.ask_or_deny(case, need)
     if by_words.decision != "ask" or case.act.kind != "command":
         return by_words
     return replace(by_words, reason=f"{by_words.reason}; {UNREHEARSED}")
-
-
-def _outlives_its_call(case: Case) -> bool:
-    """True if it is a command that runs in the background or with a terminal."""
-    arguments = case.invocation.arguments
-    return case.act.kind == "command" and bool(arguments.get("background") or arguments.get("pty"))
 
 
 # -- verdicts by the changes ------------------------------------------------------------------------------------------
@@ -249,25 +218,27 @@ def _by_changes(case: Case, rehearsal: Rehearsal) -> Verdict:
     spelled = case.sensitive if edit else tuple(find_linked(case.root, paths, case.options.sensitive))
     changes = ChangeSet(rehearsal.files, rehearsal.unrecoverable, rehearsal.history, spelled)
     approved = word_verdicts.approved_by_words(case) if _words_are_approved(case) else Approved()
-    raised = concerns(changes, case.options.sensitive, [rule for rule in case.rules if rule != approved.rule])
-    raised = tuple(each for each in raised if not approved.covers(each))
-    if case.options.auto_approve_sensitive_edits:
-        raised = tuple(each for each in raised if each.kind != "sensitive")
+    passed_kinds = {"sensitive"} if case.options.auto_approve_sensitive_edits else set()
     if case.invocation.reaches:  # the person who let it reach a registry let it install
-        raised = tuple(each for each in raised if each.kind != "installed")
+        passed_kinds.add("installed")
     allow_reason = "" if edit else word_verdicts.trusted(case)
     trusting = bool(allow_reason) or case.options.mode in ("auto-edit", "autopilot")
-    if trusting:
-        raised = tuple(each for each in raised if each.kind in ALWAYS_ASKED)
+    raised = tuple(
+        each
+        for each in concerns(changes, case.options.sensitive, [rule for rule in case.rules if rule != approved.rule])
+        if not approved.covers(each) and each.kind not in passed_kinds
+        if not trusting or each.kind in ALWAYS_ASKED
+    )
     every = case.options.mode in ("review", "confirm") and not approved.confirmed
     need = _need(case, rehearsal, raised, every=every and not trusting)
     if need is None:
-        return Verdict("allow", allow_reason or _explain_approval(case))
-    if case.options.interactive or edit:
+        by_changes = f"auto-approved (what it changes raises no concern; {word_verdicts.rated(case.act)})"
+        return Verdict("allow", allow_reason or (word_verdicts.sensitive_passed(case) if edit else by_changes))
+    if edit:
+        return word_verdicts.ask_or_deny(case, need)
+    if case.options.interactive:
         question = word_verdicts.ask_or_deny(case, need)
-        return (
-            question if edit else replace(question, approval_text=f"{question.approval_text}\n\n{rehearsal.diff_text}")
-        )
+        return replace(question, approval_text=f"{question.approval_text}\n\n{rehearsal.diff_text}")
     return Verdict("discard", _UNASKED.format(need.reason), case.act.finding.severity, unasked=True)
 
 
@@ -288,9 +259,3 @@ def _need(case: Case, rehearsal: Rehearsal, raised: Sequence[Concern], *, every:
     paths = [decode_path(file.path) for file in rehearsal.files if not is_folder(file)]
     open_paths = [path for path in paths if rules.allows_file(case.rules, tool, (path,), sensitive=False) is None]
     return word_verdicts.edit_need(case, open_paths) if open_paths else None
-
-
-def _explain_approval(case: Case) -> str:
-    if case.act.kind == "edit":
-        return word_verdicts.sensitive_passed(case)
-    return f"auto-approved (what it changes raises no concern; {word_verdicts.rated(case.act)})"

@@ -10,12 +10,11 @@ from contextlib import suppress
 import msgspec
 
 from treadle.adapters.policy import offers, rules, secret_files
-from treadle.adapters.policy.acts import Act, act_of, start_folder
+from treadle.adapters.policy.acts import Act, render_call, start_folder
 from treadle.adapters.policy.changes import Concern, is_run_from_cache, listed
 from treadle.adapters.policy.command_rules import Match, allows_part, folder_of, is_read_only, passes_on, stops_command
 from treadle.adapters.policy.sensitive_files import Sensitive, names
 from treadle.adapters.policy.shell.model import Part
-from treadle.adapters.policy.shown_call import render_call
 from treadle.adapters.policy.tool_pins import ToolPins
 from treadle.base.file_system import is_below
 from treadle.base.inert import printable
@@ -111,20 +110,16 @@ def stopped(case: Case) -> Verdict | None:
 def approved_by_words(case: Case) -> Approved:
     """Return the items that the approved question about this command named."""
     rule, _ = _stopping_rule(case, "deny") or _stopping_rule(case, "ask") or (None, "no")
-    edited, confirms = case.invocation.edited, case.options.mode == "confirm"
+    confirms = case.options.mode == "confirm"
     written_names = frozenset(name for names in case.act.names(case.root) for name in names)
     sensitive = frozenset(each.path for each in case.sensitive)
-    if edited:
+    if case.invocation.edited:
         return Approved(rule, sensitive, written_names, confirmed=True)
     if rule is not None or case.act.finding.severity == "critical":
         return Approved(rule, written_paths=written_names, confirmed=confirms)
     if not confirms or verdict(case).decision == "allow":
         return Approved()
     return Approved(None, sensitive, written_names, confirmed=True)
-
-
-def may_name_files(spec: ToolSpec, invocation: Invocation) -> bool:
-    return bool(act_of(spec, invocation).files)
 
 
 def names_secret(case: Case) -> Verdict | None:
@@ -180,38 +175,28 @@ def _stopping_rule(case: Case, effect: RuleEffect) -> tuple[Rule, Match] | None:
     effect_rules = [rule for rule in case.rules if rule.effect == effect]
     if not effect_rules:
         return None
-    command = act.kind == "command"
-    by_words = stops_command(effect_rules, effect, tool, (*act.parts, *_parts_with_values(case))) if command else None
-    if case.spec.input_argument:
-        by_words = by_words or _stopping_input(case, effect_rules, effect)
+    command, by_words = act.kind == "command", None
+    if command or case.spec.input_argument:
+        from treadle.adapters.policy.command_severity import parts, parts_with_values  # late: for commands alone
+    if command:
+        line = case.spec.command_in(case.invocation.arguments)
+        more_parts = parts_with_values(line) if line is not None and "$" in line else ()
+        by_words = stops_command(effect_rules, effect, tool, (*act.parts, *more_parts))
+    if case.spec.input_argument and by_words is None:  # typed into a program: in case that is a shell
+        text = str(case.invocation.arguments.get(case.spec.input_argument) or "")
+        by_input = stops_command(effect_rules, effect, COMMAND_TOOL, (*parts(text), *parts_with_values(text)))
+        by_words = by_input if by_input is not None and by_input[1] == "yes" else None
     if by_words is not None and by_words[1] == "yes":
         return by_words
     for file_names in act.names(case.root):
         as_tool = EDIT_TOOL if command else tool  # to write into a file is to edit it
         pool = [rule for rule in effect_rules if rule.pattern] if command else effect_rules
-        if (
-            rule := rules.about_file(pool, effect, as_tool, file_names, edits=act.kind in ("command", "edit"))
-        ) is not None:
+        edits = act.kind in ("command", "edit")
+        if (rule := rules.about_file(pool, effect, as_tool, file_names, edits=edits)) is not None:
             return rule, "yes"
     if (rule := rules.about_tool(effect_rules, effect, case.spec)) is not None:
         return rule, "yes"
     return by_words
-
-
-def _stopping_input(case: Case, candidates: Sequence[Rule], effect: RuleEffect) -> tuple[Rule, Match] | None:
-    """The rule about commands that stops a text which is typed into a program, in case that is a shell."""
-    from treadle.adapters.policy.command_severity import parts, parts_with_values
-
-    text = str(case.invocation.arguments.get(case.spec.input_argument) or "")
-    match = stops_command(candidates, effect, COMMAND_TOOL, (*parts(text), *parts_with_values(text)))
-    return match if match is not None and match[1] == "yes" else None  # other programs read other texts
-
-
-def _parts_with_values(case: Case) -> tuple[Part, ...]:
-    from treadle.adapters.policy.command_severity import parts_with_values  # late: many a chat runs no command
-
-    command = case.spec.command_in(case.invocation.arguments)
-    return parts_with_values(command) if command is not None and "$" in command else ()
 
 
 # -- commands ---------------------------------------------------------------------------------------------------------
@@ -264,25 +249,20 @@ def _existing_target(case: Case) -> str:
     be the only copy. Empty if there is none, and in mode auto-edit, which lets files be overwritten."""
     if case.options.mode == "auto-edit" or not case.root:
         return ""
-    paths = (known_names[-1] for known_names in case.act.names(case.root))
-    return next(
-        (path for path in paths if path not in case.invocation.changed_paths and _has_content(case.root, path)), ""
-    )
-
-
-def _has_content(root: str, path: str) -> bool:
-    with suppress(OSError, ValueError):
-        status = os.stat(os.path.join(root, path))
-        return stat.S_ISREG(status.st_mode) and status.st_size > 0
-    return False
+    for *_, path in case.act.names(case.root):
+        with suppress(OSError, ValueError):
+            status = os.stat(os.path.join(case.root, path))
+            has_content = stat.S_ISREG(status.st_mode) and status.st_size > 0
+            if has_content and path not in case.invocation.changed_paths:
+                return path
+    return ""
 
 
 def command_need(case: Case, reason: str) -> Need:
     """With the rule that would have answered, if there is one."""
     parts, allowed = _match_parts(case)
-    rule_offers = offers.for_command(
-        [part for part, rule in zip(parts, allowed, strict=True) if rule is None], case.invocation.name, _folder(case)
-    )
+    open_parts = [part for part, rule in zip(parts, allowed, strict=True) if rule is None]
+    rule_offers = offers.for_command(open_parts, case.invocation.name, _folder(case))
     ways = ["start it with --mode autopilot", "set auto_approve_commands"]
     if rule_offers:
         ways.insert(0, f"allow it with: treadle rules add --allow {shlex.quote(rule_offers[0].rule.pattern)}")
@@ -297,9 +277,7 @@ def _check_sensitive_writes(case: Case) -> Need | None:
     if case.act.hidden_target and not (options.auto_approve_commands or options.mode == "autopilot"):
         return Need("it writes a file whose name cannot be known beforehand", way_out=SENSITIVE_WAY)
     open_files = [each for each in case.sensitive if not _file_allowed(case, each, EDIT_TOOL)]
-    if not open_files:
-        return None
-    return Need(f"it writes {listed(open_files)}", way_out=SENSITIVE_WAY)
+    return Need(f"it writes {listed(open_files)}", way_out=SENSITIVE_WAY) if open_files else None
 
 
 # -- files and other tools --------------------------------------------------------------------------------------------
@@ -313,13 +291,13 @@ def _edit(case: Case) -> Judged:
     if open_files and not case.options.auto_approve_sensitive_edits:
         return sensitive_need([each.path for each in open_files], f"it changes {listed(open_files)}", tool), ""
     if case.options.mode in ("confirm", "review"):
-        open_names = [
-            file_names
+        open_paths = [
+            file_names[-1]
             for file_names in case.act.names(case.root)
             if rules.allows_file(case.rules, tool, file_names, sensitive=bool(sensitive)) is None
         ]
-        if open_names:
-            return edit_need(case, [file_names[-1] for file_names in open_names]), ""
+        if open_paths:
+            return edit_need(case, open_paths), ""
         return None, "allowed by a rule for these files"
     return None, sensitive_passed(case)
 
@@ -328,9 +306,8 @@ def sensitive_passed(case: Case) -> str:
     """Why sensitive files pass; empty if there are none."""
     if not (sensitive_files := case.sensitive):
         return ""
-    permission = (
-        "auto_approve_sensitive_edits" if case.options.auto_approve_sensitive_edits else "a rule for these files"
-    )
+    by_setting = case.options.auto_approve_sensitive_edits
+    permission = "auto_approve_sensitive_edits" if by_setting else "a rule for these files"
     return f"auto-approved ({permission}: {listed(sensitive_files)})"
 
 

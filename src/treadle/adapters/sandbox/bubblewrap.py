@@ -79,22 +79,18 @@ class Bubblewrap(Sandbox):
     level: Level = "bubblewrap"
 
     def __init__(
-        self,
-        binary: str,
-        scratch: str,
-        *,
-        views: bool = False,
-        lays: bool = False,
-        nested: bool = False,
+        self, binary: str, scratch: str, *, views: bool = False, lays: bool = False, nested: bool = False,
         launcher: Launcher | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._binary = binary
         self._scratch = scratch
         self.views = views
         self.lays = lays
         self._nested = nested
         self._launcher = launcher or Launcher()
-        self._filter = ""
+        self._filter = b""
+        self._notes = os.path.join(scratch, "held")
+        """One small file for each path that is held by a command just now, and so exists only seemingly."""
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
         _check(confinement)
@@ -107,10 +103,17 @@ class Bubblewrap(Sandbox):
             *((folder, _overlay(folder, "--remount-ro", folder)) for folder in folders),
             *((path, ["--bind", path, path]) for path in confinement.writable),
             *self._protected(confinement, missing),
+            (confinement.root, self._root(confinement)),
         ]
-        mounts.append((confinement.root, self._root(confinement)))
-        mounts += self._layers(confinement)
-        mounts += [*self._home(confinement, listening_sockets), *_hide_paths(confinement), *self._secrets(confinement)]
+        if isinstance(confinement.mount, Live):
+            mounts += [
+                (each.path, ["--overlay-src", each.path, "--overlay", each.upper, each.work, each.path])
+                for each in confinement.mount.layers
+            ]
+        mounts += [*self._home(confinement, listening_sockets), *_hide_paths(confinement)]
+        # An empty file in the place of each secret: a program that reads one goes on without it. A mount changes
+        # nothing in the layer of a view, so the file is no part of the command's effect.
+        mounts += [(path, ["--ro-bind", self._write("instead/empty", b""), path]) for path in confinement.secrets]
         words = [self._binary, *ALWAYS]
         words += [] if self._nested else ["--disable-userns"]
         words += [] if isinstance(confinement.network, AllHosts) else ["--unshare-net"]
@@ -122,13 +125,16 @@ class Bubblewrap(Sandbox):
         words += ["--sync-fd", str(ALIVE_FD)] if missing else []
         words += ["--info-fd", str(INFO_FD), "--block-fd", str(GO_FD)] if isinstance(confinement.network, Hosts) else []
         words += ["--seccomp", _FILTER_FD, "--chdir", cwd, "--", *self._scoped(argv, confinement)]
-        line = ["/bin/sh", "-c", _OPEN_FILTER, self._filter_file(), *words]
-        if gitconfig_file := self._gitconfig(confinement):
-            line = ["/bin/sh", "-c", _OPEN_FILES, self._filter_file(), gitconfig_file, *words]
+        self._filter = self._filter or assemble(Filter())
+        filter_file = self._content_file("filter", self._filter)
+        line = ["/bin/sh", "-c", _OPEN_FILTER, filter_file, *words]
+        if gitconfig := confinement.home.gitconfig.encode() if confinement.home else b"":
+            line = ["/bin/sh", "-c", _OPEN_FILES, filter_file, self._content_file("gitconfig", gitconfig), *words]
         if sockets:
             line = self._launcher.line("cover", {"paths": sockets, "at": len(line) - len(words) + mounted}, line)
-        if isinstance(confinement.network, Hosts):
-            line = self._through_proxy(confinement.network, line)
+        if isinstance(network := confinement.network, Hosts):
+            spec = {"patterns": list(network.patterns), "log": network.log, "port": PROXY_PORT}
+            line = self._launcher.line("handover", spec, line)
         if missing:
             line = self._holding(confinement, missing, line)
         world = confinement.world
@@ -141,16 +147,18 @@ class Bubblewrap(Sandbox):
 
     def _scoped(self, argv: Sequence[str], confinement: Confinement) -> Sequence[str]:
         """Abstract sockets belong to the network: with that of the machine, only Landlock keeps a command from them."""
-        argv = _lingering(argv, confinement.report_fd)
+        if confinement.report_fd:
+            script = _LINGER.replace("{fd}", str(confinement.report_fd)).replace("{step_s}", str(_STEP_S))
+            script = script.replace("{steps}", str(round(LINGER_S / _STEP_S)))
+            argv = [*_linger_shell(), "-c", script, "sh", *argv]
         if not isinstance(confinement.network, AllHosts) or landlock.version() < landlock.SCOPES:
             return argv
         return self._launcher.line("scope", {}, argv)
 
     def tidy(self) -> None:
-        notes = self._notes()
-        if os.path.isdir(notes):
+        if os.path.isdir(self._notes):
             with suppress(OSError):
-                Holder(notes).sweep()
+                Holder(self._notes).sweep()
 
     def _outside(self, confinement: Confinement) -> Iterable[Mount]:
         yield "/dev", ["--dev", "/dev"]
@@ -170,11 +178,8 @@ class Bubblewrap(Sandbox):
         """The folders to cover so that daemons outside the project cannot be reached, and the sockets for which there
         is no such folder. On a view those inside the project lead nowhere, too."""
         open_folders = (confinement.root, *confinement.writable, "/dev", "/proc", *SOCKET_FOLDERS)
-        reached = [
-            path
-            for path in sockets
-            if _is_visible(confinement, path) and not any(is_below(path, e) for e in open_folders)
-        ]
+        visible = (path for path in sockets if _is_visible(confinement, path))
+        reached = [path for path in visible if not any(is_below(path, folder) for folder in open_folders)]
         mounts = mount_points() if reached and self.views else ()
         device = os.stat(self._scratch).st_dev
         folders = {path: settled_folder(path, device, mounts) if self.views else "" for path in reached}
@@ -202,14 +207,6 @@ class Bubblewrap(Sandbox):
         except OSError:
             return False
 
-    def _gitconfig(self, confinement: Confinement) -> str:
-        content = confinement.home.gitconfig.encode() if confinement.home else b""
-        if not content:
-            return ""
-        path = os.path.join(self._scratch, f"gitconfig-{sha256(content).hexdigest()[:16]}")
-        _write(path, content)
-        return path
-
     def _root(self, confinement: Confinement) -> list[str]:
         root, world = confinement.root, confinement.world or WorldMount()
         source = world.folder or root
@@ -230,20 +227,6 @@ class Bubblewrap(Sandbox):
                     raise SandboxError("a live view of the project does not work here")
                 return ["--ro-bind", root, root]
 
-    def _layers(self, confinement: Confinement) -> Iterable[Mount]:
-        if isinstance(confinement.mount, Live):
-            for layer in confinement.mount.layers:
-                words = ["--overlay-src", layer.path, "--overlay", layer.upper, layer.work, layer.path]
-                yield layer.path, words
-
-    def _secrets(self, confinement: Confinement) -> Iterable[Mount]:
-        """An empty file in the place of each: a program that reads one goes on without it. A mount changes nothing in
-        the layer of a view, so the file is no part of the command's effect."""
-        empty = os.path.join(self._scratch, "instead", "empty")
-        for path in confinement.secrets:
-            _write(empty, b"")
-            yield path, ["--ro-bind", empty, path]
-
     def _protected(self, confinement: Confinement, missing: list[str]) -> Iterable[Mount]:
         """Yield the mounts that hold protected paths; paths that do not exist are added to `missing`."""
         if isinstance(confinement.mount, Unwritable | Live):
@@ -252,7 +235,7 @@ class Bubblewrap(Sandbox):
         for protected_path in confinement.protected:
             path = self._find_path_to_hold(confinement, protected_path)
             between.update(folders_between(confinement.root, path))
-            if _kind(path) and not os.path.exists(self._note(path)):
+            if _kind(path) and not self._is_held(path):
                 yield path, ["--ro-bind", path, path]
             elif isinstance(confinement.mount, Direct) and path not in missing:
                 missing.append(path)
@@ -272,58 +255,44 @@ class Bubblewrap(Sandbox):
                 if folder == root:
                     raise SandboxError(
                         f"{step} is a link on the way to {protected_path}, and a link cannot be protected from "
-                        "being replaced; "
-                        "make it a folder, or let commands run with sandbox = none"
+                        "being replaced; make it a folder, or let commands run with sandbox = none"
                     )
                 return folder
-            if kind != stat.S_IFDIR or os.path.exists(self._note(step)):
+            if kind != stat.S_IFDIR or self._is_held(step):
                 return step
         return protected_path
 
     def _holding(self, confinement: Confinement, missing: Sequence[str], line: Sequence[str]) -> list[str]:
         world = confinement.world or WorldMount()
         # In the namespace of a world the same path is another place: only a sweep in that namespace finds it.
-        notes = f"{self._notes()}-{_name(world.holder)}" if world.holder else self._notes()
+        notes = f"{self._notes}-{_name(world.holder)}" if world.holder else self._notes
         os.makedirs(notes, mode=0o700, exist_ok=True)
         held_paths = [at_folder(world, confinement.root, path) for path in missing]
         places = [[_name(path), path, STAND_INS.get(os.path.basename(path))] for path in held_paths]
         return self._launcher.line("hold", {"notes": notes, "places": places}, line)
 
-    def _through_proxy(self, network: Hosts, line: Sequence[str]) -> list[str]:
-        spec = {"patterns": list(network.patterns), "log": network.log, "port": PROXY_PORT}
-        return self._launcher.line("handover", spec, line)
-
-    def _note(self, path: str) -> str:
-        """Where it is noted that a path is held by a command just now, and so exists only seemingly."""
-        return os.path.join(self._notes(), _name(path))
-
-    def _notes(self) -> str:
-        return os.path.join(self._scratch, "held")
+    def _is_held(self, path: str) -> bool:
+        return os.path.exists(os.path.join(self._notes, _name(path)))
 
     def _stand_in(self, path: str) -> str:
         """Return the file or folder to mount where nothing exists."""
         name = os.path.basename(path)
-        source = os.path.join(self._scratch, "instead", name if name in STAND_INS else "folder")
         if name in STAND_INS:
-            _write(source, STAND_INS[name])
-        else:
-            os.makedirs(source, mode=0o755, exist_ok=True)
+            return self._write(f"instead/{name}", STAND_INS[name])
+        source = os.path.join(self._scratch, "instead", "folder")
+        os.makedirs(source, mode=0o755, exist_ok=True)
         return source
 
-    def _filter_file(self) -> str:
-        if not self._filter:
-            code = assemble(Filter())
-            path = os.path.join(self._scratch, f"filter-{sha256(code).hexdigest()[:16]}")
-            _write(path, code)
-            self._filter = path
-        return self._filter
+    def _content_file(self, kind: str, content: bytes) -> str:
+        return self._write(f"{kind}-{sha256(content).hexdigest()[:16]}", content)
 
-
-def _lingering(argv: Sequence[str], report_fd: int) -> Sequence[str]:
-    if not report_fd:
-        return argv
-    script = _LINGER.replace("{fd}", str(report_fd)).replace("{step_s}", str(_STEP_S))
-    return [*_linger_shell(), "-c", script.replace("{steps}", str(round(LINGER_S / _STEP_S))), "sh", *argv]
+    def _write(self, name: str, content: bytes) -> str:
+        """Write a file below the scratch folder, once and whole: several threads and processes may do so at a time."""
+        path = os.path.join(self._scratch, name)
+        if not os.path.exists(path):
+            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            replace_file(path, content, mode=0o644, fault="sandbox.file_written")
+        return path
 
 
 @cache
@@ -341,26 +310,9 @@ def _overlay(folder: str, *more: str) -> list[str]:
     return ["--overlay-src", folder, "--tmp-overlay", folder, *more]
 
 
-def _nothing(path: str) -> list[str]:
-    """A device that cannot be opened, in the place of a file."""
-    return ["--ro-bind", "/dev/null", path]
-
-
-def _write(path: str, content: bytes) -> None:
-    """Once, and whole: several threads and processes may do so at a time."""
-    if not os.path.exists(path):
-        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-        replace_file(path, content, mode=0o644, fault="sandbox.file_written")
-
-
 def _check(confinement: Confinement) -> None:
-    for path in (
-        confinement.root,
-        *confinement.protected,
-        *confinement.hidden_paths,
-        *confinement.secrets,
-        *confinement.writable,
-    ):
+    inner = (*confinement.protected, *confinement.hidden_paths, *confinement.secrets, *confinement.writable)
+    for path in (confinement.root, *inner):
         if not os.path.isabs(path) or os.path.normpath(path) != path:
             raise SandboxError(f"{path!r} is no absolute path without detours; a sandbox cannot be made of it")
     for path in confinement.protected:
@@ -382,7 +334,7 @@ def _hide_paths(confinement: Confinement) -> Iterable[Mount]:
             case 0:
                 continue
             case _:
-                yield path, _nothing(path)
+                yield path, ["--ro-bind", "/dev/null", path]
 
 
 def _is_visible(confinement: Confinement, path: str) -> bool:

@@ -17,8 +17,8 @@ import msgspec
 from treadle._version import __version__
 from treadle.adapters.sandbox.bubblewrap import Bubblewrap
 from treadle.adapters.sandbox.landlock import Landlock
+from treadle.adapters.sandbox.launcher import NoSandbox
 from treadle.adapters.sandbox.macos import SandboxExec
-from treadle.adapters.sandbox.none import NoSandbox
 from treadle.adapters.sandbox.report import LevelReport
 from treadle.base.file_system import replace_file
 from treadle.errors import SandboxError

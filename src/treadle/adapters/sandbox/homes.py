@@ -82,13 +82,12 @@ def private_home(root: str, env: Mapping[str, str], extra_paths: Iterable[str] =
     if not home or is_below(home, root):
         return None
     covered = tuple(path for path in homes if not is_below(path, root))
-    candidates = [
-        *_below(own_homes, _TOOLS.split()),
-        *_settings(own_homes),
-        *_from(env),
-        *own_python(),
-        *_around(root, covered),
-    ]
+    candidates = [*_below(own_homes, _TOOLS.split())]
+    for path in _below(own_homes, _SETTINGS):
+        with suppress(OSError):
+            candidates += () if _SECRET_TEXT.search(Path(path).read_bytes()) else (path,)
+    candidates += [*env.get("PATH", "").split(os.pathsep), *(env.get(name, "") for name in _NAMED_BY)]
+    candidates += [*own_python(), *_around(root, covered)]
     candidates += (os.path.normpath(os.path.join(home, os.path.expanduser(path))) for path in extra_paths)
     caches = _select_visible(_below(own_homes, _CACHES.split()), covered, root)
     visible = [path for path in _select_visible(candidates, covered, root) if path not in caches]
@@ -113,26 +112,12 @@ def _homes(env: Mapping[str, str]) -> tuple[list[str], list[str]]:
     real = [os.path.realpath(path) for path in (*existing_homes, *HOMES) if os.path.isdir(path)]
     linked = [path for path in existing_homes if any(is_below(path, each) for each in real)]
     own_homes = dict.fromkeys(path if path in linked else os.path.realpath(path) for path in existing_homes)
-    system = _SYSTEM.split()
-    return [path for path in own_homes if path not in system], [
-        path for path in dict.fromkeys((*own_homes, *real, *linked)) if path not in system
-    ]
+    homes = [path for path in dict.fromkeys((*own_homes, *real, *linked)) if path not in _SYSTEM.split()]
+    return [path for path in homes if path in own_homes], homes
 
 
 def _below(homes: Iterable[str], names: Sequence[str]) -> Iterator[str]:
     return (f"{home}/{name}" for home in homes for name in names)
-
-
-def _settings(homes: Iterable[str]) -> Iterator[str]:
-    for path in _below(homes, _SETTINGS):
-        with suppress(OSError):
-            if not _SECRET_TEXT.search(Path(path).read_bytes()):
-                yield path
-
-
-def _from(env: Mapping[str, str]) -> list[str]:
-    """The folders of programs, and those that variables name."""
-    return [*env.get("PATH", "").split(os.pathsep), *(env.get(name, "") for name in _NAMED_BY)]
 
 
 def _around(root: str, covered: Iterable[str]) -> Iterator[str]:
@@ -187,28 +172,21 @@ def _git_settings(home: str) -> str:
     with suppress(ToolError):
         run_blocking(Launch(line, env), output.extend, _GIT_S)
     pairs = (entry.partition("\n")[::2] for entry in output.decode(errors="replace").split("\0"))
-    return "".join(_git_lines(key, value) for key, value in pairs if _GIT_KEYS.match(key))
-
-
-def _git_lines(key: str, value: str) -> str:
-    section, _, name = key.rpartition(".")
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'[{section}]\n\t{name} = "{escaped}"\n'
+    lines = []
+    for key, value in pairs:
+        if _GIT_KEYS.match(key):
+            section, _, name = key.rpartition(".")
+            escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+            lines.append(f'[{section}]\n\t{name} = "{escaped}"\n')
+    return "".join(lines)
 
 
 SYSTEM_KEYS = (
-    *("/etc/shadow*", "/etc/gshadow*", "/etc/sudoers*", "/etc/ssh/ssh_host_*_key", "/etc/ssl/private"),
-    *(
-        "/etc/krb5.keytab",
-        "/etc/kubernetes",
-        "/etc/docker/key.json",
-        "/etc/wireguard",
-        "/etc/NetworkManager/system-connections",
-    ),
-)
+    "/etc/shadow*", "/etc/gshadow*", "/etc/sudoers*", "/etc/ssh/ssh_host_*_key", "/etc/ssl/private", "/etc/krb5.keytab",
+    "/etc/kubernetes", "/etc/docker/key.json", "/etc/wireguard", "/etc/NetworkManager/system-connections",
+)  # fmt: skip
 
 
 def system_keys() -> Iterator[str]:
     """Keys of the machine that this user could read: root, mostly."""
-    for pattern in SYSTEM_KEYS:
-        yield from (path for path in glob.glob(pattern) if os.access(path, os.R_OK))
+    return (path for pattern in SYSTEM_KEYS for path in glob.glob(pattern) if os.access(path, os.R_OK))

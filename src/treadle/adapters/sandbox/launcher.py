@@ -1,4 +1,5 @@
-"""The command lines of the programs in `launch`: which Python runs them, and how they are told what to do."""
+"""The command lines of the programs in `launch`: which Python runs them, and how they are told what to do. And the
+command line of a command without any confinement."""
 
 import marshal
 import sys
@@ -8,7 +9,8 @@ from pathlib import Path
 import msgspec
 
 from treadle.base.file_system import path_below
-from treadle.ports.sandbox import Confinement, WorldMount
+from treadle.errors import SandboxError
+from treadle.ports.sandbox import Confinement, Level, Sandbox, View, WorldMount
 
 Spec = Mapping[str, object]
 """Plain data: text, bytes, numbers, lists. It is sent in Python's own form, since reading JSON would cost a command
@@ -49,3 +51,18 @@ def in_the_copy(confinement: Confinement, world: WorldMount) -> Confinement:
     root = confinement.root
     protected_paths = tuple(at_folder(world, root, path) for path in confinement.protected)
     return msgspec.structs.replace(confinement, root=world.folder or root, protected=protected_paths, world=None)
+
+
+class NoSandbox(Sandbox):
+    """Only used where nothing better works, or where a person demanded it; both are shown."""
+
+    level: Level = "none"
+
+    def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
+        """The command as it is, in a world in its place. Asking for a view is asking for more than nothing, so it is
+        refused; the rest of the confinement is what the level `none` says is missing."""
+        if isinstance(confinement.mount, View):
+            raise SandboxError("there is no sandbox here, and so no copy-on-write view of the project")
+        if (world := confinement.world) is not None:
+            return in_world(Launcher(), argv, world, at_folder(world, confinement.root, cwd))
+        return list(argv)  # the caller starts the command in its directory

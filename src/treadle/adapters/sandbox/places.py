@@ -15,33 +15,21 @@ STAND_INS: Mapping[str, bytes] = {"config": b"", "config.worktree": b"", "common
 """By name, the content of a file that is to git as if it were not there. All others are stood in for by a folder."""
 
 SECRETS = (
-    ".ssh",
-    ".gnupg",
-    ".aws",
-    ".azure",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/git/credentials",
-    ".kube",
-    ".docker/config.json",
-    ".netrc",
-    ".git-credentials",
-    ".pypirc",
-    ".cargo/credentials.toml",
-    ".password-store",
+    ".ssh", ".gnupg", ".aws", ".azure", ".config/gcloud", ".config/gh", ".config/git/credentials", ".kube",
+    ".docker/config.json", ".netrc", ".git-credentials", ".pypirc", ".cargo/credentials.toml", ".password-store",
     ".local/share/keyrings",
-)
+)  # fmt: skip
 """Keys and passwords, below the user's home folder."""
 
 
 def protected(root: str) -> tuple[str, ...]:
     """The paths below a root that commands may not write, whether they exist or not."""
     git = os.path.join(root, ".git")
-    paths = [os.path.join(git, name) for name in IN_A_REPOSITORY]
-    paths += (
-        os.path.join(module, name) for module in _modules(os.path.join(git, "modules")) for name in IN_A_REPOSITORY
-    )
-    paths += _of_worktrees(os.path.join(git, "worktrees"))
+    repositories = (git, *_modules(os.path.join(git, "modules")))
+    paths = [os.path.join(repository, name) for repository in repositories for name in IN_A_REPOSITORY]
+    for worktree in _folders(os.path.join(git, "worktrees")):  # linked worktrees name their repository in a file
+        named = (os.path.join(worktree, name) for name in ("commondir", "config.worktree"))
+        paths += (path for path in named if os.path.lexists(path))
     return (*paths, *(os.path.join(root, name) for name in PROTECTED))
 
 
@@ -60,20 +48,10 @@ def own_python() -> tuple[str, ...]:
 def _modules(folder: str) -> Iterator[str]:
     """The repositories of submodules; their names may have slashes."""
     for child in _folders(folder):
-        if os.path.lexists(os.path.join(child, "HEAD")):
+        is_repository = os.path.lexists(os.path.join(child, "HEAD"))
+        if is_repository:
             yield child
-            yield from _modules(os.path.join(child, "modules"))
-        else:
-            yield from _modules(child)
-
-
-def _of_worktrees(folder: str) -> Iterator[str]:
-    """Linked worktrees name their repository in a file."""
-    for child in _folders(folder):
-        for name in ("commondir", "config.worktree"):
-            path = os.path.join(child, name)
-            if os.path.lexists(path):
-                yield path
+        yield from _modules(os.path.join(child, "modules") if is_repository else child)
 
 
 def _folders(folder: str) -> list[str]:

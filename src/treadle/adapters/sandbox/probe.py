@@ -11,9 +11,8 @@ import msgspec
 from treadle.adapters.sandbox import landlock
 from treadle.adapters.sandbox.bubblewrap import Bubblewrap
 from treadle.adapters.sandbox.landlock import Landlock
-from treadle.adapters.sandbox.launcher import Launcher
+from treadle.adapters.sandbox.launcher import Launcher, NoSandbox
 from treadle.adapters.sandbox.macos import BINARY, SandboxExec
-from treadle.adapters.sandbox.none import NoSandbox
 from treadle.adapters.sandbox.probe_fixture import ProbeFixture, Stuck, sweep_sockets
 from treadle.adapters.sandbox.report import ESCAPES, EscapeResult, LevelReport
 from treadle.adapters.sandbox.supervisor.removal import remove_tree
@@ -38,7 +37,10 @@ def examine_level(level: Level, bubblewrap: str, scratch: Path) -> LevelReport:
             case "bubblewrap":
                 return _try_bubblewrap(bubblewrap, trial)
             case "landlock":
-                return _try_landlock(trial)
+                if (version := landlock.version()) < landlock.OLDEST:
+                    failure = f"the kernel's Landlock is version {version}, {landlock.OLDEST} is needed"
+                    return LevelReport(level, failure=failure)
+                return probe(Landlock(str(trial)), trial)
             case "sandbox-exec":
                 if not os.access(BINARY, os.X_OK):
                     return LevelReport(level, failure=f"there is no {BINARY}")
@@ -56,10 +58,9 @@ def sweep_trials(scratch: Path) -> None:
 def bubblewrap_version(binary: str) -> tuple[int, ...]:
     """(0,) if it says none."""
     try:
-        version_text = subprocess.run(
-            [binary, "--version"], capture_output=True, text=True, timeout=VERSION_S, check=False
-        ).stdout
-        return tuple(int(part) for part in version_text.split()[-1].split("."))
+        line = [binary, "--version"]
+        process = subprocess.run(line, capture_output=True, text=True, timeout=VERSION_S, check=False)
+        return tuple(int(part) for part in process.stdout.split()[-1].split("."))
     except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
         return (0,)
 
@@ -93,14 +94,6 @@ def _try_bubblewrap(binary: str, trial: Path) -> LevelReport:
                 return msgspec.structs.replace(report, views=True, lays=lays, nested=nested)
     assert failure is not None  # without views it either failed or was returned
     return failure
-
-
-def _try_landlock(trial: Path) -> LevelReport:
-    if (version := landlock.version()) < landlock.OLDEST:
-        return LevelReport(
-            "landlock", failure=f"the kernel's Landlock is version {version}, {landlock.OLDEST} is needed"
-        )
-    return probe(Landlock(str(trial)), trial)
 
 
 def probe(sandbox: Sandbox, scratch: Path, launcher: Launcher | None = None, user: int | None = None) -> LevelReport:
@@ -149,9 +142,7 @@ def has_views(sandbox: Sandbox, scratch: Path, user: int | None = None, *, lays:
         if lays:
             spec = {"root": str(root), "upper": str(upper), "work": str(work), "place": LAID}
             line = lays.line("overlay", spec, line)
-        process = subprocess.run(
-            line, cwd=root, capture_output=True, timeout=VIEW_S, check=False, user=user, group=user
-        )
+        process = subprocess.run(line, cwd=root, capture_output=True, timeout=VIEW_S, user=user, group=user)
         untouched = sorted(path.name for path in root.rglob("*")) == [".git", "hooks", "kept"]
         has_changes = sorted(path.name for path in upper.rglob("*")) == ["kept", "new"]
         return process.returncode == 0 and untouched and has_changes and (root / "kept").read_bytes() == b"kept"

@@ -33,16 +33,9 @@ ANSWER_S = 20.0
 """A surviving process answers after two seconds; a dead one is noticed at once."""
 CONTENT = b"untouched"
 FILES = (
-    "write_outside",
-    "delete_outside",
-    "truncate_outside",
-    "chmod_outside",
-    "touch_outside",
-    "attribute_outside",
-    "through_link",
-    "through_hard_link",
-    "through_proc",
-)
+    "write_outside", "delete_outside", "truncate_outside", "chmod_outside", "touch_outside", "attribute_outside",
+    "through_link", "through_hard_link", "through_proc",
+)  # fmt: skip
 """One for each attempt, so that it is known which one reached it."""
 ROOMY = "/var/tmp"
 REPOSITORIES = ("missing", "existing", "moved")
@@ -72,17 +65,23 @@ class ProbeFixture:
         try:
             self._make_files()
             self._listen()
-            self._start_victim()
-            self._open_pipes()
+            # A process that ends when it is told so, and by nothing else.
+            environment = {"SECRET": self._marker.decode(), "PATH": os.defpath}
+            self._victim = subprocess.Popen(
+                ["/bin/sh", "-c", "read x"], stdin=subprocess.PIPE, env=environment, cwd="/", **self._become
+            )
+            self._closing.append(self._end_victim)
+            self._asked, self._ask = map(_out_of_the_way, os.pipe())
+            self._told, self._tell = map(_out_of_the_way, os.pipe())
+            self._master, self._terminal = map(_out_of_the_way, pty.openpty())
+            self._open = {self._asked, self._ask, self._told, self._tell, self._master, self._terminal}
+            self._closing.append(lambda: self._shut(*self._open))
         except BaseException:
-            self.close()
+            self.__exit__()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         while self._closing:
             self._closing.pop()()
 
@@ -144,36 +143,16 @@ class ProbeFixture:
     def _places(self, name: str) -> list[str]:
         """Where Docker's and its like are, if this user may make one there; else, and for the young one, in a folder of
         one's own; else, because the name of a socket must be short, where everybody may."""
-        own_folders = [str(self.outside), ROOMY]
-        return (
-            own_folders
-            if name == "connect_young"
-            else ["/run", os.environ.get("XDG_RUNTIME_DIR") or "/run", *own_folders]
-        )
-
-    def _start_victim(self) -> None:
-        """A process that ends when it is told so, and by nothing else."""
-        environment = {"SECRET": self._marker.decode(), "PATH": os.defpath}
-        self._victim = subprocess.Popen(
-            ["/bin/sh", "-c", "read x"], stdin=subprocess.PIPE, env=environment, cwd="/", **self._become
-        )
-        self._closing.append(self._end_victim)
+        shared = [] if name == "connect_young" else ["/run", os.environ.get("XDG_RUNTIME_DIR") or "/run"]
+        return [*shared, str(self.outside), ROOMY]
 
     def _end_victim(self) -> int:
         if self._victim.stdin and not self._victim.stdin.closed:
-            try:
+            with suppress(BrokenPipeError):
                 self._victim.stdin.write(b"\n")
-                self._victim.stdin.close()
-            except BrokenPipeError:
+            with suppress(BrokenPipeError):
                 self._victim.stdin.close()
         return self._victim.wait(RUN_S)
-
-    def _open_pipes(self) -> None:
-        self._asked, self._ask = map(_out_of_the_way, os.pipe())
-        self._told, self._tell = map(_out_of_the_way, os.pipe())
-        self._master, self._terminal = map(_out_of_the_way, pty.openpty())
-        self._open = {self._asked, self._ask, self._told, self._tell, self._master, self._terminal}
-        self._closing.append(lambda: self._shut(*self._open))
 
     def _shut(self, *descriptors: int) -> None:
         for each in descriptors:
@@ -242,15 +221,18 @@ class ProbeFixture:
     def evidence(self) -> dict[str, bool]:
         """By attempt, whether it left a trace outside. Attempts that leave none are not in it."""
         traces = {name: _status(self.outside / name) != self._before[name] for name in FILES}
-        traces["create_outside"] = (self.outside / "create_outside.new").exists()
-        for name, listener in self._listeners.items():
-            traces[name] = _was_heard(listener)
+        traces |= {"create_outside": (self.outside / "create_outside.new").exists(), "set_user_id": False}
+        traces |= {name: _was_heard(listener) for name, listener in self._listeners.items()}
         attacked = {"missing": "create_protected", "existing": "change_protected", "moved": "move_protected"}
         for name, attempt in attacked.items():
             git = self.root / name / ".git"
-            traces[attempt] = os.path.lexists(git / "hooks") or _read(git / "config") != CONTENT
-        programs = [_mode(self.root / name) for name in ("program", "program.new")]
-        traces["set_user_id"] = any(mode & stat.S_ISUID for mode in programs)
+            config = b""
+            with suppress(OSError):
+                config = (git / "config").read_bytes()
+            traces[attempt] = os.path.lexists(git / "hooks") or config != CONTENT
+        for name in ("program", "program.new"):
+            with suppress(OSError):
+                traces["set_user_id"] |= bool((self.root / name).stat().st_mode & stat.S_ISUID)
         traces["survive"] = self._answers()
         traces["kill_process"] = self._end_victim() != 0
         return traces
@@ -303,13 +285,6 @@ def sweep_sockets() -> None:
                     path.unlink(missing_ok=True)
 
 
-def _mode(path: Path) -> int:
-    try:
-        return path.stat().st_mode
-    except OSError:
-        return 0
-
-
 def _was_heard(listener: socket.socket) -> bool:
     try:
         if listener.type == socket.SOCK_DGRAM:
@@ -328,10 +303,3 @@ def _status(path: Path) -> tuple[object, ...] | None:
         return path.read_bytes(), status.st_mode, status.st_mtime_ns, attributes
     except OSError:
         return None
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""

@@ -25,82 +25,29 @@ _X32 = 0x40000000
 _LOAD, _EQUAL, _AT_LEAST, _HAS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
 _INSTRUCTION = Struct("=HBBI")
+Block = list[tuple[int, int, int, int]]
 
 # Numbers on x86_64 and aarch64; from 424 on they are the same everywhere. None: that machine has no such call.
-CALLS: Mapping[str, tuple[int | None, int | None]] = {
-    "acct": (163, 89),
-    "add_key": (248, 217),
-    "bpf": (321, 280),
-    "chmod": (90, None),
-    "chown": (92, None),
-    "chroot": (161, 51),
-    "clone": (56, 220),
-    "clone3": (435, 435),
-    "creat": (85, None),
-    "delete_module": (176, 106),
-    "fchmod": (91, 52),
-    "fchmodat": (268, 53),
-    "fchmodat2": (452, 452),
-    "fchown": (93, 55),
-    "fchownat": (260, 54),
-    "file_setattr": (469, 469),
-    "finit_module": (313, 273),
-    "fremovexattr": (199, 16),
-    "fsconfig": (431, 431),
-    "fsetxattr": (190, 7),
-    "fsmount": (432, 432),
-    "fsopen": (430, 430),
-    "fspick": (433, 433),
-    "futimesat": (261, None),
-    "init_module": (175, 105),
-    "io_uring_enter": (426, 426),
-    "io_uring_register": (427, 427),
-    "io_uring_setup": (425, 425),
-    "ioctl": (16, 29),
-    "ioperm": (173, None),
-    "iopl": (172, None),
-    "kexec_file_load": (320, 294),
-    "kexec_load": (246, 104),
-    "keyctl": (250, 219),
-    "lchown": (94, None),
-    "lremovexattr": (198, 15),
-    "lsetxattr": (189, 6),
-    "mknod": (133, None),
-    "mknodat": (259, 33),
-    "mount": (165, 40),
-    "mount_setattr": (442, 442),
-    "move_mount": (429, 429),
-    "open": (2, None),
-    "open_by_handle_at": (304, 265),
-    "open_tree": (428, 428),
-    "open_tree_attr": (467, 467),
-    "openat": (257, 56),
-    "openat2": (437, 437),
-    "perf_event_open": (298, 241),
-    "pivot_root": (155, 41),
-    "quotactl": (179, 60),
-    "quotactl_fd": (443, 443),
-    "reboot": (169, 142),
-    "removexattr": (197, 14),
-    "removexattrat": (466, 466),
-    "request_key": (249, 218),
-    "setns": (308, 268),
-    "setxattr": (188, 5),
-    "setxattrat": (463, 463),
-    "socket": (41, 198),
-    "swapoff": (168, 225),
-    "swapon": (167, 224),
-    "syslog": (103, 116),
-    "truncate": (76, 45),
-    "umount2": (166, 39),
-    "unshare": (272, 97),
-    "userfaultfd": (323, 282),
-    "utime": (132, None),
-    "utimensat": (280, 88),
-    "utimes": (235, None),
-}
-
 # fmt: off
+CALLS: Mapping[str, tuple[int | None, int | None]] = {
+    "acct": (163, 89), "add_key": (248, 217), "bpf": (321, 280), "chmod": (90, None), "chown": (92, None),
+    "chroot": (161, 51), "clone": (56, 220), "clone3": (435, 435), "creat": (85, None), "delete_module": (176, 106),
+    "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "fchown": (93, 55), "fchownat": (260, 54),
+    "file_setattr": (469, 469), "finit_module": (313, 273), "fremovexattr": (199, 16), "fsconfig": (431, 431),
+    "fsetxattr": (190, 7), "fsmount": (432, 432), "fsopen": (430, 430), "fspick": (433, 433),
+    "futimesat": (261, None), "init_module": (175, 105), "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427), "io_uring_setup": (425, 425), "ioctl": (16, 29), "ioperm": (173, None),
+    "iopl": (172, None), "kexec_file_load": (320, 294), "kexec_load": (246, 104), "keyctl": (250, 219),
+    "lchown": (94, None), "lremovexattr": (198, 15), "lsetxattr": (189, 6), "mknod": (133, None),
+    "mknodat": (259, 33), "mount": (165, 40), "mount_setattr": (442, 442), "move_mount": (429, 429),
+    "open": (2, None), "open_by_handle_at": (304, 265), "open_tree": (428, 428), "open_tree_attr": (467, 467),
+    "openat": (257, 56), "openat2": (437, 437), "perf_event_open": (298, 241), "pivot_root": (155, 41),
+    "quotactl": (179, 60), "quotactl_fd": (443, 443), "reboot": (169, 142), "removexattr": (197, 14),
+    "removexattrat": (466, 466), "request_key": (249, 218), "setns": (308, 268), "setxattr": (188, 5),
+    "setxattrat": (463, 463), "socket": (41, 198), "swapoff": (168, 225), "swapon": (167, 224), "syslog": (103, 116),
+    "truncate": (76, 45), "umount2": (166, 39), "unshare": (272, 97), "userfaultfd": (323, 282), "utime": (132, None),
+    "utimensat": (280, 88), "utimes": (235, None),
+}
 _CLOSED = (
     "acct", "add_key", "bpf", "chroot", "delete_module", "file_setattr", "finit_module", "fsconfig", "fsmount",
     "fsopen", "fspick", "init_module", "ioperm", "iopl", "kexec_file_load", "kexec_load", "keyctl", "mount",
@@ -111,7 +58,7 @@ _CLOSED = (
 # fmt: on
 """Nothing that builds, tests or edits a project needs them; most have been a way out of a sandbox before."""
 
-_ABSENT = ["clone3", "io_uring_enter", "io_uring_register", "io_uring_setup", "openat2"]
+_ABSENT = ("clone3", "io_uring_enter", "io_uring_register", "io_uring_setup", "openat2")
 """System calls that are reported as absent, so that programs use older ones: the arguments of clone3 and openat2 are in
 memory that a filter cannot read, and io_uring does things that no filter sees."""
 
@@ -126,12 +73,8 @@ _MODES_CHANGED: Mapping[str, int] = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fc
 
 # fmt: off
 _ATTRIBUTES = (
-    "fremovexattr", "fsetxattr", "lremovexattr", "lsetxattr", "removexattr", "removexattrat", "setxattr",
-    "setxattrat",
+    "fremovexattr", "fsetxattr", "lremovexattr", "lsetxattr", "removexattr", "removexattrat", "setxattr", "setxattrat",
 )
-# fmt: on
-
-# fmt: off
 CHORES = (
     "chmod", "chown", "fchmod", "fchmodat", "fchmodat2", "fchown", "fchownat", "futimesat", "lchown", "utime",
     "utimensat", "utimes",
@@ -160,12 +103,8 @@ class Filter(msgspec.Struct, frozen=True):
 
 def machine() -> Machine | None:
     """The kind of this machine, if filters are known for it."""
-    match platform.machine():
-        case "x86_64":
-            return "x86_64"
-        case "aarch64" | "arm64":
-            return "aarch64"
-    return None
+    kinds: dict[str, Machine] = {"x86_64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
+    return kinds.get(platform.machine())
 
 
 def assemble(call_filter: Filter, kind: Machine | None = None) -> bytes:
@@ -175,7 +114,7 @@ def assemble(call_filter: Filter, kind: Machine | None = None) -> bytes:
         raise SandboxError(
             f"there is no filter of system calls for {platform.machine()}; commands can run there with sandbox = none"
         )
-    code: list[tuple[int, int, int, int]] = [
+    code: Block = [
         (_LOAD, 0, 0, _ARCH),
         (_EQUAL, 1, 0, _ARCHITECTURE[kind]),
         (_RETURN, 0, 0, KILL),
@@ -189,27 +128,25 @@ def assemble(call_filter: Filter, kind: Machine | None = None) -> bytes:
     return b"".join(_INSTRUCTION.pack(*each) for each in code)
 
 
-def _rules(call_filter: Filter, kind: Machine) -> Iterable[tuple[int, list[tuple[int, int, int, int]]]]:
+def _rules(call_filter: Filter, kind: Machine) -> list[tuple[int, Block]]:
     """By call number, the block that ends in a verdict. Blocks of one number must not occur twice."""
-    verdicts: dict[str, list[tuple[int, int, int, int]]] = {
+    controls = _TERMINAL_INPUT if call_filter.metadata else _TERMINAL_INPUT + _FILE_FLAGS
+    verdicts: dict[str, Block] = {
         **{name: _refuse(errno.EPERM) for name in _CLOSED},
         **{name: _refuse(errno.ENOSYS) for name in _ABSENT},
         "unshare": _refuse_bits(0, _NAMESPACES),
         "clone": _refuse_bits(0, _NAMESPACES),
-        "socket": _allow_only(0, call_filter.families, errno.EACCES),
+        "socket": _compare(0, call_filter.families, _refuse(errno.EACCES), [(_RETURN, 0, 0, ALLOW)]),
         **{name: _refuse_bits(mode, _SET_USER_ID) for name, mode in {**_MODES, **_MODES_CHANGED}.items()},
-        **{
-            name: _refuse_created(*argument_indexes, _SET_USER_ID) for name, argument_indexes in _MODES_BY_FLAGS.items()
-        },
-        "ioctl": _refuse_values(1, _TERMINAL_INPUT if call_filter.metadata else _TERMINAL_INPUT + _FILE_FLAGS),
+        **{name: _refuse_created(*places, _SET_USER_ID) for name, places in _MODES_BY_FLAGS.items()},
+        "ioctl": _compare(1, controls, [(_RETURN, 0, 0, ALLOW)], _refuse(errno.EPERM)),
     }
     if not call_filter.metadata:
         verdicts |= {name: _refuse(errno.EOPNOTSUPP) for name in _ATTRIBUTES}
         verdicts |= {name: [(_RETURN, 0, 0, NOTIFY)] for name in CHORES}
     if not call_filter.truncate:
         verdicts["truncate"] = _refuse(errno.EACCES)
-    for number, name in _numbers(verdicts, kind).items():
-        yield number, verdicts[name]
+    return [(number, verdicts[name]) for number, name in _numbers(verdicts, kind).items()]
 
 
 def _numbers(names: Iterable[str], kind: Machine) -> dict[int, str]:
@@ -224,27 +161,23 @@ def chores() -> dict[int, str]:
     return {} if kind is None else _numbers(CHORES, kind)
 
 
-def _refuse(code: int) -> list[tuple[int, int, int, int]]:
+def _refuse(code: int) -> Block:
     return [(_RETURN, 0, 0, _ERRNO | code)]
 
 
-def _refuse_bits(argument: int, bits: int) -> list[tuple[int, int, int, int]]:
+def _refuse_bits(argument: int, bits: int) -> Block:
     return [_argument(argument), (_HAS, 0, 1, bits), *_refuse(errno.EPERM), (_RETURN, 0, 0, ALLOW)]
 
 
-def _refuse_created(flags: int, mode: int, bits: int) -> list[tuple[int, int, int, int]]:
+def _refuse_created(flags: int, mode: int, bits: int) -> Block:
     """The mode counts only where a file may be made."""
     return [_argument(flags), (_HAS, 1, 0, _CREATES), (_RETURN, 0, 0, ALLOW), *_refuse_bits(mode, bits)]
 
 
-def _refuse_values(argument: int, values: Sequence[int]) -> list[tuple[int, int, int, int]]:
+def _compare(argument: int, values: Sequence[int], different: Block, equal: Block) -> Block:
+    """`different` is one instruction: the jumps to `equal` lead over it."""
     tests = [(_EQUAL, len(values) - at, 0, value) for at, value in enumerate(values)]
-    return [_argument(argument), *tests, (_RETURN, 0, 0, ALLOW), *_refuse(errno.EPERM)]
-
-
-def _allow_only(argument: int, values: Sequence[int], code: int) -> list[tuple[int, int, int, int]]:
-    tests = [(_EQUAL, len(values) - at, 0, value) for at, value in enumerate(values)]
-    return [_argument(argument), *tests, *_refuse(code), (_RETURN, 0, 0, ALLOW)]
+    return [_argument(argument), *tests, *different, *equal]
 
 
 def _argument(number: int) -> tuple[int, int, int, int]:

@@ -1,18 +1,27 @@
-"""Temporary folders in which sandboxes are tried. The process that works in one holds a lock on a file in it; the lock
-ends with the process, also when it is killed, so the next process can tell an abandoned folder and remove it."""
+"""Temporary folders in which sandboxes are tried, and the trial of a copy-on-write view of a project. The process that
+works in a folder holds a lock on a file in it; the lock ends with the process, also when it is killed, so the next
+process can tell an abandoned folder and remove it."""
 
 import fcntl
 import os
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from msgspec.structs import replace
+
 from treadle.adapters.sandbox.supervisor.removal import remove_tree
+from treadle.errors import SandboxError
+from treadle.ports.sandbox import Confinement, Sandbox, View
 
 MARK = ".treadle-trial"
 _YOUNG_S = 60.0
 """A folder this young may belong to a process that has not locked its mark yet."""
+_LONGEST_S = 15.0
+_TRIES = 2
+"""A view that does not work is tried twice, because the answer holds for the whole process."""
 
 
 @contextmanager
@@ -58,3 +67,32 @@ def _is_abandoned(folder: str) -> bool:
     finally:
         os.close(mark)
     return True
+
+
+def view_works(sandbox: Sandbox, root: str, folder: str) -> bool:
+    """Try a view of this very project with a command that does nothing: the probe tried views only in a folder of its
+    own, and the file system of the project may lack the necessary features. `folder` is where the views of commands
+    will lie."""
+    if not sandbox.views:
+        return False
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    return any(_try_view(sandbox, os.path.realpath(root), folder) for _ in range(_TRIES))
+
+
+def _try_view(sandbox: Sandbox, root: str, folder: str) -> bool:
+    try:
+        with trial_folder(".view-", folder) as trial:
+            view = View(os.path.join(trial, "upper"), os.path.join(trial, "work"))
+            for each in (view.upper, view.work):
+                os.mkdir(each, 0o700)
+            confinement = Confinement(root, view)
+            # A command that does nothing needs no program that keeps it from sockets.
+            confinement = replace(confinement, covered_sockets=sandbox.sockets_to_cover(confinement))
+            line = sandbox.wrap(["/bin/sh", "-c", ":"], confinement, root)
+            null = subprocess.DEVNULL
+            process = subprocess.run(
+                line, stdin=null, stdout=null, stderr=null, cwd=root, timeout=_LONGEST_S, check=False
+            )
+            return not process.returncode
+    except (OSError, SandboxError, subprocess.TimeoutExpired):
+        return False

@@ -1,15 +1,19 @@
 """The JSON-RPC connection to one program: answers its requests, and sends requests and notifications to it. Requests
-run concurrently; notifications keep their order. Knows nothing of sessions."""
+run concurrently; notifications keep their order. Knows nothing of sessions. The transports are standard input and
+output of this process, which carry only the protocol (messages for people go to standard error), or a local socket."""
 
 import asyncio
+import os
+import signal
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
 
-from treadle.base.inert import inert_line, print_note
+from treadle.base.inert import inert_line, print_line, print_note
 from treadle.base.jsonrpc.framing import MAX_BYTES, BadMessage, frame, read_message
-from treadle.errors import TreadleError
+from treadle.errors import InvalidInput, TreadleError
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
 MAX_BACKLOG = 64 * 1024 * 1024
@@ -70,7 +74,7 @@ class Connection:
         try:
             await asyncio.wait([self._reading])
             if not self._reading.cancelled() and (failure := self._reading.exception()) is not None:
-                print_note(f"treadle: {inert_line(f'{type(failure).__name__}: {failure}')}")
+                _print_failure(failure)
         finally:
             self.close()
             await self._end(writing)
@@ -101,7 +105,7 @@ class Connection:
         except TimeoutError:
             self._writer.transport.abort()  # closing it would wait until it has read everything
         except Exception as error:
-            print_note(f"treadle: {inert_line(f'{type(error).__name__}: {error}')}")
+            _print_failure(error)
         self._writer.close()
 
     def close(self) -> None:
@@ -180,8 +184,9 @@ class Connection:
             return self._refuse(INVALID_REQUEST, "the method of a request is no text", number)
         params = params[0] if isinstance(params, list) and len(params) == 1 else params or {}
         if number is None:
-            if method == "$/cancelRequest" and isinstance(params, dict):
-                self._cancel(params.get("id"))
+            cancelled = params.get("id") if method == "$/cancelRequest" and isinstance(params, dict) else None
+            if isinstance(cancelled, str | int | float) and cancelled in self._under_way:
+                self._under_way[cancelled].cancel()
         elif not isinstance(params, dict):
             self._refuse(INVALID_PARAMS, "the parameters of a request are no object", number)
         elif number in self._under_way:
@@ -193,10 +198,6 @@ class Connection:
             self._under_way[number] = task
             task.add_done_callback(lambda _task: self._under_way.pop(number, None))
 
-    def _cancel(self, number: Any) -> None:
-        if isinstance(number, str | int | float) and number in self._under_way:
-            self._under_way[number].cancel()
-
     def _take_answer(self, number: Any, message: dict[str, Any]) -> None:
         """An answer to a request of ours; ignored if no caller waits for it."""
         future = self._asked.get(number) if isinstance(number, int) else None
@@ -207,14 +208,8 @@ class Connection:
             future.set_result(message["result"])
             return
         failure = error if isinstance(error, dict) else {"message": error or "the answer has neither result nor error"}
-        code = failure.get("code")
-        future.set_exception(
-            RpcError(
-                code if isinstance(code, int) else INTERNAL_ERROR,
-                str(failure.get("message") or ""),
-                failure.get("data"),
-            )
-        )
+        code, text = failure.get("code"), str(failure.get("message") or "")
+        future.set_exception(RpcError(code if isinstance(code, int) else INTERNAL_ERROR, text, failure.get("data")))
 
     def _refuse(self, code: int, text: str, number: str | float | None = None) -> None:
         self._send({"jsonrpc": "2.0", "id": number, **_error(code, text)})
@@ -234,9 +229,70 @@ class Connection:
                 raise
         except Exception as error:
             answer = _error(INTERNAL_ERROR, f"internal error, {type(error).__name__}: {error}")
-            print_note(f"treadle: {inert_line(f'{method}: {type(error).__name__}: {error}')}")
+            _print_failure(error, f"{method}: ")
         self._send({"jsonrpc": "2.0", "id": number, **answer})
 
 
 def _error(code: int, message: str, data: Any = None) -> dict[str, Any]:
     return {"error": {"code": code, "message": message, **({} if data is None else {"data": data})}}
+
+
+def _print_failure(error: BaseException, place: str = "") -> None:
+    print_note(f"treadle: {inert_line(f'{place}{type(error).__name__}: {error}')}")
+
+
+# -- transports -------------------------------------------------------------------------------------------------------
+
+
+class Served(Protocol):
+    """A server that answers connected programs. `end_requested` is set when a program asks the server to end."""
+
+    end_requested: asyncio.Event
+
+    @property
+    def handle(self) -> Handler: ...
+    async def converse(self, connection: Connection) -> None: ...
+    async def close(self) -> None: ...
+
+
+async def serve_stdio(served: Served) -> None:
+    """Until the program closes its end, or asks for the end."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    theirs, ours = os.fdopen(os.dup(0), "rb", 0), os.fdopen(os.dup(1), "wb", 0)
+    try:
+        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, ours)
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), theirs)
+    except ValueError as error:
+        raise InvalidInput("--stdio needs a program at both ends, not files; let an SDK start it") from error
+    writer = asyncio.StreamWriter(transport, protocol, None, loop)
+    connection = Connection(reader, writer, served.handle)
+    await _until_ended(served, asyncio.create_task(served.converse(connection)))
+
+
+async def serve_tcp(served: Served, host: str, port: int) -> None:
+    """Until it is told to stop, or a program asks for it."""
+
+    async def welcome(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await served.converse(Connection(reader, writer, served.handle))
+
+    server = await asyncio.start_server(welcome, host, port)
+    async with server:
+        bound_port = server.sockets[0].getsockname()[1]
+        print_line(f"Treadle listening on port {bound_port}")
+        await _until_ended(served, asyncio.create_task(server.serve_forever()))
+
+
+async def _until_ended(served: Served, serving: asyncio.Task[None]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with suppress(NotImplementedError):
+            asyncio.get_running_loop().add_signal_handler(number, served.end_requested.set)
+    ending = asyncio.create_task(served.end_requested.wait())
+    await asyncio.wait([serving, ending], return_when=asyncio.FIRST_COMPLETED)
+    if not serving.done():
+        await asyncio.sleep(0.05)  # time to send the answer to the request to end
+    await served.close()
+    for task in (serving, ending):
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task

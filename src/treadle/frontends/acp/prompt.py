@@ -8,9 +8,8 @@ from acp import schema as a
 from acp.helpers import ContentBlock
 
 from treadle.base.inert import fence
-from treadle.base.pictures import KINDS, decoded
 from treadle.errors import InvalidInput
-from treadle.protocol.content import Image
+from treadle.protocol.content import PICTURE_KINDS, Image, decode_picture
 
 PutBlob = Callable[[bytes], Awaitable[str]]
 
@@ -34,11 +33,11 @@ async def read_prompt(blocks: Sequence[ContentBlock], root: str, put: PutBlob) -
                 parts.append(f"@{_name(uri, root)}")
                 attached.append(f"{_name(uri, root)}, as attached:\n{fence(text)}")
             case a.EmbeddedResourceContentBlock(resource=a.BlobResourceContents(uri=uri, mime_type=kind, blob=data)):
-                if kind not in KINDS:
+                if kind not in PICTURE_KINDS:
                     raise InvalidInput(f"{_name(uri, root)} is neither text nor a picture; name its path instead")
-                images.append(Image(kind, await put(decoded(data, kind))))
+                images.append(Image(kind, await put(decode_picture(data, kind))))
             case a.ImageContentBlock(data=data, mime_type=kind):
-                images.append(Image(kind, await put(decoded(data, kind))))
+                images.append(Image(kind, await put(decode_picture(data, kind))))
             case a.AudioContentBlock():
                 raise InvalidInput("sound cannot be sent to a model here; write what it says")
     if sum(map(len, attached)) > MOST_ATTACHED:

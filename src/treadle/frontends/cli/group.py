@@ -44,7 +44,7 @@ class LazyGroup(click.Group):
             if len(args) == 1 and any(letter.isspace() for letter in name.strip()):
                 ctx.params["prompt"] = name
                 return PROMPT, click.Command(PROMPT, callback=lambda: _app(ctx.params)), []
-            from treadle.base.did_you_mean import did_you_mean
+            from treadle.errors import did_you_mean
 
             message = f'treadle "{" ".join(args)}"' if len(args) > 1 else f"treadle run {name}"
             suggestion = (

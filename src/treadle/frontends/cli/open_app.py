@@ -71,7 +71,7 @@ def run_app(arguments: AppArguments, root: str, first_words: str = "") -> int:
     gc.disable()  # until all is loaded: what is loaded stays, and looking through it finds nothing
     import asyncio
 
-    from treadle.base.home import home_of
+    from treadle.base.types import home_of
     from treadle.frontends.tui.app import Start
     from treadle.frontends.tui.launch import run
 

@@ -77,8 +77,7 @@ async def _turn(agent: "Agent", chat: "Chat", text: str) -> None:
 
 async def _command(agent: "Agent", chat: "Chat", text: str) -> bool:
     """Carry out a slash command; False for a command of the user's own, which is a message."""
-    from treadle.base.did_you_mean import did_you_mean
-    from treadle.errors import InvalidInput
+    from treadle.errors import InvalidInput, did_you_mean
     from treadle.frontends.presentation.slash import SLASHES, find_slash
     from treadle.library.message_expansion import commands
 

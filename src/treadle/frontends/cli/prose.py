@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from unicodedata import east_asian_width
 
-from treadle.base.code_languages import LEXERS
+from treadle.base.inert import LEXERS
 from treadle.frontends.presentation.styled import Colour, Line, Span, line, spans
 
 WIDEST = 110

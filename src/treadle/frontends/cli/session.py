@@ -156,7 +156,7 @@ async def find_chat(store: Store, chat_ref: str) -> ChatId:
         return ChatId(chat_ref)
     matches = [chat for chat in ids if chat.startswith(chat_ref) or chat.startswith(f"c_{chat_ref}")]
     if not matches:
-        from treadle.base.did_you_mean import did_you_mean
+        from treadle.errors import did_you_mean
 
         known_ids = [listed.summary.chat for listed in await store.list(limit=1000)]
         suggestion = did_you_mean(chat_ref if chat_ref.startswith("c_") else f"c_{chat_ref}", [LAST, *known_ids])

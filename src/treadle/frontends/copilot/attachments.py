@@ -9,9 +9,8 @@ from typing import Any
 
 from treadle.base.inert import fence
 from treadle.base.jsonrpc.connection import INVALID_PARAMS, RpcError
-from treadle.base.pictures import MOST_BYTES
 from treadle.ports.store import Store
-from treadle.protocol.content import Image
+from treadle.protocol.content import MAX_IMAGE_BYTES, Image
 
 
 async def read_attachments(attachments: Sequence[Any], root: str, store: Store) -> tuple[str, list[Image]]:
@@ -46,8 +45,8 @@ def _picture(item: Mapping[str, Any], root: str) -> tuple[str, bytes] | None:
         return None
     if not media.startswith("image/"):
         return None
-    if len(data) > MOST_BYTES:
-        raise RpcError(INVALID_PARAMS, f"A picture has {len(data)} bytes; at most {MOST_BYTES} are taken.")
+    if len(data) > MAX_IMAGE_BYTES:
+        raise RpcError(INVALID_PARAMS, f"A picture has {len(data)} bytes; at most {MAX_IMAGE_BYTES} are taken.")
     return media, data
 
 

@@ -5,10 +5,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from treadle.base.did_you_mean import unknown_names
 from treadle.base.inert import inert_line
 from treadle.diff.changes import change_lines, count
-from treadle.errors import InvalidInput
+from treadle.errors import InvalidInput, unknown_names
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
 from treadle.library.message_expansion import commands

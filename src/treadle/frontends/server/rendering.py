@@ -7,8 +7,7 @@ from functools import cache, lru_cache
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
-from treadle.base.code_languages import LEXERS
-from treadle.base.inert import inert, inert_line
+from treadle.base.inert import LEXERS, inert, inert_line
 from treadle.frontends.server.diff_tables import diff_table
 from treadle.frontends.server.markdown_rules import extend
 

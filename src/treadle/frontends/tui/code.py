@@ -15,8 +15,7 @@ from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.theme import Theme
 
-from treadle.base.code_languages import LEXERS
-from treadle.base.inert import InertText, inert
+from treadle.base.inert import LEXERS, InertText, inert
 from treadle.frontends.presentation.rich_text import Drawable, RichText, Text
 
 MOST_COLOURED = 40_000

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import get_args
 
 from treadle.base import host_patterns
-from treadle.base.did_you_mean import did_you_mean
 from treadle.base.inert import inert_line
 from treadle.base.subprocesses import run_program
 from treadle.diff.changes import count
-from treadle.errors import InvalidInput
+from treadle.errors import InvalidInput, did_you_mean
 from treadle.frontends.presentation.names import MODE_WORDS
 from treadle.frontends.presentation.rich_text import Group, Text
 from treadle.frontends.tui import choosing

@@ -5,9 +5,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from treadle.adapters.workspace.file_names import file_names
-from treadle.base.did_you_mean import did_you_mean
 from treadle.base.inert import inert_line
-from treadle.errors import InvalidInput, TreadleError
+from treadle.errors import InvalidInput, TreadleError, did_you_mean
 from treadle.frontends.presentation.notices import chosen_option
 from treadle.frontends.tui.app import TreadleApp
 from treadle.frontends.tui.blocks import Calls, Note

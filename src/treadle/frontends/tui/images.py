@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from treadle.base.pictures import KINDS
 from treadle.errors import InvalidInput
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -17,8 +16,10 @@ PATIENCE_S = 10.0
 
 def picture_kind(path: str) -> str:
     """The media type, if the name is that of a picture which models take; else nothing."""
+    from treadle.protocol.content import PICTURE_KINDS  # here: the first frame of the app does without
+
     kind = mimetypes.guess_type(path)[0] or ""
-    return kind if kind in KINDS else ""
+    return kind if kind in PICTURE_KINDS else ""
 
 
 def picture_at(text: str) -> str:

@@ -11,10 +11,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from treadle.adapters.mcp.listing import Sampling
-from treadle.base.did_you_mean import did_you_mean
 from treadle.base.host_patterns import ALL
 from treadle.base.host_patterns import check as check_host
-from treadle.errors import ConfigError, InvalidInput
+from treadle.errors import ConfigError, InvalidInput, did_you_mean
 
 FILE_NAME = "mcp.json"
 """In Treadle's home, for its owner alone."""

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
-from treadle.adapters.sandbox.none import NoSandbox
+from treadle.adapters.sandbox.launcher import NoSandbox
 from treadle.adapters.sandbox.supervisor.folder import boot
 from treadle.adapters.workspace.history import copied
 from treadle.adapters.workspace.history.beginnings import Beginnings

@@ -1,7 +1,6 @@
 """What a person is shown of a call is whole, inert and bounded (S-08, S-12)."""
 
-from treadle.adapters.policy.acts import Act
-from treadle.adapters.policy.shown_call import render_call
+from treadle.adapters.policy.acts import Act, render_call
 from treadle.base.types import CallKey, ChatId
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions

@@ -18,8 +18,7 @@ from treadle.adapters.sandbox import landlock
 from treadle.adapters.sandbox.bubblewrap import Bubblewrap
 from treadle.adapters.sandbox.choose import find_bubblewrap
 from treadle.adapters.sandbox.landlock import Landlock
-from treadle.adapters.sandbox.launcher import Launcher
-from treadle.adapters.sandbox.none import NoSandbox
+from treadle.adapters.sandbox.launcher import Launcher, NoSandbox
 from treadle.adapters.sandbox.supervisor.removal import remove_tree
 from treadle.ports.sandbox import Confinement, Direct, RootMount, Sandbox
 
@@ -126,10 +125,11 @@ def _for_everyone(folder: Path) -> tuple[Launcher, str]:
     """Copies that another user can read, wherever this installation lies."""
     package = folder / "public" / "treadle"
     source = Path(treadle.__file__).parent
-    for name in ("adapters/sandbox/launch", "adapters/sandbox/network"):
-        shutil.copytree(source / name, package / name, ignore=shutil.ignore_patterns("__pycache__"))
+    launch = "adapters/sandbox/launch"
+    shutil.copytree(source / launch, package / launch, ignore=shutil.ignore_patterns("__pycache__"))
     (package / "base").mkdir()
-    shutil.copy(source / "adapters/sandbox/__init__.py", package / "adapters/sandbox")
+    for name in ("__init__.py", "proxy.py"):
+        shutil.copy(source / "adapters/sandbox" / name, package / "adapters/sandbox")
     for name in ("base/file_system.py", "base/process_folders.py", "base/host_patterns.py", "errors.py"):
         shutil.copy(source / name, package / name)
     binary = find_bubblewrap()

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from treadle.adapters.sandbox.network.proxy import LIMITS, Journal, Proxy, ProxyLimits
-from treadle.adapters.sandbox.network.proxy_requests import HEAD_SIZE
+from treadle.adapters.sandbox.proxy import HEAD_SIZE, LIMITS, Journal, Proxy, ProxyLimits
 from treadle.adapters.tools.builtin.command.network import reached_hosts
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.unit.adapters.sandbox.grounds import NOBODY, becoming, missing
-from treadle.adapters.sandbox.none import NoSandbox
+from treadle.adapters.sandbox.launcher import NoSandbox
 from treadle.adapters.sandbox.supervisor import folder as names
 from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
 from treadle.adapters.sandbox.supervisor.removal import remove_tree
-from treadle.adapters.sandbox.view_trial import view_works
+from treadle.adapters.sandbox.trial_folders import view_works
 from treadle.base.types import CallKey, ChatId
 from treadle.ports.commands import CommandSpec
 from treadle.ports.sandbox import Confinement, Sandbox

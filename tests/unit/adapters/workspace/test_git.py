@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from treadle.adapters.sandbox.choose import choose
-from treadle.adapters.sandbox.none import NoSandbox
+from treadle.adapters.sandbox.launcher import NoSandbox
 from treadle.adapters.workspace.git import Git, blob_ids, make_branch, repository_of
 from treadle.base.faultpoint import install
 from treadle.errors import ToolError

@@ -121,7 +121,7 @@ def test_the_help_of_a_command_loads_no_work(command: str, loaded_for_help: dict
 
 def test_the_first_frame_of_the_app_loads_nothing_of_a_chat() -> None:  # U-06
     program = (
-        "import sys, treadle.frontends.cli.open_app, treadle.base.home, treadle.frontends.tui.launch\n"
+        "import sys, treadle.frontends.cli.open_app, treadle.base.types, treadle.frontends.tui.launch\n"
         "print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

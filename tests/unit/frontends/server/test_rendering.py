@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pygments.lexers import get_all_lexers  # type: ignore[import-untyped]
 
 from tests.hostile_text import TEXTS, check_inert
-from treadle.base.code_languages import LEXERS
+from treadle.base.inert import LEXERS
 from treadle.frontends.server.rendering import MOST_MARKDOWN, Kind, code, markdown, render
 
 TAGS = {

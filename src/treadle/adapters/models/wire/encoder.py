@@ -15,10 +15,10 @@ from weakref import WeakKeyDictionary
 
 from treadle.adapters.models.wire.json import encode_json
 from treadle.adapters.models.wire.signed_thinking import SignedBlock, unseal
-from treadle.base.pictures import KINDS
 from treadle.base.types import CallKey
 from treadle.ports.model import Encode, Memo, ModelRequest, Pictures
 from treadle.protocol.content import (
+    PICTURE_KINDS,
     AssistantEntry,
     Entry,
     ResultsEntry,
@@ -89,7 +89,7 @@ def resolve_pictures(entry: UserEntry, pictures: Pictures) -> tuple[str, list[Pi
     missing = ""
     for image in entry.images:
         data = pictures.get(image.blob)
-        if data is not None and image.media_type in KINDS:
+        if data is not None and image.media_type in PICTURE_KINDS:
             shown_pictures.append(Picture(image.media_type, b64encode(data).decode()))
         else:
             missing += f"\n[an image ({image.media_type}) was attached here, which cannot be shown to you]"

@@ -7,12 +7,11 @@ import re
 import msgspec
 
 from treadle.adapters.policy.shell.arguments import read
-from treadle.adapters.policy.shell.git import git
 from treadle.adapters.policy.shell.idioms import ruin
 from treadle.adapters.policy.shell.model import UNKNOWN, Meanings, Rating, ShellCall, names
 from treadle.adapters.policy.shell.places import deleting, reading, resolve, writing
 from treadle.adapters.policy.shell.ratings import is_rated, ratings
-from treadle.adapters.policy.shell.read_only_programs import only_looks
+from treadle.adapters.policy.shell.read_only_programs import literal, only_looks
 from treadle.adapters.policy.shell.wrappers import SHELLS, wrapper
 
 _INTERPRETER = re.compile(
@@ -58,7 +57,7 @@ def judge(call: ShellCall) -> Meanings:
     if not looks or name in _ALL_WRITTEN:
         yield from _places(call)
     if name == "git":
-        git_ratings = list(git(call))
+        git_ratings = list(_git(call))
         yield from git_ratings
         yield from _runs_text(call) if git_ratings else ()
         return
@@ -152,3 +151,60 @@ def _secrets(call: ShellCall) -> Meanings:
         for each in (word, word.partition("=")[2]):
             if each and (rating := reading(each.replace(UNKNOWN, "x"), call.cwd)):
                 yield rating
+
+
+# -- git: which of its commands only look ------------------------------------------------------------------------------
+
+_GIT_LOOKING = names(
+    """
+    status log diff show rev-parse ls-files ls-tree blame shortlog describe cat-file reflog grep rev-list merge-base
+    show-ref check-ignore branch tag stash remote config worktree clean
+    """
+)
+_GIT_SAFE = names(
+    """
+    oneline n p u s z a r v vv l i w c b q E F S L m o t stat graph all grep author since until follow pretty format
+    decorate name-only name-status cached staged numstat shortstat patch no-patch short branch porcelain show-current
+    list contains merged sort tags abbrev-ref show-toplevel git-dir verify quiet max-count reverse no-merges
+    first-parent color no-color diff-filter untracked-files ignored others exclude-standard modified date unified
+    count always dirty get get-all show-origin dry-run line-number ignore-case
+    """
+)
+_GIT_VALUED = "n S G L e sort format grep author since until max-count contains merged get get-all"
+_GIT_VERBS: dict[str, tuple[str, str, str]] = {
+    "branch": ("", "list l contains merged a r", "u m c"),
+    "tag": ("", "l list contains n", "a s u v"),
+    "stash": (r"(?:list|show)\b.*", "", ""),
+    "remote": (r"|get-url\b.*", "", ""),
+    "config": (r"\S+", "get get-all l list show-origin", ""),
+    "worktree": (r"list\b.*", "", ""),
+    "clean": (r"(?!)", "n dry-run", ""),
+    "reflog": (r"(?!expire|delete).*", "", ""),
+}
+"""Commands that look only with these words or these options, and never with the last ones."""
+
+
+def _git(call: ShellCall) -> Meanings:
+    options = read(call.args, "C c git-dir work-tree namespace exec-path super-prefix config-env", until_word=True)
+    global_options = call.args[: len(call.args) - len(options.operands)]
+    if _git_only_looks(global_options, options.operands):
+        return
+    all_ratings = ratings(ShellCall("git", options.operands))
+    all_ratings += ratings(ShellCall("git-options", global_options))
+    yield from all_ratings or [Rating("medium", f"changes the repository (git {' '.join(options.operands[:1])})")]
+
+
+def _git_only_looks(global_options: tuple[str, ...], operands: tuple[str, ...]) -> bool:
+    known_options = set(read(global_options, "C").flags) <= {"C", "no-pager", "P", "version", "help"}
+    if not known_options or UNKNOWN in "".join(global_options):
+        return False
+    if not operands:
+        return True
+    verb, options = operands[0], read(operands[1:], _GIT_VALUED)
+    has_known_flags = all(flag in _GIT_SAFE or re.fullmatch(r"[-\d.,]+", flag) for flag in options.flags)
+    if verb not in _GIT_LOOKING or not has_known_flags or not literal(operands[1:]):
+        return False
+    words, options_wanted, options_barred = _GIT_VERBS.get(verb, (".*", "", ""))
+    flags = frozenset(options.flags)
+    fits = re.fullmatch(words, " ".join(options.operands), re.S) is not None or bool(flags & names(options_wanted))
+    return fits and not flags & names(options_barred)

@@ -6,9 +6,9 @@ import re
 from functools import lru_cache
 
 from treadle.adapters.policy.shell.arguments import read
+from treadle.adapters.policy.shell.idioms import setting
 from treadle.adapters.policy.shell.model import UNKNOWN, ShellCall, names
 from treadle.adapters.policy.shell.ratings import is_rated
-from treadle.adapters.policy.shell.settings import setting
 
 _ALWAYS = names(
     """

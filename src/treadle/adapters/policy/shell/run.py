@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treadle.adapters.policy.shell.idioms import ruin
+from treadle.adapters.policy.shell.idioms import ruin, setting
 from treadle.adapters.policy.shell.model import (
     UNKNOWN,
     Meaning,
@@ -23,7 +23,6 @@ from treadle.adapters.policy.shell.model import (
 from treadle.adapters.policy.shell.parse import parse
 from treadle.adapters.policy.shell.places import HOME, reading, resolve, writing
 from treadle.adapters.policy.shell.programs import is_known, judge, plain_name
-from treadle.adapters.policy.shell.settings import setting
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -10,12 +10,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treadle.adapters.policy.shell.idioms import ruin
-from treadle.adapters.policy.shell.lexical import MARK, Heredoc, normalise, placeholder
+from treadle.adapters.policy.shell.idioms import ruin, setting
 from treadle.adapters.policy.shell.model import UNKNOWN
-from treadle.adapters.policy.shell.parse import SPELLED, WORDS, comments_of, group, has_fork, text_of
+from treadle.adapters.policy.shell.parse import (
+    MARK,
+    SPELLED,
+    WORDS,
+    Heredoc,
+    comments_of,
+    group,
+    has_fork,
+    normalise,
+    placeholder,
+    text_of,
+)
 from treadle.adapters.policy.shell.run import Record, Runner, Scope, ShellMemory, Simple, TooMuch
-from treadle.adapters.policy.shell.settings import setting
 from treadle.adapters.policy.shell.words import arithmetic, descend, word
 
 if TYPE_CHECKING:

@@ -10,11 +10,17 @@ import stat
 import sys
 import time
 
-from treadle.adapters.sandbox.launch.ending import end_as, end_descendants, heed_broken_pipes, pass_signals_to
 from treadle.adapters.sandbox.launch.file_metadata import MetadataServer
-from treadle.adapters.sandbox.launch.processes import descendants
+from treadle.adapters.sandbox.launch.processes import (
+    descendants,
+    end_as,
+    end_descendants,
+    heed_broken_pipes,
+    pass_signals_to,
+)
 from treadle.adapters.sandbox.launch.protected_paths import ProtectedPaths, TooLarge
 from treadle.adapters.sandbox.launch.system import (
+    CANNOT,
     Ruleset,
     adopt_orphans,
     die_with_parent,
@@ -24,8 +30,6 @@ from treadle.adapters.sandbox.launch.system import (
 from treadle.base.file_system import is_below
 from treadle.base.process_folders import process_folder_prefix
 
-CANNOT = 125
-"""The exit code when the command could not be confined and did not run."""
 NOT_FOUND = 127
 _STEP_MS = 20
 HOME = "home"
@@ -64,35 +68,25 @@ def main(words: list[str]) -> None:
     try:
         protected = ProtectedPaths(spec.root, spec.kept)
         os.mkdir(spec.private, 0o700)
-        _make_home(spec)
+        if spec.gitconfig is not None:
+            os.mkdir(f"{spec.private}/{HOME}", 0o700)
+            with open(f"{spec.private}/{HOME}/.gitconfig", "wb") as file:
+                file.write(spec.gitconfig)
         adopt_orphans()
         code = _run(spec, argv)
     except (OSError, TooLarge) as error:
         print(f"treadle: the command could not be confined and did not run: {error}", file=sys.stderr, flush=True)
         os._exit(CANNOT)
     end_descendants()
-    _restore(protected, spec)
-    _remove(spec.private)
-    end_as(code)
-
-
-def _make_home(spec: Spec) -> None:
-    if spec.gitconfig is not None:
-        os.mkdir(f"{spec.private}/{HOME}", 0o700)
-        with open(f"{spec.private}/{HOME}/.gitconfig", "wb") as file:
-            file.write(spec.gitconfig)
-
-
-def _restore(protected: ProtectedPaths, spec: Spec) -> None:
     try:
         for path in protected.restore(spec.aside):
-            message = (
-                f"treadle: {path} is protected and was put back as it was; what had become of it is in {spec.aside}"
-            )
-            print(message, file=sys.stderr, flush=True)
+            text = f"treadle: {path} is protected and was put back as it was; what had become of it is in {spec.aside}"
+            print(text, file=sys.stderr, flush=True)
     except OSError as error:
         print(f"treadle: a protected path could not be put back: {error}", file=sys.stderr, flush=True)
         end_as(CANNOT)
+    _remove(spec.private)
+    end_as(code)
 
 
 def _run(spec: Spec, argv: list[str]) -> int:
@@ -164,7 +158,12 @@ def _become(spec: Spec, argv: list[str], parent: int, there: _socket.socket) -> 
 def _ruleset(spec: Spec) -> Ruleset:
     ruleset = Ruleset(*spec.handled)
     both = spec.read | spec.write
-    for path in _readable(spec.hidden, spec.visible):
+    closed_paths = {path.rstrip("/") for path in spec.hidden}
+    readable_paths = _all_but(closed_paths, "")  # in as few rules as can be; and what is visible in the hidden paths
+    for top in spec.visible:
+        inside = {path for path in closed_paths if is_below(path, top) and path != top}
+        readable_paths += _all_but(inside, top) if inside else [top]
+    for path in readable_paths:
         _allow(ruleset, spec, path, spec.read)
     for path in (*spec.devices, *spec.writable, spec.private):
         _allow(ruleset, spec, path, both)
@@ -183,16 +182,6 @@ def _allow(ruleset: Ruleset, spec: Spec, path: str, rights: int) -> None:
             ruleset.allow(fd, rights if stat.S_ISDIR(mode) else rights & spec.of_files)
     finally:
         os.close(fd)
-
-
-def _readable(hidden_paths: list[str], visible: list[str]) -> list[str]:
-    """All but the hidden paths, in as few rules as can be; and what is visible in them."""
-    closed_paths = {path.rstrip("/") for path in hidden_paths}
-    readable_paths = _all_but(closed_paths, "")
-    for top in visible:
-        inside = {path for path in closed_paths if is_below(path, top) and path != top}
-        readable_paths += _all_but(inside, top) if inside else [top]
-    return readable_paths
 
 
 def _all_but(closed_paths: set[str], top: str) -> list[str]:

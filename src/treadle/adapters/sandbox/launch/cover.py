@@ -17,14 +17,10 @@ def main(words: list[str]) -> None:
         paths = [path for path in spec["paths"] if os.path.lexists(path)]
         line[spec["at"] : spec["at"]] = [word for path in paths for word in ("--ro-bind", "/dev/null", path)]
     else:
-        _cover(spec["paths"])
+        try:
+            make_mounts_private()
+            cover_sockets(spec["paths"])
+        except OSError as error:
+            sys.stderr.write(f"treadle: sockets outside the project cannot be covered: {error.strerror}\n")
+            os._exit(CANNOT)
     os.execvp(line[0], line)
-
-
-def _cover(paths: list[str]) -> None:
-    try:
-        make_mounts_private()
-        cover_sockets(paths)
-    except OSError as error:
-        sys.stderr.write(f"treadle: sockets outside the project cannot be covered: {error.strerror}\n")
-        os._exit(CANNOT)

@@ -8,8 +8,6 @@ import sys
 
 from treadle.adapters.sandbox.launch import system
 
-CANNOT = 125
-
 
 def main(words: list[str]) -> None:
     spec = marshal.loads(bytes.fromhex(words[0]))
@@ -20,7 +18,7 @@ def main(words: list[str]) -> None:
         os.execvp(words[1], words[1:])
     except OSError as error:
         print(f"treadle: the command could not enter its world and did not run: {error}", file=sys.stderr, flush=True)
-        os._exit(CANNOT)
+        os._exit(system.CANNOT)
 
 
 def _join(holder: str) -> None:

@@ -1,6 +1,7 @@
 """Attempts to escape from a sandbox, made for real from the inside: a function each, by the names in `report`. Each one
 runs in a process of its own and prints what it reached as a line; the process that started it examines the effects
-outside. Outside a sandbox most of them succeed, and touch only the targets that were set up for them."""
+outside. Outside a sandbox most of them succeed, and touch only the targets that were set up for them: folders, the
+addresses of listeners, a process to attack, a terminal (`probe_fixture`)."""
 
 import ctypes
 import marshal
@@ -11,6 +12,7 @@ import sys
 import time
 from _collections_abc import Callable, Iterator
 from fcntl import ioctl
+from types import SimpleNamespace as Targets
 
 from treadle.adapters.sandbox.launch.system import call, checked
 
@@ -23,55 +25,14 @@ _IO_URING_SETUP = 425
 _KEYCTL = {"x86_64": 250, "aarch64": 219}
 
 
-class Targets:
-    """The targets that were set up outside: folders, the addresses of listeners, a process to attack, a terminal."""
-
-    def __init__(self, word: str) -> None:
-        fields = marshal.loads(bytes.fromhex(word))
-        self.root: str = fields["root"]
-        self.outside: str = fields["outside"]
-        self.hidden: str = fields["hidden"]
-        self.home: str = fields["home"]
-        self.socket: str = fields["socket"]
-        self.young: str = fields["young"]
-        self.marker: bytes = fields["marker"]
-        self.tcp: int = fields["tcp"]
-        self.udp: int = fields["udp"]
-        self.abstract: bytes = fields["abstract"]
-        self.victim: int = fields["victim"]
-        self.terminal: int = fields["terminal"]
-        self.asks: int = fields["asks"]
-        self.tells: int = fields["tells"]
-        self.names: list[str] = fields["names"]
-
-    def target(self, name: str) -> str:
-        return f"{self.outside}/{name}"
-
-
 def _append(path: str) -> None:
     with open(path, "ab") as file:
         file.write(b"changed")
 
 
-def write_outside(targets: Targets) -> None:
-    _append(targets.target("write_outside"))
-
-
-def create_outside(targets: Targets) -> None:
-    _append(targets.target("create_outside.new"))
-
-
-def delete_outside(targets: Targets) -> None:
-    os.unlink(targets.target("delete_outside"))
-
-
-def truncate_outside(targets: Targets) -> None:
-    os.truncate(targets.target("truncate_outside"), 0)
-
-
 def chmod_outside(targets: Targets) -> None:
     """By name and by descriptor: one may be closed and the other open."""
-    path = targets.target("chmod_outside")
+    path = f"{targets.outside}/chmod_outside"
     try:
         os.chmod(path, 0o777)
     except OSError:
@@ -79,23 +40,15 @@ def chmod_outside(targets: Targets) -> None:
         os.fchmod(fd, 0o777)
 
 
-def touch_outside(targets: Targets) -> None:
-    os.utime(targets.target("touch_outside"), (1, 1))
-
-
-def attribute_outside(targets: Targets) -> None:
-    os.setxattr(targets.target("attribute_outside"), "user.treadle", b"changed")
-
-
 def through_link(targets: Targets) -> None:
     link = f"{targets.root}/link"
-    os.symlink(targets.target("through_link"), link)
+    os.symlink(f"{targets.outside}/through_link", link)
     _append(link)
 
 
 def through_hard_link(targets: Targets) -> None:
     link = f"{targets.root}/hard-link"
-    os.link(targets.target("through_hard_link"), link)
+    os.link(f"{targets.outside}/through_hard_link", link)
     _append(link)
 
 
@@ -103,7 +56,7 @@ def through_proc(targets: Targets) -> None:
     """By the root folder of a process outside, or of the first process."""
     for pid in (targets.victim, 1):
         try:
-            _append(f"/proc/{pid}/root{targets.target('through_proc')}")
+            _append(f"/proc/{pid}/root{targets.outside}/through_proc")
             return
         except OSError as error:
             last = error
@@ -206,18 +159,6 @@ def _connect(address: "str | bytes") -> None:
         connection.sendall(b"out")
 
 
-def connect_unix(targets: Targets) -> None:
-    _connect(targets.socket)
-
-
-def connect_young(targets: Targets) -> None:
-    _connect(targets.young)
-
-
-def connect_abstract(targets: Targets) -> None:
-    _connect(targets.abstract)
-
-
 def remount(targets: Targets) -> None:
     """Make the read-only world writable; where it is writable already, mount something, unseen by others if may be."""
     if os.statvfs("/").f_flag & os.ST_RDONLY:
@@ -231,14 +172,6 @@ def remount(targets: Targets) -> None:
     checked(_LIBC.umount2(place, 2))
 
 
-def new_namespace(_targets: Targets) -> None:
-    checked(_LIBC.unshare(ctypes.c_int(_NEW_USER | _NEW_NET)))
-
-
-def make_device(targets: Targets) -> None:
-    os.mknod(f"{targets.root}/disk", stat.S_IFBLK | 0o600, os.stat(targets.outside).st_dev)
-
-
 def set_user_id(targets: Targets) -> None:
     """By a change of its mode, and by the mode that it is made with."""
     program = f"{targets.root}/program"
@@ -250,26 +183,10 @@ def set_user_id(targets: Targets) -> None:
         os.close(os.open(f"{program}.new", os.O_CREAT | os.O_WRONLY, 0o4755))
 
 
-def trace_process(targets: Targets) -> None:
-    checked(_LIBC.ptrace(ctypes.c_long(_PTRACE_SEIZE), ctypes.c_long(targets.victim), None, None))
-
-
 def kill_process(targets: Targets) -> None:
     if targets.victim in (os.getpid(), os.getppid()):
         raise OSError(0, "it is not to be seen")
     os.kill(targets.victim, 15)
-
-
-def type_into_terminal(targets: Targets) -> None:
-    ioctl(targets.terminal, _TIOCSTI, b"x")
-
-
-def use_io_uring(_targets: Targets) -> None:
-    os.close(call(_IO_URING_SETUP, ctypes.c_uint(1), bytes(120)))
-
-
-def read_keyring(_targets: Targets) -> None:
-    call(_KEYCTL[os.uname().machine], ctypes.c_long(0), ctypes.c_long(-3), ctypes.c_long(1))
 
 
 def survive(targets: Targets) -> None:
@@ -298,7 +215,50 @@ def _close_all_but(*kept_fds: int) -> None:
             os.closerange(each, each + 1)  # which does not mind that it is closed
 
 
-def _run_attempt(attempt: Callable[[Targets], None], targets: Targets) -> str:
+ATTEMPTS: dict[str, Callable[[Targets], object]] = {
+    "write_outside": lambda targets: _append(f"{targets.outside}/write_outside"),
+    "create_outside": lambda targets: _append(f"{targets.outside}/create_outside.new"),
+    "delete_outside": lambda targets: os.unlink(f"{targets.outside}/delete_outside"),
+    "truncate_outside": lambda targets: os.truncate(f"{targets.outside}/truncate_outside", 0),
+    "chmod_outside": chmod_outside,
+    "touch_outside": lambda targets: os.utime(f"{targets.outside}/touch_outside", (1, 1)),
+    "attribute_outside": lambda targets: os.setxattr(
+        f"{targets.outside}/attribute_outside", "user.treadle", b"changed"
+    ),
+    "through_link": through_link,
+    "through_hard_link": through_hard_link,
+    "through_proc": through_proc,
+    "write_kernel": write_kernel,
+    "read_hidden": read_hidden,
+    "read_home": read_home,
+    "match_key": match_key,
+    "read_environment": read_environment,
+    "create_protected": create_protected,
+    "change_protected": change_protected,
+    "move_protected": move_protected,
+    "connect_tcp": connect_tcp,
+    "send_udp": send_udp,
+    "connect_unix": lambda targets: _connect(targets.socket),
+    "connect_young": lambda targets: _connect(targets.young),
+    "connect_abstract": lambda targets: _connect(targets.abstract),
+    "remount": remount,
+    "new_namespace": lambda _: checked(_LIBC.unshare(ctypes.c_int(_NEW_USER | _NEW_NET))),
+    "make_device": lambda targets: os.mknod(
+        f"{targets.root}/disk", stat.S_IFBLK | 0o600, os.stat(targets.outside).st_dev
+    ),
+    "set_user_id": set_user_id,
+    "trace_process": lambda targets: checked(
+        _LIBC.ptrace(ctypes.c_long(_PTRACE_SEIZE), ctypes.c_long(targets.victim), None, None)
+    ),
+    "kill_process": kill_process,
+    "type_into_terminal": lambda targets: ioctl(targets.terminal, _TIOCSTI, b"x"),
+    "use_io_uring": lambda _: os.close(call(_IO_URING_SETUP, ctypes.c_uint(1), bytes(120))),
+    "read_keyring": lambda _: call(_KEYCTL[os.uname().machine], ctypes.c_long(0), ctypes.c_long(-3), ctypes.c_long(1)),
+    "survive": survive,
+}
+
+
+def _run_attempt(attempt: Callable[[Targets], object], targets: Targets) -> str:
     """In a process of its own, so that no attempt spoils another: `reached`, or why not."""
     reader, writer = os.pipe()
     pid = os.fork()
@@ -318,7 +278,7 @@ def _run_attempt(attempt: Callable[[Targets], None], targets: Targets) -> str:
 
 
 def main(words: list[str]) -> None:
-    targets = Targets(words[0])
+    targets = Targets(**marshal.loads(bytes.fromhex(words[0])))
     for name in targets.names:
-        print(f"{name}\t{_run_attempt(globals()[name], targets)}", flush=True)
+        print(f"{name}\t{_run_attempt(ATTEMPTS[name], targets)}", flush=True)
     sys.exit(0)

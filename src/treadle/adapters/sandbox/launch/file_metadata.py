@@ -43,14 +43,9 @@ class _SystemCall:
     def path(self, at: int) -> bytes:
         """A path in memory. The ways in which a process names itself are those of the caller, not of this one."""
         text = self.memory(at, _LONGEST_PATH).partition(b"\0")[0] if self.arguments[at] else b""
-        process_folder = b"/proc/%d" % self.pid
-        for itself, place in (
-            (b"/proc/self/", process_folder + b"/"),
-            (b"/proc/thread-self/", process_folder + b"/"),
-            (b"/dev/fd/", process_folder + b"/fd/"),
-        ):
+        for itself, place in ((b"/proc/self/", b""), (b"/proc/thread-self/", b""), (b"/dev/fd/", b"fd/")):
             if text.startswith(itself):
-                return place + text[len(itself) :]
+                return b"/proc/%d/" % self.pid + place + text[len(itself) :]
         return text
 
 
@@ -75,7 +70,11 @@ class MetadataServer:
         system_call = _SystemCall(bytes(notice), self._names)
         code = 0
         try:
-            self._do(system_call)
+            fd = self._open(system_call)
+            try:
+                _change(system_call, f"/proc/self/fd/{fd}", self._judged(fd))
+            finally:
+                os.close(fd)
         except OSError as error:
             code = error.errno or errno.EPERM
         answer = system_call.id + bytes(8) + (-code).to_bytes(4, "little", signed=True) + bytes(4)
@@ -85,18 +84,11 @@ class MetadataServer:
             if error.errno != errno.ENOENT:  # the caller is gone
                 raise
 
-    def _do(self, system_call: _SystemCall) -> None:
-        fd = self._open(system_call)
-        try:
-            _change(system_call, f"/proc/self/fd/{fd}", self._judged(fd))
-        finally:
-            os.close(fd)
-
     def _open(self, system_call: _SystemCall) -> int:
         """The file that is meant, opened as the caller would have opened it."""
         name = system_call.name
         if name in ("fchmod", "fchown"):
-            return self._open_descriptor(system_call, f"/proc/{system_call.pid}/fd/{system_call.number(0)}")
+            return self._open_descriptor(system_call)
         if name in ("chmod", "chown", "lchown", "utime", "utimes"):
             return self._open_path(system_call, _HERE, system_call.path(0), _NO_FOLLOW if name == "lchown" else 0)
         flags = {"fchmodat2": 3, "utimensat": 3, "fchownat": 4}.get(name)
@@ -105,7 +97,7 @@ class MetadataServer:
         if not path:
             if not bits & _EMPTY_PATH and (system_call.arguments[1] or name not in ("utimensat", "futimesat")):
                 raise OSError(errno.ENOENT, "")
-            return self._open_descriptor(system_call, f"/proc/{system_call.pid}/fd/{system_call.number(0)}")
+            return self._open_descriptor(system_call)
         return self._open_path(system_call, system_call.number(0), path, bits)
 
     def _open_path(self, system_call: _SystemCall, folder: int, path: bytes, flags: int) -> int:
@@ -118,8 +110,8 @@ class MetadataServer:
         finally:
             os.close(base)
 
-    def _open_descriptor(self, system_call: _SystemCall, place: str) -> int:
-        fd = os.open(place, os.O_PATH | os.O_CLOEXEC)
+    def _open_descriptor(self, system_call: _SystemCall) -> int:
+        fd = os.open(f"/proc/{system_call.pid}/fd/{system_call.number(0)}", os.O_PATH | os.O_CLOEXEC)
         self._still(system_call)
         return fd
 
@@ -131,12 +123,9 @@ class MetadataServer:
         """By where the kernel says that the opened file lies, and only for the user's own files: this process may have
         rights that the command gave up."""
         place = os.readlink(f"/proc/self/fd/{fd}")
-        if not any(is_below(place, each) for each in self._allowed) or any(
-            is_below(place, each) for each in self._kept
-        ):
-            raise OSError(errno.EPERM, "")
+        allowed = any(is_below(place, each) for each in self._allowed)
         status = os.fstat(fd)
-        if status.st_uid != os.geteuid():
+        if not allowed or any(is_below(place, each) for each in self._kept) or status.st_uid != os.geteuid():
             raise OSError(errno.EPERM, "")
         return status
 
@@ -184,12 +173,10 @@ def _set_times(path: str, status: os.stat_result, words: list[int], unit: int) -
     if not words:
         os.utime(path)
         return
-    old_times = (status.st_atime_ns, status.st_mtime_ns)
-    moments = [_moment(words[at * 2], words[at * 2 + 1], unit, old_times[at]) for at in (0, 1)]
+    moments = []
+    for second, part, old_time in ((*words[:2], status.st_atime_ns), (*words[2:4], status.st_mtime_ns)):
+        if unit == 1 and part in (_OMIT, _NOW):
+            moments.append(old_time if part == _OMIT else time_ns())
+        else:
+            moments.append(second * 1_000_000_000 + part * unit)
     os.utime(path, ns=(moments[0], moments[1]))
-
-
-def _moment(second: int, part: int, unit: int, old_time: int) -> int:
-    if unit == 1 and part == _OMIT:
-        return old_time
-    return time_ns() if unit == 1 and part == _NOW else second * 1_000_000_000 + part * unit

@@ -4,7 +4,7 @@ The command has a network namespace of its own with nothing in it. Before it beg
 network and handed to a proxy process in the network of the machine, which accepts the connections. So the command can
 talk only to the proxy. When the proxy dies, connections are refused."""
 
-import _signal as signal  # type: ignore[import-not-found]  # see `ending`
+import _signal as signal  # type: ignore[import-not-found]  # see `processes`
 import _socket
 import fcntl
 import marshal
@@ -14,9 +14,8 @@ import sys
 import time
 
 from treadle.adapters.sandbox.launch import system
-from treadle.adapters.sandbox.launch.ending import BROKEN_PIPE, end_as, pass_signals_to
+from treadle.adapters.sandbox.launch.processes import BROKEN_PIPE, end_as, pass_signals_to
 
-CANNOT = 125
 INFO_FD, GO_FD = 4, 5
 """Of the sandbox: where it says which process it started, and for what it waits before the command begins."""
 _ABOVE = 20
@@ -39,7 +38,7 @@ def main(words: list[str]) -> None:
         os.kill(sandbox, signal.SIGKILL)
         os.waitpid(sandbox, 0)
         print(f"treadle: the command could not be given a network and did not run: {error}", file=sys.stderr)
-        end_as(CANNOT)
+        end_as(system.CANNOT)
     os.close(go)
     code = _wait(sandbox, proxy)
     _end(proxy)
@@ -120,7 +119,7 @@ def _start_proxy(listener: int, spec: "dict[str, object]") -> int:
         poll = select.poll()
         poll.register(_ABOVE, select.POLLIN)
         poll.poll()
-        from treadle.adapters.sandbox.network.proxy import run
+        from treadle.adapters.sandbox.proxy import run
 
         run(_ABOVE, spec)
         os._exit(0)

@@ -7,7 +7,7 @@ import marshal
 import os
 import sys
 
-from treadle.adapters.sandbox.launch.ending import BROKEN_PIPE, end_as, pass_signals_to
+from treadle.adapters.sandbox.launch.processes import BROKEN_PIPE, end_as, pass_signals_to
 
 CANNOT = 125
 ALIVE_FD = 8
@@ -67,7 +67,13 @@ class Holder:
             return
         number, place = _read(note)
         if number == PENDING or (number and _number(place) == number):
-            _remove(place)
+            try:
+                if os.path.isdir(place):
+                    os.rmdir(place)
+                elif os.path.getsize(place) <= SMALL:
+                    os.unlink(place)
+            except OSError:  # no longer empty: not ours any more
+                pass
         os.unlink(f"{self._notes}/{name}")
         os.close(note)
 
@@ -97,16 +103,6 @@ def _make(note: int, place: str, content: bytes | None) -> None:
 def _write(note: int, number: int, place: str) -> None:
     os.ftruncate(note, 0)
     os.pwrite(note, f"{number}\n{place}".encode(errors="surrogateescape"), 0)
-
-
-def _remove(place: str) -> None:
-    try:
-        if os.path.isdir(place):
-            os.rmdir(place)
-        elif os.path.getsize(place) <= SMALL:
-            os.unlink(place)
-    except OSError:  # no longer empty: not ours any more
-        return
 
 
 def _read(note: int) -> tuple[int, str]:

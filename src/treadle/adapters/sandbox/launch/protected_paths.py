@@ -33,7 +33,8 @@ class SavedPath:
             room[0] -= status.st_size
             if room[0] < 0:
                 raise TooLarge(path)
-            self.data = _content(path)
+            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+                self.data = file.read()
         elif stat.S_ISDIR(self.mode):
             room[0] -= 100
             names = sorted(os.listdir(path))
@@ -69,20 +70,20 @@ class ProtectedPaths:
     def __init__(self, root: str, paths: list[str]) -> None:
         self._root = root
         room = [LIMIT]
-        self._kept = [SavedPath(path, room) for path in _first_missing(root, paths)]
+        missing_paths = (
+            next((folder for folder in folders_between(root, path) if not _is_folder(folder)), path) for path in paths
+        )
+        self._kept = [SavedPath(path, room) for path in dict.fromkeys(missing_paths)]
 
     def restore(self, aside: str) -> list[str]:
         """Put back what changed; gives the paths. Only to be called when nothing of the command is left alive."""
         changed_paths = []
         for saved_path in self._kept:
-            if not self._reachable(saved_path.path) or not saved_path.is_same_as(SavedPath(saved_path.path, [1 << 62])):
+            reachable = all(_is_folder(folder) for folder in folders_between(self._root, saved_path.path))
+            if not reachable or not saved_path.is_same_as(SavedPath(saved_path.path, [1 << 62])):
                 changed_paths.append(saved_path.path)
                 self._put_back(saved_path, aside)
         return changed_paths
-
-    def _reachable(self, path: str) -> bool:
-        """True if all parents of the path are still folders and not links."""
-        return all(_is_folder(folder) for folder in folders_between(self._root, path))
 
     def _put_back(self, saved_path: SavedPath, aside: str) -> None:
         for folder in folders_between(self._root, saved_path.path):
@@ -95,25 +96,11 @@ class ProtectedPaths:
             saved_path.write(saved_path.path)
 
 
-def _content(path: str) -> bytes:
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-        return file.read()
-
-
 def _is_folder(path: str) -> bool:
     try:
         return stat.S_ISDIR(os.lstat(path).st_mode)
     except OSError:
         return False
-
-
-def _first_missing(root: str, paths: list[str]) -> list[str]:
-    missing_paths = []
-    for path in paths:
-        missing = next((folder for folder in folders_between(root, path) if not _is_folder(folder)), path)
-        if missing not in missing_paths:
-            missing_paths.append(missing)
-    return missing_paths
 
 
 def _set_aside(path: str, aside: str) -> None:

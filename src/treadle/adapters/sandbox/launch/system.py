@@ -16,6 +16,8 @@ _SET_DEATH_SIGNAL, _SET_SUBREAPER, _SET_NO_NEW_PRIVILEGES = 1, 36, 38
 _DROP_FROM_BOUNDING_SET, _AMBIENT, _AMBIENT_CLEAR = 24, 47, 4
 _CAPABILITY_VERSION = 0x20080522
 _LISTENER, _WAIT_KILLABLE = 1 << 3, 1 << 5
+CANNOT = 125
+"""The exit code when the command could not be confined and did not run."""
 
 
 def call(number: int, *arguments: object) -> int:
@@ -80,7 +82,7 @@ def give_up_privileges() -> None:
 def die_with_parent(parent: int) -> None:
     control(_SET_DEATH_SIGNAL, 9)
     if os.getppid() != parent:
-        os._exit(125)
+        os._exit(CANNOT)
 
 
 def join_network(pid: int) -> None:

@@ -38,14 +38,20 @@ def main(words: list[str]) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return _say(TAKEN)
-        _detach()
+        if os.fork():  # leave the parent and its process group: the holder outlives the process that needed it first
+            os._exit(0)
+        os.setsid()
+        os.chdir("/")
         listener = _listen(spec["folder"], spec["socket"])
         spaces = _new_namespaces()
         holder = Holder(listener, _mounted(spec), spaces, float(spec["idle_s"]))
     except OSError as error:
         return _say(f"{error.strerror or error}".encode())
     _say(READY)
-    _let_go()
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    os.close(null)
     holder.serve()
 
 
@@ -54,21 +60,6 @@ def _say(word: bytes) -> None:
         os.write(1, word)
     except BrokenPipeError:
         return  # its starter was killed; the next process that needs the world finds the socket
-
-
-def _detach() -> None:
-    """Leave the parent and its process group: the holder outlives the process that needed it first."""
-    if os.fork():
-        os._exit(0)
-    os.setsid()
-    os.chdir("/")
-
-
-def _let_go() -> None:
-    null = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(null, number)
-    os.close(null)
 
 
 def _listen(folder: str, name: str) -> "_socket.socket":
@@ -171,15 +162,13 @@ class Holder:
         """True if another process is in the namespace. For a sandbox that was started there, the process that waits for
         its end is."""
         for name in os.listdir("/proc"):
-            if name.isdigit() and int(name) != os.getpid() and self._is_inside(name):
-                return True
+            try:
+                other = name.isdigit() and int(name) != os.getpid()
+                if other and os.stat(f"/proc/{name}/ns/mnt").st_ino == self._space:
+                    return True
+            except OSError:
+                continue
         return False
-
-    def _is_inside(self, pid: str) -> bool:
-        try:
-            return os.stat(f"/proc/{pid}/ns/mnt").st_ino == self._space
-        except OSError:
-            return False
 
 
 def _hand(line: "_socket.socket", *descriptors: int) -> None:

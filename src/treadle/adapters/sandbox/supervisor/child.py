@@ -21,12 +21,9 @@ WINDOW = b"\x28\x00\x78\x00\x00\x00\x00\x00"
 class Ends:
     """The supervisor's ends of what the command reads and writes; -1 where there is none."""
 
-    def __init__(self) -> None:
-        self.output = -1
-        self.input = -1
-        self.shell = -1
-        self.pid = 0
-        self.error = ""
+    output = input = shell = -1
+    pid = 0
+    error = ""
 
 
 def start(job: Fields, umask: int, group: ControlGroup) -> Ends:
@@ -73,19 +70,15 @@ def _streams(job: Fields, ends: Ends) -> "tuple[int, int]":
         return terminal, terminal
     ends.output, stdout = os.pipe()
     os.set_blocking(ends.output, False)
-    _widen(ends.output)
+    try:  # noqa: SIM105
+        fcntl.fcntl(ends.output, fcntl.F_SETPIPE_SZ, 1 << 20)
+    except (AttributeError, OSError):  # not Linux, or the user has many wide pipes already
+        pass
     if not job["input"]:
         return os.open(os.devnull, os.O_RDONLY), stdout
     stdin, ends.input = os.pipe()
     os.set_blocking(ends.input, False)
     return stdin, stdout
-
-
-def _widen(pipe: int) -> None:
-    try:  # noqa: SIM105
-        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 1 << 20)
-    except (AttributeError, OSError):  # not Linux, or the user has many wide pipes already
-        pass
 
 
 def _become(job: Fields, stdin: int, stdout: int, shell: int, umask: int) -> None:

@@ -58,8 +58,7 @@ class SupervisedCommand:
         return os.path.exists(f"{self.folder}/{names.SYNCED}")
 
     async def wait(self, timeout_s: float | None = None) -> CommandExit | None:
-        command_exit = await self._find_exit()
-        if command_exit is not None:
+        if (command_exit := await self._find_exit()) is not None:
             return command_exit
         try:
             alive = os.open(f"{self.folder}/{names.ALIVE}", os.O_RDONLY | os.O_NONBLOCK)
@@ -91,11 +90,15 @@ class SupervisedCommand:
             os.close(alive)
 
     def read(self, offset: int, limit: int) -> Output:
-        pieces = self._pieces()
+        pieces: list[tuple[int, int]] = []  # where each piece of the output begins, and how long it is by now
+        for name in os.listdir(self.folder):
+            if name.startswith(names.OUTPUT):
+                with suppress(FileNotFoundError):
+                    pieces.append((int(name.removeprefix(names.OUTPUT)), os.stat(f"{self.folder}/{name}").st_size))
         size = max((start + length for start, length in pieces), default=0)
         if offset < 0:
             offset = max(0, size + offset)
-        for start, length in pieces:
+        for start, length in sorted(pieces):
             if offset < start + length:
                 begin = max(offset, start)
                 with suppress(FileNotFoundError), open(f"{self.folder}/{names.OUTPUT}{start}", "rb") as file:
@@ -140,12 +143,11 @@ class SupervisedCommand:
         job = self._job()
         if not job.get("input") and not job.get("pty"):
             raise ToolError("The command takes no input: only background commands and those with pty do.")
-        frames = [f"{token}/{at} i {data[at : at + _FRAME].hex()}\n".encode() for at in range(0, len(data), _FRAME)] + (
-            [f"{token}/end e\n".encode()] if end else []
-        )
+        frames = [f"{token}/{at} i {data[at : at + _FRAME].hex()}\n" for at in range(0, len(data), _FRAME)]
+        frames += [f"{token}/end e\n"] if end else []
         until = asyncio.get_running_loop().time() + _INPUT_S
         for frame in frames:
-            while not self._send(frame):
+            while not self._send(frame.encode()):
                 if asyncio.get_running_loop().time() > until:
                     raise ToolError("The command does not read its input, and no more of it can be kept for later.")
                 await asyncio.sleep(0.02)
@@ -179,9 +181,7 @@ class SupervisedCommand:
         if state == names.LOST:
             await asyncio.to_thread(self.sweep)
             return CommandExit("lost")
-        if state != names.ENDED:
-            return None
-        return self._exit()
+        return self._exit() if state == names.ENDED else None
 
     def _exit(self) -> CommandExit:
         return _decoder.decode(Path(f"{self.folder}/{names.EXIT}").read_bytes())
@@ -200,27 +200,18 @@ class SupervisedCommand:
             return
         killed: set[str] = set()
         for _ in range(_SWEEPS):
-            pids = [
-                pid for pid in os.listdir("/proc") if pid.isdigit() and f"{MARK}={mark}".encode() in _environment(pid)
-            ]
-            if not pids:
-                break
-            for pid in pids:
+            count = 0
+            for pid in filter(str.isdigit, os.listdir("/proc")):
                 with suppress(OSError):
-                    os.kill(int(pid), signal.SIGKILL)
-            killed.update(pids)
+                    if f"{MARK}={mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                        count += 1
+                        killed.add(pid)
+                        os.kill(int(pid), signal.SIGKILL)
+            if not count:
+                break
         until = time.monotonic() + _DYING_S
         while any(_dying(pid) for pid in killed) and time.monotonic() < until:
             time.sleep(_STEP_S)
-
-    def _pieces(self) -> list[tuple[int, int]]:
-        """Where each piece of the output begins, and how long it is by now."""
-        pieces: list[tuple[int, int]] = []
-        for name in os.listdir(self.folder):
-            if name.startswith(names.OUTPUT):
-                with suppress(FileNotFoundError):
-                    pieces.append((int(name.removeprefix(names.OUTPUT)), os.stat(f"{self.folder}/{name}").st_size))
-        return sorted(pieces)
 
 
 def _dying(pid: str) -> bool:
@@ -228,9 +219,3 @@ def _dying(pid: str) -> bool:
     with suppress(OSError, IndexError):
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
     return False
-
-
-def _environment(pid: str) -> list[bytes]:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    return []

@@ -45,7 +45,12 @@ class SupervisedCommands:
 
     @property
     def place(self) -> str:
-        return f"{names.boot()}:{self._identity()}"
+        """Of this machine since its start, and of this folder, by a name that is made when it is first used."""
+        file = f"{self.folder}/id"
+        if not os.path.exists(file):
+            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            create_file(file, new_id("h").encode())
+        return f"{names.boot()}:{Path(file).read_text()}"
 
     def network_log(self, chat: ChatId, call: CallKey) -> str:
         return f"{self._path(chat, call)}/{names.NETWORK}"
@@ -81,10 +86,8 @@ class SupervisedCommands:
 
     async def list_commands(self, chat: ChatId) -> Sequence[KnownCommand]:
         self._reap()
-        folder = self._of_chat(chat)
-        if not _has_commands(folder):
-            return ()
-        return await asyncio.to_thread(_list_commands, folder)
+        folder = self._of_chat(chat)  # called at each message of a chat, so one look without a thread
+        return () if names.is_removed(folder) else await asyncio.to_thread(_list_commands, folder)
 
     async def running(self, chat: ChatId) -> Sequence[CallKey]:
         return [command.call for command in await self.list_commands(chat) if command.running]
@@ -116,7 +119,7 @@ class SupervisedCommands:
         runs, and what a supervisor that has not begun yet would run."""
         self._reap()
         folder = self._of_chat(chat)
-        if not _has_commands(folder):
+        if names.is_removed(folder):
             return
         for key in await asyncio.to_thread(_unfinished_in_foreground, folder):
             # Behind a tilde stands what tells the attempts of a call from each other, behind a dash what tells calls of
@@ -126,21 +129,17 @@ class SupervisedCommands:
 
     async def close(self) -> None:
         """End everything and remove the folder: for commands of chats that are gone for good."""
-        for chat in await asyncio.to_thread(_children, self.folder):
-            for call in await asyncio.to_thread(_children, f"{self.folder}/{chat}"):
-                await self.prevent(ChatId(chat), CallKey(call))
-                folder = self._path(ChatId(chat), CallKey(call))
+        for chat in map(ChatId, await asyncio.to_thread(_children, self.folder)):
+            for call in map(CallKey, await asyncio.to_thread(_children, f"{self.folder}/{chat}")):
+                await self.prevent(chat, call)
+                folder = self._path(chat, call)
                 with suppress(FileNotFoundError):  # it goes before `stop` does: who comes late starts nothing
                     os.unlink(f"{folder}/{names.JOB}")
-                await self._let_go(folder)
+                for _ in range(500):  # until the supervisor has written all it will ever write
+                    if not names.locked(folder):
+                        break
+                    await asyncio.sleep(0.01)
         await asyncio.to_thread(remove_tree, self.folder)
-
-    async def _let_go(self, folder: str) -> None:
-        """Wait for a moment until the supervisor has written all it will ever write."""
-        for _ in range(500):
-            if not names.locked(folder):
-                return
-            await asyncio.sleep(0.01)
 
     def _path(self, chat: ChatId, call: CallKey) -> str:
         return f"{self._of_chat(chat)}/{_safe(call)}"
@@ -148,27 +147,14 @@ class SupervisedCommands:
     def _of_chat(self, chat: ChatId) -> str:
         return f"{self.folder}/{_safe(chat)}"
 
-    def _identity(self) -> str:
-        """A name for this folder, made when it is first used."""
-        file = f"{self.folder}/id"
-        with suppress(FileNotFoundError):
-            return Path(file).read_text()
-        os.makedirs(self.folder, mode=0o700, exist_ok=True)
-        create_file(file, new_id("h").encode())
-        return Path(file).read_text()
-
     def _claim(self, folder: str, job: CommandSpec) -> None:
         if os.path.exists(folder):
             return
         new_folder = _make(os.path.dirname(folder))
         try:
-            fields = msgspec.structs.asdict(job)
-            env = {**job.env, MARK: new_id("k")}
-            limits = msgspec.structs.asdict(job.limits)
-            data = marshal.dumps(
-                {**fields, "argv": list(job.argv), "env": env, "boot": names.boot(), "limits": limits}, 2
-            )
-            Path(f"{new_folder}/{names.JOB}").write_bytes(data)
+            fields = msgspec.structs.asdict(job) | {"argv": list(job.argv), "env": {**job.env, MARK: new_id("k")}}
+            fields |= {"boot": names.boot(), "limits": msgspec.structs.asdict(job.limits)}
+            Path(f"{new_folder}/{names.JOB}").write_bytes(marshal.dumps(fields, 2))
             if job.view:
                 _make_view(new_folder, job.view, job.layers)
             for fifo in (names.ALIVE, names.CONTROL):
@@ -203,11 +189,7 @@ class SupervisedCommands:
 
     def _spawn(self, folder: str, ready_writer: int) -> int:
         null = os.open(os.devnull, os.O_RDWR)
-        actions = [
-            (os.POSIX_SPAWN_DUP2, null, 0),
-            (os.POSIX_SPAWN_DUP2, ready_writer, 1),
-            (os.POSIX_SPAWN_DUP2, ready_writer, 2),
-        ]
+        actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate((null, ready_writer, ready_writer))]
         argv = [self._python, "-I", "-S", str(START), folder]
         try:
             return os.posix_spawn(self._python, argv, {}, file_actions=actions, setsid=True)
@@ -322,11 +304,6 @@ def _children(parent: str) -> list[str]:
     return []
 
 
-def _has_commands(folder: str) -> bool:
-    """True if a chat has ever run a command. Called at each of its messages, so one look without a thread."""
-    return os.path.exists(folder)
-
-
 def _unfinished_in_foreground(parent: str) -> list[CallKey]:
     """Commands that run or may still begin, without those in the background."""
     return [
@@ -350,10 +327,9 @@ def _list_commands(parent: str) -> list[KnownCommand]:
             ended_ms = _ended_ms(folder)
             background = os.path.exists(f"{folder}/{names.BACKGROUND}")
             title = str(marshal.loads(Path(f"{folder}/{names.JOB}").read_bytes())["title"])
-            running = state == names.RUNNING
-            dated_commands.append(
-                (began, KnownCommand(CallKey(call), running, background, title, began // 1_000_000, ended_ms))
-            )
+            running, began_ms = state == names.RUNNING, began // 1_000_000
+            known_command = KnownCommand(CallKey(call), running, background, title, began_ms, ended_ms)
+            dated_commands.append((began, known_command))
     return [known_command for _, known_command in sorted(dated_commands, key=lambda pair: pair[0])]
 
 

@@ -74,19 +74,17 @@ def _delegated() -> str:
         mount = next((each for each in _MOUNTS if os.path.exists(f"{each}/cgroup.procs")), "")
         above = os.path.dirname(f"{mount}{own_group}")
         unit = own_group == "/" or "." in os.path.basename(own_group)  # a service or a scope of systemd itself
-        return above if mount and not unit and _marked(above) and os.access(above, os.W_OK) else ""
+        if not mount or unit or not os.access(above, os.W_OK):
+            return ""
     except OSError:
         return ""
-
-
-def _marked(folder: str) -> bool:
     for mark in _MARKS:
         try:
-            if os.getxattr(folder, mark) == b"1":
-                return True
+            if os.getxattr(above, mark) == b"1":
+                return above
         except OSError:
             continue
-    return False
+    return ""
 
 
 def _write(file: str, word: str) -> None:

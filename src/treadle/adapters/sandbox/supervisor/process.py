@@ -8,11 +8,10 @@ import os
 import time
 
 from treadle.adapters.sandbox.supervisor import child, tree
-from treadle.adapters.sandbox.supervisor.exit_file import reserve_exit, sync_exit, write_exit
 from treadle.adapters.sandbox.supervisor.folder import ALIVE, BEGAN, CONTROL, EXIT, JOB, LOCK, OWNER, STOP
 from treadle.adapters.sandbox.supervisor.group import make_group
 from treadle.adapters.sandbox.supervisor.limits import limits_of
-from treadle.adapters.sandbox.supervisor.recorder import Recorder
+from treadle.adapters.sandbox.supervisor.recorder import Recorder, reserve_exit, sync_exit, write_exit
 from treadle.base.file_system import replace_file
 
 
@@ -58,7 +57,7 @@ def main(folder: str) -> None:
             SupervisorSession(job, ends, (woken, control), recorder, group).see_through()
         group.remove()
     os.close(alive)
-    sync_exit(recorder, layer=bool(job["view"] and job["background"]))
+    sync_exit(layer=bool(job["view"] and job["background"]))
 
 
 def _hear_signals() -> int:

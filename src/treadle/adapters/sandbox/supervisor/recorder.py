@@ -1,11 +1,13 @@
 """The output of a command on disk, exact up to a cap; of more, the beginning and the end. A piece is a file that is
-named by where it begins, so that a reader needs no index and a killed writer leaves nothing wrong."""
+named by where it begins, so that a reader needs no index and a killed writer leaves nothing wrong. And how the command
+ended, written so that a full disk cannot prevent it and, at last, a power cut cannot take it."""
 
 import os
 
-from treadle.adapters.sandbox.supervisor.folder import OUTPUT
+from treadle.adapters.sandbox.supervisor.folder import EXIT, OUTPUT, SYNCED
 
 _LEAST = 1 << 12
+_EXIT_SIZE = 1024
 
 
 class Recorder:
@@ -68,14 +70,41 @@ class Recorder:
             os.close(self._file)
             self._file = -1
 
-    def sync(self) -> None:
-        """Make what is there survive a power cut."""
-        for name in os.listdir("."):
-            if name.startswith(OUTPUT):
-                sync_path(name)
+
+def reserve_exit() -> None:
+    """Take the space for the end now: when the disk is full, it can still be written."""
+    with open(f"{EXIT}.new", "wb") as file:
+        file.write(b" " * _EXIT_SIZE)
 
 
-def sync_path(name: str) -> None:
-    file = os.open(name, os.O_RDONLY)
-    os.fsync(file)
-    os.close(file)
+def write_exit(ending: str, code: int, left_behind: bool, recorder: Recorder, error: str) -> None:
+    recorder.close()
+    error_text = (error or recorder.trouble).replace("\\", "/").replace('"', "'")
+    text = (
+        f'{{"ending": "{ending}", "code": {code}, "left_behind": {"true" if left_behind else "false"}, '
+        f'"size": {recorder.size}, "lines": {recorder.lines}, "error": "{error_text}"}}'
+    )
+    with open(f"{EXIT}.new", "r+b") as file:
+        file.write(text.encode().ljust(_EXIT_SIZE))
+    os.replace(f"{EXIT}.new", EXIT)
+
+
+def sync_exit(*, layer: bool = False) -> None:
+    """Make the output and the end survive a power cut. `layer`: the files that the command wrote on its view must
+    survive, too: they may be committed much later."""
+    try:
+        _sync(*(name for name in os.listdir(".") if name.startswith(OUTPUT)))
+        if layer:
+            os.sync()
+        _sync(EXIT, ".")
+        with open(SYNCED, "wb"):
+            pass
+    except OSError:
+        pass  # a worker that finds no such mark after a power cut takes the command for lost
+
+
+def _sync(*names: str) -> None:
+    for name in names:
+        file = os.open(name, os.O_RDONLY)
+        os.fsync(file)
+        os.close(file)

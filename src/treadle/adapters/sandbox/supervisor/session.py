@@ -11,11 +11,10 @@ import select
 import time
 
 from treadle.adapters.sandbox.supervisor import child, tree
-from treadle.adapters.sandbox.supervisor.exit_file import write_exit
 from treadle.adapters.sandbox.supervisor.folder import SHELL, STOP
 from treadle.adapters.sandbox.supervisor.group import ControlGroup
 from treadle.adapters.sandbox.supervisor.limits import Idle, Watch, limits_of, too_much_memory
-from treadle.adapters.sandbox.supervisor.recorder import Recorder
+from treadle.adapters.sandbox.supervisor.recorder import Recorder, write_exit
 from treadle.base.file_system import replace_file
 
 _READ = 1 << 18
@@ -32,15 +31,8 @@ _TICK_S = 0.1
 
 
 class SupervisorSession:
-    """A running command."""
-
     def __init__(
-        self,
-        job: "dict[str, object]",
-        ends: child.Ends,
-        wakers: "tuple[int, int]",
-        recorder: Recorder,
-        group: ControlGroup,
+        self, job: child.Fields, ends: child.Ends, wakers: "tuple[int, int]", recorder: Recorder, group: ControlGroup
     ) -> None:
         self._group = group
         self._job = job
@@ -71,20 +63,21 @@ class SupervisorSession:
         left_behind = self._clear(ending)
         if self._shell and ending == "exited":
             replace_file(SHELL, self._shell)
-        code = -9 if self._code is None else self._code
-        write_exit(ending, code, left_behind, self._recorder, self._exceeded)
+        write_exit(ending, -9 if self._code is None else self._code, left_behind, self._recorder, self._exceeded)
 
     def _follow(self, deadline: "float | None") -> str:
         while self._code is None:
             self._step(self._watch.earlier(self._idle.earlier(deadline)))
-            self._exceeded = self._watch.look() if self._code is None else ""
+            if self._code is not None:
+                break
+            self._exceeded = self._watch.look()
             if self._exceeded:
                 return "exceeded"
             if self._stop:
-                return "stopped" if self._code is None else "exited"
+                return "stopped"
             if deadline is not None and time.monotonic() >= deadline:
-                return "timed_out" if self._code is None else "exited"
-            if self._code is None and self._idle.too_long(self._looked):
+                return "timed_out"
+            if self._idle.too_long(self._looked):
                 return "idle"
         return "exited"
 
@@ -137,7 +130,11 @@ class SupervisorSession:
         if self._ends.output in ready and ready[self._ends.output] & ~select.POLLOUT:
             self._take_output()
         if self._ends.shell in ready:
-            self._take_shell()
+            if data := os.read(self._ends.shell, _READ):
+                self._shell += data[: max(0, self._state_cap - len(self._shell))]
+            else:
+                os.close(self._ends.shell)
+                self._ends.shell = -1
         if self._control in ready:
             self._take_frames()
         if self._input or self._input_ends:
@@ -163,14 +160,6 @@ class SupervisorSession:
             self._ends.input = -1
         os.close(self._ends.output)
         self._ends.output = -1
-
-    def _take_shell(self) -> None:
-        data = os.read(self._ends.shell, _READ)
-        if data:
-            self._shell += data[: max(0, self._state_cap - len(self._shell))]
-        if not data:
-            os.close(self._ends.shell)
-            self._ends.shell = -1
 
     def _take_frames(self) -> None:
         """`ID OP HEX`: input (i), its end (e), or a nudge to look at `stop` (s). Each id counts once, so that a
@@ -199,14 +188,11 @@ class SupervisorSession:
             self._input, self._input_ends = b"", self._ends.input != self._ends.output
         if self._input_ends:
             self._input_ends = False
-            self._end_input()
-
-    def _end_input(self) -> None:
-        if self._ends.input == self._ends.output:
-            self._input += b"\x04"
-            return
-        os.close(self._ends.input)
-        self._ends.input = -1
+            if self._ends.input == self._ends.output:
+                self._input += b"\x04"
+            else:
+                os.close(self._ends.input)
+                self._ends.input = -1
 
     def _reap(self) -> None:
         while True:

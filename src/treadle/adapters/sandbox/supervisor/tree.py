@@ -36,7 +36,7 @@ def _try_to(option: int, value: int) -> None:
 def terminate(group: int) -> None:
     """Ask everything to end. The sandbox around the command stays: it would take everything with it at once."""
     if not _LINUX:
-        return _signal_group(group, _SIGTERM)
+        return _signal(group, _SIGTERM, os.killpg)
     for pid, name in descendants().items():
         if name != b"bwrap":
             _signal(pid, _SIGTERM)
@@ -46,7 +46,7 @@ def kill(group: int) -> None:
     """End everything. The sandbox's first process takes all in it along at once; the rest is first brought to a
     standstill, or what forks quickly would get away."""
     if not _LINUX:
-        return _signal_group(group, _SIGKILL)
+        return _signal(group, _SIGKILL, os.killpg)
     for pid, name in descendants().items():
         if name == b"bwrap":
             _signal(pid, _SIGKILL)
@@ -87,9 +87,8 @@ def tasks() -> int:
 def memory(most: int) -> int:
     """Return the bytes of memory that they take. Above `most`, memory shared by forked processes counts once: that
     takes longer to find out."""
-    page = os.sysconf("SC_PAGE_SIZE")
-    living = list(_living())
-    private_bytes = page * sum(_number(pid, "statm", _private_pages) for pid in living)
+    living = _living()
+    private_bytes = os.sysconf("SC_PAGE_SIZE") * sum(_number(pid, "statm", _private_pages) for pid in living)
     return (
         private_bytes if private_bytes <= most else sum(_number(pid, "smaps_rollup", _proportional) for pid in living)
     )
@@ -119,15 +118,8 @@ def _number(pid: int, name: str, read: "Callable[[bytes], int]") -> int:
         return 0
 
 
-def _signal(pid: int, number: int) -> None:
+def _signal(pid: int, number: int, send: "Callable[[int, int], None]" = os.kill) -> None:
     try:  # noqa: SIM105
-        os.kill(pid, number)
+        send(pid, number)
     except OSError:  # gone, or another user's
-        pass
-
-
-def _signal_group(group: int, number: int) -> None:
-    try:  # noqa: SIM105
-        os.killpg(group, number)
-    except OSError:
         pass

@@ -62,7 +62,7 @@ def _show_settings(config: "Config", as_json: bool) -> None:
 
     from treadle.adapters.models.providers import ADDRESSES, KEYS
     from treadle.adapters.stores.address import redact_address as shown_address
-    from treadle.base.home import HOME_VARIABLE
+    from treadle.base.types import HOME_VARIABLE
     from treadle.library.config import FILE_NAME
 
     home = f"environment {HOME_VARIABLE}" if os.environ.get(HOME_VARIABLE) else "default"

@@ -32,7 +32,7 @@ async def copilot(stdio: bool, port: int, host: str, **flags: Any) -> None:
     import msgspec
 
     from treadle.adapters.models.registry import ModelRegistry
-    from treadle.base.jsonrpc.serving import serve_stdio, serve_tcp
+    from treadle.base.jsonrpc.connection import serve_stdio, serve_tcp
     from treadle.frontends.cli.session import configured, open_agent, project_root
     from treadle.frontends.copilot.hooks import ProgramHooks
     from treadle.frontends.copilot.server import Runtime

@@ -219,7 +219,7 @@ def _require_tools(agent: "Agent", task: Task) -> None:
     """Tools that do not exist are named before a model has to do without them."""
     if not task.tools:
         return
-    from treadle.base.did_you_mean import unknown_names
+    from treadle.errors import unknown_names
     from treadle.protocol.options import ChatOptions
 
     tool_names = [spec.name for spec in agent.deps.tools.specs(ChatOptions(interactive=True))]

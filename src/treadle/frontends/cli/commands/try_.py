@@ -93,7 +93,7 @@ async def _run_trial(
     from msgspec.structs import replace
 
     from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
-    from treadle.adapters.sandbox.view_trial import view_works
+    from treadle.adapters.sandbox.trial_folders import view_works
     from treadle.adapters.stores.memory import MemoryStore
     from treadle.adapters.tools.builtin.command.tool import RunCommand
     from treadle.adapters.workspace.history.snapshots import ProjectSnapshots

@@ -5,11 +5,10 @@ import re
 
 from starlette.responses import Response
 
-from treadle.base.pictures import KINDS
 from treadle.frontends.server.problems import Problem
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.protocol import wire
-from treadle.protocol.content import Image
+from treadle.protocol.content import PICTURE_KINDS, Image
 from treadle.protocol.events import Event, UserMessage
 from treadle.protocol.tool_events import ExecutionComplete
 
@@ -57,7 +56,7 @@ async def picture(call: ApiRequest) -> Response:
     if not (place.isascii() and place.isdigit() and int(place[:4]) < len(images)):
         raise Problem("not_found", "This event has no such picture.")
     image = images[int(place[:4])]
-    if image.media_type not in KINDS:
+    if image.media_type not in PICTURE_KINDS:
         raise Problem("not_found", "This is no picture that a browser shows.")
     data = await call.service.agent.deps.store.get_blob(image.blob)
     return Response(data, media_type=image.media_type)

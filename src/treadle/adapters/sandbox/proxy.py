@@ -2,7 +2,8 @@
 network, connections to allowed hosts from the network of the machine, and a log of both.
 
 A name is resolved here, every address that it has is checked, and the connection goes to the checked address itself: a
-name that points to a private address, or does so the second time, leads nowhere."""
+name that points to a private address, or does so the second time, leads nowhere. The proxy is a process of its own,
+which uses the standard library and `treadle.base.host_patterns` alone."""
 
 import asyncio
 import json
@@ -11,22 +12,108 @@ import signal
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
 
-from treadle.adapters.sandbox.network.proxy_requests import (
-    HEAD_SIZE,
-    BadRequest,
-    Request,
-    accepted,
-    declined,
-    read_request,
-)
 from treadle.base.host_patterns import expand, is_address, matches, refused_address
 
 _PIECE = 1 << 16
 _MOST_REACHED = 10_000
-
+HEAD_SIZE = 16 * 1024
+_HOP = (b"connection:", b"proxy-connection:", b"proxy-authorization:", b"keep-alive:", b"upgrade:", b"host:")
+"""Headers between the program and the proxy; and the host, which is written anew, so that it is the one allowed."""
+_SOCKS = 5
+Kind = Literal["tunnel", "plain", "socks"]
+Failure = Literal["refused", "unreachable"]
 Endpoint = tuple[str, int]
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+# -- requests: the head of an HTTP request or the greeting of SOCKS5, read with a limit on size ----------------------
+
+
+class Request(NamedTuple):
+    kind: Kind
+    host: str
+    port: int
+    head: bytes = b""
+    """Of a plain request: the head that goes to the server."""
+
+
+class BadRequest(Exception):
+    """The program sent bytes that are not a request that the proxy knows."""
+
+
+async def read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Request:
+    """The first request of a connection. BadRequest if it is none; the connection's end counts as that."""
+    try:
+        first = await reader.readexactly(1)
+        return await (_socks(reader, writer) if first[0] == _SOCKS else _http(first, reader))
+    except asyncio.IncompleteReadError as error:
+        raise BadRequest("the connection ended before a request was complete") from error
+    except asyncio.LimitOverrunError as error:
+        raise BadRequest(f"a request head of more than {HEAD_SIZE} bytes") from error
+    except (ValueError, UnicodeError) as error:
+        raise BadRequest("a request that cannot be read") from error
+
+
+async def _http(first: bytes, reader: asyncio.StreamReader) -> Request:
+    head = first + await reader.readuntil(b"\r\n\r\n")
+    line, _, headers = head[:-4].partition(b"\r\n")
+    method, target, version = line.split(b" ")
+    if not version.startswith(b"HTTP/1."):
+        raise BadRequest("a request in another protocol than HTTP/1 and SOCKS5")
+    if method == b"CONNECT":
+        parts = urlsplit(f"//{target.decode('ascii')}")
+        if not parts.hostname or not parts.port or parts.path:
+            raise BadRequest("CONNECT without a host and a port")
+        return Request("tunnel", parts.hostname, parts.port)
+    url = urlsplit(target.decode("ascii"))
+    if url.scheme.lower() != "http" or not url.hostname:
+        raise BadRequest("a request that names no http:// address: this is a proxy")
+    host_header = url.netloc.rpartition("@")[2].encode("ascii")
+    path = (url.path or "/") + (f"?{url.query}" if url.query else "")
+    lines = [b" ".join((method, path.encode("ascii"), version)), b"Host: " + host_header, b"Connection: close"]
+    lines += [each for each in headers.split(b"\r\n") if each and not each.lower().startswith(_HOP)]
+    return Request("plain", url.hostname, url.port or 80, b"\r\n".join(lines) + b"\r\n\r\n")
+
+
+async def _socks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Request:
+    methods = await reader.readexactly((await reader.readexactly(1))[0])
+    if 0 not in methods:
+        writer.write(bytes((_SOCKS, 0xFF)))
+        raise BadRequest("SOCKS5 with a way to sign in that the proxy does not have")
+    writer.write(bytes((_SOCKS, 0)))
+    version, command, _, kind = await reader.readexactly(4)
+    if version != _SOCKS or command != 1:
+        writer.write(_socks_reply(7))
+        raise BadRequest("SOCKS5 for something else than a connection")
+    match kind:
+        case 1:
+            host = socket.inet_ntop(socket.AF_INET, await reader.readexactly(4))
+        case 3:
+            host = (await reader.readexactly((await reader.readexactly(1))[0])).decode("ascii")
+        case 4:
+            host = socket.inet_ntop(socket.AF_INET6, await reader.readexactly(16))
+        case _:
+            writer.write(_socks_reply(8))
+            raise BadRequest("SOCKS5 with an address of an unknown kind")
+    return Request("socks", host, int.from_bytes(await reader.readexactly(2), "big"))
+
+
+def _socks_reply(code: int) -> bytes:
+    return bytes((_SOCKS, code, 0, 1, 0, 0, 0, 0, 0, 0))
+
+
+_ACCEPTED: Mapping[Kind, bytes] = {
+    "tunnel": b"HTTP/1.1 200 Connection established\r\n\r\n",
+    "socks": _socks_reply(0),
+    "plain": b"",
+}
+"""The reply to the program before its data flows."""
+
+
+# -- the proxy --------------------------------------------------------------------------------------------------------
 
 
 class ProxyLimits(NamedTuple):
@@ -112,11 +199,8 @@ class Proxy:
         self._open.add(task)
         try:
             await self._answer(reader, writer)
-        except (
-            OSError,
-            asyncio.CancelledError,
-        ):  # the program is gone, or the command has ended, and so does this task
-            return
+        except (OSError, asyncio.CancelledError):
+            return  # the program is gone, or the command has ended, and so does this task
         finally:
             self._open.discard(task)
             writer.close()
@@ -128,21 +212,25 @@ class Proxy:
         except (BadRequest, TimeoutError) as error:
             reason = str(error) or f"no request within {self._limits.head_s:g} s"
             self._journal.write("", 0, refused=reason)
-            writer.write(declined("plain", "refused", reason))
-            return await self._flush(writer)
+            return await self._decline(writer, "plain", "refused", reason)
         try:
             upstream = await self._connect(request)
         except Refusal as error:
             self._journal.write(request.host, request.port, refused=str(error))
-            writer.write(declined(request.kind, "refused", str(error)))
-            return await self._flush(writer)
+            return await self._decline(writer, request.kind, "refused", str(error))
         except Unreachable as error:
             self._journal.write(request.host, request.port, refused=f"unreachable: {error}")
-            writer.write(declined(request.kind, "unreachable", str(error)))
-            return await self._flush(writer)
+            return await self._decline(writer, request.kind, "unreachable", str(error))
         await self._relay(request, (reader, writer), upstream)
 
-    async def _flush(self, writer: asyncio.StreamWriter) -> None:
+    async def _decline(self, writer: asyncio.StreamWriter, kind: Kind, failure: Failure, text: str) -> None:
+        if kind == "socks":
+            writer.write(_socks_reply(2 if failure == "refused" else 4))
+        else:
+            status = b"403 Forbidden" if failure == "refused" else b"502 Bad Gateway"
+            body = f"treadle: {text}\n".encode(errors="replace")
+            fields = (b"HTTP/1.1 " + status, b"Content-Type: text/plain; charset=utf-8", b"Connection: close")
+            writer.write(b"\r\n".join((*fields, b"Content-Length: %d" % len(body), b"", body)))
         with suppress(TimeoutError):
             async with asyncio.timeout(self._limits.connect_s):
                 await writer.drain()
@@ -150,13 +238,19 @@ class Proxy:
                     writer.write_eof()
                 await asyncio.sleep(0)
 
-    async def _connect(self, request: Request) -> "tuple[asyncio.StreamReader, asyncio.StreamWriter]":
+    async def _connect(self, request: Request) -> Streams:
         host, port = request.host.lower().rstrip("."), request.port
         if not matches(self._patterns, host, port):
             raise Refusal(f"{host}:{port} is not among the hosts that this command may reach")
+        failure = OSError(0, "it has no address")
         try:
             async with asyncio.timeout(self._limits.connect_s):
-                return await _first_of(await self._addresses(host, port))
+                for endpoint in await self._addresses(host, port):
+                    try:
+                        return await asyncio.open_connection(*endpoint, limit=_PIECE)
+                    except OSError as error:
+                        failure = error
+                raise failure
         except OSError as error:  # the time limit is one, too
             raise Unreachable(f"{host}:{port} cannot be reached: {error.strerror or 'no answer in time'}") from error
 
@@ -175,17 +269,12 @@ class Proxy:
                 raise Refusal(f"{host} is at {address}, which is {address_kind}")
         return [(address, port) for address in addresses]
 
-    async def _relay(
-        self,
-        request: Request,
-        program: "tuple[asyncio.StreamReader, asyncio.StreamWriter]",
-        upstream: "tuple[asyncio.StreamReader, asyncio.StreamWriter]",
-    ) -> None:
+    async def _relay(self, request: Request, program: Streams, upstream: Streams) -> None:
         """Copy both ways until the host has said everything, the program is gone, or nothing came for too long."""
         self._journal.write_reached(request.host.lower().rstrip("."), request.port)
         up, down = _Flow(program[0], upstream[1]), _Flow(upstream[0], program[1])
         upstream[1].write(request.head)
-        program[1].write(accepted(request.kind))
+        program[1].write(_ACCEPTED[request.kind])
         sending, receiving = asyncio.ensure_future(up.run()), asyncio.ensure_future(down.run())
         try:
             while not receiving.done() and not (sending.done() and not up.ended):
@@ -222,17 +311,6 @@ class _Flow:
             self._target.write_eof()
 
 
-async def _first_of(places: "list[Endpoint]") -> "tuple[asyncio.StreamReader, asyncio.StreamWriter]":
-    """A connection to the first place that takes one."""
-    last = OSError(0, "it has no address")
-    for address, port in places:
-        try:
-            return await asyncio.open_connection(address, port, limit=_PIECE)
-        except OSError as error:
-            last = error
-    raise last
-
-
 def _own_address(address: str) -> str:
     """Return a name if a public address is one of this machine, else nothing: only then can a socket be bound to it."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -245,17 +323,18 @@ def _own_address(address: str) -> str:
 
 
 def run(listener: int, spec: "dict[str, object]") -> None:
-    """Be the proxy of a command until SIGTERM. `told`: patterns, log, and for tests fixed addresses."""
+    """Be the proxy of a command until SIGTERM. `spec`: patterns, log, and for tests fixed addresses."""
     patterns, fixed = spec["patterns"], spec.get("fixed", {})
     assert isinstance(patterns, list)
     assert isinstance(fixed, dict)
     proxy = Proxy(patterns, Journal(str(spec["log"])), fixed=fixed)
-    asyncio.run(_until_told(proxy, socket.socket(fileno=listener)))
 
+    async def serve() -> None:
+        server = socket.socket(fileno=listener)
+        server.setblocking(False)
+        serving = asyncio.ensure_future(proxy.serve(server))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
+        with suppress(asyncio.CancelledError):
+            await serving
 
-async def _until_told(proxy: Proxy, listener: socket.socket) -> None:
-    listener.setblocking(False)
-    serving = asyncio.ensure_future(proxy.serve(listener))
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
-    with suppress(asyncio.CancelledError):
-        await serving
+    asyncio.run(serve())
