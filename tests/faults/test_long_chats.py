@@ -15,7 +15,7 @@ from bench.long_chats import CHAT, many, write
 from tests.faults.chance import SOAK
 from treadle import Agent, ScriptedModel
 from treadle.adapters.stores.sqlite import SqliteStore
-from treadle.adapters.stores.sqlite.lists import Lists
+from treadle.adapters.stores.sqlite.tables import ReadTables
 from treadle.base.types import ChatId, SystemClock
 from treadle.engine.hub import Hub
 from treadle.engine.log import SNAPSHOT_EVERY, Log
@@ -203,10 +203,8 @@ def test_showing_a_long_chat_and_listing_many_costs_what_is_shown(
     capsys.readouterr()
 
     listed: list[int] = []
-    select = Lists._select
-    monkeypatch.setattr(
-        Lists, "_select", lambda self, rest, values, limit: _counted(listed, select(self, rest, values, limit))
-    )
+    list_chats = ReadTables.list_chats
+    monkeypatch.setattr(ReadTables, "list_chats", lambda *values: _counted(listed, list_chats(*values)))
     assert invoke(["chats"]) == 0
     said = capsys.readouterr()
     assert len(said.out.splitlines()) == chats.MOST

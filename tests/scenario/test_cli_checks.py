@@ -74,7 +74,7 @@ def test_a_broken_hook_in_the_file_is_no_start(cli: CommandLine) -> None:
 def test_nothing_of_a_hostile_project_is_honoured(cli: CommandLine) -> None:  # S-09, fault 28
     (cli.project / ".treadle").mkdir()
     (cli.project / ".treadle/hooks.toml").write_text('[[hooks]]\nwhen = "before"\ncommand = "touch ran"\n')
-    (cli.project / ".treadle/library/config.toml").write_text('checks = ["touch ran"]\n')
+    (cli.project / ".treadle/config.toml").write_text('checks = ["touch ran"]\n')
     (cli.project / "config.toml").write_text('checks = ["touch ran"]\n')
     (cli.project / "AGENTS.md").write_text("checks = touch ran\n")
     assert cli("run", "Do it.", "--model", cli.script(WRITE + DONE)).code == 0

@@ -11,11 +11,11 @@ import pytest
 from tests.scenario.http_kit import WAIT_S, Client, Server, serving
 from treadle.adapters.models.scripted import Say
 from treadle.adapters.stores.sqlite import SqliteStore
-from treadle.frontends.server import header_timeout
+from treadle.frontends.server import connections
 from treadle.frontends.server.admission import Admission
 from treadle.frontends.server.app import ROUTES
 from treadle.frontends.server.guard import OPEN
-from treadle.frontends.server.problems import codes
+from treadle.frontends.server.replies import codes
 from treadle.frontends.server.service import Limits
 
 
@@ -274,7 +274,7 @@ async def test_a_connection_that_sends_no_headers_is_closed(
     server: Server, begun: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S-20: one byte now and then keeps no connection open."""
-    monkeypatch.setattr(header_timeout, "HEADERS_S", 0.5)
+    monkeypatch.setattr(connections, "HEADERS_S", 0.5)
     reader, writer = await asyncio.open_connection("127.0.0.1", int(server.address.rpartition(":")[2]))
     writer.write(begun)
 
@@ -298,7 +298,7 @@ async def test_a_connection_that_sends_no_headers_is_closed(
 async def test_a_slow_answer_and_a_quiet_connection_are_no_missing_headers(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(header_timeout, "HEADERS_S", 0.2)
+    monkeypatch.setattr(connections, "HEADERS_S", 0.2)
     reader, writer = await asyncio.open_connection("127.0.0.1", int(server.address.rpartition(":")[2]))
     for _ in range(2):
         writer.write(WHOLE)

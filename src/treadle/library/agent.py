@@ -40,7 +40,8 @@ from treadle.engine.log import Log
 from treadle.engine.restore import SnapshotRestorer
 from treadle.engine.worker import Worker
 from treadle.errors import ConfigError, InvalidInput, unknown_names
-from treadle.library.chat import Chat, ChatHome, Prepared
+from treadle.library.chat import Chat, Prepared
+from treadle.library.commands import ChatHome
 from treadle.library.instructions import read_instructions
 from treadle.library.jobs import Job, JobRegistry
 from treadle.library.model_choice import (
@@ -156,9 +157,22 @@ class Agent:
         opened_store, active_clock = store_of(store), clock or SystemClock()
         shared = bool(getattr(opened_store, "shared", False))
         secrets = Redactor(self._env, stored_access(self._home).keys) if redact is None else redact
-        observer = self._observer(telemetry, opened_store)
+        observer = Observer()
+        if telemetry is not False:
+            from treadle.adapters.telemetry.watcher import observer_of
+
+            observer = observer_of(telemetry, opened_store, self.warnings.append)
         self._setup = ToolSetup(opened_store, self._env, self._home, secrets, shared, allowance, self._rules_of)
-        self._tools = self._toolset(tools, builtin=builtin, plugins=plugins)
+        if plugins:
+            from treadle.adapters.tools.function import load_tools
+
+            plugin_tools, warnings = load_tools()
+            tools = [*tools, *plugin_tools]
+            self.warnings += warnings
+        context = msgspec.structs.replace(self._setup.context, subagents=lambda: self.subagents)
+        self._tools = Tools(builtins(context) if builtin else (), [*tools], self._mcp_source)
+        hook_list = hooks if isinstance(hooks, Sequence) else [hooks]
+        project_hooks = self._setup.project_hooks(self._trust, self.warnings.append)
         self.deps = Deps(
             opened_store,
             OneModel(model) if model is not None else models or self._registry(),
@@ -173,7 +187,7 @@ class Agent:
             silence_s=silence_s,
             answer_s=answer_s,
             renew_s=renew_s,
-            hooks=self._hooked(hooks),
+            hooks=Chain([*self._setup.watched(hook_list), *project_hooks]),
             observer=observer,
             redact=secrets,
             redact_live=secrets.live if isinstance(secrets, Redactor) else lambda: secrets,
@@ -187,7 +201,9 @@ class Agent:
         self.worker = Worker(self.deps, concurrency=concurrency)
         self.titles = Titles(self.deps, titles)
         self.job_registry = JobRegistry(self.deps, self._setup.context, self._setup.commands)
-        self._chats = ChatHome(self.deps, self.worker, self.job_registry, self.rules.add, self._check)
+        self.chat_home = ChatHome(
+            self.deps, self.worker, self.job_registry, lambda rule: self.rules.add(rule), self._check
+        )
 
     async def choose_model(self) -> ModelChoice | None:
         """The model for a chat that names none (U-10); None: there is nothing to choose from."""
@@ -215,23 +231,6 @@ class Agent:
     def _recipient(self, ref: str) -> str:
         return recipient(ref, {**stored_access(self._home).addresses, **self._env})
 
-    def _observer(self, telemetry: "bool | Telemetry", store: Store) -> Observer:
-        if telemetry is False:
-            return Observer()
-        from treadle.adapters.telemetry.watcher import observer_of
-
-        return observer_of(telemetry, store, self.warnings.append)
-
-    def _toolset(self, tools: Sequence[Tool], *, builtin: bool, plugins: bool) -> Tools:
-        context = msgspec.structs.replace(self._setup.context, subagents=lambda: self.subagents)
-        extra_tools = [*tools, *(self._plugins() if plugins else ())]
-        return Tools(builtins(context) if builtin else (), extra_tools, self._mcp_source)
-
-    def _hooked(self, hooks: Hooks | Sequence[Hooks]) -> Hooks:
-        hook_list = [hooks] if not isinstance(hooks, Sequence) else hooks
-        of_project = self._setup.project_hooks(self._trust, self.warnings.append)
-        return Chain([*self._setup.watched(hook_list), *of_project])
-
     def _rules_of(self, root: str, options: ChatOptions) -> Sequence[Rule]:
         return rules_of(self.rules, root, options, self.deps.clock.now_ms())
 
@@ -239,13 +238,6 @@ class Agent:
         registry = ModelRegistry(self._env, home=self._home)
         self.warnings += registry.catalogue.warnings
         return registry
-
-    def _plugins(self) -> Sequence[Tool]:
-        from treadle.adapters.tools.function import load_tools
-
-        plugin_tools, warnings = load_tools()
-        self.warnings += warnings
-        return plugin_tools
 
     @property
     def mcp(self) -> "McpServers":
@@ -297,7 +289,7 @@ class Agent:
         has_servers = bool(self._mcp_given)
         if self._mcp_given is True:
             places = [f"{self._home}/mcp.json"]
-            places += [f"{options.root}/{name}" for name in (".mcp.json", ".treadle/adapters/mcp.json") if options.root]
+            places += [f"{options.root}/{name}" for name in (".mcp.json", ".treadle/mcp.json") if options.root]
             has_servers = any(map(os.path.exists, places))
         return self.mcp if has_servers or self._mcp is not None else None
 
@@ -343,7 +335,7 @@ class Agent:
             if "root" in all_changes:
                 check_root_name(all_changes["root"])
                 all_changes["root_id"] = identify(all_changes["root"])
-            return Chat(self._chats, ChatId(id), all_changes)
+            return Chat(self.chat_home, ChatId(id), all_changes)
         new_options = self._change_options(options or self.options, option_values)
         if "reasoning_effort" in option_values and not new_options.agent:
             check_effort(self.deps.models, new_options.model, new_options.reasoning_effort)
@@ -351,7 +343,7 @@ class Agent:
 
     def begin(self, id: str, options: ChatOptions) -> Chat:
         """A new chat under an id that the caller chose. ChatExists, when it is first used, if there is one already."""
-        return Chat(self._chats, ChatId(id), self.prepare(options))
+        return Chat(self.chat_home, ChatId(id), self.prepare(options))
 
     def _check(self) -> None:
         if self._standard:

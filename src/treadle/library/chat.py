@@ -1,26 +1,22 @@
 """A handle to one chat: commands in, events out. Holds nothing that is not in the store; any number of handles, in any
 number of processes, may speak to the same chat."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
-from contextlib import nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 import msgspec
 
-from treadle.adapters.models.reasoning_effort import check_effort
 from treadle.base.types import ChatId, new_id
 from treadle.chat.applying import tool_options
 from treadle.chat.state import ChatState, open_actions, starts_queued, status
-from treadle.engine.deps import Deps
 from treadle.engine.effects import whole_list
 from treadle.engine.hub import Subscription
-from treadle.engine.worker import Worker
-from treadle.errors import ConfigError, NotFound, Refused
+from treadle.errors import NotFound
+from treadle.library.commands import ChatHome, execute_commands
 from treadle.library.files import ChatFiles
 from treadle.library.following import Answer, Following, collect
-from treadle.library.jobs import Job, JobRegistry
+from treadle.library.jobs import Job
 from treadle.library.watching import read_patiently
 from treadle.protocol import commands as c
 from treadle.protocol import wire
@@ -39,7 +35,7 @@ from treadle.protocol.events import (
     UserMessage,
 )
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.permissions import BEYOND, Rule
+from treadle.protocol.permissions import Rule
 from treadle.protocol.tools import ToolSpec
 from treadle.protocol.views import Status, shown_status
 
@@ -53,8 +49,6 @@ PATIENCE_S = 60.0
 """Seconds for which a follower of a command retries a store that cannot be read."""
 _TURNING = frozenset({UserMessage, QueueChanged, ActionRequired, SessionIdle, CompactionComplete})
 """Events that may end a follower's stream, or change which event ends it."""
-_GOES_ON = (c.Send, c.Edit, c.SubmitResults, c.Decide, c.Answer, c.Promote, c.Apply)
-"""Commands after which the chat goes on with its project."""
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -63,18 +57,6 @@ class Prepared(msgspec.Struct, frozen=True):
     options: ChatOptions
     notices: tuple[ModelNotice, ...]
     warnings: tuple[str, ...]
-
-
-class ChatHome(msgspec.Struct, frozen=True):
-    """The dependencies that all chats of an agent share."""
-
-    deps: Deps
-    worker: Worker
-    jobs: JobRegistry
-    remember: Callable[[Rule], object]
-    """Stores a rule whose scope is larger than its chat."""
-    check: Callable[[], None]
-    """Raises ConfigError if a file that holds permissions is damaged. No run begins until the file is repaired."""
 
 
 class Chat:
@@ -99,8 +81,7 @@ class Chat:
         if isinstance(self._begin, Prepared):
             await self._deps.log.create(self.id, SessionCreated(self._begin.options), *self._begin.notices)
         elif self._begin:
-            await self._check_effort(self._begin)
-            await self._end_jobs(await self._deps.log.execute(self.id, c.ChangeOptions(dict(self._begin))))
+            await execute_commands(self._home, self.id, [c.ChangeOptions(dict(self._begin))], work=False)
         else:
             await self._deps.log.load(self.id)
         self._opened = True
@@ -287,87 +268,23 @@ class Chat:
 
     # -- the work -----------------------------------------------------------------------------------------------------
 
-    async def _check_effort(self, changes: Mapping[str, Any]) -> None:
-        """InvalidInput if a reasoning effort is chosen for a model that has none (M-16). That of a custom agent is a
-        wish: the run says that it cannot be met."""
-        effort = changes.get("reasoning_effort")
-        if effort and not changes.get("agent"):
-            model = changes.get("model") or (await self._deps.log.load(self.id)).options.model
-            check_effort(self._deps.models, str(model), str(effort))
-
     async def carry_out(
         self, command: c.Command | None, on_state: Callable[[ChatState], None] | None = None, *, work: bool = True
     ) -> ChatState:
-        """Write the command down and, unless others are to do so, let a worker go on. `seen` is told the state that the
-        command meets. ConfigError, and nothing is written, if a run could not be judged by the user's rules."""
-        if isinstance(command, _GOES_ON):
+        """Record the command and, unless others are to do so, let a worker go on; see `execute_commands`. Without a
+        command go on with a chat that was cut off."""
+        if command is not None:
+            return await execute_commands(
+                self._home, self.id, [command], prepare=self.open, on_state=on_state, work=work
+            )
+        state = await self.state()
+        if status(state) == "pending":
             self._home.check()
-        await self.open()
-        if isinstance(command, c.ChangeOptions):
-            await self._check_effort(command.changes)
-        log = self._deps.log
-        if command is None:
-            state = await log.load(self.id)
-            if status(state) == "pending":
-                self._home.check()
-            if on_state is not None:
-                on_state(state)
-        else:
-            return await self._execute(command, on_state, work)
+        if on_state is not None:
+            on_state(state)
         if work:
             self._home.worker.start(self.id)
         return state
-
-    async def _execute(self, command: c.Command, seen: Callable[[ChatState], None] | None, work: bool) -> ChatState:
-        log = self._deps.log
-        try:
-            with self._home.worker.taking(self.id) if work else nullcontext() as take:
-                state = await log.execute(self.id, command, seen, take)
-            rule = command.rule if isinstance(command, c.Decide) else None
-        except Refused as refusal:
-            rule = await self._recorded_rule(command) if refusal.reason == "no_such_action" else None
-            if rule is None:
-                raise
-            state = await log.load(self.id)
-            if seen is not None:
-                seen(state)
-        try:
-            await self._save_rule(rule, state)
-            await self._end_jobs(state)
-        finally:  # the command is recorded: the chat goes on even if the rule cannot be saved
-            if work:
-                self._home.worker.start(self.id)
-        return state
-
-    async def _end_jobs(self, state: ChatState) -> None:
-        """End the jobs of an archived chat that run in this home. Each other home ends its own."""
-        if state.options.archived and state.jobs:
-            await self._home.jobs.stop_all(self.id, "archive")
-
-    async def _save_rule(self, rule: Rule | None, state: ChatState) -> None:
-        """A rule that reaches beyond the chat is saved outside its log, after the answer that made it was recorded."""
-        if rule is None or rule.scope not in BEYOND:
-            return
-        rule = msgspec.structs.replace(rule, root=state.options.root if rule.scope == "project" else "")
-        try:
-            await asyncio.to_thread(self._home.remember, rule)
-        except ConfigError as error:
-            raise ConfigError(
-                f"the approval or refusal is recorded, but its rule was not saved: {error}; give the same answer with "
-                "the same rule again, or add the rule with: treadle rules add"
-            ) from error
-
-    async def _recorded_rule(self, command: c.Command) -> Rule | None:
-        """The rule of the recorded answer that this command repeats; None if it repeats none that made such a rule."""
-        if not isinstance(command, c.Decide) or command.rule is None:
-            return None
-        answer = await self._deps.log.recorded_answer(self.id, command.action)
-        if answer is None or answer.rule is None or answer.decision != command.decision:
-            return None
-        expected = msgspec.structs.replace(
-            command.rule, id=answer.rule.id, created_ms=answer.rule.created_ms, expires_ms=answer.rule.expires_ms
-        )
-        return answer.rule if answer.rule == expected and answer.rule.scope in BEYOND else None
 
     async def follow(self, command: c.Command | None, after_seq: int | None = None) -> AsyncIterator[Envelope]:
         """Carry out the command and give every piece of news until the chat is quiet; before it, what is recorded

@@ -18,7 +18,12 @@ async def delete_chat(deps: Deps, jobs: JobRegistry, chat: ChatId, owner: str | 
     Refused (`busy`): a worker drives it. JobElsewhere: a background command of it runs on another machine."""
     family = await _family(deps, chat, owner)
     for member in family:
-        await _stop_jobs(deps, jobs, member)
+        await jobs.stop_all(member, "delete")
+        if running := (await deps.log.load(member)).jobs:
+            raise JobElsewhere(
+                f"Chat {member} is not deleted: its background command {', '.join(job.job for job in running)} runs on "
+                "another machine. Stop it there first."
+            )
     faultpoint("delete.before")
     try:
         await deps.store.delete(family or [chat], owner=owner)
@@ -55,15 +60,6 @@ async def _is_held(deps: Deps, chat: ChatId) -> bool:
         return (await deps.store.get(chat)).leased
     except NotFound:
         return False
-
-
-async def _stop_jobs(deps: Deps, jobs: JobRegistry, chat: ChatId) -> None:
-    await jobs.stop_all(chat, "delete")
-    if running := (await deps.log.load(chat)).jobs:
-        names = ", ".join(job.job for job in running)
-        raise JobElsewhere(
-            f"Chat {chat} is not deleted: its background command {names} runs on another machine. Stop it there first."
-        )
 
 
 def _busy(chat: ChatId) -> Refused:

@@ -108,11 +108,8 @@ class ChatFiles:
         steps = tuple(steps)
         changes = merged({}, steps)
         step_counts = Counter(step.path for step in steps)
-        again = [
-            replace(each, added=0, removed=0)
-            for path, each in changes.items()
-            if step_counts[path] > 1 and each.before != each.after
-        ]
+        repeated = [each for each in changes.values() if step_counts[each.path] > 1 and each.before != each.after]
+        again = [replace(each, added=0, removed=0) for each in repeated]
         try:
             texts = await self._restorer().texts(await self._project(), again) if again else []
         except (ToolError, OSError):
@@ -122,8 +119,7 @@ class ChatFiles:
 
     async def look(self, change: FileChange) -> FileDiff:
         """One of `changes` with its hunks: for who would not have the texts of all of them at once."""
-        (both,) = await self._restorer().texts(await self._project(), [change])
-        return await asyncio.to_thread(build_file_diff, change, both)
+        return await asyncio.to_thread(build_file_diff, change, await self.texts(change))
 
     async def texts(self, change: FileChange) -> Texts:
         """Return the text before and after a change, for a side-by-side view. None if it is no longer stored."""
@@ -214,16 +210,8 @@ class ChatFiles:
     ) -> c.Restore:
         span = span or await self.last_run(even_kept=choice.get("even_kept", False))
         hunks = {path: tuple(numbers) for path, numbers in choice.get("hunks", {}).items()}
-        return c.Restore(
-            new_id("u"),
-            "undo",
-            span.since,
-            span.upto,
-            tuple(paths) or tuple(hunks),
-            hunks,
-            choice.get("merge", False),
-            choice.get("even_kept", False),
-        )
+        flags = choice.get("merge", False), choice.get("even_kept", False)
+        return c.Restore(new_id("u"), "undo", span.since, span.upto, tuple(paths) or tuple(hunks), hunks, *flags)
 
     async def redoing(self, undo: str = "", *, merge: bool = False) -> c.Restore:
         if not undo:
@@ -243,12 +231,9 @@ class ChatFiles:
     # -- inside -------------------------------------------------------------------------------------------------------
 
     async def _carry_out(self, command: c.Restore | c.Rewind, kind: type[R], completed_restore: Completed | None) -> R:
-        if (
-            completed_restore is not None
-            and completed_restore.answers(command)
-            and isinstance(completed_restore.outcome_event, kind)
-        ):
-            return completed_restore.outcome_event
+        done = completed_restore
+        if done is not None and done.answers(command) and isinstance(done.outcome_event, kind):
+            return done.outcome_event
         async for envelope in self._chat.follow(command):
             if isinstance(envelope.data, kind) and envelope.data.restore == command.restore:
                 return envelope.data

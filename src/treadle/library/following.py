@@ -10,19 +10,9 @@ from treadle.base.types import ChatId
 from treadle.chat.state import ChatState
 from treadle.errors import RunFailed
 from treadle.protocol import commands as c
+from treadle.protocol import events as e
 from treadle.protocol.content import Usage
-from treadle.protocol.events import (
-    ActionRequired,
-    AssistantMessage,
-    EndReason,
-    Envelope,
-    ExecutionComplete,
-    FilesChanged,
-    ModelCall,
-    SessionError,
-    SessionIdle,
-    UserMessage,
-)
+from treadle.protocol.events import Envelope
 from treadle.protocol.files import FileChange
 from treadle.protocol.simple import SimpleView, Word
 
@@ -45,7 +35,7 @@ class Answer(msgspec.Struct, frozen=True):
     """The result of a run, for callers who do not read events."""
 
     text: str
-    reason: EndReason | Literal["action_required"]
+    reason: e.EndReason | Literal["action_required"]
     usage: Usage
     error: str = ""
     """The error message, or the name of the limit that ended the run. Empty if neither."""
@@ -55,7 +45,7 @@ class Following:
     """A command to a chat. Await it to carry it out and leave; iterate over it to carry it out and see everything
     until the chat is idle or waits for someone. Leaving the iteration stops nothing (law 11)."""
 
-    _has_begun = True
+    _begun = True  # until `__init__` has all it needs
 
     def __init__(self, chat: Followed, command: c.Command | None, after_seq: int | None = None) -> None:
         self.chat = chat
@@ -99,18 +89,18 @@ class Applied(msgspec.Struct, frozen=True):
     """The result of a call that a person made, such as `Chat.apply`: its completion, or None while it waits for an
     answer, and the files that it changed."""
 
-    completion: ExecutionComplete | None
+    completion: e.ExecutionComplete | None
     files: tuple[FileChange, ...]
 
 
 async def applied(following: Following) -> Applied:
-    completion: ExecutionComplete | None = None
+    completion: e.ExecutionComplete | None = None
     files: list[FileChange] = []
     async for envelope in following:
         match (await following.chat.load_full_event(envelope)).data:
-            case ExecutionComplete() as told:
+            case e.ExecutionComplete() as told:
                 completion = told
-            case FilesChanged(files=changed):
+            case e.FilesChanged(files=changed):
                 files += changed
             case _:
                 pass
@@ -120,21 +110,21 @@ async def applied(following: Following) -> Applied:
 async def collect(following: Following) -> Answer:
     """Return the result of a run: last message, end reason, usage. RunFailed if it ended in an error."""
     text = explanation = ""
-    failed: SessionError | None = None
-    reason: EndReason | Literal["action_required"] = "done"
+    failed: e.SessionError | None = None
+    reason: e.EndReason | Literal["action_required"] = "done"
     async for envelope in following:
         match envelope.data:
-            case UserMessage(source="person", delivery="idle" | "queued"):  # before it, another run was heard out
+            case e.UserMessage(source="person", delivery="idle" | "queued"):  # before it, another run was heard out
                 text, failed = "", None
-            case AssistantMessage(content=content) if content:
+            case e.AssistantMessage(content=content) if content:
                 text = content
-            case ModelCall(purpose="summary", text=summary):
+            case e.ModelCall(purpose="summary", text=summary):
                 text = summary
-            case SessionError() as error:
+            case e.SessionError() as error:
                 failed = error
-            case SessionIdle(reason=ended, why=words):
+            case e.SessionIdle(reason=ended, why=words):
                 reason, explanation = ended, words
-            case ActionRequired():
+            case e.ActionRequired():
                 reason = "action_required"
             case _:
                 pass

@@ -86,9 +86,7 @@ class Job:
 
     async def discard(self) -> JobView:
         """Discard its changes that are not committed. InvalidInput while it runs."""
-        command = self._reachable()
-        result = await command.wait(0)
-        if result is None:
+        if await self._reachable().wait(0) is None:
             raise InvalidInput(f"Job {self.view.job} still runs; stop it first.")
         await self._registry.discard(self.view.chat, self.view.job)
         return await self.look()
@@ -129,9 +127,14 @@ class JobRegistry:
         if any(job.view.status != "running" and job.view.job in open_jobs for job in jobs):
             await self.close_ended(chat)  # it ended since: what is said to have ended is recorded so
             state = await self._deps.log.load(chat)
+        pending = {job.job: job.pending for job in reversed(state.pending_jobs)}
         for job in jobs:
-            job.view = replace(job.view, pending=_pending(state, job.view.job))
-        jobs += [Job(self, _remote(chat, job), None) for job in elsewhere.values()]
+            job.view = replace(job.view, pending=pending.get(job.view.job, 0))
+        for away in elsewhere.values():
+            view = JobView(
+                chat, away.job, away.command, "elsewhere", 0, away.began_ms, host=away.host, pending=away.pending
+            )
+            jobs.append(Job(self, view, None))
         return sorted(jobs, key=lambda job: job.view.began_ms)
 
     async def find(self, chat: ChatId, handle: str) -> Job:
@@ -207,9 +210,7 @@ class JobRegistry:
                     await self._settle(state, job, await layer.drop(), "person")
                     continue
                 rehearsal = await layer.rehearse("", result)  # None: it is decided, and only has to be recorded
-                if rehearsal is not None and not (await self._passes(state, job, rehearsal)):
-                    continue
-                if rehearsal is not None and await layer.conflicts():
+                if rehearsal is not None and (not await self._passes(state, job, rehearsal) or await layer.conflicts()):
                     continue
                 faultpoint("job.before_commit")
                 change = await layer.commit("", result)
@@ -274,18 +275,14 @@ class JobRegistry:
             await layer.drop_unknown(command_exit)
             close_command = replace(close_command, pending=await layer.pending(command_exit))
         elif mine:
-            files_changed, concerns = await self._observe_changes(state, job)
+            from treadle.adapters.tools.builtin.command.project import CommandProject  # most chats have no jobs
+
+            name, options = f"{state.chat}/{job.job}", state.options
+            project = CommandProject(self._context, name, options.project, options)
+            change = await project.compare("observed", known_files(state))
+            files_changed, concerns = await self._files_changed(job, change), tuple(map(self.redact, change.concerns))
             close_command = replace(close_command, files_changed=files_changed, concerns=concerns)
         await self._deps.log.execute(state.chat, close_command)
-
-    async def _observe_changes(self, state: ChatState, job: OpenJob) -> tuple[FilesChanged | None, tuple[str, ...]]:
-        """The changes while a job without a view ran, and the concerns that would have been asked about."""
-        from treadle.adapters.tools.builtin.command.project import CommandProject  # most chats have no jobs
-
-        name, options = f"{state.chat}/{job.job}", state.options
-        project = CommandProject(self._context, name, options.project, options)
-        change = await project.compare("observed", known_files(state))
-        return await self._files_changed(job, change), tuple(map(self.redact, change.concerns))
 
     async def _files_changed(self, job: OpenJob, change: "ProjectChange") -> FilesChanged | None:
         events = await workspace_events(CallKey(job.job), change.added_to(Outcome("")), self._deps)
@@ -318,16 +315,8 @@ class JobRegistry:
         )
 
 
-def _pending(state: ChatState, handle: str) -> int:
-    return next((job.pending for job in state.pending_jobs if job.job == handle), 0)
-
-
 def _home(place: str) -> str:
     return place.rpartition(":")[2]
-
-
-def _remote(chat: ChatId, job: OpenJob) -> JobView:
-    return JobView(chat, job.job, job.command, "elsewhere", 0, job.began_ms, host=job.host, pending=job.pending)
 
 
 def _output(command: Command, offset: int, limit: int, redact: Callable[[str], str]) -> JobOutput:

@@ -27,18 +27,15 @@ async def expand_message(
     are appended."""
     if text.startswith("/"):
         name, _, words = text[1:].partition(" ")
-        command = (await asyncio.to_thread(agent.own_commands, options.project, include_own=include_own)).get(
-            name.strip()
-        )
-        if command is not None:
+        own = await asyncio.to_thread(agent.own_commands, options.project, include_own=include_own)
+        if (command := own.get(name.strip())) is not None:
             text = command.expand(words.strip())
     servers = agent.servers_of(options) if text.startswith("/") or "@" in text else None
     if servers is None:
         return text, ()
     names = await servers.names(options, callable_only=not include_own)
-    expanded, pictures = await servers.expand_message(
-        text, options.root, options.own_servers, options.world, names=names
-    )
+    place = options.root, options.own_servers, options.world
+    expanded, pictures = await servers.expand_message(text, *place, names=names)
     return expanded, tuple([Image(kind, await agent.deps.store.put_blob(data)) for kind, data in pictures])
 
 
@@ -55,9 +52,8 @@ async def commands(agent: Agent, options: ChatOptions, *, include_own: bool = Tr
     for each in await servers.known_prompts(options.root, options.own_servers):
         name, about = each.command[1:], inert_line(each.description, 200)
         if each.server in names and _can_be_typed(name):
-            commands_by_name.setdefault(
-                name, OwnCommand(name, about, f"{each.command} $ARGUMENTS", inert_line(each.hint, 80))
-            )
+            command = OwnCommand(name, about, f"{each.command} $ARGUMENTS", inert_line(each.hint, 80))
+            commands_by_name.setdefault(name, command)
     return commands_by_name
 
 

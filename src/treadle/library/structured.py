@@ -113,12 +113,9 @@ def _schema(kind: Any) -> dict[str, Any]:
     if name not in parts:
         return schema
     # Providers want to see an object at the top, not a reference to one.
-    definitions = {key: part for key, part in parts.items() if key != name or _mentions(parts, name)}
+    is_recursive = f'"#/$defs/{name}"'.encode() in msgspec.json.encode(parts)
+    definitions = {key: part for key, part in parts.items() if key != name or is_recursive}
     return {**parts[name], **({"$defs": definitions} if definitions else {})}
-
-
-def _mentions(parts: Mapping[str, Any], name: str) -> bool:
-    return f'"#/$defs/{name}"'.encode() in msgspec.json.encode(parts)
 
 
 def _candidates(text: str) -> Iterator[Any]:

@@ -15,6 +15,7 @@ import hashlib
 import re
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Literal
 
 import msgspec
@@ -30,22 +31,10 @@ from treadle.chat.transitions import transition
 from treadle.engine.log import SNAPSHOT_EVERY
 from treadle.errors import ChatExists, Damaged, InvalidInput, NotFound
 from treadle.ports.store import Snapshot, Store
+from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.commands import ChangeOptions
-from treadle.protocol.events import (
-    CompactionComplete,
-    Envelope,
-    Event,
-    JobEnded,
-    JobSettled,
-    Live,
-    OptionsChanged,
-    QueueChanged,
-    RunEnd,
-    SessionCreated,
-    SessionImported,
-    TurnEnd,
-)
+from treadle.protocol.events import Envelope
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.references import lost_without
 from treadle.protocol.workspace_events import RESTORED
@@ -54,22 +43,10 @@ PAGE = 500
 _encoder = msgspec.json.Encoder()
 
 
-PORTABLE = frozenset(
-    {
-        "system_prompt",
-        "dynamic_tools",
-        "action_deadline_s",
-        "on_deadline",
-        "completion",
-        "max_continuations",
-        "continue_text",
-        "summarize",
-        "verify",
-        "output_schema",
-        "archived",
-        "labels",
-    }
-)
+PORTABLE = frozenset((
+    "system_prompt", "dynamic_tools", "action_deadline_s", "on_deadline", "completion", "max_continuations",
+    "continue_text", "summarize", "verify", "output_schema", "archived", "labels",
+))  # fmt: skip
 """The options that say how a conversation is led. They move with a chat. The others say what may be done, where, by
 whom and at what expense; a test has the list of them, so that of a new option it must be said which it is."""
 
@@ -81,9 +58,6 @@ class _Extras(msgspec.Struct):
 
     blobs: dict[str, str] = {}
     events: int = 0
-
-
-_extras = msgspec.json.Decoder(_Extras)
 
 
 async def read_chat(store: Store, chat: ChatId) -> list[Envelope]:
@@ -105,20 +79,14 @@ async def export_chat(store: Store, chat: ChatId) -> AsyncIterator[bytes]:
             line = wire.to_dict(envelope) | ({"events": head} if envelope.seq == 1 else {})
             carried: dict[str, str] = {}
             for digest in lost_without(envelope.data):
-                if digest not in sent_digests and (data := await _blob(store, digest)) is not None:
-                    carried[digest] = b64encode(data).decode()
-                    sent_digests.add(digest)
+                if digest not in sent_digests:
+                    with suppress(NotFound, Damaged):
+                        carried[digest] = b64encode(await store.get_blob(digest)).decode()
+                        sent_digests.add(digest)
             if carried:
                 line["blobs"] = carried
             yield _encoder.encode(line) + b"\n"
         after_seq = records[-1].seq
-
-
-async def _blob(store: Store, digest: str) -> bytes | None:
-    try:
-        return await store.get_blob(digest)
-    except (NotFound, Damaged):
-        return None
 
 
 # -- import -------------------------------------------------------------------------------------------------------
@@ -138,25 +106,27 @@ async def import_chat(
     ChatExists that its id is taken; in every case nothing was written."""
     envelopes, blobs = _read(lines)
     chat = new_chat_id() if new_id else envelopes[0].chat
-    if not new_id and await _exists(store, chat):
-        raise ChatExists(f"chat {chat} exists already; import it under a new id, or leave it")
+    if not new_id:
+        with suppress(NotFound):
+            await store.head(chat)
+            raise ChatExists(f"chat {chat} exists already; import it under a new id, or leave it")
     for data in blobs:
         await store.put_blob(data)
     faultpoint("transfer.blobs")
-    settled_envelopes = _adapt_log(envelopes, local or ChatOptions(), owner, (clock or SystemClock()).now_ms())
-    await _create(store, chat, settled_envelopes)
+    log = _adapt_log(envelopes, local or ChatOptions(), owner, (clock or SystemClock()).now_ms())
+    await _create(store, chat, log)
     return chat
 
 
 def _adapt_log(envelopes: list[Envelope], local: ChatOptions, owner: str, now_ms: int) -> list[Envelope]:
     """A log from elsewhere, and what makes it a chat of this machine."""
     first = envelopes[0].data
-    assert isinstance(first, SessionCreated)
+    assert isinstance(first, e.SessionCreated)
     log = [replace(envelopes[0], data=replace(first, owner=owner)), *envelopes[1:]]
     state = fold_all(ChatState(chat=envelopes[0].chat), log)
     log += _seal(state, quiet(state, "import"), log[-1].time_ms)
     state = fold_all(state, log[state.head :])
-    log += _seal(state, [SessionImported(envelopes[0].chat)], now_ms)
+    log += _seal(state, [e.SessionImported(envelopes[0].chat)], now_ms)
     state = fold_all(state, log[state.head :])
     there, here = wire.to_wire_form(state.options), wire.to_wire_form(local)
     changes = {name: here[name] for name in here if name not in PORTABLE and here[name] != there[name]}
@@ -172,7 +142,10 @@ def _read(lines: Iterable[bytes | str]) -> tuple[list[Envelope], list[bytes]]:
             continue
         try:
             envelope = wire.from_json(line)
-            extras = _extras_of(line)
+            try:
+                extras = msgspec.json.decode(line, type=_Extras)
+            except msgspec.MsgspecError as error:
+                raise Damaged(f"its blobs or its count of events cannot be read: {error}") from error
             blobs += _carried(extras.blobs)
             announced_count = announced_count or extras.events
         except Damaged as error:
@@ -185,8 +158,7 @@ def _read(lines: Iterable[bytes | str]) -> tuple[list[Envelope], list[bytes]]:
     if announced_count not in (0, len(envelopes)):
         raise InvalidInput(
             f"The first line says that there are {announced_count:,} events, and {len(envelopes):,} are here: "
-            "the file was cut, "
-            "or put together. Export the chat again. Nothing was imported."
+            "the file was cut, or put together. Export the chat again. Nothing was imported."
         )
     return envelopes, blobs
 
@@ -194,7 +166,7 @@ def _read(lines: Iterable[bytes | str]) -> tuple[list[Envelope], list[bytes]]:
 def _misplaced(envelope: Envelope, earlier: list[Envelope]) -> str:
     """The error of an event in its place behind the events `before`; empty if there is none."""
     expected = len(earlier) + 1
-    if isinstance(envelope.data, Live) or envelope.ephemeral:
+    if isinstance(envelope.data, e.Live) or envelope.ephemeral:
         return f"{envelope.type} is live only and stands in no log"
     if envelope.seq != expected:
         return f"its seq is {envelope.seq} where {expected} follows"
@@ -204,16 +176,9 @@ def _misplaced(envelope: Envelope, earlier: list[Envelope]) -> str:
         return f"{envelope.chat[:80]!r} is no chat's id"
     if earlier and envelope.chat != earlier[0].chat:
         return f"it is of chat {envelope.chat}, the ones before it are of {earlier[0].chat}"
-    if isinstance(envelope.data, SessionCreated) != (not earlier):
+    if isinstance(envelope.data, e.SessionCreated) != (not earlier):
         return "a chat begins with session.created, and only once"
     return ""
-
-
-def _extras_of(line: bytes | str) -> _Extras:
-    try:
-        return _extras.decode(line)
-    except msgspec.MsgspecError as error:
-        raise Damaged(f"its blobs or its count of events cannot be read: {error}") from error
 
 
 def _carried(blobs: Mapping[str, str]) -> list[bytes]:
@@ -226,14 +191,6 @@ def _carried(blobs: Mapping[str, str]) -> list[bytes]:
         if hashlib.sha256(data).hexdigest() != digest:
             raise Damaged(f"the bytes of blob {digest} do not have this hash")
     return list(contents.values())
-
-
-async def _exists(store: Store, chat: ChatId) -> bool:
-    try:
-        await store.head(chat)
-    except NotFound:
-        return False
-    return True
 
 
 async def _create(store: Store, chat: ChatId, envelopes: Iterable[Envelope]) -> ChatState:
@@ -267,7 +224,7 @@ async def fork(
         raise InvalidInput(f"Chat {chat} has events 1 to {head}; it cannot be forked at {seq}.")
     copied = [wire.decode(chat, record) for record in await store.read(chat, limit=seq)]
     first = copied[0]
-    if isinstance(first.data, SessionCreated):
+    if isinstance(first.data, e.SessionCreated):
         copied[0] = replace(first, data=replace(first.data, forked_from=f"{chat}@{seq}"))
     state = fold_all(ChatState(chat=chat), copied)
     # The events that end the copy get the time of the cut: a wall budget must not count the time that has passed since.
@@ -275,7 +232,7 @@ async def fork(
     state = fold_all(state, copied[state.head :])
     option_changes = {**({"archived": False} if state.options.archived else {}), **(changes or {})}
     # Recorded in any case: it makes the copy the chat that was used last.
-    events = transition(state, ChangeOptions(option_changes, by="fork")) or (OptionsChanged({}, by="fork"),)
+    events = transition(state, ChangeOptions(option_changes, by="fork")) or (e.OptionsChanged({}, by="fork"),)
     copied += _seal(state, events, (clock or SystemClock()).now_ms())
     copy = copy or new_chat_id()
     await _create(store, copy, copied)
@@ -285,26 +242,26 @@ async def fork(
 NOT_HERE = "This chat was copied before that was done; nothing was done here."
 
 
-def quiet(state: ChatState, reason: Literal["fork", "import"] = "fork") -> tuple[Event, ...]:
+def quiet(state: ChatState, reason: Literal["fork", "import"] = "fork") -> tuple[e.Event, ...]:
     """The events that bring a chat to rest, wherever it stands."""
-    events: list[Event] = []
+    events: list[e.Event] = []
     if state.open_turn is not None:
-        events.append(TurnEnd(state.open_turn.turn, finish_reason="interrupted"))
+        events.append(e.TurnEnd(state.open_turn.turn, finish_reason="interrupted"))
     elif (turn_end := end_turn(state)) is not None:  # cut off from the end of its turn, with which it was written
         events.append(turn_end)
     events += close_check(state)
     events += with_turn_end(state, close_calls(state, reason))
     if state.run is not None:
-        events.append(RunEnd("interrupted"))
+        events.append(e.RunEnd("interrupted"))
     elif state.compacting:
-        events.append(CompactionComplete(state.compacting, False, error="interrupted"))
+        events.append(e.CompactionComplete(state.compacting, False, error="interrupted"))
     if state.restoring is not None:  # the files are the other chat's business
         events.append(RESTORED[state.restoring.kind](state.restoring.restore, error=NOT_HERE))
-    events += [JobEnded(job.job, "lost", by=reason) for job in state.jobs]  # they are the other chat's
-    events += [JobSettled(job.job, "discarded", by=reason) for job in state.pending_jobs]
-    events += [QueueChanged("deleted", item.id) for item in state.queue]
+    events += [e.JobEnded(job.job, "lost", by=reason) for job in state.jobs]  # they are the other chat's
+    events += [e.JobSettled(job.job, "discarded", by=reason) for job in state.pending_jobs]
+    events += [e.QueueChanged("deleted", item.id) for item in state.queue]
     return tuple(events)
 
 
-def _seal(state: ChatState, events: Iterable[Event], time_ms: int) -> list[Envelope]:
+def _seal(state: ChatState, events: Iterable[e.Event], time_ms: int) -> list[Envelope]:
     return [Envelope(seq, state.chat, time_ms, event) for seq, event in enumerate(events, state.head + 1)]

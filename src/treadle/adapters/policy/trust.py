@@ -15,7 +15,7 @@ from treadle.base.types import SystemClock
 from treadle.errors import InvalidInput, NotFound
 
 FILE_NAME = "trust.json"
-CANDIDATES = (".treadle/hooks.toml", ".treadle/adapters/mcp.json", ".mcp.json")
+CANDIDATES = (".treadle/hooks.toml", ".treadle/mcp.json", ".mcp.json")
 """Paths below a project's root of files that Treadle uses once they are trusted."""
 FOLDERS = (".treadle", ".agents", ".claude", ".github")
 """Folders of a project in which such files lie, at any depth."""

@@ -1,10 +1,11 @@
-"""Where chats are kept. `open_store` opens the store that an address means, and imports what it needs only then."""
+"""The stores. `open_store` opens the one at an address (the path of an SQLite file, or `postgresql://…`) and imports
+what it needs only then."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from treadle.adapters.stores.address import is_postgres, redact_address
-from treadle.errors import ConfigError
+from treadle.errors import ConfigError, StoreError
 from treadle.ports.store import LEASE_S, Store
 
 if TYPE_CHECKING:
@@ -24,20 +25,51 @@ def store_of(source: Store | Path | str | None) -> Store:
 def open_store(address: str | Path, *, lease_s: float = LEASE_S) -> "SqliteStore | PostgresStore":
     """The store at an address; nothing is connected or made before its first use. `lease_s` is how long leases last
     that are taken here."""
-    if is_postgres(address):
-        return _open_postgres(str(address), lease_s)
-    from treadle.adapters.stores.sqlite import SqliteStore
+    if not _is_postgres(address):
+        from treadle.adapters.stores.sqlite import SqliteStore
 
-    return SqliteStore(Path(address).expanduser(), lease_s=lease_s)
-
-
-def _open_postgres(url: str, lease_s: float) -> "PostgresStore":
+        return SqliteStore(Path(address).expanduser(), lease_s=lease_s)
     try:
         from treadle.adapters.stores.postgres import PostgresStore
     except ModuleNotFoundError as error:
         if error.name != "asyncpg":
             raise
         raise ConfigError(
-            f"chats in {redact_address(url)} need the package asyncpg; install it with: pip install 'treadle[postgres]'"
+            f"chats in {redact_address(address)} need the package asyncpg; install it with: "
+            "pip install 'treadle[postgres]'"
         ) from error
-    return PostgresStore(url, lease_s=lease_s)
+    return PostgresStore(str(address), lease_s=lease_s)
+
+
+def _is_postgres(address: str | Path) -> bool:
+    """True if the address is a PostgreSQL URL rather than a file. ConfigError for any other URL."""
+    scheme, separator, _ = str(address).partition("://")
+    if isinstance(address, Path) or not separator:
+        return False
+    is_postgres = scheme in ("postgres", "postgresql")
+    if not is_postgres and scheme.isalpha():
+        raise ConfigError(
+            f"chats cannot be kept in {redact_address(address)!r}: name a file, or postgresql://USER@HOST/NAME"
+        )
+    return is_postgres
+
+
+def redact_address(address: str | Path) -> str:
+    """An address as it may be shown: no password, no options."""
+    if "://" not in str(address):
+        return str(address)
+    try:
+        parts = urlsplit(str(address))
+        user, _, place = parts.netloc.rpartition("@")
+    except ValueError:
+        return "(not a URL)"
+    name = user.partition(":")[0]
+    return parts._replace(netloc=f"{name}@{place}" if name else place, query="", fragment="").geturl()
+
+
+def number_migrations(folder: Path) -> dict[int, Path]:
+    """The migrations by number: 1, 2, 3 … without a gap."""
+    steps = {int(file.name.split("_")[0]): file for file in sorted(folder.glob("[0-9]*.sql"))}
+    if list(steps) != list(range(1, len(steps) + 1)):
+        raise StoreError(f"the migrations in {folder} are not numbered without a gap; reinstall Treadle")
+    return steps

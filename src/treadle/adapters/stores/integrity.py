@@ -18,23 +18,15 @@ MOST_LOST = 10_000
 """More than this is not lost: the number of the last record is wrong."""
 
 
+ProblemKind = Literal[
+    "database", "record", "gap", "head", "summary", "orphan", "blob", "image", "changes", "snapshot", "world", "ahead"
+]
+
+
 class Problem(msgspec.Struct, frozen=True):
     """One thing that is wrong, and whether it was mended."""
 
-    kind: Literal[
-        "database",
-        "record",
-        "gap",
-        "head",
-        "summary",
-        "orphan",
-        "blob",
-        "image",
-        "changes",
-        "snapshot",
-        "world",
-        "ahead",
-    ]
+    kind: ProblemKind
     text: str
     chat: str = ""
     seq: int = 0

@@ -1,4 +1,4 @@
-"""Which chats a list is about, and in what order: said once for all stores. Knows nothing of where chats are kept."""
+"""The filter and the order of a list of chats, the same for all stores."""
 
 import msgspec
 
@@ -15,13 +15,13 @@ def fits(chat_filter: ChatFilter, summary: ChatSummary, cursor: Cursor | None) -
         and chat_filter.archived in (None, summary.archived)
         and chat_filter.status in (None, summary.status)
         and (chat_filter.label is None or chat_filter.label in summary.labels)
-        and (not chat_filter.query or _is_match(chat_filter.query, summary))
+        and (
+            not chat_filter.query
+            or folded(chat_filter.query) in folded(summary.title)
+            or summary.chat.startswith(beginnings(chat_filter.query))
+        )
         and (cursor is None or place(summary) < cursor)
     )
-
-
-def _is_match(query: str, summary: ChatSummary) -> bool:
-    return folded(query) in folded(summary.title) or summary.chat.startswith(beginnings(query))
 
 
 def place(summary: ChatSummary) -> Cursor:

@@ -88,9 +88,8 @@ class MemoryStore:
             raise ChatExists(f"chat {summary.chat} exists already; choose another id")
         check_gapless(records, 1)
         self._keep_answer(answer)
-        tombstone = self._deleted.pop(summary.chat, None)
         created = _Chat(next(self._orders), summary, records)
-        if tombstone is not None:
+        if (tombstone := self._deleted.pop(summary.chat, None)) is not None:
             created.epoch = max(created.epoch, tombstone.epoch)
         self._chats[summary.chat] = created
         self._count_change(created)
@@ -98,48 +97,44 @@ class MemoryStore:
     async def append(self, commit: Commit) -> None:
         self._check_new(commit.answer)
         chat, records, lease, take = commit.chat, commit.records, commit.lease, commit.take
-        stored_chat = self._find(chat)
+        entry = self._find(chat)
         now = self._clock.monotonic()
-        if take is not None and (stored_chat.is_leased(now) or take.epoch != stored_chat.epoch + 1):
+        if take is not None and (entry.is_leased(now) or take.epoch != entry.epoch + 1):
             raise ChatBusy(f"chat {chat} is held, or was meanwhile; it cannot be taken as epoch {take.epoch}")
-        if lease is not None and not (lease.chat == chat and stored_chat.holds(lease)):
-            raise LeaseLost(f"epoch {lease.epoch} of chat {chat} is over (now {stored_chat.epoch}); write nothing more")
-        if records and records[0].seq != stored_chat.head + 1:
-            raise HeadMoved(f"chat {chat} is at {stored_chat.head}, not at {records[0].seq - 1}; read on and try again")
-        check_gapless(records, stored_chat.head + 1)
+        if lease is not None and not (lease.chat == chat and entry.holds(lease)):
+            raise LeaseLost(f"epoch {lease.epoch} of chat {chat} is over (now {entry.epoch}); write nothing more")
+        if records and records[0].seq != entry.head + 1:
+            raise HeadMoved(f"chat {chat} is at {entry.head}, not at {records[0].seq - 1}; read on and try again")
+        check_gapless(records, entry.head + 1)
         self._keep_answer(commit.answer)
-        stored_chat.records.extend(records)
-        stored_chat.summary = commit.summary
+        entry.records.extend(records)
+        entry.summary = commit.summary
         if commit.drop_deltas:
-            stored_chat.deltas.clear()
+            entry.deltas.clear()
         if take is not None:
-            stored_chat.epoch, stored_chat.worker, stored_chat.lease_until = (
-                take.epoch,
-                take.worker,
-                now + self._lease_s,
-            )
+            entry.epoch, entry.worker, entry.lease_until = take.epoch, take.worker, now + self._lease_s
         if commit.release and (lease or take) is not None:
-            stored_chat.worker = ""
-        self._count_change(stored_chat)
+            entry.worker = ""
+        self._count_change(entry)
 
     async def delete(self, chats: Sequence[ChatId], *, owner: str | None = None) -> None:
         self._check_open()
         now = self._clock.monotonic()
         for chat in chats:
-            kept = self._chats.get(chat) or self._deleted.get(chat)
-            if kept is None or owner not in (None, kept.summary.owner):
+            entry = self._chats.get(chat) or self._deleted.get(chat)
+            if entry is None or owner not in (None, entry.summary.owner):
                 raise NotFound(f"there is no chat {chat}")
-            if kept.is_leased(now):
-                raise ChatBusy(f"chat {chat} is held by the live worker {kept.worker}; stop it before you delete it")
+            if entry.is_leased(now):
+                raise ChatBusy(f"chat {chat} is held by the live worker {entry.worker}; stop it before you delete it")
         for chat in chats:
-            kept = self._chats.pop(chat, None)
-            if kept is None:
+            entry = self._chats.pop(chat, None)
+            if entry is None:
                 continue
-            tombstone = _Chat(kept.order, ChatSummary(chat, owner=kept.summary.owner, deleted=True), ())
-            tombstone.epoch = kept.epoch
+            tombstone = _Chat(entry.order, ChatSummary(chat, owner=entry.summary.owner, deleted=True), ())
+            tombstone.epoch = entry.epoch
             self._deleted[chat] = tombstone
             self._count_change(tombstone)
-            for waiter in kept.waiters:
+            for waiter in entry.waiters:
                 if not waiter.done():
                     waiter.set_exception(NotFound(f"chat {chat} was deleted"))
 
@@ -157,8 +152,8 @@ class MemoryStore:
         return self._find(chat).head
 
     async def wait(self, chat: ChatId, after_seq: int, timeout_s: float) -> int:
-        stored_chat = self._find(chat)
-        return await _beyond(after_seq, lambda: stored_chat.head, stored_chat.waiters, timeout_s)
+        entry = self._find(chat)
+        return await _beyond(after_seq, lambda: entry.head, entry.waiters, timeout_s)
 
     async def get(self, chat: ChatId) -> Listed:
         return self._listed(self._find(chat))
@@ -167,29 +162,27 @@ class MemoryStore:
         self, chat_filter: ChatFilter = ALL_CHATS, *, limit: int = 0, cursor: Cursor | None = None
     ) -> list[Listed]:
         self._check_open()
-        matches = [
-            stored_chat for stored_chat in self._chats.values() if fits(chat_filter, stored_chat.summary, cursor)
-        ]
-        matches.sort(key=lambda stored_chat: place(stored_chat.summary), reverse=True)
-        return [self._listed(stored_chat) for stored_chat in (matches[:limit] if limit else matches)]
+        matches = [entry for entry in self._chats.values() if fits(chat_filter, entry.summary, cursor)]
+        matches.sort(key=lambda entry: place(entry.summary), reverse=True)
+        return [self._listed(entry) for entry in (matches[:limit] if limit else matches)]
 
     async def changes(self, *, owner: str | None = None, after_change: int = 0, limit: int = 0) -> Sequence[Listed]:
         self._check_open()
         changed_chats = [
-            stored_chat
-            for stored_chat in (*self._chats.values(), *self._deleted.values())
-            if stored_chat.changed > after_change and (owner is None or stored_chat.summary.owner == owner)
+            entry
+            for entry in (*self._chats.values(), *self._deleted.values())
+            if entry.changed > after_change and (owner is None or entry.summary.owner == owner)
         ]
-        changed_chats.sort(key=lambda stored_chat: stored_chat.changed)
-        return [self._listed(stored_chat) for stored_chat in (changed_chats[:limit] if limit else changed_chats)]
+        changed_chats.sort(key=lambda entry: entry.changed)
+        return [self._listed(entry) for entry in (changed_chats[:limit] if limit else changed_chats)]
 
     async def search_text(self, words: Sequence[str]) -> Mapping[ChatId, int]:
         self._check_open()
         looked_for = fold_words(words)
         return {
             chat: record.seq
-            for chat, stored_chat in self._chats.items()
-            for record in reversed(stored_chat.records)
+            for chat, entry in self._chats.items()
+            for record in reversed(entry.records)
             if (text := extract_text(record)) and all(word in text for word in looked_for)
         }
 
@@ -203,40 +196,31 @@ class MemoryStore:
             raise InvalidInput("a worker needs a name to claim a chat")
         now = self._clock.monotonic()
         if chat is not None:
-            stored_chat = self._find(chat)
-            if stored_chat.is_leased(now):
-                raise ChatBusy(
-                    f"chat {chat} is held by the live worker {stored_chat.worker}; wait until it is released"
-                )
+            entry = self._find(chat)
+            if entry.is_leased(now):
+                raise ChatBusy(f"chat {chat} is held by the live worker {entry.worker}; wait until it is released")
         else:
-            ready = [stored_chat for stored_chat in self._chats.values() if stored_chat.claimable(now, now_ms)]
+            ready = [entry for entry in self._chats.values() if entry.claimable(now, now_ms)]
             if not ready:
                 return None
-            busy = Counter(
-                stored_chat.summary.owner for stored_chat in self._chats.values() if stored_chat.is_leased(now)
-            )
-            stored_chat = min(
-                ready,
-                key=lambda stored_chat: (busy[stored_chat.summary.owner], stored_chat.waits_since(), stored_chat.order),
-            )
-        stored_chat.epoch += 1
-        stored_chat.worker, stored_chat.lease_until = worker, now + self._lease_s
-        return Lease(stored_chat.summary.chat, stored_chat.epoch, worker, stored_chat.head)
+            busy = Counter(entry.summary.owner for entry in self._chats.values() if entry.is_leased(now))
+            entry = min(ready, key=lambda entry: (busy[entry.summary.owner], entry.waits_since(), entry.order))
+        entry.epoch += 1
+        entry.worker, entry.lease_until = worker, now + self._lease_s
+        return Lease(entry.summary.chat, entry.epoch, worker, entry.head)
 
     async def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         self._check_open()
-        held_leases = [
-            lease for lease in leases if (stored_chat := self._chats.get(lease.chat)) and stored_chat.holds(lease)
-        ]
+        held_leases = [lease for lease in leases if (entry := self._chats.get(lease.chat)) and entry.holds(lease)]
         for lease in held_leases:
             self._chats[lease.chat].lease_until = self._clock.monotonic() + self._lease_s
         return held_leases
 
     async def release(self, lease: Lease) -> None:
         self._check_open()
-        stored_chat = self._chats.get(lease.chat)
-        if stored_chat is not None and stored_chat.holds(lease):
-            stored_chat.worker = ""
+        entry = self._chats.get(lease.chat)
+        if entry is not None and entry.holds(lease):
+            entry.worker = ""
 
     async def put_blob(self, data: bytes) -> str:
         self._check_open()
@@ -271,45 +255,40 @@ class MemoryStore:
     async def put_deltas(self, deltas: Sequence[Delta]) -> None:
         self._check_open()
         for delta in deltas:
-            stored_chat = self._chats.get(delta.chat)
-            if stored_chat is not None and stored_chat.worker and stored_chat.epoch == delta.epoch:
-                stored_chat.deltas.append(delta)
+            entry = self._chats.get(delta.chat)
+            if entry is not None and entry.worker and entry.epoch == delta.epoch:
+                entry.deltas.append(delta)
 
     async def read_deltas(self, reached: Mapping[ChatId, Reach]) -> Sequence[Delta]:
         self._check_open()
         new_deltas: list[Delta] = []
         for chat, reach in reached.items():
-            stored_chat = self._chats.get(chat)
-            current = (
-                [delta for delta in stored_chat.deltas if delta.epoch == stored_chat.epoch]
-                if stored_chat is not None
-                else []
-            )
-            new_deltas += sorted((delta for delta in current if _reach(delta) > reach), key=_reach)
+            if (entry := self._chats.get(chat)) is not None:
+                current = [delta for delta in entry.deltas if delta.epoch == entry.epoch]
+                new_deltas += sorted((delta for delta in current if _reach(delta) > reach), key=_reach)
         return new_deltas
 
     async def close(self) -> None:
         self._closed = True
         waiting = [self._waiters]
-        for stored_chat in self._chats.values():
-            stored_chat.worker = ""
-            waiting.append(stored_chat.waiters)
+        for entry in self._chats.values():
+            entry.worker = ""
+            waiting.append(entry.waiters)
         for waiter in (waiter for waiters in waiting for waiter in waiters if not waiter.done()):
             waiter.set_exception(StoreError("the store was closed during a wait"))
 
     def _find(self, chat: ChatId) -> _Chat:
         self._check_open()
-        stored_chat = self._chats.get(chat)
-        if stored_chat is None:
+        if (entry := self._chats.get(chat)) is None:
             raise NotFound(f"there is no chat {chat}")
-        return stored_chat
+        return entry
 
     def _check_open(self) -> None:
         if self._closed:
             raise StoreError("the store is closed; open a new one")
 
-    def _listed(self, stored_chat: _Chat) -> Listed:
-        return Listed(stored_chat.summary, stored_chat.is_leased(self._clock.monotonic()), stored_chat.changed)
+    def _listed(self, entry: _Chat) -> Listed:
+        return Listed(entry.summary, entry.is_leased(self._clock.monotonic()), entry.changed)
 
     def _check_new(self, answer: Remembered | None) -> None:
         if answer is not None:
@@ -320,15 +299,13 @@ class MemoryStore:
     def _keep_answer(self, answer: Remembered | None) -> None:
         if answer is not None:
             oldest = answer.expired_ms()
-            self._answers = {
-                name: old_answer for name, old_answer in self._answers.items() if old_answer.time_ms >= oldest
-            }
+            self._answers = {name: answer for name, answer in self._answers.items() if answer.time_ms >= oldest}
             self._answers[answer.owner, answer.key] = answer
 
-    def _count_change(self, stored_chat: _Chat) -> None:
+    def _count_change(self, entry: _Chat) -> None:
         self._changed += 1
-        stored_chat.changed = self._changed
-        for waiter in (*stored_chat.waiters, *self._waiters):
+        entry.changed = self._changed
+        for waiter in (*entry.waiters, *self._waiters):
             if not waiter.done():
                 waiter.set_result(None)
 
@@ -338,17 +315,13 @@ async def _beyond(threshold: int, now: Callable[[], int], waiters: set[asyncio.F
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             while now() <= threshold:
-                await _news(waiters)
+                waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                waiters.add(waiter)
+                try:
+                    await waiter
+                finally:
+                    waiters.discard(waiter)
     return now()
-
-
-async def _news(waiters: set[asyncio.Future[None]]) -> None:
-    waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    waiters.add(waiter)
-    try:
-        await waiter
-    finally:
-        waiters.discard(waiter)
 
 
 def _reach(delta: Delta) -> Reach:

@@ -36,7 +36,8 @@ def compress(body: bytes) -> tuple[int, bytes]:
     """How the body is packed, and what is to be stored."""
     if len(body) > SMALL_OVER:
         large = len(body) > ZLIB_OVER
-        smaller = zlib.compress(body, 1) if large else _deflate(body)
+        compressor = None if large else _COMPRESSOR.copy()
+        smaller = zlib.compress(body, 1) if compressor is None else compressor.compress(body) + compressor.flush()
         if len(smaller) < len(body):
             return (ZLIB if large else SMALL), smaller
     return PLAIN, body
@@ -47,7 +48,13 @@ def decompress(packing: int, stored: bytes) -> bytes:
     try:
         if packing == ZLIB:
             return zlib.decompress(stored)
-        return _inflate(stored) if packing == SMALL else stored
+        if packing != SMALL:
+            return stored
+        decompressor = zlib.decompressobj(_WINDOW, zdict=_DICTIONARY)
+        body = decompressor.decompress(stored)
+        if not decompressor.eof:
+            raise zlib.error("incomplete")
+        return body
     except zlib.error as error:
         raise Damaged(f"the compressed body cannot be read ({error})") from error
 
@@ -64,19 +71,6 @@ def unpack(packed: Packed, restore: Callable[[Packed], bytes]) -> Record:
 def check_sum(body: bytes, crc: int) -> bytes:
     if zlib.crc32(body) != crc:
         raise Damaged("the checksum does not match the body")
-    return body
-
-
-def _deflate(body: bytes) -> bytes:
-    compressor = _COMPRESSOR.copy()
-    return compressor.compress(body) + compressor.flush()
-
-
-def _inflate(stored: bytes) -> bytes:
-    decompressor = zlib.decompressobj(_WINDOW, zdict=_DICTIONARY)
-    body = decompressor.decompress(stored)
-    if not decompressor.eof:
-        raise zlib.error("incomplete")
     return body
 
 

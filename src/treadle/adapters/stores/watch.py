@@ -50,7 +50,10 @@ class Watch:
         import asyncio
 
         waiter: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._add(chat, after_head, waiter)  # before looking, so that nothing is missed in between
+        self._waiters.setdefault(chat, {})[waiter] = after_head  # before looking: nothing is missed in between
+        if self._loop is not waiter.get_loop():  # the requests of the previous loop are never answered
+            self._loop, self._timer, self._asking = waiter.get_loop(), None, False
+        self._poll_later()
         try:
             head = await now()
             if head > after_head:
@@ -62,26 +65,17 @@ class Watch:
             except TimeoutError:
                 return await now()
         finally:
-            self._remove(chat, waiter)
-
-    def _add(self, chat: ChatId, after_head: int, waiter: asyncio.Future[int]) -> None:
-        self._waiters.setdefault(chat, {})[waiter] = after_head
-        if self._loop is not waiter.get_loop():  # the requests of the previous loop are never answered
-            self._loop, self._timer, self._asking = waiter.get_loop(), None, False
-        self._poll_later()
+            waiting = self._waiters.get(chat, {})
+            waiting.pop(waiter, None)
+            if not waiting:
+                self._waiters.pop(chat, None)
+            if not self._waiters and self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
 
     def _poll_later(self) -> None:
         if self._loop is not None and self._timer is None and not self._asking and self._waiters and not self._closed:
             self._timer = self._loop.call_later(self._poll_s, self._poll)
-
-    def _remove(self, chat: ChatId, waiter: asyncio.Future[int]) -> None:
-        waiting = self._waiters.get(chat, {})
-        waiting.pop(waiter, None)
-        if not waiting:
-            self._waiters.pop(chat, None)
-        if not self._waiters and self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     def tell(self, chat: ChatId, head: int) -> None:
         for waiter, after_head in self._waiters.get(chat, {}).items():

@@ -157,9 +157,6 @@ def _is_program(ref: str) -> bool:
 
 def _opens(pattern: str, ref: str) -> bool:
     """A program or a file has to be meant: `*` alone opens none, and `local:*` no file but the models of that name."""
-    if not fnmatchcase(ref, pattern):
-        return False
-    is_explicit = pattern.startswith(ref.partition(":")[0] + ":") and (
-        _WEIGHTS in pattern or not ref.endswith(_WEIGHTS)
-    )
-    return is_explicit or not _is_program(ref)
+    names_provider = pattern.startswith(ref.partition(":")[0] + ":")
+    is_explicit = names_provider and (_WEIGHTS in pattern or not ref.endswith(_WEIGHTS))
+    return fnmatchcase(ref, pattern) and (is_explicit or not _is_program(ref))

@@ -14,13 +14,13 @@ from starlette.websockets import WebSocket
 from treadle.frontends.server.compression import Compression
 from treadle.frontends.server.guard import Guard
 from treadle.frontends.server.openapi import describe
-from treadle.frontends.server.problems import Problem
-from treadle.frontends.server.replies import problem
+from treadle.frontends.server.replies import Problem, problem
 from treadle.frontends.server.routes import (
     actions,
     changes,
     chats,
     conversation,
+    environment,
     families,
     jobs,
     operation,
@@ -30,7 +30,6 @@ from treadle.frontends.server.routes import (
     web,
     worlds,
 )
-from treadle.frontends.server.routes import environment as surroundings
 from treadle.frontends.server.routing import Route, read_query, serve
 from treadle.frontends.server.service import Service
 from treadle.frontends.server.tokens import Token
@@ -47,12 +46,10 @@ ROUTES: tuple[Route, ...] = (
     *worlds.ROUTES,
     *streams.ROUTES,
     *outputs.ROUTES,
-    *surroundings.ROUTES,
+    *environment.ROUTES,
     *operation.ROUTES,
     *web.ROUTES,
 )
-
-Socket = Callable[[Service, Token, WebSocket, Body], Awaitable[None]]
 
 
 def build(service: Service) -> ASGIApp:
@@ -61,7 +58,7 @@ def build(service: Service) -> ASGIApp:
     for path in dict.fromkeys(route.path for route in ROUTES):
         table = {route.method: route for route in ROUTES if route.path == path}
         routes.append(HttpRoute(path, _endpoint(service, table), methods=list(table)))
-    routes += [WebSocketRoute(path, _socket(service, path, handler, query)) for path, handler, query in streams.SOCKETS]
+    routes += [WebSocketRoute(path, _socket(service, path, resolve, query)) for path, resolve, query in streams.SOCKETS]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _unrouted})
     app.router.redirect_slashes = False
     return Guard(Compression(app), service.tokens, service.metrics, service.spend, service.hosts)
@@ -74,11 +71,15 @@ def _endpoint(service: Service, table: dict[str, Route]) -> Callable[[Request], 
     return endpoint
 
 
-def _socket(service: Service, path: str, handler: Socket, query: type[Body]) -> Callable[[WebSocket], Awaitable[None]]:
+def _socket(
+    service: Service, path: str, resolve: streams.Resolve, query: type[Body]
+) -> Callable[[WebSocket], Awaitable[None]]:
     async def endpoint(socket: WebSocket) -> None:
         socket.scope["treadle.route"] = path
+        token: Token = socket.scope["treadle.token"]
         try:
-            await handler(service, socket.scope["treadle.token"], socket, read_query(query, socket.query_params))
+            pieces = await resolve(service, token.user, socket, read_query(query, socket.query_params))
+            await streams.converse(service, token, socket, pieces)
         except Exception as error:
             await socket.send_denial_response(problem(error))
 

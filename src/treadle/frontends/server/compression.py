@@ -8,8 +8,7 @@ import zlib
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from treadle.frontends.server.sse import MEDIA_TYPE as EVENT_STREAM
-
+EVENT_STREAM = "text/event-stream"
 LEVEL = 5
 SHORTEST = 1_024
 LONG = 256 * 1024

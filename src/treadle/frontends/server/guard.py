@@ -3,6 +3,7 @@ others), the token, and security headers. Knows no route but which are open to a
 
 import ipaddress
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from time import perf_counter
 from urllib.parse import urlsplit
 
@@ -12,8 +13,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from treadle.frontends.server.metrics import Metrics
-from treadle.frontends.server.problems import Problem
-from treadle.frontends.server.replies import problem
+from treadle.frontends.server.replies import Problem, problem
 from treadle.frontends.server.tokens import Token, Tokens
 
 OPEN = frozenset({"/", "/healthz", "/readyz", "/api/openapi.json", "/api/docs", "/api/sign-in", "/favicon.ico"})
@@ -88,25 +88,14 @@ class Guard:
     def _host(self, headers: Headers) -> str:
         hosts = headers.getlist("host")
         host = hosts[0].strip().lower() if len(hosts) == 1 else ""
-        if self._answers_to(host):
-            return host
-        raise Problem("forbidden_host", "This server does not answer to that name; its operator can add it.")
-
-    def _answers_to(self, host: str) -> bool:
-        try:
+        with suppress(ValueError):
             parts = urlsplit(f"//{host}")
             name, _port = parts.hostname or "", parts.port  # a port that is none is an error
-        except ValueError:
-            return False
-        if parts.netloc != host or "@" in host:
-            return False
-        if name in self._hosts or host in self._hosts:
-            return True
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return False
-        return True
+            if parts.netloc == host and "@" not in host:
+                if name not in self._hosts and host not in self._hosts:
+                    ipaddress.ip_address(name)
+                return host
+        raise Problem("forbidden_host", "This server does not answer to that name; its operator can add it.")
 
     def _origin(self, headers: Headers, host: str) -> None:
         """A browser tells the origin of the page that sends; it must be a page of this server."""

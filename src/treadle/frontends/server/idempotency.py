@@ -10,8 +10,7 @@ import msgspec
 from treadle.chat.state import ChatState
 from treadle.engine.log import Answer
 from treadle.errors import AlreadyAnswered
-from treadle.frontends.server.problems import Problem
-from treadle.frontends.server.replies import ApiReply
+from treadle.frontends.server.replies import ApiReply, Problem
 from treadle.ports.store import ANSWER_MS, Remembered, Store
 
 HEADER = "idempotency-key"
@@ -29,11 +28,10 @@ class Key(msgspec.Struct, frozen=True):
     def answer(self, make_reply: Callable[[ChatState], ApiReply], now_ms: int) -> Answer:
         """Return a function that makes the answer to remember from the state of the chat after the request."""
 
-        def remembered(state: ChatState) -> Remembered:
-            reply = make_reply(state)
-            return Remembered(self.owner, self.key, self.request, reply.status, reply.body, now_ms)
+        return lambda state: self.remembered(make_reply(state), now_ms)
 
-        return remembered
+    def remembered(self, reply: ApiReply, now_ms: int) -> Remembered:
+        return Remembered(self.owner, self.key, self.request, reply.status, reply.body, now_ms)
 
     def own_id(self, prefix: str, now_ms: int) -> str:
         """An id for what this request makes: the same for every repetition, as long as its answer is remembered."""
@@ -59,21 +57,17 @@ def key_of(values: list[str], owner: str, method: str, path: str, body: bytes) -
 async def remember(store: Store, key: Key | None, reply: ApiReply, now_ms: int) -> None:
     """Keep the answer to a request that appends to no log. AlreadyAnswered if it has one."""
     if key is not None:
-        await store.remember(Remembered(key.owner, key.key, key.request, reply.status, reply.body, now_ms))
+        await store.remember(key.remembered(reply, now_ms))
 
 
 async def first_answer(store: Store, key: Key) -> ApiReply | None:
     """The answer that the request got before; None when it is new."""
     remembered = await store.recall(key.owner, key.key)
-    return None if remembered is None else _repeat_reply(key, remembered.request, remembered.status, remembered.body)
+    return None if remembered is None else repeat_reply(key, remembered)
 
 
-def raced(key: Key, error: AlreadyAnswered) -> ApiReply:
-    """The same request was answered while this one was under way."""
-    return _repeat_reply(key, error.request, error.status, error.body)
-
-
-def _repeat_reply(key: Key, request: str, status: int, body: bytes) -> ApiReply:
-    if request != key.request:
+def repeat_reply(key: Key, first: Remembered | AlreadyAnswered) -> ApiReply:
+    """The first answer to the same request, which was given before or while this one was under way."""
+    if first.request != key.request:
         raise Problem("idempotency_mismatch", f"The Idempotency-Key {key.key!r} was used for another request.")
-    return ApiReply(status, body)
+    return ApiReply(first.status, first.body)

@@ -2,7 +2,7 @@
 the metrics are requested."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from starlette.types import Scope
 
@@ -27,7 +27,7 @@ class Metrics:
         if route == "other":
             method = "any"  # anything can be sent; it must not make a series each
         self._requests[("method", method), ("route", route), ("status", str(status))] += 1
-        if status in (101,) or route.endswith(("/events", "/watch", "/export")):
+        if status == 101 or route.endswith(("/events", "/watch", "/export")):
             return  # how long a reader stays tells nothing
         counts = self._durations.setdefault(route, [0] * (len(BUCKETS) + 1))
         counts[next((at for at, most in enumerate(BUCKETS) if seconds <= most), len(BUCKETS))] += 1
@@ -60,13 +60,10 @@ class Metrics:
 def _series(name: str, kind: str, about: str, values: Mapping[Labels, float]) -> list[str]:
     lines = [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
     for labels, value in sorted(values.items()):
-        lines.append(f"{name}{_braced(labels)} {f'{value:g}' if isinstance(value, float) else value}")
+        pairs = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
+        braced = f"{{{pairs}}}" if pairs else ""
+        lines.append(f"{name}{braced} {f'{value:g}' if isinstance(value, float) else value}")
     return lines
-
-
-def _braced(labels: Iterable[tuple[str, str]]) -> str:
-    pairs = ",".join(f'{key}="{_escaped(value)}"' for key, value in labels)
-    return f"{{{pairs}}}" if pairs else ""
 
 
 def _escaped(value: str) -> str:

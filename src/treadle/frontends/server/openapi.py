@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 import msgspec
 
 from treadle._version import __version__
 from treadle.frontends.server.idempotency import MAX_KEY
-from treadle.frontends.server.problems import codes
+from treadle.frontends.server.replies import codes
 from treadle.frontends.server.routing import Route
 from treadle.protocol.events import LIVE, RECORDED
 from treadle.protocol.http_answers import ErrorReply
@@ -23,6 +24,17 @@ ABOUT = """\
 Commands in, events out. Every error is `{"error": {"code", "message"}}` with a stable code. Every route that changes
 something takes an `Idempotency-Key`: the same request under the same key gets the first answer. Streams are there as
 server-sent events and, at the same address, as WebSockets.
+"""
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+STYLE = """\
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+code, pre { font: 14px/1.4 ui-monospace, monospace; }
+details { border: 1px solid #8884; border-radius: .4rem; margin: .4rem 0; padding: .4rem .8rem; }
+summary { cursor: pointer; }
+table { border-collapse: collapse; } td, th { text-align: left; padding: .15rem 1rem .15rem 0; vertical-align: top; }
+.method { display: inline-block; min-width: 4.5rem; font-weight: 600; }
+pre { overflow-x: auto; background: #8881; padding: .6rem; border-radius: .3rem; }
 """
 _PARAMETER = re.compile(r"{(\w+)}")
 PATH_WORDS = {
@@ -56,34 +68,36 @@ def describe(routes: Sequence[Route]) -> bytes:
         "info": {"title": "Treadle", "version": __version__, "description": ABOUT},
         "security": [{"token": []}],
         "paths": paths,
-        "components": {
-            "schemas": schemas,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-        },
+        "components": {"schemas": schemas, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
     }
     return msgspec.json.encode(document)
 
 
 def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     known_codes = codes()
+    answer: dict[str, Any] = {"description": "Done; there is no body."}
+    if route.reply is not None:
+        answer = _json(route.reply, "Done." if route.status != 202 else "Recorded; it is going to be done.")
+    elif route.media_type:
+        answer = {"description": "Done.", "content": {route.media_type: {}}}
     operation: dict[str, Any] = {
         "operationId": route.handler.__module__.rpartition(".")[2] + "_" + route.handler.__name__,
         "summary": route.summary,
         "tags": [route.tag],
         "parameters": [*_path_parameters(route), *_query_parameters(route.query, schemas)],
-        "responses": {str(route.status): _reply(route)},
+        "responses": {str(route.status): answer},
     }
     if route.finished is not None:
         operation["responses"]["200"] = _json(route.finished, "Done, and this came of it.")
     if route.open:
         operation["security"] = []
     if route.body is not None:
-        operation["requestBody"] = {
-            "required": not issubclass(route.body, Spare),
-            "content": {"application/json": {"schema": {"$ref": REFERENCE.format(name=route.body.__name__)}}},
-        }
+        content = _json(route.body, "")["content"]
+        operation["requestBody"] = {"required": not issubclass(route.body, Spare), "content": content}
     if route.mutates:
-        operation["parameters"].append(_key())
+        about = "The same request under the same key gets the first answer; another one under it is refused."
+        pattern = {"type": "string", "pattern": f"^[ -~]{{1,{MAX_KEY}}}$"}
+        operation["parameters"].append(_header("Idempotency-Key", about, pattern))
     if route.media_type == "text/event-stream":
         last = _header("Last-Event-ID", "The id of the last event you have.", {"type": "integer", "minimum": 0})
         operation["parameters"].append(last)
@@ -101,28 +115,16 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         by_status.setdefault(known_codes[code][0], []).append(code)
     for status, group in sorted(by_status.items()):
         if str(status) not in operation["responses"]:
-            operation["responses"][str(status)] = _refusals({code: known_codes[code][1] for code in group}, route)
+            refusal = _json(ErrorReply, "; ".join(f"`{code}`: {known_codes[code][1]}" for code in group))
+            if route.path == "/readyz":
+                content = refusal["content"]["application/json"]
+                content["schema"] = {"anyOf": [content["schema"], {"$ref": REFERENCE.format(name="Health")}]}
+            operation["responses"][str(status)] = refusal
     return operation
-
-
-def _reply(route: Route) -> dict[str, Any]:
-    if route.reply is not None:
-        return _json(route.reply, "Done." if route.status != 202 else "Recorded; it is going to be done.")
-    if route.media_type:
-        return {"description": "Done.", "content": {route.media_type: {}}}
-    return {"description": "Done; there is no body."}
 
 
 def _json(kind: type[msgspec.Struct], about: str) -> dict[str, Any]:
     schema = {"$ref": REFERENCE.format(name=kind.__name__)}
-    return {"description": about, "content": {"application/json": {"schema": schema}}}
-
-
-def _refusals(group: dict[str, str], route: Route) -> dict[str, Any]:
-    about = "; ".join(f"`{code}`: {meaning}" for code, meaning in group.items())
-    schema: dict[str, Any] = {"$ref": REFERENCE.format(name="ErrorReply")}
-    if route.path == "/readyz":
-        schema = {"anyOf": [schema, {"$ref": REFERENCE.format(name="Health")}]}
     return {"description": about, "content": {"application/json": {"schema": schema}}}
 
 
@@ -159,12 +161,6 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     return cleaned
 
 
-def _key() -> dict[str, Any]:
-    about = "The same request under the same key gets the first answer; another one under it is refused."
-    pattern = f"^[ -~]{{1,{MAX_KEY}}}$"
-    return _header("Idempotency-Key", about, {"type": "string", "pattern": pattern})
-
-
 def _header(name: str, about: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "in": "header", "required": False, "description": about, "schema": schema}
 
@@ -172,12 +168,7 @@ def _header(name: str, about: str, schema: dict[str, Any]) -> dict[str, Any]:
 def _envelope(events: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of an event on the wire: the type of `data` depends on `type`."""
     variants = [
-        {
-            "properties": {
-                "type": {"const": name},
-                "data": {"$ref": REFERENCE.format(name=kind.__name__)},
-            }
-        }
+        {"properties": {"type": {"const": name}, "data": {"$ref": REFERENCE.format(name=kind.__name__)}}}
         for name, kind in sorted(events.items())
     ]
     return {
@@ -208,3 +199,73 @@ def _plain(schema: Any) -> Any:
             for key, value in schema.items()
         }
     return [_plain(each) for each in schema] if isinstance(schema, list) else schema
+
+
+# -- the same as a page of HTML, which loads nothing from anywhere ----------------------------------------------------
+
+
+def render_docs(document: bytes) -> bytes:
+    described: dict[str, Any] = msgspec.json.decode(document)
+    info = described["info"]
+    schemas = described["components"]["schemas"]
+    parts = [
+        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",
+        f"<title>{escape(info['title'])} API</title><style>{STYLE}</style>",
+        f"<h1>{escape(info['title'])} API <small>{escape(info['version'])}</small></h1>",
+        f"<p>{escape(info['description'])}</p><p><a href='/api/openapi.json'>openapi.json</a></p>",
+    ]
+    groups: dict[str, list[str]] = {}
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            groups.setdefault(operation["tags"][0], []).append(_operation_html(method, path, operation))
+    for tag, operations in groups.items():
+        parts += [f"<h2>{escape(tag.capitalize())}</h2>", *operations]
+    parts.append("<h2>Shapes</h2>")
+    parts += [_schema_html(name, schema) for name, schema in sorted(schemas.items())]
+    return "\n".join(parts).encode()
+
+
+def _operation_html(method: str, path: str, operation: dict[str, Any]) -> str:
+    rows = [
+        f"<tr><td><code>{escape(each['name'])}</code><td>{escape(each['in'])}"
+        f"<td>{escape(each.get('description', ''))} {_type_html(each['schema'])}"
+        for each in operation["parameters"]
+    ]
+    if "requestBody" in operation:
+        content = operation["requestBody"]["content"]["application/json"]["schema"]
+        rows.append(f"<tr><td><code>body</code><td>JSON<td>{_type_html(content)}")
+    answers: list[str] = []
+    for status, answer in operation["responses"].items():
+        content = answer.get("content", {}).items()
+        kinds = " ".join(_type_html(each["schema"]) if "schema" in each else escape(kind) for kind, each in content)
+        answers.append(f"<tr><td>{escape(status)}<td>{escape(answer['description'])}<td>{kinds}")
+    return (
+        f"<details><summary><span class=method>{escape(method.upper())}</span> <code>{escape(path)}</code> "
+        f"{escape(operation['summary'])}</summary><table>{''.join(rows)}</table>"
+        f"<h4>Answers</h4><table>{''.join(answers)}</table></details>"
+    )
+
+
+def _type_html(schema: dict[str, Any]) -> str:
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"<a href='#{escape(name)}'>{escape(name)}</a>"
+    for word in ("anyOf", "oneOf"):
+        if word in schema:
+            return " or ".join(_type_html(each) for each in schema[word])
+    if "enum" in schema:
+        return "<code>" + escape(" | ".join(map(str, schema["enum"]))) + "</code>"
+    if schema.get("type") == "array" and isinstance(schema.get("items"), dict):
+        return "list of " + _type_html(schema["items"])
+    return escape(str(schema.get("type", "any")))
+
+
+def _schema_html(name: str, schema: dict[str, Any]) -> str:
+    required = schema.get("required", [])
+    rows = [
+        f"<tr><td><code>{escape(field)}</code><td>{'' if field in required else 'optional'}<td>{_type_html(kind)}"
+        for field, kind in schema.get("properties", {}).items()
+    ]
+    about = escape(schema.get("description", ""))
+    head = f"<summary><code>{escape(name)}</code> {about}</summary>"
+    return f"<details id='{escape(name)}'>{head}<table>{''.join(rows)}</table></details>"

@@ -2,17 +2,21 @@
 not get through, no image is loaded, links lead to the web or to a mailbox and nowhere else. The output has no styles,
 only classes."""
 
+import re
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from html import escape
+from itertools import starmap, zip_longest
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+
 from treadle.base.inert import LEXERS, inert, inert_line
-from treadle.frontends.server.diff_tables import diff_table
-from treadle.frontends.server.markdown_rules import extend
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.rules_core import StateCore
+    from markdown_it.token import Token
 
 Kind = Literal["markdown", "code", "diff"]
 
@@ -73,7 +77,9 @@ def _parser() -> "MarkdownIt":
     parser = MarkdownIt("commonmark", {"html": False, "linkify": False, "typographer": False})
     parser.enable(["table", "strikethrough"])
     parser.validateLink = lambda url: url.strip().lower().startswith(_LINKS)  # type: ignore[method-assign]
-    extend(parser)
+    parser.core.ruler.after("inline", "treadle", _rewrite)
+    parser.add_render_rule("place", _render_place)
+    parser.add_render_rule("task", _render_task)
     parser.add_render_rule("image", _image)
     parser.add_render_rule("link_open", _link)
     parser.add_render_rule("fence", _fence)
@@ -156,3 +162,232 @@ def _by_name(language: str) -> Iterator[str]:
         yield name
         if "." not in name:
             yield f"x.{name}"
+
+
+# -- additions to CommonMark: task lists, plain addresses, places in files --------------------------------------------
+
+_ENDINGS = (
+    "bash|c|cc|cfg|clj|cpp|cs|css|csv|dart|ex|exs|fish|go|gradle|h|hpp|hs|html|ini|java|jl|js|json|jsonl|jsx|kt|less|"
+    "lock|lua|m|md|mjs|ml|mm|php|pl|proto|ps1|py|pyi|r|rb|rs|rst|scala|scss|sh|sql|svelte|svg|swift|tf|toml|ts|tsx|"
+    "txt|vue|xml|yaml|yml|zig|zsh"
+)
+_ADDRESS = r"https?://[^\s<>\"'`()\[\]{}|\\]{1,2000}"
+_PLACE = rf"/?(?:[\w.@+-]{{1,80}}/){{0,20}}[\w.@+-]{{1,80}}\.(?:{_ENDINGS}):\d{{1,7}}(?!\w)"
+_LINKED = re.compile(rf"(?<![\w/.@+-])(?:(?P<address>{_ADDRESS})|(?P<place>{_PLACE}))")
+_WHOLE_PLACE = re.compile(_PLACE)
+_PUNCTUATION = ".,;:!?*_~"
+_TASK = re.compile(r"\[([ xX])\] ")
+
+
+def _rewrite(state: "StateCore") -> None:
+    for at, token in enumerate(state.tokens):
+        if token.type != "inline" or token.children is None:
+            continue
+        _mark_task(state.tokens, at)
+        token.children = list(_linked(token.children))
+
+
+def _mark_task(tokens: "list[Token]", at: int) -> None:
+    """An item of a list that begins with [ ] or [x]."""
+    from markdown_it.token import Token
+
+    inline = tokens[at]
+    if at < 2 or tokens[at - 2].type != "list_item_open" or not inline.children:
+        return
+    first = inline.children[0]
+    if first.type != "text" or (mark := _TASK.match(first.content)) is None:
+        return
+    first.content = first.content[mark.end() :]
+    tokens[at - 2].attrSet("class", "task")
+    inline.children.insert(0, Token("task", "", 0, meta={"done": mark[1] != " "}))
+
+
+def _linked(tokens: "list[Token]") -> "Iterator[Token]":
+    depth = 0
+    for token in tokens:
+        depth += {"link_open": 1, "link_close": -1}.get(token.type, 0)
+        if depth == 0 and token.type == "text":
+            yield from _split(token)
+        elif depth == 0 and token.type == "code_inline" and _WHOLE_PLACE.fullmatch(token.content):
+            yield _place(token.content, code=True)
+        else:
+            yield token
+
+
+def _split(token: "Token") -> "Iterator[Token]":
+    from markdown_it.token import Token
+
+    text, position = token.content, 0
+    for match in _LINKED.finditer(text):
+        content = match[0].rstrip(_PUNCTUATION) if match["address"] else match[0]
+        if match.start() > position:
+            yield Token("text", "", 0, content=text[position : match.start()])
+        if match["address"]:
+            yield Token("link_open", "a", 1, attrs={"href": content})
+            yield Token("text", "", 0, content=content)
+            yield Token("link_close", "a", -1)
+        else:
+            yield _place(content, code=False)
+        position = match.start() + len(content)
+    if not position:
+        yield token
+    elif position < len(text):
+        yield Token("text", "", 0, content=text[position:])
+
+
+def _place(content: str, *, code: bool) -> "Token":
+    from markdown_it.token import Token
+
+    path, _, line = content.rpartition(":")
+    return Token("place", "", 0, content=content, meta={"path": path, "line": line, "code": code})
+
+
+def _render_place(_self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
+    token = tokens[index]
+    path, line = escape(token.meta["path"], quote=True), token.meta["line"]
+    escaped = escape(token.content)
+    text = f"<code>{escaped}</code>" if token.meta["code"] else escaped
+    return f'<button type="button" class="place" data-path="{path}" data-line="{line}">{text}</button>'
+
+
+def _render_task(_self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
+    is_done = tokens[index].meta["done"]
+    checked, label = (" checked", "done") if is_done else ("", "to do")
+    return f'<input type="checkbox" disabled{checked} aria-label="{label}"> '
+
+
+# -- diffs as tables: inline, or both sides beside each other ---------------------------------------------------------
+
+Coloured = Callable[[list[str], str], list[str]]
+"""Lines of a file of this name, as HTML."""
+
+_HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@(.*)")
+_MARKS = {"+": "added", "-": "removed", " ": "same"}
+Line = tuple[str, int, int, str]
+"""Its mark, its numbers on both sides (0: it is not there), and its HTML."""
+
+
+class _Hunk(msgspec.Struct):
+    header: str
+    old: int
+    new: int
+    lines: list[str]
+
+
+def diff_table(text: str, *, split: bool, coloured: Coloured) -> str:
+    html_parts: list[str] = []
+    path = ""
+    rows: list[str] = []
+
+    def close() -> None:
+        if rows:
+            kind = "split" if split else "inline"
+            columns = '<colgroup><col class="ln"><col><col class="ln"><col></colgroup>' if split else ""
+            table = f'<table class="diff {kind}">{columns}<tbody>{"".join(rows)}</tbody></table>'
+            html_parts.append(f'<div class="wide" tabindex="0">{table}</div>')
+            rows.clear()
+
+    for part in _parts(text.split("\n")):
+        if isinstance(part, _Hunk):
+            lines = list(_numbered(part, path, coloured))
+            rows.append(f'<tr class="hunk"><td colspan="{4 if split else 3}">{escape(part.header)}</td></tr>')
+            rows += _render_side_by_side(lines) if split else map(_below, lines)
+        else:
+            close()
+            path = _path(part) or path
+            about_text = "\n".join(part).strip("\n")
+            if about_text:
+                html_parts.append(f'<pre class="about">{escape(about_text)}</pre>')
+    close()
+    return "".join(html_parts)
+
+
+def _parts(lines: list[str]) -> Iterator[_Hunk | list[str]]:
+    """Hunks, and what stands between them."""
+    between: list[str] = []
+    at = 0
+    while at < len(lines):
+        match = _HUNK.match(lines[at])
+        if match is None:
+            between.append(lines[at])
+            at += 1
+            continue
+        if between:
+            yield between
+            between = []
+        hunk = _Hunk(lines[at], int(match[1]), int(match[3]), [])
+        left_old, left_new = int(match[2] or 1), int(match[4] or 1)
+        at += 1
+        while at < len(lines) and (left_old > 0 or left_new > 0 or lines[at][:1] == "\\"):
+            mark = lines[at][:1] or " "
+            if mark not in "+- \\":
+                break
+            left_old -= mark in "- "
+            left_new -= mark in "+ "
+            hunk.lines.append(lines[at] or " ")
+            at += 1
+        yield hunk
+    if between:
+        yield between
+
+
+def _path(lines: list[str]) -> str:
+    for line in lines:
+        if line.startswith("+++ ") and not line.startswith("+++ /dev/null"):
+            return line[4:].partition("\t")[0].removeprefix("b/")
+    for line in lines:
+        if line.startswith("--- "):
+            return line[4:].partition("\t")[0].removeprefix("a/")
+    return ""
+
+
+def _numbered(hunk: _Hunk, path: str, coloured: Coloured) -> Iterator[Line]:
+    sides = {side: iter(coloured([line[1:] for line in hunk.lines if line[0] in side], path)) for side in ("- ", "+ ")}
+    old, new = hunk.old, hunk.new
+    for line in hunk.lines:
+        match line[0]:
+            case "+":
+                yield "+", 0, new, next(sides["+ "])
+                new += 1
+            case "-":
+                yield "-", old, 0, next(sides["- "])
+                old += 1
+            case " ":
+                next(sides["- "])
+                yield " ", old, new, next(sides["+ "])
+                old, new = old + 1, new + 1
+            case _:
+                yield "\\", 0, 0, f"<i>{escape(line[1:].strip())}</i>"
+
+
+def _cells(number: int, mark: str, html: str) -> str:
+    kind = _MARKS.get(mark, "note")
+    return f'<td class="ln">{number or ""}</td><td class="{kind}"><span class="mark">{mark.strip()}</span>{html}</td>'
+
+
+def _below(line: Line) -> str:
+    mark, old, new, html = line
+    return f'<tr><td class="ln">{old or ""}</td>{_cells(new, mark, html)}</tr>'
+
+
+def _render_side_by_side(lines: list[Line]) -> Iterator[str]:
+    """Removed lines beside the added ones that follow them."""
+    left_lines: list[Line] = []
+    right: list[Line] = []
+    for line in [*lines, (" ", 0, 0, "")]:
+        if line[0] == "-" and not right:
+            left_lines.append(line)
+        elif line[0] == "+":
+            right.append(line)
+        else:
+            yield from starmap(_pair, zip_longest(left_lines, right))
+            left_lines, right = ([line], []) if line[0] == "-" else ([], [])
+            if line[0] != "-" and (line[1] or line[2] or line[3]):
+                yield f"<tr>{_cells(line[1], line[0], line[3])}{_cells(line[2], line[0], line[3])}</tr>"
+
+
+def _pair(old: Line | None, new: Line | None) -> str:
+    empty = '<td class="ln"></td><td class="none"></td>'
+    old_cells = _cells(old[1], "-", old[3]) if old else empty
+    new_cells = _cells(new[2], "+", new[3]) if new else empty
+    return f"<tr>{old_cells}{new_cells}</tr>"

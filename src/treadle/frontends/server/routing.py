@@ -13,9 +13,8 @@ from starlette.responses import Response
 from treadle.base.faultpoint import faultpoint
 from treadle.errors import AlreadyAnswered, TreadleError
 from treadle.frontends.server.guard import token_of
-from treadle.frontends.server.idempotency import HEADER, Key, first_answer, key_of, raced
-from treadle.frontends.server.problems import Problem
-from treadle.frontends.server.replies import ApiReply, problem
+from treadle.frontends.server.idempotency import HEADER, Key, first_answer, key_of, repeat_reply
+from treadle.frontends.server.replies import ApiReply, Problem, problem
 from treadle.frontends.server.service import Service
 from treadle.protocol.http_queries import NoQuery
 from treadle.protocol.http_requests import Body, Nothing, Spare
@@ -95,10 +94,8 @@ async def serve(route: Route, service: Service, request: Request) -> Response:
         query = read_query(route.query, request.query_params)
         raw = await _read(route, service, request)
         body = _decode(route, raw)
-        key = None
-        if route.mutates:
-            values = request.headers.getlist(HEADER)
-            key = key_of(values, user, route.method, request.url.path, raw)
+        keys = request.headers.getlist(HEADER) if route.mutates else []
+        key = key_of(keys, user, route.method, request.url.path, raw)
         return await _answer(route, ApiRequest(service, request, user, query, body, key))
     except ClientDisconnect:
         return Response(status_code=499)
@@ -113,23 +110,17 @@ async def _answer(route: Route, call: ApiRequest) -> Response:
     async with call.service.alone(key):
         answer: ApiReply | Response | None = await first_answer(store, key)
         if answer is None:
-            answer = await _answer_first(route, call, key)
+            try:
+                faultpoint("server.before_command")
+                answer = await route.handler(call)
+                faultpoint("server.after_command")
+            except AlreadyAnswered as error:
+                answer = repeat_reply(key, error)
+            except TreadleError:
+                # The same request may have won meanwhile, elsewhere: then this one's refusal is only its own echo.
+                if (answer := await first_answer(store, key)) is None:
+                    raise
     return await _end(route, call, answer)
-
-
-async def _answer_first(route: Route, call: ApiRequest, key: Key) -> ApiReply | Response:
-    try:
-        faultpoint("server.before_command")
-        response = await route.handler(call)
-        faultpoint("server.after_command")
-    except AlreadyAnswered as error:
-        return raced(key, error)
-    except TreadleError:
-        # The same request may have won meanwhile, elsewhere: then this one's refusal is only its own echo.
-        if (earlier_answer := await first_answer(call.service.agent.deps.store, key)) is None:
-            raise
-        return earlier_answer
-    return response
 
 
 async def _end(route: Route, call: ApiRequest, response: ApiReply | Response) -> Response:

@@ -150,20 +150,13 @@ def _config(service: Service) -> uvicorn.Config:
 
 async def run(service: Service, listening: socket.socket, ready: Callable[[], None], drain_s: float = GRACE_S) -> None:
     """Serve until a signal comes; a second one leaves at once."""
-    running = Running(service, listening, drain_s)
-    with _signals(running.end):
+    running, loop = Running(service, listening, drain_s), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, running.end)
+    try:
         await running.start()
         ready()
         await running.wait()
-
-
-@contextmanager
-def _signals(act: Callable[[], None]) -> Iterator[None]:
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, act)
-    try:
-        yield
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)

@@ -3,6 +3,7 @@ Knows nothing of HTTP but the answers that are remembered."""
 
 import asyncio
 import re
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -11,38 +12,34 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from treadle.base.types import ChatId, new_chat_id
-from treadle.chat.state import ChatState, status, summary
-from treadle.engine.log import Take
+from treadle.chat.state import ChatState, status
 from treadle.engine.worker import Worker
 from treadle.errors import AlreadyAnswered, NotFound, TreadleError
 from treadle.frontends.server.admission import Admission
-from treadle.frontends.server.chat_counts import ChatCounts
 from treadle.frontends.server.idempotency import Key, first_answer
 from treadle.frontends.server.metrics import Metrics
-from treadle.frontends.server.problems import Problem
 from treadle.frontends.server.render_process import Rendering
-from treadle.frontends.server.replies import ApiReply, reply
+from treadle.frontends.server.replies import ApiReply, Problem, reply
 from treadle.frontends.server.sign_in import SignIn
-from treadle.frontends.server.sse import Frames
 from treadle.frontends.server.tokens import LOCAL, Tokens, digest, owner_of, user_of
-from treadle.frontends.server.usage_history import UsageHistory
+from treadle.frontends.server.usage import ChatCounts, UsageHistory
 from treadle.frontends.server.views import chat_view
 from treadle.library.agent import Agent
+from treadle.library.commands import WORKS, check_rules, execute_commands, go_on
 from treadle.library.feeds.fan_out import Feeds
 from treadle.ports.store import Remembered
 from treadle.ports.workspace import Workspace
 from treadle.protocol import commands as c
+from treadle.protocol import wire
 from treadle.protocol.commands import Command
-from treadle.protocol.events import SessionCreated
+from treadle.protocol.events import Envelope, SessionCreated
 from treadle.protocol.options import ChatOptions, Project
 from treadle.protocol.views import Status, shown_status
 
 TICKETS = "(tickets)"
 """Whose answers used tickets are among; no user has such a name."""
+KEPT = 512
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
-
-WORK = (c.Send, c.SubmitResults, c.Decide, c.Answer, c.Edit, c.Rewind, c.Restore, c.Promote, c.ExtendTurns, c.Apply)
-"""Commands after which a chat works on its project."""
 
 First = Callable[[ChatOptions], Awaitable[Sequence[Command]]]
 """Returns the first commands of a chat, given its final options."""
@@ -63,6 +60,22 @@ class Limits(msgspec.Struct, frozen=True):
     heartbeat_s: float = 10.0
     backlog: int = 1_000
     """How many pieces of news are kept for a slow reader, before it is put back to the log."""
+
+
+class Frames:
+    """JSON of envelopes, kept for the other readers of the same chat."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[int, tuple[Envelope, bytes]] = OrderedDict()
+
+    def json(self, envelope: Envelope) -> bytes:
+        if (cached := self._kept.get(id(envelope))) is not None:
+            return cached[1]
+        encoded = wire.to_json(envelope)
+        self._kept[id(envelope)] = (envelope, encoded)  # which keeps its id from being used again
+        if len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return encoded
 
 
 class Service:
@@ -123,17 +136,11 @@ class Service:
         """Return the chat with this id. Another user's chat is reported like one that does not exist (S-13)."""
         chat = ChatId(id)
         if _ID.fullmatch(id):
-            cached_state = self.agent.deps.log.peek(chat)
-            try:
-                owner = (
-                    cached_state.owner
-                    if cached_state is not None
-                    else (await self.agent.deps.store.get(chat)).summary.owner
-                )
-            except NotFound:
-                owner = None
-            if owner == owner_of(user):
-                return chat
+            state = self.agent.deps.log.peek(chat)
+            with suppress(NotFound):
+                listed = state or (await self.agent.deps.store.get(chat)).summary
+                if listed.owner == owner_of(user):
+                    return chat
         raise Problem("not_found", f"There is no chat {id[:128]!r}.")
 
     async def state(self, user: str, id: str) -> ChatState:
@@ -155,10 +162,8 @@ class Service:
         return await asyncio.to_thread(self.agent.workspace_of, await self.project(state))
 
     async def get_shown_status(self, state: ChatState) -> Status:
-        chat_status = status(state)
-        return shown_status(
-            chat_status, chat_status != "running" or (await self.agent.deps.store.get(state.chat)).leased
-        )
+        is_driven = status(state) != "running" or (await self.agent.deps.store.get(state.chat)).leased
+        return shown_status(status(state), is_driven)
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
@@ -170,15 +175,15 @@ class Service:
         deps = self.agent.deps
         own_world = "" if key is None else key.own_id("world", deps.clock.now_ms())
         ready = await asyncio.to_thread(self.agent.prepare, options, highest, owner_of(user), own_world)
-        if callable(first):
-            try:
-                first = await first(ready.options)
-            except TreadleError:
-                is_new_world = ready.options.world != options.world  # for this chat, unless the same request made one
-                if is_new_world and (key is None or await first_answer(deps.store, key) is None):
-                    with suppress(TreadleError):
-                        await self.agent.worlds.drop(ready.options.world)
-                raise
+        try:
+            first = await first(ready.options) if callable(first) else first
+            check_rules(self.agent.chat_home, first)
+        except TreadleError:
+            is_new_world = ready.options.world != options.world  # for this chat, unless the same request made one
+            if is_new_world and (key is None or await first_answer(deps.store, key) is None):
+                with suppress(TreadleError):
+                    await self.agent.worlds.drop(ready.options.world)
+            raise
 
         def build_reply(state: ChatState) -> ApiReply:
             return reply(chat_view(state, status(state), ready.warnings), 201)
@@ -195,17 +200,24 @@ class Service:
 
     async def execute(
         self, chat: ChatId, commands: Sequence[Command], key: Key | None, make_reply: Answered
-    ) -> tuple[ApiReply, ChatState]:
-        """Record commands in one commit; a refusal changes nothing. A worker goes on with the chat."""
+    ) -> ApiReply:
+        """Carry out commands as one; a refusal changes nothing. A worker goes on with the chat."""
         deps = self.agent.deps
-        answer = None if key is None else key.answer(make_reply, deps.clock.now_ms())
-        if any(isinstance(command, WORK) for command in commands):
-            restores = all(isinstance(command, c.Restore) for command in commands)
-            await self.require_work(await deps.log.load(chat), restores=restores)
-        with self._taking(chat) as take:
-            state = await deps.log.execute(chat, commands, None, take, answer)
-        self.go_on(state)
-        return make_reply(state), state
+
+        async def require_work() -> None:
+            if any(isinstance(command, WORKS) for command in commands):
+                restores = all(isinstance(command, c.Restore) for command in commands)
+                await self.require_work(await deps.log.load(chat), restores=restores)
+
+        state = await execute_commands(
+            self.agent.chat_home,
+            chat,
+            commands,
+            prepare=require_work,
+            answer=None if key is None else key.answer(make_reply, deps.clock.now_ms()),
+            work=self.worker is not None,
+        )
+        return make_reply(state)
 
     async def delete(self, user: str, id: str) -> None:
         """Delete a chat of this user. Repeated, it changes nothing."""
@@ -218,17 +230,9 @@ class Service:
         """Of equal requests that come at once, one is carried out here, and the others get its answer."""
         return self._requests.setdefault((key.owner, key.key), asyncio.Lock())
 
-    @contextmanager
-    def _taking(self, chat: ChatId) -> Iterator[Take | None]:
-        if self.worker is None:
-            yield None
-            return
-        with self.worker.taking(chat) as take:
-            yield take
-
     def go_on(self, state: ChatState) -> None:
-        if self.worker is not None and summary(state).runnable:
-            self.worker.start(state.chat)
+        if self.worker is not None:
+            go_on(self.agent.chat_home, state)
 
     # -- tickets ------------------------------------------------------------------------------------------------------
 

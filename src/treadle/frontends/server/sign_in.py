@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable
 
-from treadle.frontends.server.problems import Problem
+from treadle.frontends.server.replies import Problem
 from treadle.frontends.server.tokens import LOCAL, Tokens
 
 LETTERS = "23456789ABCDEFGHJKMNPQRSTVWXYZ"

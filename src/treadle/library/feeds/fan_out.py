@@ -3,16 +3,17 @@ write, and from its side table the live text of chats that another process runs.
 it. Knows nothing of how it is sent."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from treadle.base.logs import log_warning
-from treadle.base.types import ChatId
+from treadle.base.types import CallKey, ChatId
 from treadle.chat.state import open_actions, status
 from treadle.engine.deps import Deps
-from treadle.errors import NotFound, StoreError
-from treadle.library.feeds.reader import Feed, Reader
-from treadle.library.feeds.remote_live import RemoteLive
+from treadle.engine.hub import Hub, Subscription
+from treadle.errors import Damaged, NotFound, StoreError
+from treadle.ports.store import Reach
 from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope
@@ -22,6 +23,228 @@ WAIT_S = 10.0
 SETTLE_S = 0.01
 """Seconds to wait for the hub, which delivers an event of this process a moment after the store has it."""
 PAUSE_S = 1.0
+POLL_S = 0.15
+_START: Reach = (0, 0, 0)
+_OF_TURN = (e.MessageDelta, e.ReasoningDelta, e.ToolCallDelta)
+
+
+class Reader(Subscription):
+    """The reader of a stream, attached to the hub, with bounded memory: first the log, then the text so far of the open
+    turn, then live. `backlog` is how many pieces of news are held at most.
+
+    Why a reader is either live or behind. Events of this process are delivered, and a reader that keeps up never reads
+    the store. A reader that is slow, or that learns of events which were not delivered (another process wrote them),
+    falls behind: it accepts no more deliveries, sends the events that it holds, reads the log page by page at its own
+    pace, and is live again once it has reached the end. So events are never lost and never doubled, and memory is
+    bounded; missed live text is replaced by `assistant.reset` and the text so far."""
+
+    def __init__(self, hub: Hub, chat: ChatId, after_seq: int, backlog: int, turn: int = 0) -> None:
+        super().__init__(hub, chat, after_seq)
+        self._held: deque[Envelope] = deque()
+        self._backlog = backlog
+        self._woken = asyncio.Event()
+        self.live = False
+        self.turn = turn
+        """The turn that is open as of what was taken in."""
+        self.calls: set[CallKey] = set()
+        """Calls that are under way as of what was taken in, as far as the reader saw them begin."""
+        self._spoken = turn if after_seq else 0
+        """The turn of which the other side may have text already."""
+        self.known = after_seq
+        """The highest seq that the reader has heard of."""
+        self._told_ms = 0
+        self.overflows = 0
+        self.ended = False
+
+    # -- news ---------------------------------------------------------------------------------------------------------
+
+    def deliver(self, envelope: Envelope) -> None:
+        """Receive an envelope. Called in the event loop; never waits."""
+        if envelope.seq:
+            self.known = max(self.known, envelope.seq)
+        if not self.live:
+            self._woken.set()
+            return
+        if envelope.seq and envelope.seq < self._next:
+            return
+        if len(self._held) >= self._backlog:
+            self.overflows += 1
+            self._fall_behind()
+        elif envelope.seq > self._next:
+            self._fall_behind()
+        elif envelope.seq:
+            self.take_in(envelope)
+        else:
+            self._take_live(envelope)
+        self._woken.set()
+
+    def _take_live(self, envelope: Envelope) -> None:
+        if isinstance(envelope.data, _OF_TURN):
+            if envelope.data.turn != self.turn:
+                return
+            self._spoken = self.turn
+        self._held.append(envelope)
+
+    def hear_of(self, head: int) -> None:
+        """Note the head of the log, from any writer."""
+        self.known = max(self.known, head)
+        if self.known > self.reached:
+            self._fall_behind()
+
+    def _fall_behind(self) -> None:
+        self.live = False
+        self._woken.set()
+
+    def take_in(self, envelope: Envelope) -> None:
+        """The next event, from the hub or from the log."""
+        self._held.append(envelope)
+        self._next = envelope.seq + 1
+        self._told_ms = envelope.time_ms
+        self.known = max(self.known, envelope.seq)
+        match envelope.data:
+            case e.TurnStart(turn=turn):
+                self.turn = turn
+                self.calls.clear()
+            case e.TrialStart(call=call) | e.ExecutionStart(call=call):
+                self.calls.add(call)
+            case e.ExecutionComplete(call=call):
+                self.calls.discard(call)
+            case e.AssistantMessage() | e.TurnEnd():
+                self.turn = 0
+            case e.RunEnd(reason=reason, why=why):
+                self.turn = 0
+                self.calls.clear()
+                self._held.append(Envelope(0, self.chat, envelope.time_ms, e.SessionIdle(reason, why)))
+
+    def go_live(self, so_far: list[Envelope]) -> None:
+        """All that is known was taken in. `so_far` is what was said of the open turn, as of this moment."""
+        self.live = True
+        if self.turn and self._spoken == self.turn:
+            now = so_far[0].time_ms if so_far else self._told_ms
+            self._held.append(Envelope(0, self.chat, now, e.AssistantReset(self.turn)))
+        for envelope in so_far:
+            self._take_live(envelope)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def drain(self) -> list[Envelope]:
+        """Return and remove the envelopes that are held, in order."""
+        envelopes = list(self._held)
+        self._held.clear()
+        return envelopes
+
+    async def news(self, timeout_s: float) -> bool:
+        """Wait until there is something to do; False when the time is up."""
+        if not self._held and self.live and not self.ended:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._woken.wait()
+            except TimeoutError:
+                return False
+        self._woken.clear()
+        return True
+
+    def end(self) -> None:
+        """The server wants the reader to leave."""
+        self.ended = True
+        self._woken.set()
+
+
+class Feed:
+    """All readers of one chat, and the watch over what others write to it."""
+
+    def __init__(self, chat: ChatId) -> None:
+        self.chat = chat
+        self.readers: list[Reader] = []
+        self.watch: asyncio.Task[None] | None = None
+
+    @property
+    def head(self) -> int:
+        """The head that all readers know. A reader of the log may be ahead; the others still wait for the news."""
+        return min(reader.known for reader in self.readers)
+
+
+class RemoteLive:
+    """Live text of chats that another process runs, from the store's side table (D-04, law 7): one query per poll for
+    all of them, and only while such a chat has a reader and an open turn.
+
+    `feeds` are the chats that are read here; `here` tells whether one is driven by this process, so that its text
+    comes by the hub."""
+
+    def __init__(self, deps: Deps, feeds: Mapping[ChatId, Feed], here: Callable[[ChatId], bool]) -> None:
+        self._here = here
+        self._deps = deps
+        self._feeds = feeds
+        self._reached: dict[ChatId, Reach] = {}
+        self._said: dict[ChatId, list[Envelope]] = {}
+        """By chat: the live envelopes of the turn that `_reached` is in."""
+        self._polling: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        if self._polling is None or self._polling.done():
+            self._polling = asyncio.create_task(self._poll(), name="live text from elsewhere")
+
+    def so_far(self, chat: ChatId) -> list[Envelope]:
+        return list(self._said.get(chat, ()))
+
+    def forget(self, chat: ChatId) -> None:
+        self._reached.pop(chat, None)
+        self._said.pop(chat, None)
+
+    def close(self) -> None:
+        if self._polling is not None:
+            self._polling.cancel()
+
+    def _list_remote_chats(self) -> dict[ChatId, Reach]:
+        """Chats in which something is under way, and not in this process."""
+        reaches = {}
+        for chat, feed in self._feeds.items():
+            under_way = any(reader.turn or reader.calls for reader in feed.readers)
+            if under_way and not self._here(chat):
+                reaches[chat] = self._reached.get(chat, _START)
+            else:
+                self.forget(chat)
+        return reaches
+
+    async def _poll(self) -> None:
+        while self._feeds:
+            await asyncio.sleep(POLL_S)
+            reaches = self._list_remote_chats()
+            if not reaches:
+                continue
+            try:
+                deltas = await self._deps.store.read_deltas(reaches)
+            except StoreError as error:
+                log_warning("no live text from elsewhere: %s", error)
+                await asyncio.sleep(PAUSE_S)
+                continue
+            for delta in deltas:
+                self._take(delta.chat, (delta.epoch, delta.turn, delta.number), delta.payload)
+
+    def _take(self, chat: ChatId, place: Reach, payload: bytes) -> None:
+        last_place = self._reached.get(chat, _START)
+        live_events = self._said.setdefault(chat, [])
+        if place <= last_place or chat not in self._feeds:
+            return
+        if place[:2] != last_place[:2]:
+            live_events.clear()
+            if last_place[1] == place[1]:  # another worker makes the same turn again
+                self._tell(chat, Envelope(0, chat, self._deps.clock.now_ms(), e.AssistantReset(place[1])))
+        self._reached[chat] = place
+        try:
+            envelope = wire.from_json(payload)
+        except Damaged as error:
+            log_warning("live text of chat %s cannot be read: %s", chat, error)
+            return
+        if isinstance(envelope.data, e.AssistantReset):
+            live_events.clear()
+        else:
+            live_events.append(envelope)
+        self._tell(chat, envelope)
+
+    def _tell(self, chat: ChatId, envelope: Envelope) -> None:
+        for reader in self._feeds[chat].readers:
+            reader.deliver(envelope)
 
 
 class Feeds:
@@ -64,7 +287,10 @@ class Feeds:
         is deleted, or, without `follow`, at the end of the log."""
         announced = 0
         while True:
-            if batch := self._drop_repeated_actions(reader.drain(), reader, announced):
+            batch = reader.drain()
+            if announced == reader.reached:  # an ActionRequired is sent once for each position of the log
+                batch = [each for each in batch if not isinstance(each.data, e.ActionRequired)]
+            if batch:
                 if any(isinstance(each.data, e.ActionRequired) for each in batch):
                     announced = reader.reached
                 yield batch
@@ -85,11 +311,6 @@ class Feeds:
             announced = reader.reached
             if not await reader.news(heartbeat_s):
                 yield []
-
-    def _drop_repeated_actions(self, batch: list[Envelope], reader: Reader, announced: int) -> list[Envelope]:
-        """Drop a repeated ActionRequired: it is sent once for each position of the log."""
-        is_announced = announced == reader.reached
-        return [each for each in batch if not (is_announced and isinstance(each.data, e.ActionRequired))]
 
     async def _read_on(self, reader: Reader) -> bool:
         """Read a page of the log, and go live at its end. True at the end."""

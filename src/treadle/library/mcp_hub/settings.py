@@ -17,7 +17,7 @@ from treadle.errors import ConfigError, InvalidInput, did_you_mean
 
 FILE_NAME = "mcp.json"
 """In Treadle's home, for its owner alone."""
-PROJECT_FILES = (".treadle/adapters/mcp.json", ".mcp.json")
+PROJECT_FILES = (".treadle/mcp.json", ".mcp.json")
 """Below a project's root; they count only once trusted (S-09). Of two servers of one name the first file's counts."""
 
 _NAME = re.compile(r"(?!.*__)[a-zA-Z0-9][a-zA-Z0-9_-]{0,31}")

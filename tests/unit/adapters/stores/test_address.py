@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.adapters.stores import open_store
-from treadle.adapters.stores.address import redact_address
+from treadle.adapters.stores import open_store, redact_address
 from treadle.adapters.stores.postgres import PostgresStore
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.errors import ConfigError

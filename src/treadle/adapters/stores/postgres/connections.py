@@ -1,19 +1,22 @@
 """Connections to the server: opened when they are needed, lent for one piece of work, discarded when they have become
-useless. Work that failed because of a lost connection or a restarting server is repeated for a while.
+useless. Work that failed because of a lost connection or a restarting server is repeated for a while. The schema comes
+from the numbered migrations in `migrations/`. No error message contains a password.
 
 It is unknown if the lost attempt took effect. The work gets a flag that it is a repetition (`again`) and finds out by
 itself: every operation of this store can tell its own effect from that of others.
 """
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import asyncpg  # type: ignore[import-untyped]
 
-from treadle.adapters.stores.address import redact_address
-from treadle.adapters.stores.postgres.failures import explained, passing
-from treadle.errors import TreadleError
+from treadle.adapters.stores import number_migrations, redact_address
+from treadle.base.faultpoint import faultpoint
+from treadle.errors import InvalidInput, NewerSchema, StoreBusy, StoreError, TreadleError
 
 CONNECTIONS = 10
 PATIENCE_S = 20.0
@@ -81,9 +84,17 @@ class Connections:
             await asyncio.sleep(pause)
             pause = min(_LONGEST_PAUSE_S, 2 * pause or 0.02)
 
+    async def fetchval(self, query: str, *values: object) -> Any:
+        return await self.run(lambda connection, _: connection.fetchval(query, *values))
+
+    async def execute(self, query: str, *values: object) -> None:
+        await self.run(lambda connection, _: connection.execute(query, *values))
+
     async def _try(self, work: Work[T], again: bool, timeout_s: float) -> T:
         async with self._slots:
-            connection = self._take() or await self.open()
+            while self._idle and self._idle[-1].is_closed():
+                self._idle.pop()
+            connection = self._idle.pop() if self._idle else await self.open()
             self._lent.add(connection)
             try:
                 async with asyncio.timeout(timeout_s):
@@ -124,9 +135,114 @@ class Connections:
         for connection in self._lent:
             connection.terminate()
 
-    def _take(self) -> PgConnection | None:
-        while self._idle:
-            connection = self._idle.pop()
-            if not connection.is_closed():
-                return connection
-        return None
+
+# -- errors: whether trying again may help, and their explanation -----------------------------------------------------
+
+ALREADY_ANSWERED = "TR001"
+
+_PASSING_CLASSES = ("08", "40", "57P")
+"""SQLSTATEs, by their beginnings: the connection, a transaction that another stood in the way of, the server's end."""
+_PASSING = {"25006", "53300", "55P03"}
+"""Not (or no longer) the server that takes writes; too many connections; a lock that was not to be had."""
+
+_SENTENCES = {
+    "28": "the database {where} does not let Treadle in ({error}); check user and password",
+    "3D": "there is no database {where} ({error}); create it, or name another",
+    "42501": "Treadle may not do this in the database {where} ({error}); give its user the right to",
+    "53100": "there is no space left for the database {where}; nothing was changed, free some space and try again",
+    "53200": "the database {where} is out of memory; nothing was changed, try again",
+    "57014": "the database {where} gave a statement up ({error}); nothing was changed, try again",
+}
+
+
+def state(error: BaseException) -> str:
+    """The SQLSTATE, if PostgreSQL said anything."""
+    return getattr(error, "sqlstate", None) or ""
+
+
+def passing(error: BaseException) -> bool:
+    """True if the same may work on another connection, or a moment later."""
+    if isinstance(error, TreadleError | ssl.SSLError):
+        return False
+    code = state(error)
+    if code:
+        return code in _PASSING or code.startswith(_PASSING_CLASSES)
+    # The driver's own errors about a lost connection have no SQLSTATE, nor do those about a protocol that got out of
+    # step with the server's last messages. A ValueError is a wrong address.
+    broken = OSError | EOFError | asyncpg.InterfaceError | asyncpg.InternalClientError
+    return isinstance(error, broken) and not isinstance(error, ValueError)
+
+
+def explained(error: BaseException, address: str) -> BaseException:
+    """The error to raise in its place; one that is not the database's or the network's stays what it is."""
+    if isinstance(error, TreadleError) or state(error) == ALREADY_ANSWERED:
+        return error
+    failure: BaseException
+    text = str(error).strip().split("\n")[0] or type(error).__name__
+    if isinstance(error, asyncpg.DataError | UnicodeEncodeError) or state(error).startswith("22"):
+        # The database rejected the values themselves: a NUL in a text, a number that is too large.
+        failure = InvalidInput(f"the database cannot keep this value: {error}; nothing was changed")
+    elif passing(error):
+        failure = StoreBusy(
+            f"the database {address} cannot be reached ({text}); acknowledged changes are safe, try again later"
+        )
+    elif isinstance(error, asyncpg.PostgresError | asyncpg.InterfaceError | OSError | ValueError):
+        code = state(error)
+        sentence = next((text for begin, text in _SENTENCES.items() if code.startswith(begin) and code), None)
+        sentence = sentence or "the database {where} refused: {error}"
+        failure = StoreError(sentence.format(where=address, error=text))
+    else:
+        return error
+    failure.__cause__ = error
+    return failure
+
+
+# -- migrations: each once, even if many processes on many machines start at the same moment --------------------------
+# They queue at an advisory lock, and the later ones find the new number.
+
+MIGRATIONS = Path(__file__).with_name("migrations")
+
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('treadle ' || current_schema(), 0))"
+# A real look at the catalogue: `to_regclass` remembers, while one waits for the lock, that there was no such table.
+_EXISTS = "SELECT EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'treadle_meta')"
+# A database that was dumped and loaded elsewhere has changes of numbers that this server's transactions are yet to get.
+_RENUMBER = """
+UPDATE treadle_meta SET change_base = newest + 1 FROM (
+  SELECT coalesce(max(changed), 0) AS newest
+  FROM (SELECT changed FROM chats UNION ALL SELECT changed FROM deleted_chats) AS changes
+) AS numbers
+WHERE newest > change_base + pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+"""
+
+
+async def prepare_schema(connection: PgConnection, address: str, migrations: Path = MIGRATIONS) -> None:
+    """Make the tables, or bring them up to date. NewerSchema when a newer Treadle made them."""
+    steps = number_migrations(migrations)
+    if await _version(connection, address, steps) < len(steps):
+        async with connection.transaction():
+            await connection.execute(_LOCK)
+            version = await _version(connection, address, steps)
+            for number in range(version + 1, len(steps) + 1):
+                try:
+                    await connection.execute(steps[number].read_text(encoding="utf-8"))
+                except asyncpg.DuplicateTableError as error:
+                    text = f"the database {address} is in use, but not Treadle's ({error}); choose another"
+                    raise StoreError(text) from error
+                faultpoint("store.migrating")
+            if version < len(steps):
+                await connection.execute("UPDATE treadle_meta SET version = $1", len(steps))
+            faultpoint("store.before_commit")
+        faultpoint("store.migrated")
+    await connection.execute(_RENUMBER)
+
+
+async def _version(connection: PgConnection, address: str, steps: dict[int, Path]) -> int:
+    if not await connection.fetchval(_EXISTS):
+        return 0
+    version = int(await connection.fetchval("SELECT version FROM treadle_meta"))
+    if version > len(steps):
+        raise NewerSchema(
+            f"the database {address} was made by a newer Treadle (its schema is {version}, this one knows "
+            f"{len(steps)}); upgrade Treadle, or use another database"
+        )
+    return version

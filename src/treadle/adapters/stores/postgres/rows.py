@@ -9,12 +9,11 @@ import msgspec
 from treadle.adapters.stores.listing import decode_summary, folded
 from treadle.adapters.stores.packing import Packed, check_sum, compress, decompress
 from treadle.adapters.stores.packing import unpack as unpack_with
-from treadle.ports.store import Listed, Remembered
+from treadle.ports.store import Listed
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 
-HELD = "worker <> '' AND lease_until > treadle_now($1) AS held"
-LISTED = f"id, summary, {HELD}, changed"
+LISTED = "id, summary, worker <> '' AND lease_until > treadle_now($1) AS held, changed"
 RECORD = "seq, time_ms, type, version, epoch, packing, crc, body"
 
 _encode = msgspec.json.Encoder().encode
@@ -22,7 +21,8 @@ _encode = msgspec.json.Encoder().encode
 
 def pack(record: Record) -> Packed:
     packing, stored = compress(record.body)
-    crc = _signed(zlib.crc32(record.body))
+    crc = zlib.crc32(record.body)
+    crc = crc - (1 << 32) if crc >= 1 << 31 else crc  # PostgreSQL's integers have a sign
     return Packed(record.seq, record.time_ms, record.type, record.version, record.epoch, packing, crc, stored)
 
 
@@ -43,17 +43,6 @@ def line(summary: ChatSummary) -> tuple[Any, ...]:
     return *basics, folded(s.title), labels, _encode(summary)
 
 
-def answer_row(answer: Remembered | None) -> tuple[Any, ...] | None:
-    """An answer as the type `treadle_answer`."""
-    a = answer
-    return None if a is None else (a.owner, a.key, a.request, a.status, a.body, a.time_ms)
-
-
 def listed(row: Sequence[Any]) -> Listed:
     chat, body, is_held, change_number = row
     return Listed(decode_summary(chat, body), is_held, change_number)
-
-
-def _signed(crc: int) -> int:
-    """PostgreSQL's integers have a sign."""
-    return crc - (1 << 32) if crc >= 1 << 31 else crc

@@ -6,22 +6,29 @@ caller was cancelled: so an unclaimed lease is given back, and no connection is 
 """
 
 import asyncio
+import contextlib
 import zlib
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from treadle.adapters.stores.integrity import Problem
 from treadle.adapters.stores.packing import Packed
-from treadle.adapters.stores.postgres import rows, schema
-from treadle.adapters.stores.postgres.blobs import BlobRows
-from treadle.adapters.stores.postgres.connections import CONNECTIONS, PATIENCE_S, Connections, T, Work
-from treadle.adapters.stores.postgres.notices import Notices
-from treadle.adapters.stores.postgres.reading import ReadQueries
-from treadle.adapters.stores.postgres.text_index import TextTable
-from treadle.adapters.stores.postgres.writing import WriteQueries
+from treadle.adapters.stores.postgres import rows
+from treadle.adapters.stores.postgres.connections import (
+    CONNECTIONS,
+    MIGRATIONS,
+    PATIENCE_S,
+    Connections,
+    PgConnection,
+    T,
+    Work,
+    prepare_schema,
+)
+from treadle.adapters.stores.postgres.queries import BlobRows, ReadQueries, TextTable, WriteQueries
 from treadle.adapters.stores.text_index import CatchingUp
 from treadle.adapters.stores.watch import ANY, DELETED, Heads, Watch
+from treadle.base.logs import log_debug
 from treadle.base.types import ChatId, Clock
 from treadle.errors import InvalidInput, StoreError
 from treadle.ports.store import LEASE_S, Commit, Delta, Lease, Remembered, Snapshot
@@ -31,6 +38,11 @@ from treadle.protocol.wire import Record
 POLL_S = 0.2
 HEAVY = 64 * 1024
 """So many bytes are packed in a thread, lest the event loop waits for them."""
+PAUSE_S = 0.02
+"""So long one message gathers what comes after the one before."""
+_LOOK_S = 5.0
+_LONGEST = 7_000
+"""A payload may have 8,000 bytes."""
 
 
 class PostgresStore(ReadQueries):
@@ -49,11 +61,11 @@ class PostgresStore(ReadQueries):
         lease_s: float = LEASE_S,
         patience_s: float = PATIENCE_S,
         connections: int = CONNECTIONS,
-        migrations: Path = schema.MIGRATIONS,
+        migrations: Path = MIGRATIONS,
     ) -> None:
         self._connections = Connections(
             url,
-            lambda connection: schema.prepare(connection, self.where, migrations),
+            lambda connection: prepare_schema(connection, self.where, migrations),
             most=connections,
             patience_s=patience_s,
         )
@@ -62,7 +74,9 @@ class PostgresStore(ReadQueries):
         self._blobs = BlobRows(self._connections)
         self._said = TextTable(self._connections)
         self._catching_up = CatchingUp(self._said.list_unindexed, self._said.take_in)
-        self._watch = Watch(self._news, POLL_S, listen=lambda: self._notices.listen())
+        self._watch = Watch(
+            lambda chats: self._begin(self._heads(chats)), POLL_S, listen=lambda: self._notices.listen()
+        )
         self._notices = Notices(self._connections, self._handle_heads)
         self._granted: set[Lease] = set()
         self._under_way: set[asyncio.Task[Any]] = set()
@@ -216,9 +230,6 @@ class PostgresStore(ReadQueries):
             else:
                 self._begin(self._writing.release([lease]))
 
-    def _news(self, chats: Sequence[ChatId]) -> asyncio.Future[Heads]:
-        return self._begin(self._heads(chats))
-
     def _handle_heads(self, heads: Heads) -> None:
         for chat, head in heads.items():
             self._watch.tell(chat, head)
@@ -229,3 +240,92 @@ async def _packed(records: Sequence[Record]) -> Sequence[Packed]:
     if sum(len(record.body) for record in records) > HEAVY:
         return await asyncio.to_thread(lambda: [rows.pack(record) for record in records])
     return [rows.pack(record) for record in records]
+
+
+class Notices:
+    """Hints from process to process that chats have news, by NOTIFY on a connection of its own: after the commits, and
+    many of them at once. Inside the transactions of appends they would take turns (three to four times slower,
+    measured). A lost hint costs only time: waiting processes also poll."""
+
+    def __init__(self, connections: Connections, on_heads: Callable[[Heads], None]) -> None:
+        self._connections = connections
+        self._heard = on_heads
+        self._pending: Heads = {}
+        self._listening = False
+        self._stirred = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def tell(self, chat: ChatId, head: int) -> None:
+        """Let others know, soon."""
+        self._pending[chat] = head
+        self._start()
+
+    def listen(self) -> None:
+        """Hear what others tell, from now on."""
+        if not self._listening:
+            self._listening = True
+            self._start()
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _start(self) -> None:
+        self._stirred.set()
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="treadle notices")
+
+    async def _run(self) -> None:
+        while True:
+            connection: PgConnection | None = None
+            try:
+                connection = await self._connections.open()
+                await self._serve(connection)
+            except Exception as error:  # any error: without hints everything works, only later
+                log_debug("hints to other processes stopped: %s", error)
+            finally:
+                if connection is not None:
+                    connection.terminate()
+            await asyncio.sleep(1)
+
+    async def _serve(self, connection: PgConnection) -> None:
+        """Until the connection is lost."""
+        await connection.execute("SET synchronous_commit = off")
+        channel = "treadle_" + str(await connection.fetchval("SELECT current_schema()"))
+        is_listening = False
+        while not connection.is_closed():
+            if self._listening and not is_listening:
+                is_listening = True
+                await connection.add_listener(channel, self._received)
+            pending, self._pending = self._pending, {}
+            for payload in _payloads(pending):
+                await connection.execute("SELECT pg_notify($1, $2)", channel, payload)
+            if pending:
+                await asyncio.sleep(PAUSE_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S):
+                    await self._stirred.wait()
+            self._stirred.clear()
+
+    def _received(self, _connection: object, _process: int, _channel: str, payload: str) -> None:
+        heads: Heads = {}
+        for line in payload.splitlines():
+            chat, _, head = line.rpartition(" ")
+            if head.isdecimal():
+                heads[ChatId(chat)] = int(head)
+        self._heard(heads)
+
+
+def _payloads(heads: Heads) -> Iterator[str]:
+    lines: list[str] = []
+    size = 0
+    for chat, head in heads.items():
+        line = f"{chat} {head}"
+        if size + len(line.encode()) > _LONGEST and lines:
+            yield "\n".join(lines)
+            lines, size = [], 0
+        lines.append(line)
+        size += len(line.encode()) + 1
+    if lines:
+        yield "\n".join(lines)

@@ -18,17 +18,13 @@ _SENTENCES = {
     sqlite3.SQLITE_PERM: "the database {path} may not be accessed; check its permissions",
 }
 BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-_REOPEN = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, *BROKEN}
+REOPEN = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, *BROKEN}
+"""A connection that failed like this may stay useless even when the cause is gone."""
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 
 
 def primary_code(error: BaseException) -> int:
     return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
-
-
-def needs_reopening(error: BaseException) -> bool:
-    """True if a connection that failed like this may stay useless even when the cause is gone."""
-    return primary_code(error) in _REOPEN
 
 
 def read_only(path: Path) -> StoreError:
@@ -44,9 +40,8 @@ def explained(error: BaseException, path: Path) -> BaseException:
         problem = (
             "there is no space left" if error.errno in _NO_SPACE else f"a file could not be used ({error.strerror})"
         )
-        failure: BaseException = StoreError(
-            f"{problem}: {error.filename or path}; nothing was changed, mend it and try again"
-        )
+        text = f"{problem}: {error.filename or path}; nothing was changed, mend it and try again"
+        failure: BaseException = StoreError(text)
     elif isinstance(error, OverflowError | UnicodeEncodeError):
         failure = InvalidInput(f"the database cannot keep this value: {error}; nothing was changed")
     elif not isinstance(error, sqlite3.Error):

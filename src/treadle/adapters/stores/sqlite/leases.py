@@ -39,14 +39,6 @@ class BootClock(SystemClock):
         return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
-def boot_id() -> str:
-    """Which start of this machine this is; empty where the system does not say."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:13]
-    except OSError:
-        return ""
-
-
 class Leases:
     """Judges leases for one store, and holds the locks of its workers."""
 
@@ -55,20 +47,23 @@ class Leases:
         self._clock = clock or BootClock()
         self._lease_ms = int(lease_s * 1000)
         self._held: dict[str, Path] = {}
-        self.boot = boot_id()
+        self.boot = ""
+        """Which start of this machine this is; empty where the system does not say."""
+        with contextlib.suppress(OSError):
+            self.boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:13]
 
-    def now_ms(self) -> int:
+    def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
 
     def until_ms(self) -> int:
-        return self.now_ms() + self._lease_ms
+        return self._now_ms() + self._lease_ms
 
     def live(self, worker: str, until_ms: int, boot: str) -> bool:
         """True if the lease still has a holder. Its end is the time that the holder recorded, even if the length of new
         leases differs here; a lease of another boot is over."""
         if not worker or boot != self.boot:
             return False
-        return until_ms > self.now_ms() and alive(self._path(worker))
+        return until_ms > self._now_ms() and is_alive(self._path(worker))
 
     def hold(self, worker: str) -> None:
         """Make it known that this worker lives; before its first claim."""
@@ -77,45 +72,41 @@ class Leases:
         path = self._path(worker)
         if not self._held:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            sweep(self._folder)
-        hold(path, worker)
+            for lock in self._folder.glob("*.lock"):
+                is_alive(lock)  # removes the file of a worker that died without leaving a lease behind
+        with _own_guard:
+            if path in _own_locks:
+                descriptor, users = _own_locks[path]
+                _own_locks[path] = (descriptor, users + 1)
+            else:
+                deadline = time.monotonic() + 0.25
+                while (descriptor := _try_lock(path, os.O_CREAT)) < 0:
+                    # Another process may be testing the lock at this very moment, which takes microseconds.
+                    if time.monotonic() > deadline:
+                        raise StoreError(
+                            f"another process works under the name {worker!r}; give every worker its own name"
+                        )
+                    time.sleep(0.002)
+                _own_locks[path] = (descriptor, 1)
         self._held[worker] = path
 
     def close(self) -> None:
         while self._held:
-            drop(self._held.popitem()[1])
+            path = self._held.popitem()[1]
+            with _own_guard:
+                descriptor, users = _own_locks.pop(path)
+                if users > 1:
+                    _own_locks[path] = (descriptor, users - 1)
+                else:
+                    path.unlink(missing_ok=True)
+                    os.close(descriptor)
 
     def _path(self, worker: str) -> Path:
         name = worker if _PLAIN.fullmatch(worker) else sha256(worker.encode()).hexdigest()
         return self._folder / f"{name}.lock"
 
 
-def hold(path: Path, worker: str) -> None:
-    with _own_guard:
-        if path in _own_locks:
-            descriptor, users = _own_locks[path]
-            _own_locks[path] = (descriptor, users + 1)
-            return
-        deadline = time.monotonic() + 0.25
-        while (descriptor := _try_lock(path, os.O_CREAT)) < 0:
-            # Another process may be testing the lock at this very moment, which takes microseconds.
-            if time.monotonic() > deadline:
-                raise StoreError(f"another process works under the name {worker!r}; give every worker its own name")
-            time.sleep(0.002)
-        _own_locks[path] = (descriptor, 1)
-
-
-def drop(path: Path) -> None:
-    with _own_guard:
-        descriptor, users = _own_locks.pop(path)
-        if users > 1:
-            _own_locks[path] = (descriptor, users - 1)
-            return
-        path.unlink(missing_ok=True)
-        os.close(descriptor)
-
-
-def alive(path: Path) -> bool:
+def is_alive(path: Path) -> bool:
     """True if a process holds this lock. A dead worker's file is removed."""
     if path in _own_locks:
         return True
@@ -129,12 +120,6 @@ def alive(path: Path) -> bool:
         path.unlink(missing_ok=True)
     os.close(descriptor)
     return False
-
-
-def sweep(folder: Path) -> None:
-    """Clear away the files of workers that died without leaving a lease behind."""
-    for path in folder.glob("*.lock"):
-        alive(path)
 
 
 def _try_lock(path: Path, create: int = 0) -> int:

@@ -87,10 +87,7 @@ class Types:
             self._names[number] = name
 
 
-ChatColumns = tuple[int, str, int, int, int, str, int, bytes, str, str]
-
-
-def chat_columns(head: int, summary: ChatSummary) -> ChatColumns:
+def chat_columns(head: int, summary: ChatSummary) -> tuple[Any, ...]:
     s = summary
     labels = _encode(s.labels).decode() if s.labels else ""
     # Numbers, not bools: sqlite3 would first look for an adapter for each.

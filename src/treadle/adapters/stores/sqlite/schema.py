@@ -5,14 +5,21 @@ the new number when it gets the lock. A database that has content is copied besi
 """
 
 import os
+import shutil
 import sqlite3
+import tempfile
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from urllib.parse import quote
 
+from treadle.adapters.stores import number_migrations
 from treadle.adapters.stores.listing import folded
-from treadle.adapters.stores.sqlite.failures import primary_code
+from treadle.adapters.stores.sqlite.failures import primary_code, read_only
 from treadle.base.faultpoint import faultpoint
+from treadle.base.process_folders import process_folder_prefix
 from treadle.errors import NewerSchema, StoreError
 
 MIGRATIONS = Path(__file__).with_name("migrations")
@@ -37,23 +44,12 @@ def prepare(path: Path, *, busy_s: float, migrations: Path = MIGRATIONS) -> None
     if not path.exists():
         # SQLite gives its side files the mode of the database; conversations are private.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    steps = numbered(migrations)
-    connection = connect(path, busy_s=busy_s)
-    try:
+    steps = number_migrations(migrations)
+    with closing(connect(path, busy_s=busy_s)) as connection:
         if not _up_to_date(connection, path, steps):
             _use_wal(connection, busy_s)
             connection.execute(f"PRAGMA busy_timeout = {int(MIGRATION_BUSY_S * 1000)}")
             _migrate(connection, path, steps)
-    finally:
-        connection.close()
-
-
-def numbered(folder: Path) -> dict[int, Path]:
-    """The migrations by number: 1, 2, 3 … without a gap."""
-    steps = {int(file.name.split("_")[0]): file for file in sorted(folder.glob("[0-9]*.sql"))}
-    if list(steps) != list(range(1, len(steps) + 1)):
-        raise StoreError(f"the migrations in {folder} are not numbered without a gap; reinstall Treadle")
-    return steps
 
 
 def backup_path(path: Path, version: int) -> Path:
@@ -110,16 +106,12 @@ def _back_up(path: Path, target: Path) -> None:
     """Copy through a second connection, which still sees the state before the transaction that waits for it."""
     temporary = target.with_name(target.name + ".new")
     temporary.unlink(missing_ok=True)
-    source = sqlite3.connect(path, isolation_level=None)
-    try:
-        copy = sqlite3.connect(temporary, isolation_level=None)
-        try:
-            source.backup(copy)
-            copy.execute("PRAGMA journal_mode = DELETE")
-        finally:
-            copy.close()
-    finally:
-        source.close()
+    with (
+        closing(sqlite3.connect(path, isolation_level=None)) as source,
+        closing(sqlite3.connect(temporary, isolation_level=None)) as copy,
+    ):
+        source.backup(copy)
+        copy.execute("PRAGMA journal_mode = DELETE")
     with open(temporary, "rb") as file:
         os.fsync(file.fileno())
     temporary.replace(target)
@@ -141,3 +133,77 @@ def _use_wal(connection: sqlite3.Connection, busy_s: float) -> None:
 
 def version_of(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def may_write(path: Path) -> bool:
+    """True if a database can be made, or changed, at this path."""
+    return os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
+
+
+class Database:
+    """The file, made or migrated by whichever thread comes first."""
+
+    def __init__(self, path: Path, *, busy_s: float, migrations: Path) -> None:
+        self.path = path
+        self._busy_s = busy_s
+        self._migrations = migrations
+        self._prepared = False
+        self._guard = threading.Lock()
+        self._copied: ReadOnly | None = None
+
+    def connect(self, *, writes: bool) -> sqlite3.Connection:
+        try:
+            with self._guard:
+                if not self._prepared:
+                    prepare(self.path, busy_s=self._busy_s, migrations=self._migrations)
+                    self._prepared = True
+            return connect(self.path, busy_s=self._busy_s)
+        except (sqlite3.OperationalError, OSError) as error:
+            if may_write(self.path):
+                raise
+            if writes:
+                raise read_only(self.path) from error
+        with self._guard:
+            self._copied = self._copied or ReadOnly(self.path, self._busy_s, self._migrations)
+            return self._copied.connect()
+
+    def close(self) -> None:
+        """Remove the copy from which a database is read that cannot be written, if there is one."""
+        with self._guard:
+            if self._copied is not None:
+                self._copied.close()
+                self._copied = None
+
+
+class ReadOnly:
+    """Connections to a database that can be read but not written: it is on a read-only file system, or belongs to
+    another user. SQLite opens one in WAL mode only if it can make files beside it, or finds them there. So these go to
+    the file itself if it is complete and up to date, else to a copy, which exists until `close`."""
+
+    def __init__(self, path: Path, busy_s: float, migrations: Path) -> None:
+        self._path = path
+        self._log = path.with_name(f"{path.name}-wal")
+        self._busy_s = busy_s
+        self._migrations = migrations
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def connect(self) -> sqlite3.Connection:
+        if self._folder is None:
+            if not (self._log.exists() and self._log.stat().st_size):
+                name = f"file:{quote(str(self._path.absolute()))}?immutable=1"
+                connection = sqlite3.connect(name, uri=True, isolation_level=None, check_same_thread=False)
+                if version_of(connection) == len(number_migrations(self._migrations)):
+                    return connection
+                connection.close()
+            folder = tempfile.TemporaryDirectory(prefix=process_folder_prefix(), ignore_cleanup_errors=True)
+            for file in (self._path, self._log):
+                if file.exists():
+                    shutil.copyfile(file, Path(folder.name, file.name))
+            prepare(Path(folder.name, self._path.name), busy_s=self._busy_s, migrations=self._migrations)
+            self._folder = folder
+        return connect(Path(self._folder.name, self._path.name), busy_s=self._busy_s)
+
+    def close(self) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None

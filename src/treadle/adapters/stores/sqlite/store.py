@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from treadle.adapters.stores.packing import Packed
 from treadle.adapters.stores.sqlite import schema
-from treadle.adapters.stores.sqlite.batch_thread import Lane, LaneJob
 from treadle.adapters.stores.sqlite.blobs import BlobFiles
 from treadle.adapters.stores.sqlite.leases import Leases
 from treadle.adapters.stores.sqlite.rows import pack
 from treadle.adapters.stores.sqlite.tables import ReadTables, WriteTables
-from treadle.adapters.stores.sqlite.threads import Database, Files, ReaderThread, WriterThread
-from treadle.adapters.stores.watch import ANY, DELETED, Heads, Watch
+from treadle.adapters.stores.sqlite.threads import FileThread, Job, ReaderThread, WorkerThread, WriterThread
+from treadle.adapters.stores.watch import ANY, DELETED, Watch
 from treadle.base.types import ChatId, Clock
 from treadle.errors import Damaged, InvalidInput, StoreError
 from treadle.ports.store import (
@@ -65,14 +64,11 @@ class SqliteStore:
         self.path = path
         self._blobs = BlobFiles(path.with_name("blobs"))
         self._leases = Leases(path.with_name("workers"), clock, lease_s)
-        database = Database(path, busy_s=busy_s, migrations=migrations)
-        self._writer = WriterThread(database, lambda connection: WriteTables(connection, self._leases))
-        reader = ReaderThread(database, lambda connection: ReadTables(connection, self._leases, self._blobs))
-        files = Files(path, self._blobs)
-        self._writes = Lane[WriteTables]("treadle-store-writer", self._writer.execute, self._writer.close)
-        self._reads = Lane[ReadTables]("treadle-store-reader", reader.execute, reader.close)
-        self._files = Lane[BlobFiles]("treadle-store-files", files.execute, lambda: None)
-        self._watch = Watch(self._news)
+        database = schema.Database(path, busy_s=busy_s, migrations=migrations)
+        self._writer = WriterThread(database, lambda connection: WriteTables(connection, self._leases, self._blobs))
+        self._reader = ReaderThread(database, lambda connection: ReadTables(connection, self._leases, self._blobs))
+        self._files = FileThread(path, self._blobs)
+        self._watch = Watch(lambda chats: self._read(lambda tables: tables.news(chats)))
         self._catching_up: CatchingUp | None = None
         self._granted: set[Lease] = set()
         self._closed = False
@@ -96,7 +92,7 @@ class SqliteStore:
                 self._leases.hold(commit.take.worker)
             packed.extend([pack(record, self._blobs) for record in commit.records])
 
-        await self._granting(lambda tables: tables.append(commit, packed), prepare, durable=commit.durable)
+        await self._write_for_lease(lambda tables: tables.append(commit, packed), prepare, durable=commit.durable)
         if commit.release and commit.lease is not None:
             self._granted.discard(commit.lease)
         if commit.records:
@@ -125,19 +121,19 @@ class SqliteStore:
 
     async def wait_any(self, after_change: int, timeout_s: float) -> int:
         return await self._watch.wait(
-            ANY, after_change, timeout_s, lambda: self._read(lambda tables: tables.lists.last_change())
+            ANY, after_change, timeout_s, lambda: self._read(lambda tables: tables.last_change())
         )
 
     async def get(self, chat: ChatId) -> Listed:
-        return await self._read(lambda tables: tables.lists.get(chat))
+        return await self._read(lambda tables: tables.get_chat(chat))
 
     async def list(
         self, chat_filter: ChatFilter = ALL_CHATS, *, limit: int = 0, cursor: Cursor | None = None
     ) -> list[Listed]:
-        return [*await self._read(lambda tables: tables.lists.list(chat_filter, limit, cursor))]
+        return await self._read(lambda tables: tables.list_chats(chat_filter, limit, cursor))
 
     async def changes(self, *, owner: str | None = None, after_change: int = 0, limit: int = 0) -> Sequence[Listed]:
-        return await self._read(lambda tables: tables.lists.changes(owner, after_change, limit))
+        return await self._read(lambda tables: tables.changes(owner, after_change, limit))
 
     async def search_text(self, words: Sequence[str]) -> Mapping[ChatId, int]:
         from treadle.adapters.stores.text_index import CatchingUp
@@ -156,7 +152,7 @@ class SqliteStore:
     async def claim(self, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> Lease | None:
         if not worker:
             raise InvalidInput("a worker needs a name to claim a chat")
-        return await self._granting(
+        return await self._write_for_lease(
             lambda tables: tables.claim(worker, chat, now_ms), lambda: self._leases.hold(worker), durable=False
         )
 
@@ -168,13 +164,13 @@ class SqliteStore:
         await self._write(lambda tables: tables.release([lease]))
 
     async def put_blob(self, data: bytes) -> str:
-        return await self._on_files(lambda blobs: blobs.put(data))
+        return await self._submit(self._files, lambda blobs: blobs.put(data))
 
     async def put_blob_parts(self, parts: Iterable[bytes]) -> str:
-        return await self._on_files(lambda blobs: blobs.put_parts(parts))
+        return await self._submit(self._files, lambda blobs: blobs.put_parts(parts))
 
     async def get_blob(self, digest: str) -> bytes:
-        return await self._on_files(lambda blobs: blobs.get(digest))
+        return await self._submit(self._files, lambda blobs: blobs.get(digest))
 
     async def save_snapshot(self, chat: ChatId, snapshot: Snapshot) -> None:
         body = b""
@@ -189,20 +185,16 @@ class SqliteStore:
         return await self._read(lambda tables: tables.load_snapshot(chat))
 
     async def recall(self, owner: str, key: str) -> Remembered | None:
-        return await self._read(lambda tables: tables.answers.recall(owner, key))
+        return await self._read(lambda tables: tables.recall(owner, key))
 
     async def remember(self, answer: Remembered) -> None:
-        def keep(tables: WriteTables) -> None:
-            tables.answers.check(answer)
-            tables.answers.keep(answer)
-
-        await self._write(keep, durable=True)
+        await self._write(lambda tables: tables.remember(answer), durable=True)
 
     async def put_deltas(self, deltas: Sequence[Delta]) -> None:
-        await self._write(lambda tables: tables.deltas.put(deltas))
+        await self._write(lambda tables: tables.put_deltas(deltas))
 
     async def read_deltas(self, reached: Mapping[ChatId, Reach]) -> Sequence[Delta]:
-        return await self._read(lambda tables: tables.deltas.read(reached))
+        return await self._read(lambda tables: tables.read_deltas(reached))
 
     async def check(self, *, repair: bool = False) -> Sequence[Problem]:
         """Look for damage, and with `repair` mend what can be mended: `treadle fsck` (D-06)."""
@@ -213,7 +205,7 @@ class SqliteStore:
             await self._read(ReadTables.data_version)  # the file exists and is up to date from here on
         except Damaged as error:
             return [Problem("database", str(error.__cause__ or error))]
-        return await self._on_files(lambda blobs: check(self.path, repair=repair))
+        return await self._submit(self._files, lambda _: check(self.path, repair=repair))
 
     async def close(self) -> None:
         if self._closed:
@@ -227,26 +219,30 @@ class SqliteStore:
                 await self._write(lambda tables: tables.release(granted))
         finally:
             self._closed = True
-            for lane in (self._writes, self._reads, self._files):
-                lane.stop()
+            for thread in (self._writer, self._reader, self._files):
+                thread.stop()
             self._leases.close()
 
     # -- to the threads -------------------------------------------------------------------------------------
 
-    async def _write(
+    def _read(self, work: Callable[[ReadTables], T]) -> asyncio.Future[T]:
+        return self._submit(self._reader, work)
+
+    def _write(
         self,
         work: Callable[[WriteTables], T],
         *,
         prepare: Callable[[], None] | None = None,
         durable: bool = False,
-    ) -> T:
-        return await self._submitted(self._writes, work, prepare=prepare, durable=durable)
+        abandoned: Callable[[T], None] | None = None,
+    ) -> asyncio.Future[T]:
+        return self._submit(self._writer, work, prepare, durable, abandoned)
 
-    async def _granting(
+    async def _write_for_lease(
         self, work: Callable[[WriteTables], Lease | None], prepare: Callable[[], None], *, durable: bool
     ) -> Lease | None:
         """Carry out a write that may return a lease; if the caller was cancelled meanwhile, give the lease back."""
-        future = self._submitted(self._writes, work, prepare=prepare, durable=durable, abandoned=self._give_back)
+        future = self._write(work, prepare=prepare, durable=durable, abandoned=self._give_back)
         try:
             lease = await future
         except BaseException:
@@ -258,17 +254,10 @@ class SqliteStore:
             self._granted.add(lease)
         return lease
 
-    async def _read(self, work: Callable[[ReadTables], T]) -> T:
-        return await self._submitted(self._reads, work)
-
-    async def _on_files(self, work: Callable[[BlobFiles], T]) -> T:
-        return await self._submitted(self._files, work)
-
-    def _submitted(
+    def _submit(
         self,
-        lane: Lane[S],
+        thread: WorkerThread[S],
         work: Callable[[S], T],
-        *,
         prepare: Callable[[], None] | None = None,
         durable: bool = False,
         abandoned: Callable[[T], None] | None = None,
@@ -278,13 +267,10 @@ class SqliteStore:
         if self._closed:
             raise StoreError("the store is closed; open a new one")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        lane.submit(LaneJob(work, future, prepare, durable, abandoned))
+        thread.submit(Job(work, future, prepare, durable, abandoned))
         return future
 
     def _give_back(self, lease: Lease | None) -> None:
         """Release the lease of a claim whose caller was cancelled; no one else would release it."""
         if lease is not None and not self._closed:
-            self._submitted(self._writes, lambda tables: tables.release([lease]))
-
-    def _news(self, chats: Sequence[ChatId]) -> asyncio.Future[Heads]:
-        return self._submitted(self._reads, lambda tables: tables.news(chats))
+            self._write(lambda tables: tables.release([lease]))

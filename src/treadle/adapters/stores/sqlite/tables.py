@@ -1,24 +1,37 @@
 """The SQL of the store: the checks and changes of each operation, on one connection, inside the caller's transaction.
-Every operation checks before it writes, so that a refused one has changed nothing. Knows no threads.
+Every operation checks before it writes, so that a refused one has changed nothing. Lists of chats: A-06, A-07. Knows no
+threads.
 """
 
 import sqlite3
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from treadle.adapters.stores.integrity import check_gapless, contradiction, gapless
+from treadle.adapters.stores.listing import beginnings, decode_summary, folded
 from treadle.adapters.stores.packing import Packed
 from treadle.adapters.stores.sqlite.blobs import BlobFiles
 from treadle.adapters.stores.sqlite.leases import Leases
-from treadle.adapters.stores.sqlite.lists import LAST_CHANGE, Lists
-from treadle.adapters.stores.sqlite.rows import ChatColumns, Types, chat_columns, row_of, unpack
-from treadle.adapters.stores.sqlite.side_tables import Answers, Deltas
+from treadle.adapters.stores.sqlite.rows import Types, chat_columns, row_of, unpack
 from treadle.adapters.stores.watch import ANY, DELETED
 from treadle.base.types import ChatId
 from treadle.errors import ChatBusy, ChatExists, HeadMoved, LeaseLost, NotFound
-from treadle.ports.store import Commit, Lease, Remembered, Snapshot
+from treadle.ports.store import (
+    ANSWERS_SWEPT,
+    ChatFilter,
+    Commit,
+    Cursor,
+    Delta,
+    Lease,
+    Listed,
+    Reach,
+    Remembered,
+    Snapshot,
+)
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 
@@ -33,9 +46,12 @@ _FENCE = "SELECT no, head, epoch, worker, lease_until, boot FROM chats WHERE id 
 _INSERT = (
     "INSERT INTO events (place, time_ms, type, version, epoch, packing, crc, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
+_LAST_CHANGE = (
+    "max((SELECT coalesce(max(changed), 0) FROM chats), (SELECT coalesce(max(changed), 0) FROM deleted_chats))"
+)
 # Of tombstones, too: neither the number of a chat nor that of a change is given twice.
 _NEXT_NUMBER = "max((SELECT coalesce(max(no), 0) FROM chats), (SELECT coalesce(max(no), 0) FROM deleted_chats)) + 1"
-_NEXT_CHANGE = f"{LAST_CHANGE} + 1"
+_NEXT_CHANGE = f"{_LAST_CHANGE} + 1"
 _CREATE = (
     "INSERT INTO chats (head, status, runnable, wake_ms, archived, owner, updated_ms, summary, title, labels, id, "
     f"epoch, no, changed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {_NEXT_NUMBER}, {_NEXT_CHANGE})"
@@ -69,31 +85,148 @@ _OF_TYPES = (
     "AND type IN (SELECT no FROM types WHERE name IN ({})) ORDER BY place"
 )
 _LAST = "SELECT max(place) FROM events WHERE place > ? AND place < ?"
+_LISTED = "SELECT id, summary, worker, lease_until, boot, changed FROM chats"
+# One statement, and so one moment: a change between two would be passed over.
+_CHANGES = (
+    f"{_LISTED} WHERE {{0}} AND changed > ? UNION ALL "
+    "SELECT id, summary, '', 0, '', changed FROM deleted_chats WHERE {0} AND changed > ? ORDER BY changed LIMIT ?"
+)
+
+# The first condition is quick and finds too many: the text of one label may stand inside another.
+_LABELLED = (
+    "instr(labels, ?) > 0 AND EXISTS "
+    "(SELECT 1 FROM json_each(CASE WHEN json_valid(labels) THEN labels ELSE '[]' END) WHERE value = ?)"
+)
+_RECALL = "SELECT owner, key, request, status, body, time_ms FROM answers WHERE owner = ? AND key = ?"
+_REMEMBER = "INSERT OR REPLACE INTO answers (owner, key, request, status, body, time_ms) VALUES (?, ?, ?, ?, ?, ?)"
+_SWEEP = "DELETE FROM answers WHERE no IN (SELECT no FROM answers WHERE time_ms < ? ORDER BY time_ms LIMIT ?)"
+_PUT_DELTA = (
+    "INSERT OR REPLACE INTO deltas (chat_no, epoch, turn, number, payload) "
+    "SELECT no, epoch, ?, ?, ? FROM chats WHERE id = ? AND epoch = ? AND worker <> ''"
+)
+_READ_DELTAS = (
+    "SELECT d.epoch, d.turn, d.number, d.payload FROM chats AS c JOIN deltas AS d "
+    "ON d.chat_no = c.no AND d.epoch = c.epoch WHERE c.id = ? AND (d.epoch, d.turn, d.number) > (?, ?, ?) "
+    "ORDER BY d.turn, d.number"
+)
 
 
-class WriteTables:
-    """The operations that change the database."""
+class ReadTables:
+    """The operations that only read."""
 
-    def __init__(self, connection: sqlite3.Connection, leases: Leases) -> None:
+    def __init__(self, connection: sqlite3.Connection, leases: Leases, blobs: BlobFiles) -> None:
         self.types = Types(connection)
         self._connection = connection
         self._leases = leases
-        self.answers = Answers(connection)
-        self.deltas = Deltas(connection)
+        self._blobs = blobs
+        self._seen_version = -1
+
+    def read(self, chat: ChatId, after_seq: int, limit: int) -> list[Record]:
+        number, head = row_of(self._connection, "SELECT no, head FROM chats WHERE id = ?", chat)
+        base, after_seq = number * PLACES, min(max(0, after_seq), PLACES)
+        rows = self._connection.execute(_READ, (base + after_seq, base + PLACES, limit or -1)).fetchall()
+        name, blobs = self.types.name, self._blobs
+        records = [unpack(Packed(r[0] - base, r[1], name(r[2]), *r[3:]), blobs) for r in rows]
+        return gapless(records, chat, after_seq, head, limit)
+
+    def read_types(self, chat: ChatId, types: Collection[str], after_seq: int, limit: int) -> list[Record]:
+        (number,) = row_of(self._connection, _NUMBER, chat)
+        records = self.of_types(sorted(types), number, min(max(0, after_seq), PLACES - 1), PLACES - 1)
+        return list(islice(records, limit or None))
+
+    def of_types(self, types: Sequence[str], number: int, after_seq: int, upto: int) -> Iterator[Record]:
+        """The records of a chat, by its number, that are of these types."""
+        base = number * PLACES
+        query = _OF_TYPES.format(", ".join("?" * len(types)))
+        for r in self._connection.execute(query, (base + after_seq, base + upto, *types)):
+            yield unpack(Packed(r[0] - base, r[1], self.types.name(r[2]), *r[3:]), self._blobs)
+
+    def open_text_index(self) -> "TextIndex":
+        from treadle.adapters.stores.sqlite.text_index import TextIndex
+
+        return TextIndex(self._connection, self.of_types)
+
+    def head(self, chat: ChatId) -> int:
+        return int(row_of(self._connection, "SELECT head FROM chats WHERE id = ?", chat)[0])
+
+    def news(self, chats: Sequence[ChatId]) -> dict[ChatId, int]:
+        """The heads of these chats, if any other connection has committed since this was last asked."""
+        version = self.data_version()
+        if version == self._seen_version:
+            return {}
+        self._seen_version = version
+        places = ", ".join("?" * len(chats))
+        rows = self._connection.execute(f"SELECT id, head FROM chats WHERE id IN ({places})", chats)
+        heads = {chat: DELETED for chat in chats if chat != ANY} | dict(rows.fetchall())
+        return heads | {ANY: self.last_change()} if ANY in chats else heads
+
+    def data_version(self) -> int:
+        """Changes when any other connection, of this process or another, has committed."""
+        return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+
+    def last_change(self) -> int:
+        return int(self._connection.execute(f"SELECT {_LAST_CHANGE}").fetchone()[0])
+
+    def get_chat(self, chat: ChatId) -> Listed:
+        return self._listed(row_of(self._connection, f"{_LISTED} WHERE id = ?", chat))
+
+    def list_chats(self, chat_filter: ChatFilter, limit: int, cursor: Cursor | None) -> list[Listed]:
+        conditions, values = _conditions(chat_filter, cursor)
+        query = f"{_LISTED} WHERE {conditions} ORDER BY updated_ms DESC, id DESC LIMIT ?"
+        return [self._listed(row) for row in self._connection.execute(query, [*values, limit or -1])]
+
+    def changes(self, owner: str | None, after_change: int, limit: int) -> list[Listed]:
+        conditions, values = _conditions(ChatFilter(owner), None)
+        rows = self._connection.execute(
+            _CHANGES.format(conditions), [*values, after_change, *values, after_change, limit or -1]
+        )
+        return [self._listed(row) for row in rows]
+
+    def _listed(self, row: tuple[Any, ...]) -> Listed:
+        chat, summary, worker, until_ms, boot, change_number = row
+        return Listed(decode_summary(chat, summary), self._leases.live(worker, until_ms, boot), change_number)
+
+    def load_snapshot(self, chat: ChatId) -> Snapshot | None:
+        number = row_of(self._connection, _NUMBER, chat)[0]
+        row = self._connection.execute("SELECT seq, body FROM snapshots WHERE chat_no = ?", (number,)).fetchone()
+        try:
+            return Snapshot(row[0], zlib.decompress(row[1])) if row else None
+        except zlib.error:
+            return None  # a cache: what cannot be read is made again
+
+    def recall(self, owner: str, key: str) -> Remembered | None:
+        row = self._connection.execute(_RECALL, (owner, key)).fetchone()
+        return Remembered(*row) if row else None
+
+    def read_deltas(self, reached: Mapping[ChatId, Reach]) -> list[Delta]:
+        return [
+            Delta(chat, *row)
+            for chat, reach in reached.items()
+            for row in self._connection.execute(_READ_DELTAS, (chat, *reach))
+        ]
+
+
+class WriteTables(ReadTables):
+    """The operations that change the database."""
+
+    def __init__(self, connection: sqlite3.Connection, leases: Leases, blobs: BlobFiles) -> None:
+        super().__init__(connection, leases, blobs)
         connection.create_function("lease_live", 3, leases.live)
 
     def create(self, summary: ChatSummary, packed: Sequence[Packed], answer: Remembered | None = None) -> None:
-        self.answers.check(answer)
+        self._check_new(answer)
         if self._connection.execute(_FENCE, (summary.chat,)).fetchone():
             raise ChatExists(f"chat {summary.chat} exists already; choose another id")
         check_gapless(packed, 1)
-        epoch = max([self._epoch_before(summary.chat), *(record.epoch for record in packed)])
+        # Leases of a deleted chat of this id must not fit the new one.
+        deleted = self._connection.execute("SELECT epoch FROM deleted_chats WHERE id = ?", (summary.chat,)).fetchone()
+        epoch = max([int(deleted[0]) if deleted is not None else 0, *(record.epoch for record in packed)])
         values = (*chat_columns(len(packed), summary), summary.chat, epoch)
         number = self._connection.execute(_CREATE, values).lastrowid
         assert number is not None
         self._insert(number, packed)
         self._connection.execute("DELETE FROM deleted_chats WHERE id = ?", (summary.chat,))
-        self.answers.keep(answer)
+        self._keep_answer(answer)
 
     def delete(self, chats: Sequence[ChatId], owner: str | None) -> None:
         present = [row for chat in chats if (row := self._deletable(chat, owner)) is not None]
@@ -102,7 +235,14 @@ class WriteTables:
             for number, chat, chat_owner, epoch in present:
                 # First the tombstone: the number of its change must be higher than that of the chat's last one.
                 self._connection.execute(_BURY, (number, chat, chat_owner, epoch, chat, chat_owner))
-                self._remove(number)
+                base = number * PLACES
+                for table in ("events", "quarantine"):
+                    rows = f"DELETE FROM {table} WHERE place >= ? AND place < ?"
+                    self._connection.execute(rows, (base, base + PLACES))
+                for table in ("snapshots", "deltas"):
+                    self._connection.execute(f"DELETE FROM {table} WHERE chat_no = ?", (number,))
+                self.open_text_index().forget(number)
+                self._connection.execute("DELETE FROM chats WHERE no = ?", (number,))
         finally:
             self._connection.execute("PRAGMA secure_delete = OFF")
 
@@ -122,51 +262,34 @@ class WriteTables:
             raise ChatBusy(f"chat {chat} is held by the live worker {worker}; stop it before you delete it")
         return number, chat, chat_owner, epoch
 
-    def _remove(self, number: int) -> None:
-        base = number * PLACES
-        for table in ("events", "quarantine"):
-            self._connection.execute(f"DELETE FROM {table} WHERE place >= ? AND place < ?", (base, base + PLACES))
-        self._connection.execute("DELETE FROM snapshots WHERE chat_no = ?", (number,))
-        self.deltas.drop(number)
-        self.open_text_index().forget(number)
-        self._connection.execute("DELETE FROM chats WHERE no = ?", (number,))
-
-    def _epoch_before(self, chat: ChatId) -> int:
-        """The last epoch of a deleted chat of this id: leases of it must not fit the new one."""
-        row = self._connection.execute("SELECT epoch FROM deleted_chats WHERE id = ?", (chat,)).fetchone()
-        return int(row[0]) if row is not None else 0
-
     def append(self, commit: Commit, packed: Sequence[Packed]) -> Lease | None:
         """The lease that was taken, if one was."""
         chat, lease, take = commit.chat, commit.lease, commit.take
-        self.answers.check(commit.answer)
+        self._check_new(commit.answer)
         number, head, epoch, worker, until_ms, boot = row_of(self._connection, _FENCE, chat)
         if take is not None and (take.epoch != epoch + 1 or self._leases.live(worker, until_ms, boot)):
             raise ChatBusy(f"chat {chat} is held, or was meanwhile; it cannot be taken as epoch {take.epoch}")
         if lease is not None and not (lease.chat == chat and lease.epoch == epoch and lease.worker == worker):
             raise LeaseLost(f"epoch {lease.epoch} of chat {chat} is over (now {epoch}); write nothing more")
         if packed and packed[0].seq != head + 1:
-            if (last := self._last(number)) > head:
-                raise contradiction(chat, head, last)
+            base = number * PLACES
+            last_place = self._connection.execute(_LAST, (base, base + PLACES)).fetchone()[0]
+            if last_place is not None and last_place - base > head:
+                raise contradiction(chat, head, last_place - base)
             raise HeadMoved(f"chat {chat} is at {head}, not at {packed[0].seq - 1}; read on and try again")
         check_gapless(packed, head + 1)
         self._insert(number, packed)
-        self._replace(number, chat_columns(head + len(packed), commit.summary), commit)
-        self.answers.keep(commit.answer)
-        if commit.drop_deltas:
-            self.deltas.drop(number)
-        return None if commit.release else take
-
-    def _replace(self, number: int, columns: ChatColumns, commit: Commit) -> None:
-        """Write the chat's line, and in the same statement what becomes of its lease."""
-        take = commit.take
+        columns = chat_columns(head + len(packed), commit.summary)
         if take is not None:
             granted = (take.epoch, "" if commit.release else take.worker, self._leases.until_ms(), self._leases.boot)
             self._connection.execute(_REPLACE_AND_TAKE, (*columns, *granted, number))
-        elif commit.release and commit.lease is not None:
-            self._connection.execute(_REPLACE_AND_RELEASE, (*columns, number))
         else:
-            self._connection.execute(_REPLACE, (*columns, number))
+            release = commit.release and lease is not None
+            self._connection.execute(_REPLACE_AND_RELEASE if release else _REPLACE, (*columns, number))
+        self._keep_answer(commit.answer)
+        if commit.drop_deltas:
+            self._connection.execute("DELETE FROM deltas WHERE chat_no = ?", (number,))
+        return None if commit.release else take
 
     def claim(self, worker: str, chat: ChatId | None, now_ms: int) -> Lease | None:
         if chat is None:
@@ -175,7 +298,9 @@ class WriteTables:
                 return None
             number, chat, epoch, head = row
         else:
-            number, epoch, head = self._free(chat)
+            number, head, epoch, holder, until_ms, boot = row_of(self._connection, _FENCE, chat)
+            if self._leases.live(holder, until_ms, boot):
+                raise ChatBusy(f"chat {chat} is held by the live worker {holder}; wait until it is released")
         granted = (epoch + 1, worker, self._leases.until_ms(), self._leases.boot)
         self._connection.execute(_CLAIM, (*granted, number))
         return Lease(ChatId(chat), epoch + 1, worker, head)
@@ -199,93 +324,49 @@ class WriteTables:
             [(lease.chat, lease.epoch, lease.worker) for lease in leases],
         )
 
-    def open_text_index(self) -> "TextIndex":
-        from treadle.adapters.stores.sqlite.text_index import TextIndex
-
-        return TextIndex(self._connection)
-
     def save_snapshot(self, chat: ChatId, seq: int, body: bytes) -> None:
         number = row_of(self._connection, _NUMBER, chat)[0]
         self._connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", (number, seq, body))
 
-    def _free(self, chat: ChatId) -> tuple[int, int, int]:
-        number, head, epoch, worker, until_ms, boot = row_of(self._connection, _FENCE, chat)
-        if self._leases.live(worker, until_ms, boot):
-            raise ChatBusy(f"chat {chat} is held by the live worker {worker}; wait until it is released")
-        return number, epoch, head
-
-    def _last(self, number: int) -> int:
-        """The number of the last record, as the log itself says it."""
-        base = number * PLACES
-        last_place = self._connection.execute(_LAST, (base, base + PLACES)).fetchone()[0]
-        return int(last_place) - base if last_place is not None else 0
-
     def _insert(self, number: int, packed: Sequence[Packed]) -> None:
         base = number * PLACES
-        numbered = self.types.number
-        self._connection.executemany(_INSERT, [(base + p[0], p[1], numbered(p[2]), *p[3:]) for p in packed])
+        number_of = self.types.number
+        self._connection.executemany(_INSERT, [(base + p[0], p[1], number_of(p[2]), *p[3:]) for p in packed])
+
+    def remember(self, answer: Remembered) -> None:
+        self._check_new(answer)
+        self._keep_answer(answer)
+
+    def _check_new(self, answer: Remembered | None) -> None:
+        """AlreadyAnswered, if it is."""
+        if answer is not None:
+            first = self.recall(answer.owner, answer.key)
+            if first is not None and first.time_ms >= answer.expired_ms():
+                raise first.refuse()
+
+    def _keep_answer(self, answer: Remembered | None) -> None:
+        """Store an answer, after `_check_new`. Expired answers are removed, a few at a time."""
+        if answer is not None:
+            a = answer
+            self._connection.execute(_SWEEP, (a.expired_ms(), ANSWERS_SWEPT))
+            self._connection.execute(_REMEMBER, (a.owner, a.key, a.request, a.status, a.body, a.time_ms))
+
+    def put_deltas(self, deltas: Sequence[Delta]) -> None:
+        self._connection.executemany(_PUT_DELTA, [(d.turn, d.number, d.payload, d.chat, d.epoch) for d in deltas])
 
 
-class ReadTables:
-    """The operations that only read."""
-
-    def __init__(self, connection: sqlite3.Connection, leases: Leases, blobs: BlobFiles) -> None:
-        self._connection = connection
-        self._types = Types(connection)
-        self._leases = leases
-        self._blobs = blobs
-        self._seen_version = -1
-        self.lists = Lists(connection, leases)
-        self.answers = Answers(connection)
-        self.deltas = Deltas(connection)
-
-    def read(self, chat: ChatId, after_seq: int, limit: int) -> list[Record]:
-        number, head = row_of(self._connection, "SELECT no, head FROM chats WHERE id = ?", chat)
-        base, after_seq = number * PLACES, min(max(0, after_seq), PLACES)
-        rows = self._connection.execute(_READ, (base + after_seq, base + PLACES, limit or -1)).fetchall()
-        name, blobs = self._types.name, self._blobs
-        records = [unpack(Packed(r[0] - base, r[1], name(r[2]), *r[3:]), blobs) for r in rows]
-        return gapless(records, chat, after_seq, head, limit)
-
-    def open_text_index(self) -> "TextIndex":
-        from treadle.adapters.stores.sqlite.text_index import TextIndex
-
-        return TextIndex(self._connection, self.of_types)
-
-    def read_types(self, chat: ChatId, types: Collection[str], after_seq: int, limit: int) -> list[Record]:
-        (number,) = row_of(self._connection, "SELECT no FROM chats WHERE id = ?", chat)
-        records = self.of_types(sorted(types), number, min(max(0, after_seq), PLACES - 1), PLACES - 1)
-        return list(islice(records, limit or None))
-
-    def of_types(self, types: Sequence[str], number: int, after_seq: int, upto: int) -> Iterator[Record]:
-        """The records of a chat, by its number, that are of these types."""
-        base = number * PLACES
-        query = _OF_TYPES.format(", ".join("?" * len(types)))
-        for r in self._connection.execute(query, (base + after_seq, base + upto, *types)):
-            yield unpack(Packed(r[0] - base, r[1], self._types.name(r[2]), *r[3:]), self._blobs)
-
-    def head(self, chat: ChatId) -> int:
-        return int(row_of(self._connection, "SELECT head FROM chats WHERE id = ?", chat)[0])
-
-    def news(self, chats: Sequence[ChatId]) -> dict[ChatId, int]:
-        """The heads of these chats, if any other connection has committed since this was last asked."""
-        version = self.data_version()
-        if version == self._seen_version:
-            return {}
-        self._seen_version = version
-        places = ", ".join("?" * len(chats))
-        rows = self._connection.execute(f"SELECT id, head FROM chats WHERE id IN ({places})", chats)
-        heads = {chat: DELETED for chat in chats if chat != ANY} | dict(rows.fetchall())
-        return heads | {ANY: self.lists.last_change()} if ANY in chats else heads
-
-    def data_version(self) -> int:
-        """Changes when any other connection, of this process or another, has committed."""
-        return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
-
-    def load_snapshot(self, chat: ChatId) -> Snapshot | None:
-        number = row_of(self._connection, _NUMBER, chat)[0]
-        row = self._connection.execute("SELECT seq, body FROM snapshots WHERE chat_no = ?", (number,)).fetchone()
-        try:
-            return Snapshot(row[0], zlib.decompress(row[1])) if row else None
-        except zlib.error:
-            return None  # a cache: what cannot be read is made again
+def _conditions(chat_filter: ChatFilter, cursor: Cursor | None) -> tuple[str, list[Any]]:
+    """Only what is asked for: a condition that lets everything pass would keep an index from being used."""
+    parts: list[tuple[str, tuple[Any, ...]]] = [("1", ())]
+    for column in ("owner", "archived", "status"):
+        if (wanted := getattr(chat_filter, column)) is not None:
+            parts.append((f"{column} = ?", (wanted,)))
+    if chat_filter.label is not None:
+        parts.append((_LABELLED, (msgspec.json.encode(chat_filter.label).decode(), chat_filter.label)))
+    if chat_filter.query:
+        first, second = beginnings(chat_filter.query)
+        condition = "(instr(title, ?) > 0 OR substr(id, 1, ?) = ? OR substr(id, 1, ?) = ?)"
+        parts.append((condition, (folded(chat_filter.query), len(first), first, len(second), second)))
+    if cursor is not None:
+        parts.append(("(updated_ms, id) < (?, ?)", cursor))
+    return " AND ".join(text for text, _ in parts), [value for _, values in parts for value in values]

@@ -31,13 +31,10 @@ MOST_GRAMS = 64
 
 
 class TextIndex:
-    """`records` returns the records of some types in a chat, between two numbers; an index that is only written needs
-    none."""
+    """`records` returns the records of some types in a chat, between two numbers."""
 
     def __init__(
-        self,
-        connection: sqlite3.Connection,
-        records: Callable[[Sequence[str], int, int, int], Iterator[Record]] = lambda *_: iter(()),
+        self, connection: sqlite3.Connection, records: Callable[[Sequence[str], int, int, int], Iterator[Record]]
     ) -> None:
         self._connection = connection
         self._records = records
@@ -74,7 +71,7 @@ class TextIndex:
             self._connection.execute("DELETE FROM said_parts")
 
     def chats(self, words: Sequence[str]) -> dict[ChatId, int]:
-        """`Store.said`."""
+        """`Store.search_text`."""
         first_seqs: dict[ChatId, int] = {}
         if self._has_table():
             grams = _grams(words)

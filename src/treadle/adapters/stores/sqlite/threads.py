@@ -1,153 +1,214 @@
-"""The work of the store's threads: one writer that commits in groups, and one reader. Knows nothing of event loops.
+"""The store's threads: one writer that commits in groups, one reader, and one for files. A thread takes all waiting
+jobs at once, executes them as one batch, and delivers the outcomes with one wake-up of the event loop.
 
 All jobs that wait when the writer wakes share one transaction, and so one fsync. Each job checks its own fence before
 it writes; one that is refused leaves nothing behind and the others go on. If the transaction itself fails, every job
 gets one of its own, so that none suffers for another.
+
+asyncio is never imported here: the code that submits jobs has a running loop already.
 """
 
+from __future__ import annotations
+
+import contextlib
 import sqlite3
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from treadle.adapters.stores.sqlite import schema
-from treadle.adapters.stores.sqlite.batch_thread import LaneJob
+import msgspec
+
 from treadle.adapters.stores.sqlite.blobs import BlobFiles
-from treadle.adapters.stores.sqlite.failures import explained, needs_reopening, primary_code, read_only
-from treadle.adapters.stores.sqlite.read_only import ReadOnly, may_write
+from treadle.adapters.stores.sqlite.failures import REOPEN, explained, primary_code, read_only
+from treadle.adapters.stores.sqlite.schema import Database, may_write
 from treadle.adapters.stores.sqlite.tables import ReadTables, WriteTables
 from treadle.base.faultpoint import faultpoint
 from treadle.errors import TreadleError
 
+if TYPE_CHECKING:
+    import asyncio
+
 S = TypeVar("S")
+"""The object that the thread passes to each job: its tables, or the blobs."""
+T = TypeVar("T")
 
 
-class Database:
-    """The file, made or migrated by whichever thread comes first."""
+class Job(msgspec.Struct, Generic[S, T], eq=False):
+    """One piece of work and, later, its outcome."""
 
-    def __init__(self, path: Path, *, busy_s: float, migrations: Path) -> None:
-        self.path = path
-        self._busy_s = busy_s
-        self._migrations = migrations
-        self._prepared = False
-        self._guard = threading.Lock()
-        self._copied: ReadOnly | None = None
+    work: Callable[[S], T]
+    future: asyncio.Future[T]
+    prepare: Callable[[], None] | None = None
+    """Work that is done before the transaction, because it may be slow."""
+    durable: bool = False
+    abandoned: Callable[[T], None] | None = None
+    """Receives the result if the caller was cancelled meanwhile."""
+    result: T | None = None
+    error: BaseException | None = None
 
-    def connect(self, *, writes: bool) -> sqlite3.Connection:
-        try:
-            with self._guard:
-                if not self._prepared:
-                    schema.prepare(self.path, busy_s=self._busy_s, migrations=self._migrations)
-                    self._prepared = True
-            return schema.connect(self.path, busy_s=self._busy_s)
-        except (sqlite3.OperationalError, OSError) as error:
-            if may_write(self.path):
-                raise
-            if writes:
-                raise read_only(self.path) from error
-        with self._guard:
-            self._copied = self._copied or ReadOnly(self.path, self._busy_s, self._migrations)
-            return self._copied.connect()
-
-    def close(self) -> None:
-        """Remove the copy from which a database is read that cannot be written, if there is one."""
-        with self._guard:
-            if self._copied is not None:
-                self._copied.close()
-                self._copied = None
+    def settle(self) -> None:
+        """Deliver the outcome to the caller; on the loop's thread."""
+        if self.future.done():
+            if self.error is None and self.abandoned is not None:
+                self.abandoned(self.result)  # type: ignore[arg-type]  # without an error there is a result
+        elif self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)  # type: ignore[arg-type]
 
 
-class _Connected(Generic[S]):
-    """A connection that is opened when it is needed and given up when it has become useless."""
+class WorkerThread(ABC, Generic[S]):
+    """A daemon thread, started by its first job."""
 
+    def __init__(self, name: str, path: Path) -> None:
+        self._name = name
+        self._path = path
+        self._queue: SimpleQueue[Job[S, Any] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, job: Job[S, Any]) -> None:
+        self._queue.put(job)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Finish what was submitted, free what the thread holds, and wait for its end."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        queue = self._queue
+        going = True
+        while going:
+            waiting = [queue.get()]
+            waiting += [queue.get_nowait() for _ in range(queue.qsize())]
+            batch = [job for job in waiting if job is not None]
+            going = len(batch) == len(waiting)
+            if batch:
+                self._execute(batch)
+                by_loop: dict[asyncio.AbstractEventLoop, list[Job[S, Any]]] = {}
+                for job in batch:
+                    by_loop.setdefault(job.future.get_loop(), []).append(job)
+                for loop, jobs in by_loop.items():
+                    with contextlib.suppress(RuntimeError):  # a closed loop has no caller left to notify
+                        loop.call_soon_threadsafe(_settle, jobs)
+        self._close()
+
+    def _execute(self, batch: list[Job[S, Any]]) -> None:
+        """Leave a result or an error in every job."""
+        for job in batch:
+            try:
+                job.result = job.work(self._open())
+            except BaseException as error:
+                job.error = self._explained(error)
+
+    @abstractmethod
+    def _open(self) -> S: ...
+
+    def _explained(self, error: BaseException) -> BaseException:
+        return explained(error, self._path)
+
+    def _close(self) -> None:  # nothing to free
+        """Free what the thread holds."""
+
+
+def _settle(jobs: list[Job[S, Any]]) -> None:
+    for job in jobs:
+        job.settle()
+
+
+class FileThread(WorkerThread[BlobFiles]):
+    """Blobs, on a thread of their own, so that a large one delays neither writer nor reader."""
+
+    def __init__(self, path: Path, blobs: BlobFiles) -> None:
+        super().__init__("treadle-store-files", path)
+        self._blobs = blobs
+
+    def _open(self) -> BlobFiles:
+        return self._blobs
+
+
+class _DatabaseThread(WorkerThread[S]):
+    """Has a connection that is opened when it is needed and given up when it has become useless."""
+
+    NAME = ""
     WRITES = False
 
     def __init__(self, database: Database, tables: Callable[[sqlite3.Connection], S]) -> None:
+        super().__init__(self.NAME, database.path)
         self._database = database
         self._make_tables = tables
         self._connection: sqlite3.Connection | None = None
         self._tables: S | None = None
 
-    def _open(self) -> tuple[sqlite3.Connection, S]:
+    def _open(self) -> S:
         if self._connection is None or self._tables is None:
             self._connection = self._database.connect(writes=self.WRITES)
             self._tables = self._make_tables(self._connection)
-        return self._connection, self._tables
+        return self._tables
 
     def _explained(self, error: BaseException) -> BaseException:
-        if needs_reopening(error):
-            self.close()
-        if primary_code(error) == sqlite3.SQLITE_READONLY and not may_write(self._database.path):
-            failure = read_only(self._database.path)
+        if primary_code(error) in REOPEN:
+            self._close()
+        if primary_code(error) == sqlite3.SQLITE_READONLY and not may_write(self._path):
+            failure = read_only(self._path)
             failure.__cause__ = error
             return failure
-        return explained(error, self._database.path)
+        return explained(error, self._path)
 
-    def close(self) -> None:
+    def _close(self) -> None:
         if self._connection is not None:
             self._connection.close()
         self._connection = self._tables = None
 
 
-class ReaderThread(_Connected[ReadTables]):
-    def close(self) -> None:
-        super().close()
+class ReaderThread(_DatabaseThread[ReadTables]):
+    NAME = "treadle-store-reader"
+
+    def _close(self) -> None:
+        super()._close()
         self._database.close()
 
-    def execute(self, batch: list[LaneJob[ReadTables, Any]]) -> None:
-        for job in batch:
-            try:
-                job.result = job.work(self._open()[1])
-            except BaseException as error:
-                job.error = self._explained(error)
 
-
-class Files:
-    """Blobs, on a thread of their own, so that a large one delays neither writer nor reader."""
-
-    def __init__(self, path: Path, blobs: BlobFiles) -> None:
-        self._path = path
-        self._blobs = blobs
-
-    def execute(self, batch: list[LaneJob[BlobFiles, Any]]) -> None:
-        for job in batch:
-            try:
-                job.result = job.work(self._blobs)
-            except BaseException as error:
-                job.error = explained(error, self._path)
-
-
-class WriterThread(_Connected[WriteTables]):
+class WriterThread(_DatabaseThread[WriteTables]):
     """The only connection of this store that writes."""
 
+    NAME = "treadle-store-writer"
     WRITES = True
     commits = 0
     _full = False
 
-    def execute(self, batch: list[LaneJob[WriteTables, Any]]) -> None:
-        ready = [job for job in batch if self._prepared(job)]
+    def _execute(self, batch: list[Job[WriteTables, Any]]) -> None:
+        for job in batch:
+            try:
+                if job.prepare is not None:
+                    job.prepare()
+            except BaseException as error:
+                job.error = self._explained(error)
+        ready = [job for job in batch if job.error is None]
         if ready and not self._commit(ready) and len(ready) > 1:
             for job in ready:
                 self._commit([job])
 
-    def close(self) -> None:
-        super().close()
+    def _close(self) -> None:
+        super()._close()
         self._full = False
 
-    def _prepared(self, job: LaneJob[WriteTables, Any]) -> bool:
-        try:
-            if job.prepare is not None:
-                job.prepare()
-        except BaseException as error:
-            job.error = self._explained(error)
-        return job.error is None
-
-    def _commit(self, jobs: list[LaneJob[WriteTables, Any]]) -> bool:
+    def _commit(self, jobs: list[Job[WriteTables, Any]]) -> bool:
         """One transaction for these jobs. False when it failed and each may be tried alone."""
         try:
-            connection, tables = self._open()
-            self._synchronous(connection, any(job.durable for job in jobs))
+            tables, connection = self._open(), self._connection
+            assert connection is not None
+            full = any(job.durable for job in jobs)
+            if full != self._full:
+                connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
+                self._full = full
             connection.execute("BEGIN IMMEDIATE")
         except BaseException as error:
             self._fail(jobs, error)
@@ -163,7 +224,11 @@ class WriterThread(_Connected[WriteTables]):
             connection.execute("COMMIT")
         except BaseException as error:
             tables.types.forget()
-            self._roll_back(connection)
+            try:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+            except sqlite3.Error:
+                self._close()
             self._fail(jobs, error)
             return False
         self.commits += 1
@@ -173,18 +238,6 @@ class WriterThread(_Connected[WriteTables]):
             self._fail(jobs, error)
         return True
 
-    def _synchronous(self, connection: sqlite3.Connection, full: bool) -> None:
-        if full != self._full:
-            connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
-            self._full = full
-
-    def _roll_back(self, connection: sqlite3.Connection) -> None:
-        try:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-        except sqlite3.Error:
-            self.close()
-
-    def _fail(self, jobs: list[LaneJob[WriteTables, Any]], error: BaseException) -> None:
+    def _fail(self, jobs: list[Job[WriteTables, Any]], error: BaseException) -> None:
         for job in jobs:
             job.error = self._explained(error)

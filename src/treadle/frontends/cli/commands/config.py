@@ -61,7 +61,7 @@ def _show_settings(config: "Config", as_json: bool) -> None:
     import msgspec
 
     from treadle.adapters.models.providers import ADDRESSES, KEYS
-    from treadle.adapters.stores.address import redact_address as shown_address
+    from treadle.adapters.stores import redact_address as shown_address
     from treadle.base.types import HOME_VARIABLE
     from treadle.library.config import FILE_NAME
 

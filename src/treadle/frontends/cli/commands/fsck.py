@@ -32,8 +32,7 @@ async def fsck(repair: bool, as_json: bool) -> int:
     Chats, whole outputs, what is kept so that changes can be undone, and changes that a crash left half-made. The exit
     code is 1 when damage was found that is still there.
     """
-    from treadle.adapters.stores import open_store
-    from treadle.adapters.stores.address import redact_address
+    from treadle.adapters.stores import open_store, redact_address
     from treadle.adapters.stores.sqlite import SqliteStore
     from treadle.diff.changes import count
     from treadle.frontends.cli.session import configured

@@ -1,7 +1,6 @@
 """Routes for what chats wait for: results of client tools, approvals, answers (A-03, A-04, S-08). Of many that answer
 at once, one wins: the store sees to it."""
 
-import asyncio
 from contextlib import suppress
 
 import msgspec
@@ -11,19 +10,19 @@ from treadle.base.types import ChatId, new_id
 from treadle.chat.state import ChatState, open_actions
 from treadle.errors import AlreadyAnswered, InvalidInput
 from treadle.frontends.server.idempotency import first_answer, remember
-from treadle.frontends.server.problems import Problem
-from treadle.frontends.server.replies import NOTHING, ApiReply, reply
+from treadle.frontends.server.replies import NOTHING, ApiReply, Problem, reply
 from treadle.frontends.server.routes.conversation import carry_out
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.frontends.server.tokens import owner_of
 from treadle.frontends.server.views import accepted
+from treadle.library.commands import save_rule
 from treadle.library.subagents.tree import tree
 from treadle.ports.store import ChatFilter
 from treadle.protocol import commands as c
 from treadle.protocol.http_answers import Accepted, ActionList, ActionView
 from treadle.protocol.http_queries import ActionQuery
 from treadle.protocol.http_requests import AnswerBody, Decision, ToolResults
-from treadle.protocol.permissions import BEYOND, NETWORK_TOOL, Rule
+from treadle.protocol.permissions import NETWORK_TOOL, Rule
 
 MOST = 500
 LOOK_BACK = 100
@@ -36,8 +35,7 @@ async def submit(call: ApiRequest) -> ApiReply:
     if not body.results:
         raise Problem("bad_request", "The list of results is empty; send one for each open call.")
     results = tuple(c.Result(each.tool_call_id, each.output, each.is_error) for each in body.results)
-    response, _ = await call.service.execute(chat, (c.SubmitResults(results),), call.key, lambda _state: NOTHING)
-    return response
+    return await call.service.execute(chat, (c.SubmitResults(results),), call.key, lambda _state: NOTHING)
 
 
 async def actions(call: ApiRequest) -> ApiReply:
@@ -51,17 +49,14 @@ async def actions(call: ApiRequest) -> ApiReply:
 
 async def approvals(call: ApiRequest) -> ApiReply:
     state = await call.service.state(call.user, call.path("chat"))
-    return reply(
-        ActionList(actions=tuple(each for each in _build_action_views(state) if each.action.kind == "permission"))
-    )
+    views = [each for each in _build_action_views(state) if each.action.kind == "permission"]
+    return reply(ActionList(actions=tuple(views)))
 
 
 async def actions_of_all(call: ApiRequest) -> ApiReply:
     deps = call.service.agent.deps
-    listed = await deps.store.list(
-        ChatFilter(owner=owner_of(call.user), archived=False, status="requires_action"), limit=MOST
-    )
-    states = [await deps.log.load(each.summary.chat) for each in listed]
+    waiting = ChatFilter(owner=owner_of(call.user), archived=False, status="requires_action")
+    states = [await deps.log.load(each.summary.chat) for each in await deps.store.list(waiting, limit=MOST)]
     return reply(ActionList(actions=tuple(action for state in states for action in _build_action_views(state))))
 
 
@@ -79,8 +74,7 @@ async def decide(call: ApiRequest) -> ApiReply:
                 call.service.admission.reach(call.user, choice(each.network))
     rule = _rule(call, state, action_id, body)
     command = c.Decide(action_id, body.decision, body.hash, body.feedback, body.arguments, rule=rule)
-    response, _ = await call.service.execute(state.chat, (command,), call.key, lambda result: reply(accepted(result)))
-    return response
+    return await call.service.execute(state.chat, (command,), call.key, lambda result: reply(accepted(result)))
 
 
 async def keep_rule(call: ApiRequest, response: ApiReply) -> ApiReply:
@@ -94,10 +88,8 @@ async def keep_rule(call: ApiRequest, response: ApiReply) -> ApiReply:
     acceptance = msgspec.json.decode(response.body, type=Accepted)
     chat, head = ChatId(acceptance.chat), acceptance.head
     recorded = await deps.log.recorded_answer(chat, call.path("action"), max(0, head - LOOK_BACK), head)
-    rule = recorded.rule if recorded is not None else None
-    if rule is not None and rule.scope in BEYOND:
-        root = (await deps.log.load(chat)).options.root if rule.scope == "project" else ""
-        await asyncio.to_thread(call.service.agent.rules.add, msgspec.structs.replace(rule, root=root))
+    if recorded is not None and recorded.rule is not None:
+        await save_rule(call.service.agent.chat_home, recorded.rule, await deps.log.load(chat))
     with suppress(AlreadyAnswered):
         await remember(deps.store, key, NOTHING, deps.clock.now_ms())
     return response
@@ -130,24 +122,16 @@ async def answer(call: ApiRequest) -> ApiReply:
 TAG = "actions"
 _AT = "/api/chats/{chat}"
 ROUTES = (
-    Route(
-        "POST", f"{_AT}/tool-results", submit, "Hand in the results of all open calls of client tools.", TAG, 204,
-        body=ToolResults, large=True,
-        codes=("not_awaiting_action", "results_mismatch", "archived", "invalid_input", "root_changed"),
-    ),
-    Route(
-        "GET", f"{_AT}/actions", actions, "See what a chat waits for, and the chats that it began.", TAG,
-        reply=ActionList, query=ActionQuery,
-    ),
+    Route("POST", f"{_AT}/tool-results", submit, "Hand in the results of all open calls of client tools.", TAG, 204,
+          body=ToolResults, large=True,
+          codes=("not_awaiting_action", "results_mismatch", "archived", "invalid_input", "config", "root_changed")),
+    Route("GET", f"{_AT}/actions", actions, "See what a chat waits for, and the chats that it began.", TAG,
+          reply=ActionList, query=ActionQuery),
     Route("GET", f"{_AT}/approvals", approvals, "See which approvals a chat waits for.", TAG, reply=ActionList),
     Route("GET", "/api/actions", actions_of_all, "See what all chats wait for.", TAG, reply=ActionList),
-    Route(
-        "POST", f"{_AT}/approvals/{{action}}", decide, "Answer an approval.", TAG, reply=Accepted,
-        body=Decision, codes=("no_such_action", "hash_mismatch", "archived", "invalid_input", "root_changed"),
-        finish=keep_rule,
-    ),
-    Route(
-        "POST", f"{_AT}/answers/{{action}}", answer, "Answer a question.", TAG, reply=Accepted, body=AnswerBody,
-        codes=("no_such_action", "archived", "empty", "invalid_input", "root_changed"),
-    ),
+    Route("POST", f"{_AT}/approvals/{{action}}", decide, "Answer an approval.", TAG, reply=Accepted, body=Decision,
+          codes=("no_such_action", "hash_mismatch", "archived", "invalid_input", "config", "root_changed"),
+          finish=keep_rule),
+    Route("POST", f"{_AT}/answers/{{action}}", answer, "Answer a question.", TAG, reply=Accepted, body=AnswerBody,
+          codes=("no_such_action", "archived", "empty", "invalid_input", "config", "root_changed")),
 )  # fmt: skip

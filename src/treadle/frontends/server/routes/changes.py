@@ -17,7 +17,6 @@ from treadle.frontends.server.routes.conversation import carry_out
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.frontends.server.service import Service
 from treadle.library.files import ChatFiles, Completed, RunSpan
-from treadle.ports.snapshots import Plan
 from treadle.ports.workspace import inert
 from treadle.protocol import commands as c
 from treadle.protocol import wire
@@ -44,18 +43,14 @@ async def runs(call: ApiRequest) -> ApiReply:
     chat, files = await _files(call)
     spans = await files.runs()
     page = list(enumerate(spans, 1))[query.after : query.after + query.limit]
-    views = [
-        RunView(run=number, message=span.since, upto=span.upto, content=await _task(call.service, chat, span.since))
-        for number, span in page
-    ]
+    views: list[RunView] = []
+    for number, span in page:
+        task = ""
+        for record in await call.service.agent.deps.store.read(chat, span.since - 1, 1):
+            event = wire.decode(chat, record).data
+            task = event.content[:TASK] if isinstance(event, UserMessage) else ""
+        views.append(RunView(run=number, message=span.since, upto=span.upto, content=task))
     return reply(RunList(runs=tuple(views), total=len(spans)))
-
-
-async def _task(service: Service, chat: ChatId, message: int) -> str:
-    for record in await service.agent.deps.store.read(chat, message - 1, 1):
-        event = wire.decode(chat, record).data
-        return event.content[:TASK] if isinstance(event, UserMessage) else ""
-    return ""
 
 
 async def changes(call: ApiRequest) -> ApiReply:
@@ -70,18 +65,15 @@ async def changes(call: ApiRequest) -> ApiReply:
     remaining_chars = MOST_CHARACTERS
     looks: list[ChangedFile] = []
     for change in page:
-        look, remaining_chars = _fitting(await _look(files, change), remaining_chars)
-        looks.append(look)
+        try:
+            look = await files.look(change)
+        except RootChanged:
+            raise
+        except (ToolError, OSError):
+            look = build_file_diff(change, (None, None))  # the project is on another machine
+        view, remaining_chars = _fitting(look, remaining_chars)
+        looks.append(view)
     return reply(Changes(since=span.since, upto=span.upto, files=tuple(looks), total=len(visible_changes)))
-
-
-async def _look(files: ChatFiles, change: FileChange) -> FileDiff:
-    try:
-        return await files.look(change)
-    except RootChanged:
-        raise
-    except (ToolError, OSError):
-        return build_file_diff(change, (None, None))  # the project is on another machine
 
 
 def _fitting(look: FileDiff, remaining_chars: int) -> tuple[ChangedFile, int]:
@@ -93,18 +85,9 @@ def _fitting(look: FileDiff, remaining_chars: int) -> tuple[ChangedFile, int]:
             break
         hunks.append(hunk)
     change = look.change
-    fitting = ChangedFile(
-        path=change.path,
-        action=change.action,
-        added=change.added,
-        removed=change.removed,
-        before=change.before,
-        after=change.after,
-        notes=look.notes,
-        hunks=tuple(hunks),
-        cut=len(hunks) < len(look.hunks),
-    )
-    return fitting, max(remaining_chars, 0)
+    same = {name: getattr(change, name) for name in ("path", "action", "added", "removed", "before", "after")}
+    view = ChangedFile(**same, notes=look.notes, hunks=tuple(hunks), cut=len(hunks) < len(look.hunks))
+    return view, max(remaining_chars, 0)
 
 
 # -- going back and forth ---------------------------------------------------------------------------------------------
@@ -119,7 +102,16 @@ async def undo(call: ApiRequest) -> ApiReply:
         span, paths, hunks = await _resolve_choice(call.service, chat, files, body, body.even_kept)
     if body.preview:
         plan = await files.preview(span, paths, hunks=hunks, merge=body.merge, even_kept=body.even_kept)
-        return reply(_planned(plan))
+        return reply(
+            Restoration(
+                restore="",
+                preview=True,
+                files=plan.files[:MOST_FILES],
+                total=_count_files(plan.files),
+                conflicts=plan.conflicts[:MOST_FILES],
+                error="",
+            )
+        )
     command = await files.undoing(span, paths, hunks=hunks, merge=body.merge, even_kept=body.even_kept)
     return await _restore(call, command, completed_restore)
 
@@ -156,10 +148,10 @@ async def _completed(service: Service, chat: ChatId) -> Completed | None:
     service.go_on(state)
     restored = await _recorded_outcome(service, chat, state.restoring.restore, state.head, COMPLETE_S)
     if restored is None:
-        kind = state.restoring.kind
-        raise Refused(
-            "busy", f"The {kind} that was begun in this chat has not ended; ask again when a worker is there."
+        text = (
+            f"The {state.restoring.kind} that was begun in this chat has not ended; ask again when a worker is there."
         )
+        raise Refused("busy", text)
     return Completed(state.restoring, restored)
 
 
@@ -167,9 +159,8 @@ async def _restore(call: ApiRequest, command: c.Restore | c.Rewind, completed_re
     if completed_restore is None or not completed_restore.answers(command):
         return await carry_out(call, command, restore=command.restore, status=202)
     chat = await call.service.owned(call.user, call.path("chat"))
-    answer = reply(_build_restoration(await _load_all_files(call.service, chat, completed_restore.outcome_event)))
-    response, _ = await call.service.execute(chat, (), call.key, lambda _state: answer)
-    return response
+    answer = reply(await _build_restoration(call.service, chat, completed_restore.outcome_event))
+    return await call.service.execute(chat, (), call.key, lambda _state: answer)
 
 
 async def outcome(call: ApiRequest, response: ApiReply) -> ApiReply:
@@ -183,7 +174,7 @@ async def outcome(call: ApiRequest, response: ApiReply) -> ApiReply:
     restored = await _recorded_outcome(call.service, ChatId(accepted.chat), accepted.restore, accepted.head, wait_s)
     if restored is None:
         return response
-    return reply(_build_restoration(await _load_all_files(call.service, ChatId(accepted.chat), restored)))
+    return reply(await _build_restoration(call.service, ChatId(accepted.chat), restored))
 
 
 async def _recorded_outcome(
@@ -204,39 +195,22 @@ async def _recorded_outcome(
         await store.wait(chat, after_seq, min(remaining_s, LOOK_S))
 
 
-async def _load_all_files(service: Service, chat: ChatId, restored: Restored) -> Restored:
-    """Return the outcome with the complete list of files."""
-    full_restored = (await whole_list(service.agent.deps.store, Envelope(0, chat, 0, restored))).data
-    assert isinstance(full_restored, Restored)
-    return full_restored
-
-
-def _build_restoration(restored: Restored) -> Restoration:
+async def _build_restoration(service: Service, chat: ChatId, restored: Restored) -> Restoration:
+    """The outcome, with the complete list of files unless that is lost."""
+    full = (await whole_list(service.agent.deps.store, Envelope(0, chat, 0, restored))).data
+    assert isinstance(full, Restored)
     return Restoration(
-        restore=restored.restore,
+        restore=full.restore,
         preview=False,
-        files=restored.files,
-        total=_number(restored.files)
-        if len(restored.files) >= restored.total
-        else restored.total,  # the list may be lost
-        conflicts=restored.conflicts,
-        error=restored.error,
+        files=full.files,
+        total=_count_files(full.files) if len(full.files) >= full.total else full.total,
+        conflicts=full.conflicts,
+        error=full.error,
     )
 
 
-def _number(files: Sequence[FileChange]) -> int:
+def _count_files(files: Sequence[FileChange]) -> int:
     return sum(not is_folder(file) for file in files)
-
-
-def _planned(plan: Plan) -> Restoration:
-    return Restoration(
-        restore="",
-        preview=True,
-        files=plan.files[:MOST_FILES],
-        total=_number(plan.files),
-        conflicts=plan.conflicts[:MOST_FILES],
-        error="",
-    )
 
 
 # -- which changes are meant ------------------------------------------------------------------------------------------
@@ -296,25 +270,16 @@ _AT = "/api/chats/{chat}"
 _CODES = ("archived", "busy", "awaiting_action", "invalid_input", "root_changed")
 ROUTES = (
     Route("GET", f"{_AT}/runs", runs, "List the runs that may have changed files.", TAG, reply=RunList, query=Page),
-    Route(
-        "GET", f"{_AT}/changes", changes, "List the changes of a chat and their present state, by hunk.", TAG,
-        reply=Changes, query=ChangesQuery, codes=("invalid_input", "outside_root", "root_changed"),
-    ),
-    Route(
-        "POST", f"{_AT}/undo", undo, "Take changes of files back, or see what that would do.", TAG, 202, Accepted,
-        body=UndoFiles, query=WaitQuery, codes=(*_CODES, "tool", "outside_root"), finish=outcome, finished=Restoration,
-    ),
-    Route(
-        "POST", f"{_AT}/redo", redo, "Take an undo back.", TAG, 202, Accepted,
-        body=RedoFiles, query=WaitQuery, codes=_CODES, finish=outcome, finished=Restoration,
-    ),
-    Route(
-        "POST", f"{_AT}/keep", keep, "Accept changes: an undo leaves them alone from now on.", TAG, 202, Accepted,
-        body=KeepFiles, query=WaitQuery, codes=(*_CODES, "outside_root"), finish=outcome, finished=Restoration,
-    ),
-    Route(
-        "POST", f"{_AT}/back", back, "Go back to before an earlier message: conversation, files, or both.", TAG, 202,
-        Accepted, body=GoBack, query=WaitQuery, codes=(*_CODES, "no_such_message"), finish=outcome,
-        finished=Restoration,
-    ),
+    Route("GET", f"{_AT}/changes", changes, "List the changes of a chat and their present state, by hunk.", TAG,
+          reply=Changes, query=ChangesQuery, codes=("invalid_input", "outside_root", "root_changed")),
+    Route("POST", f"{_AT}/undo", undo, "Take changes of files back, or see what that would do.", TAG, 202, Accepted,
+          body=UndoFiles, query=WaitQuery, codes=(*_CODES, "tool", "outside_root"), finish=outcome,
+          finished=Restoration),
+    Route("POST", f"{_AT}/redo", redo, "Take an undo back.", TAG, 202, Accepted, body=RedoFiles, query=WaitQuery,
+          codes=_CODES, finish=outcome, finished=Restoration),
+    Route("POST", f"{_AT}/keep", keep, "Accept changes: an undo leaves them alone from now on.", TAG, 202, Accepted,
+          body=KeepFiles, query=WaitQuery, codes=(*_CODES, "outside_root"), finish=outcome, finished=Restoration),
+    Route("POST", f"{_AT}/back", back, "Go back to before an earlier message: conversation, files, or both.", TAG, 202,
+          Accepted, body=GoBack, query=WaitQuery, codes=(*_CODES, "no_such_message"), finish=outcome,
+          finished=Restoration),
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """Routes for chats: begin, list, look at and change them; their log, their conversation and what they cost."""
 
 import base64
+from contextlib import suppress
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
@@ -10,17 +11,15 @@ from treadle.base.types import ChatId, new_id
 from treadle.chat.fold import change_options
 from treadle.chat.state import ChatState, status
 from treadle.errors import JobElsewhere, TreadleError
-from treadle.frontends.server.problems import Problem
-from treadle.frontends.server.replies import NOTHING, ApiReply, reply
+from treadle.frontends.server.replies import NOTHING, ApiReply, Problem, reply
 from treadle.frontends.server.routing import ApiRequest, Route
-from treadle.frontends.server.service import Service
 from treadle.frontends.server.tokens import LOCAL, owner_of
 from treadle.frontends.server.views import chat_line, chat_view
 from treadle.frontends.server.views import message_view as shown_message
+from treadle.library import commands
 from treadle.library.message_expansion import expand_message
 from treadle.library.transfer import export_chat
-from treadle.ports.model import ModelInfo
-from treadle.ports.store import ChatFilter, Cursor, Listed
+from treadle.ports.store import ChatFilter, Cursor
 from treadle.protocol import commands as c
 from treadle.protocol import wire
 from treadle.protocol.content import Image
@@ -48,7 +47,7 @@ async def create(call: ApiRequest) -> ApiReply:
     body = call.body(CreateChat)
     options = await call.service.begin(call.user, body.changes())
     call.service.agent.deps.models.get(options.model)
-    if "reasoning_effort" in body.changes():
+    if "reasoning_effort" in body.changes() and not options.agent:
         check_effort(call.service.agent.deps.models, options.model, options.reasoning_effort)
     call.service.remember_model(call.user, options.model)
 
@@ -76,7 +75,10 @@ async def listing(call: ApiRequest) -> ApiReply:
         cursor=_place(query.cursor),
     )
     page = listed_chats[: query.limit]
-    next_cursor = _cursor(page[-1]) if len(listed_chats) > len(page) else ""
+    next_cursor = ""
+    if len(listed_chats) > len(page):
+        last = page[-1].summary
+        next_cursor = base64.urlsafe_b64encode(f"{last.updated_ms}:{last.chat}".encode()).decode().rstrip("=")
     return reply(ChatList(chats=tuple(map(chat_line, page)), next=next_cursor))
 
 
@@ -94,23 +96,14 @@ async def search(call: ApiRequest) -> ApiReply:
     return reply(FoundList(chats=tuple(matches)))
 
 
-def _cursor(last: Listed) -> str:
-    place = f"{last.summary.updated_ms}:{last.summary.chat}"
-    return base64.urlsafe_b64encode(place.encode()).decode().rstrip("=")
-
-
 def _place(cursor: str) -> Cursor | None:
     if not cursor:
         return None
-    try:
-        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
-        moment, _, chat = text.partition(":")
-        place = (int(moment), ChatId(chat))
-    except ValueError as error:
-        raise Problem("bad_request", "This cursor does not come from this server.") from error
-    if not chat or abs(place[0]) > 1 << 53:
-        raise Problem("bad_request", "This cursor does not come from this server.")
-    return place
+    with suppress(ValueError):
+        moment, _, chat = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode().partition(":")
+        if chat and abs(int(moment)) <= 1 << 53:
+            return int(moment), ChatId(chat)
+    raise Problem("bad_request", "This cursor does not come from this server.")
 
 
 async def show(call: ApiRequest) -> ApiReply:
@@ -128,9 +121,6 @@ async def patch(call: ApiRequest) -> ApiReply:
         if "model" in changes:
             call.service.agent.deps.models.get(changes["model"])
             call.service.remember_model(call.user, changes["model"])
-        if effort := changes.get("reasoning_effort"):
-            model = changes.get("model") or (await call.service.agent.deps.log.load(chat)).options.model
-            check_effort(call.service.agent.deps.models, model, effort)
         if "dynamic_tools" in changes:
             options = change_options((await call.service.agent.deps.log.load(chat)).options, changes)
             warnings = call.service.agent.tool_warnings(options)
@@ -141,8 +131,7 @@ async def patch(call: ApiRequest) -> ApiReply:
     def build_reply(state: ChatState) -> ApiReply:
         return reply(chat_view(state, status(state), warnings))
 
-    response, _ = await call.service.execute(chat, commands, call.key, build_reply)
-    return response
+    return await call.service.execute(chat, commands, call.key, build_reply)
 
 
 async def delete(call: ApiRequest) -> ApiReply:
@@ -153,9 +142,7 @@ async def delete(call: ApiRequest) -> ApiReply:
 
 async def end_jobs(call: ApiRequest, answer: ApiReply) -> ApiReply:
     """The jobs of a chat end when it is archived; also when that failed for the first answer under the same key."""
-    state = await call.service.state(call.user, call.path("chat"))
-    if state.options.archived and state.jobs:
-        await call.service.agent.job_registry.stop_all(state.chat, "archive")
+    await commands.end_jobs(call.service.agent.chat_home, await call.service.state(call.user, call.path("chat")))
     return answer
 
 
@@ -167,11 +154,9 @@ async def messages(call: ApiRequest) -> ApiReply:
     last = min(total, query.before - 1) if query.before else total
     first = query.after if query.after else max(0, last - query.limit)
     last = min(last, first + query.limit)
-    views = [
-        shown_message(first + place, entry)
-        for place, entry in enumerate(history.slice(first)[: max(0, last - first)], 1)
-    ]
-    return reply(MessageList(messages=tuple(views), total=total))
+    entries = history.slice(first)[: max(0, last - first)]
+    views = tuple(shown_message(place, entry) for place, entry in enumerate(entries, first + 1))
+    return reply(MessageList(messages=views, total=total))
 
 
 async def log(call: ApiRequest) -> ApiReply:
@@ -192,7 +177,11 @@ async def export(call: ApiRequest) -> Response:
 
 async def usage(call: ApiRequest) -> ApiReply:
     state = await call.service.state(call.user, call.path("chat"))
-    totals, info = state.totals, _model_info(call.service, state.options)
+    totals = state.totals
+    try:
+        info = call.service.agent.deps.models.get(state.options.model).info
+    except TreadleError:  # this server does not have the model
+        info = None
     return reply(
         UsageView(
             usage=totals.usage,
@@ -206,14 +195,6 @@ async def usage(call: ApiRequest) -> ApiReply:
     )
 
 
-def _model_info(service: Service, options: ChatOptions) -> ModelInfo | None:
-    """Facts of the chat model; None for a model that this server does not have."""
-    try:
-        return service.agent.deps.models.get(options.model).info
-    except TreadleError:
-        return None
-
-
 async def usage_of_all(call: ApiRequest) -> ApiReply:
     total = await call.service.chat_counts.total(owner_of(call.user))
     return reply(UsageView(usage=total.usage, turns=total.turns, chats=total.chats))
@@ -221,28 +202,18 @@ async def usage_of_all(call: ApiRequest) -> ApiReply:
 
 TAG = "chats"
 ROUTES = (
-    Route(
-        "POST", "/api/chats", create, "Begin a chat, and with `content` its first run.", TAG, 201, ChatView,
-        body=CreateChat, codes=("invalid_input", "config", "empty", "tool"), large=False,
-    ),
+    Route("POST", "/api/chats", create, "Begin a chat, and with `content` its first run.", TAG, 201, ChatView,
+          body=CreateChat, codes=("invalid_input", "config", "empty", "tool"), large=False),
     Route("GET", "/api/chats", listing, "List chats, newest change first.", TAG, reply=ChatList, query=ChatQuery),
-    Route(
-        "GET", "/api/search", search, "Find chats by words in their messages.", TAG, reply=FoundList,
-        query=SearchQuery,
-    ),
+    Route("GET", "/api/search", search, "Find chats by words in their messages.", TAG, reply=FoundList,
+          query=SearchQuery),
     Route("GET", "/api/chats/{chat}", show, "Look at a chat.", TAG, reply=ChatView),
-    Route(
-        "PATCH", "/api/chats/{chat}", patch, "Change title, labels, options; archive.", TAG, reply=ChatView,
-        body=PatchChat, codes=("invalid_input", "config", "empty", "busy", "awaiting_action"), finish=end_jobs,
-    ),
-    Route(
-        "DELETE", "/api/chats/{chat}", delete, "Delete a chat and its sub-agents for good.", TAG, 204, body=Nothing,
-        codes=("busy", JobElsewhere.code),
-    ),
-    Route(
-        "GET", "/api/chats/{chat}/messages", messages, "Read the conversation.", TAG, reply=MessageList,
-        query=MessagePage,
-    ),
+    Route("PATCH", "/api/chats/{chat}", patch, "Change title, labels, options; archive.", TAG, reply=ChatView,
+          body=PatchChat, codes=("invalid_input", "config", "empty", "busy", "awaiting_action"), finish=end_jobs),
+    Route("DELETE", "/api/chats/{chat}", delete, "Delete a chat and its sub-agents for good.", TAG, 204, body=Nothing,
+          codes=("busy", JobElsewhere.code)),
+    Route("GET", "/api/chats/{chat}/messages", messages, "Read the conversation.", TAG, reply=MessageList,
+          query=MessagePage),
     Route("GET", "/api/chats/{chat}/log", log, "Read recorded events.", TAG, reply=EventPage, query=Page),
     Route("GET", "/api/chats/{chat}/export", export, "Get the whole log as JSON lines.", TAG, media_type=NDJSON),
     Route("GET", "/api/chats/{chat}/usage", usage, "See what a chat has cost.", TAG, reply=UsageView),

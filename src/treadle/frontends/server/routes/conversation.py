@@ -2,8 +2,7 @@
 
 from treadle.base.types import new_id
 from treadle.chat.state import ChatState
-from treadle.frontends.server.problems import Problem
-from treadle.frontends.server.replies import ApiReply, reply
+from treadle.frontends.server.replies import ApiReply, Problem, reply
 from treadle.frontends.server.routes.chats import prepare_message
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.frontends.server.views import accepted
@@ -21,8 +20,7 @@ async def carry_out(
     def build_reply(state: ChatState) -> ApiReply:
         return reply(accepted(state, queue_id, restore), status)
 
-    response, _ = await call.service.execute(chat, (command,), call.key, build_reply)
-    return response
+    return await call.service.execute(chat, (command,), call.key, build_reply)
 
 
 async def send(call: ApiRequest) -> ApiReply:
@@ -85,47 +83,29 @@ async def extend(call: ApiRequest) -> ApiReply:
 TAG = "conversation"
 _AT = "/api/chats/{chat}"
 ROUTES = (
-    Route(
-        "POST", f"{_AT}/messages", send, "Say something; a busy chat queues it, or is steered.", TAG, reply=Accepted,
-        body=SendMessage, large=True,
-        codes=("archived", "empty", "queue_full", "invalid_input", "root_changed", "tool"),
-    ),
-    Route(
-        "PUT", f"{_AT}/messages/{{seq}}", edit,
-        "Replace an earlier message and run again from there; with `files` those go back first.", TAG,
-        reply=Accepted, body=ReplaceMessage,
-        codes=("archived", "empty", "no_such_message", "busy", "invalid_input", "root_changed"),
-    ),
+    Route("POST", f"{_AT}/messages", send, "Say something; a busy chat queues it, or is steered.", TAG, reply=Accepted,
+          body=SendMessage, large=True,
+          codes=("archived", "empty", "queue_full", "invalid_input", "config", "root_changed", "tool")),
+    Route("PUT", f"{_AT}/messages/{{seq}}", edit,
+          "Replace an earlier message and run again from there; with `files` those go back first.", TAG, reply=Accepted,
+          body=ReplaceMessage,
+          codes=("archived", "empty", "no_such_message", "busy", "invalid_input", "config", "root_changed")),
     Route("GET", f"{_AT}/queue", queue, "List the messages that wait.", TAG, reply=QueueView),
-    Route(
-        "PUT", f"{_AT}/queue/{{queued}}", edit_queued, "Change a queued message.", TAG, reply=Accepted,
-        body=EditMessage, codes=("archived", "empty", "no_such_queued"),
-    ),
-    Route(
-        "DELETE", f"{_AT}/queue/{{queued}}", delete_queued, "Take a message out of the queue.", TAG, reply=Accepted,
-        body=Nothing, codes=("archived", "no_such_queued"),
-    ),
-    Route(
-        "POST", f"{_AT}/queue/{{queued}}/promote", promote, "Make a queued message the next one.", TAG,
-        reply=Accepted, body=Nothing, codes=("archived", "no_such_queued", "invalid_input", "root_changed"),
-    ),
-    Route(
-        "POST", f"{_AT}/interrupt", interrupt, "Stop the run.", TAG, reply=Accepted, body=Nothing,
-        codes=("archived", "not_running"),
-    ),
-    Route(
-        "POST", f"{_AT}/compact", compact, "Shorten the conversation now.", TAG, reply=Accepted, body=Nothing,
-        codes=("archived", "busy", "awaiting_action", "empty"),
-    ),
-    Route(
-        "POST", f"{_AT}/apply", apply,
-        "Write a fenced block of the last answer, or a text, to a file, or apply a patch; approvals and undo are as "
-        "for the model.", TAG,
-        reply=Accepted, body=ApplyText, large=True,
-        codes=("archived", "busy", "awaiting_action", "no_such_block", "invalid_input", "root_changed"),
-    ),
-    Route(
-        "POST", f"{_AT}/extend", extend, "Allow the run more turns.", TAG, reply=Accepted, body=Extension,
-        codes=("archived", "not_running", "invalid_input", "root_changed"),
-    ),
+    Route("PUT", f"{_AT}/queue/{{queued}}", edit_queued, "Change a queued message.", TAG, reply=Accepted,
+          body=EditMessage, codes=("archived", "empty", "no_such_queued")),
+    Route("DELETE", f"{_AT}/queue/{{queued}}", delete_queued, "Take a message out of the queue.", TAG, reply=Accepted,
+          body=Nothing, codes=("archived", "no_such_queued")),
+    Route("POST", f"{_AT}/queue/{{queued}}/promote", promote, "Make a queued message the next one.", TAG,
+          reply=Accepted, body=Nothing,
+          codes=("archived", "no_such_queued", "invalid_input", "config", "root_changed")),
+    Route("POST", f"{_AT}/interrupt", interrupt, "Stop the run.", TAG, reply=Accepted, body=Nothing,
+          codes=("archived", "not_running")),
+    Route("POST", f"{_AT}/compact", compact, "Shorten the conversation now.", TAG, reply=Accepted, body=Nothing,
+          codes=("archived", "busy", "awaiting_action", "empty")),
+    Route("POST", f"{_AT}/apply", apply,
+          "Write a fenced block of the last answer, or a text, to a file, or apply a patch; approvals and undo are as "
+          "for the model.", TAG, reply=Accepted, body=ApplyText, large=True,
+          codes=("archived", "busy", "awaiting_action", "no_such_block", "invalid_input", "config", "root_changed")),
+    Route("POST", f"{_AT}/extend", extend, "Allow the run more turns.", TAG, reply=Accepted, body=Extension,
+          codes=("archived", "not_running", "invalid_input", "config", "root_changed")),
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """Routes for models, for the files of a project and what else can be named in a message, and for who is asking."""
 
 import asyncio
-from typing import TYPE_CHECKING
+from contextlib import suppress
 
 from msgspec.structs import replace
 from starlette.responses import Response
@@ -10,8 +10,7 @@ from treadle.adapters.models.registry import ModelRegistry
 from treadle.adapters.workspace.file_names import best, branch_of, file_names
 from treadle.errors import InvalidInput, ToolError
 from treadle.frontends.server.guard import token_of
-from treadle.frontends.server.problems import Problem
-from treadle.frontends.server.replies import ApiReply, reply
+from treadle.frontends.server.replies import ApiReply, Problem, reply
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.frontends.server.tokens import LOCAL, TICKET_S
 from treadle.library import message_expansion
@@ -35,9 +34,6 @@ from treadle.protocol.http_queries import FileQuery, FindQuery, PathQuery, RootQ
 from treadle.protocol.http_requests import Nothing
 from treadle.protocol.options import ChatOptions
 
-if TYPE_CHECKING:
-    from treadle.library.mcp_hub.offerings import Resource
-
 BYTES = "application/octet-stream"
 MOST_FOUND = 12
 
@@ -50,28 +46,21 @@ async def models(call: ApiRequest) -> ApiReply:
     registry = agent.deps.models
     if not isinstance(registry, ModelRegistry):
         return reply(ModelList(models=(_model(OfferedModel(registry.get(default).info)),), default=default))
-    offers = [each for each in await agent.list_models() if _is_open(call, each.info.ref)]
-    return reply(ModelList(models=tuple(map(_model, offers)), default=default))
-
-
-def _is_open(call: ApiRequest, ref: str) -> bool:
-    try:
-        call.service.admission.model(call.user, ref)
-    except InvalidInput:
-        return False
-    return True
+    views: list[ModelView] = []
+    for each in await agent.list_models():
+        with suppress(InvalidInput):  # not open to the user
+            call.service.admission.model(call.user, each.info.ref)
+            views.append(_model(each))
+    return reply(ModelList(models=tuple(views), default=default))
 
 
 def _model(offered: OfferedModel) -> ModelView:
     info, reason, place = offered
+    same = ("window", "max_output", "native_tools", "thinking", "vision")
     return ModelView(
         model=info.ref,
-        window=info.window,
-        max_output=info.max_output,
-        native_tools=info.native_tools,
-        thinking=info.thinking,
         efforts=info.offered_efforts,
-        vision=info.vision,
+        **{name: getattr(info, name) for name in same},
         price_input=info.usd_per_million_input,
         price_output=info.usd_per_million_output,
         price_cached=info.usd_per_million_cached,
@@ -83,17 +72,14 @@ def _model(offered: OfferedModel) -> ModelView:
 
 async def files(call: ApiRequest) -> ApiReply:
     state = await call.service.state(call.user, call.path("chat"))
-    path = call.query(PathQuery).path
-    return reply(await asyncio.to_thread(_listing, await call.service.workspace(state), path))
-
-
-def _listing(workspace: Workspace, path: str) -> FileList:
-    children = sorted(workspace.listdir(path), key=lambda child: (child.kind != "directory", child.name))
+    path, workspace = call.query(PathQuery).path, await call.service.workspace(state)
+    listed = await asyncio.to_thread(workspace.listdir, path)
+    children = sorted(listed, key=lambda child: (child.kind != "directory", child.name))
     entries = tuple(
         FileEntry(name=inert(child.name), kind=child.kind, target=inert(child.target) if child.target else "")
         for child in children
     )
-    return FileList(path=inert(workspace.relative(path)), entries=entries)
+    return reply(FileList(path=inert(await asyncio.to_thread(workspace.relative, path)), entries=entries))
 
 
 async def content(call: ApiRequest) -> Response:
@@ -118,10 +104,9 @@ async def commands(call: ApiRequest) -> ApiReply:
     else:
         options = await _options_to_come(call, call.query(RootQuery).root)
     commands_by_name = await message_expansion.commands(call.service.agent, options, include_own=call.user == LOCAL)
-    views = [
-        CommandView(name=each.name, description=each.description, hint=each.hint) for each in commands_by_name.values()
-    ]
-    return reply(CommandList(commands=tuple(views)))
+    found = commands_by_name.values()
+    views = tuple(CommandView(name=each.name, description=each.description, hint=each.hint) for each in found)
+    return reply(CommandList(commands=views))
 
 
 async def _options_to_come(call: ApiRequest, root: str) -> ChatOptions:
@@ -151,10 +136,13 @@ async def project(call: ApiRequest) -> ApiReply:
 
 
 async def resources(call: ApiRequest) -> ApiReply:
-    listed_resources = await message_expansion.resources(
-        call.service.agent, await _usable(call), include_own=call.user == LOCAL
-    )
-    return reply(ResourceList(resources=tuple(map(_resource, listed_resources))))
+    options, include_own = await _usable(call), call.user == LOCAL
+    same = ("name", "description", "media_type", "template")
+    views = [
+        ResourceView(mention=each.typed, **{name: getattr(each, name) for name in same})
+        for each in await message_expansion.resources(call.service.agent, options, include_own=include_own)
+    ]
+    return reply(ResourceList(resources=tuple(views)))
 
 
 async def _usable(call: ApiRequest) -> ChatOptions:
@@ -162,16 +150,6 @@ async def _usable(call: ApiRequest) -> ChatOptions:
     state = await call.service.state(call.user, call.path("chat"))
     await call.service.require_work(state)
     return state.options
-
-
-def _resource(resource: "Resource") -> ResourceView:
-    return ResourceView(
-        mention=resource.typed,
-        name=resource.name,
-        description=resource.description,
-        media_type=resource.media_type,
-        template=resource.template,
-    )
 
 
 async def me(call: ApiRequest) -> ApiReply:
@@ -188,43 +166,25 @@ TAG = "surroundings"
 _CODES = ("tool", "outside_root", "root_changed", "invalid_input")
 ROUTES = (
     Route("GET", "/api/models", models, "List the models that the server knows.", TAG, reply=ModelList),
-    Route(
-        "GET", "/api/chats/{chat}/files", files, "List a folder of the chat's project.", TAG, reply=FileList,
-        query=PathQuery, codes=_CODES,
-    ),
-    Route(
-        "GET", "/api/chats/{chat}/files/content", content, "Read a file of the chat's project.", TAG,
-        query=FileQuery, media_type=BYTES, codes=(*_CODES, "too_large"),
-    ),
-    Route(
-        "GET", "/api/chats/{chat}/commands", commands,
-        "List what can be typed behind a slash in messages with `expand`: own commands, and the prompts that the MCP "
-        "servers of the chat are known to have.", TAG, reply=CommandList, codes=("root_changed", "invalid_input"),
-    ),
-    Route(
-        "GET", "/api/chats/{chat}/resources", resources,
-        "List what can be attached as `@server:uri` in messages with `expand`.", TAG, reply=ResourceList,
-        codes=("root_changed", "invalid_input"),
-    ),
-    Route(
-        "GET", "/api/commands", commands, "List the same commands for a chat that has not begun.", TAG,
-        reply=CommandList, query=RootQuery, codes=("root_changed", "invalid_input"),
-    ),
-    Route(
-        "GET", "/api/chats/{chat}/files/find", find_files, "Find files of the chat's project by a few letters.", TAG,
-        reply=FoundFiles, query=FindQuery, codes=_CODES,
-    ),
-    Route(
-        "GET", "/api/files/find", find_files, "Find files of the project of a chat that has not begun.", TAG,
-        reply=FoundFiles, query=FindQuery, codes=("invalid_input",),
-    ),
-    Route(
-        "GET", "/api/project", project, "See in which project and on which branch a chat would begin.", TAG,
-        reply=ProjectView, query=RootQuery, codes=("invalid_input",),
-    ),
+    Route("GET", "/api/chats/{chat}/files", files, "List a folder of the chat's project.", TAG, reply=FileList,
+          query=PathQuery, codes=_CODES),
+    Route("GET", "/api/chats/{chat}/files/content", content, "Read a file of the chat's project.", TAG, query=FileQuery,
+          media_type=BYTES, codes=(*_CODES, "too_large")),
+    Route("GET", "/api/chats/{chat}/commands", commands,
+          "List what can be typed behind a slash in messages with `expand`: own commands, and the prompts that the MCP "
+          "servers of the chat are known to have.", TAG, reply=CommandList, codes=("root_changed", "invalid_input")),
+    Route("GET", "/api/chats/{chat}/resources", resources,
+          "List what can be attached as `@server:uri` in messages with `expand`.", TAG, reply=ResourceList,
+          codes=("root_changed", "invalid_input")),
+    Route("GET", "/api/commands", commands, "List the same commands for a chat that has not begun.", TAG,
+          reply=CommandList, query=RootQuery, codes=("root_changed", "invalid_input")),
+    Route("GET", "/api/chats/{chat}/files/find", find_files, "Find files of the chat's project by a few letters.", TAG,
+          reply=FoundFiles, query=FindQuery, codes=_CODES),
+    Route("GET", "/api/files/find", find_files, "Find files of the project of a chat that has not begun.", TAG,
+          reply=FoundFiles, query=FindQuery, codes=("invalid_input",)),
+    Route("GET", "/api/project", project, "See in which project and on which branch a chat would begin.", TAG,
+          reply=ProjectView, query=RootQuery, codes=("invalid_input",)),
     Route("GET", "/api/me", me, "See whose token this is.", TAG, reply=Me),
-    Route(
-        "POST", "/api/tickets", ticket, "Get a ticket for one stream of a browser, good once and for a minute.", TAG,
-        reply=Ticket, body=Nothing,
-    ),
+    Route("POST", "/api/tickets", ticket, "Get a ticket for one stream of a browser, good once and for a minute.", TAG,
+          reply=Ticket, body=Nothing),
 )  # fmt: skip

@@ -22,7 +22,6 @@ async def race(call: ApiRequest) -> ApiReply:
         admission.model(call.user, model)
         models.get(model)
     race_order = order(body.task, body.attempts, model_refs, body.check, body.judge, body.all)
-
     return await call.service.create(call.user, options, (c.Apply(race=race_order),), call.key)
 
 
@@ -33,12 +32,8 @@ async def children(call: ApiRequest) -> ApiReply:
 
 TAG = "chats"
 ROUTES = (
-    Route(
-        "POST", "/api/races", race, "Begin a race: several attempts at one task, of which the best is committed.", TAG,
-        201, ChatView, body=StartRace, codes=("invalid_input", "config", "empty"),
-    ),
-    Route(
-        "GET", "/api/chats/{chat}/children", children, "List the chats that its calls began: sub-agents, attempts.",
-        TAG, reply=ChildList,
-    ),
+    Route("POST", "/api/races", race, "Begin a race: several attempts at one task, of which the best is committed.",
+          TAG, 201, ChatView, body=StartRace, codes=("invalid_input", "config", "empty")),
+    Route("GET", "/api/chats/{chat}/children", children, "List the chats that its calls began: sub-agents, attempts.",
+          TAG, reply=ChildList),
 )  # fmt: skip

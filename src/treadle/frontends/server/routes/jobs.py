@@ -65,8 +65,7 @@ async def _job(call: ApiRequest) -> tuple[Job, ChatState]:
 
 async def _reply_with_job(call: ApiRequest, state: ChatState, job: Job) -> ApiReply:
     answer = reply(await job.look())
-    response, _ = await call.service.execute(state.chat, (), call.key, lambda _state: answer)
-    return response
+    return await call.service.execute(state.chat, (), call.key, lambda _state: answer)
 
 
 TAG = "jobs"
@@ -74,28 +73,17 @@ _AT = "/api/chats/{chat}/jobs"
 _CODES = ("job_elsewhere", "invalid_input", "root_changed")
 ROUTES = (
     Route("GET", _AT, listing, "List the background commands of a chat.", TAG, reply=JobList),
-    Route(
-        "GET", f"{_AT}/{{job}}/output", output, "Read what a background command has written.", TAG, reply=JobOutput,
-        query=OutputQuery, codes=_CODES,
-    ),
-    Route(
-        "POST", f"{_AT}/{{job}}/input", give, "Write to the input of a background command.", TAG, reply=JobView,
-        body=JobInput, codes=(*_CODES, "tool"),
-    ),
-    Route(
-        "POST", f"{_AT}/{{job}}/stop", stop, "Stop a background command with everything it started.", TAG,
-        reply=JobView, body=Nothing, codes=("job_elsewhere",),
-    ),
-    Route(
-        "GET", f"{_AT}/{{job}}/changes", changes, "See what an ended background command changed and is not committed.",
-        TAG, reply=JobChanges, codes=(*_CODES, "tool"),
-    ),
-    Route(
-        "POST", f"{_AT}/{{job}}/commit", commit, "Commit to the project what a background command has changed.", TAG,
-        reply=Accepted, body=Nothing, codes=("job_elsewhere",),
-    ),
-    Route(
-        "POST", f"{_AT}/{{job}}/discard", discard, "Drop what an ended background command changed.",
-        TAG, reply=JobView, body=Nothing, codes=_CODES,
-    ),
+    Route("GET", f"{_AT}/{{job}}/output", output, "Read what a background command has written.", TAG, reply=JobOutput,
+          query=OutputQuery, codes=_CODES),
+    Route("POST", f"{_AT}/{{job}}/input", give, "Write to the input of a background command.", TAG, reply=JobView,
+          body=JobInput, codes=(*_CODES, "tool")),
+    Route("POST", f"{_AT}/{{job}}/stop", stop, "Stop a background command with everything it started.", TAG,
+          reply=JobView, body=Nothing, codes=("job_elsewhere",)),
+    Route("GET", f"{_AT}/{{job}}/changes", changes,
+          "See what an ended background command changed and is not committed.", TAG, reply=JobChanges,
+          codes=(*_CODES, "tool")),
+    Route("POST", f"{_AT}/{{job}}/commit", commit, "Commit to the project what a background command has changed.", TAG,
+          reply=Accepted, body=Nothing, codes=("job_elsewhere",)),
+    Route("POST", f"{_AT}/{{job}}/discard", discard, "Drop what an ended background command changed.", TAG,
+          reply=JobView, body=Nothing, codes=_CODES),
 )  # fmt: skip

@@ -1,15 +1,15 @@
 """Routes for operators: health, readiness, metrics; and the description of the API itself."""
 
 import asyncio
+from collections.abc import Mapping
 
 from starlette.responses import Response
 
 from treadle.errors import StoreError
-from treadle.frontends.server import api_docs as page
+from treadle.frontends.server import openapi
 from treadle.frontends.server.metrics import MEDIA_TYPE, Labels
 from treadle.frontends.server.replies import JSON, ApiReply, reply
 from treadle.frontends.server.routing import ApiRequest, Route
-from treadle.frontends.server.service import Service
 from treadle.protocol.http_answers import Health
 
 READY_S = 5.0
@@ -34,26 +34,19 @@ async def readyz(call: ApiRequest) -> ApiReply:
 
 
 async def metrics(call: ApiRequest) -> Response:
-    return Response(await _page(call.service), media_type=MEDIA_TYPE)
-
-
-async def _page(service: Service) -> str:
-    deps = service.agent.deps
+    service, deps = call.service, call.service.agent.deps
     statuses: dict[Labels, float] = {
         (("status", status),): count for status, count in (await service.chat_counts.statuses()).items()
     }
     lease_count = service.worker.load if service.worker is not None else 0
-    return service.metrics.text(
-        {
-            "treadle_chats": ("Chats in the store by status.", statuses),
-            "treadle_leases_held": ("Chats that this process drives.", {(): lease_count}),
-            "treadle_events_appended_total": ("Events that this process has recorded.", {(): deps.log.appended}),
-            "treadle_slow_readers_total": (
-                "Readers that lost live text because they were slow.",
-                {(): service.feeds.dropped},
-            ),
-        }
-    )
+    slow_readers: dict[Labels, float] = {(): service.feeds.dropped}
+    gauges: dict[str, tuple[str, Mapping[Labels, float]]] = {
+        "treadle_chats": ("Chats in the store by status.", statuses),
+        "treadle_leases_held": ("Chats that this process drives.", {(): lease_count}),
+        "treadle_events_appended_total": ("Events that this process has recorded.", {(): deps.log.appended}),
+        "treadle_slow_readers_total": ("Readers that lost live text because they were slow.", slow_readers),
+    }
+    return Response(service.metrics.text(gauges), media_type=MEDIA_TYPE)
 
 
 async def description(call: ApiRequest) -> Response:
@@ -62,7 +55,7 @@ async def description(call: ApiRequest) -> Response:
 
 async def docs(call: ApiRequest) -> Response:
     return Response(
-        page.render(call.service.openapi), media_type=HTML, headers={"content-security-policy": page.POLICY}
+        openapi.render_docs(call.service.openapi), media_type=HTML, headers={"content-security-policy": openapi.POLICY}
     )
 
 
@@ -73,4 +66,4 @@ ROUTES = (
     Route("GET", "/metrics", metrics, "Numbers for Prometheus.", TAG, media_type="text/plain", operators=True),
     Route("GET", "/api/openapi.json", description, "This description, as OpenAPI.", TAG, media_type=JSON, open=True),
     Route("GET", "/api/docs", docs, "This description, to read.", TAG, media_type=HTML, open=True),
-)
+)  # fmt: skip

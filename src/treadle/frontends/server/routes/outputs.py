@@ -5,7 +5,7 @@ import re
 
 from starlette.responses import Response
 
-from treadle.frontends.server.problems import Problem
+from treadle.frontends.server.replies import Problem
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.protocol import wire
 from treadle.protocol.content import PICTURE_KINDS, Image
@@ -75,13 +75,9 @@ async def _event(call: ApiRequest) -> Event:
 TAG = "streams"
 _AT = "/api/chats/{chat}/events/{seq}"
 ROUTES = (
-    Route(
-        "GET", f"{_AT}/output", output,
-        "Read the whole output of a tool, where its result shows a part; with the header Range a piece of it.", TAG,
-        media_type="text/plain",
-    ),
-    Route(
-        "GET", f"{_AT}/images/{{place}}", picture, "Get a picture of a message or a result.", TAG,
-        media_type="image/*",
-    ),
+    Route("GET", f"{_AT}/output", output,
+          "Read the whole output of a tool, where its result shows a part; with the header Range a piece of it.", TAG,
+          media_type="text/plain"),
+    Route("GET", f"{_AT}/images/{{place}}", picture, "Get a picture of a message or a result.", TAG,
+          media_type="image/*"),
 )  # fmt: skip

@@ -15,7 +15,6 @@ from treadle.protocol import commands as c
 from treadle.protocol.http_answers import RuleList, RuleView
 from treadle.protocol.http_queries import RuleQuery
 from treadle.protocol.http_requests import Nothing
-from treadle.protocol.permissions import Rule
 
 
 async def listing(call: ApiRequest) -> ApiReply:
@@ -32,9 +31,10 @@ async def listing(call: ApiRequest) -> ApiReply:
 async def revoke(call: ApiRequest) -> ApiReply:
     id, state = call.path("rule"), await _chat(call)
     deps, book = call.service.agent.deps, call.service.agent.rules
-    if state is not None and (remaining_rules := _without(state.options.rules, id)) is not None:
+    if state is not None and any(rule.id == id for rule in state.options.rules):
+        remaining_rules = [rule for rule in state.options.rules if rule.id != id]
         change = c.ChangeOptions({"rules": msgspec.to_builtins(remaining_rules)})
-        response, _ = await call.service.execute(state.chat, (change,), call.key, lambda _state: NOTHING)
+        response = await call.service.execute(state.chat, (change,), call.key, lambda _state: NOTHING)
         book.forget_use(id)
         return response
     if call.user != LOCAL:
@@ -44,12 +44,6 @@ async def revoke(call: ApiRequest) -> ApiReply:
     return NOTHING
 
 
-def _without(rules: tuple[Rule, ...], id: str) -> tuple[Rule, ...] | None:
-    """The rules but for this one; None if it is not among them."""
-    remaining_rules = tuple(rule for rule in rules if rule.id != id)
-    return None if len(remaining_rules) == len(rules) else remaining_rules
-
-
 async def _chat(call: ApiRequest) -> ChatState | None:
     chat = call.query(RuleQuery).chat
     return await call.service.state(call.user, chat) if chat else None
@@ -57,12 +51,8 @@ async def _chat(call: ApiRequest) -> ChatState | None:
 
 TAG = "actions"
 ROUTES = (
-    Route(
-        "GET", "/api/rules", listing, "List the rules of projects and of the user, and with `chat` those of a chat.",
-        TAG, reply=RuleList, query=RuleQuery, codes=("not_found",),
-    ),
-    Route(
-        "DELETE", "/api/rules/{rule}", revoke, "Revoke a rule.", TAG, 204, body=Nothing, query=RuleQuery,
-        codes=("not_found", ConfigError.code),
-    ),
+    Route("GET", "/api/rules", listing, "List the rules of projects and of the user, and with `chat` those of a chat.",
+          TAG, reply=RuleList, query=RuleQuery, codes=("not_found",)),
+    Route("DELETE", "/api/rules/{rule}", revoke, "Revoke a rule.", TAG, 204, body=Nothing, query=RuleQuery,
+          codes=("not_found", ConfigError.code)),
 )  # fmt: skip

@@ -3,20 +3,24 @@ over a WebSocket, from one source."""
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, suppress
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.websockets import WebSocket
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from treadle.base.logs import log_warning
 from treadle.base.types import ChatId
 from treadle.engine.effects import whole_list
+from treadle.errors import StoreError
+from treadle.frontends.server.compression import EVENT_STREAM
 from treadle.frontends.server.guard import token_of
-from treadle.frontends.server.problems import Problem
+from treadle.frontends.server.replies import Problem
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.frontends.server.service import Service
-from treadle.frontends.server.sse import MEDIA_TYPE
-from treadle.frontends.server.streaming import EventStream, Piece, Pieces, converse, position
 from treadle.frontends.server.tokens import Token, owner_of
 from treadle.frontends.server.views import chat_line
 from treadle.protocol.events import Envelope
@@ -26,6 +30,17 @@ from treadle.protocol.simple import SimpleView
 from treadle.protocol.wire import to_wire_form
 
 CHANGES = 100
+HEARTBEAT = b": still here\n\n"
+OPENING = b"retry: 1000\n\n"
+"""Readers that lose the connection come back after a second, with the id of the last event they have."""
+RESTARTING = 1012
+
+Piece = tuple[int, bytes]
+"""The id of a piece of news, 0 for a live one; and its JSON, or nothing if only the reader's place is moved."""
+Pieces = AsyncIterator[list[Piece]]
+"""Some pieces at a time; none is a heartbeat."""
+Source = Callable[[], Pieces]
+Resolve = Callable[[Service, str, Request | WebSocket, Body], Awaitable[Source]]
 
 
 class Silence:
@@ -43,34 +58,22 @@ class Silence:
         return True
 
 
-class StreamRequest(msgspec.Struct, frozen=True):
-    """A stream of a chat, checked."""
-
-    chat: ChatId
-    after_seq: int
-    turn: int
-    query: StreamQuery
-
-
-async def resolve_stream(
-    service: Service, user: str, request: Request | WebSocket, query: StreamQuery
-) -> StreamRequest:
-    """NotFound, or what is wrong with the place where the reader wants to go on."""
+async def resolve_chat(service: Service, user: str, request: Request | WebSocket, query: Body) -> Source:
+    """The stream of one chat. Problem if there is no such chat, or no such place in its log."""
+    assert isinstance(query, StreamQuery)
     state = await service.state(user, str(request.path_params["chat"]))
     after_seq = position(request, query.after) or 0
     if after_seq > state.head:
-        raise Problem(
-            "bad_request", f"The log ends at {state.head}; there is no event {after_seq}. Begin from the start."
-        )
-    return StreamRequest(state.chat, after_seq, state.open_turn.turn if state.open_turn is not None else 0, query)
+        text = f"The log ends at {state.head}; there is no event {after_seq}. Begin from the start."
+        raise Problem("bad_request", text)
+    turn = state.open_turn.turn if state.open_turn is not None else 0
+    return lambda: _pieces_of_chat(service, state.chat, after_seq, turn, query)
 
 
-async def pieces_of(service: Service, stream: StreamRequest) -> Pieces:
-    """Yield the pieces of a chat's stream."""
-    query = stream.query
+async def _pieces_of_chat(service: Service, chat: ChatId, after_seq: int, turn: int, query: StreamQuery) -> Pieces:
     view = SimpleView() if query.view == "simple" else None
     silence = Silence(service.limits.heartbeat_s)
-    async with service.feeds.reading(stream.chat, stream.after_seq, stream.turn) as reader:
+    async with service.feeds.reading(chat, after_seq, turn) as reader:
         async for batch in service.feeds.batches(reader, service.limits.heartbeat_s, follow=query.follow):
             visible_events = [each for each in batch if query.deltas or not each.type.endswith("_delta")]
             if view is None:
@@ -84,9 +87,7 @@ async def pieces_of(service: Service, stream: StreamRequest) -> Pieces:
 
 
 async def _in_words(service: Service, view: SimpleView, batch: list[Envelope], *, last: bool) -> list[Piece]:
-    """Return the pieces for simple readers (A-11).
-    An event that has no word moves their place in the log all the same.
-    """
+    """The pieces for simple readers (A-11). An event that has no word moves their place in the log all the same."""
     pieces: list[Piece] = []
     for each in batch:
         words = view.show(await whole_list(service.agent.deps.store, each))
@@ -98,20 +99,18 @@ async def _in_words(service: Service, view: SimpleView, batch: list[Envelope], *
     return pieces
 
 
-async def events(call: ApiRequest) -> Response:
-    stream = await resolve_stream(call.service, call.user, call.request, call.query(StreamQuery))
-    with call.service.streaming(call.user):
-        pass  # refused here, where it can still be said how
-    return EventStream(call.service, token_of(call.request), lambda: pieces_of(call.service, stream))
+async def resolve_watch(service: Service, user: str, request: Request | WebSocket, query: Body) -> Source:
+    """The changes of all chats of the user. Problem if there is no such change to go on from."""
+    assert isinstance(query, WatchQuery)
+    newest = await service.agent.deps.store.wait_any(0, 0)
+    after_change = position(request, query.after)
+    if after_change is not None and after_change > newest:
+        raise Problem("bad_request", f"The last change has the number {newest}; there is no {after_change}.")
+    begin = newest if after_change is None else after_change
+    return lambda: _pieces_of_changes(service, user, begin, query.follow)
 
 
-async def chat_socket(service: Service, token: Token, socket: WebSocket, query: Body) -> None:
-    assert isinstance(query, StreamQuery)
-    stream = await resolve_stream(service, token.user, socket, query)
-    await converse(service, token, socket, lambda: pieces_of(service, stream))
-
-
-async def changes_of(service: Service, user: str, after_change: int, follow: bool) -> Pieces:
+async def _pieces_of_changes(service: Service, user: str, after_change: int, follow: bool) -> Pieces:
     """Every chat of the user that changes, as it is then."""
     store = service.agent.deps.store
     ending = asyncio.ensure_future(service.draining.wait())
@@ -121,10 +120,10 @@ async def changes_of(service: Service, user: str, after_change: int, follow: boo
             listed = await store.changes(owner=owner_of(user), after_change=after_change, limit=CHANGES)
             if listed:
                 after_change = listed[-1].change_number
-                lines = [{"changed": each.change_number, "chat": to_wire_form(chat_line(each))} for each in listed]
-                pieces = [
-                    (each.change_number, msgspec.json.encode(line)) for each, line in zip(listed, lines, strict=True)
-                ]
+                pieces: list[Piece] = []
+                for each in listed:
+                    line = {"changed": each.change_number, "chat": to_wire_form(chat_line(each))}
+                    pieces.append((each.change_number, msgspec.json.encode(line)))
                 if silence.broken(pieces):
                     yield pieces
             if len(listed) == CHANGES:
@@ -144,41 +143,152 @@ async def changes_of(service: Service, user: str, after_change: int, follow: boo
         ending.cancel()
 
 
-async def begin_watch(service: Service, request: Request | WebSocket, query: WatchQuery) -> int:
-    newest = await service.agent.deps.store.wait_any(0, 0)
-    after_change = position(request, query.after)
-    if after_change is not None and after_change > newest:
-        raise Problem("bad_request", f"The last change has the number {newest}; there is no {after_change}.")
-    return newest if after_change is None else after_change
+async def events(call: ApiRequest) -> Response:
+    return await _stream(call, resolve_chat, call.query(StreamQuery))
 
 
 async def watch(call: ApiRequest) -> Response:
-    query = call.query(WatchQuery)
-    after_change = await begin_watch(call.service, call.request, query)
+    return await _stream(call, resolve_watch, call.query(WatchQuery))
+
+
+async def _stream(call: ApiRequest, resolve: Resolve, query: Body) -> Response:
+    pieces = await resolve(call.service, call.user, call.request, query)
     with call.service.streaming(call.user):
+        pass  # refused here, where it can still be said how
+    return EventStream(call.service, token_of(call.request), pieces)
+
+
+# -- sending ----------------------------------------------------------------------------------------------------------
+# A reader that takes nothing for too long is disconnected (`treadle.frontends.server.connections`) and can come back
+# where it was. One whose token is revoked is sent no more.
+
+
+def event(data: bytes, id: int = 0) -> bytes:
+    """One server-sent event. Live ones have no id, so that a reader comes back behind the last recorded one. Without
+    data only the place of the reader is moved."""
+    if not data:
+        return b"id: %d\n\n" % id
+    return b"id: %d\ndata: %b\n\n" % (id, data) if id else b"data: %b\n\n" % data
+
+
+def position(request: Request | WebSocket, default_position: int | None) -> int | None:
+    """Where a reader wants to go on: its Last-Event-ID, else `after` of its address."""
+    last_event_id = request.headers.get("last-event-id", "").strip()
+    if not last_event_id:
+        return default_position
+    if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 17):
+        raise Problem("bad_request", f"Last-Event-ID {last_event_id[:40]!r} is no seq; it is a number from the stream.")
+    return int(last_event_id)
+
+
+async def while_good(service: Service, token: Token, pieces: Pieces) -> Pieces:
+    """The pieces, until the token is good no more: that is looked at once in a heartbeat (S-13)."""
+    looked = time.monotonic()
+    async with aclosing(pieces):  # type: ignore[type-var]
+        async for batch in pieces:
+            if time.monotonic() - looked >= service.limits.heartbeat_s:
+                looked = time.monotonic()
+                if not service.tokens.is_good(token):
+                    return
+            yield batch
+
+
+class EventStream(Response):
+    """Server-sent events. Open streams are counted in `run`."""
+
+    def __init__(self, service: Service, token: Token, pieces: Source) -> None:
+        super().__init__(media_type=EVENT_STREAM)
+        del self.headers["content-length"]
+        self.headers["x-accel-buffering"] = "no"
+        self._service = service
+        self._token = token
+        self._pieces = pieces
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "HEAD":
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            return await _body(send, b"", last=True)
+        sending = asyncio.ensure_future(self._send(send))
+        leaving = asyncio.ensure_future(_wait_for_disconnect(receive))
+        try:
+            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+        finally:
+            await _cancel(sending, leaving)
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        try:
+            with self._service.streaming(self._token.user):
+                await _body(send, OPENING)
+                pieces = while_good(self._service, self._token, self._pieces())
+                async with aclosing(pieces):  # type: ignore[type-var]
+                    async for batch in pieces:
+                        await _body(send, b"".join(event(data, id) for id, data in batch) or HEARTBEAT)
+        except StoreError as error:
+            log_warning("a stream ends early: %s", error)
+        await _body(send, OPENING, last=True)
+
+
+async def _body(send: Send, data: bytes, last: bool = False) -> None:
+    await send({"type": "http.response.body", "body": data, "more_body": not last})
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
         pass
-    token = token_of(call.request)
-    return EventStream(call.service, token, lambda: changes_of(call.service, token.user, after_change, query.follow))
 
 
-async def watch_socket(service: Service, token: Token, socket: WebSocket, query: Body) -> None:
-    assert isinstance(query, WatchQuery)
-    after_change = await begin_watch(service, socket, query)
-    await converse(service, token, socket, lambda: changes_of(service, token.user, after_change, query.follow))
+async def converse(service: Service, token: Token, socket: WebSocket, pieces: Source) -> None:
+    """The same over a WebSocket: one message a piece; an empty one is a heartbeat. Messages from the client are
+    ignored."""
+    with service.streaming(token.user):
+        await socket.accept()
+        sending = asyncio.ensure_future(_talk(socket, while_good(service, token, pieces())))
+        leaving = asyncio.ensure_future(_hung_up(socket))
+        try:
+            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            there = not leaving.done()
+        finally:
+            await _cancel(sending, leaving)
+    if there:  # the last message to it takes no place among the user's streams
+        with suppress(RuntimeError, WebSocketDisconnect):
+            await socket.close(RESTARTING if service.draining.is_set() else 1000)
+
+
+async def _talk(socket: WebSocket, pieces: Pieces) -> None:
+    try:
+        async with aclosing(pieces):  # type: ignore[type-var]
+            async for batch in pieces:
+                for _id, data in [piece for piece in batch if piece[1]] or [(0, b"")]:
+                    await socket.send_text(data.decode())
+    except StoreError as error:
+        log_warning("a stream ends early: %s", error)
+    except (WebSocketDisconnect, RuntimeError):
+        pass  # the other side has left
+
+
+async def _hung_up(socket: WebSocket) -> None:
+    with suppress(WebSocketDisconnect):
+        while (await socket.receive())["type"] != "websocket.disconnect":
+            pass
+
+
+async def _cancel(*tasks: "asyncio.Future[None]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 TAG = "streams"
 ROUTES = (
-    Route(
-        "GET", "/api/chats/{chat}/events", events, "Follow a chat: recorded events, and live ones between them.", TAG,
-        query=StreamQuery, media_type=MEDIA_TYPE, codes=("too_many_streams", "draining"),
-    ),
-    Route(
-        "GET", "/api/watch", watch, "Follow which chats change.", TAG, query=WatchQuery, media_type=MEDIA_TYPE,
-        codes=("too_many_streams", "draining"),
-    ),
+    Route("GET", "/api/chats/{chat}/events", events, "Follow a chat: recorded events, and live ones between them.", TAG,
+          query=StreamQuery, media_type=EVENT_STREAM, codes=("too_many_streams", "draining")),
+    Route("GET", "/api/watch", watch, "Follow which chats change.", TAG, query=WatchQuery, media_type=EVENT_STREAM,
+          codes=("too_many_streams", "draining")),
 )  # fmt: skip
-SOCKETS = (
-    ("/api/chats/{chat}/events", chat_socket, StreamQuery),
-    ("/api/watch", watch_socket, WatchQuery),
+SOCKETS: tuple[tuple[str, Resolve, type[Body]], ...] = (
+    ("/api/chats/{chat}/events", resolve_chat, StreamQuery),
+    ("/api/watch", resolve_watch, WatchQuery),
 )

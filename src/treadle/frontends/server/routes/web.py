@@ -17,11 +17,10 @@ from treadle.chat.state import status
 from treadle.errors import ChatExists
 from treadle.frontends.server.compression import accepts_gzip, pack
 from treadle.frontends.server.idempotency import remember
-from treadle.frontends.server.problems import Problem
-from treadle.frontends.server.replies import ApiReply, reply
+from treadle.frontends.server.replies import ApiReply, Problem, reply
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.frontends.server.tokens import LOCAL, owner_of
-from treadle.frontends.server.usage_history import DAY_MS
+from treadle.frontends.server.usage import DAY_MS
 from treadle.frontends.server.views import chat_view
 from treadle.library.transfer import fork as fork_chat
 from treadle.protocol.http_answers import ChatView, Rendered, SignedIn, UsageDays, UsageRow
@@ -42,20 +41,10 @@ KINDS = {
     ".svg": "image/svg+xml",
     ".webmanifest": "application/manifest+json",
 }
-POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self' blob:",
-        "connect-src 'self'",
-        "manifest-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-        "require-trusted-types-for 'script'",
-        "trusted-types treadle",
-    )
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
+    "manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types treadle"
 )
 """Scripts and styles of this server only, none of them inline; HTML is taken only from one place of one module."""
 
@@ -77,19 +66,20 @@ class Page(msgspec.Struct, frozen=True):
 def web_page() -> Page:
     """The files of the page, read once: nothing else can be asked for. Its parts lie in a folder that is named after
     what is in them, so that a browser asks for each once and never again."""
-    bodies = {path.name: _source(path) for path in sorted(FOLDER.iterdir()) if path.suffix in KINDS}
+    bodies = {path.name: path.read_bytes() for path in sorted(FOLDER.iterdir()) if path.suffix in KINDS}
+    for name in (name for name in bodies if name.endswith(".js")):
+        # Comments and indentation are for those who read the source, and a seventh of the bytes. No text of a script
+        # goes over several lines, so a line can be judged by itself.
+        bodies[name] = INDENTATION.sub(b"", COMMENTS.sub(b"", bodies[name]))
     version = hashlib.sha256(b"".join(bodies.values())).hexdigest()[:16]
     links = "\n".join(f'<link rel="modulepreload" href="/web/{name}">' for name in needed(bodies, "main.js"))
     index = bodies[INDEX].decode().replace("<!-- modules -->", links).replace('"/web/', f'"/web/{version}/')
     bodies[INDEX] = index.encode()
-    return Page(version, {name: _page_file(name, body) for name, body in bodies.items()})
-
-
-def _source(path: Path) -> bytes:
-    """A file as it is sent: scripts without the comments and the indentation, which are for those who read the source
-    and a seventh of the bytes. No text of a script goes over several lines, so a line can be judged by itself."""
-    data = path.read_bytes()
-    return INDENTATION.sub(b"", COMMENTS.sub(b"", data)) if path.suffix == ".js" else data
+    parts: dict[str, PageFile] = {}
+    for name, body in bodies.items():
+        packed, tag = pack(body, BEST_LEVEL), f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+        parts[name] = PageFile(body, packed if len(packed) < len(body) else b"", KINDS[Path(name).suffix], tag)
+    return Page(version, parts)
 
 
 def needed(bodies: Mapping[str, bytes], first: str) -> list[str]:
@@ -100,22 +90,13 @@ def needed(bodies: Mapping[str, bytes], first: str) -> list[str]:
     return list(dict.fromkeys(needed_names[1:]))
 
 
-def _page_file(name: str, body: bytes) -> PageFile:
-    packed = pack(body, BEST_LEVEL)
-    packed_body = packed if len(packed) < len(body) else b""
-    return PageFile(body, packed_body, KINDS[Path(name).suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
-
-
 def _serve_part(call: ApiRequest, name: str, version: str = "") -> Response:
     page = web_page()
     part = page.parts.get(name)
     if part is None:
         raise Problem("not_found", "The page has no such part.")
-    cache_control = FOREVER if version == page.version else "no-cache"
-    headers = {"etag": part.tag, "cache-control": cache_control}
-    if (
-        name == INDEX
-    ):  # the policy of a page holds for its parts; a part alone has that of the guard, which allows nothing
+    headers = {"etag": part.tag, "cache-control": FOREVER if version == page.version else "no-cache"}
+    if name == INDEX:  # its policy holds for its parts; a part alone has that of the guard, which allows nothing
         headers["content-security-policy"] = POLICY
     if part.tag in call.request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
@@ -182,23 +163,14 @@ TAG = "web app"
 ROUTES = (
     Route("GET", "/", page, "The web app.", TAG, media_type="text/html", open=True),
     Route("GET", "/web/{name}", page_part, "A part of the web app.", TAG, media_type="*/*", open=True),
-    Route(
-        "GET", "/web/{version}/{name}", kept_part, "A part of the web app as it is in this version.", TAG,
-        media_type="*/*", open=True,
-    ),
-    Route(
-        "POST", "/api/sign-in", sign_in, "Get a token for the code that the server's terminal shows.", TAG, 201,
-        SignedIn, body=SignInCode, codes=("unauthorized", "too_many_tries"), open=True,
-    ),
-    Route(
-        "POST", "/api/render", render, "Get HTML of Markdown, code and diffs, safe to be shown.", TAG, reply=Rendered,
-        body=Passages, large=True,
-    ),
-    Route(
-        "POST", "/api/chats/{chat}/fork", fork, "Begin a new chat as a copy of this one up to an event.", TAG, 201,
-        ChatView, body=ForkChat, codes=("invalid_input", "config"),
-    ),
-    Route(
-        "GET", "/api/usage/days", usage_by_day, "See what models cost, by day.", TAG, reply=UsageDays, query=DaysQuery,
-    ),
+    Route("GET", "/web/{version}/{name}", kept_part, "A part of the web app as it is in this version.", TAG,
+          media_type="*/*", open=True),
+    Route("POST", "/api/sign-in", sign_in, "Get a token for the code that the server's terminal shows.", TAG, 201,
+          SignedIn, body=SignInCode, codes=("unauthorized", "too_many_tries"), open=True),
+    Route("POST", "/api/render", render, "Get HTML of Markdown, code and diffs, safe to be shown.", TAG, reply=Rendered,
+          body=Passages, large=True),
+    Route("POST", "/api/chats/{chat}/fork", fork, "Begin a new chat as a copy of this one up to an event.", TAG, 201,
+          ChatView, body=ForkChat, codes=("invalid_input", "config")),
+    Route("GET", "/api/usage/days", usage_by_day, "See what models cost, by day.", TAG, reply=UsageDays,
+          query=DaysQuery),
 )  # fmt: skip

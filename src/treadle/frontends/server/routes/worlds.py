@@ -8,8 +8,7 @@ import msgspec
 
 from treadle.errors import AlreadyAnswered
 from treadle.frontends.server.idempotency import first_answer, remember
-from treadle.frontends.server.problems import Problem
-from treadle.frontends.server.replies import ApiReply, reply
+from treadle.frontends.server.replies import ApiReply, Problem, reply
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.frontends.server.tokens import owner_of
 from treadle.library.worlds.record import World
@@ -34,7 +33,6 @@ async def commit(call: ApiRequest) -> ApiReply:
     world = await _world(call)
     options = call.service.agent.worlds.committing(world)
     first = (c.Rename(f"commit {world.label or world.id}"), c.Apply(world=world.id))
-
     return await call.service.create(call.user, options, first, call.key)
 
 
@@ -85,15 +83,10 @@ _CODES = ("invalid_input", "root_changed", "tool")
 ROUTES = (
     Route("GET", "/api/worlds", listing, "List your worlds, the oldest first.", TAG, reply=WorldList),
     Route("GET", _ONE, show, "See what a commit of a world would change now.", TAG, reply=WorldChanges, codes=_CODES),
-    Route(
-        "POST", f"{_ONE}/commit", commit, "Commit a world, in a new chat that tells what became of it.", TAG, 201,
-        ChatView, body=Nothing, codes=_CODES,
-    ),
-    Route(
-        "POST", f"{_ONE}/rebase", rebase, "Rebase a world onto the project.", TAG, reply=Rebased, body=Nothing,
-        codes=(*_CODES, "conflict"),
-    ),
-    Route("POST", f"{_ONE}/drop", drop, "Remove a world with all its changes.", TAG, reply=WorldView,
-        body=Nothing, codes=(*_CODES, "world_busy"),
-    ),
+    Route("POST", f"{_ONE}/commit", commit, "Commit a world, in a new chat that tells what became of it.", TAG, 201,
+          ChatView, body=Nothing, codes=(*_CODES, "config")),
+    Route("POST", f"{_ONE}/rebase", rebase, "Rebase a world onto the project.", TAG, reply=Rebased, body=Nothing,
+          codes=(*_CODES, "conflict")),
+    Route("POST", f"{_ONE}/drop", drop, "Remove a world with all its changes.", TAG, reply=WorldView, body=Nothing,
+          codes=(*_CODES, "world_busy")),
 )  # fmt: skip

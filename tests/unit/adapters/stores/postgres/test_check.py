@@ -69,6 +69,27 @@ async def test_gaps_heads_and_summaries_are_put_right(chat: PostgresStore, behin
     assert (await chat.get(B)).summary == summary(B, 3)
 
 
+async def test_a_stray_record_is_quarantined_as_in_sqlite(chat: PostgresStore, behind: asyncpg.Connection) -> None:
+    """Its number once made a gap of a million records, each of which was reported and filled."""
+    await behind.execute("UPDATE events SET seq = 1000000 WHERE seq = 3")
+    assert [problem.kind for problem in await chat.check()] == ["record", "head"]
+    repaired = await chat.check(repair=True)
+    assert [(problem.kind, problem.seq, problem.repaired) for problem in repaired] == [
+        ("record", 1_000_000, True),
+        ("head", 2, True),
+    ]
+    assert list(await chat.check()) == []
+    assert seqs(await chat.read(A)) == [1, 2, 3]
+    assert await behind.fetchval("SELECT seq FROM quarantine") == 1_000_000
+
+
+async def test_a_summary_of_another_chat_is_damage(chat: PostgresStore, behind: asyncpg.Connection) -> None:
+    await chat.create(summary(B, 1), records(1, 1))
+    await behind.execute("UPDATE chats SET summary = (SELECT summary FROM chats WHERE id = $2) WHERE id = $1", A, B)
+    assert one(list(await chat.check(repair=True))) == ("summary", 0, True)
+    assert (await chat.get(A)).summary.chat == A
+
+
 async def test_blobs_that_are_lost_or_damaged_are_told(chat: PostgresStore, behind: asyncpg.Connection) -> None:
     kept = await chat.put_blob(b"output")
     complete = ExecutionComplete(call=CallKey("1.0"), success=True, output=kept)

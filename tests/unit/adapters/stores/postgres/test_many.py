@@ -13,7 +13,7 @@ import pytest
 from tests.faults.chance import SEED
 from treadle.adapters.stores.postgres import PostgresStore, rows
 from treadle.adapters.stores.postgres import store as module
-from treadle.adapters.stores.postgres.reading import READ
+from treadle.adapters.stores.postgres.queries import READ
 from treadle.base.types import ChatId
 from treadle.errors import ChatBusy
 from treadle.testing.store_contract.helpers import A, B, add, begin, claimed, record, records, seqs, summary

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 
-from treadle.adapters.stores.postgres import PostgresStore, schema
+from treadle.adapters.stores.postgres import PostgresStore
+from treadle.adapters.stores.postgres import connections as schema
 from treadle.base import faultpoint
 from treadle.errors import NewerSchema, StoreError
 from treadle.testing.store_contract.helpers import A, B, add, begin
@@ -20,7 +21,7 @@ def newer(tmp_path: Path) -> Path:
     """The migrations of a Treadle to come."""
     folder = tmp_path / "migrations"
     shutil.copytree(schema.MIGRATIONS, folder)
-    number = len(schema.numbered(folder)) + 1
+    number = len(schema.number_migrations(folder)) + 1
     (folder / f"{number:04d}_add.sql").write_text("CREATE TABLE added (a integer);\nINSERT INTO added VALUES (1);\n")
     return folder
 
@@ -36,7 +37,7 @@ def points() -> Iterator[list[str]]:
 async def test_of_many_starters_one_migrates(postgres: str, points: list[str]) -> None:
     stores = [PostgresStore(postgres) for _ in range(6)]
     assert await asyncio.gather(*(store.list() for store in stores)) == [[]] * 6
-    assert points.count("store.migrating") == len(schema.numbered(schema.MIGRATIONS))
+    assert points.count("store.migrating") == len(schema.number_migrations(schema.MIGRATIONS))
     for store in stores:
         await store.close()
 
@@ -69,7 +70,7 @@ async def test_a_migration_that_fails_changes_nothing(postgres: str, newer: Path
     finally:
         faultpoint.install(None)
     assert await behind.fetchval("SELECT to_regclass('added')") is None
-    assert await behind.fetchval("SELECT version FROM treadle_meta") == len(schema.numbered(schema.MIGRATIONS))
+    assert await behind.fetchval("SELECT version FROM treadle_meta") == len(schema.number_migrations(schema.MIGRATIONS))
     assert await new.head(A) == 1
     assert await behind.fetchval("SELECT a FROM added") == 1
     await new.close()

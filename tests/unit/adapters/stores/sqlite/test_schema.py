@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from treadle.adapters.stores.sqlite import SqliteStore, schema
-from treadle.adapters.stores.sqlite.read_only import ReadOnly
+from treadle.adapters.stores.sqlite.schema import ReadOnly
 from treadle.base import faultpoint
 from treadle.errors import NewerSchema, StoreError
 from treadle.ports.store import ChatFilter
@@ -22,7 +22,7 @@ def newer(tmp_path: Path) -> Path:
     """The migrations of a Treadle to come."""
     folder = tmp_path / "migrations"
     shutil.copytree(schema.MIGRATIONS, folder)
-    number = len(schema.numbered(folder)) + 1
+    number = len(schema.number_migrations(folder)) + 1
     script = "-- a comment; with a semicolon\nCREATE TABLE added (\n  a INTEGER\n);\nINSERT INTO added VALUES (1);\n"
     (folder / f"{number:04d}_add.sql").write_text(script)
     return folder
@@ -72,7 +72,7 @@ async def test_a_migration_keeps_a_copy_of_what_was(path: Path, newer: Path) -> 
     assert (await new.get(A)).summary.title == "kept"
     await new.close()
     assert query(path, "SELECT a FROM added") == [(1,)]
-    backup = schema.backup_path(path, len(schema.numbered(schema.MIGRATIONS)))
+    backup = schema.backup_path(path, len(schema.number_migrations(schema.MIGRATIONS)))
     assert query(backup, "SELECT id FROM chats") == [(A,)]
     assert query(backup, "SELECT name FROM sqlite_master WHERE name = 'added'") == []
     restored = path.with_name("restored.db")
@@ -191,7 +191,7 @@ def test_migrations_without_a_gap(tmp_path: Path) -> None:
     (tmp_path / "0001_a.sql").write_text("")
     (tmp_path / "0003_c.sql").write_text("")
     with pytest.raises(StoreError, match="gap"):
-        schema.numbered(tmp_path)
+        schema.number_migrations(tmp_path)
 
 
 def test_a_script_is_split_where_statements_end() -> None:

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.adapters.stores.sqlite.blobs import BlobFiles
 from treadle.adapters.stores.sqlite.leases import Leases
 from treadle.adapters.stores.sqlite.tables import CANDIDATE, WriteTables
 from treadle.base.types import call_key
@@ -105,6 +106,6 @@ async def test_the_log_of_500_rounds_is_small(path: Path) -> None:
 async def test_a_claim_looks_only_at_chats_that_have_something_to_do(store: SqliteStore, path: Path) -> None:
     await store.list()
     with closing(sqlite3.connect(path)) as connection:
-        WriteTables(connection, Leases(path.with_name("workers")))
+        WriteTables(connection, Leases(path.with_name("workers")), BlobFiles(path.with_name("blobs")))
         plan = connection.execute("EXPLAIN QUERY PLAN " + CANDIDATE, (0,)).fetchall()
     assert any("chats_ready" in row[3] for row in plan)

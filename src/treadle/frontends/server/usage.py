@@ -1,8 +1,8 @@
-"""The usage of models by day: counted from the log once, and updated from the store's list of changes. Reads nothing
-until the first request; stores a few numbers per chat and day."""
+"""Counts of chats by status and what they cost, in all and by day: kept up to date from the store's list of changes,
+so that asking does not read every chat. Nothing is read until the first request."""
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -15,11 +15,77 @@ from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.content import Usage
 from treadle.protocol.envelope import Envelope
+from treadle.protocol.views import ChatSummary, Status
 
 PAGE = 1_000
 DAY_MS = 24 * 60 * 60 * 1_000
 _COUNTED = ("assistant.message", "assistant.turn_start", "assistant.turn_retry", "session.model_call",
             "session.compaction_complete", "session.created", "session.options_changed")  # fmt: skip
+_USD = 1_000_000_000
+"""Money is summed in whole billionths, so that taking away what was added leaves nothing."""
+
+Numbers = tuple[int, ...]
+"""Chats, turns, tokens by kind, money, and how many of the chats hold estimates."""
+
+
+class Total(msgspec.Struct, frozen=True):
+    chats: int = 0
+    turns: int = 0
+    usage: Usage = Usage()
+
+
+class ChatCounts:
+    """Usage and number of chats by user and by status. Reads nothing until the first request; stores a few numbers per
+    chat."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lines: dict[ChatId, tuple[str, Status, Numbers]] = {}
+        self._owners: dict[str, Numbers] = {}
+        self._statuses: Counter[Status] = Counter()
+        self._after = 0
+        self._reading = asyncio.Lock()
+
+    async def statuses(self) -> Counter[Status]:
+        """Chats of all users by status."""
+        await self._catch_up()
+        return +self._statuses
+
+    async def total(self, owner: str) -> Total:
+        await self._catch_up()
+        if owner not in self._owners:
+            return Total()
+        chats, turns, input_tokens, output_tokens, cached, reasoning, usd, estimated = self._owners[owner]
+        return Total(chats, turns, Usage(input_tokens, output_tokens, cached, reasoning, usd / _USD, estimated > 0))
+
+    async def _catch_up(self) -> None:
+        async with self._reading:
+            full = True
+            while full:
+                page = await self._store.changes(after_change=self._after, limit=PAGE)
+                for each in page:
+                    self._take(each.summary)
+                    self._after = each.change_number
+                full = len(page) == PAGE
+
+    def _take(self, summary: ChatSummary) -> None:
+        if summary.chat in self._lines:
+            owner, status, numbers = self._lines[summary.chat]
+            self._statuses[status] -= 1
+            self._add(owner, tuple(-number for number in numbers))
+        if summary.deleted:
+            self._lines.pop(summary.chat, None)
+            return
+        usage = summary.usage
+        tokens = (usage.input, usage.output, usage.cached, usage.reasoning)
+        numbers = (1, summary.turns, *tokens, round(usage.usd * _USD), int(usage.estimated))
+        self._lines[summary.chat] = summary.owner, summary.status, numbers
+        self._statuses[summary.status] += 1
+        self._add(summary.owner, numbers)
+
+    def _add(self, owner: str, numbers: Numbers) -> None:
+        old_numbers = self._owners.get(owner)
+        self._owners[owner] = numbers if old_numbers is None else tuple(map(int.__add__, old_numbers, numbers))
 
 
 class Spent(msgspec.Struct, frozen=True):
@@ -62,14 +128,14 @@ class UsageHistory:
     async def _catch_up(self, owner: str) -> None:
         while page := await self._store.changes(owner=owner, after_change=self._after[owner], limit=PAGE):
             for each in page:
-                if each.summary.deleted:
-                    self._chats[owner].pop(each.summary.chat, None)
-                    self._after[owner] = each.change_number
-                    continue
-                chat_usage = self._chats[owner].setdefault(each.summary.chat, _Chat())
-                if chat_usage.seq > each.summary.head:  # the store was put back to an earlier day
-                    chat_usage = self._chats[owner][each.summary.chat] = _Chat()
-                await self._read(each.summary.chat, chat_usage)
+                chats, summary = self._chats[owner], each.summary
+                if summary.deleted:
+                    chats.pop(summary.chat, None)
+                else:
+                    chat_usage = chats.setdefault(summary.chat, _Chat())
+                    if chat_usage.seq > summary.head:  # the store was put back to an earlier day
+                        chat_usage = chats[summary.chat] = _Chat()
+                    await self._read(summary.chat, chat_usage)
                 self._after[owner] = each.change_number
             if len(page) < PAGE:
                 return

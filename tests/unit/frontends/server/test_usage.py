@@ -6,8 +6,8 @@ import pytest
 
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.base.types import ChatId
-from treadle.frontends.server import chat_counts as counting
-from treadle.frontends.server.chat_counts import ChatCounts, Total
+from treadle.frontends.server import usage as counting
+from treadle.frontends.server.usage import ChatCounts, Total
 from treadle.ports.store import Commit, Store
 from treadle.protocol.content import Usage
 from treadle.protocol.events import Envelope, SessionCreated, TitleChanged

@@ -1,0 +1,123 @@
+"""The check of one chat for `treadle fsck` (D-06), the same for all stores: what is wrong with its records and its row,
+and what a repair has to write. A store feeds the rows and writes the repair. Knows nothing of SQL.
+
+A repair moves a damaged record to the table `quarantine`, puts `session.record_lost` in its place, and corrects a head
+or a summary that contradicts the log. It deletes nothing else.
+"""
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+import msgspec
+
+from treadle.adapters.stores.integrity import MISSING, MOST_LOST, STRAY, Problem, ProblemKind, end_after_repair
+from treadle.adapters.stores.packing import Packed
+from treadle.base.types import ChatId
+from treadle.errors import Damaged
+from treadle.protocol import wire
+from treadle.protocol.events import Envelope, RecordLost
+from treadle.protocol.references import lost_without
+from treadle.protocol.views import STATUSES, ChatSummary, Status
+
+
+class ChatRow(NamedTuple):
+    """A chat's row, as it was read: SQLite keeps anything in any column."""
+
+    head: object
+    status: object
+    runnable: object
+    wake_ms: object
+    archived: object
+    owner: object
+    updated_ms: object
+    summary: bytes
+
+
+class ChatInspection:
+    """Call `add_record` for every record by number, then `report_missing_blobs`, then `compare_row`. Then `problems`
+    is complete, and with `repair` the other fields are what has to be written."""
+
+    def __init__(self, chat: str, restore: Callable[[Packed], bytes], *, repair: bool) -> None:
+        self.problems: list[Problem] = []
+        self.lost: list[tuple[Packed, str]] = []
+        """Records to quarantine, if they are there, and to replace by `make_lost_record`; with the reason."""
+        self.stray: list[int] = []
+        """Numbers of records to quarantine and delete."""
+        self.correction: tuple[int, bytes] | None = None
+        """The chat's head and summary."""
+        self.blobs: list[tuple[int, str]] = []
+        """Blobs that sound events need, each with the number of the event."""
+        self._chat = chat
+        self._restore = restore
+        self._repair = repair
+        self._expected = 1
+        self._last = 0
+
+    def add_record(self, packed: Packed) -> None:
+        self._last = packed.seq
+        if packed.seq - self._expected > MOST_LOST:
+            self.stray.append(packed.seq)
+            self._report("record", STRAY, packed.seq)
+            return
+        for seq in range(self._expected, packed.seq):
+            self.lost.append((_missing(seq), MISSING))
+            self._report("gap", "there is no record with this number", seq)
+        self._expected = packed.seq + 1
+        try:
+            event = wire.decode_event(packed.type, packed.version, self._restore(packed))
+        except Damaged as error:
+            self.lost.append((packed, str(error)))
+            self._report("record", str(error), packed.seq)
+        else:
+            self.blobs += [(packed.seq, digest) for digest in lost_without(event)]
+
+    def report_missing_blobs(self, present: Collection[str]) -> None:
+        """The events that name the blobs are sound and stay."""
+        missing = [(seq, digest) for seq, digest in self.blobs if digest not in present]
+        self.problems += [Problem("blob", f"blob {digest} is missing", self._chat, seq) for seq, digest in missing]
+        self.problems.sort(key=lambda problem: problem.seq)
+
+    def compare_row(self, row: ChatRow) -> None:
+        """Check that the chat's row agrees with its log."""
+        last = self._expected - 1 if self._repair else self._last
+        head, wake_ms, updated_ms = (
+            value if isinstance(value, int) else 0 for value in (row.head, row.wake_ms, row.updated_ms)
+        )
+        try:
+            summary = msgspec.json.decode(row.summary, type=ChatSummary)
+            if summary.chat != self._chat:
+                raise msgspec.ValidationError("it is another chat's")
+        except (msgspec.MsgspecError, UnicodeDecodeError, TypeError) as error:
+            self._report("summary", f"the summary cannot be read ({error})")
+            status: Status = next((status for status in STATUSES if status == row.status), "idle")
+            summary = ChatSummary(
+                ChatId(self._chat),
+                status,
+                head,
+                bool(row.runnable),
+                wake_ms,
+                owner=str(row.owner),
+                archived=bool(row.archived),
+                updated_ms=updated_ms,
+            )
+            self._correct(last, summary)
+        if head != last:
+            self._report("head", f"the chat says its last record is {head}, the log ends with {last}", last)
+            end = end_after_repair(head, last)
+            self.lost += [(_missing(seq), MISSING) for seq in range(last + 1, end + 1)]
+            self._correct(end, summary)
+
+    def _correct(self, head: int, summary: ChatSummary) -> None:
+        self.correction = head, msgspec.json.encode(msgspec.structs.replace(summary, head=head))
+
+    def _report(self, kind: ProblemKind, text: str, seq: int = 0) -> None:
+        self.problems.append(Problem(kind, text, self._chat, seq, self._repair))
+
+
+def make_lost_record(packed: Packed, reason: str) -> wire.Record:
+    envelope = Envelope(packed.seq, ChatId(""), packed.time_ms, RecordLost(packed.type, reason), packed.epoch)
+    return wire.encode(envelope)
+
+
+def _missing(seq: int) -> Packed:
+    return Packed(seq, 0, "", 0, 0, 0, 0, b"")

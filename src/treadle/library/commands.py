@@ -1,0 +1,133 @@
+"""The one way in which commands reach a chat, for the library's `Chat` and for the HTTP routes: check → record in one
+commit → save the rule, end the jobs of an archived chat → a worker goes on. Knows nothing of who asks."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import msgspec
+
+from treadle.adapters.models.reasoning_effort import check_effort
+from treadle.base.types import ChatId
+from treadle.chat.state import ChatState, summary
+from treadle.engine.deps import Deps
+from treadle.engine.log import Answer
+from treadle.engine.worker import Worker
+from treadle.errors import ConfigError, Refused
+from treadle.library.jobs import JobRegistry
+from treadle.protocol import commands as c
+from treadle.protocol.permissions import BEYOND, Rule
+
+RUNS = (c.Send, c.SubmitResults, c.Decide, c.Answer, c.Edit, c.Promote, c.ExtendTurns, c.Apply)
+"""Commands after which calls of tools are judged by the user's rules."""
+WORKS = (*RUNS, c.Rewind, c.Restore)
+"""Commands after which a worker changes the project of the chat; the last two only put files back."""
+
+
+class ChatHome(msgspec.Struct, frozen=True):
+    """The dependencies that all chats of an agent share."""
+
+    deps: Deps
+    worker: Worker
+    jobs: JobRegistry
+    remember: Callable[[Rule], object]
+    """Stores a rule whose scope is larger than its chat."""
+    check: Callable[[], None]
+    """Raises ConfigError if a file that holds permissions is damaged. No run begins until the file is repaired."""
+
+
+def check_rules(home: ChatHome, commands: Sequence[c.Command]) -> None:
+    """ConfigError if the commands begin a run, or go on with one, that the user's rules cannot judge."""
+    if any(isinstance(command, RUNS) for command in commands):
+        home.check()
+
+
+async def check_effort_change(home: ChatHome, chat: ChatId, changes: Mapping[str, Any]) -> None:
+    """InvalidInput if a reasoning effort is chosen for a model that has none (M-16). That of a custom agent is a wish:
+    the run says that it cannot be met."""
+    effort = changes.get("reasoning_effort")
+    if effort and not changes.get("agent"):
+        model = changes.get("model") or (await home.deps.log.load(chat)).options.model
+        check_effort(home.deps.models, str(model), str(effort))
+
+
+async def execute_commands(
+    home: ChatHome,
+    chat: ChatId,
+    commands: Sequence[c.Command],
+    *,
+    prepare: Callable[[], Awaitable[object]] | None = None,
+    on_state: Callable[[ChatState], None] | None = None,
+    answer: Answer | None = None,
+    work: bool = True,
+) -> ChatState:
+    """Record the commands as one; a refusal changes nothing. `prepare` runs after the rules are checked, `on_state`
+    gets the state that the commands meet, `answer` is remembered in the same commit. Without `work` another process
+    goes on with the chat. ConfigError: no run can be judged by the user's rules, and nothing is recorded; or a rule
+    could not be saved, and everything else is done."""
+    check_rules(home, commands)
+    if prepare is not None:
+        await prepare()
+    for command in commands:
+        if isinstance(command, c.ChangeOptions):
+            await check_effort_change(home, chat, command.changes)
+    decision = next((command for command in commands if isinstance(command, c.Decide)), None)
+    rule = decision.rule if decision is not None else None
+    try:
+        with home.worker.taking(chat) if work else nullcontext() as take:
+            state = await home.deps.log.execute(chat, commands, on_state, take, answer)
+    except Refused as refusal:
+        if decision is None or refusal.reason != "no_such_action":
+            raise
+        if (rule := await _recorded_rule(home, chat, decision)) is None:
+            raise
+        state = await home.deps.log.load(chat)
+        if on_state is not None:
+            on_state(state)
+    try:
+        if rule is not None:
+            await save_rule(home, rule, state)
+        await end_jobs(home, state)
+    finally:  # the commands are recorded: the chat goes on even if the rule cannot be saved
+        if work:
+            go_on(home, state)
+    return state
+
+
+def go_on(home: ChatHome, state: ChatState) -> None:
+    if summary(state).runnable:
+        home.worker.start(state.chat)
+
+
+async def end_jobs(home: ChatHome, state: ChatState) -> None:
+    """End the jobs of an archived chat that run in this home. Each other home ends its own."""
+    if state.options.archived and state.jobs:
+        await home.jobs.stop_all(state.chat, "archive")
+
+
+async def save_rule(home: ChatHome, rule: Rule, state: ChatState) -> None:
+    """A rule that reaches beyond the chat is saved outside its log, after the answer that made it was recorded."""
+    if rule.scope not in BEYOND:
+        return
+    rule = msgspec.structs.replace(rule, root=state.options.root if rule.scope == "project" else "")
+    try:
+        await asyncio.to_thread(home.remember, rule)
+    except ConfigError as error:
+        raise ConfigError(
+            f"the approval or refusal is recorded, but its rule was not saved: {error}; give the same answer with "
+            "the same rule again, or add the rule with: treadle rules add"
+        ) from error
+
+
+async def _recorded_rule(home: ChatHome, chat: ChatId, command: c.Decide) -> Rule | None:
+    """The rule of the recorded answer that this command repeats; None if it repeats none that made such a rule."""
+    if command.rule is None:
+        return None
+    answer = await home.deps.log.recorded_answer(chat, command.action)
+    if answer is None or answer.rule is None or answer.decision != command.decision:
+        return None
+    expected = msgspec.structs.replace(
+        command.rule, id=answer.rule.id, created_ms=answer.rule.created_ms, expires_ms=answer.rule.expires_ms
+    )
+    return answer.rule if answer.rule == expected and answer.rule.scope in BEYOND else None
