@@ -9,8 +9,8 @@ from treadle.frontends.cli.terminal import Terminal
 from treadle.frontends.presentation.rich_text import Group, Text
 from treadle.frontends.tui import code
 from treadle.frontends.tui.app import TreadleApp
+from treadle.frontends.tui.marks import Static
 from treadle.frontends.tui.screens import Reading
-from treadle.frontends.tui.static import Static
 
 
 def show_foreign(app: TreadleApp, name: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from textual.binding import Binding
 
 from treadle.frontends.tui.app import TreadleApp
-from treadle.frontends.tui.commands import _ACTS, COMMANDS, KEYS
+from treadle.frontends.tui.commands import ACTS, COMMANDS, KEYS
 from treadle.frontends.tui.composer import Composer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "terminal.md").read_text()
@@ -50,7 +50,7 @@ def test_every_bound_key_is_documented() -> None:
 
 
 def test_every_command_does_something_and_those_on_the_page_are_there() -> None:
-    assert COMMANDS.keys() == _ACTS.keys()
+    assert COMMANDS.keys() == ACTS.keys()
     assert set(re.findall(r"`/(\w+)`", PAGE)) <= COMMANDS.keys()
 
 

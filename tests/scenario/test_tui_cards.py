@@ -17,10 +17,10 @@ from tests.scenario.test_tui_app import agent_with, app_on, say, until
 from tests.unit.frontends.tui.recorded import Recorded, short_log
 from treadle.adapters.models.scripted import Call, Say
 from treadle.base.types import CallKey, ChatId
+from treadle.frontends.presentation.conversation import Conversation
 from treadle.frontends.tui import card as cards
 from treadle.frontends.tui.app import AppExit, Start, TreadleApp
 from treadle.frontends.tui.card import choices
-from treadle.frontends.tui.conversation import Conversation
 from treadle.frontends.tui.launch import make_app
 from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest

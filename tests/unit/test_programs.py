@@ -36,10 +36,8 @@ PLACES = {
     "library.evaluation.places": "git of a repository that the user names to evaluate with, without hooks and fetches",
     "adapters.mcp.transport": "MCP servers: the user's own; of a project only trusted and, by default, confined",
     "frontends.server.render_process": "Treadle itself: the process that renders texts",
-    "frontends.tui.clipboard": "the user's own program for the clipboard",
     "frontends.tui.commands": "Treadle itself, for /doctor",
-    "frontends.tui.editor": "the user's own editor",
-    "frontends.tui.images": "the user's own program for the clipboard",
+    "frontends.tui.desktop": "the user's own editor, and the user's own program for the clipboard",
     "library.worlds.ground": "Treadle itself: the holder of a world",
     "library.worlds.home": "what a person runs in a world",
 }

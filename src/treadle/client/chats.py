@@ -12,6 +12,7 @@ from treadle.client.events import follow
 from treadle.client.files import ClientFiles
 from treadle.client.http import Http
 from treadle.client.jobs import ClientJob, jobs_of
+from treadle.errors import NotFound
 from treadle.protocol.commands import Result
 from treadle.protocol.events import Delivery, Envelope, OpenAction
 from treadle.protocol.http_answers import (
@@ -107,6 +108,34 @@ class ClientChat:
         payload = {"content": content, "files": files}
         return await self._http.change("PUT", f"{self._at}/messages/{message}", payload, Accepted)
 
+    async def arguments(self, action: OpenAction) -> dict[str, Any]:
+        """The arguments of a call that waits for approval, as its tool would get them: to change some of them."""
+        for each in (await self.info()).actions:
+            if each.action == action.action:
+                return each.arguments
+        raise NotFound("this is not asked any more")
+
+    async def edit_queued(self, queued: str, content: str) -> Accepted:
+        return await self._http.change("PUT", f"{self._at}/queue/{queued}", {"content": content}, Accepted)
+
+    async def delete_queued(self, queued: str) -> Accepted:
+        return await self._http.change("DELETE", f"{self._at}/queue/{queued}", {}, Accepted)
+
+    async def promote(self, queued: str) -> Accepted:
+        """Make a queued message the next one, steering the run that is under way."""
+        return await self._post(f"queue/{queued}/promote", {})
+
+    async def fork(self, seq: int = 0) -> "ClientChat":
+        """Begin a new chat as a copy of this one up to an event; without `seq` the whole of it."""
+        body = {"seq": seq or (await self.info()).head}
+        view = await self._http.change("POST", f"{self._at}/fork", body, ChatView)
+        return ClientChat(self._http, view.id, self._patience_s, view.warnings)
+
+    async def export(self) -> bytes:
+        """The whole log as JSON lines."""
+        async with self._http.stream(f"{self._at}/export", {}, {}) as pieces:
+            return b"".join([piece async for piece in pieces])
+
     @property
     def files(self) -> ClientFiles:
         """The chat's changes to the files of its project, with undo, redo and keep."""
@@ -127,17 +156,12 @@ class ClientChat:
         return (await self._http.get(f"{self._at}/actions", ActionList, {"below": str(below).lower()})).actions
 
     async def apply(
-        self,
-        path: str | None = None,
-        *,
-        content: str | None = None,
-        block: int | None = None,
-        patch: str | None = None,
+        self, path: str = "", *, content: str | None = None, block: int = 0, patch: str | None = None
     ) -> Accepted:
         """Write a fenced block of the last answer, or `content`, to a file; the events report the result. `block`: its
         number, from 1; optional if there is only one. `patch`: a patch instead of the above, which is applied whole or
         not at all."""
-        payload = {"path": path, "content": content, "block": block, "patch": patch}
+        payload = {"path": path or None, "content": content, "block": block or None, "patch": patch}
         return await self._post("apply", {name: value for name, value in payload.items() if value is not None})
 
     async def run_command(self, line: str) -> Accepted:
@@ -147,7 +171,7 @@ class ClientChat:
     async def compact(self) -> Accepted:
         return await self._post("compact", {})
 
-    async def change(self, **changes: Any) -> ChatView:
+    async def change(self, /, **changes: Any) -> ChatView:
         """Change title, labels or options; `archived=True` archives it."""
         return await self._http.change("PATCH", self._at, changes, ChatView)
 

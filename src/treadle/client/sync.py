@@ -13,7 +13,7 @@ from treadle.client import chats as asynchronous
 from treadle.client import client, files, jobs, races, worlds
 from treadle.client.answering import Answer, Approve, Reply, Show
 from treadle.protocol.events import Envelope
-from treadle.protocol.http_answers import ChatLine, ChatView
+from treadle.protocol.http_answers import ChatLine
 from treadle.protocol.options import RaceKeywords
 from treadle.protocol.views import JobView
 
@@ -41,12 +41,19 @@ class ClientChat(Facade[asynchronous.ClientChat]):
     children = waited(asynchronous.ClientChat.children)
     actions = waited(asynchronous.ClientChat.actions)
     compact = waited(asynchronous.ClientChat.compact)
+    run_command = waited(asynchronous.ClientChat.run_command)
+    arguments = waited(asynchronous.ClientChat.arguments)
+    edit_queued = waited(asynchronous.ClientChat.edit_queued)
+    delete_queued = waited(asynchronous.ClientChat.delete_queued)
+    promote = waited(asynchronous.ClientChat.promote)
+    export = waited(asynchronous.ClientChat.export)
+    change = waited(asynchronous.ClientChat.change)
     delete = waited(asynchronous.ClientChat.delete)
     info = waited(asynchronous.ClientChat.info)
     messages = waited(asynchronous.ClientChat.messages)
 
-    def change(self, **changes: Any) -> ChatView:
-        return self._loop.run(self._wrapped.change(**changes))
+    def fork(self, seq: int = 0) -> "ClientChat":
+        return ClientChat(self._loop, self._loop.run(self._wrapped.fork(seq)))
 
     @property
     def files(self) -> "ClientFiles":

@@ -77,6 +77,7 @@ from treadle.protocol.options import (
     check_root_name,
 )
 from treadle.protocol.permissions import Rule, check_standing
+from treadle.protocol.views import ChildView
 
 if TYPE_CHECKING:
     from treadle.adapters.telemetry.settings import Telemetry
@@ -202,7 +203,10 @@ class Agent:
         self.titles = Titles(self.deps, titles)
         self.job_registry = JobRegistry(self.deps, self._setup.context, self._setup.commands)
         self.chat_home = ChatHome(
-            self.deps, self.worker, self.job_registry, lambda rule: self.rules.add(rule), self._check
+            *(self.deps, self.worker, self.job_registry, lambda rule: self.rules.add(rule), self._check),
+            self.chat,
+            self.delete_chat,
+            self._children,
         )
 
     async def choose_model(self) -> ModelChoice | None:
@@ -412,6 +416,11 @@ class Agent:
         from treadle.library.deletion import delete_chat
 
         await delete_chat(self.deps, self.job_registry, ChatId(id), owner)
+
+    async def _children(self, chat: ChatId) -> list[ChildView]:
+        from treadle.library.subagents.tree import tree
+
+        return await tree(self.deps, chat)
 
     async def jobs(self) -> list[Job]:
         """The background commands of all chats that have some in this home."""

@@ -35,9 +35,9 @@ from treadle.protocol.events import (
     UserMessage,
 )
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.permissions import Rule
+from treadle.protocol.permissions import Rule, RuleScope
 from treadle.protocol.tools import ToolSpec
-from treadle.protocol.views import Status, shown_status
+from treadle.protocol.views import ChildView, Status, shown_status
 
 if TYPE_CHECKING:
     from treadle.library.structured import Structured
@@ -103,13 +103,20 @@ class Chat:
         return Following(self, c.SubmitResults(tuple(results)))
 
     def approve(
-        self, action: OpenAction, *, arguments: dict[str, Any] | None = None, rule: Rule | None = None
+        self,
+        action: OpenAction,
+        *,
+        arguments: Mapping[str, Any] | None = None,
+        rule: Rule | None = None,
+        offer: int | None = None,
+        scope: RuleScope = "chat",
     ) -> Following:
         """Allow what was shown; with `arguments` something else in its place. `rule` answers for its like from now on:
-        one of `action.offers`, for the scope that you choose. ConfigError: the approval is recorded, but the rule could
-        not be saved; the same call saves it when it is repeated."""
-        rule = self._dated(rule)
-        return Following(self, c.Decide(action.action, "allow", action.hash, arguments=arguments, rule=rule))
+        one of `action.offers`, for the scope that you choose; or `offer` names it by its place among them. ConfigError:
+        the approval is recorded, but the rule could not be saved; the same call saves it when it is repeated."""
+        rule = self._dated(rule if offer is None else action.offers[offer].rule_for(scope))
+        changed = None if arguments is None else dict(arguments)
+        return Following(self, c.Decide(action.action, "allow", action.hash, arguments=changed, rule=rule))
 
     def deny(self, action: OpenAction, feedback: str = "", *, rule: Rule | None = None) -> Following:
         return Following(self, c.Decide(action.action, "deny", action.hash, feedback, rule=self._dated(rule)))
@@ -168,6 +175,12 @@ class Chat:
     def promote(self, queued: str) -> Following:
         return Following(self, c.Promote(queued))
 
+    def edit_queued(self, queued: str, content: str) -> Following:
+        return Following(self, c.EditQueued(queued, content))
+
+    def delete_queued(self, queued: str) -> Following:
+        return Following(self, c.DeleteQueued(queued))
+
     def resume(self, *, after_seq: int | None = None) -> Following:
         """Go on with a chat that was cut off. An idle one has nothing to go on with. `after`: see Following.after."""
         return Following(self, None, after_seq)
@@ -179,6 +192,19 @@ class Chat:
     async def command(self, command: c.Command) -> ChatState:
         """Any other command: rename, change options, the queue."""
         return await self.carry_out(command)
+
+    async def change(self, /, **changes: Any) -> None:
+        """Change the title or options; `archived=True` archives it. ConfigError if there is no such model."""
+        if "title" in changes:
+            await self.carry_out(c.Rename(changes.pop("title")))
+        if changes.get("model"):
+            self._deps.models.get(changes["model"])
+        if changes:
+            await self._home.chat(self.id, **changes).open()
+
+    async def delete(self) -> None:
+        """Delete the chat and its sub-agents for good. One that works is refused: interrupt it first."""
+        await self._home.delete(self.id)
 
     def get_chat(self, id: ChatId) -> "Chat":
         """A handle to another chat of the same store, such as a sub-agent of this one."""
@@ -200,6 +226,10 @@ class Chat:
         """Its background commands, those that run and those that have ended lately: to read, to talk to, to stop."""
         await self.open()
         return await self._home.jobs.of(self.id)
+
+    async def children(self) -> list[ChildView]:
+        """The chats that its calls began, and theirs, each behind the one that began it."""
+        return await self._home.children(self.id)
 
     async def state(self) -> ChatState:
         await self.open()

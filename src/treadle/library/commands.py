@@ -2,7 +2,7 @@
 commit → save the rule, end the jobs of an archived chat → a worker goes on. Knows nothing of who asks."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -18,6 +18,7 @@ from treadle.errors import ConfigError, Refused
 from treadle.library.jobs import JobRegistry
 from treadle.protocol import commands as c
 from treadle.protocol.permissions import BEYOND, Rule
+from treadle.protocol.views import ChildView
 
 RUNS = (c.Send, c.SubmitResults, c.Decide, c.Answer, c.Edit, c.Promote, c.ExtendTurns, c.Apply)
 """Commands after which calls of tools are judged by the user's rules."""
@@ -35,6 +36,10 @@ class ChatHome(msgspec.Struct, frozen=True):
     """Stores a rule whose scope is larger than its chat."""
     check: Callable[[], None]
     """Raises ConfigError if a file that holds permissions is damaged. No run begins until the file is repaired."""
+    chat: Callable[..., Any]
+    """`Agent.chat`: a handle that changes options of its chat when it is opened."""
+    delete: Callable[[str], Coroutine[Any, Any, None]]
+    children: Callable[[ChatId], Coroutine[Any, Any, list[ChildView]]]
 
 
 def check_rules(home: ChatHome, commands: Sequence[c.Command]) -> None:

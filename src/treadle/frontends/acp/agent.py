@@ -3,8 +3,10 @@ one session."""
 
 import asyncio
 import os
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,12 @@ from acp import schema as a
 from acp.helpers import ContentBlock
 
 from treadle import __version__
-from treadle.adapters.tools.unsaved import ReadText, UnsavedFiles
+from treadle.adapters.tools.unsaved import UnsavedFiles
 from treadle.base.inert import inert, inert_line
 from treadle.base.types import ChatId
 from treadle.errors import InvalidInput
 from treadle.frontends.acp.choices import MODEL, change_of, modes, require_model
 from treadle.frontends.acp.failures import INVALID_PARAMS, NOT_FOUND, report_failures
-from treadle.frontends.acp.servers import declare, installed
 from treadle.frontends.acp.session import EditorCapabilities, Session
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
@@ -29,7 +30,6 @@ from treadle.library.transfer import fork
 from treadle.ports.store import ChatFilter, Cursor
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.trace_context import extract_traceparent
-from treadle.protocol.views import ChatSummary
 
 PAGE = 50
 KEYS = "environment"
@@ -37,6 +37,8 @@ KEYS_TEXT = (
     "Treadle takes keys from the environment or the keyring of the system. Put the provider's key, such as "
     "OPENAI_API_KEY, into the `env` of the agent in the editor's settings, and name a model with TREADLE_MODEL."
 )
+
+NO_PACKAGE = "they need the package mcp (pip install 'treadle[mcp]')"
 
 
 class EditorAgent:
@@ -70,7 +72,11 @@ class EditorAgent:
         client_info: a.Implementation | None = None,
         **_: Any,
     ) -> a.InitializeResponse:
-        self._can = _read(client_capabilities)
+        capabilities = client_capabilities or a.ClientCapabilities()
+        self._can = EditorCapabilities(
+            terminals=bool((capabilities.field_meta or {}).get("terminal_output")),
+            reads=bool(capabilities.fs is not None and capabilities.fs.read_text_file),
+        )
         return a.InitializeResponse(
             protocol_version=min(protocol_version, acp.PROTOCOL_VERSION) or acp.PROTOCOL_VERSION,
             agent_info=a.Implementation(name="treadle", title="Treadle", version=__version__),
@@ -142,7 +148,9 @@ class EditorAgent:
                     continue
                 if len(sessions) == PAGE:  # there is one more
                     return a.ListSessionsResponse(sessions=sessions, next_cursor=last)
-                sessions.append(_session_info(chat))
+                updated_at = datetime.fromtimestamp(chat.updated_ms / 1000, UTC).isoformat()
+                title = inert_line(chat.title, 200) or None
+                sessions.append(a.SessionInfo(session_id=chat.chat, cwd=chat.root, title=title, updated_at=updated_at))
                 last = f"{chat.updated_ms}.{chat.chat}"
             if len(listed) < PAGE:
                 break
@@ -150,8 +158,7 @@ class EditorAgent:
 
     @report_failures
     async def close_session(self, session_id: str, **_: Any) -> a.CloseSessionResponse:
-        session = self._sessions.pop(session_id, None)
-        if session is not None:
+        if (session := self._sessions.pop(session_id, None)) is not None:
             self._unsaved.detach(session.chat.id)
             await session.cancel()
             await session.leave()
@@ -164,8 +171,7 @@ class EditorAgent:
         return await self._session(session_id).prompt(prompt, extract_traceparent(params))
 
     async def cancel(self, session_id: str, **_: Any) -> None:
-        session = self._sessions.get(session_id)
-        if session is not None:
+        if (session := self._sessions.get(session_id)) is not None:
             await session.cancel()
 
     @report_failures
@@ -212,9 +218,8 @@ class EditorAgent:
         chat = self._agent.chat(session_id)
         state = await chat.state()
         if _real(state.options.root) != _real(options.root):
-            raise RequestError(
-                INVALID_PARAMS, f"the session {session_id} works in {inert(state.options.root)}, not in {inert(cwd)}"
-            )
+            text = f"the session {session_id} works in {inert(state.options.root)}, not in {inert(cwd)}"
+            raise RequestError(INVALID_PARAMS, text)
         if (old_session := self._sessions.pop(session_id, None)) is not None:
             await old_session.leave()
         session = self._open(chat, state.options)
@@ -225,20 +230,17 @@ class EditorAgent:
     def _open(self, chat: Chat, options: ChatOptions) -> Session:
         session = self._sessions[chat.id] = Session(self._agent, chat, self._client, options, self._can)
         if self._can.reads:
-            self._unsaved.attach(chat.id, self._reader(chat.id))
+
+            async def read(path: str) -> str:
+                return (await self._client.read_text_file(chat.id, path)).content
+
+            self._unsaved.attach(chat.id, read)
         return session
-
-    def _reader(self, chat: ChatId) -> ReadText:
-        async def read(path: str) -> str:
-            return (await self._client.read_text_file(chat, path)).content
-
-        return read
 
     def _session(self, session_id: str) -> Session:
-        session = self._sessions.get(session_id)
-        if session is None:
+        if session_id not in self._sessions:
             raise RequestError(NOT_FOUND, f"there is no session {inert(session_id)!r} here; load it first")
-        return session
+        return self._sessions[session_id]
 
 
 def _place(cursor: str) -> Cursor | None:
@@ -251,25 +253,37 @@ def _place(cursor: str) -> Cursor | None:
     return int(updated_ms), ChatId(chat)
 
 
-def _session_info(chat: ChatSummary) -> a.SessionInfo:
-    return a.SessionInfo(
-        session_id=chat.chat,
-        cwd=chat.root,
-        title=inert_line(chat.title, 200) or None,
-        updated_at=datetime.fromtimestamp(chat.updated_ms / 1000, UTC).isoformat(),
-    )
-
-
 def _real(path: str) -> str:
     return os.path.realpath(path)
 
 
-def _read(capabilities: a.ClientCapabilities | None) -> EditorCapabilities:
-    if capabilities is None:
-        return EditorCapabilities()
-    meta = capabilities.field_meta or {}
-    files = capabilities.fs
-    return EditorCapabilities(
-        terminals=bool(meta.get("terminal_output")),
-        reads=bool(files is not None and files.read_text_file),
-    )
+def installed() -> bool:
+    return find_spec("mcp") is not None
+
+
+def declare(agent: Agent, root: str, servers: list[Any] | None) -> list[str]:
+    """Register the MCP servers of the editor. Return a remark for each server that is not used, for the person to
+    read."""
+    problems: list[str] = []
+    for server in servers or ():
+        try:
+            if not installed():
+                raise InvalidInput(NO_PACKAGE)
+            name = re.sub(r"[^a-zA-Z0-9]+", "-", server.name).strip("-")[:32]
+            agent.mcp.add(name, _declaration(server), root)
+        except InvalidInput as error:
+            name = inert_line(server.name, 60)
+            problems.append(f"the MCP server {name} of the editor is not used: {inert(str(error))}")
+    return problems
+
+
+def _declaration(server: object) -> Mapping[str, Any]:
+    match server:
+        case a.McpServerStdio(command=command, args=args, env=env):
+            return {"command": command, "args": args, "env": {each.name: each.value for each in env}}
+        case a.HttpMcpServer(url=url, headers=headers):
+            return {"url": url, "headers": {each.name: each.value for each in headers}, "type": "http"}
+        case a.SseMcpServer(url=url, headers=headers):
+            return {"url": url, "headers": {each.name: each.value for each in headers}, "type": "sse"}
+        case _:
+            raise InvalidInput("only programs, streamable HTTP and SSE are spoken here")

@@ -9,8 +9,7 @@ from acp import schema as a
 from acp.helpers import ToolCallContentVariant as Content
 
 from treadle.base.inert import inert, inert_line
-from treadle.frontends.acp.blocks import diffs_in, fenced, text_content
-from treadle.frontends.acp.calls import kind_of
+from treadle.frontends.acp.content import diffs_in, fenced, kind_of, text_content
 from treadle.library.chat import Chat
 from treadle.library.following import Following
 from treadle.library.watching import read_patiently
@@ -60,10 +59,7 @@ class Asking:
             content=render_approval(action, self._root),
             raw_input=action.arguments or None,
         )
-        answer = await self._client.request_permission(self._chat.id, call, permission_options(action))
-        return self._build_decision(action, _get_option_id(answer))
-
-    def _build_decision(self, action: OpenAction, option_id: str) -> Following:
+        option_id = await self._request(call, permission_options(action))
         if option_id == ONCE:
             return self._chat.approve(action)
         offer = _standing_offer(action)
@@ -87,9 +83,14 @@ class Asking:
         call = a.ToolCallUpdate(
             tool_call_id=f"question-{action.action}", title=inert(action.text), kind="think", status="pending"
         )
-        option_id = _get_option_id(await self._client.request_permission(self._chat.id, call, options))
+        option_id = await self._request(call, options)
         answers = {f"answer-{number}": option for number, option in enumerate(action.options)}
         return self._chat.answer(action, answers[option_id]) if option_id in answers else None
+
+    async def _request(self, call: a.ToolCallUpdate, options: list[a.PermissionOption]) -> str:
+        """The id of the option that the person chose; empty if none."""
+        outcome = (await self._client.request_permission(self._chat.id, call, options)).outcome
+        return outcome.option_id if isinstance(outcome, a.AllowedOutcome) else ""
 
 
 class Dismissed(Exception):
@@ -109,11 +110,8 @@ def permission_options(action: OpenAction) -> list[a.PermissionOption]:
         ]
     options.append(a.PermissionOption(option_id=REJECT, name="Reject", kind="reject_once"))
     if offer is not None:
-        options.append(
-            a.PermissionOption(
-                option_id=REJECT_ALWAYS, name=f"Always reject in this session: {covers}", kind="reject_always"
-            )
-        )
+        name = f"Always reject in this session: {covers}"
+        options.append(a.PermissionOption(option_id=REJECT_ALWAYS, name=name, kind="reject_always"))
     return options
 
 
@@ -128,8 +126,3 @@ def render_approval(action: OpenAction, root: str) -> list[Content]:
     reach = f"\n\nIt may reach: {inert_line(', '.join(action.network), 300)}" if action.network else ""
     diffs = diffs_in(action.text, root)
     return [*([text_content(reason + reach)] if reason or reach else []), *(diffs or [fenced(action.text)])]
-
-
-def _get_option_id(answer: a.RequestPermissionResponse) -> str:
-    outcome = answer.outcome
-    return outcome.option_id if isinstance(outcome, a.AllowedOutcome) else ""

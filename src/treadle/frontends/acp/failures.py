@@ -14,6 +14,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 AUTH, INVALID_PARAMS, INVALID_REQUEST, NOT_FOUND, INTERNAL = -32000, -32602, -32600, -32002, -32603
+_CODES: dict[type[TreadleError], int] = {
+    ConfigError: AUTH,  # a key or a model is missing: editors then show how to authenticate
+    InvalidInput: INVALID_PARAMS,
+    NotFound: NOT_FOUND,
+    Refused: INVALID_REQUEST,
+}
 
 
 def report_failures(body: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
@@ -24,24 +30,11 @@ def report_failures(body: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Co
         try:
             return await body(*args, **kwargs)
         except TreadleError as error:
+            number = next((number for kind, number in _CODES.items() if isinstance(error, kind)), INTERNAL)
             code = error.reason if isinstance(error, Refused) else error.code
-            raise RequestError(_code(error), inert(str(error)), {"code": code}) from error
+            raise RequestError(number, inert(str(error)), {"code": code}) from error
 
     return method
-
-
-def _code(error: TreadleError) -> int:
-    match error:
-        case ConfigError():
-            return AUTH  # a key or a model is missing: editors then show how to authenticate
-        case InvalidInput():
-            return INVALID_PARAMS
-        case NotFound():
-            return NOT_FOUND
-        case Refused():
-            return INVALID_REQUEST
-        case _:
-            return INTERNAL
 
 
 def failed_run(failure: SessionError | None, reason: str) -> RequestError:

@@ -11,11 +11,20 @@ from acp.helpers import ToolCallContentVariant as Content
 from treadle.base.inert import inert
 from treadle.base.types import CallKey
 from treadle.diff.hunks import Texts
-from treadle.frontends.acp.blocks import chunk, diff, fenced, remark, thought_chunk, user_chunk
-from treadle.frontends.acp.calls import QUIET, kind_of, locations, title_of
+from treadle.frontends.acp.content import (
+    QUIET,
+    chunk,
+    diff,
+    fenced,
+    kind_of,
+    locations,
+    remark,
+    thought_chunk,
+    title_of,
+    user_chunk,
+)
 from treadle.frontends.presentation.notices import end, notice
 from treadle.protocol import events as e
-from treadle.protocol.content import Thinking
 from treadle.protocol.files import FileChange, decode_path
 from treadle.protocol.simple import SimpleView, Token
 
@@ -48,13 +57,15 @@ class Projection:
         """Messages that the editor shows already, because they were typed there."""
 
     async def show(self, envelope: e.Envelope) -> list[Update]:
-        text_updates = [self._text(word) for _, word in self._view.show(envelope) if isinstance(word, Token)]
-        texts: list[Update] = [each for each in text_updates if each is not None]
+        tokens = [word for _, word in self._view.show(envelope) if isinstance(word, Token)]
+        texts: list[Update] = [update for word in tokens for update in self._text(word)]
         match envelope.data:
             case e.FilesChanged(call=call, files=files) if call in self._calls:
                 return [await self._build_diff_update(call, files)]
             case e.AssistantMessage() as message:
-                return [*self._reasoning(message), *texts, *self._requested(message)]
+                thinking = "\n\n".join(block.text for block in message.reasoning if block.text)
+                thoughts = [thought_chunk(thinking)] if thinking and self._thought != message.turn else []
+                return [*thoughts, *texts, *self._requested(message)]
             case data:
                 return [*texts, *self._convert_event(data)]
 
@@ -95,20 +106,13 @@ class Projection:
 
     # -- text of the model --------------------------------------------------------------------------------------------
 
-    def _text(self, word: Token) -> a.AgentMessageChunk | None:
+    def _text(self, word: Token) -> list[a.AgentMessageChunk]:
         """Convert a piece of text. The protocol cannot take text back: the text of a failed attempt stays, and an
         attempt that differs from it is sent again from its beginning."""
         turn, had = self._shown if word.turn and word.turn == self._shown[0] else (word.turn, "")
         again = had[: word.at] + word.text
         self._shown = turn, again
-        if word.at == len(had):
-            return chunk(word.text) if word.text else None
-        return chunk(AGAIN + again) if word.text else None
-
-    def _reasoning(self, message: e.AssistantMessage) -> list[Update]:
-        if self._thought == message.turn:
-            return []
-        return [thought_chunk(_join_reasoning(message.reasoning))] if _join_reasoning(message.reasoning) else []
+        return [chunk(word.text if word.at == len(had) else AGAIN + again)] if word.text else []
 
     # -- tool calls ---------------------------------------------------------------------------------------------------
 
@@ -137,9 +141,7 @@ class Projection:
         match data:
             case e.ExecutionStart(arguments=arguments):
                 tool_call.opened = self._terminals and tool_call.executes
-                content = (
-                    [a.TerminalToolCallContent(type="terminal", terminal_id=data.call)] if tool_call.opened else None
-                )
+                content = [_terminal(data.call)] if tool_call.opened else None
                 update = _progress(data.call, status="in_progress", raw_input=arguments, content=content)
                 if tool_call.opened:
                     update.field_meta = {"terminal_info": {"terminal_id": data.call, "cwd": self._root}}
@@ -158,7 +160,7 @@ class Projection:
         result = data.result if data.success else data.error or data.result
         tool_call.content = [fenced(result)] if result and not (tool_call.edits and data.success) else []
         if tool_call.opened:
-            tool_call.content = [a.TerminalToolCallContent(type="terminal", terminal_id=data.call)]
+            tool_call.content = [_terminal(data.call)]
         update = _progress(data.call, status="completed" if data.success else "failed", content=tool_call.content)
         if tool_call.opened:
             update.field_meta = {"terminal_exit": {"terminal_id": data.call, "exit_code": 0 if data.success else 1}}
@@ -191,9 +193,9 @@ class _Call:
         self.content: list[Content] = []
 
 
+def _terminal(call: CallKey) -> a.TerminalToolCallContent:
+    return a.TerminalToolCallContent(type="terminal", terminal_id=call)
+
+
 def _progress(call: CallKey, **fields: Any) -> a.ToolCallProgress:
     return a.ToolCallProgress(session_update="tool_call_update", tool_call_id=call, **fields)
-
-
-def _join_reasoning(reasoning: Sequence[Thinking]) -> str:
-    return "\n\n".join(block.text for block in reasoning if block.text)

@@ -3,9 +3,11 @@ is put there as a dialogue, and a prompt is answered when its run is over. Holds
 but how far the editor has seen it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 import acp
 import msgspec
@@ -13,14 +15,13 @@ from acp import schema as a
 from acp.helpers import ContentBlock
 
 from treadle.adapters.models.offering import usable_refs
-from treadle.base.inert import inert, inert_line
-from treadle.errors import ConfigError, Refused, TreadleError
+from treadle.base.inert import fence, inert, inert_line
+from treadle.errors import ConfigError, InvalidInput, Refused, TreadleError
 from treadle.frontends.acp.asking import Asking, Dismissed
-from treadle.frontends.acp.blocks import chunk, remark
 from treadle.frontends.acp.choices import ConfigOption, config_options
+from treadle.frontends.acp.content import chunk, remark
 from treadle.frontends.acp.failures import failed_run
 from treadle.frontends.acp.projection import Projection, Update
-from treadle.frontends.acp.prompt import read_prompt
 from treadle.frontends.presentation.slash import available, find_slash
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
@@ -28,7 +29,7 @@ from treadle.library.following import Following
 from treadle.library.message_expansion import expand_message
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
-from treadle.protocol.content import Image
+from treadle.protocol.content import PICTURE_KINDS, Image, decode_picture
 from treadle.protocol.options import ChatOptions, ReasoningEffort
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ _STOPS: dict[e.EndReason, a.StopReason] = {
 }
 _CUT_ANSWERS: dict[str, a.StopReason] = {"length": "max_tokens", "content_filter": "refusal", "refusal": "refusal"}
 """By the reason for which the model stopped: how a run with an incomplete answer ended."""
+MOST_ATTACHED = 1_000_000
+"""Characters of all attached files together."""
 _STALE = ("no_such_action", "hash_mismatch")
 """Codes of a refused answer that came too late: the action was answered elsewhere, or its content has changed."""
 
@@ -66,7 +69,6 @@ class Session:
         self.options = options
         self._agent = agent
         self._client = client
-        self._can = capabilities
         self._seq = 0
         """The last event that the editor has seen."""
         self._projection = Projection(options.root, chat.files.texts, terminals=capabilities.terminals)
@@ -84,14 +86,10 @@ class Session:
     async def choices(self) -> list[ConfigOption]:
         self._models = self._models or await asyncio.to_thread(usable_refs, self._agent.deps.models)
         models = list(dict.fromkeys([self.options.model, *self._models]))
-        return config_options(self.options, models, await self.agents(), self._efforts())
-
-    def _efforts(self) -> Sequence[ReasoningEffort]:
-        """The levels that the model of the session has."""
-        try:
-            return self._agent.deps.models.get(self.options.model).info.offered_efforts
-        except ConfigError:
-            return ()
+        efforts: Sequence[ReasoningEffort] = ()
+        with suppress(ConfigError):
+            efforts = self._agent.deps.models.get(self.options.model).info.offered_efforts
+        return config_options(self.options, models, await self.agents(), efforts)
 
     async def agents(self) -> "dict[str, CustomAgent]":
         return await asyncio.to_thread(self._agent.custom_agents, self.options.project)
@@ -119,9 +117,8 @@ class Session:
         except (ConnectionError, acp.RequestError):
             return  # the editor has left, or does not take what it is told
         except TreadleError as error:
-            await self._send(
-                remark(f"this session is not followed any more: {inert_line(str(error))}; send a message to go on")
-            )
+            text = f"this session is not followed any more: {inert_line(str(error))}; send a message to go on"
+            await self._send(remark(text))
 
     # -- prompts ------------------------------------------------------------------------------------------------------
 
@@ -137,7 +134,11 @@ class Session:
                     return a.PromptResponse(stop_reason="cancelled")
                 if (slash_match := find_slash(typed)) is not None:
                     slash, words = slash_match
-                    return await self._answer(await slash.run(self._agent, self.chat, words))
+                    text = await slash.run(self._agent, self.chat, words)
+                    await self.tell()  # the new events of the log come before the text
+                    if text:
+                        await self._send(chunk(text))
+                    return a.PromptResponse(stop_reason="end_turn")
                 idle_event = await self._follow(await self._submit_prompt(typed, attached, images, traceparent), turn)
                 await self._tell_commands()
                 return self._response(idle_event, turn)
@@ -156,20 +157,14 @@ class Session:
         self._projection.said.append(text)
         return self.chat.send(text, images=[*images, *more], traceparent=traceparent)
 
-    async def _answer(self, text: str) -> a.PromptResponse:
-        """Answer a slash command: send the new events of the log, then `text`."""
-        await self.tell()
-        if text:
-            await self._send(chunk(text))
-        return a.PromptResponse(stop_reason="end_turn")
-
-    def _response(self, idle_event: e.SessionIdle | None, turn: Turn) -> a.PromptResponse:
-        reason = _STOPS.get(idle_event.reason, "end_turn") if idle_event is not None else "end_turn"
-        if idle_event is not None and idle_event.reason == "incomplete":
-            reason = _CUT_ANSWERS.get(self._finish_reason, "end_turn")
-        if idle_event is not None and idle_event.reason == "error" and not turn.cancelled:
-            raise failed_run(self._failure, idle_event.why)
-        return a.PromptResponse(stop_reason="cancelled" if turn.cancelled else reason)
+    def _response(self, idle: e.SessionIdle | None, turn: Turn) -> a.PromptResponse:
+        if turn.cancelled:
+            return a.PromptResponse(stop_reason="cancelled")
+        if idle is not None and idle.reason == "error":
+            raise failed_run(self._failure, idle.why)
+        if idle is not None and idle.reason == "incomplete":
+            return a.PromptResponse(stop_reason=_CUT_ANSWERS.get(self._finish_reason, "end_turn"))
+        return a.PromptResponse(stop_reason=_STOPS.get(idle.reason, "end_turn") if idle is not None else "end_turn")
 
     # -- following ----------------------------------------------------------------------------------------------------
 
@@ -194,8 +189,7 @@ class Session:
             open_actions = await self.chat.actions()
             if not open_actions:
                 return idle_event
-            goes_on = await self._ask(open_actions, turn)
-            if goes_on is None:
+            if (goes_on := await self._ask(open_actions, turn)) is None:
                 return None
             following = goes_on
 
@@ -219,7 +213,11 @@ class Session:
             case e.OptionsChanged():
                 self.options = (await self.chat.state()).options
                 if not replayed:
-                    await self._send(*await self._choices())
+                    mode = a.CurrentModeUpdate(session_update="current_mode_update", current_mode_id=self.options.mode)
+                    choices = await self.choices()
+                    await self._send(
+                        mode, a.ConfigOptionUpdate(session_update="config_option_update", config_options=choices)
+                    )
             case e.AssistantMessage(finish_reason=finish_reason):
                 self._finish_reason = finish_reason
             case e.SessionError() as error:
@@ -231,12 +229,6 @@ class Session:
                 pass
         await self._send(*await self._projection.show(envelope))
         self._seq = envelope.seq or self._seq
-
-    async def _choices(self) -> list[Update]:
-        return [
-            a.CurrentModeUpdate(session_update="current_mode_update", current_mode_id=self.options.mode),
-            a.ConfigOptionUpdate(session_update="config_option_update", config_options=await self.choices()),
-        ]
 
     async def _send(self, *updates: Update) -> None:
         for update in updates:
@@ -257,9 +249,8 @@ class Session:
             )
             for name, does, hint in available_commands
         ]
-        await self._send(
-            a.AvailableCommandsUpdate(session_update="available_commands_update", available_commands=commands)
-        )
+        update = a.AvailableCommandsUpdate(session_update="available_commands_update", available_commands=commands)
+        await self._send(update)
 
     # -- changing and ending ------------------------------------------------------------------------------------------
 
@@ -269,9 +260,8 @@ class Session:
         self.options = (await self.chat.state()).options
         if "model" in changes:
             self._agent.remember_model(self.options.model)
-        disclosure = self._agent.consent.disclose(self.options.model) if "model" in changes else ""
-        if disclosure:
-            await self._send(remark(disclosure))
+            if disclosure := self._agent.consent.disclose(self.options.model):
+                await self._send(remark(disclosure))
 
     async def cancel(self) -> None:
         for turn in self._turns:
@@ -295,3 +285,44 @@ async def _stream(following: Following) -> AsyncGenerator[e.Envelope, None]:
     """The events of a command, as something that is closed when it is left."""
     async for envelope in following:
         yield envelope
+
+
+async def read_prompt(
+    blocks: Sequence[ContentBlock], root: str, put: Callable[[bytes], Awaitable[str]]
+) -> tuple[str, list[str], list[Image]]:
+    """Return the typed text, the attached whole files, and the pictures, which `put` stores. InvalidInput if a block
+    cannot be accepted."""
+    parts: list[str] = []
+    attached: list[str] = []
+    images: list[Image] = []
+    for block in blocks:
+        match block:
+            case a.TextContentBlock(text=text):
+                parts.append(text)
+            case a.ResourceContentBlock(uri=uri):
+                parts.append(f"@{_name(uri, root)}")
+            case a.EmbeddedResourceContentBlock(resource=a.TextResourceContents(uri=uri, text=text)):
+                parts.append(f"@{_name(uri, root)}")
+                attached.append(f"{_name(uri, root)}, as attached:\n{fence(text)}")
+            case a.EmbeddedResourceContentBlock(resource=a.BlobResourceContents(uri=uri, mime_type=kind, blob=data)):
+                if kind not in PICTURE_KINDS:
+                    raise InvalidInput(f"{_name(uri, root)} is neither text nor a picture; name its path instead")
+                images.append(Image(kind, await put(decode_picture(data, kind))))
+            case a.ImageContentBlock(data=data, mime_type=kind):
+                images.append(Image(kind, await put(decode_picture(data, kind))))
+            case a.AudioContentBlock():
+                raise InvalidInput("sound cannot be sent to a model here; write what it says")
+    if sum(map(len, attached)) > MOST_ATTACHED:
+        raise InvalidInput(f"the attached files have more than {MOST_ATTACHED:,} characters; name their paths instead")
+    return "".join(parts).strip(), attached, images
+
+
+def _name(uri: str, root: str) -> str:
+    """Return the name of a resource for the model: a path relative to the project, or the URI itself."""
+    split = urlsplit(uri)
+    if split.scheme not in ("", "file"):
+        return uri
+    path = unquote(split.path)
+    inside = os.path.relpath(path, root) if root and os.path.isabs(path) else path
+    lines = f":{split.fragment.removeprefix('L')}" if split.fragment else ""
+    return (path if inside.startswith("..") else inside) + lines

@@ -16,7 +16,7 @@ from treadle.frontends.cli.options import EXIT_OK
 
 if TYPE_CHECKING:
     from treadle.frontends.tui.app import AppExit
-    from treadle.frontends.tui.connection import Connection
+    from treadle.frontends.tui.late_parts import Connection
     from treadle.library.config import Config
 
 

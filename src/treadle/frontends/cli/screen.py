@@ -16,7 +16,7 @@ from treadle.frontends.cli.activity import Activity
 from treadle.frontends.cli.drive import Show, left_text
 from treadle.frontends.cli.terminal import Terminal
 from treadle.frontends.presentation.call_line import QUIET, call_lines, check_lines
-from treadle.frontends.presentation.names import model_name, tail
+from treadle.frontends.presentation.names import model_name
 from treadle.frontends.presentation.notices import (
     cost,
     describe_changes,
@@ -27,7 +27,7 @@ from treadle.frontends.presentation.notices import (
     notice,
     waiting,
 )
-from treadle.frontends.presentation.styled import Span, spans
+from treadle.frontends.presentation.styled import Span, spans, tail
 from treadle.library.chat import Chat
 from treadle.protocol import events as e
 from treadle.protocol.content import PlanStep, Usage

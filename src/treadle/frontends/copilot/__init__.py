@@ -4,6 +4,6 @@ methods. `copilot_words/` translates the messages.
 
 - `server`: the runtime as a whole, which connects programs and sessions
 - `session`: one chat and the programs that are attached to it; `requests`: its requests to them; `hooks`: their hooks;
-  `methods` and `extension_methods`: the methods that they may call; `attachments`: the files that they may send
+  `methods`: the methods that they may call; `attachments`: the files that they may send
 - `extensions`: MCP servers and skills that programs bring for a session
 """

@@ -37,31 +37,25 @@ def found_skills(agent: Agent, config: Config, project: Project) -> dict[str, tu
     """Return all skills of a session by name, with their sources: the folders that the program names and, if it asks
     for them, those that a chat here would have without it. Disabled skills are included."""
     folders = [Path(each).expanduser() for each in config.skill_directories or ()]
-    sourced_skills = [
-        ("custom", skill) for skill in skills([each for folder in folders for each in in_folder("skills", folder)])
-    ]
+    named = skills([each for folder in folders for each in in_folder("skills", folder)])
+    sourced_skills = [("custom", skill) for skill in named]
     if config.enable_config_discovery:
-        usual = agent.documents.all("skills", project)
-        sourced_skills += [
-            ("project" if not Path(skill.path).is_absolute() else "personal-agents", skill) for skill in skills(usual)
-        ]
+        for skill in skills(agent.documents.all("skills", project)):
+            sourced_skills.append(("personal-agents" if Path(skill.path).is_absolute() else "project", skill))
     return {skill.name: (skill, source) for source, skill in reversed(sourced_skills)}
 
 
 def extras_of(agent: Agent, config: Config, project: Project, servers: Iterable[str]) -> Extras:
     """Reads files. An agent has the skills that it names, whole and from the beginning, and no others."""
-    enabled_skills = {
-        name: each
-        for name, each in found_skills(agent, config, project).items()
-        if name not in (config.disabled_skills or ())
-    }
+    enabled_skills = found_skills(agent, config, project)
+    for name in config.disabled_skills or ():
+        enabled_skills.pop(name, None)
     custom = config.custom_agent
     if custom is None:
         return Extras(tuple(servers), tuple(skill for skill, _ in enabled_skills.values()))
-    bodies = [_body(enabled_skills[name][0], project) for name in custom.skills or () if name in enabled_skills]
-    return Extras(tuple(servers), (), "\n\n".join([custom.prompt or "", *bodies]).strip())
-
-
-def _body(skill: Skill, project: Project) -> str:
-    path = Path(project[0], skill.path)
-    return f"<skill name={skill.name!r}>\n{split(path.read_text(errors='replace'))[1]}\n</skill>"
+    parts = [custom.prompt or ""]
+    for name in custom.skills or ():
+        if name in enabled_skills:
+            text = Path(project[0], enabled_skills[name][0].path).read_text(errors="replace")
+            parts.append(f"<skill name={name!r}>\n{split(text)[1]}\n</skill>")
+    return Extras(tuple(servers), (), "\n\n".join(parts).strip())

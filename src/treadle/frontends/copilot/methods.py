@@ -1,17 +1,30 @@
 """The methods of a session (`copilot_words.methods`). Each is a few lines: parameters in, a call of the library, an
 answer out."""
 
+import asyncio
+import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from treadle.base.jsonrpc.connection import INVALID_PARAMS, RpcError
+import msgspec
+
+from treadle.adapters.tools.builtin.skill import SKILL_TOOL
+from treadle.base.jsonrpc.connection import INVALID_PARAMS, Connection, RpcError
 from treadle.chat.state import status
-from treadle.frontends.copilot.extension_methods import ExtensionCall, Params, text_of
+from treadle.frontends.copilot.extensions import found_skills
+from treadle.frontends.copilot.session import Session
+from treadle.frontends.copilot_words.config import Config, Tool
 from treadle.frontends.copilot_words.events import MODES, stamp
+from treadle.frontends.copilot_words.shapes import agent_shown, tool_shown
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.trace_context import extract_traceparent
 
+if TYPE_CHECKING:
+    from treadle.library.mcp_hub.hub import Link
+
+Params = Mapping[str, Any]
+_STATES = {"starting": "pending", "ready": "connected", "failed": "failed", "closed": "stopped"}
 _COMMANDS = {"compact": "Sum up the conversation to make room.", "model": "Say which model answers."}
 _REFUSED_OF_MESSAGES = {
     "responseFormat": "say in the prompt how the answer is to look.",
@@ -20,8 +33,24 @@ _REFUSED_OF_MESSAGES = {
 _OWN_MODES = {"interactive": "confirm", "plan": "read-only", "autopilot": "autopilot"}
 
 
-class Method(ExtensionCall):
-    """All that may be called of a session."""
+def text_of(params: Params, name: str) -> str:
+    value = params.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise RpcError(INVALID_PARAMS, f"{name} is missing, empty, or no text.")
+    return value
+
+
+class Method(msgspec.Struct):
+    """One call of a program, of a session that it is attached to."""
+
+    session: Session
+    connection: Connection
+    method: str
+    params: Params
+
+    @property
+    def config(self) -> Config:
+        return self.session.programs[self.connection]
 
     # -- the conversation ---------------------------------------------------------------------------------------------
 
@@ -87,23 +116,19 @@ class Method(ExtensionCall):
 
     async def commands(self) -> Any:
         """Those of programs, and what the runtime itself can be told in this way."""
-        builtin_commands = _COMMANDS if self.params.get("includeBuiltins") is not False else {}
-        client_commands = (
-            self.session.dialogues.commands if self.params.get("includeClientCommands") is not False else {}
-        )
-        kinds = (("builtin", builtin_commands), ("client", client_commands))
-        return {
-            "commands": [
-                {"name": name, "kind": kind, "description": about, "allowDuringAgentExecution": kind == "client"}
-                for kind, descriptions in kinds
-                for name, about in descriptions.items()
-            ]
-        }
+        kinds = [("builtin", _COMMANDS)] if self.params.get("includeBuiltins") is not False else []
+        if self.params.get("includeClientCommands") is not False:
+            kinds.append(("client", self.session.dialogues.commands))
+        entries = [
+            {"name": name, "kind": kind, "description": about, "allowDuringAgentExecution": kind == "client"}
+            for kind, descriptions in kinds
+            for name, about in descriptions.items()
+        ]
+        return {"commands": entries}
 
     async def execute_command(self) -> Any:
-        error = await self.session.dialogues.execute(
-            text_of(self.params, "commandName"), str(self.params.get("args") or "")
-        )
+        name, words = text_of(self.params, "commandName"), str(self.params.get("args") or "")
+        error = await self.session.dialogues.execute(name, words)
         return {"error": error} if error else {}
 
     async def invoke_command(self) -> Any:
@@ -163,16 +188,12 @@ class Method(ExtensionCall):
         return [data for kind, data in self.session.requests.open.values() if kind == request_kind]
 
     async def tool_result(self) -> Any:
-        request = text_of(self.params, "requestId")
-        is_accepted = await self.session.requests.submit(request, self.params.get("result"), self.params.get("error"))
-        return {"success": is_accepted}
+        request, result, error = text_of(self.params, "requestId"), self.params.get("result"), self.params.get("error")
+        return {"success": await self.session.requests.submit(request, result, error)}
 
     async def permission(self) -> Any:
-        answer = self.params.get("result")
-        decision = self.session.requests.decide(
-            text_of(self.params, "requestId"), answer if isinstance(answer, Mapping) else {}
-        )
-        return {"success": await decision}
+        answer, request = self.params.get("result"), text_of(self.params, "requestId")
+        return {"success": await self.session.requests.decide(request, answer if isinstance(answer, Mapping) else {})}
 
     async def user_input(self) -> Any:
         response = self.params.get("response")
@@ -183,12 +204,8 @@ class Method(ExtensionCall):
         return {"items": self._list_open_requests("external_tool.requested")}
 
     async def pending_permissions(self) -> Any:
-        return {
-            "items": [
-                {**each, "request": each["permissionRequest"]}
-                for each in self._list_open_requests("permission.requested")
-            ]
-        }
+        requests = self._list_open_requests("permission.requested")
+        return {"items": [{**each, "request": each["permissionRequest"]} for each in requests]}
 
     async def approve_all(self) -> Any:
         requests = self.session.requests
@@ -234,6 +251,107 @@ class Method(ExtensionCall):
         if self.params.get("reasoningEffort"):
             raise RpcError(INVALID_PARAMS, "Change the reasoning effort with session.model.setReasoningEffort.")
         return {"success": True}
+
+    # -- tools, custom agents, skills, MCP servers ---------------------------------------------------------------------
+
+    async def set_tools(self) -> Any:
+        self.config.tools = msgspec.convert(self.params.get("tools") or [], list[Tool], strict=False)
+        await self.session.configure(self.config)
+        return {}
+
+    async def tools_now(self) -> Any:
+        return {"tools": [tool_shown(spec) for spec in self.session.agent.deps.tools.specs(self.session.options)]}
+
+    async def agents(self) -> Any:
+        return {"agents": [agent_shown(agent) for agent in self.config.custom_agents or ()]}
+
+    async def agent_now(self) -> Any:
+        custom_agent = self.config.custom_agent
+        return {"agent": agent_shown(custom_agent) if custom_agent is not None else None}
+
+    async def choose_agent(self) -> Any:
+        name = self.params.get("name")
+        if name and all(agent.name != name for agent in self.config.custom_agents or ()):
+            raise RpcError(INVALID_PARAMS, f"There is no custom agent {name!r} in this session.")
+        self.config.agent = name or None
+        await self.session.configure(self.config)
+        return await self.agent_now()
+
+    async def skills(self) -> Any:
+        options, disabled = self.session.options, self.config.disabled_skills or ()
+        all_skills = await asyncio.to_thread(found_skills, self.session.agent, self.config, options.project)
+        entries = []
+        for name, (skill, source) in all_skills.items():
+            entry = {"name": name, "description": skill.description, "source": source, "userInvocable": True}
+            entries.append({**entry, "enabled": name not in disabled, "path": os.path.join(options.root, skill.path)})
+        return {"skills": entries}
+
+    async def toggle_skill(self) -> Any:
+        """Enable one, disable one, or only look again."""
+        name, off = self.params.get("name"), self.config.disabled_skills or []
+        self.config.disabled_skills = [each for each in off if each != name]
+        if self.method.endswith("disable"):
+            self.config.disabled_skills.append(text_of(self.params, "name"))
+        await self.session.configure(self.config)
+        return {"warnings": [], "errors": []}
+
+    async def used_skills(self) -> Any:
+        skill_paths = {skill.name: skill.path for skill in self.session.options.skills}
+        events = await self.session.chat.events_of(e.ExecutionStart)
+        starts = [each.data for each in events if isinstance(each.data, e.ExecutionStart)]
+        skill_calls = {start.arguments.get("name"): start.call for start in starts if start.name == SKILL_TOOL}
+        entries = [
+            {"name": n, "path": skill_paths[n], "invokedAtTurn": int(call.split(".")[0]), "content": ""}
+            for n, call in skill_calls.items()
+            if n in skill_paths
+        ]
+        return {"skills": entries}
+
+    async def _links(self) -> "dict[str, Link]":
+        options = self.session.options
+        hub = self.session.agent.mcp.hub if self.session.servers else None
+        links = await hub.servers(options.root, options.own_servers, options.world) if hub is not None else ()
+        return {link.declared.name: link for link in links}
+
+    async def servers(self) -> Any:
+        links = await self._links()
+        servers = []
+        for name in {**self.session.servers, **links}:
+            link = links.get(name)
+            reason = link.connection.why if link is not None and link.connection is not None else ""
+            servers.append({"name": name, "status": _state(link), **({"error": reason} if reason else {})})
+        return {"servers": servers}
+
+    async def server_tools(self) -> Any:
+        name = text_of(self.params, "serverName")
+        link = (await self._links()).get(name)
+        if link is None or link.known is None or _state(link) != "connected":
+            raise RpcError(INVALID_PARAMS, f"The MCP server {name!r} is not connected.")
+        return {"tools": [{"name": tool.name, "description": tool.description} for tool in link.known.tools]}
+
+    async def server_runs(self) -> Any:
+        return {"running": _state((await self._links()).get(text_of(self.params, "serverName"))) == "connected"}
+
+    async def toggle_server(self) -> Any:
+        """Start, stop, or start anew."""
+        name = text_of(self.params, "serverName")
+        if name not in self.session.servers:
+            raise RpcError(INVALID_PARAMS, f"No MCP host initialized for {name!r}: the session has no such server.")
+        if not self.method.endswith(("startServer", "enable")) or self.method.endswith("restartServer"):
+            self.session.stopped.add(name)
+            await self.session.configure(self.config)
+            await self._links()
+        if not self.method.endswith(("stopServer", "disable")):
+            self.session.stopped.discard(name)
+            await self.session.configure(self.config)
+        return {}
+
+
+def _state(link: "Link | None") -> str:
+    if link is None:
+        return "disabled"
+    failed = link.connecting is not None and link.connecting.done() and link.connection is None
+    return "failed" if failed else _STATES[link.connection.state] if link.connection is not None else "pending"
 
 
 def _count_of(params: Params, name: str, default: int) -> int:

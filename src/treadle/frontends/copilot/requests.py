@@ -29,11 +29,7 @@ from treadle.protocol.events import OpenAction
 Announce = Callable[[str, dict[str, Any]], object]
 GATE = "permission-"
 """Begins the id of an approval for a program's own tool."""
-_FAILURES: Mapping[str, Literal["", "rejected", "denied", "timeout"]] = {
-    "rejected": "rejected",
-    "denied": "denied",
-    "timeout": "timeout",
-}
+_FAILURES: tuple[Literal["rejected", "denied", "timeout"], ...] = ("rejected", "denied", "timeout")
 """The types of results that say why there is none."""
 _FAILED = "Failed to execute `{}` tool with arguments: {} due to error: Error: Tool execution failed"
 """The result of a failed tool. The text of a program's exception is left out: it may contain data that the model must
@@ -73,7 +69,7 @@ class Requests:
 
     async def attend(self) -> None:
         """Send the actions that the chat waits for and that were not sent yet."""
-        waiting = {action.action: action for action in await self._waiting()}
+        waiting = {action.action: action for action in await self._chat.actions()}
         for request in [each for each in self.open if each.removeprefix(GATE) not in waiting]:
             del self.open[request]
         for action in waiting.values():
@@ -82,18 +78,14 @@ class Requests:
                 self._background(read_patiently(partial(self._ask, action)))
         await self._settle()
 
-    async def _waiting(self) -> tuple[OpenAction, ...]:
-        return open_actions(await self._chat.state())
-
     async def _ask(self, action: OpenAction) -> None:
         match action.kind:
             case "permission":
                 arguments = await self._chat.arguments(action)
                 state = await self._chat.state()
                 name = next((call.request.name for call in state.calls if call.key == action.call), action.name)
-                self._announce_permission(
-                    action.action, build_permission_request(action, ALIASES.get(name, name), arguments)
-                )
+                request = build_permission_request(action, ALIASES.get(name, name), arguments)
+                self._announce_permission(action.action, request)
             case "external_tool":
                 await self._gate(action)
             case "user_input":
@@ -118,7 +110,7 @@ class Requests:
         decision = parse_decision(result)
         if decision is None or (decision.absent and request in self.again):
             return True
-        action = next((each for each in await self._waiting() if each.action == request.removeprefix(GATE)), None)
+        action = next((each for each in await self._chat.actions() if each.action == request.removeprefix(GATE)), None)
         if action is None or (self.open.pop(request, None) is None and request.startswith(GATE)):
             return False
         if request.startswith(GATE):
@@ -157,9 +149,8 @@ class Requests:
         if tool is not None and tool.skip_permission and action.call not in self._hooks.asking:
             await self._announce_tool(action)
             return
-        permission_request = custom_tool(
-            action.call, action.name, (tool.description if tool else "") or "", self._arguments[action.call]
-        )
+        description = (tool.description if tool else "") or ""
+        permission_request = custom_tool(action.call, action.name, description, self._arguments[action.call])
         self._announce_permission(f"{GATE}{action.action}", permission_request)
 
     async def _announce_tool(self, action: OpenAction) -> None:
@@ -176,7 +167,7 @@ class Requests:
 
     async def submit(self, request: str, result: Any, error: str | None) -> bool:
         """A program's result; False if it is not, or no longer, asked for."""
-        action = next((each for each in await self._waiting() if each.tool_call_id == request), None)
+        action = next((each for each in await self._chat.actions() if each.tool_call_id == request), None)
         if action is None or action.kind != "external_tool" or request in self._results:
             return False
         self.open.pop(request, None)
@@ -192,7 +183,8 @@ class Requests:
 
     async def _keep(self, action: OpenAction, text: str, *, failed: bool, kind: str = "", final: bool = False) -> None:
         """With `final` the run is over once the chat has its results."""
-        self._results[action.tool_call_id] = Result(action.tool_call_id, text, failed, _FAILURES.get(kind, ""))
+        reason: Literal["", "rejected", "denied", "timeout"] = next((each for each in _FAILURES if each == kind), "")
+        self._results[action.tool_call_id] = Result(action.tool_call_id, text, failed, reason)
         self._final = self._final or final
         await self._settle()
 

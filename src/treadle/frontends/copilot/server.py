@@ -6,6 +6,7 @@ import hmac
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -19,13 +20,12 @@ from treadle.adapters.policy.standard import StandardPolicy
 from treadle.base.inert import inert_line, print_note
 from treadle.base.jsonrpc.connection import INVALID_PARAMS, METHOD_NOT_FOUND, Connection, RpcError
 from treadle.errors import ChatExists, NotFound, Refused
-from treadle.frontends.copilot.extension_methods import Params, text_of
 from treadle.frontends.copilot.extensions import bring, builtin_names, extras_of
 from treadle.frontends.copilot.hooks import ProgramHooks
-from treadle.frontends.copilot.methods import Method
+from treadle.frontends.copilot.methods import Method, Params, text_of
 from treadle.frontends.copilot.session import Session
 from treadle.frontends.copilot_words import methods
-from treadle.frontends.copilot_words.config import ASKS, Config, options_of, read_config, without_effect
+from treadle.frontends.copilot_words.config import ASKS, WITHOUT_EFFECT, Config, options_of, read_config
 from treadle.frontends.copilot_words.events import event_id, stamp
 from treadle.frontends.copilot_words.shapes import model_shown, session_shown, tool_shown
 from treadle.frontends.copilot_words.system_message import transforms
@@ -96,9 +96,8 @@ class Runtime:
         session = self.sessions.get(str(params.get("sessionId")))
         if methods.SESSION[method] == "detach" and (session is None or connection not in session.programs):
             return {"success": True}  # it has left already
-        return await getattr(
-            Method(self._of(connection, params), connection, method, params), methods.SESSION[method]
-        )()
+        call = Method(self._of(connection, params), connection, method, params)
+        return await getattr(call, methods.SESSION[method])()
 
     def tell_all(self, kind: str, session: str) -> None:
         for connection in self.connections:
@@ -123,14 +122,10 @@ class Runtime:
     async def auth_status(self, _connection: Connection, _params: Params) -> Any:
         """Report that the runtime is authenticated if its model can be used. There is no login."""
         reason = await asyncio.to_thread(self._names.why_not)
-        status_message = (
-            reason or f"Treadle uses {self._options.model} with its own key; no GitHub account is involved."
-        )
-        return {
-            "isAuthenticated": not reason,
-            "statusMessage": status_message,
-            **({} if reason else {"authType": "api-key"}),
-        }
+        if reason:
+            return {"isAuthenticated": False, "statusMessage": reason}
+        text = f"Treadle uses {self._options.model} with its own key; no GitHub account is involved."
+        return {"isAuthenticated": True, "statusMessage": text, "authType": "api-key"}
 
     async def models(self, _connection: Connection, _params: Params) -> Any:
         usable_models = await asyncio.to_thread(self._names.usable)
@@ -159,14 +154,10 @@ class Runtime:
             raise RpcError(INVALID_PARAMS, "A sessionId has 1 to 128 letters, digits, dots, hyphens and underscores.")
         if session in self.sessions:  # whose servers are not to be touched
             raise RpcError(INVALID_PARAMS, f"There is a session {session} already; resume it.")
-        base = msgspec.structs.replace(
-            self._options,
-            root=self._root_of(config.working_directory or ""),
-            model=self._model(session, config, connection),
-        )
-        extras = await asyncio.to_thread(
-            extras_of, self.agent, config, base.project, bring(self.agent, session, [config], ())
-        )
+        root, model = self._root_of(config.working_directory or ""), self._model(session, config, connection)
+        base = msgspec.structs.replace(self._options, root=root, model=model)
+        servers = bring(self.agent, session, [config], ())
+        extras = await asyncio.to_thread(extras_of, self.agent, config, base.project, servers)
         builtin = builtin_names(self.agent, base, extras.skills)
         if config.effort:
             check_effort(self.agent.deps.models, base.model, config.effort)
@@ -193,9 +184,8 @@ class Runtime:
         own_instructions = self.agent.prepare(options).options.instructions
         paths = [os.path.join(options.root, os.path.expanduser(folder)) for folder in folders]
         folder_instructions = read_folders(paths, INSTRUCTION_BYTES - len(own_instructions.encode()))
-        return msgspec.structs.replace(
-            options, instructions="\n\n".join(filter(None, (folder_instructions, own_instructions)))
-        )
+        instructions = "\n\n".join(filter(None, (folder_instructions, own_instructions)))
+        return msgspec.structs.replace(options, instructions=instructions)
 
     def _config(self, params: Params) -> Config:
         config = read_config(params)
@@ -238,15 +228,13 @@ class Runtime:
         return self.sessions[id]
 
     def _session(self, chat: Chat, options: ChatOptions) -> Session:
-        return Session(
-            self.agent, chat, options, self._names.shorten_ref, lambda: self.tell_all("session.updated", chat.id)
-        )
+        tell_update = lambda: self.tell_all("session.updated", chat.id)  # noqa: E731
+        return Session(self.agent, chat, options, self._names.shorten_ref, tell_update)
 
     def _model(self, session: str, config: Config, connection: Connection) -> str:
         async def token(provider: str) -> str:
-            answer = await connection.request(
-                "providerToken.getToken", {"sessionId": session, "providerName": provider}
-            )
+            params = {"sessionId": session, "providerName": provider}
+            answer = await connection.request("providerToken.getToken", params)
             return str(answer.get("token", "")) if isinstance(answer, Mapping) else ""
 
         if config.provider is not None:
@@ -255,16 +243,15 @@ class Runtime:
         return model_ref or self._names.ref_of(config.model)
 
     def _warn(self, session: Session, connection: Connection, params: Params) -> None:
-        if fields := without_effect(params):
-            text = f"Treadle takes these settings of a session without effect: {', '.join(fields)}."
-            session.announce("session.warning", {"warningType": "unsupported", "message": text}, connection)
+        warnings = [("tools", warning) for warning in session.chat.warnings]
         if self._brought.missing(session.options.model):
-            text = (
-                "The model of this session was brought by a program, and its key is kept nowhere; resume with provider."
-            )
-            session.announce("session.warning", {"warningType": "provider", "message": text}, connection)
-        for warning in session.chat.warnings:
-            session.announce("session.warning", {"warningType": "tools", "message": warning}, connection)
+            text = "The model of this session was brought by a program, and its key is kept nowhere"
+            warnings.insert(0, ("provider", f"{text}; resume with provider."))
+        if fields := [field for field in WITHOUT_EFFECT if params.get(field)]:
+            text = f"Treadle takes these settings of a session without effect: {', '.join(fields)}."
+            warnings.insert(0, ("unsupported", text))
+        for kind, text in warnings:
+            session.announce("session.warning", {"warningType": kind, "message": text}, connection)
 
     async def switch_model(self, connection: Connection, params: Params) -> Any:
         session = self._of(connection, params)
@@ -296,11 +283,8 @@ class Runtime:
     # -- all sessions -------------------------------------------------------------------------------------------------
 
     async def _listed(self) -> list[Listed]:
-        return [
-            listed
-            for listed in await self.agent.deps.store.list(ChatFilter(archived=False))
-            if DELETED not in listed.summary.labels
-        ]
+        chats = await self.agent.deps.store.list(ChatFilter(archived=False))
+        return [listed for listed in chats if DELETED not in listed.summary.labels]
 
     async def list(self, _connection: Connection, params: Params) -> Any:
         filters = params.get("filter")
@@ -337,7 +321,10 @@ class Runtime:
         try:
             if DELETED in (await chat.state()).options.labels:
                 raise NotFound(id)
-            await _stop(chat)
+            with suppress(Refused):  # a session that is deleted in the middle of a run ends it first
+                await chat.interrupt("program")
+                async for _ in chat.resume():
+                    pass
             await self.agent.delete_chat(id)
         except NotFound:
             return {"success": False, "error": f"Session file not found: {id}"}
@@ -354,21 +341,10 @@ async def _finish_all(works: Iterable[Awaitable[None]]) -> None:
             print_note(f"treadle: {inert_line(f'{type(failure).__name__}: {failure}')}")
 
 
-async def _stop(chat: Chat) -> None:
-    """A session that is deleted in the middle of a run ends it first."""
-    try:
-        await chat.interrupt("program")
-    except Refused:
-        return
-    async for _ in chat.resume():
-        pass
-
-
 def _effort_of(value: Any) -> ReasoningEffort:
-    try:
-        effort: ReasoningEffort = msgspec.convert(value, ReasoningEffort)
-    except msgspec.ValidationError as error:
-        raise RpcError(INVALID_PARAMS, f"reasoningEffort is one of {', '.join(EFFORTS)}, not {value!r}.") from error
+    if value not in EFFORTS:
+        raise RpcError(INVALID_PARAMS, f"reasoningEffort is one of {', '.join(EFFORTS)}, not {value!r}.")
+    effort: ReasoningEffort = value
     return effort
 
 

@@ -90,14 +90,14 @@ class Session:
         return self._shown_model(self.options.model)
 
     def background(self, work: Coroutine[Any, Any, object]) -> None:
+        def end(task: "asyncio.Task[Any]") -> None:
+            self._tasks.discard(task)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                print_note(f"treadle: {inert_line(f'{type(error).__name__}: {error}')}")
+
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._end_background)
-
-    def _end_background(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            print_note(f"treadle: {inert_line(f'{type(error).__name__}: {error}')}")
+        task.add_done_callback(end)
 
     # -- programs -----------------------------------------------------------------------------------------------------
 
@@ -112,7 +112,12 @@ class Session:
             self._seen = head
             self.background(self._read_on(head))
         if source != "new" and not config.disable_resume:
-            await self._tell_resumed(active=not alone, pending=config.continue_pending_work is not False)
+            state, active = await self.chat.state(), not alone
+            data = {"resumeTime": stamp(self.agent.deps.clock.now_ms()), "eventCount": state.head}
+            data |= {"selectedModel": self._shown_model(state.options.model), "context": {"cwd": state.options.root}}
+            data |= {"sessionWasActive": active, "alreadyInUse": active}
+            data["continuePendingWork"] = config.continue_pending_work is not False
+            await self._announce_lasting("session.resume", data)
 
     async def detach(self, connection: Connection) -> None:
         """Detach a program. Its tools are removed as long as other programs stay. The last program leaves all options
@@ -243,13 +248,6 @@ class Session:
         self._between.append(((await self.chat.state()).head, event))
         return event
 
-    async def _tell_resumed(self, *, active: bool, pending: bool) -> None:
-        state = await self.chat.state()
-        data = {"resumeTime": stamp(self.agent.deps.clock.now_ms()), "eventCount": state.head}
-        data |= {"selectedModel": self._shown_model(state.options.model), "context": {"cwd": state.options.root}}
-        data |= {"sessionWasActive": active, "alreadyInUse": active, "continuePendingWork": pending}
-        await self._announce_lasting("session.resume", data)
-
     async def ask_again(self, connection: Connection) -> None:
         """Send the open requests to a program that attached later."""
         self.requests.again |= {action.action for action in await self.chat.actions()}
@@ -262,9 +260,8 @@ class Session:
         """Tell all programs something that a program wants to be told."""
         kind = level if level in ("warning", "error") else "info"
         data = {f"{kind}Type": "notification", "message": message, **({"url": url} if url else {})}
-        announce = self.announce if ephemeral else self._announce_lasting
-        event = announce(f"session.{kind}", data)
-        return str((event if isinstance(event, dict) else await event)["id"])
+        event = f"session.{kind}"
+        return str((self.announce(event, data) if ephemeral else await self._announce_lasting(event, data))["id"])
 
     async def events(self) -> list[SdkEvent]:
         """The whole history, as programs would have been told it; without what is only live."""

@@ -37,10 +37,8 @@ _REFUSED: Mapping[str, str] = {
     "sessionLimits": "limits in AI credits, only budgets in dollars (its setting chat_budget)",
 }
 """Unsupported features on which a program would rely, by the name of the field."""
-_WITHOUT_EFFECT = (
-    "largeOutput",
-    "toolSearch",
-)
+WITHOUT_EFFECT = ("largeOutput", "toolSearch")
+"""Fields that are accepted and do nothing."""
 
 
 class Tool(msgspec.Struct, rename="camel"):
@@ -192,11 +190,6 @@ def read_config(params: Mapping[str, Any]) -> Config:
     return config
 
 
-def without_effect(params: Mapping[str, Any]) -> list[str]:
-    """Fields that are accepted and do nothing, for a warning."""
-    return [field for field in _WITHOUT_EFFECT if params.get(field)]
-
-
 def options_of(
     base: ChatOptions,
     config: Config,
@@ -237,11 +230,9 @@ def options_of(
 
 def _labels(base: ChatOptions, config: Config) -> tuple[str, ...]:
     client = f"{CLIENT}{inert_line(config.client_name, 60)}" if config.client_name else ""
-    other_labels = [
-        each for each in base.labels if each not in (LABEL, ASKS) and not (client and each.startswith(CLIENT))
-    ]
+    others = [each for each in base.labels if each not in (LABEL, ASKS) and not (client and each.startswith(CLIENT))]
     new_labels = (LABEL, ASKS if config.request_permission else "", HOOKS if config.hooks else "", client)
-    return tuple(dict.fromkeys([*other_labels, *filter(None, new_labels)]))
+    return tuple(dict.fromkeys([*others, *filter(None, new_labels)]))
 
 
 def _enabled(config: Config, tools: Sequence[Tool], builtin: Collection[str]) -> tuple[str, ...]:
@@ -265,12 +256,9 @@ def _of_servers(config: Config, servers: Iterable[str]) -> Iterator[str]:
         patterns = [f"{server}__*"]
         for each in config.tool_filters:
             filter_patterns = server_patterns(each, server)
-            patterns = (
-                filter_patterns
-                if f"{server}__*" in patterns
-                else patterns
-                if f"{server}__*" in filter_patterns
-                else [*{*filter_patterns} & {*patterns}]
-            )
+            if f"{server}__*" in patterns:
+                patterns = filter_patterns
+            elif f"{server}__*" not in filter_patterns:
+                patterns = [*{*filter_patterns} & {*patterns}]
         yield from patterns
         yield from (f"!{pattern}" for pattern in server_patterns(config.excluded, server))

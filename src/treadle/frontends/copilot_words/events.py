@@ -174,26 +174,17 @@ def _piece(_telling: Telling, piece: e.ToolCallDelta, _envelope: Envelope) -> Da
 
 
 def _result(_telling: Telling, completion: e.ExecutionComplete, _envelope: Envelope) -> Data:
-    data: Data = {
-        "toolCallId": completion.call,
-        "success": completion.success,
-        "turnId": completion.call.partition(".")[0],
-    }
-    if completion.success:
+    call, success = completion.call, completion.success
+    data: Data = {"toolCallId": call, "success": success, "turnId": call.partition(".")[0]}
+    if success:
         return {**data, "result": {"content": completion.result}}
-    return {
-        **data,
-        "error": {
-            "message": completion.error or completion.result,
-            "code": _CODES.get(completion.synthetic, "failure"),
-        },
-    }
+    code = _CODES.get(completion.synthetic, "failure")
+    return {**data, "error": {"message": completion.error or completion.result, "code": code}}
 
 
 def _permission(_telling: Telling, completion: e.PermissionCompleted, _envelope: Envelope) -> Data:
-    result = (
-        {"kind": APPROVED} if completion.decision == "allow" else {"kind": REFUSED, "feedback": completion.feedback}
-    )
+    is_allowed = completion.decision == "allow"
+    result = {"kind": APPROVED} if is_allowed else {"kind": REFUSED, "feedback": completion.feedback}
     return {"requestId": completion.action, "toolCallId": completion.action, "result": result}
 
 

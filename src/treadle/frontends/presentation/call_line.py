@@ -1,5 +1,7 @@
 """The line of a finished tool call: its target, its outcome, and the first lines of its diff or output."""
 
+from msgspec.structs import replace
+
 from treadle.base.inert import inert, inert_line
 from treadle.diff.changes import count
 from treadle.frontends.presentation.styled import Colour, Line, Span, line, spaced
@@ -12,6 +14,7 @@ CHANGED = "[changed in the project]"
 """Stands in a command's result between its output and what it did to files."""
 QUIET = frozenset({"task_complete", "update_plan"})
 """Calls whose effect is shown as an event of its own."""
+_COLOURS: dict[str, Colour] = {"+": "green", "-": "red"}
 
 
 def call_lines(name: str, summary: str, completion: ExecutionComplete, width: int) -> list[Line]:
@@ -34,17 +37,10 @@ def check_lines(command: str, completion: CheckCompleted, width: int) -> list[Li
     return call_lines("check", command, as_call(completion), width)
 
 
-def as_call(completion: CheckCompleted) -> ExecutionComplete:
-    error_text = "" if completion.success else completion.result
-    outcome = "passed" if completion.success else completion.synthetic or completion.result_summary or "failed"
-    return ExecutionComplete(
-        completion.check,
-        completion.success,
-        error=error_text,
-        result_summary=outcome,
-        synthetic=completion.synthetic,
-        duration_ms=completion.duration_ms,
-    )
+def as_call(check: CheckCompleted) -> ExecutionComplete:
+    outcome = "passed" if check.success else check.synthetic or check.result_summary or "failed"
+    call = ExecutionComplete(check.check, check.success, error="" if check.success else check.result)
+    return replace(call, result_summary=outcome, synthetic=check.synthetic, duration_ms=check.duration_ms)
 
 
 def what_came(completion: ExecutionComplete) -> str:
@@ -53,9 +49,7 @@ def what_came(completion: ExecutionComplete) -> str:
     if completion.diff_stat is not None and not completion.effect:
         outcome = f"+{completion.diff_stat.added} {MINUS}{completion.diff_stat.removed}"
     if completion.duration_ms >= 1000:
-        outcome = (
-            f"{outcome}, {completion.duration_ms / 1000:.1f} s" if outcome else f"{completion.duration_ms / 1000:.1f} s"
-        )
+        outcome = ", ".join(filter(None, (outcome, f"{completion.duration_ms / 1000:.1f} s")))
     return inert_line(outcome, 100)
 
 
@@ -71,24 +65,13 @@ def glimpse(name: str, completion: ExecutionComplete, width: int) -> list[Line]:
     if name == "run_command" and lines[-1].startswith("[exit "):
         lines.pop()
     lines = [line for line in lines if line.strip() and line != "(no output)"]
-    if not completion.success and lines == [inert(completion.error)] == [_first(completion)]:
-        lines = []
+    head = inert_line(completion.result_summary or completion.error)
+    if not completion.success and lines == [inert(completion.error)] == [head]:
+        lines = []  # the line of the call already says it
+    if (hidden := len(lines) - OUTPUT_LINES) > 0:
+        lines = [f"… {count(hidden, 'more line')}", *lines[-OUTPUT_LINES:]]
     touched = [line for line in changes.split("\n") if line and line[0] != "["]
-    return [_bar(each, width) for each in (*_last(lines), *touched[:OUTPUT_LINES])]
-
-
-def _last(lines: list[str]) -> list[str]:
-    last_lines = lines[-OUTPUT_LINES:]
-    return (
-        [f"… {count(len(lines) - len(last_lines), 'more line')}", *last_lines]
-        if len(lines) > len(last_lines)
-        else last_lines
-    )
-
-
-def _first(completion: ExecutionComplete) -> str:
-    """The line of the call already says it."""
-    return inert_line(completion.result_summary or completion.error)
+    return [_bar(each, width) for each in (*lines, *touched[:OUTPUT_LINES])]
 
 
 def _bar(text: str, width: int) -> Line:
@@ -101,15 +84,10 @@ def _diff(result: str, width: int) -> list[Line]:
     if start == len(lines):  # a change that recovery found made: there is no diff, but something to say
         return [_bar(each, width) for each in lines if each.strip()]
     changed_lines = [each for each in lines[start:] if not each.startswith("@@")]
-    shown_lines = [_diff_line(each, width) for each in changed_lines[:DIFF_LINES]]
+    shown_lines: list[Line] = []
+    for each in changed_lines[:DIFF_LINES]:
+        text = inert_line(each.replace("\t", "    "), width - 4)
+        shown_lines.append((Span("  │ ", ("dim",)), Span(text, (_COLOURS.get(each[:1], "dim"),))))
     if len(changed_lines) > DIFF_LINES:
         shown_lines.append(line(f"  │ … {len(changed_lines) - DIFF_LINES} more lines", "dim"))
     return shown_lines
-
-
-_LOOKS: dict[str, Colour] = {"+": "green", "-": "red"}
-
-
-def _diff_line(text: str, width: int) -> Line:
-    shown_text = inert_line(text.replace("\t", "    "), width - 4)
-    return Span("  │ ", ("dim",)), Span(shown_text, (_LOOKS.get(text[:1], "dim"),))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from treadle.base.inert import inert_line
+from treadle.frontends.presentation.styled import tail
 from treadle.protocol.options import Mode
 
 MODE_WORDS: Mapping[Mode, tuple[str, str]] = {
@@ -21,15 +22,9 @@ def model_name(ref: str, width: int = 0) -> str:
     provider, colon, name = inert_line(ref).partition(":")
     if colon and name.startswith(("/", "./", "../", "~")):
         name = name.rpartition("/")[2]
-    full_name = f"{provider}{colon}{name}"
-    return (
-        f"{provider}{colon}{tail(name, max(6, width - len(provider) - 1))}" if 0 < width < len(full_name) else full_name
-    )
-
-
-def tail(text: str, width: int) -> str:
-    """The end of a path, or of a name, says more than its beginning."""
-    return text if len(text) <= width else f"…{text[1 - width :]}"
+    if 0 < width < len(f"{provider}{colon}{name}"):
+        name = tail(name, max(6, width - len(provider) - 1))
+    return f"{provider}{colon}{name}"
 
 
 _STATUS_WORDS = {

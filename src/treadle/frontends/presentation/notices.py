@@ -59,10 +59,8 @@ def notice(event: e.Event) -> tuple[str, Colour] | None:
             details = "".join(f"; would have been asked for: {inert_line(each, 200)}" for each in event.concerns)
             if event.pending:
                 details += f"; {count(event.pending, 'change')} not committed yet"
-            return (
-                f"background command {inert_line(event.job, 40)}: {ending_text}{details}",
-                "yellow" if details else "dim",
-            )
+            text = f"background command {inert_line(event.job, 40)}: {ending_text}{details}"
+            return text, "yellow" if details else "dim"
         case e.JobSettled(outcome=outcome):
             outcome_text = {"refused": "not committed: the same files changed in the project"}.get(outcome, outcome)
             return f"changes of the background command {inert_line(event.job, 40)}: {outcome_text}", "dim"
@@ -85,7 +83,12 @@ def notice(event: e.Event) -> tuple[str, Colour] | None:
         case e.SessionImported():
             return "imported from another place; changes made before this cannot be undone here", "dim"
         case e.Undone() | e.Redone() | e.ChangesKept():
-            return _restored(event)
+            word = {e.Undone: "undone", e.Redone: "redone", e.ChangesKept: "kept"}[type(event)]
+            if event.error:
+                return f"not {word}: {inert_line(event.error, 300)}", "yellow"
+            conflicts_text = f"; not changed: {len(event.conflicts)}" if event.conflicts else ""
+            changes_text = count(event.total or len(event.files), "change")
+            return f"{word}: {changes_text}{conflicts_text}", "yellow" if conflicts_text else "dim"
         case e.SessionRewound(message=message, by=by):
             return f"the conversation went back to before message {message} (by {inert_line(by, 40)})", "dim"
         case e.WorkspaceConflict(conflicts=conflicts):
@@ -115,17 +118,6 @@ def _child(event: e.SubagentCompleted) -> str:
         inert_line(event.chat, 80),
     )
     return f"[{event.number}] {inert_line(event.title, 60)}: " + " · ".join(fact for fact in facts if fact)
-
-
-def _restored(event: e.Undone | e.Redone | e.ChangesKept) -> tuple[str, Colour]:
-    word = {e.Undone: "undone", e.Redone: "redone", e.ChangesKept: "kept"}[type(event)]
-    if event.error:
-        return f"not {word}: {inert_line(event.error, 300)}", "yellow"
-    conflicts_text = f"; not changed: {len(event.conflicts)}" if event.conflicts else ""
-    return (
-        f"{word}: {count(event.total or len(event.files), 'change')}{conflicts_text}",
-        "yellow" if conflicts_text else "dim",
-    )
 
 
 def describe_changes(chat: ChatId, files: Sequence[e.FileChange], world: str = "") -> list[str]:
@@ -164,9 +156,8 @@ def waiting(action: e.OpenAction) -> list[str]:
     """Describe in full the action that the chat waits for."""
     match action.kind:
         case "external_tool":
-            head = (
-                f"waits for the result of {inert_line(action.name, 64)} (tool call {inert_line(action.tool_call_id)})"
-            )
+            call = inert_line(action.tool_call_id)
+            head = f"waits for the result of {inert_line(action.name, 64)} (tool call {call})"
             body = [f"{name} = {inert_line(str(value), 300)}" for name, value in action.arguments.items()]
         case "permission":
             head = "waits for your approval of"
@@ -196,26 +187,20 @@ def why_asked(action: e.OpenAction) -> list[str]:
 
 
 def how_to_answer(chat: ChatId, action: e.OpenAction) -> str:
-    match action.kind:
-        case "external_tool":
-            return f"treadle resume {chat} --results FILE"
-        case "permission":
-            return f"treadle approve {chat} (or with --deny)"
-        case "user_input":
-            return f"treadle resume {chat} --answer TEXT"
+    if action.kind == "permission":
+        return f"treadle approve {chat} (or with --deny)"
+    return f"treadle resume {chat} {'--results FILE' if action.kind == 'external_tool' else '--answer TEXT'}"
 
 
 def cost(usage: Usage, turns: int, calls: int, seconds: float) -> str:
-    parts = [
+    parts = (
         f"{turns} {'turn' if turns == 1 else 'turns'}",
         f"{calls} {'call' if calls == 1 else 'calls'}",
         f"{'~' if usage.estimated else ''}{usage.input:,} tokens in, {usage.output:,} out",
-    ]
-    if usage.usd:
-        parts.append(f"${usage.usd:.4f}")
-    if seconds:
-        parts.append(f"{seconds:.1f} s")
-    return " · ".join(parts)
+        f"${usage.usd:.4f}" if usage.usd else "",
+        f"{seconds:.1f} s" if seconds else "",
+    )
+    return " · ".join(part for part in parts if part)
 
 
 def end(idle: e.SessionIdle) -> str:

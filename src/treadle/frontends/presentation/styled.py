@@ -27,3 +27,8 @@ def spaced(*spans: Span) -> Line:
     """Those that say something, with a space between any two."""
     nonempty = [span for span in spans if span.text]
     return tuple(part for span in nonempty for part in (Span(" "), span))[1:]
+
+
+def tail(text: str, width: int) -> str:
+    """The end of a path, or of a name, says more than its beginning."""
+    return text if len(text) <= width else f"…{text[1 - width :]}"

@@ -20,18 +20,17 @@ from textual.screen import Screen
 from treadle.base.inert import inert, inert_line
 from treadle.errors import TreadleError
 from treadle.frontends.presentation.rich_text import Drawable, Group, Text
-from treadle.frontends.tui.clipboard import copy_to_desktop
 from treadle.frontends.tui.composer import Composer
+from treadle.frontends.tui.desktop import copy_to_desktop
 from treadle.frontends.tui.history import History
-from treadle.frontends.tui.marks import LIGHT, Colourless, InertFilter, Plain, marks_for
+from treadle.frontends.tui.marks import LIGHT, Colourless, InertFilter, Plain, Static, marks_for
 from treadle.frontends.tui.painting import Painter
-from treadle.frontends.tui.static import Static
 
 if TYPE_CHECKING:
+    from treadle.frontends.presentation.conversation import Conversation
     from treadle.frontends.tui.card import Card, Choice
-    from treadle.frontends.tui.connection import ChatLink, Connection
-    from treadle.frontends.tui.conversation import Conversation
-    from treadle.frontends.tui.late_parts import Controlling, Showing
+    from treadle.frontends.tui.connection import ChatLink
+    from treadle.frontends.tui.late_parts import Connection, Controlling, Showing
     from treadle.frontends.tui.transcript import Transcript
 
 LEAVE_S = 3.0
@@ -235,7 +234,7 @@ class TreadleApp(App[AppExit]):
 
     # -- words --------------------------------------------------------------------------------------------------------
 
-    async def guarded(self, work: Awaitable[None]) -> None:
+    async def guarded(self, work: Awaitable[object]) -> None:
         """Show a TreadleError of `work` as a notice; the app goes on."""
         try:
             await work
@@ -325,7 +324,7 @@ class TreadleApp(App[AppExit]):
     async def _stop_run(self) -> None:
         if self.link is not None:
             self.say_status("stopping …", "yellow")
-            await self.guarded(self.link.interrupt())
+            await self.guarded(self.link.chat.interrupt())
 
     def action_leave_if_empty(self) -> None:
         """Ctrl-D quits; a run on a server goes on."""
@@ -373,7 +372,7 @@ class TreadleApp(App[AppExit]):
             self.transcript.go_to_end()
 
     def action_editor(self) -> None:
-        from treadle.frontends.tui.editor import edited
+        from treadle.frontends.tui.desktop import edited
 
         with self.suspend():
             text = edited(self.composer.text)

@@ -27,8 +27,7 @@ from treadle.frontends.presentation.notices import why_asked
 from treadle.frontends.presentation.rich_text import Drawable, Group, Text
 from treadle.frontends.tui.connection import OpenQuestion
 from treadle.frontends.tui.drawing import Look, diff, key_hints
-from treadle.frontends.tui.marks import Marks
-from treadle.frontends.tui.static import Static
+from treadle.frontends.tui.marks import Marks, Static
 from treadle.protocol.events import OpenAction
 from treadle.protocol.permissions import NETWORK_TOOL, RuleScope
 

@@ -4,12 +4,11 @@ import time
 from collections.abc import Sequence
 
 from treadle.base.inert import inert_line
-from treadle.errors import TreadleError
+from treadle.frontends.presentation.conversation import Conversation
 from treadle.frontends.presentation.names import model_name, status_words
 from treadle.frontends.presentation.rich_text import Drawable, Group, Text
 from treadle.frontends.tui.command_context import CommandContext, Purpose, look_of
 from treadle.frontends.tui.connection import ChatRow
-from treadle.frontends.tui.conversation import Conversation
 from treadle.frontends.tui.drawing import draw_block
 from treadle.frontends.tui.picker import Entry, Picker
 
@@ -36,15 +35,38 @@ async def pick_chat(context: CommandContext, arguments: str) -> None:
     async def act(key: str, row: ChatRow) -> str | None:
         nonlocal asked
         confirms, asked = key == DELETE and asked == row.id, row.id if key == DELETE else ""
+        title, link = inert_line(row.title or row.id, 60), context.app.link
         if key == DELETE and not confirms:
-            return f"Press Ctrl-D again to delete “{inert_line(row.title or row.id, 60)}” for good."
-        try:
-            return await _chat_key(context, key, row)
-        except TreadleError as error:
-            return inert_line(str(error))
+            return f"Press Ctrl-D again to delete “{title}” for good."
+        if key == DELETE and link is not None and link.id == row.id:
+            return "This chat is open. Start or open another one first, then delete it."
+        if key == "ctrl+f":
+            await context.open(await context.connection.fork(row.id, 0))
+            return None
+        chosen = await context.connection.open(row.id)
+        match key:
+            case "ctrl+t":
+                await context.open(chosen)
+                context.ask_for(Purpose("rename", "the title: Enter keeps it", target=row.id), row.title)
+                return None
+            case "ctrl+x":
+                await chosen.change(archived=not row.archived)
+                return f"archived: {title}"
+            case _:
+                await chosen.chat.delete()
+                return f"deleted: {title}"
 
     async def preview(row: ChatRow) -> Drawable:
-        return await _chat_preview(context, row)
+        """The last blocks of the chat."""
+        conversation = Conversation()
+        async for batch in (await context.connection.open(row.id)).news(max(0, row.head - READ)):
+            for envelope in batch:
+                conversation.apply(envelope)
+            if conversation.seq >= row.head:
+                break
+        look = look_of(context, 60)
+        parts = [draw_block(block, look) for block in conversation.blocks[-PREVIEWED:]]
+        return Group(*(part for part in parts if part is not None))
 
     keys = {"ctrl+t": "rename", "ctrl+x": "archive", "ctrl+f": "fork", DELETE: "delete"}
     chosen_row = await context.app.push_screen_wait(Picker("Chats", list_chats, keys=keys, act=act, preview=preview))
@@ -53,54 +75,15 @@ async def pick_chat(context: CommandContext, arguments: str) -> None:
 
 
 def _chat_entry(row: ChatRow) -> Entry[ChatRow]:
-    words = "" if row.status == "idle" else status_words(row.status)
-    style = _STYLES.get(row.status, "")
     parts = (
         (f"{_age(row.updated_ms):>4} ", "dim"),
         ("sub-agent " if row.parent else "", "cyan"),
-        (f"{words} " if words else "", style),
+        ("" if row.status == "idle" else f"{status_words(row.status)} ", _STYLES.get(row.status, "")),
         (inert_line(row.title or row.id, 100), "bold"),
         (f"  {inert_line(row.root.rpartition('/')[2], 40)} · {model_name(row.model, 40)}", "dim"),
         (f"  “{inert_line(row.matching_text, 80)}”" if row.matching_text else "", "italic dim"),
     )
     return Entry(Text.assemble(*parts, no_wrap=True, overflow="ellipsis"), row)
-
-
-async def _chat_key(context: CommandContext, key: str, row: ChatRow) -> str | None:
-    match key:
-        case "ctrl+t":
-            await context.open(await context.connection.open(row.id))
-            context.ask_for(Purpose("rename", "the title: Enter keeps it", target=row.id), row.title)
-            return None
-        case "ctrl+x":
-            await (await context.connection.open(row.id)).change(archived=not row.archived)
-            return f"archived: {inert_line(row.title or row.id, 60)}"
-        case "ctrl+d":
-            return await _delete(context, row)
-        case _:
-            await context.open(await context.connection.fork(row.id, 0))
-            return None
-
-
-async def _delete(context: CommandContext, row: ChatRow) -> str:
-    link = context.app.link
-    if link is not None and link.id == row.id:
-        return "This chat is open. Start or open another one first, then delete it."
-    await (await context.connection.open(row.id)).delete()
-    return f"deleted: {inert_line(row.title or row.id, 60)}"
-
-
-async def _chat_preview(context: CommandContext, row: ChatRow) -> Drawable:
-    conversation = Conversation()
-    link = await context.connection.open(row.id)
-    async for batch in link.news(max(0, row.head - READ)):
-        for envelope in batch:
-            conversation.apply(envelope)
-        if conversation.seq >= row.head:
-            break
-    look = look_of(context, 60)
-    parts = [draw_block(block, look) for block in conversation.blocks[-PREVIEWED:]]
-    return Group(*(part for part in parts if part is not None))
 
 
 def _age(then_ms: int) -> str:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from treadle.base.inert import inert_line
 from treadle.diff.hunks import FileDiff
 from treadle.errors import InvalidInput, TreadleError
+from treadle.frontends.presentation.blocks import copies
 from treadle.frontends.presentation.names import MODE_WORDS
 from treadle.frontends.presentation.rich_text import Drawable, Group, Text
 from treadle.frontends.tui.command_context import CommandContext, Purpose, look_of, outcome_words
 from treadle.frontends.tui.connection import ChatLink
-from treadle.frontends.tui.copying import copies
 from treadle.frontends.tui.drawing import Look, diff, numbers
 from treadle.frontends.tui.picker import Entry, Picker
 from treadle.frontends.tui.screens import Reading
@@ -41,10 +41,7 @@ async def rewind(context: CommandContext, arguments: str) -> None:
         return Group(Text(messages_by_seq[seq], "bold"), Text("\nfiles that would go back:", "dim"), *files)
 
     async def act(key: str, seq: int) -> str | None:
-        try:
-            await context.open(await context.connection.fork(link.id, seq - 1))
-        except TreadleError as error:
-            return inert_line(str(error))
+        await context.open(await context.connection.fork(link.id, seq - 1))
         app.composer.put(messages_by_seq[seq])
         return None
 
@@ -56,16 +53,11 @@ async def rewind(context: CommandContext, arguments: str) -> None:
 
     async def ways(query: str) -> Sequence[Entry[str]]:
         file_entries = [Entry[str](Text(f"   {inert_line(line)}", "dim"), None) for line in lines[:12]]
-        return [
-            Entry("conversation and files", "both"),
-            Entry("only the conversation", "conversation"),
-            Entry("only the files", "files"),
-            Entry[str](Text("files that would go back:" if lines else "no file would change", "dim"), None),
-            *file_entries,
-        ]
+        choices = {"both": "conversation and files", "conversation": "only the conversation", "files": "only the files"}
+        heading = Text("files that would go back:" if lines else "no file would change", "dim")
+        return [*(Entry(words, way) for way, words in choices.items()), Entry[str](heading, None), *file_entries]
 
-    way = await app.push_screen_wait(Picker("What should be undone?", ways, searches=False))
-    if way is None:
+    if (way := await app.push_screen_wait(Picker("What should be undone?", ways, searches=False))) is None:
         return
     outcome = await link.back_to(seq, conversation=way != "files", files=way != "conversation")
     if way != "conversation":
@@ -97,24 +89,19 @@ async def review(context: CommandContext, arguments: str) -> None:
         if key == "enter":
             diff_view = _file_diff(files[path], hunk, look_of(context, max(30, context.app.size.width - 8)))
             reading = Reading(inert_line(decode_path(path)), diff_view, {"k": "keep", "u": "undo"})
-            key = await context.app.push_screen_wait(reading)
-            if not key:
+            if not (key := await context.app.push_screen_wait(reading)):
                 return ""
-        try:
-            if key == "k":
-                return outcome_words("kept", await link.keep(() if hunk else (path,), hunks))
-            outcome = await link.undo(() if hunk else (path,), hunks, everything=True)
-            return outcome_words("undone", outcome)
-        except TreadleError as error:
-            return inert_line(str(error))
+        paths = () if hunk else (path,)
+        if key == "k":
+            return outcome_words("kept", await link.keep(paths, hunks))
+        return outcome_words("undone", await link.undo(paths, hunks, everything=True))
 
     async def preview(choice: tuple[str, int]) -> Drawable:
         return _file_diff(files[choice[0]], choice[1], look_of(context, 80))
 
     keys = {"enter": "look", "k": "keep", "u": "undo"}
-    await context.app.push_screen_wait(
-        Picker("Changes", list_changes, keys=keys, act=act, preview=preview, searches=False)
-    )
+    picker = Picker("Changes", list_changes, keys=keys, act=act, preview=preview, searches=False)
+    await context.app.push_screen_wait(picker)
     context.app.showing.side.files = list(files.values())
     context.app.showing.draw_facts()
 
@@ -153,12 +140,13 @@ async def jobs(context: CommandContext, arguments: str) -> None:
         return entries
 
     async def act(key: str, job: str) -> str | None:
-        await link.stop_job(job)
+        for each in await link.chat.jobs():
+            if each.view.job == job:
+                await each.stop()
         return f"stopped: {job}"
 
-    await context.app.push_screen_wait(
-        Picker("Background commands", list_jobs, keys={"s": "stop"}, act=act, searches=False)
-    )
+    picker = Picker("Background commands", list_jobs, keys={"s": "stop"}, act=act, searches=False)
+    await context.app.push_screen_wait(picker)
 
 
 async def queue(context: CommandContext, arguments: str) -> None:
@@ -171,20 +159,12 @@ async def queue(context: CommandContext, arguments: str) -> None:
         ]
 
     async def act(key: str, id: str) -> str | None:
-        try:
-            if key == "d":
-                await link.drop_queued(id)
-            elif key == "s":
-                await link.promote(id)
-        except TreadleError as error:
-            return inert_line(str(error))
+        await (link.chat.delete_queued(id) if key == "d" else link.chat.promote(id))
         return None
 
     keys = {"d": "drop", "s": "send now, steering"}
-    queue_id = await context.app.push_screen_wait(
-        Picker("Queued messages", list_queue, keys=keys, act=act, searches=False)
-    )
-    if queue_id is not None:
+    picker = Picker("Queued messages", list_queue, keys=keys, act=act, searches=False)
+    if (queue_id := await context.app.push_screen_wait(picker)) is not None:
         text = next((item.content for item in context.app.conversation.view.queue if item.id == queue_id), "")
         context.ask_for(Purpose("queued", "the message: Enter changes it, Esc goes back", target=queue_id), text)
 
@@ -214,8 +194,7 @@ async def choose_theme(context: CommandContext, arguments: str) -> None:
     async def list_themes(query: str) -> Sequence[Entry[str]]:
         return [Entry(name, name) for name in sorted(app.available_themes) if query in name]
 
-    theme = await app.push_screen_wait(Picker("Colours", list_themes))
-    if theme:
+    if theme := await app.push_screen_wait(Picker("Colours", list_themes)):
         app.theme = theme
         app.transcript.again()
 
@@ -228,13 +207,14 @@ async def search_history(context: CommandContext, arguments: str) -> None:
         words = query.casefold()
         return [Entry(inert_line(text, 200), text) for text in app.history.newest() if words in text.casefold()]
 
-    async def preview(text: str) -> Drawable:
-        return Text(text)
-
-    message = await app.push_screen_wait(Picker("Messages that you sent before", list_inputs, preview=preview))
-    if message is not None:
+    picker = Picker("Messages that you sent before", list_inputs, preview=_whole_text)
+    if (message := await app.push_screen_wait(picker)) is not None:
         app.composer.put(message)
         app.composer.focus()
+
+
+async def _whole_text(text: str) -> Drawable:
+    return Text(text)
 
 
 async def copy(context: CommandContext, arguments: str) -> None:
@@ -245,19 +225,15 @@ async def copy(context: CommandContext, arguments: str) -> None:
         raise InvalidInput("there is nothing to copy yet")
 
     async def list_parts(query: str) -> Sequence[Entry[str]]:
-        lowered_query = query.casefold()
         return [
             Entry(Text.assemble((f"{kind:8} ", "dim"), inert_line(text, 200), no_wrap=True), text)
             for kind, text in parts
-            if lowered_query in f"{kind} {text}".casefold()
+            if query.casefold() in f"{kind} {text}".casefold()
         ]
-
-    async def preview(text: str) -> Drawable:
-        return Text(text)
 
     copied_text: str | None = parts[0][1]
     if arguments not in ("answer", "last"):
-        copied_text = await app.push_screen_wait(Picker("Copy", list_parts, preview=preview))
+        copied_text = await app.push_screen_wait(Picker("Copy", list_parts, preview=_whole_text))
     if copied_text is not None:
         app.copy_to_clipboard(copied_text)
         app.tell("copied", grave=False)
@@ -271,15 +247,11 @@ async def rules(context: CommandContext, arguments: str) -> None:
         return [Entry(_rule_line(each), each) for each in await context.connection.rules(chat)]
 
     async def act(key: str, rule_view: RuleView) -> str | None:
-        try:
-            await context.connection.revoke(rule_view)
-        except TreadleError as error:
-            return inert_line(str(error))
+        await context.connection.revoke(rule_view)
         return f"revoked: {inert_line(f'{rule_view.rule.tool} {rule_view.rule.pattern}', 100)}"
 
-    await context.app.push_screen_wait(
-        Picker("Standing rules (an approval offers them)", list_rules, keys={"r": "revoke"}, act=act, searches=False)
-    )
+    title = "Standing rules (an approval offers them)"
+    await context.app.push_screen_wait(Picker(title, list_rules, keys={"r": "revoke"}, act=act, searches=False))
 
 
 async def choose_effort(context: CommandContext, levels: Sequence[str]) -> str:

@@ -4,19 +4,22 @@ composer."""
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from treadle.base.inert import inert_line
 from treadle.diff.changes import count
 from treadle.errors import InvalidInput, TreadleError
+from treadle.frontends.presentation.blocks import Note
 from treadle.frontends.tui.app import TreadleApp
-from treadle.frontends.tui.blocks import Note
 from treadle.frontends.tui.composer import Draft
-from treadle.frontends.tui.connection import ChatLink, Connection, OpenQuestion, Outcome
+from treadle.frontends.tui.connection import ChatLink, OpenQuestion, Outcome
 from treadle.frontends.tui.drawing import Look
 from treadle.frontends.tui.screens import Confirm
+
+if TYPE_CHECKING:
+    from treadle.frontends.tui.late_parts import Connection
 
 
 class Purpose(msgspec.Struct, frozen=True):
@@ -42,7 +45,7 @@ class CommandContext:
         """The last event of the log when the chat's run was found to have no worker."""
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> "Connection":
         assert self.app.connection is not None
         return self.app.connection
 

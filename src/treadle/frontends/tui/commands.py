@@ -89,17 +89,9 @@ KEYS = {
 _CYCLE: tuple[Mode, ...] = ("ask", "auto-edit", "review", "read-only")
 
 
-async def carry_out(context: CommandContext, name: str, arguments: str) -> None:
-    await _ACTS[name](context, arguments)
-
-
 async def _help(context: CommandContext, arguments: str) -> None:
-    custom_commands = await context.connection.own_commands(
-        context.root, context.app.link.id if context.app.link is not None else ""
-    )
-    described = {
-        name: inert_line(each.description, 200) for name, each in custom_commands.items() if name not in COMMANDS
-    }
+    own = await context.connection.own_commands(context.root, context.app.link.id if context.app.link else "")
+    described = {name: inert_line(each.description, 200) for name, each in own.items() if name not in COMMANDS}
     keys = grid([(Text(key, "bold"), Text(words)) for key, words in KEYS.items()], 2)
     names = {f"/{inert_line(name, 40)}": words for name, words in {**COMMANDS, **described}.items()}
     commands = grid([(Text(name, "bold cyan"), Text(words)) for name, words in names.items()], 2)
@@ -148,9 +140,8 @@ async def _agent(context: CommandContext, arguments: str) -> None:
     agent_name = arguments or await choosing.choose_agent(context, agents)
     if agent_name:
         await _change(context, **agent_changes(agents, agent_name))
-        context.app.tell(
-            "works as itself" if agent_name == NO_AGENT else f"works as {inert_line(agent_name, 64)}", grave=False
-        )
+        words = "itself" if agent_name == NO_AGENT else inert_line(agent_name, 64)
+        context.app.tell(f"works as {words}", grave=False)
 
 
 async def _change(context: CommandContext, **options: object) -> None:
@@ -202,7 +193,7 @@ async def _world(context: CommandContext, arguments: str) -> None:
 
 
 async def _compact(context: CommandContext, arguments: str) -> None:
-    await context.link().compact()
+    await context.link().chat.compact()
 
 
 async def _fork(context: CommandContext, arguments: str) -> None:
@@ -215,9 +206,8 @@ async def _rename(context: CommandContext, arguments: str) -> None:
     if arguments:
         await context.link().change(title=arguments)
     else:
-        context.ask_for(
-            Purpose("rename", "the title: Enter keeps it, Esc goes back"), context.app.conversation.view.title
-        )
+        purpose = Purpose("rename", "the title: Enter keeps it, Esc goes back")
+        context.ask_for(purpose, context.app.conversation.view.title)
 
 
 async def _new(context: CommandContext, arguments: str) -> None:
@@ -269,38 +259,36 @@ async def _edit(context: CommandContext, arguments: str) -> None:
 
 async def _cost(context: CommandContext, arguments: str) -> None:
     view = context.app.conversation.view
-    usage = view.usage
     rows = {
-        "tokens in": f"{usage.input:,}",
-        "tokens out": f"{usage.output:,}",
-        "cost": f"${view.cost or usage.usd:.4f}",
-        **({"context": f"{view.tokens:,} of {view.window:,} tokens"} if view.window else {}),
+        "tokens in": f"{view.usage.input:,}",
+        "tokens out": f"{view.usage.output:,}",
+        "cost": f"${view.cost or view.usage.usd:.4f}",
+        "context": f"{view.tokens:,} of {view.window:,} tokens" if view.window else "",
     }
-    cells = [(Text(name), Text(value)) for name, value in rows.items()]
+    cells = [(Text(name), Text(value)) for name, value in rows.items() if value]
     context.app.push_screen(Reading("Cost of this chat", grid(cells, 2)))
 
 
 async def _export(context: CommandContext, arguments: str) -> None:
     link = context.link()
-    path = await asyncio.to_thread(_write_new, arguments or f"{link.id}.jsonl", await link.export())
+    data = await link.export()
+
+    def write_new(path: Path) -> Path:
+        try:
+            with (full_path := path.expanduser()).open("xb") as file:
+                file.write(data)
+        except OSError as error:
+            raise InvalidInput(f"{full_path} cannot be written: {error.strerror}") from error
+        return full_path
+
+    path = await asyncio.to_thread(write_new, Path(arguments or f"{link.id}.jsonl"))
     context.app.tell(f"written to {path}", grave=False)
 
 
-def _write_new(name: str, data: bytes) -> Path:
-    path = Path(name).expanduser()
-    try:
-        with path.open("xb") as file:
-            file.write(data)
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be written: {error.strerror}") from error
-    return path
-
-
 async def _paste(context: CommandContext, arguments: str) -> None:
-    from treadle.frontends.tui.images import clipboard_picture
+    from treadle.frontends.tui.desktop import clipboard_picture
 
-    path = await clipboard_picture(context.app.home)
-    await context.attach(path, "from the clipboard")
+    await context.attach(await clipboard_picture(context.app.home), "from the clipboard")
 
 
 DOCTOR_S = 120.0
@@ -318,7 +306,7 @@ async def _quit(context: CommandContext, arguments: str) -> None:
     context.app.leave()
 
 
-_ACTS: dict[str, Callable[[CommandContext, str], Awaitable[None]]] = {
+ACTS: dict[str, Callable[[CommandContext, str], Awaitable[None]]] = {
     "help": _help, "model": _model, "effort": _effort, "mode": _mode, "agent": _agent, "undo": _undo, "redo": _redo,
     "review": choosing.review, "world": _world,
     "diff": choosing.review, "compact": _compact, "fork": _fork, "rewind": choosing.rewind,

@@ -13,8 +13,8 @@ from textual.message import Message
 from textual.widgets import TextArea
 
 from treadle.base.inert import inert
+from treadle.frontends.tui.desktop import picture_at
 from treadle.frontends.tui.history import History
-from treadle.frontends.tui.images import picture_at
 
 # Alt-Enter, as terminals send it. Textual reads it as Enter.
 cast(dict[str, object], ANSI_SEQUENCES_KEYS).update({"\x1b\r": (Keys.ControlJ,), "\x1b\n": (Keys.ControlJ,)})

@@ -7,17 +7,18 @@ from collections.abc import Awaitable, Callable
 from treadle.adapters.workspace.file_names import file_names
 from treadle.base.inert import inert_line
 from treadle.errors import InvalidInput, TreadleError, did_you_mean
+from treadle.frontends.presentation.blocks import Calls, Note
+from treadle.frontends.presentation.conversation import Conversation
 from treadle.frontends.presentation.notices import chosen_option
 from treadle.frontends.tui.app import TreadleApp
-from treadle.frontends.tui.blocks import Calls, Note
 from treadle.frontends.tui.card import Choice
 from treadle.frontends.tui.command_context import CommandContext, Purpose
-from treadle.frontends.tui.commands import COMMANDS, carry_out
+from treadle.frontends.tui.commands import ACTS, COMMANDS
 from treadle.frontends.tui.composer import Composer, Draft
-from treadle.frontends.tui.connection import ChatLink, OpenQuestion
-from treadle.frontends.tui.conversation import Conversation
+from treadle.frontends.tui.connection import OpenQuestion
 from treadle.frontends.tui.model_dialog import first_run
 from treadle.frontends.tui.offers import Offers
+from treadle.protocol.chat_api import ChatApi
 
 _STALE = ("no_such_action", "hash_mismatch", "not_awaiting_action")
 
@@ -94,9 +95,8 @@ class Controller(CommandContext):
             return
         question = self.app.card.asked
         if question is not None and question.action.kind == "user_input" and not text.startswith("/"):
-            await self._answer(
-                question, lambda link: link.answer(question.action, chosen_option(question.action, text))
-            )
+            answer = chosen_option(question.action, text)
+            await self._answer(question, lambda chat: chat.answer(question.action, answer))
         elif text.startswith("/") and not text.startswith("//"):
             name, _, arguments = text[1:].partition(" ")
             await self.command(name, arguments.strip())
@@ -109,24 +109,23 @@ class Controller(CommandContext):
         link, question = self.link(), purpose.question
         match purpose.kind:
             case "feedback" if question is not None:
-                await self._answer(question, lambda link: link.deny(question.action, text))
+                await self._answer(question, lambda chat: chat.deny(question.action, text))
             case "edit" if question is not None:
                 arguments = {**purpose.arguments, "command": text}
-                await self._answer(question, lambda link: link.approve(question.action, arguments=arguments))
+                await self._answer(question, lambda chat: chat.approve(question.action, arguments=arguments))
             case "queued":
-                await link.edit_queued(purpose.target, text)
+                await link.chat.edit_queued(purpose.target, text)
             case "again":
                 await link.back_to(int(purpose.target), conversation=True, files=False)
                 await self.say(text, ())
             case "rename":
-                chat = link if not purpose.target else await self.connection.open(purpose.target)
-                await chat.change(title=text)
+                await (await self.connection.open(purpose.target) if purpose.target else link).change(title=text)
             case _:
                 pass
 
     async def command(self, name: str, arguments: str) -> None:
         if name in COMMANDS:
-            await carry_out(self, name, arguments)
+            await ACTS[name](self, arguments)
             return
         await self._read_own()
         if (custom_command := self.offers.own.get(name)) is None:
@@ -165,7 +164,7 @@ class Controller(CommandContext):
             await self._run_beside(command)
             return
         self._typed = (self.link().id, command)
-        await self.link().run_command(command)
+        await self.link().chat.run_command(command)
         self.app.transcript.go_to_end()
 
     async def _run_beside(self, command: str) -> None:
@@ -175,19 +174,19 @@ class Controller(CommandContext):
         side_chat = await self.connection.create(model=options.model, root=options.root, mode=options.mode)
         side_conversation, main = Conversation(), self.app.conversation
         place = -1
-        await side_chat.run_command(command)
+        await side_chat.chat.run_command(command)
         async for batch in side_chat.news():
             for envelope in batch:
                 side_conversation.apply(envelope)
             for block in side_conversation.blocks:
                 if isinstance(block, Calls):
-                    place = main.put_local(place, block)
+                    place = main.add_local(block, place)
             self.app.showing.draw()
             for action in side_conversation.view.actions:
                 if action.kind != "permission" or action.severity == "critical":
-                    await side_chat.interrupt()
+                    await side_chat.chat.interrupt()
                     raise InvalidInput("this command needs an approval: run it when the chat is idle")
-                await side_chat.approve(action)
+                await side_chat.chat.approve(action)
             if side_conversation.view.last_end:
                 break
         note = f"ran beside this chat, which the model does not see; take it back: treadle undo {side_chat.id}"
@@ -206,13 +205,13 @@ class Controller(CommandContext):
         action = question.action
         match choice.kind:
             case "once":
-                await self._answer(question, lambda link: link.approve(action))
+                await self._answer(question, lambda chat: chat.approve(action))
             case "rule":
-                await self._answer(question, lambda link: link.approve(action, offer=choice.offer, scope=choice.scope))
+                await self._answer(question, lambda chat: chat.approve(action, offer=choice.offer, scope=choice.scope))
             case "deny":
-                await self._answer(question, lambda link: link.deny(action))
+                await self._answer(question, lambda chat: chat.deny(action))
             case "answer":
-                await self._answer(question, lambda link: link.answer(action, choice.text))
+                await self._answer(question, lambda chat: chat.answer(action, choice.text))
             case "feedback":
                 self.ask_for(Purpose("feedback", "why not? Enter tells the model, Esc goes back", question))
             case "edit":
@@ -242,16 +241,16 @@ class Controller(CommandContext):
 
     async def _settle(self, question: OpenQuestion, command: str) -> None:
         try:
-            if (await self.link().arguments(question.action)).get("command") == command:
-                await self._answer(question, lambda link: link.approve(question.action))
+            if (await self.link().chat.arguments(question.action)).get("command") == command:
+                await self._answer(question, lambda chat: chat.approve(question.action))
         finally:
             self._settling.discard(question.key)
             self.app.showing.draw()
 
-    async def _asking(self, question: OpenQuestion) -> ChatLink:
-        return await self.connection.open(question.chat) if question.chat != self._chat else self.link()
+    async def _asking(self, question: OpenQuestion) -> ChatApi:
+        return (await self.connection.open(question.chat) if question.chat != self._chat else self.link()).chat
 
-    async def _answer(self, question: OpenQuestion, give: Callable[[ChatLink], Awaitable[None]]) -> None:
+    async def _answer(self, question: OpenQuestion, give: Callable[[ChatApi], Awaitable[object]]) -> None:
         """An answer that comes too late is a notice, never an end."""
         self._mine.add(question.key)
         try:
@@ -269,11 +268,8 @@ class Controller(CommandContext):
             self._mine.discard(question.key)
         elif self.app.conversation.view.busy and not self.app.conversation.view.stopping:
             self.app.tell("answered elsewhere", grave=False)
-        if (
-            self._purpose is not None
-            and self._purpose.question is not None
-            and self._purpose.question.key == question.key
-        ):
+        asked = self._purpose.question if self._purpose is not None else None
+        if asked is not None and asked.key == question.key:
             self.put_down()
         self.take_up_draft()
 

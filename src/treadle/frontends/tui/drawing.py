@@ -10,10 +10,7 @@ from rich.table import Table
 
 from treadle.base.inert import inert, inert_line
 from treadle.diff.changes import count
-from treadle.frontends.presentation.call_line import CHANGED, MINUS, call_lines
-from treadle.frontends.presentation.rich_text import Drawable, Group, Text
-from treadle.frontends.presentation.styled import Line
-from treadle.frontends.tui.blocks import (
+from treadle.frontends.presentation.blocks import (
     AnswerBlock,
     AnyBlock,
     Calls,
@@ -25,6 +22,9 @@ from treadle.frontends.tui.blocks import (
     ThoughtBlock,
     UserBlock,
 )
+from treadle.frontends.presentation.call_line import CHANGED, MINUS, call_lines
+from treadle.frontends.presentation.rich_text import Drawable, Group, Text
+from treadle.frontends.presentation.styled import Line
 from treadle.frontends.tui.marks import Marks
 from treadle.protocol.content import PlanStep
 

@@ -12,10 +12,18 @@ from treadle.adapters.models.keys import store_key, store_server
 from treadle.adapters.models.registry import ModelRegistry
 from treadle.adapters.policy.consent import disclosure
 from treadle.base.types import ChatId
-from treadle.diff.changes import change_lines, sort_out, without_parents
+from treadle.diff.changes import sort_out, without_parents
 from treadle.diff.hunks import FileDiff
-from treadle.frontends.tui.connection import ChatLink, ChatRow, ModelRow, OpenQuestion, Outcome
-from treadle.frontends.tui.images import read_picture
+from treadle.frontends.tui.connection import (
+    ChatLink,
+    ChatRow,
+    ModelRow,
+    OpenQuestion,
+    Outcome,
+    conflict_lines,
+    preview_lines,
+)
+from treadle.frontends.tui.desktop import read_picture
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
 from treadle.library.feeds.fan_out import Feeds
@@ -23,18 +31,15 @@ from treadle.library.files import RunSpan
 from treadle.library.message_expansion import commands, expand_message, resources
 from treadle.library.model_choice import ModelChoice, check_key, find_server, list_models
 from treadle.library.searching import search
-from treadle.library.subagents.tree import tree
 from treadle.library.transfer import export_chat, fork
 from treadle.ports.store import ChatFilter, Listed, Store
 from treadle.protocol import commands as c
 from treadle.protocol import wire
 from treadle.protocol.content import Image
-from treadle.protocol.events import Delivery, Envelope, OpenAction, Restored
-from treadle.protocol.files import decode_path
+from treadle.protocol.events import Delivery, Envelope, Restored
 from treadle.protocol.http_answers import RuleView
 from treadle.protocol.options import ChatOptions, Project
-from treadle.protocol.permissions import RuleScope
-from treadle.protocol.views import ChildView, shown_status
+from treadle.protocol.views import shown_status
 
 if TYPE_CHECKING:
     from treadle.library.skills.reading import CustomAgent, OwnCommand
@@ -49,23 +54,25 @@ Find = Callable[[Store, str], Awaitable[ChatId]]
 
 
 class EmbeddedChat(ChatLink):
-    _chat: Chat
-
     def __init__(self, agent: Agent, feeds: Feeds, chat: Chat) -> None:
         self._agent = agent
         self._feeds = feeds
-        self._chat = chat
+        self.chat: Chat = chat
 
     async def news(self, after_seq: int = 0) -> AsyncIterator[Sequence[Envelope]]:
         """A long log in large pages, decoded beside the screen; its end and what follows as any reader gets it."""
-        store, chat = self._agent.deps.store, self._chat
+        store, chat = self._agent.deps.store, self.chat
         state = await chat.state()
+
+        def decode(records: Sequence[wire.Record]) -> list[Envelope]:
+            return [wire.decode(chat.id, each) for each in records]
+
         while after_seq < state.head - TAIL:
             records = await store.read(chat.id, after_seq, min(PAGE, state.head - TAIL - after_seq))
             if not records:
                 break
             after_seq = records[-1].seq
-            yield await asyncio.to_thread(_decoded, chat.id, records)
+            yield await asyncio.to_thread(decode, records)
         turn = state.open_turn.turn if state.open_turn is not None else 0
         async with self._feeds.reading(chat.id, after_seq, turn) as reader:
             async for batch in self._feeds.batches(reader, WATCH_S):
@@ -75,101 +82,62 @@ class EmbeddedChat(ChatLink):
     # -- commands -----------------------------------------------------------------------------------------------------
 
     async def send(self, text: str, delivery: Delivery = "queued", images: Sequence[str] = ()) -> None:
-        pictures = [await self._picture(path) for path in images]
-        options = (await self._chat.state()).options
+        pictures = []
+        for path in images:
+            kind, data = await asyncio.to_thread(read_picture, path)
+            pictures.append(Image(kind, await self._agent.deps.store.put_blob(data)))
+        options = (await self.chat.state()).options
         self._agent.remember_model(options.model)
         text, attached = await expand_message(self._agent, options, text)
-        await self._chat.send(text, delivery=delivery, images=[*pictures, *attached])
-
-    async def _picture(self, path: str) -> Image:
-        kind, data = await asyncio.to_thread(read_picture, path)
-        return Image(kind, await self._agent.deps.store.put_blob(data))
+        await self.chat.send(text, delivery=delivery, images=[*pictures, *attached])
 
     async def go_on(self) -> bool:
-        if await self._chat.status() != "pending":
+        if await self.chat.status() != "pending":
             return False
-        await self._chat.carry_out(None)
+        await self.chat.carry_out(None)
         return True
-
-    async def approve(
-        self,
-        action: OpenAction,
-        *,
-        arguments: Mapping[str, Any] | None = None,
-        offer: int = -1,
-        scope: RuleScope = "chat",
-    ) -> None:
-        rule = None if offer < 0 else action.offers[offer].rule_for(scope)
-        await self._chat.approve(action, arguments=None if arguments is None else dict(arguments), rule=rule)
-
-    async def arguments(self, action: OpenAction) -> Mapping[str, Any]:
-        return await self._chat.arguments(action)
-
-    async def children(self) -> Sequence[ChildView]:
-        return await tree(self._agent.deps, self._chat.id)
 
     async def asked_below(self) -> Sequence[OpenQuestion]:
         return [
             OpenQuestion(action, row.chat, row.title, below=True)
-            for row in await self.children()
+            for row in await self.chat.children()
             if row.waits
-            for action in await self._chat.get_chat(row.chat).actions()
+            for action in await self.chat.get_chat(row.chat).actions()
             if action.of_person
         ]
 
     async def change(self, **options: Any) -> None:
-        if "title" in options:
-            await self._chat.command(c.Rename(options.pop("title")))
+        await self.chat.change(**options)
         if options.get("model"):
-            self._agent.deps.models.get(options["model"])
             self._agent.remember_model(options["model"])
-        if options:
-            await self._agent.chat(self._chat.id, **options).open()
-
-    async def delete(self) -> None:
-        await self._agent.delete_chat(self._chat.id)
-
-    async def edit_queued(self, id: str, text: str) -> None:
-        await self._chat.command(c.EditQueued(id, text))
-
-    async def drop_queued(self, id: str) -> None:
-        await self._chat.command(c.DeleteQueued(id))
-
-    async def promote(self, id: str) -> None:
-        await self._chat.promote(id)
-
-    # -- files --------------------------------------------------------------------------------------------------------
 
     async def changes(self, *, everything: bool = False) -> Sequence[FileDiff]:
-        files = self._chat.files
+        files = self.chat.files
         file_diffs = await files.diff(RunSpan() if everything else await files.last_run())
-        visible_paths = {
-            each.path for each in without_parents(sort_out(each.change for each in file_diffs).reported_files)
-        }
+        reported = sort_out(each.change for each in file_diffs).reported_files
+        visible_paths = {each.path for each in without_parents(reported)}
         return [each for each in file_diffs if each.change.path in visible_paths]
 
     async def undo(
         self, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None, *, everything: bool = False
     ) -> Outcome:
-        span = RunSpan() if everything else None
-        return _outcome(await self._chat.files.undo(span, paths, hunks=hunks or {}))
+        return _outcome(await self.chat.files.undo(RunSpan() if everything else None, paths, hunks=hunks or {}))
 
     async def redo(self) -> Outcome:
-        return _outcome(await self._chat.files.redo())
+        return _outcome(await self.chat.files.redo())
 
     async def keep(self, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None) -> Outcome:
-        return _outcome(await self._chat.files.keep(None, paths, hunks))
+        return _outcome(await self.chat.files.keep(None, paths, hunks))
 
     async def preview_back(self, message: int) -> Sequence[str]:
-        plan = await self._chat.files.preview(RunSpan(message - 1))
-        return [*change_lines(plan.files, decode_path), *(f"! {each.path}: {each.reason}" for each in plan.conflicts)]
+        return preview_lines(await self.chat.files.preview(RunSpan(message - 1)))
 
     async def back_to(self, message: int, *, conversation: bool, files: bool) -> Outcome:
-        undone = await self._chat.files.back_to(message, conversation=conversation, files=files)
+        undone = await self.chat.files.back_to(message, conversation=conversation, files=files)
         return Outcome(0) if undone is None else _outcome(undone)
 
     async def export(self) -> bytes:
-        return b"".join([line async for line in export_chat(self._agent.deps.store, self._chat.id)])
+        return b"".join([line async for line in export_chat(self._agent.deps.store, self.chat.id)])
 
 
 class Embedded:
@@ -177,8 +145,11 @@ class Embedded:
 
     place = "this process"
     stays = False
+    """True if a run goes on when the app is left."""
     away = False
+    """True if the server cannot be reached at the moment."""
     takes_keys = True
+    """True if keys and addresses can be entered here."""
 
     def __init__(self, agent: Agent, options: ChatOptions, find: Find, registry: ModelRegistry | None = None) -> None:
         self.agent = agent
@@ -195,16 +166,17 @@ class Embedded:
         return EmbeddedChat(self.agent, self._feeds, chat)
 
     async def default_model(self) -> ModelChoice | None:
+        """The model of a chat that names none, and why; None: a person must choose."""
         return ModelChoice(self.initial.model, "") if self.initial.model else await self.agent.choose_model()
 
     async def create(self, **options: Any) -> EmbeddedChat:
         model = options.get("model") or self.initial.model
         self.agent.deps.models.get(model)
         self.agent.remember_model(model)
-        chat = self.agent.chat(options=self.initial, interactive=True, **options)
-        return self._link(await chat.open())
+        return self._link(await self.agent.chat(options=self.initial, interactive=True, **options).open())
 
     async def open(self, id: str) -> EmbeddedChat:
+        """By its id, the beginning of it, or `last`; NotFound."""
         return self._link(self.agent.chat(await self._find(self.agent.deps.store, id)))
 
     async def fork(self, id: str, seq: int) -> EmbeddedChat:
@@ -231,18 +203,23 @@ class Embedded:
         ]
 
     async def store_key(self, provider: str, variable: str, key: str) -> str:
+        """Keep a key for later runs, unless the provider refuses it; returns the place in words."""
         await check_key(provider, variable, key)
         return await asyncio.to_thread(store_key, self.agent.home, variable, key)
 
     async def add_server(self, url: str, key: str) -> int:
+        """Keep the address of a server whose models are `custom:NAME`; returns how many it has."""
         address, models = await find_server(url, key)
         await asyncio.to_thread(store_server, self.agent.home, address, key)
         return len(models)
 
     async def own_commands(self, root: str, chat: str = "") -> "Mapping[str, OwnCommand]":
+        """Prompts under a name: the user's, the project's trusted ones, and those of MCP servers; of a chat, or for the
+        next one."""
         return await commands(self.agent, await self._options(root, chat))
 
     async def resources(self, root: str, chat: str = "") -> Sequence[str]:
+        """The resources that can be attached as `@server:uri`, without the @; likewise."""
         return [each.typed[1:] for each in await resources(self.agent, await self._options(root, chat))]
 
     async def _options(self, root: str, chat: str) -> ChatOptions:
@@ -271,6 +248,7 @@ class Embedded:
         self.agent.rules.forget_use(rule.rule.id)
 
     async def disclosure(self, model: str) -> str:
+        """The notice that the user must see before this model is used; empty if there is none (S-10)."""
         missing_consent = self.agent.consent.missing(model)
         return disclosure(missing_consent) if missing_consent else ""
 
@@ -282,10 +260,6 @@ class Embedded:
         self._feeds.end()
 
 
-def _decoded(chat: ChatId, records: Sequence[wire.Record]) -> list[Envelope]:
-    return [wire.decode(chat, each) for each in records]
-
-
 def _row(listed: Listed, excerpt: str = "") -> ChatRow:
     line = listed.summary
     return ChatRow(
@@ -295,5 +269,4 @@ def _row(listed: Listed, excerpt: str = "") -> ChatRow:
 
 
 def _outcome(restored: Restored) -> Outcome:
-    conflicts = tuple(f"{decode_path(each.path)}: {each.reason}" for each in restored.conflicts)
-    return Outcome(restored.total or len(restored.files), conflicts, restored.error)
+    return Outcome(restored.total or len(restored.files), conflict_lines(restored.conflicts), restored.error)

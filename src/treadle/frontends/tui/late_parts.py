@@ -1,20 +1,24 @@
-"""The interface of the app to its parts that are loaded behind the first frame: the display, and the person's
-actions.
-"""
+"""The interface of the app to its parts that are loaded behind the first frame: the chats, the display, and the
+person's actions. Only for annotations."""
 
 from typing import Any, Protocol
 
+from treadle.frontends.presentation.conversation import Conversation
 from treadle.frontends.tui.card import Card, Choice
 from treadle.frontends.tui.composer import Composer
 from treadle.frontends.tui.connection import ChatLink, OpenQuestion
-from treadle.frontends.tui.conversation import Conversation
+from treadle.frontends.tui.embedded import Embedded
+from treadle.frontends.tui.remote import Remote
 from treadle.frontends.tui.side import Side
 from treadle.frontends.tui.transcript import Transcript
 from treadle.protocol.options import ChatOptions
 
+Connection = Embedded | Remote
+"""All chats of this home, or of a server."""
+
 
 class Showing(Protocol):
-    """The chat that is followed, and what is drawn of it when."""
+    """The chat that is followed, and what is drawn of it when; see `showing.ChatDisplay`."""
 
     conversation: Conversation
     link: ChatLink | None
@@ -23,74 +27,31 @@ class Showing(Protocol):
     side: Side
 
     @property
-    def options(self) -> ChatOptions:
-        """Those of the chat, or of the next one."""
-        ...
-
-    async def mount(self) -> None:
-        """Take the places that the first frame left open."""
-        ...
-
-    def attach(self, link: ChatLink, *, new: bool = False) -> None:
-        """Follow a chat from its beginning. A `new` one stands below what the screen has shown so far."""
-        ...
-
-    def detach(self) -> None:
-        """Nothing is followed: the next message begins a chat."""
-        ...
-
+    def options(self) -> ChatOptions: ...
+    async def mount(self) -> None: ...
+    def attach(self, link: ChatLink, *, new: bool = False) -> None: ...
+    def detach(self) -> None: ...
     def leave(self) -> None: ...
-
-    async def look_below(self) -> None:
-        """See anew what the chats ask that calls of this one began."""
-        ...
-
+    async def look_below(self) -> None: ...
     def draw(self) -> None: ...
-
     def draw_facts(self) -> None: ...
 
 
 class Controlling(Protocol):
-    """Carries out the person's actions."""
+    """Carries out the person's actions; see `controller.Controller`."""
 
     next_chat_options: dict[str, Any]
-    """Options for the next chat."""
 
     @property
-    def cut_off(self) -> bool:
-        """True if no worker drives the chat's run."""
-        ...
-
-    async def begin(self) -> None:
-        """Begin with the task that the app was opened for."""
-        ...
-
+    def cut_off(self) -> bool: ...
+    async def begin(self) -> None: ...
     async def submitted(self, message: Composer.Submitted) -> None: ...
-
     async def chose(self, choice: Choice) -> None: ...
-
     async def command(self, name: str, arguments: str) -> None: ...
-
-    async def attach(self, path: str) -> None:
-        """Make a picture part of the message, if the model can see it."""
-        ...
-
+    async def attach(self, path: str) -> None: ...
     def completing(self, message: Composer.Completing) -> None: ...
-
-    def settles(self, question: OpenQuestion) -> bool:
-        """True if an approval needs no answer of a person."""
-        ...
-
-    def handle_card_closed(self, question: OpenQuestion) -> None:
-        """A card went."""
-        ...
-
-    def take_up_draft(self) -> None:
-        """Put back the message that was put aside to answer a card."""
-        ...
-
-    def put_down(self) -> bool:
-        """Esc: leave what the composer was used for; False if there is nothing to leave."""
-        ...
-
+    def settles(self, question: OpenQuestion) -> bool: ...
+    def handle_card_closed(self, question: OpenQuestion) -> None: ...
+    def take_up_draft(self) -> None: ...
+    def put_down(self) -> bool: ...
     def purpose_words(self) -> str: ...

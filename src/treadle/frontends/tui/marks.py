@@ -1,14 +1,17 @@
-"""The signs of the app, with and without Unicode, and its colours on a light ground."""
+"""What all widgets of the app share: its signs, with and without Unicode, its colours on a light ground, the filters
+before the terminal, and the widget for text."""
 
 from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.terminal_theme import TerminalTheme
+from textual import widgets
 from textual.color import Color
 from textual.filter import LineFilter
 
 from treadle.base.inert import inert_line
+from treadle.frontends.presentation.rich_text import Drawable, Text
 
 _DARK = [(0, 0, 0), (160, 40, 40), (38, 105, 20), (128, 88, 0), (45, 85, 185), (115, 55, 150), (0, 98, 135)]
 LIGHT = TerminalTheme((247, 247, 247), (0, 0, 0), [*_DARK, (247, 247, 247)], [(100, 100, 100), *_DARK[1:], (0, 0, 0)])
@@ -92,3 +95,13 @@ class Plain(LineFilter):
 
 def marks_for(encoding: str | None) -> Marks:
     return Marks() if "utf" in (encoding or "").lower() else PLAIN
+
+
+class Static(widgets.Static):
+    """Textual's widget for text. It takes no plain string: Textual would read markup in it (S-22)."""
+
+    def __init__(self, content: Drawable | None = None, *, id: str | None = None) -> None:
+        super().__init__(Text() if content is None else content, id=id)
+
+    def update(self, content: Drawable, *, layout: bool = True) -> None:  # type: ignore[override]  # narrower on purpose
+        super().update(content, layout=layout)

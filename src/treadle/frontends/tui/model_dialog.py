@@ -22,8 +22,8 @@ from treadle.errors import TreadleError
 from treadle.frontends.presentation.rich_text import Text
 from treadle.frontends.tui.command_context import CommandContext
 from treadle.frontends.tui.connection import ModelRow
+from treadle.frontends.tui.marks import Static
 from treadle.frontends.tui.picker import Entry, Picker
-from treadle.frontends.tui.static import Static
 
 COPILOT = "copilot"
 FETCH = "download a small model: leave with Ctrl-C and run  treadle models fetch qwen-coder  (1.1 GB)"

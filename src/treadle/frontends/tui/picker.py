@@ -18,7 +18,7 @@ from treadle.base.inert import inert_line
 from treadle.errors import TreadleError
 from treadle.frontends.presentation.rich_text import Drawable, Text
 from treadle.frontends.tui.drawing import key_hints
-from treadle.frontends.tui.static import Static
+from treadle.frontends.tui.marks import Static
 
 T = TypeVar("T")
 
@@ -28,9 +28,7 @@ class Entry(Generic[T]):
 
     def __init__(self, label: str | Text, value: T | None, indent: int = 0) -> None:
         text = label if isinstance(label, Text) else Text(label, no_wrap=True, overflow="ellipsis")
-        if isinstance(
-            text.style, str
-        ):  # as a string it would be read as CSS, whose cyan is another than the terminal's
+        if isinstance(text.style, str):  # it would be read as CSS, whose cyan is another than the terminal's
             text.style = Style.parse(text.style)
         self.label = Padding(text, (0, 0, 0, indent)) if indent else text
         self.value = value
@@ -38,7 +36,8 @@ class Entry(Generic[T]):
 
 Found = Callable[[str], Awaitable[Sequence[Entry[T]]]]
 Act = Callable[[str, T], Awaitable[str | None]]
-"""The action of a key on the chosen entry. None closes the list; a text is shown, and the list is rebuilt."""
+"""The action of a key on the chosen entry. None closes the list; a text is shown, as is a TreadleError, and the list is
+rebuilt."""
 
 
 class Picker(ModalScreen[T | None]):
@@ -88,11 +87,10 @@ class Picker(ModalScreen[T | None]):
                 yield OptionList(id="rows")
                 with VerticalScroll(id="preview"):
                     yield Static(id="shown")
-            yield Static(self._hint(), id="keys")
-
-    def _hint(self) -> Text:
-        keys = {"enter": "choose", **self._keys, "esc": "back"}
-        return key_hints([(_format_key(key), words) for key, words in keys.items()], max(30, self.app.size.width - 8))
+            keys = {"enter": "choose", **self._keys, "esc": "back"}
+            names = [key.replace("ctrl+", "Ctrl-").replace("enter", "Enter").replace("esc", "Esc") for key in keys]
+            hints = key_hints(zip(names, keys.values(), strict=True), max(30, self.app.size.width - 8))
+            yield Static(hints, id="keys")
 
     async def on_mount(self) -> None:
         self.on_resize()
@@ -147,12 +145,6 @@ class Picker(ModalScreen[T | None]):
             place.update(drawable)
 
     def on_option_list_option_selected(self) -> None:
-        self._enter()
-
-    def on_input_submitted(self) -> None:
-        self._enter()
-
-    def _enter(self) -> None:
         if (value := self.get_highlighted()) is None:
             return
         if "enter" in self._keys:
@@ -160,25 +152,25 @@ class Picker(ModalScreen[T | None]):
         else:
             self.dismiss(value)
 
+    on_input_submitted = on_option_list_option_selected
+
     async def on_key(self, event: Key) -> None:
         rows = self.query_one(OptionList)
         match event.key:
             case "up" | "down" | "pageup" | "pagedown" if not rows.has_focus:
                 event.stop()
                 getattr(rows, f"action_{_MOVES[event.key]}")()
-            case key if (
-                key != "enter"
-                and key in self._keys
-                and self._act is not None
-                and (value := self.get_highlighted()) is not None
-            ):
+            case key if key != "enter" and key in self._keys and (value := self.get_highlighted()) is not None:
                 event.stop()
                 event.prevent_default()
                 await self._do(key, value)
 
     async def _do(self, key: str, value: T) -> None:
         assert self._act is not None
-        message = await self._act(key, value)
+        try:
+            message = await self._act(key, value)
+        except TreadleError as error:
+            message = inert_line(str(error))
         if message is None:
             self.dismiss(None)
         else:
@@ -191,7 +183,3 @@ class Picker(ModalScreen[T | None]):
 
 
 _MOVES = {"up": "cursor_up", "down": "cursor_down", "pageup": "page_up", "pagedown": "page_down"}
-
-
-def _format_key(key: str) -> str:
-    return key.replace("ctrl+", "Ctrl-").replace("enter", "Enter").replace("esc", "Esc")

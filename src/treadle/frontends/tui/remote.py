@@ -11,18 +11,24 @@ from treadle.client.chats import Chats, ClientChat
 from treadle.client.files import Restoration, Run
 from treadle.client.http import Http
 from treadle.client.worlds import ClientWorlds
-from treadle.diff.changes import change_lines, is_folder
+from treadle.diff.changes import is_folder
 from treadle.diff.hunks import FileDiff
 from treadle.errors import InvalidInput, NotFound
-from treadle.frontends.tui.connection import ChatLink, ChatRow, ModelRow, OpenQuestion, Outcome
-from treadle.frontends.tui.images import read_picture
+from treadle.frontends.tui.connection import (
+    ChatLink,
+    ChatRow,
+    ModelRow,
+    OpenQuestion,
+    Outcome,
+    conflict_lines,
+    preview_lines,
+)
+from treadle.frontends.tui.desktop import read_picture
 from treadle.library.model_choice import ModelChoice
-from treadle.protocol.events import Delivery, Envelope, OpenAction
-from treadle.protocol.files import FileChange, decode_path
-from treadle.protocol.http_answers import Accepted, ChatLine, ChatView, CommandList, ModelList, RuleList, RuleView
+from treadle.protocol.events import Delivery, Envelope
+from treadle.protocol.files import FileChange
+from treadle.protocol.http_answers import ChatLine, CommandList, ModelList, RuleList, RuleView
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.permissions import RuleScope
-from treadle.protocol.views import ChildView
 
 if TYPE_CHECKING:
     from treadle.library.skills.reading import OwnCommand
@@ -31,91 +37,51 @@ PATIENCE_S = 60.0
 
 
 class RemoteChat(ChatLink):
-    _chat: ClientChat
-
-    def __init__(self, http: Http, chat: ClientChat) -> None:
-        self._http = http
-        self._chat = chat
-        self._at = f"/api/chats/{chat.id}"
+    def __init__(self, chat: ClientChat) -> None:
+        self.chat: ClientChat = chat
 
     async def news(self, after_seq: int = 0) -> AsyncIterator[Sequence[Envelope]]:
-        async for envelope in self._chat.events(after_seq):
+        async for envelope in self.chat.events(after_seq):
             yield [envelope]
 
     async def send(self, text: str, delivery: Delivery = "queued", images: Sequence[str] = ()) -> None:
         read = [await asyncio.to_thread(read_picture, path) for path in images]
-        await self._chat.send(text, delivery=delivery, images=read, expand=True)
+        await self.chat.send(text, delivery=delivery, images=read, expand=True)
 
     async def go_on(self) -> bool:
         return False  # the server's workers take up such runs
 
-    async def approve(
-        self,
-        action: OpenAction,
-        *,
-        arguments: Mapping[str, Any] | None = None,
-        offer: int = -1,
-        scope: RuleScope = "chat",
-    ) -> None:
-        await self._chat.approve(action, arguments=arguments, offer=None if offer < 0 else offer, scope=scope)
-
-    async def arguments(self, action: OpenAction) -> Mapping[str, Any]:
-        for each in (await self._chat.info()).actions:
-            if each.action == action.action:
-                return each.arguments
-        raise NotFound("this is not asked any more")
-
-    async def children(self) -> Sequence[ChildView]:
-        return await self._chat.children()
-
     async def asked_below(self) -> Sequence[OpenQuestion]:
         return [
             OpenQuestion(each.action, each.chat, each.title, below=True)
-            for each in await self._chat.actions(below=True)
+            for each in await self.chat.actions(below=True)
             if each.chat != self.id and each.action.of_person
         ]
 
-    async def change(self, **options: Any) -> None:
-        await self._chat.change(**options)
-
-    async def edit_queued(self, id: str, text: str) -> None:
-        await self._http.change("PUT", f"{self._at}/queue/{id}", {"content": text}, Accepted)
-
-    async def drop_queued(self, id: str) -> None:
-        await self._http.change("DELETE", f"{self._at}/queue/{id}", {}, Accepted)
-
-    async def promote(self, id: str) -> None:
-        await self._http.change("POST", f"{self._at}/queue/{id}/promote", {}, Accepted)
-
     async def changes(self, *, everything: bool = False) -> Sequence[FileDiff]:
-        files = await self._chat.files.changes("all" if everything else "last")
+        files = await self.chat.files.changes("all" if everything else "last")
         return [FileDiff(convert(each, FileChange, from_attributes=True), each.hunks, each.notes) for each in files]
 
     async def undo(
         self, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None, *, everything: bool = False
     ) -> Outcome:
         run: Run = "all" if everything else "last"
-        return _outcome(await self._chat.files.undo(run=run, paths=paths, hunks=hunks or {}))
+        return _outcome(await self.chat.files.undo(run=run, paths=paths, hunks=hunks or {}))
 
     async def redo(self) -> Outcome:
-        return _outcome(await self._chat.files.redo())
+        return _outcome(await self.chat.files.redo())
 
     async def keep(self, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None) -> Outcome:
-        return _outcome(await self._chat.files.keep(run="all", paths=paths, hunks=hunks or {}))
+        return _outcome(await self.chat.files.keep(run="all", paths=paths, hunks=hunks or {}))
 
     async def preview_back(self, message: int) -> Sequence[str]:
-        plan = await self._chat.files.preview(since=message - 1)
-        return [*change_lines(plan.files, decode_path), *(f"! {each.path}: {each.reason}" for each in plan.conflicts)]
+        return preview_lines(await self.chat.files.preview(since=message - 1))
 
     async def back_to(self, message: int, *, conversation: bool, files: bool) -> Outcome:
-        return _outcome(await self._chat.files.back_to(message, conversation=conversation, files=files))
-
-    async def delete(self) -> None:
-        await self._chat.delete()
+        return _outcome(await self.chat.files.back_to(message, conversation=conversation, files=files))
 
     async def export(self) -> bytes:
-        async with self._http.stream(f"{self._at}/export", {}, {}) as pieces:
-            return b"".join([piece async for piece in pieces])
+        return await self.chat.export()
 
 
 class Remote:
@@ -140,22 +106,18 @@ class Remote:
 
     async def create(self, **options: Any) -> RemoteChat:
         all_options = {**self._options, "interactive": True, **options}
-        client_chat = await self._chats.create(
-            **{name: value for name, value in all_options.items() if value not in ("", None)}
-        )
-        return RemoteChat(self._http, client_chat)
+        given = {name: value for name, value in all_options.items() if value not in ("", None)}
+        return RemoteChat(await self._chats.create(**given))
 
     async def open(self, id: str) -> RemoteChat:
         if id == "last":
             async for line in self._chats.list(archived=False):
-                return RemoteChat(self._http, await self._chats.get(line.id))
+                return RemoteChat(await self._chats.get(line.id))
             raise NotFound("there is no chat yet")
-        return RemoteChat(self._http, await self._chats.get(id))
+        return RemoteChat(await self._chats.get(id))
 
     async def fork(self, id: str, seq: int) -> RemoteChat:
-        head = seq or (await (await self._chats.get(id)).info()).head
-        chat_view = await self._http.change("POST", f"/api/chats/{id}/fork", {"seq": head}, ChatView)
-        return RemoteChat(self._http, await self._chats.get(chat_view.id))
+        return RemoteChat(await ClientChat(self._http, id, PATIENCE_S).fork(seq))
 
     async def chats(self, query: str = "", *, archived: bool = False, limit: int = 200) -> Sequence[ChatRow]:
         if query.strip():
@@ -227,5 +189,4 @@ def _row(line: ChatLine, excerpt: str = "") -> ChatRow:
 
 def _outcome(restoration: Restoration) -> Outcome:
     files = restoration.total or sum(not is_folder(each) for each in restoration.files)
-    conflicts = tuple(f"{decode_path(each.path)}: {each.reason}" for each in restoration.conflicts)
-    return Outcome(files, conflicts, restoration.error)
+    return Outcome(files, conflict_lines(restoration.conflicts), restoration.error)

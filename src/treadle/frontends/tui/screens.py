@@ -11,7 +11,7 @@ from textual.screen import ModalScreen
 
 from treadle.frontends.presentation.rich_text import Drawable, Text
 from treadle.frontends.tui.drawing import key_hints
-from treadle.frontends.tui.static import Static
+from treadle.frontends.tui.marks import Static
 
 
 class Reading(ModalScreen[str]):

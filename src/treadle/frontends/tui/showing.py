@@ -15,14 +15,15 @@ from treadle.adapters.workspace.file_names import branch_of
 from treadle.base.inert import inert_line
 from treadle.chat.fold import change_options
 from treadle.errors import TreadleError
-from treadle.frontends.presentation.names import model_name, tail
+from treadle.frontends.presentation.blocks import Note
+from treadle.frontends.presentation.conversation import Conversation
+from treadle.frontends.presentation.names import model_name
+from treadle.frontends.presentation.overview import Overview
 from treadle.frontends.presentation.rich_text import Text
+from treadle.frontends.presentation.styled import tail
 from treadle.frontends.tui.app import TreadleApp
-from treadle.frontends.tui.blocks import Note
 from treadle.frontends.tui.card import Card
 from treadle.frontends.tui.connection import ChatLink, OpenQuestion
-from treadle.frontends.tui.conversation import Conversation
-from treadle.frontends.tui.overview import Overview
 from treadle.frontends.tui.side import Side
 from treadle.frontends.tui.transcript import Transcript
 from treadle.protocol.options import ChatOptions
@@ -60,6 +61,7 @@ class ChatDisplay:
         self._below_lock = asyncio.Lock()
 
     async def mount(self) -> None:
+        """Take the places that the first frame left open."""
         app = self._app
         await app.query_one("#stage", Vertical).mount(self.transcript)
         left_pane = app.query_one("#left", Vertical)
@@ -75,6 +77,7 @@ class ChatDisplay:
     # -- the chat -----------------------------------------------------------------------------------------------------
 
     def attach(self, link: ChatLink, *, new: bool = False) -> None:
+        """Follow a chat from its beginning. A `new` one stands below what the screen has shown so far."""
         self.leave()
         old_blocks = self.conversation.blocks if new else []
         self._lost = ""
@@ -132,12 +135,13 @@ class ChatDisplay:
         self.draw_facts()
 
     async def look_below(self) -> None:
+        """See anew what the chats ask that calls of this one began."""
         link, child_ids = self.link, self.conversation.view.children
         if link is None or self._below_lock.locked():
             return
         async with self._below_lock:
             try:
-                rows = await link.children() if child_ids else ()
+                rows = await link.chat.children() if child_ids else ()
                 questions = await link.asked_below() if any(row.waits for row in rows) else ()
             except TreadleError:
                 return
@@ -176,21 +180,18 @@ class ChatDisplay:
         ]
         questions = [*own_questions, *self._below]
         self.card.ask(questions[0] if questions else None, max(0, len(questions) - 1))
-        if (
-            controller is not None
-            and old_question is not None
-            and (not questions or questions[0].key != old_question.key)
-        ):
+        is_closed = old_question is not None and (not questions or questions[0].key != old_question.key)
+        if controller is not None and old_question is not None and is_closed:
             controller.handle_card_closed(old_question)
 
     @property
     def options(self) -> ChatOptions:
+        """Those of the chat, or of the next one."""
         app = self._app
         if self.link is not None or app.connection is None:
             return self.conversation.view.options
-        return change_options(
-            app.connection.initial, app.controller.next_chat_options if app.controller is not None else {}
-        )
+        changes = app.controller.next_chat_options if app.controller is not None else {}
+        return change_options(app.connection.initial, changes)
 
     def draw_facts(self) -> None:
         app, view = self._app, replace(self.conversation.view, options=self.options)

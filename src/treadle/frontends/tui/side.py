@@ -5,12 +5,13 @@ from collections.abc import Callable, Sequence
 
 from treadle.base.inert import inert_line
 from treadle.diff.hunks import FileDiff
-from treadle.frontends.presentation.names import model_name, tail
+from treadle.frontends.presentation.names import model_name
+from treadle.frontends.presentation.overview import Overview
 from treadle.frontends.presentation.rich_text import Drawable, Group, Text
+from treadle.frontends.presentation.styled import tail
 from treadle.frontends.tui.connection import JobRow
 from treadle.frontends.tui.drawing import checklist, numbers
 from treadle.frontends.tui.marks import Marks
-from treadle.frontends.tui.overview import Overview
 from treadle.protocol.files import decode_path
 from treadle.protocol.options import NetworkChoice
 from treadle.protocol.views import ChildView

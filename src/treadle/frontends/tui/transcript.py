@@ -1,6 +1,7 @@
 """The conversation on the screen: a scrolling view that draws only the lines it shows. A block is drawn once for a
 width and cached; heights of blocks that were never in view are guessed, and measured when they come into view."""
 
+import re
 import time
 from bisect import bisect_right
 from itertools import accumulate
@@ -14,11 +15,10 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
-from treadle.frontends.tui.blocks import AnswerBlock, AnyBlock, Calls, EmptyBlock, ThoughtBlock, UserBlock
-from treadle.frontends.tui.conversation import Conversation
+from treadle.frontends.presentation.blocks import AnswerBlock, AnyBlock, Calls, EmptyBlock, ThoughtBlock, UserBlock
+from treadle.frontends.presentation.conversation import Conversation
 from treadle.frontends.tui.drawing import Look, draw_block
 from treadle.frontends.tui.marks import Marks
-from treadle.frontends.tui.streaming import code_parts, settled_part
 
 MEASURED = 60
 """Blocks that are measured in one go, from the end, when the width changes; the others wait until they are seen."""
@@ -26,6 +26,12 @@ KEPT = 400
 """Blocks whose lines are kept."""
 READY = 2_000
 """Lines that are kept as they go to the screen."""
+CODE_LINES = 24
+"""Lines of a code block that are settled together; the colours of a language seldom reach further back."""
+_LINES = re.compile(r"[^\n]*\n|[^\n]+")
+_FENCE = re.compile(r"^(```|~~~)[^\n]*\n", re.MULTILINE)
+_GOES_ON = "-*+|>"
+"""Characters that may continue a list, a table or a quotation before them."""
 
 
 class Transcript(ScrollView, can_focus=True):
@@ -321,3 +327,42 @@ def _guess(block: AnyBlock, width: int) -> int:
             return 1 + sum(1 if call.effect == "read" else 4 for call in calls)
         case _:
             return 2
+
+
+def settled_part(text: str) -> str:
+    """The beginning of a Markdown text that nothing behind it can change: whole paragraphs, no open code block, list or
+    table at its end."""
+    end = fence = 0
+    open_with = ""
+    for match in _LINES.finditer(text):
+        line = match[0]
+        mark = line.lstrip()[:3]
+        if mark in ("```", "~~~") and (not open_with or mark == open_with):
+            open_with = "" if open_with else mark
+        elif not open_with and line == "\n":
+            fence = match.end()
+        elif not open_with and line.endswith("\n") and not line[:1].isspace() and fence == match.start():
+            end = fence if line[0] not in _GOES_ON and not line[0].isdecimal() else end
+    return text[:end]
+
+
+def code_parts(text: str) -> list[str]:
+    """A text in which a code block is open, as texts to be drawn one below the other: all but the last are settled.
+    Any other text is one part."""
+    match = _FENCE.search(text)
+    if match is None or re.search(rf"^{match[1]}", text[match.end() :], re.MULTILINE):
+        return [text]
+    lines = text[match.end() :].splitlines(keepends=True)
+    parts, begin = list[str](), text[: match.end()]
+    while line_count := _find_split(lines):
+        parts.append(f"{begin}{''.join(lines[:line_count])}{match[1]}\n")
+        lines, begin = lines[line_count:], match[0]
+    return [*parts, begin + "".join(lines)]
+
+
+def _find_split(lines: list[str]) -> int:
+    """Where the first part of code ends, not beside an empty line, which would be lost; 0: it is still to come."""
+    return next(
+        (at for at in range(CODE_LINES, len(lines)) if lines[at - 1].strip() and lines[at].strip()),
+        0,
+    )

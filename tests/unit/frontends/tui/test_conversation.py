@@ -1,7 +1,7 @@
 """Blocks from events: the same live and from the log, whatever happened in between."""
 
 from treadle.base.types import CallKey, ChatId
-from treadle.frontends.tui.blocks import (
+from treadle.frontends.presentation.blocks import (
     AnswerBlock,
     Calls,
     Checklist,
@@ -11,7 +11,7 @@ from treadle.frontends.tui.blocks import (
     ThoughtBlock,
     UserBlock,
 )
-from treadle.frontends.tui.conversation import Conversation
+from treadle.frontends.presentation.conversation import Conversation
 from treadle.protocol import events as e
 from treadle.protocol.content import PlanStep, Thinking, ToolRequest, Usage
 from treadle.protocol.options import ChatOptions

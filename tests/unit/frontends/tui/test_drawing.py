@@ -6,8 +6,7 @@ import pytest
 from rich.console import Console
 
 from treadle.base.types import CallKey
-from treadle.frontends.presentation.call_line import MINUS
-from treadle.frontends.tui.blocks import (
+from treadle.frontends.presentation.blocks import (
     AnswerBlock,
     AnyBlock,
     Calls,
@@ -18,10 +17,11 @@ from treadle.frontends.tui.blocks import (
     ThoughtBlock,
     UserBlock,
 )
+from treadle.frontends.presentation.call_line import MINUS
 from treadle.frontends.tui.card import asked_for, choices
 from treadle.frontends.tui.drawing import Look, draw_block
 from treadle.frontends.tui.marks import PLAIN, Marks, plain_text
-from treadle.frontends.tui.streaming import CODE_LINES, code_parts, settled_part
+from treadle.frontends.tui.transcript import CODE_LINES, code_parts, settled_part
 from treadle.protocol.content import PlanStep
 from treadle.protocol.events import DiffStat, ExecutionComplete, OpenAction
 

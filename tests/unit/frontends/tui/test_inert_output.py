@@ -13,10 +13,10 @@ from textual.widgets import OptionList
 from tests.hostile_text import HOSTILE, TEXTS, check_inert, hostile, hostile_events
 from tests.unit.frontends.tui.recorded import Recorded
 from treadle.diff.hunks import FileDiff
+from treadle.frontends.presentation.conversation import Conversation
 from treadle.frontends.presentation.rich_text import RichText, Text
 from treadle.frontends.tui.app import Start, TreadleApp
 from treadle.frontends.tui.connection import ChatRow, JobRow, ModelRow
-from treadle.frontends.tui.conversation import Conversation
 from treadle.frontends.tui.drawing import Look, draw_block
 from treadle.frontends.tui.launch import make_app
 from treadle.frontends.tui.marks import Marks

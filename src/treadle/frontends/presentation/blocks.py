@@ -1,6 +1,8 @@
 """The parts of a conversation on a screen: blocks, frozen, each drawn by itself. Text in them is as it came; the
 drawing code makes it inert."""
 
+import re
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -90,3 +92,24 @@ class EmptyBlock(Block, frozen=True, kw_only=True):
 
 
 AnyBlock = UserBlock | AnswerBlock | ThoughtBlock | Calls | Checklist | Note | RunEndBlock | EmptyBlock
+
+_CODE = re.compile(r"^(```|~~~)[^\n]*\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+def copies(blocks: Sequence[AnyBlock]) -> Iterator[tuple[str, str]]:
+    """The kind and the text of each; the newest first."""
+    for block in reversed(blocks):
+        match block:
+            case AnswerBlock(text=text) if text.strip():
+                yield "answer", text.strip("\n")
+                for match in reversed(list(_CODE.finditer(text))):
+                    yield "code", match[2].rstrip("\n")
+            case Calls(calls=calls):
+                for call in reversed(calls):
+                    if call.name == "run_command" and call.summary:
+                        yield "command", call.summary
+                    result = call.completion.result if call.completion is not None else ""
+                    if (diff := re.search(r"^@@", result, re.MULTILINE)) is not None:
+                        yield "diff", result[diff.start() :].rstrip("\n")
+            case _:
+                pass

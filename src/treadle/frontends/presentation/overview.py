@@ -1,6 +1,8 @@
 """The facts beside the conversation: the state of the chat, from events alone. Frozen; `apply_event` returns the next
 one."""
 
+from contextlib import suppress
+
 import msgspec
 from msgspec.structs import replace
 
@@ -49,16 +51,17 @@ def apply_event(view: Overview, envelope: e.Envelope) -> Overview:
         case e.SessionCreated(options=options):
             return replace(view, options=options)
         case e.OptionsChanged(changes=changes):
-            return replace(view, options=_change_options(view.options, changes))
+            with suppress(msgspec.ValidationError):  # of a newer Treadle
+                options = msgspec.convert({**msgspec.to_builtins(view.options), **changes}, ChatOptions)
+                return replace(view, options=options)
+            return view
         case e.TitleChanged(title=title):
             return replace(view, title=title)
         case e.UserMessage():
             return _begin_run(view, event, envelope.time_ms)
         case e.TurnStart():
             return replace(view, busy=True, activity="waiting for the model", turns=view.turns + 1)
-        case e.TurnEnd(usage=usage):
-            return replace(view, usage=view.usage + usage, run_usage=view.run_usage + usage)
-        case e.ModelCall(usage=usage):
+        case e.TurnEnd(usage=usage) | e.ModelCall(usage=usage):
             return replace(view, usage=view.usage + usage, run_usage=view.run_usage + usage)
         case e.SubagentCompleted(usage=usage, chat=chat):
             remaining = tuple(each for each in view.children if each != chat)
@@ -98,8 +101,8 @@ def apply_event(view: Overview, envelope: e.Envelope) -> Overview:
             return replace(view, queue=_queue(view.queue, event))
         case e.RunEnd(reason=reason):
             steps = () if all(step.status == "done" for step in view.plan) else view.plan
-            ended_view = replace(view, busy=False, stopping=False, activity="", last_end=reason, plan=steps)
-            return replace(ended_view, actions=(), children=())
+            view = replace(view, busy=False, stopping=False, activity="", last_end=reason)
+            return replace(view, plan=steps, actions=(), children=())
         case _:
             return replace(view, actions=_actions(view.actions, event))
 
@@ -119,13 +122,6 @@ def _begin_run(view: Overview, message: e.UserMessage, now_ms: int) -> Overview:
         run_usage=Usage(),
         title=view.title or message.content.strip().partition("\n")[0][:80],
     )
-
-
-def _change_options(options: ChatOptions, changes: dict[str, object]) -> ChatOptions:
-    try:
-        return msgspec.convert({**msgspec.to_builtins(options), **changes}, ChatOptions)
-    except msgspec.ValidationError:  # of a newer Treadle
-        return options
 
 
 def _queue(queue: tuple[QueueItem, ...], event: e.QueueChanged) -> tuple[QueueItem, ...]:

@@ -1,4 +1,5 @@
-"""Pictures by their path, for messages to models that can see."""
+"""The desktop around the terminal: pictures for models that can see, the clipboard, and the person's own editor.
+Programs are looked for when they are needed: the first frame does without them."""
 
 import asyncio
 import mimetypes
@@ -12,6 +13,7 @@ from treadle.errors import InvalidInput
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PATIENCE_S = 10.0
+COPY_S = 5.0
 
 
 def picture_kind(path: str) -> str:
@@ -58,7 +60,7 @@ async def clipboard_picture(folder: Path | None) -> str:
         raise InvalidInput(
             "the clipboard cannot be read here: install wl-clipboard, xclip or pngpaste, or paste the path of a picture"
         )
-    from treadle.base.subprocesses import kill_group, start_program  # the first frame does without it
+    from treadle.base.subprocesses import kill_group, start_program
 
     process = await start_program(command, os.environ, stdin=asyncio.subprocess.DEVNULL)
     try:
@@ -80,3 +82,51 @@ def _save_picture(data: bytes, folder: Path | None) -> str:
     with open(descriptor, "wb") as file:
         file.write(data)
     return path
+
+
+def copy_command(environment: Mapping[str, str]) -> list[str]:
+    """The program that takes the clipboard's text on its standard input; empty if there is none. Never one of
+    the project (S-09)."""
+    from treadle.base.subprocesses import program_outside
+
+    def find(name: str) -> str | None:
+        return program_outside(name, os.getcwd())
+
+    if environment.get("WAYLAND_DISPLAY") and (program := find("wl-copy")):
+        return [program]
+    if environment.get("DISPLAY") and (program := find("xclip")):
+        return [program, "-selection", "clipboard", "-in"]
+    if environment.get("DISPLAY") and (program := find("xsel")):
+        return [program, "--clipboard", "--input"]
+    if program := find("pbcopy") or find("clip.exe"):
+        return [program]
+    return []
+
+
+async def copy_to_desktop(text: str) -> None:
+    if not (command := copy_command(os.environ)):
+        return
+    from treadle.base.subprocesses import run_program
+
+    try:
+        await run_program(command, cwd=os.getcwd(), env=os.environ, stdin_data=text.encode(), timeout_s=COPY_S)
+    except OSError:  # the terminal has it in any case
+        return
+
+
+def edited(text: str) -> str | None:
+    """Return the text after the person edited it; None if there is no editor, or it failed."""
+    import shlex
+    import subprocess
+
+    from treadle.base.process_folders import process_folder_prefix
+
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    with tempfile.TemporaryDirectory(prefix=process_folder_prefix()) as folder:
+        path = Path(folder) / "message.md"
+        path.write_text(text, encoding="utf-8")
+        try:
+            completed = subprocess.run([*shlex.split(editor), str(path)])
+        except (OSError, ValueError):
+            return None
+        return path.read_text(encoding="utf-8", errors="replace") if completed.returncode == 0 else None

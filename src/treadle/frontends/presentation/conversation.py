@@ -2,41 +2,28 @@
 from the log (D-04). Knows no screen and no clock but the time of the events."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal
 
 from msgspec.structs import replace
 
 from treadle.base.types import CallKey
 from treadle.diff.changes import change_lines, merged
+from treadle.frontends.presentation import blocks as b
 from treadle.frontends.presentation.call_line import QUIET, as_call
 from treadle.frontends.presentation.notices import cost, end, notice
-from treadle.frontends.tui.blocks import (
-    OUTPUT_KEPT,
-    AnswerBlock,
-    AnyBlock,
-    Calls,
-    Checklist,
-    EmptyBlock,
-    Note,
-    RunEndBlock,
-    ShownCall,
-    ThoughtBlock,
-    UserBlock,
-)
-from treadle.frontends.tui.overview import Overview, apply_event
+from treadle.frontends.presentation.overview import Overview, apply_event
 from treadle.protocol import events as e
 from treadle.protocol.files import FileChange, decode_path
 from treadle.protocol.views import touched
 
 MOST_FILES = 8
-B = TypeVar("B", AnswerBlock, ThoughtBlock)
 
 
 class Conversation:
     """`blocks` only grows, but for what is replaced in its place; `changed` are the places that were since `take`."""
 
     def __init__(self) -> None:
-        self.blocks: list[AnyBlock] = []
+        self.blocks: list[b.AnyBlock] = []
         self.view = Overview()
         self.seq = 0
         self.changed: set[int] = set()
@@ -67,18 +54,13 @@ class Conversation:
         self.view = self._complete_actions(self.view, apply_event(self.view, envelope), envelope.data)
         self._show(envelope)
 
-    def messages(self) -> list[UserBlock]:
+    def messages(self) -> list[b.UserBlock]:
         """The messages of the person that the chat can go back to, oldest first."""
-        return [
-            block for block in self.blocks if isinstance(block, UserBlock) and block.source == "person" and block.seq
-        ]
+        user_blocks = (block for block in self.blocks if isinstance(block, b.UserBlock))
+        return [block for block in user_blocks if block.source == "person" and block.seq]
 
-    def add_local(self, block: AnyBlock) -> None:
-        """Something that only this screen has seen."""
-        self._add(block)
-
-    def put_local(self, at: int, block: AnyBlock) -> int:
-        """The same, in the place of an earlier one; -1: it has none yet. Its place."""
+    def add_local(self, block: b.AnyBlock, at: int = -1) -> int:
+        """Something that only this screen has seen, in the place of an earlier block if one is given. Its place."""
         if at < 0:
             return self._add(block)
         self._put(at, block)
@@ -93,7 +75,11 @@ class Conversation:
                 self._end_thought(now)
                 self._speak(lambda block: replace(block, text=block.text + text))
             case e.ReasoningDelta(text=text):
-                self._think(text, now)
+                if self._thought < 0:
+                    self._thought = self._add(b.ThoughtBlock(began_ms=now, live=True))
+                block = self.blocks[self._thought]
+                assert isinstance(block, b.ThoughtBlock)
+                self._put(self._thought, replace(block, text=block.text + text, ended_ms=now))
             case e.AssistantReset() | e.TurnRetry():
                 self._drop()
                 self._note(event, envelope.seq)
@@ -104,24 +90,23 @@ class Conversation:
             case e.TrialStart() | e.ExecutionStart() | e.ExecutionOutput() | e.ExecutionComplete():
                 self._call(event, now)
             case e.CheckStarted(check=check, command=command):
-                self._add_call(ShownCall(key=check, name="check", summary=command, began_ms=now), envelope.seq)
+                self._add_call(b.ShownCall(key=check, name="check", summary=command, began_ms=now), envelope.seq)
             case e.CheckCompleted():
                 self._change_call(event.check, lambda call: _checked(call, event))
             case e.PermissionRequested(call=call, action=action) | e.UserInputRequested(call=call, action=action):
                 self._asked[action] = call
                 self._change_call(call, lambda shown_call: replace(shown_call, waits=True))
             case e.PermissionCompleted(action=action):
-                self._change_call(
-                    self._asked.pop(action, CallKey("")), lambda shown_call: replace(shown_call, waits=False)
-                )
+                call = self._asked.pop(action, CallKey(""))
+                self._change_call(call, lambda shown_call: replace(shown_call, waits=False))
                 self._note(event, envelope.seq)
             case e.PlanUpdated(steps=steps):
                 self._vanish(self._plan)
-                self._plan = self._add(Checklist(steps=steps, seq=envelope.seq))
+                self._plan = self._add(b.Checklist(steps=steps, seq=envelope.seq))
             case e.TaskComplete(summary=summary) if summary:
-                self._add(Note(text=summary, colour="green", mark="done", seq=envelope.seq))
+                self._add(b.Note(text=summary, colour="green", mark="done", seq=envelope.seq))
             case e.ModelCall(purpose="summary", text=text) if text:
-                self._add(AnswerBlock(text=text, seq=envelope.seq))
+                self._add(b.AnswerBlock(text=text, seq=envelope.seq))
             case e.FilesChanged(files=files):
                 self._again |= {file.path for file in files if file.path in self._files}
                 self._files = merged(self._files, files)
@@ -139,61 +124,50 @@ class Conversation:
         if message.delivery == "idle" or not self.view.busy:
             self._files, self._again, self._plan = {}, set(), -1
         self._applies = message.source == "apply"
-        self._add(UserBlock(text=message.content, source=message.source, images=len(message.images), seq=seq))
+        self._add(b.UserBlock(text=message.content, source=message.source, images=len(message.images), seq=seq))
 
     def _end_run(self, idle: e.SessionIdle, envelope: e.Envelope) -> None:
         self._drop()
-        spent = cost(
-            self.view.run_usage, self.view.turns, self.view.calls, (envelope.time_ms - self.view.began_ms) / 1000
-        )
-        changed_files = (
-            replace(file, added=0, removed=0) if at in self._again else file for at, file in self._files.items()
-        )
-        files = change_lines(changed_files, decode_path, MOST_FILES)
+        view, seconds = self.view, (envelope.time_ms - self.view.began_ms) / 1000
+        spent = cost(view.run_usage, view.turns, view.calls, seconds)
+        uncounted = {path: replace(self._files[path], added=0, removed=0) for path in self._again}
+        files = change_lines((self._files | uncounted).values(), decode_path, MOST_FILES)
         for at, block in enumerate(self.blocks[-50:], max(0, len(self.blocks) - 50)):
             if block.live:
                 self._put(at, replace(block, live=False))
-        self._add(RunEndBlock(text=f"{end(idle)} · {spent}", files=tuple(files), seq=envelope.seq))
+        self._add(b.RunEndBlock(text=f"{end(idle)} · {spent}", files=tuple(files), seq=envelope.seq))
 
     def _note(self, event: e.Event, seq: int) -> None:
         if styled_notice := notice(event):
             text, colour = styled_notice
-            self._add(
-                Note(text=text, colour=colour, mark="error" if isinstance(event, e.SessionError) else "", seq=seq)
-            )
+            mark: Literal["", "error"] = "error" if isinstance(event, e.SessionError) else ""
+            self._add(b.Note(text=text, colour=colour, mark=mark, seq=seq))
 
     def _hide_blocks_from(self, message: int) -> None:
         """Go back to before a message: hide all later blocks."""
         for at, block in enumerate(self.blocks):
-            if block.seq >= message and not isinstance(block, EmptyBlock):
-                self._put(at, EmptyBlock(seq=block.seq))
+            if block.seq >= message and not isinstance(block, b.EmptyBlock):
+                self._put(at, b.EmptyBlock(seq=block.seq))
 
     # -- the answer ---------------------------------------------------------------------------------------------------
 
-    def _speak(self, change: Callable[[AnswerBlock], AnswerBlock]) -> None:
+    def _speak(self, change: Callable[[b.AnswerBlock], b.AnswerBlock]) -> None:
         if self._spoken < 0:
-            self._spoken = self._add(AnswerBlock(live=True))
+            self._spoken = self._add(b.AnswerBlock(live=True))
         block = self.blocks[self._spoken]
-        assert isinstance(block, AnswerBlock)
+        assert isinstance(block, b.AnswerBlock)
         self._put(self._spoken, change(block))
-
-    def _think(self, text: str, now: int) -> None:
-        if self._thought < 0:
-            self._thought = self._add(ThoughtBlock(began_ms=now, live=True))
-        block = self.blocks[self._thought]
-        assert isinstance(block, ThoughtBlock)
-        self._put(self._thought, replace(block, text=block.text + text, ended_ms=now))
 
     def _end_thought(self, now: int) -> None:
         if self._thought >= 0 and self.blocks[self._thought].live:
             block = self.blocks[self._thought]
-            assert isinstance(block, ThoughtBlock)
+            assert isinstance(block, b.ThoughtBlock)
             self._put(self._thought, replace(block, ended_ms=now, live=False))
 
     def _drop(self) -> None:
         """The partial text of the answer is void, or over."""
-        for at in (self._spoken, self._thought):
-            self._vanish(at)
+        self._vanish(self._spoken)
+        self._vanish(self._thought)
         self._spoken = self._thought = -1
 
     def _show_answer(self, message: e.AssistantMessage, envelope: e.Envelope) -> None:
@@ -202,13 +176,10 @@ class Conversation:
         if self._thought < 0 and thinking.strip():
             self._vanish(self._spoken)
             self._spoken = -1
-            self._add(ThoughtBlock(text=thinking, seq=envelope.seq))
+            self._add(b.ThoughtBlock(text=thinking, seq=envelope.seq))
         if message.content.strip():
-            self._speak(
-                lambda block: replace(
-                    block, text=message.content, partial=message.partial, live=False, seq=envelope.seq
-                )
-            )
+            fields = {"text": message.content, "partial": message.partial, "live": False, "seq": envelope.seq}
+            self._speak(lambda block: replace(block, **fields))
         else:
             self._vanish(self._spoken)
         self._spoken = self._thought = -1
@@ -216,9 +187,8 @@ class Conversation:
             self._applies, self.applied_call = False, message.tool_requests[0].call
         for request in message.tool_requests:
             if request.name not in QUIET:
-                self._add_call(
-                    ShownCall(key=request.call, name=request.name, summary=touched(request.arguments)), envelope.seq
-                )
+                call = b.ShownCall(key=request.call, name=request.name, summary=touched(request.arguments))
+                self._add_call(call, envelope.seq)
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
@@ -227,38 +197,31 @@ class Conversation:
             case e.TrialStart(args_summary=summary):
                 self._change_call(event.call, lambda call: replace(call, summary=summary or call.summary, began_ms=now))
             case e.ExecutionStart():
+                fields = {"name": event.name, "effect": event.effect, "began_ms": now, "waits": False}
                 self._change_call(
-                    event.call,
-                    lambda call: replace(
-                        call,
-                        name=event.name,
-                        summary=event.args_summary or call.summary,
-                        effect=event.effect,
-                        began_ms=now,
-                        waits=False,
-                    ),
+                    event.call, lambda call: replace(call, summary=event.args_summary or call.summary, **fields)
                 )
             case e.ExecutionOutput(text=text):
-                self._change_call(event.call, lambda call: replace(call, output=(call.output + text)[-OUTPUT_KEPT:]))
+                self._change_call(event.call, lambda call: replace(call, output=(call.output + text)[-b.OUTPUT_KEPT :]))
             case e.ExecutionComplete():
                 if event.call not in self._at and not event.success:
-                    self._add_call(ShownCall(key=event.call, name="call"), 0)
+                    self._add_call(b.ShownCall(key=event.call, name="call"), 0)
                 self._change_call(event.call, lambda call: replace(call, completion=event, output="", waits=False))
 
-    def _add_call(self, call: ShownCall, seq: int) -> None:
+    def _add_call(self, call: b.ShownCall, seq: int) -> None:
         last = self.blocks[-1] if self.blocks else None
-        if isinstance(last, Calls):
+        if isinstance(last, b.Calls):
             at = len(self.blocks) - 1
             self._put(at, replace(last, calls=(*last.calls, call), live=True))
         else:
-            at = self._add(Calls(calls=(call,), seq=seq, live=True))
+            at = self._add(b.Calls(calls=(call,), seq=seq, live=True))
         self._at[call.key] = at
 
-    def _change_call(self, key: CallKey, change: Callable[[ShownCall], ShownCall | None]) -> None:
+    def _change_call(self, key: CallKey, change: Callable[[b.ShownCall], b.ShownCall | None]) -> None:
         """None: it is shown no more."""
         at = self._at.get(key, -1)
         block = self.blocks[at] if at >= 0 else None
-        if isinstance(block, Calls):
+        if isinstance(block, b.Calls):
             new_calls = (change(call) if call.key == key else call for call in block.calls)
             calls = tuple(call for call in new_calls if call is not None)
             self._put(at, replace(block, calls=calls, live=any(call.completion is None for call in calls)))
@@ -286,28 +249,28 @@ class Conversation:
             case _:
                 return view
         block = self.blocks[self._at[event.call]] if event.call in self._at else None
-        names = {call.key: call.name for call in block.calls} if isinstance(block, Calls) else {}
+        names = {call.key: call.name for call in block.calls} if isinstance(block, b.Calls) else {}
         *other_actions, last_action = view.actions
         return replace(view, actions=(*other_actions, replace(last_action, name=names.get(event.call, ""))))
 
     # -- places -------------------------------------------------------------------------------------------------------
 
-    def _add(self, block: AnyBlock) -> int:
+    def _add(self, block: b.AnyBlock) -> int:
         self.blocks.append(block)
         self.changed.add(len(self.blocks) - 1)
         return len(self.blocks) - 1
 
-    def _put(self, at: int, block: AnyBlock) -> None:
+    def _put(self, at: int, block: b.AnyBlock) -> None:
         if self.blocks[at] != block:
             self.blocks[at] = block
             self.changed.add(at)
 
     def _vanish(self, at: int) -> None:
         if at >= 0:
-            self._put(at, EmptyBlock(seq=self.blocks[at].seq))
+            self._put(at, b.EmptyBlock(seq=self.blocks[at].seq))
 
 
-def _checked(call: ShownCall, completion: e.CheckCompleted) -> ShownCall | None:
+def _checked(call: b.ShownCall, completion: e.CheckCompleted) -> b.ShownCall | None:
     """That changed files have no errors is nothing to talk about."""
     if completion.success and call.summary == e.DIAGNOSTICS:
         return None

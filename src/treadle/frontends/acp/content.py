@@ -1,0 +1,119 @@
+"""Pieces of content in the protocol's shape, made inert (S-12), and tool calls in its terms: the kind of each call, its
+title in one line, and its files."""
+
+import os
+from collections.abc import Mapping
+
+import msgspec
+from acp import schema as a
+from acp.helpers import ToolCallContentVariant as Content
+
+from treadle.adapters.tools.registry import ALIASES
+from treadle.base.inert import fence, inert, inert_line
+from treadle.diff.unified import sides
+from treadle.frontends.presentation import call_line
+from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOLS
+from treadle.protocol.views import touched
+
+QUIET = call_line.QUIET | {"ask_user"}
+"""Calls that the editor is shown in another way."""
+_KINDS: Mapping[str, a.ToolKind] = {
+    "read_file": "read",
+    "read_output": "read",
+    "list_directory": "search",
+    "find_files": "search",
+    "grep_search": "search",
+    "get_diagnostics": "read",
+    COMMAND_TOOL: "execute",
+    "check_command": "execute",
+    "send_input": "execute",
+    "stop_command": "execute",
+    **dict.fromkeys(EDIT_TOOLS, "edit"),
+}
+_VERBS = {
+    "read_file": "Read",
+    "list_directory": "List",
+    "find_files": "Find",
+    "grep_search": "Search for",
+    "get_diagnostics": "Diagnose",
+    "write_file": "Write",
+    "edit_file": "Edit",
+    "apply_patch": "Apply a patch",
+}
+_PATHS = ("path", "file_path", "file", "filePath")
+_WIDTH = 200
+MOST_SHOWN = 20_000
+
+
+def text_block(text: str) -> a.TextContentBlock:
+    return a.TextContentBlock(type="text", text=inert(text))
+
+
+def chunk(text: str) -> a.AgentMessageChunk:
+    return a.AgentMessageChunk(session_update="agent_message_chunk", content=text_block(text))
+
+
+def remark(text: str) -> a.AgentMessageChunk:
+    """Something that Treadle says, apart from what the model says."""
+    return chunk(f"\n\n*{text[:1].upper()}{text[1:]}*\n\n")
+
+
+def thought_chunk(text: str) -> a.AgentThoughtChunk:
+    return a.AgentThoughtChunk(session_update="agent_thought_chunk", content=text_block(text))
+
+
+def user_chunk(text: str) -> a.UserMessageChunk:
+    return a.UserMessageChunk(session_update="user_message_chunk", content=text_block(text))
+
+
+def text_content(text: str) -> Content:
+    return a.ContentToolCallContent(type="content", content=text_block(text))
+
+
+def fenced(text: str) -> Content:
+    """Text as it is, in a fence that it cannot close: editors read content as Markdown. Of a long one the end."""
+    if len(text) > MOST_SHOWN:
+        text = f"[{len(text) - MOST_SHOWN:,} characters are not shown]\n{text[-MOST_SHOWN:]}"
+    return text_content(fence(text))
+
+
+def diff(path: str, old: bytes | None, new: bytes) -> Content:
+    old_text, new_text = (None if each is None else inert(each.decode(errors="replace")) for each in (old, new))
+    return a.FileEditToolCallContent(type="diff", path=inert(path), old_text=old_text, new_text=new_text or "")
+
+
+def diffs_in(text: str, root: str) -> list[Content]:
+    """The hunks of the unified diffs in a text, each as what it goes from and to; none if there are none."""
+    return [
+        a.FileEditToolCallContent(type="diff", path=f"{root}/{hunk.path}", old_text=hunk.old, new_text=hunk.new)
+        for hunk in sides(text)
+    ]
+
+
+def kind_of(name: str) -> a.ToolKind:
+    return _KINDS.get(ALIASES.get(name, name), "other")
+
+
+def title_of(name: str, arguments: str) -> str:
+    """A command as it is; of anything else what is done to what."""
+    name = ALIASES.get(name, name)
+    about = inert_line(touched(arguments), _WIDTH)
+    if name == COMMAND_TOOL:
+        return f"`{about}`" if "`" not in about else about
+    if name == "apply_patch":
+        return _VERBS[name]
+    return f"{_VERBS.get(name, inert_line(name, 64))} {about}".strip()
+
+
+def locations(root: str, arguments: str) -> list[a.ToolCallLocation]:
+    """The file that a call names, and the line where it begins to read."""
+    try:
+        decoded = msgspec.json.decode(arguments)
+    except msgspec.MsgspecError:
+        return []
+    path = next((decoded[name] for name in _PATHS if name in decoded), "") if isinstance(decoded, dict) else ""
+    if not isinstance(path, str) or not path or not root:
+        return []
+    line = decoded.get("start_line")
+    full_path = inert(os.path.normpath(os.path.join(root, path)))
+    return [a.ToolCallLocation(path=full_path, line=line if isinstance(line, int) and line > 0 else None)]
