@@ -19,8 +19,7 @@ from textual.pilot import Pilot
 
 from treadle.adapters.models.scripted import ScriptedModel
 from treadle.base.types import ChatId
-from treadle.frontends.cli.demo_project import make_project
-from treadle.frontends.cli.demo_script import write_script
+from treadle.frontends.cli.demo_project import make_project, write_script
 from treadle.frontends.tui.app import AppExit, Start, TreadleApp
 from treadle.frontends.tui.embedded import Embedded
 from treadle.frontends.tui.launch import make_app

@@ -19,7 +19,7 @@ from treadle.adapters.stores.sqlite.tables import ReadTables
 from treadle.base.types import ChatId, SystemClock
 from treadle.engine.hub import Hub
 from treadle.engine.log import SNAPSHOT_EVERY, Log
-from treadle.frontends.cli.commands import chats, show
+from treadle.frontends.cli.commands import chats
 from treadle.frontends.cli.group import invoke
 from treadle.library.transfer import export_chat, fork, import_chat
 from treadle.ports.store import Listed
@@ -174,7 +174,7 @@ def test_changes_of_a_long_chat_cost_what_changed(
     for words in (["show", copy], ["resume", copy], ["review", copy]):  # nothing has run in it here
         decoded.clear()
         assert invoke(words) == 0
-        assert len([kind for kind in decoded if kind not in (*LISTED, "user.message")]) <= show.MOST + SNAPSHOT_EVERY
+        assert len([kind for kind in decoded if kind not in (*LISTED, "user.message")]) <= chats.MOST_EVENTS + SNAPSHOT_EVERY
         capsys.readouterr()
     decoded.clear()
     for words in (["diff", copy, "nowhere"], ["undo", CHAT, "--to", "3"]):  # refused, by what the log says of files
@@ -193,7 +193,7 @@ def test_showing_a_long_chat_and_listing_many_costs_what_is_shown(
     decode = wire.decode
     monkeypatch.setattr(wire, "decode", lambda chat, record: decoded.append(record.seq) or decode(chat, record))
     assert invoke(["show", CHAT]) == 0
-    assert 0 < len(decoded) <= show.MOST + SNAPSHOT_EVERY
+    assert 0 < len(decoded) <= chats.MOST_EVENTS + SNAPSHOT_EVERY
     said = capsys.readouterr()
     assert "earlier events are not shown" in said.err
     assert "What about file" in said.out

@@ -25,7 +25,8 @@ def program(cli: CommandLine) -> str:
 
 def offered(cli: CommandLine, script: Path, *words: str) -> list[str]:
     """What bash would offer for the last word."""
-    line = f'source {script}; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _treadle; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    words_of_shell = 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _treadle_completion "$1"'
+    line = f'source {script}; {words_of_shell}; printf "%s\\n" "${{COMPREPLY[@]}}"'
     done = subprocess.run(
         ["bash", "-c", line, "bash", *words], cwd=cli.project, env=cli.environment, capture_output=True, text=True
     )
@@ -37,7 +38,7 @@ def offered(cli: CommandLine, script: Path, *words: str) -> list[str]:
 def test_in_bash(cli: CommandLine, program: str) -> None:
     script = cli.folder / "completion.bash"
     script.write_text(cli("completion", "bash").out)
-    assert set(COMMANDS) < set(offered(cli, script, program, ""))
+    assert offered(cli, script, program, "") == [*COMMANDS]
     assert offered(cli, script, program, "re") == ["resume", "review", "redo", "replay"]
     assert offered(cli, script, program, "run", "--mode", "auto") == ["auto-edit", "autopilot"]
     assert "--json" in offered(cli, script, program, "chats", "--")
@@ -47,14 +48,14 @@ def test_in_bash(cli: CommandLine, program: str) -> None:
     chats = [cli("run", f"Say {word}.", "--model", model, "--json").events[0]["chat"] for word in ("one", "two")]
     for words in (("show", "c_"), ("run", "--chat", "c_")):
         assert offered(cli, script, program, *words) == [*reversed(chats)]
-    listed = cli("completion", "--ids")
-    assert listed.out == f"{chats[1]}\tsay two.\n{chats[0]}\tsay one.\n"
+    listed = cli(env={"_TREADLE_COMPLETE": "zsh_complete", "COMP_WORDS": "treadle show c_", "COMP_CWORD": "2"})
+    assert listed.out == f"plain\n{chats[1]}\nsay two.\nplain\n{chats[0]}\nsay one.\n"
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_in_other_shells_it_can_be_read(cli: CommandLine, shell: str) -> None:
     script = cli("completion", shell).out
-    assert all(name in script for name in COMMANDS)
+    assert f"_TREADLE_COMPLETE={shell}_complete" in script
     if shutil.which(shell) is None:
         pytest.skip(f"needs {shell}")
     read = subprocess.run([shell, "-n"], input=script, capture_output=True, text=True)
@@ -75,6 +76,7 @@ def test_in_fish(cli: CommandLine, program: str) -> None:
 
 
 def test_without_a_database_nothing_is_offered(cli: CommandLine) -> None:
-    assert cli("completion", "--ids", env={"TREADLE_HOME": "/nonexistent"}).out == "\n"
-    assert cli("completion", "--ids", env={"TREADLE_STORE": "postgresql://nobody@nowhere/x"}).out == "\n"
+    asked = {"_TREADLE_COMPLETE": "bash_complete", "COMP_WORDS": "treadle show c", "COMP_CWORD": "2"}
+    assert cli(env={"TREADLE_HOME": "/nonexistent", **asked}).out == "\n"
+    assert cli(env={"TREADLE_STORE": "postgresql://nobody@nowhere/x", **asked}).out == "\n"
     assert cli("completion", "powershell").code == 2

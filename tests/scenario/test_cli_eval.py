@@ -15,9 +15,9 @@ from tests.scenario.command_line import CommandLine, end
 from treadle import Agent
 from treadle.adapters.stores import open_store
 from treadle.library.evaluation import Plan, Result, Task, compare, evaluate, read_results, read_suite
-from treadle.library.evaluation.measures import Rate
+from treadle.library.evaluation.report import Rate
 from treadle.library.evaluation.results import FILE, append
-from treadle.library.evaluation.suites import missing
+from treadle.library.evaluation.tasks import missing
 from treadle.library.worlds.home import WorldHome
 
 COUNT = 'call = [{ name = "run_command", args = { command = "echo x >> count" } }]'

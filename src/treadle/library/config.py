@@ -19,6 +19,7 @@ from treadle.ports.sandbox import Demand
 from treadle.protocol.options import (
     MAX_COUNT,
     MAX_SECONDS,
+    NUMBER_BOUNDS,
     PRESETS,
     Budget,
     ChatOptions,
@@ -73,6 +74,11 @@ _Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 _Amount = Annotated[float, Meta(ge=0, le=MAX_SECONDS)]
 
 
+def _bounds_of(option: str) -> Meta:
+    """The bounds of an option of chats hold for the setting of its name."""
+    return Meta(ge=NUMBER_BOUNDS[option].least, le=NUMBER_BOUNDS[option].most)
+
+
 class Settings(msgspec.Struct, frozen=True):
     """Everything that can be set outside a chat. A field is the key of the config file; its variable is
     TREADLE_ and the name in capitals."""
@@ -82,16 +88,16 @@ class Settings(msgspec.Struct, frozen=True):
     profile: str = ""
     preset: Preset | Literal[""] = ""
     mode: Mode = "ask"
-    max_turns: Annotated[int, Meta(ge=1, le=1_000_000)] = 100
+    max_turns: Annotated[int, _bounds_of("max_turns")] = 100
     on_limit: OnLimit | Literal[""] = ""
     budget_usd: _Amount = 0.0
     budget_tokens: _Count = 0
     budget_wall_s: _Amount = 0.0
     budget_turns: _Count = 0
     budget_tool_calls: _Count = 0
-    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    max_tokens: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 0
-    context_window: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 0
+    temperature: Annotated[float, _bounds_of("temperature")] | None = None
+    max_tokens: Annotated[int, _bounds_of("max_tokens")] = 0
+    context_window: Annotated[int, _bounds_of("context_window")] = 0
     reasoning_effort: ReasoningEffort | Literal[""] = ""
     compaction_effort: ReasoningEffort | Literal[""] = ""
     summarize: bool = True
@@ -111,8 +117,8 @@ class Settings(msgspec.Struct, frozen=True):
     diagnose: bool = True
     instructions: bool = True
     skills: bool = True
-    subagents: Annotated[int, Meta(ge=0, le=1_000)] = 8
-    subagent_depth: Annotated[int, Meta(ge=0, le=100)] = 2
+    subagents: Annotated[int, _bounds_of("subagents")] = 8
+    subagent_depth: Annotated[int, _bounds_of("subagent_depth")] = 2
     extensions: tuple[str, ...] = ()
     mcp: bool = True
     sandbox: Demand = "auto"

@@ -8,31 +8,25 @@ from typing import Any, Literal, NamedTuple, TypedDict
 import msgspec
 
 from treadle.errors import InvalidInput
+from treadle.protocol.choices import EFFORTS as EFFORTS
+from treadle.protocol.choices import MODES as MODES
+from treadle.protocol.choices import OWN_WORLD as OWN_WORLD
+from treadle.protocol.choices import CompletionStyle as CompletionStyle
+from treadle.protocol.choices import Mode as Mode
+from treadle.protocol.choices import OnDeadline as OnDeadline
+from treadle.protocol.choices import OnGuard as OnGuard
+from treadle.protocol.choices import OnLimit as OnLimit
+from treadle.protocol.choices import Preset as Preset
+from treadle.protocol.choices import ReasoningEffort as ReasoningEffort
+from treadle.protocol.choices import Rung as Rung
+from treadle.protocol.choices import SandboxChoice as SandboxChoice
+from treadle.protocol.choices import TitleChoice as TitleChoice
 from treadle.protocol.content import Fingerprint, JsonSchema, Value
 from treadle.protocol.permissions import Rule
 from treadle.protocol.tools import DynamicTool
 
-Mode = Literal["read-only", "confirm", "review", "ask", "auto-edit", "autopilot"]
-"""The actions that need no approval (S-07), from the fewest to the most; see `treadle.adapters.policy.standard`."""
-TitleChoice = Literal["auto", "on", "off"]
-"""The models that write titles of chats. auto: all but those that only play a script."""
-OnLimit = Literal["ask", "answer", "error"]
-OnGuard = Literal["ask", "stop"]
-OnDeadline = Literal["continue", "error"]
-CompletionStyle = Literal["tool", "marker"]
-Rung = Literal["native", "text", "plain"]
-"""How a model calls tools (M-07): by its protocol, in its text, or not at all."""
-ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-"""How much a model thinks before it answers (M-16), from the least to the most. A model may know only some of these."""
-SandboxChoice = Literal["auto", "bubblewrap", "landlock", "sandbox-exec", "none"]
-"""auto: the strongest that works on this machine (S-03)."""
-
 NetworkChoice = bool | tuple[str, ...]
 """Which hosts a command may reach: all, none, or those of these patterns (see `treadle.base.host_patterns`)."""
-
-
-OWN_WORLD = "chat"
-"""The value of the option `world` by which a new chat gets a world of its own."""
 
 
 class Project(NamedTuple):
@@ -43,10 +37,6 @@ class Project(NamedTuple):
     """Which folder it is; empty where that is not known."""
     world: str = ""
     """The copy-on-write world of that folder in which it works (W-11); empty: in the folder itself."""
-
-
-MODES: tuple[Mode, ...] = ("read-only", "confirm", "review", "ask", "auto-edit", "autopilot")
-EFFORTS: tuple[ReasoningEffort, ...] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 class Budget(Value, frozen=True):
@@ -241,7 +231,6 @@ def _check_number(name: str, value: float, bounds: Bounds) -> None:
         raise InvalidInput(f"{name} must be a number from {bounds.least:,.15g} to {bounds.most:,.15g}, not {value}.")
 
 
-Preset = Literal["strict"]
 PRESETS: Mapping[Preset, Mapping[str, Any]] = {
     "strict": {"mode": "confirm", "max_turns": 20, "strict_paths": True},
 }

@@ -7,15 +7,12 @@ from typing import Literal
 from msgspec.structs import replace
 
 from treadle.errors import InvalidInput
+from treadle.protocol.choices import BEYOND as BEYOND
+from treadle.protocol.choices import STANDING as STANDING
+from treadle.protocol.choices import RuleEffect as RuleEffect
+from treadle.protocol.choices import RuleScope as RuleScope
 from treadle.protocol.content import Fingerprint, Value
 
-RuleEffect = Literal["allow", "ask", "deny"]
-RuleScope = Literal["once", "chat", "project", "user"]
-"""How far a rule reaches. `once`: only the call that was asked about; it is no standing rule."""
-BEYOND: tuple[RuleScope, ...] = ("project", "user")
-"""Scopes of rules that are kept outside the chat's log."""
-STANDING: tuple[RuleScope, ...] = ("chat", *BEYOND)
-"""Scopes of rules that answer later questions, too."""
 LATEST_EXPIRY_MS = 253_370_764_800_000
 """The beginning of the year 9999."""
 NETWORK_TOOL = "network"

@@ -7,13 +7,12 @@ hands the portion over, with the spans of workers that died on the way. So no sp
 lost except by a kill between that commit and the sending.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from treadle._version import __version__
 from treadle.adapters.telemetry import names
-from treadle.adapters.telemetry.spans import ROOT, RUN, Moment, Portion, Span, Trace
 from treadle.base.inert import inert_line
 from treadle.base.types import CallKey, ChatId
 from treadle.protocol import events as e
@@ -28,8 +27,54 @@ EVERY_MS = 10_000
 _NAME = 80
 _TOLD = 300
 
+ROOT = ""
+"""The key of what is above a run."""
+RUN = "run"
 _ANSWERED = e.PermissionCompleted | e.ExternalToolCompleted | e.UserInputCompleted
 _ASKED = e.PermissionRequested | e.ExternalToolRequested | e.UserInputRequested
+
+
+class Moment(msgspec.Struct):
+    """Something that happened in the middle of a span."""
+
+    name: str
+    time_ms: int
+    attributes: dict[str, Any] = {}
+
+
+class Span(msgspec.Struct):
+    """`key` names it in its trace, `parent` what it is a part of."""
+
+    key: str
+    parent: str
+    name: str
+    start_ms: int
+    attributes: dict[str, Any]
+    kind: Literal["internal", "client"] = "internal"
+    end_ms: int = 0
+    error: str = ""
+    """The class of the error that it ended with; empty if with none."""
+    error_message: str = ""
+    """The error in words."""
+    moments: list[Moment] = []
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """The data that all spans of a run share: the chat, the event that began the run, and the caller's span."""
+
+    chat: str
+    first: int
+    traceparent: str = ""
+
+
+class Portion(msgspec.Struct, frozen=True):
+    """Spans that are handed over together, and how long the chat waited for workers meanwhile, in seconds."""
+
+    trace: Trace
+    seq: int
+    """The event that ends the portion: the process that wrote it hands the spans over."""
+    spans: tuple[Span, ...]
+    queued: tuple[float, ...] = ()
 
 
 class Projection:
@@ -79,8 +124,14 @@ class Projection:
     def take(self, envelope: Envelope) -> Portion | None:
         at, event = envelope.time_ms, envelope.data
         self.reached = envelope.seq
-        if self._trace is None:
-            self._first(envelope)
+        # A trace begins with a run, or with a compaction that a person requests in an idle chat.
+        if self._trace is None and isinstance(event, e.UserMessage):
+            self._begin(Trace(self._chat, envelope.seq, event.traceparent), at)
+            attributes = {names.OPERATION: "invoke_agent", names.AGENT: "treadle", names.AGENT_VERSION: __version__}
+            self._start(RUN, ROOT, "invoke_agent treadle", at, attributes)
+            self._pending_ms = at
+        elif self._trace is None and isinstance(event, e.CompactionStart):
+            self._begin(Trace(self._chat, envelope.seq), at)
         if self._trace is not None:
             self._worker(envelope)
             self._turns(at, event)
@@ -96,13 +147,19 @@ class Projection:
 
     def _portion(self, envelope: Envelope) -> Portion | None:
         trace, event = self._trace, envelope.data
-        idle = isinstance(event, e.CompactionComplete) and RUN not in self._open
-        over = isinstance(event, e.RunEnd) or idle
+        over = isinstance(event, e.RunEnd) or (isinstance(event, e.CompactionComplete) and RUN not in self._open)
         due = isinstance(event, e.TurnEnd) and envelope.time_ms - self.handed_ms >= EVERY_MS
         if trace is None or not (over or due or isinstance(event, _ASKED)):
             return None
         if over:
-            self._end_all(envelope)
+            self._end_model_call(envelope.time_ms, made_anyway=False)
+            for key in [key for key in self._open if key != RUN]:
+                self._end(key, envelope.time_ms)
+        if isinstance(event, e.RunEnd):
+            failure = self._failure if event.reason == "error" else None
+            kind, error_message = (failure.error_class, failure.message) if failure is not None else ("", "")
+            came_to = _spent(self._usage) | {"treadle.end": event.reason}
+            self._end(RUN, envelope.time_ms, came_to, error=kind, error_message=error_message)
         portion = Portion(trace, envelope.seq, tuple(self._done), tuple(self._queued))
         self._done, self._queued, self.handed_ms = [], [], envelope.time_ms
         if over:
@@ -126,33 +183,10 @@ class Projection:
         span.error, span.error_message = error, inert_line(error_message, _TOLD)
         self._done.append(span)
 
-    def _end_all(self, envelope: Envelope) -> None:
-        self._end_model_call(envelope.time_ms, made_anyway=False)
-        for key in [key for key in self._open if key != RUN]:
-            self._end(key, envelope.time_ms)
-        if isinstance(event := envelope.data, e.RunEnd):
-            failure = self._failure if event.reason == "error" else None
-            kind, error_message = (failure.error_class, failure.message) if failure is not None else ("", "")
-            came_to = _spent(self._usage) | {"treadle.end": event.reason}
-            self._end(RUN, envelope.time_ms, came_to, error=kind, error_message=error_message)
-
     @property
     def _here(self) -> str:
         """The parent of a new span: the turn, or else the run."""
         return next((key for key in (self._turn, RUN) if key in self._open), ROOT)
-
-    # -- the run --------------------------------------------------------------------------------------------------
-
-    def _first(self, envelope: Envelope) -> None:
-        """Begin a trace at its first event: a run, or a compaction that a person requests in an idle chat."""
-        at, event = envelope.time_ms, envelope.data
-        if isinstance(event, e.UserMessage):
-            self._begin(Trace(self._chat, envelope.seq, event.traceparent), at)
-            attributes = {names.OPERATION: "invoke_agent", names.AGENT: "treadle", names.AGENT_VERSION: __version__}
-            self._start(RUN, ROOT, "invoke_agent treadle", at, attributes)
-            self._pending_ms = at
-        elif isinstance(event, e.CompactionStart):
-            self._begin(Trace(self._chat, envelope.seq), at)
 
     def _worker(self, envelope: Envelope) -> None:
         """Record the worker that drives the run, and how long the run waited for a worker."""
@@ -171,9 +205,13 @@ class Projection:
     # -- turns and model calls ------------------------------------------------------------------------------------
 
     def _turns(self, at: int, event: e.Event) -> None:
+        attributes: Attributes
         match event:
             case e.UserMessage() if self._said and RUN in self._open:
-                _add_user_message(self._open[RUN].attributes, event)
+                attributes = self._open[RUN].attributes
+                messages = msgspec.json.decode(attributes.get(names.INPUT_MESSAGES, "[]"))
+                message = {"role": "user", "parts": [{"type": "text", "content": event.content}]}
+                attributes[names.INPUT_MESSAGES] = _json([*messages, message])
             case e.TurnStart(turn=turn, model=model):
                 self._turn = f"turn {turn}"
                 self._start(self._turn, RUN, self._turn, at, {names.TURN: turn})
@@ -188,7 +226,7 @@ class Projection:
                 self._asked_ms = at + round(event.delay_s * 1000)
             case e.AssistantMessage():
                 self._requests |= {request.call: (request.name, request.id) for request in event.tool_requests}
-                attributes: Attributes = {names.FINISH: [event.finish_reason]} if event.finish_reason else {}
+                attributes = {names.FINISH: [event.finish_reason]} if event.finish_reason else {}
                 if self._said:
                     attributes |= _encode_answer(event)
                     if RUN in self._open:  # the last message of a run is what came of it
@@ -316,14 +354,17 @@ class Projection:
                 pass
 
 
-def _spent(usage: Usage | None) -> dict[str, Any]:
+def _spent(usage: Usage | None) -> Attributes:
     if usage is None or not usage.tokens:
         return {}
-    attributes: dict[str, Any] = {names.INPUT_TOKENS: usage.input, names.OUTPUT_TOKENS: usage.output}
-    attributes |= {names.CACHED_TOKENS: usage.cached} if usage.cached else {}
-    attributes |= {names.REASONING_TOKENS: usage.reasoning} if usage.reasoning else {}
-    attributes |= {names.COST: usage.usd} if usage.usd else {}
-    return attributes | ({names.ESTIMATED: True} if usage.estimated else {})
+    optional = {
+        names.CACHED_TOKENS: usage.cached,
+        names.REASONING_TOKENS: usage.reasoning,
+        names.COST: usage.usd,
+        names.ESTIMATED: usage.estimated,
+    }
+    tokens = {names.INPUT_TOKENS: usage.input, names.OUTPUT_TOKENS: usage.output}
+    return {**tokens, **{name: value for name, value in optional.items() if value}}
 
 
 # -- content in the shapes of the GenAI conventions; it comes from the log, so secrets are out of it (S-11) ------------
@@ -333,18 +374,8 @@ def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _text(text: str) -> dict[str, str]:
-    return {"type": "text", "content": text}
-
-
-def _add_user_message(attributes: Attributes, message: e.UserMessage) -> None:
-    """Add what the user says to what was said before in the run."""
-    messages = msgspec.json.decode(attributes.get(names.INPUT_MESSAGES, "[]"))
-    attributes[names.INPUT_MESSAGES] = _json([*messages, {"role": "user", "parts": [_text(message.content)]}])
-
-
 def _encode_answer(message: e.AssistantMessage) -> Attributes:
-    parts: list[Attributes] = [_text(message.content)] if message.content else []
+    parts: list[Attributes] = [{"type": "text", "content": message.content}] if message.content else []
     for request in message.tool_requests:
         parts.append({"type": "tool_call", "id": request.id, "name": request.name, "arguments": request.arguments})
     answer = {"role": "assistant", "parts": parts, "finish_reason": message.finish_reason}

@@ -7,15 +7,16 @@ import threading
 import time
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, TypeVar
+from queue import SimpleQueue
+from typing import TypeVar
 
 from opentelemetry.context import Context
 from opentelemetry.metrics import Histogram, Meter
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import ConsoleSpanExporter
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.sdk.trace.sampling import Decision
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, TraceFlags, set_span_in_context
@@ -23,23 +24,77 @@ from opentelemetry.trace.status import Status, StatusCode
 
 from treadle._version import __version__
 from treadle.adapters.telemetry import names
-from treadle.adapters.telemetry.sending import Sender
+from treadle.adapters.telemetry.projection import ROOT, Portion, Span
 from treadle.adapters.telemetry.settings import Signal, Telemetry
-from treadle.adapters.telemetry.spans import ROOT, Portion, Span
+from treadle.base.logs import log_warning
 from treadle.protocol.trace_context import span_id, trace_of
 
 _TOKENS = [4.0**power for power in range(14)]
 _SECONDS = [0.01 * 2.0**power for power in range(14)]
 _WAITS = [0.1, 1.0, 10.0, 60.0, 600.0, 3_600.0, 86_400.0]
 _NS = 1_000_000
+MOST = 8_192
+"""So many spans may wait for a collector that is slow or away."""
 T = TypeVar("T")
+
+
+class Sender(SpanProcessor):
+    """Sends spans to a collector from a thread of its own. Each portion is sent at once, because spans that wait for a
+    timer are lost with the process. No task waits for the thread; spans that the collector refuses are dropped, with
+    one warning."""
+
+    def __init__(self, exporter: SpanExporter, destination: str) -> None:
+        self._exporter = exporter
+        self._where = destination
+        self._made: list[ReadableSpan] = []
+        self._queue: SimpleQueue[list[ReadableSpan] | None] = SimpleQueue()
+        self._waiting = 0
+        self._has_warned = False
+        self._thread = threading.Thread(target=self._send_all, name="treadle traces", daemon=True)
+        self._thread.start()
+
+    def on_end(self, span: ReadableSpan) -> None:
+        if span.context is not None and span.context.trace_flags.sampled:
+            self._made.append(span)
+
+    def send(self) -> None:
+        """Queue the spans that were made since the last call."""
+        batch, self._made = self._made, []
+        if self._waiting + len(batch) > MOST:
+            self._warn_once("too many wait for it")
+        elif batch:
+            self._waiting += len(batch)
+            self._queue.put(batch)
+
+    def _send_all(self) -> None:
+        while (batch := self._queue.get()) is not None:
+            try:
+                if self._exporter.export(batch) is not SpanExportResult.SUCCESS:
+                    self._warn_once("it does not take them")
+            except Exception as error:  # an exporter's own fault, which must not end the thread
+                self._warn_once(str(error))
+            self._waiting -= len(batch)
+
+    def _warn_once(self, reason: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            text = "traces do not reach the collector (%s): %s; the work goes on without them"
+            log_warning(text, self._where, reason)
+
+    def finish(self, timeout_s: float) -> None:
+        """Send what is left, for so long."""
+        self._queue.put(None)
+        self._thread.join(timeout_s)
+        self._exporter.shutdown()
 
 
 class Recorder:
     """ConfigError, as of `Telemetry.check`, if it cannot be."""
 
     def __init__(self, settings: Telemetry) -> None:
-        resource = _resource()
+        resource = Resource.create({SERVICE_VERSION: __version__})
+        if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
+            resource = resource.merge(Resource({SERVICE_NAME: "treadle"}))
         self._ids = _Ids()
         self._provider = TracerProvider(resource=resource, id_generator=self._ids, shutdown_on_exit=False)
         self._sender: Sender | None = None
@@ -74,17 +129,14 @@ class Recorder:
         for span in portion.spans:
             inside = outside if span.parent == ROOT else _context(above.trace, span_id(chat, first, span.parent))
             self._ids.trace, self._ids.span = above.trace, span_id(chat, first, span.key)
-            self._emit(span, inside)
-
-    def _emit(self, span: Span, inside: Context) -> None:
-        kind = SpanKind.CLIENT if span.kind == "client" else SpanKind.INTERNAL
-        otel_span = self._tracer.start_span(span.name, inside, kind, span.attributes, start_time=span.start_ms * _NS)
-        for moment in span.moments:
-            otel_span.add_event(moment.name, moment.attributes, moment.time_ms * _NS)
-        if span.error:
-            otel_span.set_attribute(names.ERROR, span.error)
-            otel_span.set_status(Status(StatusCode.ERROR, span.error_message or None))
-        otel_span.end(span.end_ms * _NS)
+            kind, start = SpanKind.CLIENT if span.kind == "client" else SpanKind.INTERNAL, span.start_ms * _NS
+            otel_span = self._tracer.start_span(span.name, inside, kind, span.attributes, start_time=start)
+            for moment in span.moments:
+                otel_span.add_event(moment.name, moment.attributes, moment.time_ms * _NS)
+            if span.error:
+                otel_span.set_attribute(names.ERROR, span.error)
+                otel_span.set_status(Status(StatusCode.ERROR, span.error_message or None))
+            otel_span.end(span.end_ms * _NS)
 
     def close(self, timeout_s: float) -> None:
         """Send what is left; a collector that does not answer is not waited for longer than that."""
@@ -113,31 +165,24 @@ class Measures:
         self._cost = meter.create_counter("treadle.cost", "USD", "The cost of model calls.")
 
     def take(self, span: Span) -> None:
-        seconds = (span.end_ms - span.start_ms) / 1000
-        attributes = span.attributes
-        labels = {
-            key: attributes[key]
-            for key in (names.OPERATION, names.PROVIDER, names.MODEL, names.TOOL)
-            if key in attributes
-        }
+        seconds, attributes = (span.end_ms - span.start_ms) / 1000, span.attributes
+        shared = (names.OPERATION, names.PROVIDER, names.MODEL, names.TOOL)
+        labels = {key: attributes[key] for key in shared if key in attributes}
         failed = {names.ERROR: span.error} if span.error else {}
         if span.kind == "client":
-            self._model_call(attributes, labels)
+            for key, kind in ((names.INPUT_TOKENS, "input"), (names.OUTPUT_TOKENS, "output")):
+                if key in attributes:
+                    self._tokens.record(attributes[key], {**labels, names.TOKEN_TYPE: kind})
+            if names.FIRST_TOKEN in attributes:
+                self._first.record(attributes[names.FIRST_TOKEN], labels)
+            if names.COST in attributes:
+                self._cost.add(attributes[names.COST], labels)
         if names.WAIT in attributes:
             self._waits.record(seconds, {names.WAIT: attributes[names.WAIT]})
         elif labels.get(names.OPERATION) == "execute_tool":
             self._tools.record(attributes.get(names.TOOL_TIME, seconds), labels | failed)
         elif names.OPERATION in labels:
             self._duration.record(seconds, labels | failed)
-
-    def _model_call(self, attributes: dict[str, Any], labels: dict[str, Any]) -> None:
-        for key, kind in ((names.INPUT_TOKENS, "input"), (names.OUTPUT_TOKENS, "output")):
-            if key in attributes:
-                self._tokens.record(attributes[key], {**labels, names.TOKEN_TYPE: kind})
-        if names.FIRST_TOKEN in attributes:
-            self._first.record(attributes[names.FIRST_TOKEN], labels)
-        if names.COST in attributes:
-            self._cost.add(attributes[names.COST], labels)
 
 
 class _Ids(IdGenerator):
@@ -159,21 +204,14 @@ def _context(trace: int, span: int, sampled: bool = True, *, remote: bool = Fals
     return set_span_in_context(NonRecordingSpan(SpanContext(trace, span, remote, TraceFlags(int(sampled)))), Context())
 
 
-def _resource() -> Resource:
-    resource = Resource.create({SERVICE_VERSION: __version__})
-    is_unnamed = str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service")
-    return resource.merge(Resource({SERVICE_NAME: "treadle"})) if is_unnamed else resource
-
-
 def _exporter(settings: Telemetry, signal: Signal, console: Callable[..., T], name: str) -> T:
     """To the console, or the exporter of this name by the protocol that is wanted. The setting is the address of the
     collector; by HTTP each signal has a path there."""
     if settings.exporter(signal, os.environ) == "console":
         return console(out=sys.stderr)
     kind = "trace" if signal == "TRACES" else "metric"
-    short, path = "http", f"/v1/{signal.lower()}"
-    if settings.protocol_of(signal, os.environ) == "grpc":
-        short, path = "grpc", ""
+    is_grpc = settings.protocol_of(signal, os.environ) == "grpc"
+    short, path = ("grpc", "") if is_grpc else ("http", f"/v1/{signal.lower()}")
     module = import_module(f"opentelemetry.exporter.otlp.proto.{short}.{kind}_exporter")
     base = settings.endpoint.rstrip("/")
     exporter: T = getattr(module, name)(endpoint=base + path if base else None)

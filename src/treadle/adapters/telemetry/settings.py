@@ -2,6 +2,7 @@
 telemetry pays nothing for it."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Literal
 
@@ -54,14 +55,10 @@ class Telemetry(msgspec.Struct, frozen=True):
             raise ConfigError("OpenTelemetry is not installed; install it with: pip install 'treadle[otel]'")
         for signal in exported:
             name = "grpc" if self.protocol_of(signal, env) == "grpc" else "http"
-            if self.exporter(signal, env) == "otlp" and not _is_installed(f"opentelemetry.exporter.otlp.proto.{name}"):
+            spec = None
+            with suppress(ModuleNotFoundError):
+                spec = find_spec(f"opentelemetry.exporter.otlp.proto.{name}")
+            if self.exporter(signal, env) == "otlp" and spec is None:
                 package = f"opentelemetry-exporter-otlp-proto-{name}"
                 raise ConfigError(f"{package} is not installed; install it, or choose another protocol")
         return True
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from treadle.adapters.telemetry.projection import EVERY_MS, Projection
+from treadle.adapters.telemetry.projection import EVERY_MS, RUN, Projection
 from treadle.adapters.telemetry.settings import Telemetry
-from treadle.adapters.telemetry.spans import RUN
 from treadle.base.logs import log_warning
 from treadle.base.types import CallKey, ChatId
 from treadle.chat.state import ChatState
@@ -148,7 +147,7 @@ class Watcher(Observer):
 
     async def _hand_over(self, job: _Job) -> None:
         if self._recorder is None:
-            self._recorder = await asyncio.to_thread(_recorder, self._wanted)
+            self._recorder = await asyncio.to_thread(_load_recorder, self._wanted)
         watched = self._of(job.chat)
         projection, watched.projection = watched.projection, None  # if this fails, the projection is incomplete
         if projection is None or not job.begin - 1 <= projection.reached < job.first:
@@ -185,7 +184,7 @@ def _place(state: ChatState, key: str) -> TraceContext:
     return TraceContext(above.trace, span_id(state.chat, state.run.first, key), above.sampled)
 
 
-def _recorder(settings: Telemetry) -> "Recorder":
+def _load_recorder(settings: Telemetry) -> "Recorder":
     from treadle.adapters.telemetry.recorder import Recorder  # it loads OpenTelemetry's SDK
 
     return Recorder(settings)
@@ -209,16 +208,13 @@ class _TraceIds(logging.Filter):
         self._current = current
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if not hasattr(record, "otelTraceID") and (context := self._of(record)) is not None:
-            record.otelTraceID, record.otelSpanID = f"{context.trace:032x}", f"{context.span:016x}"
-            record.msg = f"{record.msg} [trace {context.trace:032x}]"
-        return True
-
-    def _of(self, record: logging.LogRecord) -> TraceContext | None:
         from opentelemetry.trace import get_current_span
 
         here = get_current_span().get_span_context()
-        if here.is_valid:
-            return TraceContext(here.trace_id, here.span_id)
         args = record.args if isinstance(record.args, tuple) else ()
-        return next((self._current[word] for word in args if isinstance(word, str) and word in self._current), None)
+        chats = (self._current[word] for word in args if isinstance(word, str) and word in self._current)
+        context = TraceContext(here.trace_id, here.span_id) if here.is_valid else next(chats, None)
+        if context is not None and not hasattr(record, "otelTraceID"):
+            record.otelTraceID, record.otelSpanID = f"{context.trace:032x}", f"{context.span:016x}"
+            record.msg = f"{record.msg} [trace {context.trace:032x}]"
+        return True

@@ -52,17 +52,28 @@ COMMANDS = {
 }
 """Their names and their lines of help, in the order in which they are listed."""
 
-MODULES = {"diff-runs": "diff_runs", "import": "import_", "keep": "undo", "pending": "approve", "redo": "undo",
-           "try": "try_", "untrust": "trust"}  # fmt: skip
+MODULES = {
+    command: module
+    for module, commands in {
+        "approve": "pending rules",
+        "chats": "delete show stop",
+        "config": "completion",
+        "diff": "review",
+        "doctor": "fsck gc",
+        "run": "resume",
+        "serve": "acp copilot tokens web worker",
+        "transfer": "diff-runs export fork import replay",
+        "trust": "skills untrust",
+        "undo": "keep redo",
+        "world": "try",
+    }.items()
+    for command in commands.split()
+}
 """Where in `commands` a command is declared, if not in the module of its name."""
 
 YOUNG_OBJECTS = 50_000
 """How many more objects than before there must be for the garbage collector to look at them; Python's own 700 are
 reached a hundred times before a command begins."""
-
-
-def version_text() -> str:
-    return f"treadle {__version__}"
 
 
 def help_text() -> str:
@@ -101,16 +112,10 @@ def main() -> int:
     """The entry point of the program; returns its exit code."""
     match sys.argv[1:]:
         case ["--version" | "-V"]:
-            print(version_text())
+            print(f"treadle {__version__}")
             return 0
         case ["--help" | "-h"]:
             print(help_text())
-            return 0
-        case ["completion", "--ids"]:  # a shell waits for it while the user types
-            from treadle.base.inert import print_line
-            from treadle.frontends.cli.chat_names import newest
-
-            print_line("\n".join(newest()))
             return 0
         case arguments:
             # Loaded modules stay in use: collecting garbage again and again while they load finds none.

@@ -20,7 +20,7 @@ from treadle.library.agent import Agent
 from treadle.library.chat import Chat
 from treadle.library.files import ChatFiles, RunSpan
 from treadle.protocol import wire
-from treadle.protocol.events import Envelope, FilesChanged, Restored
+from treadle.protocol.events import Envelope, FilesChanged, Restored, UserMessage
 from treadle.protocol.files import FileChange, FileConflict, decode_path, encode_path
 
 MOST = 500
@@ -42,7 +42,16 @@ class SelectedChanges(msgspec.Struct, frozen=True):
 
 
 async def choose(agent: Agent, arguments: SelectionArguments) -> SelectedChanges:
-    chat = await _chat(agent, arguments.chat)
+    """Without a chat's name the newest chat is meant that works where we are."""
+    if arguments.chat:
+        chat = agent.chat(await find_chat(agent.deps.store, arguments.chat))
+    else:
+        here = str(project_root(None, force=True))
+        summaries = [each.summary for each in await agent.chats()]
+        newest = next((each.chat for each in summaries if holds_folder(each.root, here)), None)
+        if newest is None:
+            raise NotFound(f"no chat has worked in {here}; name one (treadle chats lists them), or go to its project")
+        chat = agent.chat(newest)
     root = (await chat.state()).options.root
     if not root:
         raise InvalidInput(f"the chat {chat.id} has no project root, so it has changed no files")
@@ -51,21 +60,19 @@ async def choose(agent: Agent, arguments: SelectionArguments) -> SelectedChanges
     if paths and hunks:
         raise InvalidInput("name either files or hunks; a hunk names its file itself")
     aside: frozenset[Aside] = frozenset(("git",)) if arguments.caches else ASIDE
-    return SelectedChanges(
-        chat, chat.files, await _span(chat.files, arguments), paths, hunks, arguments.even_kept, aside
-    )
+    span = await _span(chat.files, arguments)
+    return SelectedChanges(chat, chat.files, span, paths, hunks, arguments.even_kept, aside)
 
 
-async def _chat(agent: Agent, name: str) -> Chat:
-    """The one that was named, or the newest that works where we are."""
-    if name:
-        return agent.chat(await find_chat(agent.deps.store, name))
-    here = str(project_root(None, force=True))
-    for listed in await agent.chats():
-        root = listed.summary.root
-        if root and _holds(root, here):
-            return agent.chat(listed.summary.chat)
-    raise NotFound(f"no chat has worked in {here}; name one (treadle chats lists them), or go to its project")
+def holds_folder(root: str, folder: str) -> bool:
+    """True if the folder is that project, or inside of it."""
+    return bool(root) and is_below(folder, os.path.realpath(root))
+
+
+def person_messages(envelopes: Iterable[Envelope]) -> dict[int, str]:
+    """The messages that a person wrote, by their seqs."""
+    messages = ((each.seq, each.data) for each in envelopes)
+    return {seq: data.content for seq, data in messages if isinstance(data, UserMessage) and data.source == "person"}
 
 
 async def refuse_unknown_words(choice: SelectedChanges, selection: SelectionArguments) -> None:
@@ -82,10 +89,6 @@ async def refuse_unknown_words(choice: SelectedChanges, selection: SelectionArgu
 
 def _is_missing(path: str) -> bool:
     return not os.path.lexists(path)
-
-
-def _holds(root: str, folder: str) -> bool:
-    return is_below(folder, os.path.realpath(root))
 
 
 async def _span(files: ChatFiles, arguments: SelectionArguments) -> RunSpan:
@@ -151,23 +154,19 @@ def print_diff(terminal: Terminal, file_diffs: Iterable[FileDiff], aside: Collec
     looks = {each.change.path: each for each in file_diffs}
     parts = sort_out((each.change for each in looks.values()), aside)
     for file in sorted(without_parents(parts.reported_files), key=lambda file: decode_path(file.path).split("/")):
-        _print_file(terminal, looks[file.path])
+        each, path = looks[file.path], shown_path(file.path)
+        print_changes(terminal, [file], ())
+        for note in () if is_folder(file) else each.notes:
+            terminal.line(f"  {inert_line(note)}", "dim")
+        if each.hunks:
+            terminal.line(f"--- {'/dev/null' if file.before is None else path}")
+            terminal.line(f"+++ {'/dev/null' if file.after is None else path}")
+        for hunk in each.hunks:
+            terminal.line(f"{hunk.header} hunk {hunk.number}", "cyan")
+            for line in hunk.lines:
+                terminal.line(line, *_colours(line))
     for counted in parts.counts:
         terminal.line(f"[{counted}]", "dim")
-
-
-def _print_file(terminal: Terminal, each: FileDiff) -> None:
-    file, path = each.change, shown_path(each.change.path)
-    print_changes(terminal, [file], ())
-    for note in () if is_folder(file) else each.notes:
-        terminal.line(f"  {inert_line(note)}", "dim")
-    if each.hunks:
-        terminal.line(f"--- {'/dev/null' if file.before is None else path}")
-        terminal.line(f"+++ {'/dev/null' if file.after is None else path}")
-    for hunk in each.hunks:
-        terminal.line(f"{hunk.header} hunk {hunk.number}", "cyan")
-        for line in hunk.lines:
-            terminal.line(line, *_colours(line))
 
 
 def print_patch(terminal: Terminal, diff: str) -> None:
@@ -201,17 +200,15 @@ async def tell(
     if as_json:
         write_json({"chat": choice.chat.id} | wire.to_wire_form(restored))
         return code
-    full_restored = (
-        await choice.chat.load_full_event(Envelope(0, choice.chat.id, 0, restored))
-    ).data  # however many files they are
-    assert isinstance(full_restored, Restored)
+    event = (await choice.chat.load_full_event(Envelope(0, choice.chat.id, 0, restored))).data  # with all of its files
+    assert isinstance(event, Restored)
     if listed:
-        print_changes(terminal, full_restored.files)
-        print_conflicts(terminal, full_restored.conflicts)
-    back = {"undone": "redo", "redone": "undo"}.get(word, "")
-    hint = f" · back: treadle {back} {choice.chat.id}" if back and full_restored.files else ""
-    if full_restored.files:
-        terminal.note(f"{word}: {summary(full_restored.files)}{hint}", "dim")
-    if full_restored.conflicts:
-        terminal.note(f"not changed: {len(full_restored.conflicts)}", "yellow")
+        print_changes(terminal, event.files)
+        print_conflicts(terminal, event.conflicts)
+    if event.files:
+        back = {"undone": "redo", "redone": "undo"}.get(word, "")
+        hint = f" · back: treadle {back} {choice.chat.id}" if back else ""
+        terminal.note(f"{word}: {summary(event.files)}{hint}", "dim")
+    if event.conflicts:
+        terminal.note(f"not changed: {len(event.conflicts)}", "yellow")
     return code

@@ -1,41 +1,24 @@
-"""The project of the demos: a small one with a failing test, whose repair would do harm if it were made twice."""
+"""The project of the demos: a small one with a failing test, whose repair would do harm if it were made twice; and the
+script of a model that repairs it, with an answer in Markdown, a plan, tools, an approval and a question. Every chat
+plays the script from the beginning."""
 
+import json
+import os
 import shlex
 import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 SOURCE = "stats.py"
 WRONG = "    return total\n"
 RIGHT = "    return total / len(numbers)\n"
 
-_STATS = f'''"""A little statistics."""
-
-
-def mean(numbers):
-    total = sum(numbers)
-{WRONG}
-
-def spread(numbers):
-    return max(numbers) - min(numbers)
-'''
-
-_TEST = """import unittest
-
-from stats import mean, spread
-
-
-class StatsTest(unittest.TestCase):
-    def test_mean(self):
-        self.assertEqual(mean([2, 4, 9]), 5)
-
-    def test_spread(self):
-        self.assertEqual(spread([2, 4, 9]), 7)
-
-
-if __name__ == "__main__":
-    unittest.main()
-"""
+_FILES = Path(__file__).with_name("demo")
+_REPEATED = 12
+"""How often the scripted model answers when its play is over."""
 
 
 def test_command() -> str:
@@ -46,6 +29,38 @@ def test_command() -> str:
 
 def make_project(folder: Path) -> None:
     folder.mkdir()
-    (folder / SOURCE).write_text(_STATS, encoding="utf-8")
-    (folder / "test_stats.py").write_text(_TEST, encoding="utf-8")
+    for name in (SOURCE, "test_stats.py"):
+        shutil.copyfile((_FILES / name).with_suffix(".txt"), folder / name)
     (folder / ".gitignore").write_text("__pycache__/\n", encoding="utf-8")
+
+
+def write_script(path: Path, name: str = "repair.toml", **values: str) -> None:
+    """Write the script of a model, with values for its words in capitals. The last turn is what it says again and again
+    when its play is over."""
+    script = (_FILES / name).read_text(encoding="utf-8")
+    if name == "repair.toml":
+        script += "\n[[turn]]".join(["", *[script.rpartition("\n[[turn]]")[2]] * (_REPEATED - 1)])
+    for word, value in {"COMMAND": json.dumps(test_command()), "FIXED": json.dumps(RIGHT), **values}.items():
+        script = script.replace(word, value)
+    path.write_text(script, encoding="utf-8")
+
+
+def make_demo(folder: Path) -> tuple[str, str]:
+    """Make the project and its model in this folder; returns both."""
+    make_project(folder / "project")
+    write_script(folder / "demo.toml")
+    return str(folder / "project"), f"scripted:{folder / 'demo.toml'}"
+
+
+@contextmanager
+def demo_folder(prefix: str) -> Iterator[Path]:
+    """A temporary folder, which may be the working directory inside. A command's view leaves a folder without access
+    rights there, which is removed, too."""
+    from treadle.adapters.sandbox.supervisor.removal import remove_tree
+
+    folder = Path(tempfile.mkdtemp(prefix=prefix)).resolve()
+    try:
+        yield folder
+    finally:
+        os.chdir("/")
+        remove_tree(str(folder))

@@ -9,10 +9,10 @@ from functools import partial
 
 from treadle.base.inert import inert_line, print_note
 from treadle.chat.state import open_actions
-from treadle.errors import NotFound, Refused, TreadleError
-from treadle.frontends.cli.approvals import chosen_rule, edited
+from treadle.errors import InvalidInput, NotFound, Refused, TreadleError
 from treadle.frontends.cli.drive import JsonLines, drive
-from treadle.frontends.cli.keyboard import END, ESCAPE, Keyboard, someone_is_there
+from treadle.frontends.cli.keyboard import END, ESCAPE, Keyboard
+from treadle.frontends.cli.keyboard import someone_is_there as someone_is_there
 from treadle.frontends.cli.screen import Screen
 from treadle.frontends.cli.terminal import Terminal
 from treadle.frontends.presentation.notices import chosen_option, how_to_answer, waiting, why_asked
@@ -21,17 +21,15 @@ from treadle.library.chat import Chat
 from treadle.library.following import Following
 from treadle.library.watching import read_patiently
 from treadle.protocol.events import OpenAction
-from treadle.protocol.permissions import NETWORK_TOOL, RuleScope
+from treadle.protocol.permissions import NETWORK_TOOL, Rule, RuleScope
 from treadle.protocol.subagent_events import children_of
 
 _SCOPES: dict[str, RuleScope] = {"o": "once", "c": "chat", "p": "project", "u": "user"}
 _DIFF: dict[str, Colour] = {"+": "green", "-": "red", "@": "cyan"}
 _WATCH_S = 1.0
+_BY_SIGNAL = 128
 _STALE = ("no_such_action", "hash_mismatch")
 """Codes of a refused answer that came too late: the action was answered elsewhere, or its content has changed."""
-
-
-__all__ = ["Dialogue", "agreed", "answer_next", "follow", "may_go_on", "someone_is_there"]
 
 
 async def follow(
@@ -83,14 +81,10 @@ async def _converse(
         actions = [action for action in await chat.actions() if action.of_person]
         if not actions:
             return code
-        answer = await dialogue.answer(chat, actions[0])
-        if answer is None:
+        if (answer := await dialogue.answer(chat, actions[0])) is None:
             return code
         show.mark_as_asked(actions[0])
         following = answer
-
-
-_BY_SIGNAL = 128
 
 
 class Dialogue:
@@ -104,9 +98,13 @@ class Dialogue:
         while True:
             escaping = asyncio.ensure_future(self._stop_on_escape(chat))
             try:
-                child, action = await _asked_below(chat, skipped_chats)
+                while True:
+                    if (request := await _first_below(chat, skipped_chats)) is not None:
+                        break
+                    await asyncio.sleep(_WATCH_S)
             finally:
                 escaping.cancel()
+            child, action = request
             self._terminal.note(f"── sub-agent {child.id} asks:", "yellow")
             answer = await self.answer(child, action)
             if answer is None:
@@ -123,11 +121,12 @@ class Dialogue:
 
     async def answer(self, chat: Chat, action: OpenAction) -> Following | None:
         """Ask the person about the action. Return the command with the answer; None if the person leaves."""
-        words = {f"  {line}" for line in why_asked(action)}
+        prose = {f"  {line}" for line in why_asked(action)}  # wrapped; lines of the action itself are not
         for line in waiting(action):
             head = not line.startswith(" ")
             colour = "yellow" if head else _DIFF.get(line[2:3])
-            for part in self._terminal.folded(f"── {line}") if head else self._folded(line, words):
+            parts = self._terminal.folded(f"── {line}" if head else line, "   " if head else "    ")
+            for part in parts if head or line in prose else [line]:
                 self._terminal.note(part, *((colour,) if colour else ()))
         choosing = asyncio.ensure_future(self._choose(chat, action))
         closing = asyncio.ensure_future(_wait_until_closed(chat, action))
@@ -145,10 +144,6 @@ class Dialogue:
         if answer is None:
             self._terminal.note(f"── left; answer later with: {how_to_answer(chat.id, action)}", "dim")
         return answer
-
-    def _folded(self, line: str, words: Container[str]) -> list[str]:
-        """Wrap prose at word boundaries. Lines of the action itself are not wrapped."""
-        return self._terminal.folded(line, "    ") if line in words else [line]
 
     def note_stale(self) -> None:
         self._terminal.note("── this was answered elsewhere, or has changed; following the chat", "yellow")
@@ -169,64 +164,50 @@ class Dialogue:
             if word == "y":
                 return chat.approve(action)
             if word == "n":
-                feedback = await self._ask("why not? (sent to the model; may be empty) ")
-                return chat.deny(action, feedback or "")
+                return chat.deny(action, await self._ask("why not? (sent to the model; may be empty) ") or "")
             if word == "e" and action.name == "run_command" and (command := await self._rewritten(chat, action)):
-                return chat.approve(action, arguments=await edited(chat, action, command))
+                return chat.approve(action, arguments=await edit_command(chat, action, command))
             if word in _SCOPES and action.offers:
                 if not number and len(action.offers) > 1:
                     number = await self._press(f"which rule, 1 to {len(action.offers)}? ")
                 if number.isdecimal() or len(action.offers) == 1:
-                    rule = chosen_rule(action, _SCOPES[word], int(number or 1), deny=False)
+                    rule = choose_rule(action, _SCOPES[word], int(number or 1), deny=False)
                     return chat.approve(action, rule=rule)
 
     async def _press(self, prompt: str) -> str:
-        """Wait for one key. Keys that were pressed before the prompt are discarded."""
-        self._keys.forget()
         self._prompt(prompt)
         key = await self._keys.key()
         print_note(key if key.isprintable() else "")
         return key
 
     async def _tell(self, chat: Chat, action: OpenAction) -> Following | None:
-        while True:
-            hint = "a number, or your own words" if action.options else "your answer"
-            typed = await self._ask(f"{hint}: ")
-            if typed is None:
-                return None
-            if typed:
-                return chat.answer(action, chosen_option(action, typed))
+        hint = "a number, or your own words" if action.options else "your answer"
+        while (typed := await self._ask(f"{hint}: ")) == "":
+            pass
+        return None if typed is None else chat.answer(action, chosen_option(action, typed))
 
     async def _rewritten(self, chat: Chat, action: OpenAction) -> str | None:
         """Another command than this one. One of several lines is written anew: it cannot be shown on one."""
         line = str((await chat.arguments(action)).get("command", ""))
         if line != inert_line(line) or "\n" in line:
             return await self._ask("run instead: ")
-        self._keys.forget()
         self._prompt("run instead: ")
         command = await self._keys.edited(line)
         print_note("")
         return command
 
     async def _ask(self, prompt: str) -> str | None:
-        self._keys.forget()
         self._prompt(prompt)
         return await self._keys.line()
 
     def _prompt(self, prompt: str) -> None:
+        """Keys that were pressed before the prompt are discarded."""
+        self._keys.forget()
         self._terminal.ask(f"   {prompt}")
 
 
-async def _asked_below(chat: Chat, skipped_chats: Container[str]) -> tuple[Chat, OpenAction]:
-    """Wait for an action of a sub-agent, at any depth, that a person can answer. Sub-agents in `skipped_chats` are
-    skipped."""
-    while True:
-        if (open_request := await _first_below(chat, skipped_chats)) is not None:
-            return open_request
-        await asyncio.sleep(_WATCH_S)
-
-
 async def _first_below(chat: Chat, skipped_chats: Container[str]) -> tuple[Chat, OpenAction] | None:
+    """Return an action of a sub-agent, at any depth, that a person can answer."""
     for call in (await chat.state()).calls:
         for child in children_of(call.plan) if call.phase == "started" else ():
             with suppress(NotFound):  # not begun yet
@@ -257,6 +238,26 @@ def _choices(action: OpenAction) -> str:
             words.append("[o]nce by a rule")
         words.append("always in this [c]hat, this [p]roject, for this [u]ser")
     return " · ".join(words) + ": "
+
+
+async def edit_command(chat: Chat, action: OpenAction, text: str) -> dict[str, object]:
+    """The call's arguments with another command in them."""
+    arguments = await chat.arguments(action)
+    if "command" not in arguments:
+        raise InvalidInput(f"{action.name} has no command to edit; refuse it with --deny --feedback instead")
+    return {**arguments, "command": text}
+
+
+def choose_rule(action: OpenAction, scope: RuleScope, number: int, *, deny: bool) -> Rule:
+    """One of the offered rules, for this scope."""
+    if not action.offers:
+        raise InvalidInput(
+            "no rule is offered for this: it is too dangerous to be allowed beforehand, or more than one command would "
+            "have to be covered. Answer it once, without --remember; see also: treadle rules add"
+        )
+    if not 1 <= number <= len(action.offers):
+        raise InvalidInput(f"there is no rule {number}; choose one of 1 to {len(action.offers)}")
+    return action.offers[number - 1].rule_for(scope, "deny" if deny else "allow")
 
 
 async def answer_next(terminal: Terminal, chat: Chat, *, asks: bool) -> Following | None:

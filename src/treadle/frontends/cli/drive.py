@@ -12,62 +12,42 @@ import signal
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from types import TracebackType
 from typing import Self
 
-from treadle.base.inert import print_note
+import msgspec
+
+from treadle.base.inert import inert_line, print_note
 from treadle.chat.state import status
-from treadle.errors import TreadleError
+from treadle.errors import InvalidInput, TreadleError
+from treadle.frontends.cli import options as o
 from treadle.frontends.cli.keyboard import Keyboard
-from treadle.frontends.cli.options import (
-    EXIT_BUDGET,
-    EXIT_ERROR,
-    EXIT_INCOMPLETE,
-    EXIT_INTERRUPTED,
-    EXIT_OK,
-    EXIT_REFUSED,
-    EXIT_TURN_CAP,
-    EXIT_WAITING,
-)
 from treadle.frontends.cli.terminal import write_json_line
+from treadle.frontends.presentation.notices import notice
 from treadle.library.chat import Chat
 from treadle.library.following import Following
+from treadle.protocol import events as e
 from treadle.protocol import wire
-from treadle.protocol.events import (
-    HEADLESS,
-    ActionRequired,
-    EndReason,
-    Envelope,
-    FilesChanged,
-    LimitReached,
-    PermissionCompleted,
-    Redone,
-    SessionIdle,
-    Undone,
-    UserInputCompleted,
-    UserInputRequested,
-    UserMessage,
-)
+from treadle.protocol.commands import ChangeOptions
 from treadle.protocol.files import FileChange
 from treadle.protocol.views import JobView
 
-_CODES: dict[EndReason, int] = {
-    "done": EXIT_OK,
-    "task_complete": EXIT_OK,
-    "superseded": EXIT_OK,
-    "interrupted": EXIT_INTERRUPTED,
-    "error": EXIT_ERROR,
-    "guard": EXIT_ERROR,
-    "turn_cap": EXIT_TURN_CAP,
-    "budget": EXIT_BUDGET,
-    "incomplete": EXIT_INCOMPLETE,
+_CODES: dict[e.EndReason, int] = {
+    "done": o.EXIT_OK,
+    "task_complete": o.EXIT_OK,
+    "superseded": o.EXIT_OK,
+    "interrupted": o.EXIT_INTERRUPTED,
+    "error": o.EXIT_ERROR,
+    "guard": o.EXIT_ERROR,
+    "turn_cap": o.EXIT_TURN_CAP,
+    "budget": o.EXIT_BUDGET,
+    "incomplete": o.EXIT_INCOMPLETE,
 }
 
 
 class Show:
     """A display of events. Its other methods need not repeat facts that the events have shown."""
 
-    def event(self, envelope: Envelope) -> None:
+    def event(self, envelope: e.Envelope) -> None:
         raise NotImplementedError
 
     def set_changed_files(self, files: Sequence[FileChange], world: str) -> None:
@@ -87,7 +67,7 @@ class Show:
 class JsonLines(Show):
     """The display of `--json`: one event a line, each flushed at once."""
 
-    def event(self, envelope: Envelope) -> None:
+    def event(self, envelope: e.Envelope) -> None:
         write_json_line(wire.to_json(envelope))
         sys.stdout.buffer.flush()
 
@@ -105,23 +85,23 @@ class Ending:
     """Listens for how a run ends, to say it as an exit code (U-01)."""
 
     def __init__(self) -> None:
-        self.code = EXIT_OK
+        self.code = o.EXIT_OK
         self._capped = False
         self._refused = False
 
-    def event(self, envelope: Envelope) -> None:
+    def event(self, envelope: e.Envelope) -> None:
         match envelope.data:
-            case LimitReached(kind="turns", scope="run") | UserInputRequested(purpose="limit"):
+            case e.LimitReached(kind="turns", scope="run") | e.UserInputRequested(purpose="limit"):
                 self._capped = True
-            case (PermissionCompleted() | UserInputCompleted()) as answer if answer.synthetic == HEADLESS:
+            case (e.PermissionCompleted() | e.UserInputCompleted()) as answer if answer.synthetic == e.HEADLESS:
                 self._refused = True
-            case SessionIdle(reason=reason):
+            case e.SessionIdle(reason=reason):
                 # With `--on-limit error` the run ends with an error, and the error is the cap.
-                self.code = EXIT_TURN_CAP if self._capped and reason == "error" else _CODES[reason]
-                if self.code == EXIT_OK and self._refused:
-                    self.code = EXIT_REFUSED
-            case ActionRequired():
-                self.code = EXIT_TURN_CAP if self._capped else EXIT_WAITING
+                self.code = o.EXIT_TURN_CAP if self._capped and reason == "error" else _CODES[reason]
+                if self.code == o.EXIT_OK and self._refused:
+                    self.code = o.EXIT_REFUSED
+            case e.ActionRequired():
+                self.code = o.EXIT_TURN_CAP if self._capped else o.EXIT_WAITING
 
 
 async def drive(chat: Chat, following: Following, show: Show, after_seq: int, *, detaches: bool = False) -> int:
@@ -138,9 +118,11 @@ async def drive(chat: Chat, following: Following, show: Show, after_seq: int, *,
                     show.event(envelope)
                     continue
                 envelope = await chat.load_full_event(envelope)
-                if isinstance(envelope.data, SessionIdle):
+                if isinstance(envelope.data, e.SessionIdle):
                     show.set_changed_files(await chat.files.net(steps), (await chat.state()).options.world)
-                    show.living(await _living(chat))
+                    state = await chat.state()
+                    jobs = await chat.jobs() if state.jobs or state.pending_jobs else ()
+                    show.living([job.view for job in jobs if is_open_job(job.view)])
                     steps.clear()
                 steps += steps_of(envelope)
                 show.event(envelope)
@@ -150,16 +132,14 @@ async def drive(chat: Chat, following: Following, show: Show, after_seq: int, *,
     return 128 + signals.ended_by
 
 
-async def _living(chat: Chat) -> list[JobView]:
-    state = await chat.state()
-    if not state.jobs and not state.pending_jobs:
-        return []
-    return [job.view for job in await chat.jobs() if job.view.status in ("running", "elsewhere") or job.view.pending]
+def is_open_job(view: JobView) -> bool:
+    """True if a background command runs, or has changes that are not committed."""
+    return view.status in ("running", "elsewhere") or view.pending > 0
 
 
-def steps_of(envelope: Envelope) -> tuple[FileChange, ...]:
+def steps_of(envelope: e.Envelope) -> tuple[FileChange, ...]:
     """Return the file changes that an event records."""
-    return envelope.data.files if isinstance(envelope.data, FilesChanged | Undone | Redone) else ()
+    return envelope.data.files if isinstance(envelope.data, e.FilesChanged | e.Undone | e.Redone) else ()
 
 
 async def _earlier_steps(chat: Chat, after_seq: int) -> list[FileChange]:
@@ -172,7 +152,7 @@ async def _earlier_steps(chat: Chat, after_seq: int) -> list[FileChange]:
     return [step for each in earlier for step in steps_of(each)]
 
 
-async def _complete(chat: Chat, following: Following, last_seq: int) -> AsyncGenerator[Envelope, None]:
+async def _complete(chat: Chat, following: Following, last_seq: int) -> AsyncGenerator[e.Envelope, None]:
     """Every record once and in order, also those that were written before the following began. When its run has ended,
     queued messages are driven too: no other process may be there to do so."""
     for envelope in await chat.events(last_seq):
@@ -191,7 +171,7 @@ async def _complete(chat: Chat, following: Following, last_seq: int) -> AsyncGen
         for envelope in unseen:
             last_seq = envelope.seq
             yield envelope
-        began = any(isinstance(envelope.data, UserMessage) for envelope in unseen)
+        began = any(isinstance(envelope.data, e.UserMessage) for envelope in unseen)
         if not began and status(await chat.state()) not in ("pending", "running"):
             return
         following = chat.resume()
@@ -215,9 +195,7 @@ class Signals:
             loop.add_signal_handler(number, self._leave, number)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.remove_signal_handler(number)
@@ -229,7 +207,7 @@ class Signals:
     def _interrupt(self) -> None:
         if self._stopping is not None or self.ended_by:
             Keyboard.restore_now()
-            os._exit(EXIT_INTERRUPTED)
+            os._exit(o.EXIT_INTERRUPTED)
         if self._detaches:
             self._leave(signal.SIGINT)
             return
@@ -245,3 +223,53 @@ class Signals:
         self.ended_by = number
         if self._work is not None:
             self._work.cancel()
+
+
+class _LastWords(JsonLines):
+    """Keeps what the model said last, and tells what goes wrong."""
+
+    text = ""
+
+    def event(self, envelope: e.Envelope) -> None:
+        match envelope.data:
+            case e.AssistantMessage(content=content) if content:
+                self.text = content
+            case e.SessionError() | e.TurnRetry() | e.LimitReached() as odd:
+                _say((notice(odd) or ("",))[0])
+            case _:
+                pass
+
+
+async def print_output(chat: Chat, text: str, schema: str, after_seq: int) -> int:
+    """Carry out `treadle run --output-schema`: give the task, and again what is wrong with the answer, until it fits;
+    then print it as one JSON value, and nothing else."""
+    from treadle.library.structured import AGAIN, REPAIRS, Shape, Unfit
+
+    try:
+        read = msgspec.json.decode(schema)
+    except msgspec.DecodeError as error:
+        raise InvalidInput(f"the output schema is no valid JSON: {error}") from error
+    if not isinstance(read, dict):
+        raise InvalidInput("the output schema must be a JSON object")
+    shape: Shape[object] = Shape(read)
+    await chat.command(ChangeOptions({"output_schema": shape.schema}))
+    show = _LastWords()
+    for repairs_left in range(REPAIRS, -1, -1):
+        code = await drive(chat, chat.send(text, traceparent=os.environ.get("TRACEPARENT", "")), show, after_seq)
+        after_seq = (await chat.state()).head
+        if code != o.EXIT_OK:
+            return code
+        try:
+            output = shape.read(show.text)
+        except Unfit as unfit:
+            _say(f"the answer does not fit the output schema{'; asked again' if repairs_left else ''}:\n{unfit}")
+            text = AGAIN.format(problem=unfit)
+            continue
+        write_json_line(msgspec.json.format(msgspec.json.encode(output), indent=2))
+        return o.EXIT_OK
+    return o.EXIT_ERROR
+
+
+def _say(text: str) -> None:
+    for line in text.split("\n"):
+        print_note(f"treadle: {inert_line(line, 500)}")

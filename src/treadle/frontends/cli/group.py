@@ -7,14 +7,18 @@ import os
 import sys
 from functools import wraps
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+from treadle._version import __version__
 from treadle.base.inert import print_line, print_note
 from treadle.errors import InvalidInput, TreadleError
-from treadle.frontends.cli import COMMANDS, MODULES, help_text, version_text
-from treadle.frontends.cli.options import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, LAST, Body, Decorator
+from treadle.frontends.cli import COMMANDS, MODULES, help_text
+from treadle.frontends.cli.options import CHAT, EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, LAST, Body, Decorator
 
 PROMPT = "prompt"
 _UNSAID = (None, "", False)
@@ -56,17 +60,19 @@ class LazyGroup(click.Group):
     def get_help(self, ctx: click.Context) -> str:
         return help_text()
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """The commands are named without loading them."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        from click.shell_completion import CompletionItem
 
-def _print_version(ctx: click.Context, _option: click.Parameter, is_requested: bool) -> None:
-    if is_requested:
-        print_line(version_text())
-        ctx.exit()
+        return [CompletionItem(name, help=line) for name, line in COMMANDS.items() if name.startswith(incomplete)]
 
 
 @click.command(
     "treadle", cls=LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["--help", "-h"]}
 )
-@click.option("--version", "-V", is_flag=True, expose_value=False, is_eager=True, callback=_print_version)
+@click.version_option(__version__, "--version", "-V", message="%(prog)s %(version)s")
 @click.option("--continue", "go_on", is_flag=True, help="Go on with the newest chat.")
 @click.option("--resume", is_flag=False, flag_value="", metavar="[ID]", help="Go on with a chat, or choose one.")
 @click.option("--server", default="", metavar="URL", help="The chats of a server.")
@@ -90,21 +96,18 @@ def cli(ctx: click.Context, /, **flags: Any) -> Any:
 
 
 def _app(params: dict[str, Any]) -> Any:
-    from treadle.frontends.cli.open_app import AppArguments, on_a_terminal, open_app
+    """Open the app. Without a terminal, a text that is piped in, or given as a message, is a task as for `run`."""
+    from treadle.frontends.cli.open_app import AppArguments, open_app
+    from treadle.frontends.cli.terminal import is_terminal
 
-    if not on_a_terminal():
-        return _run_piped(params)
     arguments = dict(params)
-    if arguments.pop("go_on", False):
-        arguments["resume"] = LAST
-    return open_app(AppArguments(**arguments))
-
-
-def _run_piped(options: dict[str, Any]) -> Any:
-    """Without a terminal there is no app. A text that is piped in, or given as a message, is a task as for `run`."""
+    if is_terminal(sys.stdin, sys.stdout):
+        if arguments.pop("go_on", False):
+            arguments["resume"] = LAST
+        return open_app(AppArguments(**arguments))
     from treadle.frontends.cli.piped import is_piped
 
-    flags = {name: value for name, value in options.items() if value not in _UNSAID}
+    flags = {name: value for name, value in arguments.items() if value not in _UNSAID}
     prompt = flags.pop("prompt", "")
     if not (prompt or is_piped()) or not flags.keys() <= {"model", "mode", "root", "force_root"}:
         print_line(help_text())
@@ -140,6 +143,20 @@ def in_agent(*, works: bool = False) -> Decorator:
     return wrap
 
 
+def in_chat(*, works: bool = False) -> Decorator:
+    """The same for a command whose argument ID names a chat, which is the second argument of the function."""
+
+    def wrap(body: Body) -> Body:
+        async def command(agent: Any, chat_ref: str, **arguments: Any) -> Any:
+            from treadle.frontends.cli.session import find_chat
+
+            return await body(agent, agent.chat(await find_chat(agent.deps.store, chat_ref)), **arguments)
+
+        return click.argument("chat_ref", metavar="ID", type=CHAT)(wraps(body)(in_agent(works=works)(command)))
+
+    return wrap
+
+
 def invoke(arguments: list[str]) -> int:
     """Run a command and return an exit code of the table in docs/reference/command-line.md, also after any exception. A
     command that returns None succeeded."""
@@ -158,62 +175,36 @@ def invoke(arguments: list[str]) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
-    except TreadleError as error:
-        if os.environ.get("TREADLE_DEBUG"):
-            return _print_traceback(error)
-        print_note(f"treadle: {error}")
-        return EXIT_USAGE if isinstance(error, InvalidInput) else EXIT_ERROR
-    except BrokenPipeError:
-        _say_no_more()
+    except BrokenPipeError:  # the reader has closed the pipe: discard all further output, also at exit
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(nowhere, stream.fileno())
         return EXIT_ERROR
     except Exception as error:
+        text, exit_code = _explain(error, arguments)
         if os.environ.get("TREADLE_DEBUG"):
-            return _print_traceback(error)
-        if (refusal := _explain(error, arguments)) is not None:
-            print_note(f"treadle: {refusal.text}")
-            return refusal.exit_code
-        print_note(f"treadle: internal error, {type(error).__name__}: {error} (TREADLE_DEBUG=1 shows where)")
-        return EXIT_ERROR
+            from traceback import format_exception
+
+            text, exit_code = "".join(format_exception(error)), EXIT_ERROR
+        print_note(text)
+        return exit_code
     return result if isinstance(result, int) else 0
 
 
-class _Refusal(NamedTuple):
-    text: str
-    exit_code: int
-
-
-def _explain(error: Exception, arguments: list[str]) -> _Refusal | None:
-    """An error of the system that the words of the command line or the machine caused; None if it is a fault here."""
-    if isinstance(error, UnicodeEncodeError) and (odd := [word for word in arguments if not _is_text(word)]):
-        text = f"{odd[0][:_SHOWN]!r} is no valid UTF-8 and cannot be stored; write it in UTF-8"
-        return _Refusal(text, EXIT_USAGE)
-    if not isinstance(error, OSError):
-        return None
-    place = str(error.filename or "a file")
-    if error.errno == errno.EROFS:
-        return _Refusal(f"{place} cannot be written: the file system is read-only; allow writing", EXIT_ERROR)
-    if error.errno == errno.ENAMETOOLONG:
-        return _Refusal(f"{place[:_SHOWN]}… is too long for a path ({len(place)} characters)", EXIT_USAGE)
-    return None
-
-
-def _is_text(word: str) -> bool:
-    try:
-        word.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _print_traceback(error: Exception) -> int:
-    from traceback import format_exception
-
-    print_note("".join(format_exception(error)))
-    return EXIT_ERROR
-
-
-def _say_no_more() -> None:
-    """Discard all further output, also at exit, because the reader of our output has closed the pipe."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        os.dup2(nowhere, stream.fileno())
+def _explain(error: Exception, arguments: list[str]) -> tuple[str, int]:
+    """The words about an error, and its exit code: an error of the system that the words of the command line or the
+    machine caused is no fault here."""
+    place, number = (str(error.filename or "a file"), error.errno) if isinstance(error, OSError) else ("", 0)
+    if isinstance(error, TreadleError):
+        return f"treadle: {error}", EXIT_USAGE if isinstance(error, InvalidInput) else EXIT_ERROR
+    if isinstance(error, UnicodeEncodeError):
+        for word in arguments:
+            if word.encode(errors="ignore").decode() != word:
+                text = f"{word[:_SHOWN]!r} is no valid UTF-8 and cannot be stored; write it in UTF-8"
+                return f"treadle: {text}", EXIT_USAGE
+    if number == errno.EROFS:
+        return f"treadle: {place} cannot be written: the file system is read-only; allow writing", EXIT_ERROR
+    if number == errno.ENAMETOOLONG:
+        return f"treadle: {place[:_SHOWN]}… is too long for a path ({len(place)} characters)", EXIT_USAGE
+    text = f"treadle: internal error, {type(error).__name__}: {error} (TREADLE_DEBUG=1 shows where)"
+    return text, EXIT_ERROR

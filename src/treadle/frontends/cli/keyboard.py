@@ -22,17 +22,13 @@ _MODES = 3
 
 def someone_is_there() -> bool:
     """True if a person can see the output and answer."""
-    try:
-        if not (sys.stdout.isatty() and sys.stderr.isatty()):
-            return False
-        if sys.stdin.isatty():
-            return True
-    except (AttributeError, ValueError):  # closed
-        return False
     from treadle.frontends.cli.piped import is_piped
+    from treadle.frontends.cli.terminal import is_terminal
 
-    if not is_piped():
+    if not is_terminal(sys.stdout, sys.stderr):
         return False
+    if is_terminal(sys.stdin) or not is_piped():
+        return is_terminal(sys.stdin)
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError:
@@ -46,9 +42,8 @@ class Keyboard:
     _entered: "Keyboard | None" = None
 
     def __init__(self) -> None:
-        has_own_tty = not sys.stdin.isatty()
-        self._fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY) if has_own_tty else sys.stdin.fileno()
-        self._own = has_own_tty
+        self._own = not sys.stdin.isatty()
+        self._fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY) if self._own else sys.stdin.fileno()
         self._before: list[int | list[bytes | int]] | None = None
 
     def __enter__(self) -> Self:
@@ -98,9 +93,7 @@ class Keyboard:
     async def key(self) -> str:
         """Wait for a key, with a digit or Enter that came at the same moment; the end of input is Ctrl-D. Empty for
         keys without a letter and for pasted text."""
-        typed = await self._typed()
-        if typed is None:
-            return END
+        typed = await self._typed() or END
         if typed in (ESCAPE, END):
             return typed
         word = typed.strip()

@@ -3,11 +3,8 @@ line, where a screen would be of no use."""
 
 import gc
 import os
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -41,13 +38,6 @@ class AppArguments(NamedTuple):
     """True if the app is drawn below the prompt, and the conversation goes to the terminal's scrollback."""
 
 
-def on_a_terminal() -> bool:
-    try:
-        return sys.stdin.isatty() and sys.stdout.isatty()
-    except (AttributeError, ValueError):  # closed
-        return False
-
-
 def open_app(arguments: AppArguments) -> int:
     from treadle.frontends.cli.project import project_root
 
@@ -77,10 +67,15 @@ def run_app(arguments: AppArguments, root: str, first_words: str = "") -> int:
 
     async def live() -> "AppExit | None":
         async with AsyncExitStack() as stack:
-            begin = start._replace(make_demo=partial(_make_demo, stack))
-            return await run(
-                _connecting(arguments, root, stack), begin, home=home_of(os.environ), inline=arguments.inline
-            )
+
+            def make_demo_project() -> tuple[str, str]:
+                from treadle.frontends.cli.demo_project import demo_folder, make_demo
+
+                return make_demo(stack.enter_context(demo_folder("treadle-demo-")))
+
+            begin = start._replace(make_demo=make_demo_project)
+            place = home_of(os.environ)
+            return await run(lambda: _connect(arguments, root, stack), begin, home=place, inline=arguments.inline)
 
     start = Start(
         root,
@@ -91,84 +86,47 @@ def run_app(arguments: AppArguments, root: str, first_words: str = "") -> int:
         first_words=first_words,
     )
     exit_state = asyncio.run(live())
-    if exit_state is not None and not first_words:
-        _say_goodbye(exit_state, arguments.server)
-    return EXIT_OK
-
-
-def _make_demo(stack: AsyncExitStack) -> tuple[str, str]:
-    """The project of the demonstration in a folder that is removed at the end, and its scripted model."""
-    import tempfile
-    from pathlib import Path
-
-    from treadle.adapters.sandbox.supervisor.removal import remove_tree
-    from treadle.frontends.cli.demo_project import make_project
-    from treadle.frontends.cli.demo_script import write_script
-
-    folder = Path(tempfile.mkdtemp(prefix="treadle-demo-")).resolve()
-    stack.callback(remove_tree, str(folder))
-    make_project(folder / "project")
-    write_script(folder / "demo.toml")
-    return str(folder / "project"), f"scripted:{folder / 'demo.toml'}"
-
-
-def _connecting(arguments: AppArguments, root: str, stack: AsyncExitStack) -> "Callable[[], Awaitable[Connection]]":
-    async def connect() -> "Connection":
-        connection = await connected()
-        gc.freeze()
-        gc.set_threshold(*GARBAGE)
-        gc.enable()
-        return connection
-
-    async def connected() -> "Connection":
-        import asyncio
-
-        if arguments.server:
-            from treadle.frontends.tui.remote import Remote
-
-            token = os.environ.get("TREADLE_TOKEN", "")
-            options = {"model": arguments.model or "", "root": root, "mode": arguments.mode or ""}
-            remote = Remote(arguments.server, token, options)
-            stack.push_async_callback(remote.close)
-            return remote
-        config = await asyncio.to_thread(_prepared, arguments)
-        return await stack.enter_async_context(_embedded(config, root))
-
-    return connect
-
-
-def _prepared(arguments: AppArguments) -> "Config":
-    """The settings, with all that a run needs loaded behind the screen."""
-    import treadle.frontends.tui.code
-    import treadle.frontends.tui.embedded  # noqa: F401
-    from treadle.library.config import load
-
-    return load(flags={"model": arguments.model, "mode": arguments.mode})
-
-
-@asynccontextmanager
-async def _embedded(config: "Config", root: str) -> "AsyncIterator[Any]":
-    from treadle.adapters.models.registry import ModelRegistry
-    from treadle.frontends.cli.session import find_chat, open_agent
-    from treadle.frontends.tui.embedded import Embedded
-
-    async with open_agent(config, works=True, relays=True, stays=True) as agent:
-        registry = ModelRegistry(os.environ, home=config.home)
-        connection = Embedded(agent, config.settings.chat_options(root), find_chat, registry)
-        try:
-            yield connection
-        finally:
-            await connection.close()
-
-
-def _say_goodbye(exit_state: "AppExit", server: str) -> None:
-    """Print if the run goes on, and how to come back."""
-    if not exit_state.chat:
-        return
-    back = f"treadle {f'--server {inert_line(server)} ' if server else ''}--resume {exit_state.chat}"
+    if exit_state is None or first_words or not exit_state.chat:
+        return EXIT_OK
+    server = f"--server {inert_line(arguments.server)} " if arguments.server else ""
+    back = f"treadle {server}--resume {exit_state.chat}"
     if exit_state.busy and exit_state.stays:
         print_line(f"The run goes on at {inert_line(exit_state.place)}. Come back: {back}")
     elif exit_state.busy:
         print_line(f"The run is paused, and nothing works on it. Continue it with: {back}")
     else:
         print_line(f"Come back: {back}")
+    return EXIT_OK
+
+
+async def _connect(arguments: AppArguments, root: str, stack: AsyncExitStack) -> "Connection":
+    import asyncio
+
+    if arguments.server:
+        from treadle.frontends.tui.remote import Remote
+
+        options = {"model": arguments.model or "", "root": root, "mode": arguments.mode or ""}
+        connection: Connection = Remote(arguments.server, os.environ.get("TREADLE_TOKEN", ""), options)
+    else:
+        config = await asyncio.to_thread(_load_all, arguments)
+        from treadle.adapters.models.registry import ModelRegistry
+        from treadle.frontends.cli.session import find_chat, open_agent
+        from treadle.frontends.tui.embedded import Embedded
+
+        agent = await stack.enter_async_context(open_agent(config, works=True, relays=True, stays=True))
+        registry = ModelRegistry(os.environ, home=config.home)
+        connection = Embedded(agent, config.settings.chat_options(root), find_chat, registry)
+    stack.push_async_callback(connection.close)
+    gc.freeze()
+    gc.set_threshold(*GARBAGE)
+    gc.enable()
+    return connection
+
+
+def _load_all(arguments: AppArguments) -> "Config":
+    """The settings, with all that a run needs loaded behind the screen."""
+    import treadle.frontends.tui.code
+    import treadle.frontends.tui.embedded  # noqa: F401
+    from treadle.library.config import load
+
+    return load(flags={"model": arguments.model, "mode": arguments.mode})

@@ -2,11 +2,19 @@
 than click, so that `treadle COMMAND --help` is there at once."""
 
 import math
+import os
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
+
+from treadle.base.inert import inert_line
+from treadle.protocol.choices import EFFORTS
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 EXIT_OK = 0
 EXIT_ERROR = 1
@@ -21,12 +29,68 @@ EXIT_INTERRUPTED = 130
 ALL_HOSTS = "all"
 LAST = "last"
 """The name of the newest chat."""
-ONCE = "once"
-SCOPES = ("chat", "project", "user")
-"""The same as in `treadle.protocol.permissions`, which a test sees to; written out so that help costs no import."""
 
 Body = Callable[..., Any]
 Decorator = Callable[[Body], Body]
+
+
+class CompletedText(click.types.StringParamType):
+    """A text for which a shell offers chats, files or folders; help names it by the kind."""
+
+    def __init__(self, kind: Literal["id", "file", "dir"]) -> None:
+        self.name = kind
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem
+
+        if self.name != "id":
+            return [CompletionItem(incomplete, type=self.name)]
+        chats = {LAST: "the newest chat", **newest_chats()}
+        return [CompletionItem(chat, help=title) for chat, title in chats.items() if chat.startswith(incomplete)]
+
+
+MOST_CHATS = 100
+_NEWEST = "SELECT id, title FROM chats WHERE archived = 0 ORDER BY updated_ms DESC, id DESC LIMIT ?"
+
+
+def newest_chats() -> dict[str, str]:
+    """The titles of chats by their ids, newest first. So that a user who types notices no delay, nothing of Treadle is
+    loaded, and the file of the SQLite store is read directly; a test ensures that this agrees with the store. Without
+    such a file there are none."""
+    import sqlite3
+
+    file = _database()
+    if file is None or not file.is_file():
+        return {}
+    try:
+        connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=1)
+        try:
+            rows = connection.execute(_NEWEST, (MOST_CHATS,)).fetchall()
+        finally:
+            connection.close()
+    except sqlite3.Error:
+        return {}
+    return {inert_line(str(chat)): inert_line(str(title or ""), 60) for chat, title in rows}
+
+
+def _database() -> Path | None:
+    import tomllib
+
+    from platformdirs import user_data_dir
+
+    home = Path(os.environ.get("TREADLE_HOME") or user_data_dir("treadle")).expanduser()
+    store = os.environ.get("TREADLE_STORE", "")
+    if not store:
+        try:
+            store = str(tomllib.loads((home / "config.toml").read_text(encoding="utf-8")).get("store", ""))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+            store = ""
+    if "://" in store:
+        return None
+    return Path(store).expanduser() if store else home / "treadle.db"
+
+
+CHAT, FILE, FOLDER = CompletedText("id"), CompletedText("file"), CompletedText("dir")
 
 
 class FiniteFloat(click.FloatRange):
@@ -37,6 +101,10 @@ class FiniteFloat(click.FloatRange):
         if isinstance(number, float) and not math.isfinite(number):
             self.fail(f"{value} is not a finite number.", param, ctx)
         return number
+
+
+COUNT, POSITIVE, PORT = click.IntRange(min=0), click.IntRange(min=1), click.IntRange(0, 65535)
+AMOUNT = FiniteFloat(min=0)
 
 
 class NetworkCommand(click.Command):
@@ -62,8 +130,6 @@ def _names_hosts(words: list[str]) -> bool:
         return False
 
 
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-"""The same as in `treadle.protocol.options`, which a test sees to."""
 effort_option = click.option(
     "--reasoning-effort", type=click.Choice(EFFORTS), help="How much the model thinks; by default its server decides."
 )
@@ -79,12 +145,9 @@ def json_option(help: str) -> Decorator:
 
 
 def root_options(body: Body) -> Body:
-    body = click.option("--force-root", is_flag=True, help="Allow the whole disk or the home folder as the project.")(
-        body
-    )
-    return click.option(
-        "--root", metavar="DIR", help="The project; by default the git root, or the working directory."
-    )(body)
+    forced, place = "Allow the whole disk or the home folder as the project.", "the git root, or the working directory."
+    body = click.option("--force-root", is_flag=True, help=forced)(body)
+    return click.option("--root", type=FOLDER, help=f"The project; by default {place}")(body)
 
 
 store_option = click.option(
@@ -98,13 +161,12 @@ hunk_option = click.option(
 )
 caches_option = click.option("--caches", is_flag=True, help="Include caches and ignored files, file by file.")
 even_kept_option = click.option("--even-kept", is_flag=True, help="Include kept changes.")
-words_argument = click.argument("words", metavar="[ID] [PATH]...", nargs=-1)
+words_argument = click.argument("words", metavar="[ID] [PATH]...", nargs=-1, type=CHAT)
 
 
 def run_options(body: Body) -> Body:
     body = click.option("--all", "everything", is_flag=True, help="All runs of the chat together.")(body)
-    number = click.IntRange(min=1)
-    return click.option("--run", type=number, metavar="N", help="This run instead of the last; counted from 1.")(body)
+    return click.option("--run", type=POSITIVE, metavar="N", help="This run instead of the last; counted from 1.")(body)
 
 
 class SelectionArguments(NamedTuple):

@@ -35,7 +35,7 @@ def is_piped() -> bool:
 def read_text(limit: int, shorter: str, instead: str = "") -> str:
     """All of standard input. InvalidInput if it is longer than `limit` bytes (`shorter` says what to do then) or no
     text. `instead` says how to go without it."""
-    return checked(_read_stdin(limit, instead), "standard input", limit, shorter)
+    return _check_text(_read_stdin(limit, instead), "standard input", limit, shorter)
 
 
 def _read_stdin(limit: int, instead: str = "") -> bytes:
@@ -43,21 +43,20 @@ def _read_stdin(limit: int, instead: str = "") -> bytes:
     that start others leave one open."""
     fd = sys.stdin.fileno()
     data = bytearray()
-    silent = stat.S_ISSOCK(os.fstat(fd).st_mode)
+    is_socket = stat.S_ISSOCK(os.fstat(fd).st_mode)
     began, has_warned = time.monotonic(), False
     with _ended_by_ctrl_c():
         while True:
-            ready, _, _ = select.select([fd], [], [], _PATIENCE_S)
-            if not ready and silent and not data and time.monotonic() - began > _SOCKET_S:
-                return b""
-            if not ready and not has_warned and not silent:
-                has_warned = True
-                print_note(f"treadle: waiting for standard input to end{instead}")
-            if ready:
+            if select.select([fd], [], [], _PATIENCE_S)[0]:
                 piece = os.read(fd, _PIECE)
                 data += piece
                 if not piece or len(data) > limit:
                     return bytes(data)
+            elif is_socket and not data and time.monotonic() - began > _SOCKET_S:
+                return b""
+            elif not has_warned and not is_socket:
+                has_warned = True
+                print_note(f"treadle: waiting for standard input to end{instead}")
 
 
 @contextmanager
@@ -88,10 +87,10 @@ def read_file(file: str, limit: int, shorter: str) -> str:
             data = stream.read(limit + 1)
     except OSError as error:
         raise InvalidInput(f"{file} cannot be read: {error.strerror or error}") from error
-    return checked(data, file, limit, shorter)
+    return _check_text(data, file, limit, shorter)
 
 
-def checked(data: bytes, name: str, limit: int, shorter: str) -> str:
+def _check_text(data: bytes, name: str, limit: int, shorter: str) -> str:
     if len(data) > limit:
         raise InvalidInput(f"{name} is longer than {limit:,} bytes; {shorter}")
     if b"\0" in data:

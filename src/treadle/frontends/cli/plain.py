@@ -34,16 +34,14 @@ async def converse(root: str, first: str, resume: str | None, flags: Mapping[str
     config = configured(flags)
     async with open_agent(config, works=True, stays=True) as agent:
         chat: Chat | None = None
+        model = ""
         if resume is not None:
             chat = agent.chat(await find_chat(agent.deps.store, resume or LAST))
-            model = ""
         else:
             model = await chosen_model(agent, config)
         _say(_HELP)
         text: str | None = first
-        while True:
-            if text is None or text.strip() in _QUIT:
-                break
+        while text is not None and text.strip() not in _QUIT:
             if text.strip() in _NEW:
                 chat = None
             elif text:

@@ -10,7 +10,8 @@ from treadle.errors import InvalidInput
 def project_root(folder: str | None, *, force: bool = False) -> Path:
     """Return the folder that a run works in: `folder`, else the git root, else the working directory. The whole disk
     and a whole home folder are refused unless forced (S-02)."""
-    root = Path(folder).expanduser().resolve() if folder else _git_root(Path.cwd())
+    here = Path(folder or ".").expanduser().resolve()
+    root = here if folder else next((each for each in (here, *here.parents) if (each / ".git").exists()), here)
     if not root.is_dir():
         raise InvalidInput(f"the project root {root} is no folder; name one with --root")
     try:
@@ -20,7 +21,10 @@ def project_root(folder: str | None, *, force: bool = False) -> Path:
             f"the path of the project, {inert_line(str(root))}, is not valid UTF-8 and cannot be recorded; "
             "rename the folder, or name another one with --root"
         ) from None
-    if not force and (description := _describe_broad_root(root)):
+    home = os.path.expanduser("~")
+    is_home = home != "~" and root == Path(home).resolve()
+    description = "the whole disk" if root.parent == root else "your home folder" if is_home else ""
+    if description and not force:
         raise InvalidInput(
             f"{root} is {description}, and a model would be let loose on all of it; "
             "name a project with --root, or insist with --force-root"
@@ -34,15 +38,3 @@ def present_root() -> str:
         return str(project_root(None))
     except InvalidInput:
         return ""
-
-
-def _git_root(start: Path) -> Path:
-    here = start.resolve()
-    return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
-
-
-def _describe_broad_root(root: Path) -> str:
-    if root.parent == root:
-        return "the whole disk"
-    home = os.path.expanduser("~")
-    return "your home folder" if home != "~" and root == Path(home).resolve() else ""

@@ -20,6 +20,7 @@ _UNIT = re.compile(
     r"(?P<space>[ \t]+)|(?P<tick>`+)(?P<code>[^`]+)(?P=tick)(?!`)|\*\*(?P<bold>[^\s*](?:[^*]*[^\s*])?)\*\*(?!\*)|"
     r"(?P<word>[^\s`*]+|[`*]+)"
 )
+_MARKS = re.compile(r"\*\*([^*]+)\*\*|`([^`]+)`")
 
 
 class Prose:
@@ -30,9 +31,10 @@ class Prose:
         self._width = width
         self._markup = markup
         """Without colours emphasis stays as it is written; only lines are wrapped."""
-        self._begin()
+        self.drop()
 
-    def _begin(self) -> None:
+    def drop(self) -> None:
+        """Begin anew, and discard the text that was held back."""
         self._pending = ""
         self._inside = False
         """True if the beginning of the current line is written."""
@@ -55,11 +57,7 @@ class Prose:
             pass
         self._put_word()
         self._put_table()
-        self._begin()
-
-    def drop(self) -> None:
-        """Discard the text that was held back."""
-        self._begin()
+        self.drop()
 
     # -- lines --------------------------------------------------------------------------------------------------------
 
@@ -74,36 +72,34 @@ class Prose:
         if self._fence:
             return complete and self._code(full_line, remaining)
         if self._markup and full_line.lstrip(" ").startswith("|"):
-            return complete and self._row(full_line, remaining)
+            if complete:
+                self._rows.append(full_line)
+                self._pending = remaining
+            return complete
         self._put_table()
         stripped = full_line.lstrip(" \t")
         if stripped[:3] in ("```", "~~~") or (not complete and stripped in ("", "`", "``", "~", "~~")):
-            return complete and self._line_with_fence(full_line, remaining)
+            match = _FENCE.fullmatch(full_line)
+            if not complete or match is None:
+                return complete and self._begin_line(True)
+            self._fence = match[1]
+            self._paint_code = _painter(match[2].strip()) if self._markup else line
+            return self._line(line(full_line, "dim"), remaining)
         if not complete and " " not in stripped:
             return False
         return self._begin_line(complete)
 
-    def _line_with_fence(self, full_line: str, remaining: str) -> bool:
-        match = _FENCE.fullmatch(full_line)
-        if match is None:
-            return self._begin_line(True)
-        self._fence = match[1]
-        self._paint_code = _painter(match[2].strip()) if self._markup else line
-        self._line(line(full_line, "dim"), remaining)
-        return True
-
     def _code(self, full_line: str, remaining: str) -> bool:
         stripped = full_line.strip()
-        if len(stripped) >= len(self._fence) and not stripped.strip(self._fence[0]):
-            self._fence = ""
-            self._line(line(full_line, "dim"), remaining)
-        else:
-            self._line(self._paint_code(full_line), remaining)
-        return True
+        if len(stripped) < len(self._fence) or stripped.strip(self._fence[0]):
+            return self._line(self._paint_code(full_line), remaining)
+        self._fence = ""
+        return self._line(line(full_line, "dim"), remaining)
 
-    def _line(self, text: Line, remainder: str) -> None:
+    def _line(self, text: Line, remainder: str) -> bool:
         self._pending = remainder
         self._write((*text, Span("\n")))
+        return True
 
     def _begin_line(self, complete: bool) -> bool:
         match = _BLOCK.match(self._pending) if self._markup or complete else None
@@ -146,7 +142,15 @@ class Prose:
         if not is_complete and match.end() == len(line):
             return False
         self._pending = self._pending[match.end() :]
-        self._take(match)
+        if match["space"]:
+            self._put_word()
+            self._spaces = len(match["space"])
+        elif not self._markup or match["word"] is not None:
+            self._word.append(Span(match[0], self._base))
+        elif match["code"] is not None:
+            self._words(match["code"], "cyan")
+        else:
+            self._words(match["bold"].replace("`", ""), "bold")
         return True
 
     def _open(self, line: str) -> bool:
@@ -158,18 +162,8 @@ class Prose:
             not is_closed and mark is not None and (mark[0][0] == "`" or mark[0] in ("*", "**")) and len(line) < _HELD
         )
 
-    def _take(self, match: "re.Match[str]") -> None:
-        if match["space"]:
-            self._put_word()
-            self._spaces = len(match["space"])
-        elif not self._markup or match["word"] is not None:
-            self._word.append(Span(match[0], self._base))
-        elif match["code"] is not None:
-            self._words(match["code"], tuple(dict.fromkeys((*self._base, "cyan"))))
-        else:
-            self._words(match["bold"].replace("`", ""), tuple(dict.fromkeys((*self._base, "bold"))))
-
-    def _words(self, text: str, look: tuple[Colour, ...]) -> None:
+    def _words(self, text: str, colour: Colour) -> None:
+        look = tuple(dict.fromkeys((*self._base, colour)))
         for number, part in enumerate(re.split(r"[ \t]+", text)):
             if number:
                 self._put_word()
@@ -192,11 +186,6 @@ class Prose:
 
     # -- tables -------------------------------------------------------------------------------------------------------
 
-    def _row(self, full_line: str, remaining: str) -> bool:
-        self._rows.append(full_line)
-        self._pending = remaining
-        return True
-
     def _put_table(self) -> None:
         rows, self._rows = self._rows, []
         if not rows:
@@ -210,7 +199,9 @@ class Prose:
             self._write((row, Span("\n")))
 
     def _table(self, rows: list[list[str]]) -> Iterable[Span]:
-        plain = [[_unmarked(cell) for cell in row] for row in rows]
+        plain = [
+            [_MARKS.sub(lambda match: match[1] or match[2], cell).replace("\\|", "|") for cell in row] for row in rows
+        ]
         number = max(map(len, plain))
         wide = [max((columns(row[at]) for row in plain if at < len(row)), default=0) for at in range(number)]
         fits = sum(wide) + 3 * number - 1 <= self._width()
@@ -220,10 +211,6 @@ class Prose:
             yield Span(text, ("bold",) if at == 0 else ())
             if at == 0:
                 yield Span("─┼─".join("─" * size for size in wide) if fits else "───", ("dim",))
-
-
-def _unmarked(cell: str) -> str:
-    return re.sub(r"\*\*([^*]+)\*\*|`([^`]+)`", lambda match: match[1] or match[2], cell).replace("\\|", "|")
 
 
 def columns(text: str) -> int:

@@ -12,7 +12,6 @@ import msgspec
 from treadle.base.inert import inert, inert_line
 from treadle.base.types import CallKey, ChatId
 from treadle.chat.state import ChatState
-from treadle.frontends.cli.activity import Activity
 from treadle.frontends.cli.drive import Show, left_text
 from treadle.frontends.cli.terminal import Terminal
 from treadle.frontends.presentation.call_line import QUIET, call_lines, check_lines
@@ -30,13 +29,57 @@ from treadle.frontends.presentation.notices import (
 from treadle.frontends.presentation.styled import Span, spans, tail
 from treadle.library.chat import Chat
 from treadle.protocol import events as e
-from treadle.protocol.content import PlanStep, Usage
+from treadle.protocol.content import Usage
 from treadle.protocol.views import Coalescer, JobView, touched
 
 if TYPE_CHECKING:
     from treadle.frontends.cli.prose import Prose
 
 _PLAN_MARKS = {"pending": "·", "in_progress": ">", "done": "✓"}
+_TICK_S = 0.25
+_FRAMES, _ASCII_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "-\\|/"
+
+
+class Activity:
+    """The status line of a silent activity: a model that thinks, a command that runs. It moves and counts the seconds,
+    so that waiting does not look like hanging. On a terminal only."""
+
+    def __init__(self, terminal: Terminal, *, moves: bool) -> None:
+        self._terminal = terminal
+        self._moves = moves and terminal.live
+        self._text = self._tail = ""
+        self._since = 0.0
+        self._ticks = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def show(self, text: str, tail: str = "") -> None:
+        """Show the activity `text` and the last news about it, `tail`. The same text is the same activity, and its
+        clock continues."""
+        if text != self._text:
+            self._since = time.monotonic()
+        is_shown = text == self._text and self._terminal.status_line
+        self._text, self._tail = text, tail
+        self._draw(with_clock=bool(is_shown))
+        if self._moves and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
+
+    def end(self) -> None:
+        """It is over: the same again begins anew."""
+        self._text = ""
+
+    def _tick(self) -> None:
+        self._timer = None
+        if self._terminal.status_line:
+            self._ticks += 1
+            with suppress(OSError):  # a timer has no caller to report to; the next event raises the error
+                self._draw(with_clock=True)
+            self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
+
+    def _draw(self, *, with_clock: bool) -> None:
+        frames, seconds = _ASCII_FRAMES if self._terminal.ascii else _FRAMES, int(time.monotonic() - self._since)
+        clock = frames[self._ticks % len(frames)] + (f" {seconds} s" if seconds else "")
+        parts = (self._text, clock if with_clock else "", self._tail)
+        self._terminal.status(" ".join(part for part in parts if part))
 
 
 class Screen(Show):
@@ -45,7 +88,7 @@ class Screen(Show):
     def __init__(
         self, terminal: Terminal | None = None, *, echo: bool = False, asks: bool = False, watches: bool = False
     ) -> None:
-        self._terminal = terminal or Terminal()
+        self._terminal = terminal = terminal or Terminal()
         self._echo = echo
         self._asks = asks
         """True if a person is there: a dialogue asks the questions of the chat."""
@@ -53,8 +96,11 @@ class Screen(Show):
         """It was there before and is left by Ctrl-C: that is told once."""
         self._coalescer = Coalescer()
         self._timer: asyncio.TimerHandle | None = None
-        terminal = self._terminal
-        self._prose = self._with_markdown() if terminal.has_columns else None
+        self._prose: Prose | None = None
+        if terminal.has_columns:
+            from treadle.frontends.cli import prose  # not needed for a pipe, which gets the text as it is
+
+            self._prose = prose.Prose(terminal.stream, lambda: terminal.width, markup=terminal.colours)
         self._activity = Activity(terminal, moves=not echo)
         self._asked: set[CallKey] = set()
         """Calls whose change was shown when a person was asked."""
@@ -67,12 +113,12 @@ class Screen(Show):
         self._waits_since = 0.0
         """Since when a person is asked: that is not the run's time."""
         self._usage = Usage()
-        self._turns = 0
-        self._done = 0
+        self._turns = self._done = 0
         self._ended = False
         self._changed: Sequence[e.FileChange] = ()
+        """The net file changes of the run, counted from its beginning."""
         self._world = ""
-        """The world of the net file changes of the run, counted from its beginning; empty for the project itself."""
+        """The world of those changes; empty for the project itself."""
         self._living: Sequence[JobView] = ()
 
     def begin(self, chat: ChatId, model: str, root: str, *, resumed: bool = False) -> None:
@@ -97,7 +143,6 @@ class Screen(Show):
         self._usage, self._turns, self._done = state.totals.usage, state.totals.turns, state.totals.tool_calls
 
     def set_changed_files(self, files: Sequence[e.FileChange], world: str) -> None:
-        """Store the net change of each file by the run that ends now, in the project or in a world of it."""
         self._changed, self._world = files, world
 
     def mark_as_asked(self, action: e.OpenAction) -> None:
@@ -116,23 +161,31 @@ class Screen(Show):
         self._terminal.tell(f"── {left_text(chat, driven)}", "yellow")
 
     def living(self, jobs: Sequence[JobView]) -> None:
-        """The background commands that live on after the run that ends now."""
         self._living = jobs
 
     def event(self, envelope: e.Envelope) -> None:
         event = envelope.data
         self.seq = envelope.seq or self.seq
-        self._resume_timer()
+        if self._waits_since:
+            self._began += time.monotonic() - self._waits_since
+            self._waits_since = 0.0
         match event:
             case e.MessageDelta(text=text):
                 self._received += text
-                self._stream(self._coalescer.feed(text, time.monotonic()))
+                self._say(self._coalescer.feed(text, time.monotonic()))
+                if self._timer is None:  # text must not hang until more of it comes
+                    self._timer = asyncio.get_running_loop().call_later(Coalescer.INTERVAL_S, self._due)
             case e.ReasoningDelta():
                 self._activity.show("thinking …")
             case e.TurnStart():
                 self._activity.show("waiting for the model …")
             case e.AssistantReset():
-                self._drop_answer()
+                self._coalescer.reset()
+                if self._prose is not None:
+                    self._prose.drop()
+                if self._received:
+                    self._terminal.note("(that answer was broken off and is begun again)", "dim")
+                self._received = ""
             case e.AssistantMessage():
                 self._answer(event)
             case e.TurnEnd(usage=usage):
@@ -149,12 +202,16 @@ class Screen(Show):
             case e.UserMessage():
                 self._show_user_message(event)
             case e.PlanUpdated(steps=steps):
-                self._plan(steps)
+                for step in steps:
+                    text = f"  {_PLAN_MARKS.get(step.status, '·')} {inert_line(step.text, self._terminal.width - 4)}"
+                    self._terminal.line(text, *(() if step.status == "in_progress" else ("dim",)))
             case e.TaskComplete(summary=summary) if summary:
                 self._terminal.stream(spans(Span("✓", ("green",)), " "))
                 self._show_full_text(summary)
             case e.ModelCall():
-                self._side_call(event)
+                self._usage += event.usage
+                if event.purpose == "summary" and event.text:
+                    self._show_full_text(event.text)
             case e.RunEnd():
                 self._ended = True
             case e.SessionIdle():
@@ -165,12 +222,6 @@ class Screen(Show):
                 self._notice(event)
 
     # -- the answer ---------------------------------------------------------------------------------------------------
-
-    def _stream(self, text: str) -> None:
-        """Show what is due, and look again after the interval: text must not hang until more of it comes."""
-        self._say(text)
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(Coalescer.INTERVAL_S, self._due)
 
     def _due(self) -> None:
         self._timer = None
@@ -183,12 +234,6 @@ class Screen(Show):
             self._prose.feed(inert(text))  # before it is wrapped: an escape is wider than its character
         else:
             self._terminal.stream(text)
-
-    def _with_markdown(self) -> "Prose":
-        from treadle.frontends.cli.prose import Prose  # not needed for a pipe, which gets the text as it is
-
-        terminal = self._terminal
-        return Prose(terminal.stream, lambda: terminal.width, markup=terminal.colours)
 
     def _end_prose(self) -> None:
         if self._prose is not None:
@@ -215,14 +260,6 @@ class Screen(Show):
         self._received = ""
         for request in message.tool_requests:
             self._calls[request.call] = (request.name, touched(request.arguments))
-
-    def _drop_answer(self) -> None:
-        self._coalescer.reset()
-        if self._prose is not None:
-            self._prose.drop()
-        if self._received:
-            self._terminal.note("(that answer was broken off and is begun again)", "dim")
-        self._received = ""
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
@@ -254,16 +291,6 @@ class Screen(Show):
         elif self._echo or message.delivery != "idle":
             self._terminal.line(f"> {message.content}", "cyan")
 
-    def _plan(self, steps: tuple[PlanStep, ...]) -> None:
-        for step in steps:
-            text = f"  {_PLAN_MARKS.get(step.status, '·')} {inert_line(step.text, self._terminal.width - 4)}"
-            self._terminal.line(text, *(() if step.status == "in_progress" else ("dim",)))
-
-    def _side_call(self, call: e.ModelCall) -> None:
-        self._usage += call.usage
-        if call.purpose == "summary" and call.text:
-            self._show_full_text(call.text)
-
     def _show_full_text(self, text: str) -> None:
         """A text that is there at once."""
         self._say(text)
@@ -274,8 +301,7 @@ class Screen(Show):
         if isinstance(event, e.TurnRetry | e.CompactionComplete | e.SubagentCompleted):
             self._usage += event.usage
         if styled_notice := notice(event):
-            text, colour = styled_notice
-            self._terminal.tell(text, colour)
+            self._terminal.tell(*styled_notice)
         if isinstance(event, e.TurnRetry):
             self._activity.show("waiting to try again …")
 
@@ -292,11 +318,6 @@ class Screen(Show):
         else:
             self._terminal.note(f"── nothing to do: the chat is idle ({end(idle)})", "dim")
         self._terminal.tell(f"   {how_to_go_on(chat, idle.reason)}", "dim")
-
-    def _resume_timer(self) -> None:
-        if self._waits_since:
-            self._began += time.monotonic() - self._waits_since
-            self._waits_since = 0.0
 
     def _waits(self, chat: ChatId, actions: tuple[e.OpenAction, ...]) -> None:
         self._end_text()

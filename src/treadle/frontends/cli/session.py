@@ -2,11 +2,11 @@
 person types, and the folder that a run works in."""
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from gc import freeze
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from treadle.adapters.models.registry import ModelRegistry
@@ -19,7 +19,7 @@ from treadle.frontends.cli.options import LAST
 from treadle.frontends.cli.project import present_root as present_root
 from treadle.frontends.cli.project import project_root as project_root
 from treadle.library.agent import Agent
-from treadle.library.config import OTEL_VARIABLES, Config, Settings, load
+from treadle.library.config import OTEL_VARIABLES, Config, load
 from treadle.ports.hooks import Hooks
 from treadle.ports.store import ChatFilter, Store
 
@@ -56,9 +56,26 @@ async def open_agent(
     a run has the time to make titles."""
     make_last_resort_inert()
     freeze()  # modules loaded so far are never garbage, and scanning them takes long
-    _make_home(config.home, works)
-    settings = config.settings
-    models = ModelRegistry(os.environ, home=config.home)
+    home, settings = config.home, config.settings
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)  # at first use, for its owner alone
+    except OSError as error:
+        raise StoreError(
+            f"Treadle's home {home} cannot be made: {error.strerror}; choose another with TREADLE_HOME"
+        ) from error
+    if works and not os.access(home, os.W_OK):
+        raise StoreError(
+            f"Treadle's home {home} is read-only: chats can be read, but not worked on; allow writing, or "
+            "choose another with TREADLE_HOME"
+        )
+    telemetry: bool | Telemetry = False
+    if settings.otel_endpoint or any(map(os.environ.get, OTEL_VARIABLES)):
+        from treadle.adapters.telemetry.settings import Telemetry as TelemetrySettings
+
+        # We report the important errors ourselves, once.
+        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+        telemetry = TelemetrySettings(settings.otel_endpoint, settings.otel_protocol, settings.otel_content)
+    models = ModelRegistry(os.environ, home=home)
     if works:
         warn(models.catalogue.warnings)
     if works and config.hooks:
@@ -75,7 +92,7 @@ async def open_agent(
         skills=settings.skills,
         extensions=settings.extensions,
         allowance=settings.allowance,
-        home=config.home,
+        home=home,
         accepted=settings.consent,
         retry_base_s=settings.retry_base_s,
         retry_limit_s=settings.retry_limit_s,
@@ -84,7 +101,7 @@ async def open_agent(
         renew_s=settings.lease_s / 3,
         concurrency=concurrency,
         relays=relays,
-        telemetry=_telemetry(settings),
+        telemetry=telemetry,
         titles=settings.titles if stays else "off",
     )
     if works:
@@ -106,32 +123,6 @@ async def chosen_model(agent: Agent, config: Config) -> str:
         source = f"set in {source.partition(' ')[2]}"
     print_note(f"treadle: using {inert_line(model)} ({inert_line(source)}); choose another with --model")
     return model
-
-
-def _make_home(home: Path, works: bool) -> None:
-    """At first use, for its owner alone. StoreError if it cannot be used."""
-    try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(
-            f"Treadle's home {home} cannot be made: {error.strerror}; choose another with TREADLE_HOME"
-        ) from error
-    if works and not os.access(home, os.W_OK):
-        raise StoreError(
-            f"Treadle's home {home} is read-only: chats can be read, but not worked on; allow writing, or "
-            "choose another with TREADLE_HOME"
-        )
-
-
-def _telemetry(settings: Settings) -> "bool | Telemetry":
-    if not settings.otel_endpoint and not any(map(os.environ.get, OTEL_VARIABLES)):
-        return False
-    import logging
-
-    from treadle.adapters.telemetry.settings import Telemetry
-
-    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # we report the important errors ourselves, once
-    return Telemetry(settings.otel_endpoint, settings.otel_protocol, settings.otel_content)
 
 
 def with_agent(work: Callable[[Agent], Awaitable[T]], *, works: bool = False) -> T:

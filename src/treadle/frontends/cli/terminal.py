@@ -19,8 +19,6 @@ _CODES: dict[Colour, str] = {"bold": "1", "dim": "2", "red": "31", "green": "32"
 _ASCII = str.maketrans(
     {"●": "*", "✗": "x", "✓": "v", "·": "-", "…": "...", "\N{MINUS SIGN}": "-", "│": "|", "─": "-", "┼": "+", "•": "*"}
 )
-
-
 _NEWLINE = inert("\n")
 
 
@@ -41,24 +39,21 @@ class Terminal:
         self._err = err or sys.stderr
         env = os.environ if environment is None else environment
         plain = plain or env.get("TERM") == "dumb" or bool(env.get("TREADLE_PLAIN"))
-        self.has_columns = _is_terminal(self._out)
+        self.has_columns = is_terminal(self._out)
         """True if lines have a limited width. Longer lines are broken between words, or else by the terminal within
         words."""
         self.live = self.has_columns and not plain
         """True if temporary output can be shown; False on a dumb terminal."""
         colour = not env.get("NO_COLOR") and not plain
         self.colours = colour and self.has_columns
-        self._err_colour = colour and _is_terminal(self._err)
+        self._err_colour = colour and is_terminal(self._err)
         for stream in (self._out, self._err):
             if isinstance(stream, io.TextIOWrapper):  # a letter that the locale does not have must not end a run
                 stream.reconfigure(errors="backslashreplace")
         self.ascii = "utf" not in (self._out.encoding or "").lower()
         self._at_start = True
-        self._status = ""
-
-    @property
-    def has_status(self) -> bool:
-        return bool(self._status)
+        self.status_line = ""
+        """The temporary line that is shown now."""
 
     @property
     def width(self) -> int:
@@ -114,13 +109,13 @@ class Terminal:
         """Show the current activity. Never in the middle of a line of the answer."""
         if self.live and self._at_start:
             self.clear()
-            self._status = _fitting(inert_line(text), self.width - 2)
-            write_inert(self._out, self._draw(self._status, ("dim",), self.colours))
+            self.status_line = _fitting(inert_line(text), self.width - 2)
+            write_inert(self._out, self._draw(self.status_line, ("dim",), self.colours))
 
     def clear(self) -> None:
-        if self._status:
+        if self.status_line:
             write_inert(self._out, ERASE_LINE)
-            self._status = ""
+            self.status_line = ""
 
     def _write(self, text: InertText) -> None:
         self.clear()
@@ -155,22 +150,32 @@ def _fitting(text: str, columns: int) -> str:
     return text
 
 
-def _is_terminal(stream: TextIO) -> bool:
+def is_terminal(*streams: TextIO) -> bool:
+    """True if all of these are terminals. A closed stream is none."""
     try:
-        return stream.isatty()
-    except ValueError:  # closed
+        return all(stream.isatty() for stream in streams)
+    except (AttributeError, ValueError):
         return False
 
 
-def write_list(terminal: Terminal, rows: Sequence[tuple[object, StyledText]], none: str, *, as_json: bool) -> None:
+def write_list(rows: Sequence[tuple[object, StyledText]], none: str, *, as_json: bool) -> None:
     """Rows as a value and a text: an object a line for programs; for people the texts, or that there is none."""
+    terminal = Terminal()
     for value, text in rows:
         if as_json:
             write_json(value)
         else:
             terminal.line(text)
-    if not rows and not as_json:
+    if none and not rows and not as_json:
         terminal.note(none, "dim")
+
+
+def write_outcome(value: object, note: str, *, as_json: bool) -> None:
+    """Report what was done: an object for programs, a note for people."""
+    if as_json:
+        write_json(value)
+    else:
+        Terminal().note(note, "dim")
 
 
 def write_json(value: object) -> None:

@@ -4,6 +4,8 @@ returns, and it continues without a follower. After a crash, following it resume
 import asyncio
 import os
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import wraps
 from typing import Any, Literal
 
 import msgspec
@@ -13,11 +15,12 @@ from mcp_types import ToolAnnotations
 
 from treadle._version import __version__
 from treadle.base.file_system import is_below
+from treadle.diff.hunks import FileDiff
 from treadle.errors import InvalidInput, NotFound, TreadleError
-from treadle.frontends.mcp_server.words import action_of, change_of, describe_event
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
-from treadle.protocol.events import OpenAction
+from treadle.protocol import events as e
+from treadle.protocol.content import AssistantEntry
 from treadle.protocol.options import MODES
 from treadle.protocol.trace_context import extract_traceparent
 
@@ -31,6 +34,7 @@ _INSTRUCTIONS = (
     "follow_task waits for news. When its status is requires_action, answer each open action with decide or answer. "
     "When it is idle, look at task_changes; undo_task takes everything back. A task survives restarts of this server."
 )
+_LONGEST_TEXT = 4_000
 _LOOKS = ToolAnnotations(read_only_hint=True)
 _CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=True)
 
@@ -71,11 +75,10 @@ class TaskTools:
         options: dict[str, Any] = {"root": self._root(root), "interactive": True, "labels": (LABEL,)}
         if mode and mode not in MODES:
             raise InvalidInput(f"there is no mode {mode!r}; there is: {', '.join(MODES)}")
-        options |= {"mode": mode} if mode else {}
-        options |= {"model": model} if model else {}
+        options |= {name: value for name, value in (("mode", mode), ("model", model)) if value}
         chat = self._agent.chat(**options)
         await chat.send(prompt, traceparent=extract_traceparent(context.request_context.meta))
-        return {"task": chat.id, "status": await chat.status()}
+        return await _status_of(chat)
 
     async def follow_task(self, task: str, context: Context, after: int = 0, wait_s: float = _WAIT_S) -> Answered:
         """Return the news of a task since the event number `after`. Waits for news at most wait_s seconds.
@@ -87,32 +90,25 @@ class TaskTools:
         events = [each for each in await chat.events(after) if not each.ephemeral][:_MOST_EVENTS]
         reached = events[-1].seq if events else after
         if not events and await chat.status() in ("pending", "running", "interrupting"):
-            reached = await self._follow_chat(chat, context, after, min(max(wait_s, 0.0), _LONGEST_S))
+            # Starts a worker if the chat has none.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(max(wait_s, 0.0), _LONGEST_S)):
+                    async for envelope in chat.resume(after_seq=after):
+                        reached = max(reached, envelope.seq)
+                        if line := describe_event(envelope.data):
+                            await context.report_progress(envelope.seq, message=line)
             events = [each for each in await chat.events(after) if each.seq <= reached][:_MOST_EVENTS]
         state = await chat.state()
+        answers = (entry.text for entry in reversed(state.history) if isinstance(entry, AssistantEntry))
         return {
-            "task": chat.id,
-            "status": await chat.status(),
+            **await _status_of(chat),
             "news": [line for each in events if (line := describe_event(each.data))],
             "actions": [action_of(each) for each in await chat.actions()],
-            "answer": last_answer(state),
+            "answer": next(filter(None, answers), ""),
             "after": events[-1].seq if events else reached,
             "tokens": state.totals.usage.tokens,
             "usd": round(state.totals.usage.usd, 4),
         }
-
-    async def _follow_chat(self, chat: Chat, context: Context, after_seq: int, wait_s: float) -> int:
-        """Follow the chat until it is idle or the time is up. Starts a worker if the chat has none."""
-        reached = after_seq
-        try:
-            async with asyncio.timeout(wait_s):
-                async for envelope in chat.resume(after_seq=after_seq):
-                    reached = max(reached, envelope.seq)
-                    if line := describe_event(envelope.data):
-                        await context.report_progress(envelope.seq, message=line)
-        except TimeoutError:
-            pass
-        return reached
 
     async def list_tasks(self, limit: int = 20) -> list[Answered]:
         """The newest tasks of this server's projects."""
@@ -125,7 +121,7 @@ class TaskTools:
         chat = await self._chat(task)
         trace = extract_traceparent(context.request_context.meta)
         await chat.send(message, delivery="steering" if steer else "queued", traceparent=trace)
-        return {"task": chat.id, "status": await chat.status()}
+        return await _status_of(chat)
 
     async def decide(
         self, task: str, action: str, decision: Literal["allow", "deny"], hash: str, feedback: str = ""
@@ -135,19 +131,19 @@ class TaskTools:
         chat = await self._chat(task)
         shown_action = msgspec.structs.replace(await self._open(chat, action, "permission"), hash=hash)
         await (chat.approve(shown_action) if decision == "allow" else chat.deny(shown_action, feedback))
-        return {"task": chat.id, "status": await chat.status()}
+        return await _status_of(chat)
 
     async def answer(self, task: str, action: str, text: str) -> Answered:
         """Answer a question of a task."""
         chat = await self._chat(task)
         await chat.answer(await self._open(chat, action, "user_input"), text)
-        return {"task": chat.id, "status": await chat.status()}
+        return await _status_of(chat)
 
     async def stop_task(self, task: str) -> Answered:
         """Stop the work of a task. Its changes stay until undo_task."""
         chat = await self._chat(task)
         await chat.interrupt("mcp")
-        return {"task": chat.id, "status": await chat.status()}
+        return await _status_of(chat)
 
     async def task_changes(self, task: str, paths: list[str] | None = None) -> list[Answered]:
         """Return the changes that a task has made in the project, as diffs, without changes that were undone."""
@@ -186,24 +182,19 @@ class TaskTools:
             raise NotFound(f"there is no task {task!r} here")
         return chat
 
-    async def _open(self, chat: Chat, action: str, kind: str) -> OpenAction:
+    async def _open(self, chat: Chat, action: str, kind: str) -> e.OpenAction:
         for each in await chat.actions():
             if each.action == action and each.kind == kind:
                 return each
         raise NotFound(f"the task does not wait for {action!r} any more; follow it to see what it waits for")
 
 
-def last_answer(state: Any) -> str:
-    """Return the model's last text that is not empty."""
-    from treadle.protocol.content import AssistantEntry
-
-    answers = (entry.text for entry in reversed(state.history) if isinstance(entry, AssistantEntry))
-    return next(filter(None, answers), "")
+async def _status_of(chat: Chat) -> Answered:
+    return {"task": chat.id, "status": await chat.status()}
 
 
 def _explained(tool: Any) -> Any:
     """The same, with what Treadle refuses told as such."""
-    from functools import wraps
 
     @wraps(tool)
     async def explained(*args: Any, **kwargs: Any) -> Any:
@@ -213,3 +204,57 @@ def _explained(tool: Any) -> Any:
             raise Refusal(str(error)) from error
 
     return explained
+
+
+# -- events, actions and changes as another agent reads them: short, and nothing that is not shown to people -----------
+
+
+def describe_event(event: e.Event) -> str:
+    """Describe an event in one line. Empty for events that a follower of a task does not need."""
+    match event:
+        case e.AssistantMessage(content=text) if text:
+            return f"said: {_truncate_text(text)}"
+        case e.ExecutionStart(name=name, args_summary=about):
+            return f"calls {name} {about}".rstrip()
+        case e.ExecutionComplete(success=success, result_summary=summary):
+            return f"{'done' if success else 'failed'}: {summary}"
+        case e.FilesChanged(files=files):
+            return "changed " + ", ".join(f"{file.path} (+{file.added} -{file.removed})" for file in files[:20])
+        case e.PermissionRequested(reason=reason, shown=shown):
+            return f"asks for approval ({reason}): {_truncate_text(shown, 500)}"
+        case e.UserInputRequested(question=question):
+            return f"asks: {_truncate_text(question)}"
+        case e.TaskComplete(summary=summary):
+            return f"complete: {_truncate_text(summary)}"
+        case e.SessionError(error_class=kind, message=message):
+            return f"error ({kind}): {_truncate_text(message)}"
+        case e.RunEnd(reason=reason, why=why):
+            return f"ended: {reason}" + (f" ({why})" if why else "")
+        case e.ModelNotice(text=text) | e.SandboxNotice(text=text) | e.GuardNotice(text=text):
+            return f"notice: {_truncate_text(text)}"
+        case _:
+            return ""
+
+
+def action_of(action: e.OpenAction) -> dict[str, Any]:
+    """Return an open action of a task, with the fields that an answer needs."""
+    fields = {"action": action.action, "kind": action.kind, "text": action.text, "options": list(action.options)}
+    if action.kind != "permission":
+        return fields
+    return {**fields, "tool": action.name, "reason": action.reason, "severity": action.severity, "hash": action.hash}
+
+
+def change_of(file_diff: FileDiff) -> dict[str, Any]:
+    change = file_diff.change
+    return {
+        "path": change.path,
+        "action": change.action,
+        "added": change.added,
+        "removed": change.removed,
+        "diff": "\n".join(line for hunk in file_diff.hunks for line in (hunk.header, *hunk.lines)),
+        "notes": list(file_diff.notes),
+    }
+
+
+def _truncate_text(text: str, most: int = _LONGEST_TEXT) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -6,12 +6,10 @@ tree; a finished attempt is recorded and never repeated, so that an evaluation m
 """
 
 from treadle.library.evaluation.attempts import Attempt
-from treadle.library.evaluation.comparison import compare
-from treadle.library.evaluation.report import text_report
+from treadle.library.evaluation.report import compare, text_report
 from treadle.library.evaluation.results import Result, read_results
 from treadle.library.evaluation.runner import Plan, evaluate
-from treadle.library.evaluation.suites import read_suite
-from treadle.library.evaluation.tasks import Task
+from treadle.library.evaluation.tasks import Task, read_suite
 
 __all__ = ["Attempt", "Plan", "Result", "Task", "compare", "evaluate", "read_results"]
 __all__ += ["read_suite", "text_report"]

@@ -80,7 +80,15 @@ def _id(folder: Path, name: str) -> str:
 def start_of(task: Task, folder: Path) -> Path:
     """The tree that attempts at a task begin with, made once: away from the check and the reference, which commands
     could read. A tree that was not wholly made has not got its name yet."""
-    tree = folder / _STARTS / f"{plain(task.name)}-{_mark(task)}"
+    if isinstance(task.start, GitState):
+        mark = task.start.commit
+    else:  # changes whenever the start of the task does
+        digest = hashlib.sha256()
+        for path in sorted(task.start.rglob("*")):
+            name, facts = path.relative_to(task.start), path.lstat()
+            digest.update(f"{name} {facts.st_mode} {facts.st_size} {facts.st_mtime_ns}\n".encode())
+        mark = digest.hexdigest()
+    tree = folder / _STARTS / f"{plain(task.name)}-{mark[:12]}"
     if not tree.exists():
         tree.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         new = tree.with_name(new_id(".new"))
@@ -101,19 +109,6 @@ def sweep_starts(folder: Path) -> None:
         remove_tree(str(leftover)) if leftover.is_dir() else leftover.unlink()
 
 
-def _mark(task: Task) -> str:
-    """Changes whenever the start of the task does."""
-    if isinstance(task.start, GitState):
-        return task.start.commit[:12]
-    digest = hashlib.sha256()
-    for path in sorted(task.start.rglob("*")):
-        file_stat = path.lstat()
-        digest.update(
-            f"{path.relative_to(task.start)} {file_stat.st_mode} {file_stat.st_size} {file_stat.st_mtime_ns}\n".encode()
-        )
-    return digest.hexdigest()[:12]
-
-
 def plain(name: str) -> str:
     return sub(r"[^\w.-]+", "_", name).lstrip(".") or "_"
 
@@ -130,12 +125,6 @@ def lay_over(files: Path | None, target: Path) -> None:
             path.mkdir(exist_ok=True)
         else:
             shutil.copy2(source, path, follow_symlinks=False)
-
-
-def with_patch(task: Task) -> str:
-    """The check as a command. The patch is applied by the confined command itself: git reads the settings of the
-    repository, and the model may have written those."""
-    return f"git apply {PATCH} && {{ {task.check}\n}}" if task.check_patch else task.check
 
 
 def _export(state: GitState, target: Path) -> None:
@@ -162,8 +151,6 @@ def _git(words: list[str], cwd: Path) -> str:
     env["GIT_NO_LAZY_FETCH"] = "1"
     output = bytearray()
     completed = run_blocking(Launch(["git", *_ALONE, *words], env, str(cwd)), output.extend, _GIT_S)
-    return (
-        ""
-        if completed.ending == "exited" and completed.code == 0
-        else (completed.errors or output.decode() or completed.ending).strip()
-    )
+    if completed.ending == "exited" and completed.code == 0:
+        return ""
+    return (completed.errors or output.decode() or completed.ending).strip()

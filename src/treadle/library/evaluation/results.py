@@ -1,7 +1,7 @@
 """The results of attempts, one line of JSON each, appended when they are known and never changed."""
 
 import os
-from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -71,13 +71,7 @@ def read_results(place: Path) -> list[Result]:
         raise InvalidInput(f"there are no results in {place}")
     results_by_key: dict[tuple[str, str, int], Result] = {}
     for line in path.read_bytes().splitlines():
-        try:
+        with suppress(msgspec.MsgspecError):
             result = msgspec.json.decode(line, type=Result)
-        except msgspec.MsgspecError:
-            continue
-        results_by_key[result.key] = result
-    return sorted(results_by_key.values(), key=lambda result: result.key)
-
-
-def models_of(results: Iterable[Result]) -> list[str]:
-    return list(dict.fromkeys(result.model for result in results))
+            results_by_key[result.key] = result
+    return [result for _, result in sorted(results_by_key.items())]

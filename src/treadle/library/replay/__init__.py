@@ -20,8 +20,14 @@ from treadle.library.replay.models import RecordedModels
 from treadle.library.replay.recorded_inputs import DecidedTime, WatchedLog, filler
 from treadle.library.replay.recording import Recording
 from treadle.library.replay.store import ReplayStore
-from treadle.library.replay.tools import RecordedPolicy, RecordedTools
-from treadle.library.replay.workspace import RecordedRestorer, recorded_branch, recorded_root, recorded_spill
+from treadle.library.replay.tools import (
+    RecordedPolicy,
+    RecordedRestorer,
+    RecordedTools,
+    recorded_branch,
+    recorded_root,
+    recorded_spill,
+)
 from treadle.ports.store import Store
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope
@@ -48,7 +54,20 @@ async def replay(store: Store, chat: ChatId) -> ReplayResult:
     stage = ReplayStore(chat, recording)
     await stage.open()
     log = WatchedLog(stage)
-    deps = _surroundings(log)
+    deps = Deps(
+        stage,
+        RecordedModels(log),
+        RecordedTools(log),
+        RecordedPolicy(stage),
+        log,
+        DecidedTime(log),
+        lambda files: recorded_spill(stage, files),
+        lambda options: filler(log),
+        restorer=RecordedRestorer(stage),
+        branch=lambda _root, _chat, _message: recorded_branch(stage),
+        bind=lambda _options, _owner: recorded_root(stage),
+        retry_limit_s=0.0,  # the record has the chosen waits, under any limit
+    )
     divergence: Divergence | None = None
     while divergence is None and (due := recording.due(stage.now)) is not None:
         await stage.admit()
@@ -58,24 +77,6 @@ async def replay(store: Store, chat: ChatId) -> ReplayResult:
     if divergence is None:
         await stage.admit()
     return ReplayResult(divergence is None, divergence, await stage.events())
-
-
-def _surroundings(log: WatchedLog) -> Deps:
-    stage = log.stage
-    return Deps(
-        stage,
-        RecordedModels(log),
-        RecordedTools(log),
-        RecordedPolicy(stage),
-        log,
-        DecidedTime(log),
-        lambda files: recorded_spill(stage, files),
-        lambda options: filler(log, options),
-        restorer=RecordedRestorer(stage),
-        branch=lambda _root, _chat, _message: recorded_branch(stage),
-        bind=lambda _options, _owner: recorded_root(stage),
-        retry_limit_s=0.0,  # the record has the chosen waits, under any limit
-    )
 
 
 async def _tenure(log: WatchedLog, epoch: int, deps: Deps) -> Divergence | None:

@@ -87,9 +87,8 @@ def _turn(following: Sequence[e.Event]) -> RecordedAnswer | None:
         case e.TurnRetry():
             return RecordedAnswer(_counted(first.usage), _failure(first, later_events))
         case e.AssistantMessage():
-            marked = bool(later_events) and isinstance(
-                later_events[0], e.TaskComplete
-            )  # one by the tool comes behind its result
+            # A completion by the tool comes behind its result; one by the marker right behind the message.
+            marked = bool(later_events) and isinstance(later_events[0], e.TaskComplete)
             deltas = (*_deltas(first, marked), d.UsageDelta(first.usage or Usage()))  # none in a torn copy
             if first.partial:
                 return RecordedAnswer(deltas, stopped=True)

@@ -86,11 +86,9 @@ class DecidedTime(WrittenTime):
     everywhere else it is as early as it can be."""
 
     def now_ms(self) -> int:
-        if any(_timely(event) for event in self._log.decision()):
-            due = self._log.stage.recording.due(self._log.state.head)
-            return due.time_ms if due is not None else 0
-        last = self._log.stage.recording.at(self._log.state.head)
-        return last.time_ms if last is not None else 0
+        recording, head = self._log.stage.recording, self._log.state.head
+        envelope = recording.due(head) if any(map(_is_timely, self._log.decision())) else recording.at(head)
+        return envelope.time_ms if envelope is not None else 0
 
     async def sleep(self, seconds: float) -> None:
         """A wait before another attempt: it takes no time, but may have been the end of the run or of the worker."""
@@ -99,13 +97,13 @@ class DecidedTime(WrittenTime):
             await self._log.stage.stopped()
 
 
-def _timely(event: e.Event) -> bool:
+def _is_timely(event: e.Event) -> bool:
     if isinstance(event, e.LimitReached | e.LimitWarning):
         return event.kind == "wall_s"
     return getattr(event, "synthetic", "") == "deadline"
 
 
-def filler(log: WatchedLog, _options: ChatOptions) -> str:
+def filler(log: WatchedLog) -> str:
     """A system text that weighs what the real one weighed together with the tools. The log has its weight in every
     estimate; rounded to tokens, which is all that the rules see of it."""
     state = log.state
@@ -117,16 +115,13 @@ def filler(log: WatchedLog, _options: ChatOptions) -> str:
             case e.CompactionStart(trigger="threshold", tokens_before=before):
                 target_tokens = before
             case e.LimitReached(kind="tokens", used=used, limit=limit):
-                target_tokens = int(limit - used) + 1 - _expected_output(state)
+                run = state.run
+                expected = run.usage.output // run.turns if run is not None and run.turns else TYPICAL_OUTPUT
+                target_tokens = int(limit - used) + 1 - expected
             case _:
                 pass
     chars = int((target_tokens - 1) * CHARS_PER_TOKEN) + 1 - state.context_chars
     return " " * max(0, chars - NO_TOOLS)
-
-
-def _expected_output(state: ChatState) -> int:
-    run = state.run
-    return run.usage.output // run.turns if run is not None and run.turns else TYPICAL_OUTPUT
 
 
 def info(log: WatchedLog, ref: str) -> ModelInfo:
@@ -139,7 +134,7 @@ def info(log: WatchedLog, ref: str) -> ModelInfo:
         case [e.TurnStart(model=ref, reserved=reserved)]:
             price = reserved.usd / reserved.input if reserved.input else 0.0
         case [e.LimitReached() as limit]:
-            price = _too_dear(limit, estimate(state, NO_TOOLS + len(filler(log, state.options))))
+            price = _too_dear(limit, estimate(state, NO_TOOLS + len(filler(log))))
         case [e.CompactionComplete(success=False, error=error)] if error != "interrupted":
             limit_event = next_events[-1]  # the limit that forbade it, if that was not cut off from it
             price = _too_dear(limit_event, 1) if isinstance(limit_event, e.LimitReached) else 1.0
@@ -147,21 +142,14 @@ def info(log: WatchedLog, ref: str) -> ModelInfo:
             pass
     window, output = _capacity(state, next_events)
     provider, _, name = ref.partition(":")
-    native = not _is_marked(log, state)
+    native = True
+    if state.open_turn is not None:  # only the record knows the rung of an answer that ended its run by the marker
+        coming = [envelope.data for envelope in islice(log.stage.recording.outputs(state.head), NOTICES + 2)]
+        answers = [index for index, event in enumerate(coming) if isinstance(event, e.AssistantMessage)]
+        native = not answers or not isinstance((*coming, None)[answers[0] + 1], e.TaskComplete)
     # The log has settled the question of a known price: it records how the run went on.
     usd = price * 1_000_000
     return ModelInfo(provider, name, window, output, usd_per_million_input=usd, native_tools=native, free=True)
-
-
-def _is_marked(log: WatchedLog, state: ChatState) -> bool:
-    """True if the next answer ended its run by the marker: only the record knows its rung."""
-    if state.open_turn is None:
-        return False
-    next_events = [envelope.data for envelope in islice(log.stage.recording.outputs(state.head), NOTICES + 2)]
-    answer_index = next(
-        (place for place, event in enumerate(next_events) if isinstance(event, e.AssistantMessage)), len(next_events)
-    )
-    return any(isinstance(event, e.TaskComplete) for event in next_events[answer_index + 1 : answer_index + 2])
 
 
 def _too_dear(limit: e.LimitReached, tokens: int) -> float:

@@ -3,6 +3,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -64,16 +65,10 @@ class CallRecord(msgspec.Struct):
     def is_lost(self) -> bool:
         """True if a worker that is gone had tried the call, so that it was not run: intent and result were written
         together."""
-        start, completion, completed = self.start, self.complete, self.completed
-        at_once = completed is not None and completed.seq == self.start_seq + 1
-        return bool(
-            self.trials
-            and start
-            and completion
-            and at_once
-            and start.plan is None
-            and completion.synthetic == "unknown"
-        )
+        start, complete, completed = self.start, self.complete, self.completed
+        if not self.trials or start is None or complete is None or completed is None or start.plan is not None:
+            return False
+        return completed.seq == self.start_seq + 1 and complete.synthetic == "unknown"
 
 
 class Recording:
@@ -105,20 +100,14 @@ class Recording:
 
     def following(self, due: e.Envelope) -> list[e.Envelope]:
         """An output and the few right behind it under the same epoch: one append, or the beginning of one."""
-        envelopes = [due]
-        while (
-            len(envelopes) < NEAR
-            and (next_envelope := self.at(envelopes[-1].seq + 1)) is not None
-            and next_envelope.epoch == due.epoch
-        ):
-            envelopes.append(next_envelope)
-        return envelopes
+        return list(takewhile(lambda each: each.epoch == due.epoch, self.events[due.seq - 1 : due.seq - 1 + NEAR]))
 
     def inputs(self, head: int) -> Sequence[e.Envelope]:
         """Return the events that came from outside after `head`, up to the next output."""
         due = self.due(head)
         arrived = self.events[head : due.seq - 1 if due is not None else len(self.events)]
-        if due is None or not _is_cut_off(due.data):
+        cost = due.data if due is not None else None
+        if not isinstance(cost, e.ModelCall) or (cost.purpose, cost.error) != ("compaction", "interrupted"):
             return arrived
         # A compaction by hand was under way when the interrupt came that ended it.
         starts = [place for place, each in enumerate(arrived, 1) if isinstance(each.data, e.CompactionStart)]
@@ -158,17 +147,14 @@ class Recording:
             case e.ExecutionStart(call=key) as start if key in self.calls:
                 self._note_start(self.calls[key], start, envelope)
             case e.ExecutionComplete(call=key) as complete if key in self.calls and not self.calls[key].complete:
-                call = self.calls[key]
-                call.complete, call.completed = complete, envelope
-                self._note_facts(call, envelope)
+                self._note_result(self.calls[key], complete, envelope)
             case e.TrialStart(call=key) as trial if key in self.calls:
                 self.calls[key].trials.append((envelope.seq, trial))
-            case e.CheckStarted() as check:
-                self._note_check(check, envelope)
+            case e.CheckStarted(check=key, plan=plan):  # a call that the model did not request
+                start = e.ExecutionStart(key, "", plan=plan)
+                self.calls[key] = CallRecord(ToolRequest(key, ""), start, envelope.seq)
             case e.CheckCompleted(check=key) as done if key in self.calls and not self.calls[key].complete:
-                call = self.calls[key]
-                call.complete, call.completed = _as_result(done), envelope
-                self._note_facts(call, envelope)
+                self._note_result(self.calls[key], _as_result(done), envelope)
             case e.ExternalToolRequested(call=key) if key in self.calls:
                 self.calls[key].kind = "client"
             case e.ModelCall(call=key) if key in self.calls:
@@ -192,36 +178,26 @@ class Recording:
         if call.questions:
             return  # it goes on after an answer
         call.start, call.start_seq = start, at.seq
-        for other_call in self.turn_calls(at.seq):
-            if (
-                other_call is not call
-                and other_call.start_seq
-                and other_call.complete is None
-                and other_call.kind == "function"
-            ):
-                call.parallel = other_call.parallel = True
+        for other in self.turn_calls(at.seq):
+            if other is not call and other.start_seq and other.complete is None and other.kind == "function":
+                call.parallel = other.parallel = True
 
-    def _note_check(self, check: e.CheckStarted, at: e.Envelope) -> None:
-        """Record a check as a call that the model did not request."""
-        start = e.ExecutionStart(check.check, "", plan=check.plan)
-        self.calls[check.check] = CallRecord(ToolRequest(check.check, ""), start, at.seq)
-
-    def _note_facts(self, call: CallRecord, complete: e.Envelope) -> None:
-        """Record the events that belong to a result; they stand right after it."""
+    def _note_result(self, call: CallRecord, complete: e.ExecutionComplete, at: e.Envelope) -> None:
+        """Record a result and the events that belong to it; they stand right after it."""
+        call.complete, call.completed = complete, at
         facts: list[Fact] = []
-        for seq in range(complete.seq + 1, len(self.events) + 1):
-            if self.events[seq - 1].epoch != complete.epoch:  # another process closed a job
+        for index in range(at.seq, len(self.events)):
+            envelope = self.events[index]
+            if envelope.epoch != at.epoch:  # another process closed a job
                 break
-            match self.events[seq - 1].data:
+            match envelope.data:
                 case e.FilesChanged(call=key) as files if key == call.request.call:
                     call.files = files
                 case e.WorkspaceConflict(call=key) as conflict if key == call.request.call:
                     call.conflict = conflict
-                case e.PlanUpdated() | e.TaskComplete() | e.SandboxNotice() as fact:
+                case e.PlanUpdated() | e.TaskComplete() | e.SandboxNotice() | e.JobSettled() as fact:
                     facts.append(fact)
                 case e.ModelNotice(kind="log_put_back") | e.JobStarted() | e.JobEnded() | e.SubagentCompleted() as fact:
-                    facts.append(fact)
-                case e.JobSettled() as fact:
                     facts.append(fact)
                 case _:
                     break
@@ -259,8 +235,3 @@ def fault_of(error: e.SessionError) -> Exception:
     name, _, text = error.message.partition(": ")
     kind: type[Exception] = type(name, (Exception,), {})
     return kind(text)
-
-
-def _is_cut_off(event: e.Event) -> bool:
-    """True if this records the cost of a compaction that an interrupt ended."""
-    return isinstance(event, e.ModelCall) and event.purpose == "compaction" and event.error == "interrupted"

@@ -76,8 +76,9 @@ class ReplayStore(MemoryStore):
         here.
         """
         due = self.due()
-        if due is None:
-            await self._died(envelopes[0])
+        if due is None:  # the worker wrote no more in the record: it died, or there was nothing to do
+            state = fold_all(ChatState(chat=self.chat), await self.events())
+            await self.leave(None if summary_of(state).runnable else self.differs(None, envelopes[0]))
         if due.seq > self.now + 1:
             await self.admit()
             raise HeadMoved("something came from outside, here as in the record")
@@ -87,16 +88,9 @@ class ReplayStore(MemoryStore):
             if envelope.seq - 1 == self.recording.cut:
                 return [wire.encode(earlier) for earlier in envelopes if earlier.seq < envelope.seq]
             recorded = self.recording.at(envelope.seq)
-            ours = recorded is not None and recorded.epoch == self.epoch
-            if recorded is None or not ours or not _alike(recorded, envelope):
+            if recorded is None or recorded.epoch != self.epoch or not _is_alike(recorded, envelope):
                 await self.leave(self.differs(recorded, envelope))
         return [wire.encode(envelope) for envelope in envelopes]
-
-    async def _died(self, envelope: Envelope) -> NoReturn:
-        """The worker wrote no more in the record: because it died, or because there was nothing to do."""
-        state = fold_all(ChatState(chat=self.chat), await self.events())
-        is_idle = not summary_of(state).runnable
-        await self.leave(self.differs(None, envelope) if is_idle else None)
 
     # -- effects ------------------------------------------------------------------------------------------------------
 
@@ -156,6 +150,6 @@ class ReplayStore(MemoryStore):
         return diverge(self.recording.events[: at - 1], recorded, replayed, NAMES)
 
 
-def _alike(recorded: Envelope, replayed: Envelope) -> bool:
+def _is_alike(recorded: Envelope, replayed: Envelope) -> bool:
     """A record that was lost may have been anything."""
     return isinstance(recorded.data, RecordLost) or is_same_event(recorded, replayed)

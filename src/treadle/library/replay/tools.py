@@ -1,5 +1,5 @@
-"""Tools and a policy that answer from the record. The log does not have the list of tools, but the outcome of each
-call, and that is all the engine can see of a tool."""
+"""Tools, a policy and a workspace that answer from the record. The log does not have the list of tools, but the outcome
+of each call, and that is all the engine can see of a tool; and it is the disk of a replay."""
 
 import math
 from collections.abc import Sequence
@@ -7,30 +7,27 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from treadle.base.types import CallKey, ChatId
+from treadle.engine.effects import Spilled
 from treadle.engine.examination import CHANGED, summarize
-from treadle.errors import Conflict, ToolError, TrialLost
+from treadle.errors import Conflict, RootChanged, ToolError, TrialLost
 from treadle.library.replay.recorded_inputs import WatchedLog
 from treadle.library.replay.recording import CallRecord
 from treadle.library.replay.store import ReplayStore
-from treadle.library.replay.workspace import before_a_change, left_behind
 from treadle.ports.model import ModelRequest
 from treadle.ports.policy import Verdict
+from treadle.ports.snapshots import Effect as FileEffect
+from treadle.ports.snapshots import Plan
 from treadle.ports.toolset import Invocation, Outcome, Question, Rehearsal, Settlement, Tool, Trial
+from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest
-from treadle.protocol.events import (
-    HEADLESS,
-    Envelope,
-    ExecutionStart,
-    Interrupted,
-    ModelNotice,
-    TrialStart,
-    UserInputRequested,
-)
-from treadle.protocol.options import ChatOptions
+from treadle.protocol.files import FileChange
+from treadle.protocol.options import ChatOptions, Project
 from treadle.protocol.tools import Effect, ToolKind, ToolSpec, only_looks
 
+_CHANGE_FIELDS = ("files", "source", "uncaptured", "git")
 NEVER_BEGUN = "The record ends before this call begins."
 """The text of a call that has not begun. It does not run beside those that did begin."""
 
@@ -46,7 +43,7 @@ class RecordedTools:
         """Return the notices about MCP servers at this place of the record."""
         notices: list[str] = []
         while (next_one := self._log.stage.recording.at(self._log.state.head + 1 + len(notices))) is not None:
-            if not (isinstance(next_one.data, ModelNotice) and next_one.data.kind == "mcp" and next_one.epoch):
+            if not (isinstance(next_one.data, e.ModelNotice) and next_one.data.kind == "mcp" and next_one.epoch):
                 break
             notices.append(next_one.data.text)
         return notices
@@ -70,7 +67,8 @@ class RecordedTools:
                 return _read(text)
             has_name = spec.name in (call.request.name, call.start.name if call.start is not None else "")
             if has_name and text == call.request.arguments:
-                return _first_arguments(call, text)
+                # If a person changed the arguments later, the log has only the text itself.
+                return _read(text) if call.edits else _final_arguments(call, text)
             if has_name and (edit := _read(text)) in call.edits:
                 return _final_arguments(call, text) if edit == call.edits[-1] else edit
         return _read(text)
@@ -103,23 +101,19 @@ class RecordedTool:
     async def run(self, invocation: Invocation) -> Outcome:
         call = self._call(invocation)
         question = next((question for question in call.questions if question.seq > self._stage.now), None)
-        for sample in call.samples:
-            if self._stage.now < sample.seq < (question.seq if question is not None else math.inf):
-                await self._sampled(sample, invocation)
-        if (
-            question is not None
-            and isinstance(question.data, UserInputRequested)
-            and question.epoch == self._stage.epoch
-        ):
+        epoch, ask_model = self._stage.epoch, invocation.ask_model
+        for sample in call.samples:  # the model is asked again, as far as this worker did: it says what it said
+            is_due = self._stage.now < sample.seq < (question.seq if question is not None else math.inf)
+            if is_due and sample.epoch == epoch and ask_model is not None:
+                await self._stage.turn_of(sample)
+                with suppress(ToolError):
+                    await ask_model(ModelRequest("", ()))
+        request = question.data if question is not None and question.epoch == epoch else None
+        if question is not None and isinstance(request, e.UserInputRequested):
             await self._stage.turn_of(question)
-            return Outcome("", question=Question(question.data.question, question.data.options, question.data.plan))
+            return Outcome("", question=Question(request.question, request.options, request.plan))
         outcome, complete = call.completed, call.complete
-        if (
-            outcome is None
-            or complete is None
-            or complete.synthetic == "interrupted"
-            or outcome.epoch != self._stage.epoch
-        ):
+        if outcome is None or complete is None or complete.synthetic == "interrupted" or outcome.epoch != epoch:
             await self._stage.perish()
         await self._stage.turn_of(outcome)
         return Outcome(
@@ -138,13 +132,6 @@ class RecordedTool:
             **_changes(call),
         )
 
-    async def _sampled(self, sample: Envelope, invocation: Invocation) -> None:
-        """Ask the model again, as far as this worker did: it says what it said."""
-        if sample.epoch == self._stage.epoch and invocation.ask_model is not None:
-            await self._stage.turn_of(sample)
-            with suppress(ToolError):
-                await invocation.ask_model(ModelRequest("", ()))
-
     async def preview(self, invocation: Invocation) -> str:
         return ""
 
@@ -153,7 +140,7 @@ class RecordedTool:
         return None if began is None else Trial(began.plan or {})
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
-        if any(isinstance(envelope.data, Interrupted) for envelope in self._stage.recording.inputs(self._stage.now)):
+        if any(isinstance(envelope.data, e.Interrupted) for envelope in self._stage.recording.inputs(self._stage.now)):
             await self._stage.stopped()
         await self._stage.turn()  # the worker may have died meanwhile
         return Rehearsal("")
@@ -184,16 +171,14 @@ class RecordedPolicy:
 
     async def review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict:
         call = self._stage.recording.calls[CallKey(invocation.call)]
-        if _next_trial(call, self._stage) is not None:
-            return Verdict("review", approval_text=self._approved_words(call))
-        return self._recorded(call, invocation)
-
-    def _approved_words(self, call: CallRecord) -> str:
-        """The card that was answered before the trial, if it showed the words alone: then the engine does not say that
-        the effect has changed since."""
+        if _next_trial(call, self._stage) is None:
+            return self._recorded(call, invocation)
+        # The card that was answered before the trial, if it showed the words alone: then the engine does not say that
+        # the effect has changed since.
         earlier = [request for seq, request in call.asks if seq <= self._stage.now]
         later = [request for seq, request in call.asks if seq > self._stage.now]
-        return earlier[-1].shown if earlier and later and not later[0].reason.endswith(CHANGED) else ""
+        is_unchanged = earlier and later and not later[0].reason.endswith(CHANGED)
+        return Verdict("review", approval_text=earlier[-1].shown if is_unchanged else "")
 
     def _recorded(self, call: CallRecord, invocation: Invocation) -> Verdict:
         if call.permission_request is not None:
@@ -202,15 +187,13 @@ class RecordedPolicy:
                 return Verdict("allow")
             request = request or call.permission_request
             # That it is asked for again, because it would do something else by now, the engine says itself.
-            reason = (
-                request.reason
-                if request is call.asks[0][1]
-                else request.reason.removesuffix(CHANGED).removesuffix("; ")
-            )
+            reason = request.reason
+            if request is not call.asks[0][1]:
+                reason = reason.removesuffix(CHANGED).removesuffix("; ")
             return Verdict("ask", reason, request.severity, request.shown, request.offers, wants=request.network)
         if call.ruled is not None:
             discards = call.ruled.decision == "allow" and not call.ruled.auto_approved
-            unasked = call.ruled.synthetic == HEADLESS
+            unasked = call.ruled.synthetic == e.HEADLESS
             return Verdict("discard" if discards else call.ruled.decision, call.ruled.feedback, unasked=unasked)
         return Verdict("allow")
 
@@ -225,12 +208,12 @@ class RecordedPolicy:
         return self._recorded(self._stage.recording.calls[CallKey(invocation.call)], invocation)
 
 
-def _next_trial(call: CallRecord, stage: ReplayStore) -> TrialStart | None:
+def _next_trial(call: CallRecord, stage: ReplayStore) -> e.TrialStart | None:
     """The trial that this worker recorded before anything else of this call."""
     coming = [(seq, event) for seq, event in (*call.trials, *call.asks) if seq > stage.now]
     seq, event = min(coming, key=lambda pair: pair[0], default=(0, None))
     at = stage.recording.at(seq)
-    return event if isinstance(event, TrialStart) and at is not None and at.epoch == stage.epoch else None
+    return event if isinstance(event, e.TrialStart) and at is not None and at.epoch == stage.epoch else None
 
 
 def _spec(name: str, calls: Sequence[CallRecord]) -> ToolSpec:
@@ -240,9 +223,16 @@ def _spec(name: str, calls: Sequence[CallRecord]) -> ToolSpec:
     real = [each.name for each in trials] + [start.name for call in calls if (start := call.start) and not call.refused]
     kinds: list[ToolKind] = [call.kind for call in calls if call.kind != "function"]
     writing = any(call.parallel and call.start is not None and call.start.plan is not None for call in calls)
-    all_starts: list[ExecutionStart | TrialStart] = [*starts, *trials]
+    all_starts: list[e.ExecutionStart | e.TrialStart] = [*starts, *trials]
     keys = ["", *(key for start in all_starts for key in start.arguments)]
     probes = [ToolSpec(name, summary_argument=key) for key in keys]
+    effects = {start.effect for start in starts}
+    effect: Effect = "execute"
+    if effects:
+        effect = "edit" if effects <= {"read", "edit"} else "none" if effects == {"none"} else "execute"
+    looking = [start for start in starts if start.effect == "read" and not start.read_only]
+    arguments = (pair for start in looking for pair in start.arguments.items())
+    commands = (key for key, value in arguments if isinstance(value, str) and only_looks(value))  # read by its words
     fitting = (p for p in probes if all(summarize(p, dict(s.arguments)) == s.args_summary for s in all_starts))
     return ToolSpec(
         real[0] if real else name,
@@ -252,42 +242,15 @@ def _spec(name: str, calls: Sequence[CallRecord]) -> ToolSpec:
         parallel=writing,
         timeout_s=0.0,
         summary_argument=next(fitting, probes[0]).summary_argument,
-        effect=_effect(starts),
-        command_argument=next((key for start in starts for key in _looking(start)), ""),
+        effect=effect,
+        command_argument=next(commands, ""),
     )
-
-
-def _effect(starts: Sequence[ExecutionStart]) -> Effect:
-    if starts and all(start.effect in ("read", "edit") for start in starts):
-        return "edit"
-    return "none" if starts and all(start.effect == "none" for start in starts) else "execute"
-
-
-def _looking(start: ExecutionStart) -> list[str]:
-    """Which argument is the command, if the record calls this a read because of its words."""
-    if start.effect != "read" or start.read_only:
-        return []
-    return [key for key, value in start.arguments.items() if isinstance(value, str) and only_looks(value)]
 
 
 def _changes(call: CallRecord) -> dict[str, Any]:
     """Return the recorded changes of files by the call, or its conflicts."""
-    outcome_fields: dict[str, Any] = {}
-    if call.files is not None:
-        files = call.files
-        outcome_fields = {
-            "files": files.files,
-            "source": files.source,
-            "uncaptured": files.uncaptured,
-            "git": files.git,
-        }
-    return outcome_fields | ({"conflicts": call.conflict.conflicts} if call.conflict is not None else {})
-
-
-def _first_arguments(call: CallRecord, text: str) -> dict[str, Any] | str:
-    """Return the arguments as they were parsed from the model's text. If a person changed them later, or the call had
-    no effect, the log has only the text itself."""
-    return _read(text) if call.edits else _final_arguments(call, text)
+    fields = {} if call.files is None else {name: getattr(call.files, name) for name in _CHANGE_FIELDS}
+    return fields | ({"conflicts": call.conflict.conflicts} if call.conflict is not None else {})
 
 
 def _final_arguments(call: CallRecord, text: str) -> dict[str, Any] | str:
@@ -306,3 +269,78 @@ def _read(text: str) -> dict[str, Any]:
         return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.MsgspecError:
         return {}
+
+
+class RecordedRestorer:
+    """Implements `treadle.engine.deps.Restorer`."""
+
+    def __init__(self, stage: ReplayStore) -> None:
+        self._stage = stage
+
+    async def carry_out(self, chat: ChatId, project: Project, request: e.RestoreRequested) -> FileEffect:
+        due = (await self._stage.turn()).data
+        if not isinstance(due, e.Restored):
+            return FileEffect(())
+        if due.error:
+            raise ToolError(due.error)
+        return FileEffect(due.files, due.conflicts, git=due.git)
+
+    async def is_apply_decided(self, chat: ChatId, project: Project, request: e.RestoreRequested) -> bool:
+        return False
+
+    async def preview(self, chat: ChatId, project: Project, request: e.RestoreRequested) -> Plan:
+        return Plan(())
+
+    async def texts(self, project: Project, changes: Sequence[FileChange]) -> list[tuple[bytes | None, bytes | None]]:
+        return [(None, None) for _ in changes]
+
+    async def release(self, chat: ChatId, project: Project, request: e.RestoreRequested) -> None:
+        pass
+
+
+async def recorded_branch(stage: ReplayStore) -> e.GitBranchCreated | None:
+    due = (await stage.turn()).data
+    return due if isinstance(due, e.GitBranchCreated) else None
+
+
+def recorded_root(stage: ReplayStore) -> str:
+    """Which folder a worker found the root to be, where it looked for the first time or found another one."""
+    due = stage.due()
+    event = due.data if due is not None else None
+    if isinstance(event, e.SessionError) and event.error_class == RootChanged.code:
+        raise RootChanged(event.message)
+    if isinstance(event, e.OptionsChanged) and event.by == "treadle":
+        return str(event.changes.get("root_id", ""))
+    return ""
+
+
+async def recorded_spill(stage: ReplayStore, files: Sequence[FileChange]) -> Spilled:
+    """Where the log has only the first of many changes, so has the replay."""
+    for envelope in stage.recording.events[stage.now :]:
+        event = envelope.data
+        if isinstance(event, e.FilesChanged | e.Restored) and event.files == tuple(files):
+            return Spilled(event.files, event.manifest, event.total)
+    return Spilled(tuple(files))
+
+
+def before_a_change(stage: ReplayStore) -> bool:
+    """True if this worker has yet to record the events before a run's first change; calls that only read may end before
+    them."""
+    coming = (envelope for envelope in stage.recording.outputs(stage.now) if envelope.epoch == stage.epoch)
+    return any(isinstance(envelope.data, e.CheckpointCreated | e.GitBranchCreated) for envelope in coming)
+
+
+def left_behind(stage: ReplayStore, call: CallKey) -> Outcome | None:
+    """Return the changes that a stopped call had made by then, or None."""
+    outcome = Outcome("")
+    for envelope in stage.recording.outputs(stage.now):
+        match envelope.data:
+            case e.FilesChanged(call=key) as done if key == call:
+                outcome = replace(outcome, **{name: getattr(done, name) for name in _CHANGE_FIELDS})
+            case e.WorkspaceConflict(call=key, conflicts=conflicts) if key == call:
+                outcome = replace(outcome, conflicts=conflicts)
+            case e.SubagentCompleted(call=key) as fact if key == call:
+                outcome = replace(outcome, facts=(*outcome.facts, fact))
+            case _:
+                break
+    return outcome if outcome != Outcome("") else None

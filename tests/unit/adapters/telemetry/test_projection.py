@@ -8,8 +8,7 @@ import pytest
 
 from tests.scenario.scenes import SCENES, World
 from treadle.adapters.stores.memory import MemoryStore
-from treadle.adapters.telemetry.projection import EVERY_MS, Projection
-from treadle.adapters.telemetry.spans import ROOT, RUN, Portion, Span
+from treadle.adapters.telemetry.projection import EVERY_MS, ROOT, RUN, Portion, Projection, Span
 from treadle.base.types import CallKey, ChatId
 from treadle.library.transfer import read_chat
 from treadle.protocol import events as e

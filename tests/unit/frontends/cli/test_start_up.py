@@ -6,18 +6,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
 
 import click
 import msgspec
 import pytest
 
-from treadle.frontends.cli import COMMANDS, help_text, options
-from treadle.frontends.cli.commands import run
+from treadle.frontends.cli import COMMANDS, help_text
 from treadle.frontends.cli.group import cli
-from treadle.frontends.cli.options import EXIT_USAGE, SCOPES
-from treadle.protocol.options import MODES, CompletionStyle, OnLimit, ReasoningEffort, Rung
-from treadle.protocol.permissions import RuleScope
+from treadle.frontends.cli.options import EXIT_USAGE
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
 HEAVY = {"asyncio", "aiohttp", "msgspec", "rich", "sqlite3", "treadle.library.agent"}
@@ -127,7 +123,13 @@ def test_the_first_frame_of_the_app_loads_nothing_of_a_chat() -> None:  # U-06
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     modules = set(done.stdout.split())
     assert "textual.app" in modules
-    later = {"msgspec", "rich.markdown", "treadle.library.config", "treadle.protocol", "treadle.frontends.tui.showing"}
+    later = {
+        "msgspec",
+        "rich.markdown",
+        "treadle.library.config",
+        "treadle.protocol.options",
+        "treadle.frontends.tui.showing",
+    }
     assert not modules & (later | {"aiohttp", "sqlite3", "treadle.library.agent"})
 
 
@@ -139,15 +141,6 @@ def test_every_command_has_the_line_of_help_that_the_list_shows() -> None:
         assert command.name == name
         assert (command.help or "").split("\n")[0] == line
         assert name in help_text()
-
-
-def test_choices_are_those_of_the_protocol() -> None:
-    assert run.MODES == MODES
-    assert get_args(OnLimit) == run.ON_LIMIT
-    assert get_args(CompletionStyle) == run.COMPLETION
-    assert get_args(Rung) == run.RUNGS
-    assert get_args(ReasoningEffort) == options.EFFORTS
-    assert get_args(RuleScope) == ("once", *SCOPES)
 
 
 class Seen(msgspec.Struct, frozen=True):

@@ -8,8 +8,7 @@ import pytest
 
 from treadle.chat.intent import asks_for_changes
 from treadle.library.evaluation.places import lay_over
-from treadle.library.evaluation.suites import missing, read_suite
-from treadle.library.evaluation.tasks import Task
+from treadle.library.evaluation.tasks import Task, missing, read_suite
 
 SUITE = Path(__file__).parents[4] / "evals"
 TASKS = read_suite(SUITE)

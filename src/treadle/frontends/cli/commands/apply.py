@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from treadle.errors import InvalidInput, Refused, ToolError
+from treadle.frontends.cli import options as o
 from treadle.frontends.cli.group import in_loop
-from treadle.frontends.cli.options import EXIT_ERROR, EXIT_OK, gathered, json_option, root_options
 from treadle.frontends.cli.terminal import Terminal, write_json
 
 if TYPE_CHECKING:
     from treadle.library.agent import Agent
     from treadle.library.chat import Chat
     from treadle.library.config import Config
-    from treadle.library.following import Applied
     from treadle.protocol.commands import Apply
     from treadle.protocol.files import FileChange
 
@@ -42,15 +41,15 @@ class Wish(NamedTuple):
 
 
 @click.command("apply")
-@click.argument("source", metavar="[FILE]", required=False)
-@click.option("--to", "path", metavar="PATH", help="Write a fenced block, or all of a text, to this file.")
-@click.option("--block", type=click.IntRange(min=1), metavar="N", help="The number of the fenced block, from 1.")
-@click.option("--chat", metavar="ID", help="Apply in this chat; without FILE apply its last answer.")
-@root_options
+@click.argument("source", metavar="[FILE]", required=False, type=o.FILE)
+@click.option("--to", "path", metavar="PATH", type=o.FILE, help="Write a fenced block, or all of a text, to this file.")
+@click.option("--block", type=o.POSITIVE, metavar="N", help="The number of the fenced block, from 1.")
+@click.option("--chat", type=o.CHAT, help="Apply in this chat; without FILE apply its last answer.")
+@o.root_options
 @click.option("--preview", "-n", is_flag=True, help="Show the changes without making them.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask, not even about sensitive files.")
-@json_option("Print the result as one JSON object, and do not ask.")
-@gathered(Wish, "wish")
+@o.json_option("Print the result as one JSON object, and do not ask.")
+@o.gathered(Wish, "wish")
 @in_loop
 async def apply(wish: Wish, as_json: bool) -> int:
     """Apply a patch or a fenced block of an answer to the project.
@@ -59,6 +58,7 @@ async def apply(wish: Wish, as_json: bool) -> int:
     block; without FILE, or with -, it is read from standard input. With --to a block, or a text without one, becomes
     that file. It is shown first and applied whole or not at all; treadle undo takes it back.
     """
+    from treadle.chat.applying import last_answer
     from treadle.diff.changes import count
     from treadle.frontends.cli.changes import print_patch
     from treadle.frontends.cli.dialogue import may_go_on
@@ -70,7 +70,11 @@ async def apply(wish: Wish, as_json: bool) -> int:
     terminal = Terminal()
     async with open_agent(config) as agent:
         chat, root = await _chat(agent, config, wish)
-        command = _command(wish, text if text is not None else await _last_answer(chat))
+        if text is None:
+            text = last_answer(await chat.state())
+            if not text:
+                raise Refused("no_such_block", f"the chat {chat.id} has no answer yet")
+        command = _command(wish, text)
         files, diff = await _planned(agent, root, command)
         if not as_json:
             print_patch(terminal, diff)
@@ -81,10 +85,10 @@ async def apply(wish: Wish, as_json: bool) -> int:
                 terminal.note(f"would change {count(len(files), 'file')}; nothing was changed", "dim")
             else:
                 terminal.note("nothing to apply: the files are like that already", "dim")
-            return EXIT_OK
+            return o.EXIT_OK
         question = f"apply to {count(len(files), 'file')}? [y/N] "
         if not await may_go_on(terminal, question, asks=not (wish.yes or as_json)):
-            return EXIT_ERROR
+            return o.EXIT_ERROR
         return await _run_apply(terminal, chat, command, wish, as_json)
 
 
@@ -99,15 +103,6 @@ def _text(wish: Wish) -> str | None:
             return None
         raise click.UsageError("Name a FILE, pipe a patch in, or name a chat with --chat.")
     return read_text(PATCH_LIMIT, _SHORTER)
-
-
-async def _last_answer(chat: "Chat") -> str:
-    from treadle.chat.applying import last_answer
-
-    answer = last_answer(await chat.state())
-    if not answer:
-        raise Refused("no_such_block", f"the chat {chat.id} has no answer yet")
-    return answer
 
 
 def _command(wish: Wish, text: str) -> "Apply":
@@ -184,23 +179,17 @@ async def _planned(agent: "Agent", root: str, command: "Apply") -> "tuple[tuple[
 async def _run_apply(terminal: Terminal, chat: "Chat", command: "Apply", wish: Wish, as_json: bool) -> int:
     """Carry it out in the way of every call: policy, checkpoint, log."""
     from treadle.frontends.cli.dialogue import answer_next
+    from treadle.frontends.presentation.notices import summary
     from treadle.library.following import applied
+    from treadle.protocol import wire
     from treadle.protocol.commands import Rename
 
     await chat.open()
     if not wish.chat:
-        source_name = wish.source if wish.source not in (None, "-") else "standard input"
-        await chat.command(Rename(f"apply {source_name}"))
+        await chat.command(Rename(f"apply {wish.source if wish.source not in (None, '-') else 'standard input'}"))
     outcome = await applied(chat.apply(command.path, content=command.content, patch=command.patch))
     while (answer := await answer_next(terminal, chat, asks=not as_json)) is not None:
         outcome = await applied(answer)
-    return _tell(terminal, chat, outcome, as_json)
-
-
-def _tell(terminal: Terminal, chat: "Chat", outcome: "Applied", as_json: bool) -> int:
-    from treadle.frontends.presentation.notices import summary
-    from treadle.protocol import wire
-
     completion, files = outcome.completion, outcome.files
     is_applied = completion is not None and completion.success
     error = completion.error if completion is not None and not completion.success else ""
@@ -210,4 +199,4 @@ def _tell(terminal: Terminal, chat: "Chat", outcome: "Applied", as_json: bool) -
         raise ToolError(error)
     elif is_applied:
         terminal.note(f"applied: {summary(files)} · back: treadle undo {chat.id}", "dim")
-    return EXIT_OK if is_applied else EXIT_ERROR
+    return o.EXIT_OK if is_applied else o.EXIT_ERROR

@@ -1,21 +1,31 @@
-"""`treadle pending`: the actions that chats ask a person for; `treadle approve`: the answer, from any process
-(S-08)."""
+"""`treadle pending`: the actions that chats ask a person for; `treadle approve`: the answer, from any process (S-08).
+`treadle rules`: the standing answers, listed, made and taken back (S-07)."""
 
-from typing import TYPE_CHECKING, NamedTuple
+import os
+import re
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 import click
 
+from treadle.base.inert import inert_line
+from treadle.errors import InvalidInput, NotFound, Refused
 from treadle.frontends.cli.group import in_agent
-from treadle.frontends.cli.options import ONCE, SCOPES, gathered, json_option
+from treadle.frontends.cli.options import CHAT, FOLDER, POSITIVE, gathered, json_option
 from treadle.frontends.cli.terminal import Terminal, write_list
-from treadle.frontends.presentation.styled import Span, spans
+from treadle.frontends.presentation.styled import Line, Span, spans
+from treadle.protocol.choices import STANDING, RuleScope
 
 if TYPE_CHECKING:
     from treadle.library.agent import Agent
     from treadle.library.chat import Chat
-    from treadle.library.following import Following
     from treadle.protocol.events import OpenAction
-    from treadle.protocol.permissions import RuleScope
+    from treadle.protocol.permissions import Rule
+
+_SPAN = re.compile(r"([0-9]+)\s*([smhdw])")
+_MOST_DIGITS = 12
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 @click.command("pending")
@@ -26,17 +36,57 @@ async def pending(agent: "Agent", as_json: bool) -> None:
 
     Each with the id that approve takes, what would be done, how dangerous it is, and why it is asked.
     """
-    from treadle.frontends.cli.approvals import asked_of_people
     from treadle.frontends.presentation.notices import waiting
     from treadle.protocol import wire
 
-    terminal = Terminal()
     rows = []
-    for chat, action in await asked_of_people(agent):
+    for chat, action in await _asked_of_people(agent):
         id = f"{chat.id}:{action.action}"
         lines = "".join(f"\n  {line}" for line in waiting(action))
         rows.append(({"chat": chat.id, "id": id, **wire.to_wire_form(action)}, spans(Span(id, ("bold",)), lines)))
-    write_list(terminal, rows, "no chat waits for a person", as_json=as_json)
+    write_list(rows, "no chat waits for a person", as_json=as_json)
+
+
+async def _asked_of_people(agent: "Agent") -> "list[tuple[Chat, OpenAction]]":
+    """Return the open actions of all chats that a person can answer. Client tools, which wait for a program, are left
+    out."""
+    listed = await agent.chats(archived=False)
+    chats = [agent.chat(each.summary.chat) for each in listed if each.summary.status == "requires_action"]
+    return [(chat, action) for chat in chats for action in await chat.actions() if action.of_person]
+
+
+async def _find_approval(agent: "Agent", approval_ref: str) -> "tuple[Chat, OpenAction]":
+    """The approval that a person means: by its chat, by chat and action (c_…:3.1), or by the action alone; without a
+    name, the only one."""
+    from treadle.frontends.cli.session import find_chat
+
+    if not approval_ref or re.fullmatch(r"\d+\.\d+", approval_ref):
+        return await _find_in_all_chats(agent, approval_ref)
+    chat_part, colon, action_id = approval_ref.rpartition(":")
+    if not colon:
+        chat_part, action_id = approval_ref, ""
+    chat = agent.chat(await find_chat(agent.deps.store, chat_part))
+    for action in await chat.actions():
+        if action.kind == "permission" and action_id in ("", action.action):
+            return chat, action
+    problem = f"does not ask for {action_id}" if action_id else "asks for no approval"
+    raise Refused("no_such_action", f"the chat {chat.id} {problem} (any more); see: treadle pending")
+
+
+async def _find_in_all_chats(agent: "Agent", action_id: str) -> "tuple[Chat, OpenAction]":
+    waiting = [(chat, action) for chat, action in await _asked_of_people(agent) if action.kind == "permission"]
+    matches = [(chat, action) for chat, action in waiting if action_id in ("", action.action)]
+    if len(matches) == 1:
+        return matches[0]
+    if action_id and not matches:
+        raise NotFound(f"no chat asks for {action_id!r} (any more); see: treadle pending")
+    if action_id:
+        candidates = ", ".join(f"{chat.id}:{action_id}" for chat, _ in matches[:5])
+        raise InvalidInput(f"{len(matches)} chats ask for {action_id} ({candidates}); name the chat, too")
+    if not matches:
+        raise NotFound("no chat waits for an approval")
+    lines = (f"\n  treadle approve {chat.id}:{each.action}  {inert_line(each.text, 80)}" for chat, each in matches)
+    raise InvalidInput(f"{len(matches)} actions wait for an approval; name one of them:{''.join(lines)}")
 
 
 class Approval(NamedTuple):
@@ -45,7 +95,7 @@ class Approval(NamedTuple):
     deny: bool
     feedback: str
     edit: str | None
-    remember: "RuleScope | None"
+    remember: RuleScope | None
     rule: int
     expires: str | None
     leave: bool
@@ -64,14 +114,14 @@ class Approval(NamedTuple):
 
 
 @click.command("approve")
-@click.argument("approval_ref", metavar="[ID]", default="")
+@click.argument("approval_ref", metavar="[ID]", default="", type=CHAT)
 @click.option("--deny", is_flag=True, help="Refuse instead.")
 @click.option("--feedback", default="", metavar="TEXT", help="Tell the model why, with --deny.")
 @click.option("--edit", metavar="COMMAND", help="Run this command instead of the one that is asked for.")
 @click.option(
-    "--remember", type=click.Choice((ONCE, *SCOPES)), help="Make a rule: answer similar requests in the same way."
+    "--remember", type=click.Choice(get_args(RuleScope)), help="Make a rule: answer similar requests in the same way."
 )
-@click.option("--rule", type=click.IntRange(min=1), default=1, metavar="N", help="The number of the offered rule.")
+@click.option("--rule", type=POSITIVE, default=1, metavar="N", help="The number of the offered rule.")
 @click.option("--expires", metavar="SPAN", help="How long to remember it, such as 12h or 7d.")
 @click.option("--leave", is_flag=True, help="Record the answer and leave; another process continues the chat.")
 @json_option("Print every event as one line of JSON.")
@@ -83,13 +133,25 @@ async def approve(agent: "Agent", approval_ref: str, reply: Approval, as_json: b
     ID is a chat (as for resume), chat:action as pending shows it, or the action alone if no other chat has it. Without
     it, the only approval that any chat waits for.
     """
-    from treadle.frontends.cli.approvals import find_approval
-    from treadle.frontends.cli.dialogue import follow
+    from treadle.frontends.cli.dialogue import choose_rule, edit_command, follow
     from treadle.frontends.presentation.notices import waiting
+    from treadle.protocol.events import PermissionRequested
 
-    chat, action = await find_approval(agent, approval_ref)
-    since = await _seq_of(chat, action)
-    following = await _decision(chat, action, reply)
+    chat, action = await _find_approval(agent, approval_ref)
+    request_seqs = [
+        each.seq
+        for each in await chat.events_of(PermissionRequested)
+        if isinstance(each.data, PermissionRequested) and each.data.action == action.action
+    ]
+    since = request_seqs[-1] if request_seqs else (await chat.state()).head + 1
+    arguments = None if reply.edit is None else await edit_command(chat, action, reply.edit)
+    rule = None
+    if reply.remember:
+        rule = _expiring(choose_rule(action, reply.remember, reply.rule, deny=reply.deny), reply.expires)
+    if reply.deny:
+        following = chat.deny(action, reply.feedback, rule=rule)
+    else:
+        following = chat.approve(action, arguments=arguments, rule=rule)
     if not as_json:
         terminal = Terminal()
         terminal.note(f"{'refusing' if reply.deny else 'allowing'} in chat {chat.id}:", "yellow")
@@ -102,24 +164,168 @@ async def approve(agent: "Agent", approval_ref: str, reply: Approval, as_json: b
     return await follow(chat, following, after_seq, as_json=as_json, resumed=True)
 
 
-async def _seq_of(chat: "Chat", action: "OpenAction") -> int:
-    from treadle.protocol.events import PermissionRequested
+def _expiring(rule: "Rule", span: str | None) -> "Rule":
+    """The rule, for as long as `7d` says; without a span for good."""
+    from msgspec.structs import replace
 
-    request_seqs = (
-        each.seq
-        for each in reversed(await chat.events_of(PermissionRequested))
-        if isinstance(each.data, PermissionRequested) and each.data.action == action.action
-    )
-    return next(request_seqs, (await chat.state()).head + 1)
+    from treadle.protocol.permissions import check_expiry
+
+    if not span:
+        return rule
+    match = _SPAN.fullmatch(span.strip())
+    if match is None or not match[1].strip("0"):
+        raise InvalidInput(f"{span!r} is no span of time; write 30m, 12h, 7d or 2w")
+    if len(match[1]) > _MOST_DIGITS:
+        raise InvalidInput(
+            f"{span[:20]!r} is longer than a rule can hold; leave --expires out for a rule without an end"
+        )
+    expiring_rule = replace(rule, expires_ms=round(time.time() * 1000) + 1000 * int(match[1]) * _SECONDS[match[2]])
+    check_expiry(expiring_rule)
+    return expiring_rule
 
 
-async def _decision(chat: "Chat", action: "OpenAction", reply: Approval) -> "Following":
-    from treadle.frontends.cli.approvals import chosen_rule, edited, expiring
+@click.group("rules", invoke_without_command=True)
+@click.option("--chat", type=CHAT, help="Also list the rules of this chat.")
+@json_option("Print one JSON object a line.")
+@click.pass_context
+def rules(context: click.Context, chat: str | None, as_json: bool) -> None:
+    """List, add and revoke rules: approvals that last.
 
-    rule = None
-    if reply.remember:
-        rule = expiring(chosen_rule(action, reply.remember, reply.rule, deny=reply.deny), reply.expires)
-    arguments = None if reply.edit is None else await edited(chat, action, reply.edit)
-    if reply.deny:
-        return chat.deny(action, reply.feedback, rule=rule)
-    return chat.approve(action, arguments=arguments, rule=rule)
+    With add and revoke; alone, or with list, it lists them: where each holds, when it was made and last used, and until
+    when it holds.
+    """
+    if context.invoked_subcommand is None:
+        _list(chat, as_json)
+
+
+@rules.command("list")
+@click.option("--chat", type=CHAT, help="Also list the rules of this chat.")
+@json_option("Print one JSON object a line.")
+def list_command(chat: str | None, as_json: bool) -> None:
+    """List the rules."""
+    _list(chat, as_json)
+
+
+@rules.command("add")
+@click.option("--allow", is_flag=True, help="Allow it without asking.")
+@click.option("--ask", is_flag=True, help="Always ask, even if another rule allows it.")
+@click.option("--deny", is_flag=True, help="Always refuse, even if another rule allows it.")
+@click.argument("pattern", default="")
+@click.option("--tool", default="run_command", help="The tool; the pattern of a file tool is a glob.")
+@click.option("--scope", type=click.Choice(STANDING), default="project", help="Where it holds.")
+@click.option("--root", type=FOLDER, help="The project; by default the one of this folder.")
+@click.option("--chat", type=CHAT, help="The chat, for that scope.")
+@click.option("--expires", metavar="SPAN", help="How long it holds, such as 12h or 7d.")
+def add(
+    allow: bool,
+    ask: bool,
+    deny: bool,
+    pattern: str,
+    tool: str,
+    scope: RuleScope,
+    root: str | None,
+    chat: str | None,
+    expires: str | None,
+) -> None:
+    """Make a rule.
+
+    PATTERN is the words of one command; a * as the last word stands for any further ones.
+    """
+    from msgspec.structs import replace
+
+    from treadle.adapters.policy.rule_book import RuleBook, stamped
+    from treadle.adapters.policy.rules import check
+    from treadle.frontends.cli.session import configured, project_root
+    from treadle.protocol.permissions import Rule
+
+    if allow + ask + deny != 1:
+        raise click.UsageError("Choose one of --allow, --ask and --deny.")
+    if (scope == "chat") != (chat is not None):
+        raise click.UsageError("--chat goes with --scope chat.")
+    rule = _expiring(Rule("allow" if allow else "ask" if ask else "deny", tool, pattern, scope), expires)
+    if chat is not None:
+
+        def append(_chat: "Chat", rules: "tuple[Rule, ...]") -> "tuple[Rule, ...]":
+            check(rule)
+            return (*rules, added_rule)
+
+        added_rule = stamped(rule, round(time.time() * 1000))
+        _change_rules(chat, append)
+    else:
+        project = str(project_root(root)) if scope == "project" else ""
+        added_rule = RuleBook(configured().home).add(replace(rule, root=project))
+    Terminal().line(_line(added_rule))
+
+
+@rules.command("revoke")
+@click.argument("id")
+@click.option("--chat", type=CHAT, help="The chat, for a rule of a chat.")
+def revoke(id: str, chat: str | None) -> None:
+    """Revoke a rule."""
+    from treadle.adapters.policy.rule_book import RuleBook
+    from treadle.frontends.cli.session import configured
+
+    def without(chat: "Chat", rules: "tuple[Rule, ...]") -> "tuple[Rule, ...]":
+        if all(rule.id != id for rule in rules):
+            raise NotFound(f"there is no rule {id!r} in chat {chat.id}; see them with: treadle rules --chat {chat.id}")
+        return tuple(rule for rule in rules if rule.id != id)
+
+    if chat:
+        revoked = next(rule for rule in _change_rules(chat, without) if rule.id == id)
+    else:
+        revoked = RuleBook(configured().home).revoke(id)
+    Terminal().note("".join(["revoked: ", *(span.text for span in _line(revoked))]), "dim")
+
+
+def _list(chat: str | None, as_json: bool) -> None:
+    from treadle.adapters.policy.rule_book import RuleBook
+    from treadle.frontends.cli.session import configured
+    from treadle.protocol import wire
+
+    book = RuleBook(configured().home)
+    listed_rules, damage = book.readable()
+    if chat is not None:
+        listed_rules += _change_rules(chat)
+    uses = {rule.id: book.last_used_ms(rule.id) for rule in listed_rules}
+    rows = [(wire.to_wire_form(each) | {"used_ms": uses[each.id]}, _line(each, uses[each.id])) for each in listed_rules]
+    write_list(rows, "no rules; make one with: treadle rules add --allow 'make test'", as_json=as_json)
+    if damage:
+        Terminal().note(inert_line(f"as long as this is so, no rule allows anything: {damage}"), "yellow")
+
+
+def _change_rules(
+    chat_ref: str, change: "Callable[[Chat, tuple[Rule, ...]], tuple[Rule, ...]] | None" = None
+) -> "tuple[Rule, ...]":
+    """Return the rules of the chat that a person means, as they were before the change."""
+    from msgspec import to_builtins
+
+    from treadle.frontends.cli.session import find_chat, with_agent
+    from treadle.protocol.commands import ChangeOptions
+
+    async def work(agent: "Agent") -> "tuple[Rule, ...]":
+        chat = agent.chat(await find_chat(agent.deps.store, chat_ref))
+        rules = (await chat.state()).options.rules
+        if change is not None:
+            await chat.carry_out(ChangeOptions({"rules": to_builtins(change(chat, rules))}), work=False)
+        return rules
+
+    return with_agent(work)
+
+
+def _line(rule: "Rule", used_ms: int = -1) -> Line:
+    """A rule in one line; with the time of its last use, 0 for never."""
+    project_name = inert_line(os.path.basename(rule.root) or rule.root, 40) if rule.scope == "project" else ""
+    scope = f"{rule.scope} {project_name}".strip()
+    pattern = inert_line(rule.pattern or "(every use)", 120)
+    effect = Span(f"{rule.effect:5}", ("green" if rule.effect == "allow" else "yellow",))
+    usage = "" if used_ms < 0 else f", last used {_moment(used_ms)}" if used_ms else ", never used"
+    creation = f", made {_moment(rule.created_ms)}" if rule.created_ms else ""
+    until = "" if not rule.expires_ms else f", until {_moment(rule.expires_ms)}"
+    if until and rule.expires_ms / 1000 <= time.time():
+        until = ", expired"
+    terms = Span(scope + creation + usage + until, ("dim",))
+    return spans(f"{rule.id}  ", effect, f" {inert_line(rule.tool, 40)}  {pattern}  ", terms)
+
+
+def _moment(ms: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(ms / 1000))

@@ -1,4 +1,5 @@
-"""`treadle config`: every setting, its value, and where that came from (E-06)."""
+"""`treadle config`: every setting, its value, and where that came from (E-06). `treadle completion`: a script by which
+a shell asks this program to complete commands, options, their values and chats."""
 
 import os
 from collections.abc import Sequence
@@ -7,8 +8,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from treadle.base.inert import inert_line
-from treadle.frontends.cli.options import json_option
+from treadle.base.inert import inert_line, print_line
+from treadle.frontends.cli.options import CHAT, json_option
 from treadle.frontends.cli.terminal import Terminal, write_json
 from treadle.frontends.presentation.styled import Span, spans
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("config")
-@click.option("--chat", metavar="ID", help="Show the options of this chat, and which ones differ from the settings.")
+@click.option("--chat", type=CHAT, help="Show the options of this chat, and which ones differ from the settings.")
 @json_option("Print one JSON object.")
 def config(chat: str | None, as_json: bool) -> None:
     """Show every setting and where its value comes from.
@@ -54,47 +55,38 @@ async def _show_chat(config: "Config", chat_ref: str, as_json: bool) -> None:
         entries = {name: {"value": value, "source": source} for name, (value, source) in rows.items()}
         write_json({"chat": chat, "options": entries})
     else:
-        _table([(name, _word(value), source) for name, (value, source) in rows.items()])
+        _print_table([(name, _word(value), source) for name, (value, source) in rows.items()])
 
 
 def _show_settings(config: "Config", as_json: bool) -> None:
     import msgspec
 
     from treadle.adapters.models.providers import ADDRESSES, KEYS
-    from treadle.adapters.stores import redact_address as shown_address
+    from treadle.adapters.stores import redact_address
     from treadle.base.types import HOME_VARIABLE
     from treadle.library.config import FILE_NAME
 
-    home = f"environment {HOME_VARIABLE}" if os.environ.get(HOME_VARIABLE) else "default"
+    home, home_source = str(config.home), f"environment {HOME_VARIABLE}" if os.environ.get(HOME_VARIABLE) else "default"
     addresses = {name: _address(name) for name in ADDRESSES}
     keys = {key: "set" if os.environ.get(key, "").strip() else "not set" for key in KEYS}
-    store = shown_address(config.settings.store)
+    values = {**msgspec.structs.asdict(config.settings), "store": redact_address(config.settings.store)}
     if as_json:
-        values = msgspec.to_builtins(config.settings) | {"store": store}
-        write_json(
-            {
-                "home": str(config.home),
-                "home_source": home,
-                "file": str(config.home / FILE_NAME),
-                "settings": {name: {"value": values[name], "source": config.sources[name]} for name in config.sources},
-                "environment": addresses,
-                "keys": keys,
-            }
-        )
+        plain = msgspec.to_builtins(values)
+        settings = {name: {"value": plain[name], "source": source} for name, source in config.sources.items()}
+        report = {"home": home, "home_source": home_source, "file": str(config.home / FILE_NAME), "settings": settings}
+        write_json({**report, "environment": addresses, "keys": keys})
         return
-    rows = [("home", str(config.home), home)]
-    for name, source in config.sources.items():
-        rows.append((name, _word(store if name == "store" else getattr(config.settings, name)), source))
-    for name, address in addresses.items():
-        rows.append((name, address or "(none)", "environment" if address else "default"))
-    _table([*rows, *((key, state, "environment") for key, state in keys.items())])
+    rows = [("home", home, home_source)]
+    rows += [(name, _word(values[name]), source) for name, source in config.sources.items()]
+    rows += [(name, each or "(none)", "environment" if each else "default") for name, each in addresses.items()]
+    _print_table([*rows, *((key, state, "environment") for key, state in keys.items())])
 
 
 def _word(value: object) -> str:
     return "(none)" if value in ("", None, (), [], {}) else str(value)
 
 
-def _table(rows: Sequence[tuple[str, str, str]]) -> None:
+def _print_table(rows: Sequence[tuple[str, str, str]]) -> None:
     terminal = Terminal()
     name_width = max(len(name) for name, _, _ in rows)
     value_width = max(min(len(value), 30) for _, value, _ in rows)
@@ -111,3 +103,20 @@ def _address(name: str) -> str:
     except ValueError:
         return "(not a URL)"
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+def completion(shell: str) -> None:
+    """Print a script that completes commands, options and chats in a shell.
+
+    For bash: eval "$(treadle completion bash)" in ~/.bashrc. For zsh: the same with zsh in ~/.zshrc, below compinit.
+    For fish: treadle completion fish > ~/.config/fish/completions/treadle.fish, once.
+    """
+    from click.shell_completion import get_completion_class
+
+    from treadle.frontends.cli.group import cli
+
+    completer = get_completion_class(shell)
+    assert completer is not None
+    print_line(completer(cli, {}, "treadle", "_TREADLE_COMPLETE").source().rstrip("\n"))

@@ -17,9 +17,8 @@ import click
 
 from treadle.adapters.sandbox.supervisor.removal import remove_tree
 from treadle.errors import TreadleError
-from treadle.frontends.cli.demo_project import RIGHT, SOURCE, WRONG, make_project, test_command
-from treadle.frontends.cli.open_app import on_a_terminal
-from treadle.frontends.cli.terminal import Terminal
+from treadle.frontends.cli.demo_project import RIGHT, SOURCE, WRONG, make_project, test_command, write_script
+from treadle.frontends.cli.terminal import Terminal, is_terminal
 from treadle.frontends.presentation.styled import Span, spans
 
 if TYPE_CHECKING:
@@ -35,47 +34,18 @@ Use it with your model, in your project:
   treadle resume last                         (after a crash, a reboot, a kill -9)
 """
 
+INTRODUCTION = """\
+Treadle demo: a project with a failing test, in a temporary folder.
+The model is a script, so no key is needed. Everything else is real: the loop, the log, the files,
+the commands, and the kill -9."""
+QUESTION = """\
+  The process is gone, in the middle of edit_file: the file is changed on disk, but the log only
+  has the intent. Was the edit made? Made again it would divide twice."""
 FIRST_WORDS = (
     "This is the demo: a small project with a failing test, in a temporary folder. The model is a script and needs no "
     "key; everything else is real. Try F2 to see what changed, and /undo; Ctrl-C twice leaves."
 )
 TASK = "A test fails. Find out why and fix it."
-_SCRIPT = """# The whole "model" of the demo: what it says and calls, turn by turn.
-[model]
-chunk = 5
-delay_s = DELAY
-
-[[turn]]
-wait_s = WAIT
-text = "I'll run the tests to see what fails."
-call = [{ name = "run_command", args = { command = COMMAND } }]
-
-[[turn]]
-wait_s = WAIT
-text = "The mean of 2, 4 and 9 should be 5, and it is 15. Let me read the code and its test."
-call = [
-  { name = "read_file", args = { path = "stats.py" } },
-  { name = "read_file", args = { path = "test_stats.py" } },
-]
-
-[[turn]]
-wait_s = WAIT
-text = "The sum is never divided by the number of values. I'll fix that."
-call = [
-  { name = "edit_file", args = { path = "stats.py", old_str = "return total", new_str = FIXED } },
-]
-
-[[turn]]
-wait_s = WAIT
-text = "Now the tests again."
-call = [{ name = "run_command", args = { command = COMMAND } }]
-
-[[turn]]
-wait_s = WAIT
-call = [
-  { name = "task_complete", args = { summary = "mean() now divides by the number of values; all tests pass." } },
-]
-"""
 
 
 @click.command("demo")
@@ -89,7 +59,7 @@ def demo(keep: bool) -> None:
     folder = Path(tempfile.mkdtemp(prefix="treadle-demo-")).resolve()
     demonstration = Demo(folder, Terminal())
     try:
-        if not on_a_terminal() or os.environ.get("TERM") == "dumb" or demonstration.open_app():
+        if not is_terminal(sys.stdin, sys.stdout) or os.environ.get("TERM") == "dumb" or demonstration.open_app():
             demonstration.play(keep)
     finally:
         demonstration.end_child()
@@ -127,13 +97,11 @@ class Demo:
     def play(self, keep: bool) -> None:
         make_project(self._project)
         _make_script(self._script, watched=self._watched)
-        self._terminal.line("Treadle demo: a project with a failing test, in a temporary folder.")
-        self._terminal.line(
-            "The model is a script, so no key is needed. Everything else is real: the loop, the log, the files,"
-        )
-        self._terminal.line("the commands, and the kill -9.")
+        self._terminal.line(INTRODUCTION)
         self._run_and_kill()
-        self._resume()
+        self._shell("treadle resume last")
+        if (code := self._start(["resume", "last"]).wait()) != 0:
+            raise TreadleError(f"the resumed run ended with exit code {code}")
         self._prove()
         self._terminal.line()
         self._terminal.line(OWN_MODEL)
@@ -161,27 +129,24 @@ class Demo:
         child.wait()
         self._terminal.line("\n" if self._watched else "")  # below the line that the child left unfinished
         self._terminal.line(f"  kill -9 {child.pid}", "bold", "red")
-        self._terminal.line(
-            "  The process is gone, in the middle of edit_file: the file is changed on disk, but the log only"
-        )
-        self._terminal.line("  has the intent. Was the edit made? Made again it would divide twice.")
-
-    def _resume(self) -> None:
-        self._shell("treadle resume last")
-        code = self._start(["resume", "last"]).wait()
-        if code != 0:
-            raise TreadleError(f"the resumed run ended with exit code {code}")
+        self._terminal.line(QUESTION)
 
     def _prove(self) -> None:
         """Nothing is claimed that was not looked at: the log, the file, and the project's own tests."""
         import asyncio
 
+        from treadle.library.agent import Agent
         from treadle.protocol.events import ExecutionComplete, ExecutionStart, RunEnd
 
-        events = asyncio.run(self._events())
-        completions = Counter(envelope.data.call for envelope in events if isinstance(envelope.data, ExecutionComplete))
-        starts = Counter(envelope.data.call for envelope in events if isinstance(envelope.data, ExecutionStart))
-        edits = sum(isinstance(one.data, ExecutionStart) and one.data.name == "edit_file" for one in events)
+        async def read_events() -> "list[Envelope]":
+            async with Agent(self._folder / "home" / "treadle.db") as agent:
+                return await agent.chat((await agent.chats(limit=1))[0].summary.chat).events()
+
+        events = asyncio.run(read_events())
+        facts = [envelope.data for envelope in events]
+        completions = Counter(each.call for each in facts if isinstance(each, ExecutionComplete))
+        starts = Counter(each.call for each in facts if isinstance(each, ExecutionStart))
+        edits = sum(isinstance(each, ExecutionStart) and each.name == "edit_file" for each in facts)
         tests = subprocess.run(test_command(), shell=True, cwd=self._project, capture_output=True, timeout=PATIENCE_S)
         workers = sorted({envelope.epoch for envelope in events if envelope.epoch})
         checks = {
@@ -190,7 +155,7 @@ class Demo:
             ),
             "the edit was made once": edits == 1 and self._source().count(RIGHT) == 1 and WRONG not in self._source(),
             "the run is complete in the log": any(
-                isinstance(one.data, RunEnd) and one.data.reason == "task_complete" for one in events
+                isinstance(each, RunEnd) and each.reason == "task_complete" for each in facts
             ),
             f"{test_command()} passes": tests.returncode == 0,
         }
@@ -201,13 +166,6 @@ class Demo:
             self._terminal.line(spans("  ", mark, f" {text}"))
         if not all(checks.values()):
             raise TreadleError("the demo did not keep its promise; please report this")
-
-    async def _events(self) -> "list[Envelope]":
-        from treadle.library.agent import Agent
-
-        async with Agent(self._folder / "home" / "treadle.db") as agent:
-            newest = (await agent.chats(limit=1))[0]
-            return await agent.chat(newest.summary.chat).events()
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 
@@ -232,13 +190,5 @@ class Demo:
 
 def _make_script(path: Path, *, watched: bool) -> None:
     """Write the script; it speaks as slowly as a model only if someone watches."""
-    filled = {
-        "COMMAND": json.dumps(test_command()),
-        "FIXED": json.dumps(RIGHT.strip()),
-        "DELAY": "0.02" if watched else "0.0",
-        "WAIT": "0.4" if watched else "0.0",
-    }
-    text = _SCRIPT
-    for name, value in filled.items():
-        text = text.replace(name, value)
-    path.write_text(text, encoding="utf-8")
+    delay, wait = ("0.02", "0.4") if watched else ("0.0", "0.0")
+    write_script(path, "kill.toml", FIXED=json.dumps(RIGHT.strip()), DELAY=delay, WAIT=wait)

@@ -1,4 +1,6 @@
-"""`treadle doctor`: the capabilities of this installation, missing ones, and the strength of its sandbox (S-03)."""
+"""`treadle doctor`: the capabilities of this installation, missing ones, and the strength of its sandbox (S-03).
+`treadle fsck`: look for damage, and mend what can be mended (D-06). `treadle gc`: remove what is kept for undoing
+changes, and of sub-agents and races, and needed no more."""
 
 import os
 import platform
@@ -6,22 +8,28 @@ import shutil
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from treadle.base.inert import inert_line
-from treadle.errors import SandboxError
-from treadle.frontends.cli.options import EXIT_ERROR, EXIT_OK, json_option
+from treadle.errors import SandboxError, StoreError
+from treadle.frontends.cli.group import in_loop
+from treadle.frontends.cli.options import AMOUNT, EXIT_ERROR, EXIT_OK, json_option
 from treadle.frontends.cli.terminal import Terminal, write_json
 from treadle.frontends.presentation.styled import Colour, Span, spans
 
 if TYPE_CHECKING:
     from treadle.adapters.sandbox.choose import ChosenSandbox
     from treadle.adapters.sandbox.report import EscapeResult, Verdict
+    from treadle.adapters.stores.integrity import Problem
     from treadle.library.config import Config
     from treadle.ports.sandbox import Level
+    from treadle.ports.store import Store
 
+_NAMED_CHATS = 20
+"""So many chats are named that have lost something."""
 _COLOURS: "dict[Verdict, Colour]" = {"refused": "green", "undone": "yellow", "allowed": "red"}
 
 
@@ -106,35 +114,28 @@ def sandbox(as_json: bool) -> int:
 def _look_around(config: "Config") -> Iterator[Finding]:
     import sqlite3
 
+    from treadle.adapters.models.offering import all_offers, provider_state
+    from treadle.adapters.models.registry import ModelRegistry
+
     yield Finding("python", f"{platform.python_version()} ({sys.executable})")
     yield Finding("sqlite", sqlite3.sqlite_version, sqlite3.sqlite_version_info >= (3, 35))
-    yield _home(config)
+    home = config.home
+    nearest = next(path for path in (home, *home.parents) if path.exists())
+    well = os.access(nearest, os.W_OK | os.X_OK) and nearest.is_dir()
+    yield Finding("home", f"{home}" if well else f"{home} cannot be written to", well)
     yield from _sandbox(config)
     search = shutil.which("rg", path=os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")]))
     yield Finding("search", search or "no rg; searching is slower without it", True if search else None)
     git = shutil.which("git")
     yield Finding("git", git or "no git; projects without it work, too", True if git else None)
-    yield _models(config)
-
-
-def _models(config: "Config") -> Finding:
-    """No server is asked, so that only a model on this machine is known to be well."""
-    from treadle.adapters.models.offering import all_offers, provider_state
-    from treadle.adapters.models.registry import ModelRegistry
-
-    registry = ModelRegistry(os.environ, home=config.home)
+    # No server is asked, so that only a model on this machine is known to be well.
+    registry = ModelRegistry(os.environ, home=home)
     offers = [(each.provider, provider_state(registry, each)) for each in all_offers(registry) if each.models]
     ready = [provider for provider, state in offers if state == "ready"]
-    unasked = [provider for provider, state in offers if state == "not asked"]
-    parts = [*ready, *([f"{', '.join(unasked)} (not asked; treadle models --remote asks)"] if unasked else [])]
+    unasked = ", ".join(provider for provider, state in offers if state == "not asked")
+    parts = [*ready, *([f"{unasked} (not asked; treadle models --remote asks)"] if unasked else [])]
     nothing = "no key and no server is known yet; treadle models --all shows what is missing"
-    return Finding("models", "; ".join(parts) or nothing, True if ready else None)
-
-
-def _home(config: "Config") -> Finding:
-    nearest = next(path for path in (config.home, *config.home.parents) if path.exists())
-    well = os.access(nearest, os.W_OK | os.X_OK) and nearest.is_dir()
-    return Finding("home", f"{config.home}" if well else f"{config.home} cannot be written to", well)
+    yield Finding("models", "; ".join(parts) or nothing, True if ready else None)
 
 
 def _sandbox(config: "Config") -> Iterator[Finding]:
@@ -169,6 +170,174 @@ def _print_table(terminal: Terminal, texts: Sequence[str], columns: "Mapping[Lev
     for number, text in enumerate(texts):
         verdicts = [results[number].verdict for results in columns.values()]
         cells = [Span(f"  {each:12}", (_COLOURS[each],)) for each in verdicts[:-1]]
-        last = verdicts[-1]
-        terminal.line(spans(f"{text:{width}}", *cells, Span(f"  {last}", (_COLOURS[last],))))
+        last = Span(f"  {verdicts[-1]}", (_COLOURS[verdicts[-1]],))
+        terminal.line(spans(f"{text:{width}}", *cells, last))
     terminal.line()
+
+
+@click.command("fsck")
+@click.option("--repair", is_flag=True, help="Repair the damage; damaged records go into quarantine.")
+@json_option("Print every problem as one line of JSON.")
+@in_loop
+async def fsck(repair: bool, as_json: bool) -> int:
+    """Check the stored data for damage, and repair it.
+
+    Chats, whole outputs, what is kept so that changes can be undone, and changes that a crash left half-made. The exit
+    code is 1 when damage was found that is still there.
+    """
+    from treadle.adapters.stores import open_store, redact_address
+    from treadle.adapters.stores.sqlite import SqliteStore
+    from treadle.diff.changes import count
+    from treadle.frontends.cli.session import configured
+
+    config = configured()
+    terminal = Terminal()
+    location = redact_address(config.store)
+    store = open_store(config.store)
+    if isinstance(store, SqliteStore) and not store.path.exists():
+        terminal.note(f"there is no database at {location}; nothing to check", "dim")
+        return EXIT_OK
+    try:
+        problems = list(await store.check(repair=repair))
+        if isinstance(store, SqliteStore) and any(problem.kind == "database" for problem in problems):
+            _tell(terminal, problems)
+            return await _rescue(terminal, config, store.path)
+        problems += await _inspect_snapshots(store, config, repair=repair)
+    finally:
+        await store.close()
+    unrepaired = [problem for problem in problems if not problem.repaired]
+    if as_json:
+        for problem in problems:
+            write_json(problem)
+        return EXIT_ERROR if unrepaired else EXIT_OK
+    _tell(terminal, problems)
+    if not problems:
+        terminal.note(f"{location} is sound", "green")
+    elif unrepaired and not repair:
+        terminal.note(f"{count(len(unrepaired), 'problem')}; mend them with: treadle fsck --repair", "yellow")
+    return EXIT_ERROR if unrepaired else EXIT_OK
+
+
+async def _inspect_snapshots(store: "Store", config: "Config", *, repair: bool) -> "list[Problem]":
+    """Return the problems of the data beside the database. An error while reading that data is one more problem."""
+    from treadle.adapters.stores.integrity import Problem
+    from treadle.library.housekeeping.damage import inspect
+    from treadle.library.housekeeping.retention import retention_of
+    from treadle.library.housekeeping.stale_database import look_ahead
+
+    try:
+        problems = await inspect(store, config.home, retention_of(config.settings), repair=repair)
+        return problems + await look_ahead(store, config.home, repair=repair)
+    except (StoreError, OSError) as error:
+        return [Problem("snapshot", f"the undo data could not be checked: {error}")]
+
+
+async def _rescue(terminal: Terminal, config: "Config", path: Path) -> int:
+    """Rescue a damaged database file: copy all readable records into another file, and report the rest."""
+    from treadle.adapters.stores.sqlite import SqliteStore
+    from treadle.diff.changes import count
+    from treadle.library.housekeeping.salvaging import rescue
+
+    try:
+        saved = await rescue(path)
+    except StoreError as error:
+        terminal.note(f"{error}; restore a backup of {path}", "red")
+        return EXIT_ERROR
+    salvaged_store = SqliteStore(saved.salvaged.path)
+    try:
+        _tell(terminal, [*saved.problems, *await _inspect_snapshots(salvaged_store, config, repair=False)])
+    finally:
+        await salvaged_store.close()
+    salvaged = saved.salvaged
+    terminal.line(
+        f"sound: {count(saved.intact_chats, 'chat')} of {salvaged.chats:,}, {count(salvaged.records, 'record')} in all"
+    )
+    for chat, number in list(saved.lost_records.items())[:_NAMED_CHATS]:
+        terminal.line(inert_line(f"lost: {count(number, 'record')} of {chat}"))
+    if len(saved.lost_records) > _NAMED_CHATS:
+        terminal.line(f"lost: records of {count(len(saved.lost_records) - _NAMED_CHATS, 'more chat')}")
+    if not salvaged.chats:
+        terminal.line("lost: everything; no chat can be read")
+    if salvaged.nameless:
+        terminal.line(inert_line(f"lost: what else was known of {', '.join(salvaged.nameless[:_NAMED_CHATS])}"))
+    terminal.note(f"salvaged into {salvaged.path}; {path} was not changed", "yellow")
+    terminal.note(
+        f"to go on with it: end everything that uses {path}, move it and its -wal and -shm files elsewhere, and then: "
+        f"mv {salvaged.path} {path}",
+        "dim",
+    )
+    return EXIT_ERROR
+
+
+def _tell(terminal: Terminal, problems: "Sequence[Problem]") -> None:
+    for problem in problems:
+        place = " ".join(part for part in (problem.chat, f"seq {problem.seq}" if problem.seq else "") if part)
+        mended = "mended" if problem.repaired else "found"
+        terminal.line(inert_line(f"{mended}: {problem.kind}: {problem.text}" + (f" ({place})" if place else "")))
+
+
+@click.command("gc")
+@click.option(
+    "--older-than",
+    "days",
+    type=AMOUNT,
+    metavar="DAYS",
+    help="Keep the data of chats that changed within this many days, instead of snapshot_days and world_days.",
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
+@json_option("Print one JSON object.")
+@in_loop
+async def gc(days: float | None, dry_run: bool, as_json: bool) -> None:
+    """Remove undo data that is no longer needed.
+
+    The changes of a chat can be undone as long as their data is kept: for 30 days after the chat last changed, or until
+    all of it takes more than 5 GB, when the oldest goes first. Data that was used within a day, or that a chat at work
+    refers to, always stays.
+
+    The worlds of sub-agents and of a race's attempts go 14 days (world_days) after their chats, and the chat that began
+    them, last changed. Worlds that you opened yourself stay until you drop them.
+    """
+    import msgspec
+
+    from treadle.adapters.stores import open_store
+    from treadle.adapters.stores.sqlite import SqliteStore
+    from treadle.diff.changes import count
+    from treadle.frontends.cli.session import configured
+    from treadle.library.housekeeping.collecting import collect
+    from treadle.library.housekeeping.retention import Collected, retention_of
+
+    config = configured()
+    collected = Collected()
+    store = open_store(config.store)  # the one whose chats may need what is here, and no other
+    if not isinstance(store, SqliteStore) or store.path.exists():
+        try:
+            collected = await collect(store, config.home, retention_of(config.settings, days), dry=dry_run)
+        finally:
+            await store.close()
+    if as_json:
+        report = msgspec.to_builtins(collected) | {"dry_run": dry_run}
+        del report["line"]
+        write_json(report)
+        return
+    terminal = Terminal()
+    heading = "would be removed" if dry_run else "removed"
+    terminal.line(f"{heading}: {count(collected.images, 'kept file')} ({_size(collected.bytes)})")
+    other_counts = (
+        (collected.commands, "output of a command", "outputs of commands"),
+        (collected.captures, "snapshot of a project", "snapshots of projects"),
+        (collected.trees, "list of a project's files", "lists of projects' files"),
+        (collected.decisions, "journal", "journals"),
+        (collected.worlds, "world of a sub-agent or a race", "worlds of sub-agents and races"),
+    )
+    for number, one, many in other_counts:
+        if number:
+            terminal.line(f"{heading}: {number:,} {one if number == 1 else many}")
+    terminal.note(f"{count(collected.kept_images, 'kept file')} left ({_size(collected.kept_bytes)})", "dim")
+
+
+def _size(number: float) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:.1f} GB"

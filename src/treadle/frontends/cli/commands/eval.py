@@ -8,7 +8,8 @@ import click
 
 from treadle.base.inert import inert_line, print_note
 from treadle.errors import InvalidInput
-from treadle.frontends.cli.options import gathered
+from treadle.frontends.cli.options import FOLDER, POSITIVE, gathered
+from treadle.frontends.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from treadle.library.config import Config
@@ -37,15 +38,15 @@ class Evaluation(NamedTuple):
 @click.command("eval")
 @click.argument("words", metavar="SUITE | compare A B", nargs=-1, required=True)
 @click.option("--model", "models", metavar="A,B", help="The models; {task} in one stands for the task's name.")
-@click.option("-n", "attempts", type=click.IntRange(min=1), default=1, metavar="N", help="Attempts at each task.")
-@click.option("--jobs", type=click.IntRange(min=1), default=1, metavar="N", help="How many attempts at the same time.")
+@click.option("-n", "attempts", type=POSITIVE, default=1, metavar="N", help="Attempts at each task.")
+@click.option("--jobs", type=POSITIVE, default=1, metavar="N", help="How many attempts at the same time.")
 @click.option(
     "--out",
-    metavar="DIR",
+    type=FOLDER,
     help="The folder of the results, from which an interrupted run continues; by default eval-results/SUITE.",
 )
 @click.option("--only", default="", metavar="A,B", help="Only tasks of these names or tags.")
-@click.option("--repos", "repositories", metavar="DIR", help="Where the repositories lie that a JSONL suite names.")
+@click.option("--repos", "repositories", type=FOLDER, help="Where the repositories lie that a JSONL suite names.")
 @click.option("--retry-errors", is_flag=True, help="Make attempts again that ended in an error.")
 @gathered(Evaluation, "flags")
 def eval_(flags: Evaluation) -> None:
@@ -56,15 +57,15 @@ def eval_(flags: Evaluation) -> None:
     after a stop: what is done is not done again, what was under way is resumed. `compare A B` tells what got better and
     what got worse from one result to another. The exit code is 1 if every attempt ended in an error.
     """
-    if flags.words[0] == COMPARE:
-        _compare(*map(Path, flags.words[1:]))
-        return
     import asyncio
 
     from treadle.frontends.cli.session import configured
-    from treadle.library.evaluation import read_suite
-    from treadle.library.evaluation.suites import select_tasks
+    from treadle.library.evaluation import compare, read_results, read_suite
+    from treadle.library.evaluation.tasks import select_tasks
 
+    if flags.words[0] == COMPARE:
+        Terminal().line(compare(*(read_results(Path(each)) for each in flags.words[1:])))
+        return
     suite = Path(flags.words[0])
     repositories = Path(flags.repositories) if flags.repositories else None
     tasks = select_tasks(read_suite(suite, repositories), [word for word in flags.only.split(",") if word])
@@ -77,25 +78,16 @@ def eval_(flags: Evaluation) -> None:
         raise
 
 
-def _compare(old_path: Path, new_path: Path) -> None:
-    from treadle.frontends.cli.terminal import Terminal
-    from treadle.library.evaluation import compare, read_results
-
-    Terminal().line(compare(read_results(old_path), read_results(new_path)))
-
-
 async def _evaluate(config: "Config", flags: Evaluation, folder: Path, tasks: "list[Task]", suite: str) -> None:
     from msgspec.structs import replace
 
-    from treadle.base.inert import inert_line
     from treadle.diff.changes import count
     from treadle.frontends.cli.session import open_agent
-    from treadle.frontends.cli.terminal import Terminal
     from treadle.library.evaluation import Plan, evaluate, text_report
-    from treadle.library.evaluation.plot import svg_plot
+    from treadle.library.evaluation.report import svg_plot
     from treadle.library.evaluation.results import ERRORS
     from treadle.library.evaluation.runner import STORE, planned, waiting
-    from treadle.library.evaluation.suites import missing
+    from treadle.library.evaluation.tasks import missing
 
     names = (flags.models or config.settings.model).split(",")
     models = tuple(config.model_of(name.strip()) for name in names if name.strip())
@@ -126,10 +118,6 @@ async def _evaluate(config: "Config", flags: Evaluation, folder: Path, tasks: "l
 
 
 def _line(result: "Result") -> str:
-
-    mark = "✓" if result.solved else "✗"
-    error_text = f" · {result.error}" if result.error else ""
-    text = (
-        f"{mark} {result.task} · {result.model} · {result.attempt} · {result.ended}, {result.turns} turns{error_text}"
-    )
-    return inert_line(text)
+    mark, error_text = "✓" if result.solved else "✗", f" · {result.error}" if result.error else ""
+    attempt = f"{result.task} · {result.model} · {result.attempt}"
+    return inert_line(f"{mark} {attempt} · {result.ended}, {result.turns} turns{error_text}")

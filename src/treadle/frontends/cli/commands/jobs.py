@@ -6,7 +6,7 @@ import click
 
 from treadle.base.inert import inert_line
 from treadle.frontends.cli.group import in_agent
-from treadle.frontends.cli.options import gathered, json_option
+from treadle.frontends.cli.options import CHAT, gathered, json_option
 from treadle.frontends.cli.terminal import Terminal, write_list
 from treadle.frontends.presentation.styled import Colour, Line, Span, spans
 
@@ -39,7 +39,7 @@ class JobAct(NamedTuple):
 
 
 @click.command("jobs")
-@click.argument("id", metavar="[ID]", required=False)
+@click.argument("id", metavar="[ID]", required=False, type=CHAT)
 @click.option("--all", "everything", is_flag=True, help="Also list commands that ended recently.")
 @click.option(
     "--stop", is_flag=False, flag_value=ALL, metavar="[HANDLE|all]", help="Stop one, or all that run; then list them."
@@ -60,6 +60,7 @@ async def jobs(agent: "Agent", id: str | None, everything: bool, act: JobAct, as
     and in the home where it runs. The changes of a job are committed to the project by a call of the model, when the
     next run begins, or with --commit.
     """
+    from treadle.frontends.cli.drive import is_open_job
     from treadle.frontends.cli.session import find_chat
     from treadle.protocol import wire
 
@@ -67,16 +68,12 @@ async def jobs(agent: "Agent", id: str | None, everything: bool, act: JobAct, as
     all_jobs = await (agent.chat(chat).jobs() if chat else agent.jobs())
     terminal = Terminal()
     if act.tail is not None:
-        await _tail(terminal, _find_job(all_jobs, act.tail), act.follow)
-        return
+        return await _tail(terminal, _find_job(all_jobs, act.tail), act.follow)
     if act.job_input is not None:
-        await _find_job(all_jobs, act.job_input[0]).send(act.job_input[1])
-        return
+        return await _find_job(all_jobs, act.job_input[0]).send(act.job_input[1])
     if act.diff is not None or act.commit is not None:
-        await _show_changes(
-            terminal, agent, _find_job(all_jobs, act.diff or act.commit or ""), commit=act.commit is not None
-        )
-        return
+        job = _find_job(all_jobs, act.diff or act.commit or "")
+        return await _show_changes(terminal, agent, job, commit=act.commit is not None)
     if act.discard is not None:
         views = [await _find_job(all_jobs, act.discard).discard()]
     elif act.stop is not None:
@@ -84,13 +81,9 @@ async def jobs(agent: "Agent", id: str | None, everything: bool, act: JobAct, as
         jobs_to_stop = running if act.stop == ALL else [_find_job(all_jobs, act.stop)]
         views = [await job.stop() for job in jobs_to_stop]
     else:
-        views = [job.view for job in all_jobs if everything or _is_open(job.view)]
+        views = [job.view for job in all_jobs if everything or is_open_job(job.view)]
     rows = [(wire.to_wire_form(view), _line(terminal, view)) for view in views]
-    write_list(terminal, rows, "no background command runs", as_json=as_json)
-
-
-def _is_open(view: "JobView") -> bool:
-    return view.status in ("running", "elsewhere") or view.pending > 0
+    return write_list(rows, "no background command runs", as_json=as_json)
 
 
 async def _show_changes(terminal: Terminal, agent: "Agent", job: "Job", *, commit: bool) -> None:
@@ -110,10 +103,8 @@ async def _show_changes(terminal: Terminal, agent: "Agent", job: "Job", *, commi
     if not commit:
         return
     outcome = await applied(agent.chat(job.view.chat).commit_job(job.view.job))
-    if outcome.completion is None or not outcome.completion.success:
-        raise ToolError(
-            "not committed" if outcome.completion is None else outcome.completion.error or outcome.completion.result
-        )
+    if (completion := outcome.completion) is None or not completion.success:
+        raise ToolError("not committed" if completion is None else completion.error or completion.result)
     amount = count(len(outcome.files), "change")
     terminal.note(f"committed {amount}; take it back with: treadle undo {job.view.chat}", "dim")
 
@@ -125,8 +116,7 @@ def _line(terminal: Terminal, view: "JobView") -> Line:
     status = f"exit {view.code}" if view.status == "exited" else view.status
     if view.status == "elsewhere" and view.host:
         status = f"on {inert_line(view.host, 60)}"
-    if view.pending:
-        status = f"{status}, {view.pending} uncommitted"
+    status += f", {view.pending} uncommitted" if view.pending else ""
     painted = Span(f"{status:12}", (colours.get(view.status, "dim"),))
     aged = Span(f"{age(view.ended_ms or view.began_ms):>8}", ("dim",))
     command = inert_line(view.command, max(20, terminal.width - 70))

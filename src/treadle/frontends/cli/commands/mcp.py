@@ -2,45 +2,25 @@
 
 from functools import wraps
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from treadle.base.inert import inert_line
 from treadle.errors import InvalidInput, NotFound, ToolError
 from treadle.frontends.cli.group import in_agent, in_loop
-from treadle.frontends.cli.options import EXIT_ERROR, EXIT_OK, Body, FiniteFloat, gathered, json_option, root_options
-from treadle.frontends.cli.terminal import Terminal, write_json
+from treadle.frontends.cli.options import EXIT_ERROR, EXIT_OK, PORT, Body, FiniteFloat, json_option, root_options
+from treadle.frontends.cli.terminal import Terminal, write_json, write_list
 from treadle.frontends.presentation.styled import Span, spans
+from treadle.protocol.choices import MODES
 
 if TYPE_CHECKING:
-    from treadle.adapters.mcp.listing import Sampling
     from treadle.library.agent import Agent
     from treadle.library.mcp_hub.hub import Link
     from treadle.library.mcp_hub.settings import Declared
     from treadle.library.mcp_hub.setup import McpServers
 
 _HIDDEN = "…"
-
-
-class NewServer(NamedTuple):
-    """The arguments of `treadle mcp add`."""
-
-    command: tuple[str, ...]
-    url: str
-    transport: Literal["http", "sse"] | None
-    headers: tuple[str, ...]
-    env: tuple[str, ...]
-    tools: tuple[str, ...]
-    accept_hints: bool
-    sandbox: bool | None
-    write: bool
-    timeout: float
-    scope: str
-    client_id: str
-    client_secret: str
-    callback_port: int
-    sampling: "Sampling"
 
 
 @click.group("mcp")
@@ -71,6 +51,7 @@ def mcp() -> None:
 @click.option("--write", is_flag=True, help="Let a confined program write in the project.")
 @click.option(
     "--timeout",
+    "timeout_s",
     type=FiniteFloat(min=0, min_open=True),
     default=120.0,
     metavar="SECONDS",
@@ -81,7 +62,7 @@ def mcp() -> None:
 @click.option("--client-secret", default="", metavar="SECRET", help="Of the client; ${NAME} is filled in.")
 @click.option(
     "--callback-port",
-    type=click.IntRange(0, 65_535),
+    type=PORT,
     default=0,
     metavar="PORT",
     help="Of the client's redirect, http://127.0.0.1:PORT/callback.",
@@ -93,31 +74,35 @@ def mcp() -> None:
     show_default=True,
     help="Let it call the chat's model, at your cost.",
 )
-@gathered(NewServer, "new_server")
-def add(name: str, new_server: NewServer) -> None:
+def add(
+    name: str,
+    command: tuple[str, ...],
+    transport: Literal["http", "sse"] | None,
+    env: tuple[str, ...],
+    headers: tuple[str, ...],
+    tools: tuple[str, ...],
+    client_id: str,
+    client_secret: str,
+    callback_port: int,
+    **fields: Any,
+) -> None:
     """Add a server, or change one: a program, or an address with --url."""
     from treadle.frontends.cli.session import configured
     from treadle.library.mcp_hub.settings import OAuthClient, Server
     from treadle.library.mcp_hub.setup import Declarations
 
-    if (new_server.client_secret or new_server.callback_port) and not new_server.client_id:
+    if (client_secret or callback_port) and not client_id:
         raise click.UsageError("--client-secret and --callback-port belong to a --client-id.")
-    client = OAuthClient(new_server.client_id, new_server.client_secret, new_server.callback_port)
+    program, *args = command or ("",)
     server = Server(
-        command=new_server.command[0] if new_server.command else "",
-        args=new_server.command[1:],
-        url=new_server.url,
-        type=new_server.transport or "",
-        env=_pairs(new_server.env, "--env"),
-        headers=_pairs(new_server.headers, "--header"),
-        tools=new_server.tools or None,
-        accept_hints=new_server.accept_hints,
-        sandbox=new_server.sandbox,
-        write=new_server.write,
-        timeout_s=new_server.timeout,
-        scope=new_server.scope,
-        oauth=client if new_server.client_id else None,
-        sampling=new_server.sampling,
+        command=program,
+        args=tuple(args),
+        type=transport or "",
+        env=_pairs(env, "--env"),
+        headers=_pairs(headers, "--header"),
+        tools=tools or None,
+        oauth=OAuthClient(client_id, client_secret, callback_port) if client_id else None,
+        **fields,
     )
     Declarations(configured().home).add(name, server)
     Terminal().line(f"added {inert_line(name)}: {inert_line(server.place)}")
@@ -149,18 +134,17 @@ def _with_servers(body: Body) -> Body:
 async def list_servers(servers: "McpServers", place: str, as_json: bool) -> None:
     """List the servers that chats of this project have."""
     declarations, warnings = servers.declared(place)
-    terminal = Terminal()
+    rows = []
     for each in declarations:
-        if as_json:
-            write_json({"name": each.name, "place": each.server.place, "source": each.source})
-            continue
         state = "off" if each.server.disabled else "confined" if each.confined else "on"
-        place = f" {inert_line(each.name):20} {inert_line(each.server.place, 80)}"
-        terminal.line(spans(Span(f"{state:9}", ("dim",)), place))
+        text = f" {inert_line(each.name):20} {inert_line(each.server.place, 80)}"
+        value = {"name": each.name, "place": each.server.place, "source": each.source}
+        rows.append((value, spans(Span(f"{state:9}", ("dim",)), text)))
+    write_list(rows, "", as_json=as_json)
     for text in warnings:
-        terminal.note(inert_line(text), "yellow")
+        Terminal().note(inert_line(text), "yellow")
     if not declarations and not as_json:
-        terminal.note("no servers; add one with: treadle mcp add NAME -- COMMAND", "dim")
+        Terminal().note("no servers; add one with: treadle mcp add NAME -- COMMAND", "dim")
 
 
 @mcp.command("show")
@@ -170,12 +154,17 @@ async def list_servers(servers: "McpServers", place: str, as_json: bool) -> None
 async def show(servers: "McpServers", place: str, name: str, as_json: bool) -> None:
     """Show how a server is declared, and the tools that it had when it last ran."""
     link = await _link(servers, name, place)
+    fields = {"source": link.declared.source, **_declaration(link.declared)}
     if as_json:
-        write_json({"name": name, "source": link.declared.source, **_declaration(link.declared)})
+        write_json({"name": name, **fields})
         return
     terminal = Terminal()
-    for key, value in {"source": link.declared.source, **_declaration(link.declared)}.items():
-        terminal.line(f"{key:14} {inert_line(_format_value(value))}")
+    for key, value in fields.items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{name}={each}" for name, each in value.items())
+        elif isinstance(value, list | tuple):
+            value = " ".join(map(str, value))
+        terminal.line(f"{key:14} {inert_line(str(value))}")
     _tell_tools(terminal, link)
 
 
@@ -193,23 +182,15 @@ def _declaration(declared: "Declared") -> dict[str, Any]:
     return {**fields, "confined": declared.confined}
 
 
-def _format_value(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name}={each}" for name, each in value.items())
-    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
 def _tell_tools(terminal: Terminal, link: "Link") -> None:
     from treadle.library.mcp_hub.known import tool_name
 
     for tool in link.known.tools if link.known is not None else ():
-        hints = [
-            hint for hint, is_hinted in (("only reads", tool.read_only), ("destructive", tool.destructive)) if is_hinted
-        ]
+        trait = "only reads" if tool.read_only else "destructive" if tool.destructive else ""
         name = tool_name(link.declared.name, tool.name)
         marker = "" if link.declared.server.takes(tool.name) else "not offered; "
         about = inert_line(tool.description.strip().partition("\n")[0], 70)
-        hint = Span(f"[{marker}says: {hints[0]}] " if hints else "", ("dim",))
+        hint = Span(f"[{marker}says: {trait}] " if trait else "", ("dim",))
         terminal.line(spans(f"  {inert_line(name):40} ", hint, about))
 
 
@@ -227,8 +208,7 @@ async def try_server(servers: "McpServers", place: str, name: str) -> int:
         return EXIT_ERROR
     await connection.ready()
     prompts, resources = await servers.prompts(place, server=name), await servers.resources(place, server=name)
-    server_info = link.known
-    terminal.line(f"{inert_line(server_info.title if server_info else name)} works")
+    terminal.line(f"{inert_line(link.known.title if link.known else name)} works")
     _tell_tools(terminal, link)
     for prompt in prompts:
         terminal.line(f"  {inert_line(prompt.command):40} {inert_line(prompt.description, 70)}")
@@ -277,7 +257,6 @@ async def login(servers: "McpServers", place: str, name: str) -> None:
 async def serve(root: str | None, force_root: bool, mode: str | None, model: str) -> None:
     """Run as an MCP server on standard input and output, so that another agent can hand over work."""
     from treadle.frontends.cli.session import configured, open_agent, project_root
-    from treadle.protocol.options import MODES
 
     if mode is not None and mode not in MODES:
         raise InvalidInput(f"there is no mode {mode!r}; there is: {', '.join(MODES)}")

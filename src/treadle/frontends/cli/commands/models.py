@@ -111,15 +111,29 @@ async def _ask(registry: "ModelRegistry", offers: "Sequence[Offer]") -> None:
 
 
 def _object(registry: "ModelRegistry", offers: "Sequence[Offer]", everything: bool) -> dict[str, object]:
+    """In the words of the user's own file."""
     from treadle.adapters.models.offering import model_state, provider_state, usable
 
     models = []
-    for offer in offers:
-        for info in offer.models:
-            reason = usable(registry, offer, info)
-            if everything or not reason:
-                state = model_state(registry, offer, info)
-                models.append(_described(info) | {"usable": not reason, "why": reason, "state": state})
+    for offer, info in [(each, info) for each in offers for info in each.models]:
+        reason = usable(registry, offer, info)
+        description = {
+            "model": info.ref,
+            "window": info.window,
+            "max_output": info.max_output,
+            "price_input": info.usd_per_million_input,
+            "price_cached": info.usd_per_million_cached,
+            "price_output": info.usd_per_million_output,
+            "temperature": False if info.temperature is None else info.temperature,
+            "native_tools": info.native_tools,
+            "thinking": info.thinking,
+            "efforts": None if info.efforts is None else list(info.efforts),
+            "vision": info.vision,
+            "usable": not reason,
+            "why": reason,
+        }
+        if everything or not reason:
+            models.append({**description, "state": model_state(registry, offer, info)})
     providers = {
         offer.provider: {
             "usable": not offer.unusable_reason,
@@ -133,23 +147,6 @@ def _object(registry: "ModelRegistry", offers: "Sequence[Offer]", everything: bo
     return {"models": models, "providers": providers}
 
 
-def _described(info: "ModelInfo") -> dict[str, object]:
-    """In the words of the user's own file."""
-    return {
-        "model": info.ref,
-        "window": info.window,
-        "max_output": info.max_output,
-        "price_input": info.usd_per_million_input,
-        "price_cached": info.usd_per_million_cached,
-        "price_output": info.usd_per_million_output,
-        "temperature": False if info.temperature is None else info.temperature,
-        "native_tools": info.native_tools,
-        "thinking": info.thinking,
-        "efforts": None if info.efforts is None else list(info.efforts),
-        "vision": info.vision,
-    }
-
-
 def _print(terminal: Terminal, registry: "ModelRegistry", offers: "Sequence[Offer]", everything: bool) -> None:
     from treadle.adapters.models.offering import model_state, usable
 
@@ -159,9 +156,13 @@ def _print(terminal: Terminal, registry: "ModelRegistry", offers: "Sequence[Offe
         for info in offer.models
         if everything or not usable(registry, offer, info)
     ]
-    if rows:
-        _table(terminal, rows)
-        terminal.line("Prices in USD for a million tokens, where they are known.", "dim")
+    if not rows:
+        return
+    widths = [max(map(len, column)) for column in zip(HEADER, *rows, strict=True)]
+    for number, (ref, *cells, traits) in enumerate([HEADER, *rows]):
+        right = (f"{cell:>{width}}" for cell, width in zip(cells, widths[1:6], strict=True))
+        terminal.line("  ".join([f"{ref:{widths[0]}}", *right, traits]).rstrip(), *(() if number else ("bold",)))
+    terminal.line("Prices in USD for a million tokens, where they are known.", "dim")
 
 
 def _print_states(terminal: Terminal, registry: "ModelRegistry", offers: "Sequence[Offer]", remote: bool) -> None:
@@ -193,26 +194,14 @@ def _print_states(terminal: Terminal, registry: "ModelRegistry", offers: "Sequen
 
 def _row(info: "ModelInfo", state: "State") -> tuple[str, ...]:
     prices = (info.usd_per_million_input, info.usd_per_million_cached, info.usd_per_million_output)
-    has_prices = any(prices)
+    price_cells = [f"{price:.4g}" if any(prices) else "" for price in prices]
     abilities = {"tools": info.native_tools, "thinking": info.thinking, "vision": info.vision}
     traits = [name for name, has in abilities.items() if has] + MARKS.get(state, [])
-    price_cells = (f"{price:.4g}" if has_prices else "" for price in prices)
     return (inert_line(info.ref), _tokens(info.window), _tokens(info.max_output), *price_cells, " ".join(traits))
 
 
 def _tokens(count: int) -> str:
     return f"{count / 1e6:.3g}M" if count >= 1_000_000 else f"{count / 1000:.0f}k"
-
-
-def _table(terminal: Terminal, rows: Sequence[tuple[str, ...]]) -> None:
-    widths = [max(map(len, column)) for column in zip(HEADER, *rows, strict=True)]
-    for number, row in enumerate([HEADER, *rows]):
-        cells = [
-            f"{row[0]:{widths[0]}}",
-            *(f"{cell:>{width}}" for cell, width in zip(row[1:6], widths[1:6], strict=True)),
-        ]
-        line = "  ".join([*cells, row[6]]).rstrip()
-        terminal.line(line, *(() if number else ("bold",)))
 
 
 def _pairs(terminal: Terminal, title: str, pairs: dict[str, str]) -> None:

@@ -5,16 +5,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from treadle.base.inert import inert_line, print_line, print_note
+from treadle.frontends.cli import options as o
 from treadle.frontends.cli.group import in_loop
-from treadle.frontends.cli.options import (
-    EXIT_ERROR,
-    EXIT_OK,
-    FiniteFloat,
-    effort_option,
-    gathered,
-    json_option,
-    root_options,
-)
+from treadle.frontends.cli.terminal import Terminal, write_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -53,18 +46,14 @@ class RaceFlags(NamedTuple):
 @click.option("--judge", default="", metavar="MODEL", help="A model that chooses among those that passed.")
 @click.option("--all", "everything", is_flag=True, help="Let all attempts finish, even if one has passed.")
 @click.option("--mode", type=click.Choice(MODES), help="What attempts may do without asking, in their worlds.")
-@click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="How many model calls an attempt may make.")
-@click.option(
-    "--budget-usd", type=FiniteFloat(min=0), metavar="X", help="Budget of all attempts together, in US dollars."
-)
-@click.option(
-    "--budget-tokens", type=click.IntRange(min=0), metavar="N", help="Budget of all attempts together, in tokens."
-)
-@effort_option
-@root_options
-@click.option("--chat", default="", metavar="ID", help="Continue this race after a crash or a restart.")
-@json_option("Print every change of an attempt, and at last the result, as a line of JSON.")
-@gathered(RaceFlags, "race_flags")
+@click.option("--max-turns", type=o.POSITIVE, metavar="N", help="How many model calls an attempt may make.")
+@click.option("--budget-usd", type=o.AMOUNT, metavar="X", help="Budget of all attempts together, in US dollars.")
+@click.option("--budget-tokens", type=o.COUNT, metavar="N", help="Budget of all attempts together, in tokens.")
+@o.effort_option
+@o.root_options
+@click.option("--chat", default="", type=o.CHAT, help="Continue this race after a crash or a restart.")
+@o.json_option("Print every change of an attempt, and at last the result, as a line of JSON.")
+@o.gathered(RaceFlags, "race_flags")
 @in_loop
 async def race(race_flags: RaceFlags, as_json: bool, **flags: Any) -> int:
     """Let several attempts at one task run at once, and keep the best.
@@ -76,6 +65,7 @@ async def race(race_flags: RaceFlags, as_json: bool, **flags: Any) -> int:
     """
     from treadle.frontends.cli.drive import Signals
     from treadle.frontends.cli.session import configured, open_agent
+    from treadle.protocol import wire
 
     first = race_flags.models.split(",")[0].strip()
     config = configured({**flags, "model": first or None})
@@ -83,7 +73,14 @@ async def race(race_flags: RaceFlags, as_json: bool, **flags: Any) -> int:
         running = await _begin(agent, config, race_flags)
         with Signals(running.chat) as signals:
             await _show(running, as_json)
-            return _end(running, as_json)
+            result = running.result
+            if as_json:
+                write_json({"type": "race.result", **wire.to_wire_form(result)})
+            else:
+                print_line(result.text)
+                if result.committed:
+                    print_line(f"take it back: treadle undo {result.chat}")
+            return o.EXIT_OK if result.committed else o.EXIT_ERROR
         print_note(f"treadle: left; go on with: treadle race --chat {running.chat.id}")
         return 128 + signals.ended_by
 
@@ -110,31 +107,28 @@ async def _begin(agent: "Agent", config: "Config", race_flags: RaceFlags) -> "Ru
 
 
 async def _show(running: "RunningRace", as_json: bool) -> None:
-    from treadle.frontends.cli.terminal import Terminal, write_json
+    from treadle.protocol import wire
 
     terminal = Terminal()
     if terminal.live and not as_json:
-        return await _live(running)
+        from rich.live import Live
+
+        with Live(refresh_per_second=4) as live:
+            async for rows in running:
+                live.update(_table(running, rows))
+        return
     last_rows: dict[str, Row] = {}
     async for rows in running:
         for row in rows:
-            if last_rows.get(row.chat) == row:
-                continue
             old_row = last_rows.get(row.chat)
             last_rows[row.chat] = row
+            if old_row == row:
+                continue
             if as_json:
-                write_json(_object(row))
+                write_json({"type": "race.attempt", **wire.to_wire_form(row)})
                 terminal.end_line()
             elif old_row is None or (old_row.status, old_row.ended) != (row.status, row.ended):
                 terminal.note(f"[{row.number}] {_state(row)} · {row.chat}")
-
-
-async def _live(running: "RunningRace") -> None:
-    from rich.live import Live
-
-    with Live(refresh_per_second=4) as live:
-        async for rows in running:
-            live.update(_table(running, rows))
 
 
 def _table(running: "RunningRace", rows: "list[Row]") -> "Table":
@@ -147,7 +141,8 @@ def _table(running: "RunningRace", rows: "list[Row]") -> "Table":
         table.add_column(head, justify="right" if head in ("turns", "cost") else "left", no_wrap=True)
     for row in rows:
         colour = {"done": "green", "task_complete": "green", "error": "red"}.get(row.ended, "yellow")
-        cells = (str(row.number), row.model, _state(row), str(row.turns), _cost(row), row.doing, row.chat)
+        cost = f"${row.usage.usd:.4f}" if row.usage.usd else f"{row.usage.tokens:,} tokens"
+        cells = (str(row.number), row.model, _state(row), str(row.turns), cost, row.doing, row.chat)
         table.add_row(*(Text(inert_line(cell, 60), style=colour if at == 2 else "") for at, cell in enumerate(cells)))
     return table
 
@@ -159,29 +154,3 @@ def _state(row: "Row") -> str:
         return f"waits for an answer: {', '.join(row.waits)}"
     won = " · won" if "won" in row.labels else ""
     return f"{row.ended or status_words(row.status)}{won}"
-
-
-def _cost(row: "Row") -> str:
-    return f"${row.usage.usd:.4f}" if row.usage.usd else f"{row.usage.tokens:,} tokens"
-
-
-def _object(row: "Row") -> dict[str, object]:
-    from treadle.protocol import wire
-
-    fields: dict[str, object] = wire.to_wire_form(row)
-    return {"type": "race.attempt", **fields}
-
-
-def _end(running: "RunningRace", as_json: bool) -> int:
-    from treadle.frontends.cli.terminal import write_json
-    from treadle.protocol import wire
-
-    result = running.result
-    if as_json:
-        fields: dict[str, object] = wire.to_wire_form(result)
-        write_json({"type": "race.result", **fields})
-    else:
-        print_line(result.text)
-        if result.committed:
-            print_line(f"take it back: treadle undo {result.chat}")
-    return EXIT_OK if result.committed else EXIT_ERROR

@@ -1,38 +1,27 @@
-"""`treadle run`: give a model a task, in a new chat or in one that exists."""
+"""`treadle run`: give a model a task, in a new chat or in one that exists. `treadle resume`: go on with a chat that was
+cut off, or give it what it waits for."""
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import click
 
 from treadle.base.file_system import is_below
 from treadle.base.inert import inert_line, print_note
-from treadle.errors import ConfigError, InvalidInput
-from treadle.frontends.cli.options import (
-    EXIT_ERROR,
-    FiniteFloat,
-    NetworkCommand,
-    effort_option,
-    gathered,
-    json_option,
-    network_option,
-    root_options,
-)
+from treadle.errors import ConfigError, InvalidInput, Refused
+from treadle.frontends.cli import options as o
+from treadle.frontends.cli.group import in_chat
+from treadle.protocol.choices import MODES, OWN_WORLD, CompletionStyle, OnLimit, Preset, Rung
 
 if TYPE_CHECKING:
     from treadle.library.agent import Agent
     from treadle.library.chat import Chat
     from treadle.library.config import Config
+    from treadle.library.following import Following
+    from treadle.protocol.commands import Result
     from treadle.protocol.content import Image
-
-OWN_WORLD = "chat"
-MODES = ("read-only", "confirm", "review", "ask", "auto-edit", "autopilot")
-ON_LIMIT = ("ask", "answer", "error")
-COMPLETION = ("tool", "marker")
-PRESETS = ("strict",)
-RUNGS = ("native", "text", "plain")
-"""The same as in `treadle.protocol.options`, which a test sees to; written out so that help costs no import."""
+    from treadle.protocol.events import OpenAction
 
 
 class Task(NamedTuple):
@@ -58,22 +47,20 @@ class Task(NamedTuple):
             raise click.UsageError("--no-stdin leaves no prompt: write the task as PROMPT.")
 
 
-@click.command("run", cls=NetworkCommand)
+@click.command("run", cls=o.NetworkCommand)
 @click.argument("prompt", required=False)
 @click.option("--model", metavar="PROVIDER:NAME", help="The model, or your alias for one; by default one is found.")
 @click.option("--profile", metavar="NAME", help="A profile of config.toml; flags override it.")
-@root_options
-@click.option("--preset", type=click.Choice(PRESETS), help="A named set of options; other flags override it.")
+@o.root_options
+@click.option("--preset", type=click.Choice(get_args(Preset)), help="A named set of options; other flags override it.")
 @click.option("--mode", type=click.Choice(MODES), help="What the model may do without asking.")
-@click.option(
-    "--max-turns", type=click.IntRange(min=1), metavar="N", help="The turn cap: model calls a run may make (100)."
-)
-@click.option("--on-limit", type=click.Choice(ON_LIMIT), help="What happens at the turn cap.")
-@click.option("--budget-usd", type=FiniteFloat(min=0), metavar="X", help="Budget in US dollars; 0 is no limit.")
-@click.option("--budget-tokens", type=click.IntRange(min=0), metavar="N", help="Budget in tokens.")
-@click.option("--budget-wall-s", type=FiniteFloat(min=0), metavar="S", help="Budget in seconds of work.")
-@click.option("--budget-turns", type=click.IntRange(min=0), metavar="N", help="Budget in turns, without a last answer.")
-@click.option("--budget-tool-calls", type=click.IntRange(min=0), metavar="N", help="Budget in tool calls.")
+@click.option("--max-turns", type=o.POSITIVE, metavar="N", help="The turn cap: model calls a run may make (100).")
+@click.option("--on-limit", type=click.Choice(get_args(OnLimit)), help="What happens at the turn cap.")
+@click.option("--budget-usd", type=o.AMOUNT, metavar="X", help="Budget in US dollars; 0 is no limit.")
+@click.option("--budget-tokens", type=o.COUNT, metavar="N", help="Budget in tokens.")
+@click.option("--budget-wall-s", type=o.AMOUNT, metavar="S", help="Budget in seconds of work.")
+@click.option("--budget-turns", type=o.COUNT, metavar="N", help="Budget in turns, without a last answer.")
+@click.option("--budget-tool-calls", type=o.COUNT, metavar="N", help="Budget in tool calls.")
 @click.option("--check", "checks", multiple=True, metavar="CMD", help="A command that must succeed at the end.")
 @click.option("--tools", metavar="A,B", help="The only tools that the model may use.")
 @click.option("--agent", metavar="NAME", help="The custom agent to use.")
@@ -84,10 +71,12 @@ class Task(NamedTuple):
     metavar="FILE",
     help="A JSON Schema: print nothing but an answer that fits it.",
 )
-@click.option("--completion", type=click.Choice(COMPLETION), help="How the model says that it is done.")
-@click.option("--tool-calls", "rung", type=click.Choice(RUNGS), help="How the model calls tools; detected by default.")
-@effort_option
-@network_option
+@click.option("--completion", type=click.Choice(get_args(CompletionStyle)), help="How the model says that it is done.")
+@click.option(
+    "--tool-calls", "rung", type=click.Choice(get_args(Rung)), help="How the model calls tools; detected by default."
+)
+@o.effort_option
+@o.network_option
 @click.option(
     "--world",
     is_flag=False,
@@ -104,10 +93,10 @@ class Task(NamedTuple):
     default=None,
     help="Wait for approvals and answers, or refuse calls that need one; on a terminal you are asked.",
 )
-@click.option("--chat", metavar="ID", help="Continue this chat instead of starting one.")
+@click.option("--chat", type=o.CHAT, help="Continue this chat instead of starting one.")
 @click.option("--no-stdin", is_flag=True, help="Do not read standard input, even if something is piped in.")
-@json_option("Print every event as one line of JSON.")
-@gathered(Task, "task")
+@o.json_option("Print every event as one line of JSON.")
+@o.gathered(Task, "task")
 def run(task: Task, as_json: bool, checks: tuple[str, ...], **flags: Any) -> int:
     """Give a model a task in a project and watch it work.
 
@@ -117,30 +106,41 @@ def run(task: Task, as_json: bool, checks: tuple[str, ...], **flags: Any) -> int
     Exit codes: 0 done, 1 error, 2 usage, 53 turn cap, 54 incomplete answer, 55 budget, 56 waits for an answer, 57 done,
     but something was refused because no person could be asked, 130 interrupted.
     """
-    task = _with_world(task)
-    _require_sense(task, flags, as_json)
+    if task.prompt is None and task.world not in (None, OWN_WORLD) and not task.world.startswith("world_"):
+        task = task._replace(prompt=task.world, world=OWN_WORLD)  # what stands behind `--world` is the prompt
+    mode, plain = flags["mode"], flags["rung"] == "plain"
+    contradictions = {
+        "--mode read-only and --auto-approve-commands": mode == "read-only" and flags["auto_approve_commands"],
+        "--mode read-only and --git-branch": mode == "read-only" and flags["git_branch"],
+        "--headless and --on-limit ask": task.interactive is False and flags["on_limit"] == "ask",
+        "--tool-calls plain and --tools": plain and task.tools,
+        "--json and --output-schema": as_json and task.output_schema is not None,
+        "--tool-calls plain and --completion tool": plain and flags["completion"] == "tool",
+    }
+    for words, is_contradiction in contradictions.items():
+        if is_contradiction:
+            raise click.UsageError(f"{words} exclude each other.")
     from treadle.adapters.models.providers import preload_tls
 
     # Before what follows, which takes long, too.
     preload_tls(flags["model"] or os.environ.get("TREADLE_MODEL", ""), os.environ)
     import asyncio
 
-    from treadle.frontends.cli.session import configured
-
-    return asyncio.run(_run(configured({**flags, "checks": checks or None}), task, as_json))
-
-
-async def _run(config: "Config", task: Task, as_json: bool) -> int:
-    from treadle.frontends.cli.session import open_agent
+    from treadle.frontends.cli.session import configured, open_agent
     from treadle.library.housekeeping.retention import is_due, retention_of
 
-    async with open_agent(config, works=True) as agent:
-        code = await _work(agent, config, task, as_json)
-        if code < 128 and is_due(config.home):  # a user who stopped the run does not wait for this
-            from treadle.library.housekeeping.collecting import now_and_then
+    config = configured({**flags, "checks": checks or None})
 
-            await now_and_then(agent.deps.store, config.home, retention_of(config.settings))
-        return code
+    async def work() -> int:
+        async with open_agent(config, works=True) as agent:
+            code = await _work(agent, config, task, as_json)
+            if code < 128 and is_due(config.home):  # a user who stopped the run does not wait for this
+                from treadle.library.housekeeping.collecting import now_and_then
+
+                await now_and_then(agent.deps.store, config.home, retention_of(config.settings))
+            return code
+
+    return asyncio.run(work())
 
 
 async def _work(agent: "Agent", config: "Config", task: Task, as_json: bool) -> int:
@@ -150,14 +150,11 @@ async def _work(agent: "Agent", config: "Config", task: Task, as_json: bool) -> 
     asks = not as_json and task.output_schema is None and task.interactive is not False and someone_is_there()
     if asks and task.interactive is None:
         task = task._replace(interactive=True)
-    after_seq, model = 0, config.settings.model
-    _require_tools(agent, task)
-    if task.chat is None:
-        chat, model = await _new_chat(agent, config, task)
-    else:
-        chat, after_seq, model = await _old_chat(agent, config, task, task.chat)
+    if task.tools:
+        _require_tools(agent, _names(task.tools))
+    chat, after_seq, model = await _find_or_make_chat(agent, config, task)
     if not await _tell_recipient(agent, model, asks=asks):
-        return EXIT_ERROR
+        return o.EXIT_ERROR
     await chat.open()
     agent.remember_model(model)
     typed = text if task.prompt in (None, "-") else str(task.prompt)
@@ -168,34 +165,11 @@ async def _work(agent: "Agent", config: "Config", task: Task, as_json: bool) -> 
         message, images = await expand_message(agent, (await chat.state()).options, typed)
         text = message + text.removeprefix(typed)
     if task.output_schema is not None:
-        from treadle.frontends.cli.structured_run import print_output
+        from treadle.frontends.cli.drive import print_output
 
         return await print_output(chat, text, _read(task.output_schema, "the output schema"), after_seq)
     stream = chat.send(text, images=images, traceparent=os.environ.get("TRACEPARENT", ""))
     return await follow(chat, stream, after_seq, as_json=as_json, asks=asks)
-
-
-def _with_world(task: Task) -> Task:
-    """A world of its own, if it was not said which: then what stands behind `--world` is the prompt."""
-    if task.world in (None, OWN_WORLD) or task.world.startswith("world_") or task.prompt is not None:
-        return task
-    return task._replace(prompt=task.world, world=OWN_WORLD)
-
-
-def _require_sense(task: Task, flags: dict[str, Any], as_json: bool) -> None:
-    """Refuse contradictory flags before the run begins."""
-    mode, plain = flags["mode"], flags["rung"] == "plain"
-    contradictions = (
-        (mode == "read-only" and flags["auto_approve_commands"], "--mode read-only and --auto-approve-commands"),
-        (mode == "read-only" and flags["git_branch"], "--mode read-only and --git-branch"),
-        (task.interactive is False and flags["on_limit"] == "ask", "--headless and --on-limit ask"),
-        (plain and task.tools, "--tool-calls plain and --tools"),
-        (as_json and task.output_schema is not None, "--json and --output-schema"),
-        (plain and flags["completion"] == "tool", "--tool-calls plain and --completion tool"),
-    )
-    for is_contradiction, words in contradictions:
-        if is_contradiction:
-            raise click.UsageError(f"{words} exclude each other.")
 
 
 def _text(task: Task) -> str:
@@ -215,34 +189,53 @@ def _text(task: Task) -> str:
     return text if alone or not piped_text.strip() else with_context(text, piped_text)
 
 
-def _require_tools(agent: "Agent", task: Task) -> None:
+def _require_tools(agent: "Agent", names: tuple[str, ...]) -> None:
     """Tools that do not exist are named before a model has to do without them."""
-    if not task.tools:
-        return
     from treadle.errors import unknown_names
     from treadle.protocol.options import ChatOptions
 
     tool_names = [spec.name for spec in agent.deps.tools.specs(ChatOptions(interactive=True))]
     # Tools of MCP servers are known when their servers run; their names have two underlines (and may have a star).
-    requested_names = [name for name in _names(task.tools) if "__" not in name]
-    if unknown := unknown_names("tool", requested_names, tool_names):
+    if unknown := unknown_names("tool", [name for name in names if "__" not in name], tool_names):
         raise InvalidInput(f"{unknown} The tools are: {', '.join(sorted(tool_names))}")
 
 
-def _names(words: str | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in (words or "").split(",") if name.strip())
+def _names(words: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in words.split(",") if name.strip())
 
 
-async def _new_chat(agent: "Agent", config: "Config", task: Task) -> "tuple[Chat, str]":
-    from treadle.frontends.cli.session import chosen_model
+async def _find_or_make_chat(agent: "Agent", config: "Config", task: Task) -> "tuple[Chat, int, str]":
+    """The chat of the task, its last seq and its model. A chat that exists keeps its options, except for those that a
+    flag names."""
+    import msgspec
 
-    root = str(_root(config, task))
-    changes = {**_as_agent(agent, config, task, root), **_collect_options(task)}
-    changes["model"] = model = changes.get("model") or await chosen_model(agent, config)
+    from treadle.frontends.cli.session import chosen_model, find_chat
+    from treadle.library.config import BUDGETS, OF_CHATS
+
+    store, options, flag_values = agent.deps.store, None, {}
+    if task.chat is not None:
+        chat_id = await find_chat(store, task.chat)
+        options = (await agent.chat(chat_id).state()).options
+    root = _root(config, task) if options is None or task.root is not None else ""
+    changes = {**_as_agent(agent, config, task, options.root if options is not None else root), **_task_options(task)}
+    for name, source in config.sources.items():
+        if source.startswith("flag ") and (name in OF_CHATS or name in BUDGETS):
+            flag_values[name] = getattr(config.settings, name)
+    if options is None:
+        changes["model"] = model = changes.get("model") or await chosen_model(agent, config)
+        agent.deps.models.get(model)
+        changes |= {name: value for name, value in flag_values.items() if name == "reasoning_effort"}
+        return agent.chat(options=config.settings.chat_options(root), **changes), 0, model
+    changes |= flag_values
+    if budget := {kind: changes.pop(name) for name, kind in BUDGETS.items() if name in changes}:
+        changes["run_budget"] = msgspec.to_builtins(msgspec.structs.replace(options.run_budget, **budget))
+    if root:
+        changes["root"] = root
+    if not changes.get("model", options.model):
+        changes["model"] = await chosen_model(agent, config)
+    model = changes.get("model", options.model)
     agent.deps.models.get(model)
-    if config.sources["reasoning_effort"].startswith("flag "):
-        changes["reasoning_effort"] = config.settings.reasoning_effort
-    return agent.chat(options=config.settings.chat_options(root), **changes), model
+    return agent.chat(chat_id, **changes), await store.head(chat_id), model
 
 
 def _as_agent(agent: "Agent", config: "Config", task: Task, root: str) -> dict[str, Any]:
@@ -253,58 +246,27 @@ def _as_agent(agent: "Agent", config: "Config", task: Task, root: str) -> dict[s
     from treadle.protocol.options import Project
 
     changes = agent_changes(agent.custom_agents(Project(root)), task.agent)
-    for name in ("model", "reasoning_effort"):
-        if config.sources[name].startswith("flag "):
-            changes.pop(name, None)
-    return changes
+    flags = [name for name in ("model", "reasoning_effort") if config.sources[name].startswith("flag ")]
+    return {name: value for name, value in changes.items() if name not in flags}
 
 
-def _root(config: "Config", task: Task) -> Path:
+def _root(config: "Config", task: Task) -> str:
     from treadle.frontends.cli.session import project_root, warn
 
-    root = project_root(task.root, force=task.force_root)
-    if is_below(str(config.home.resolve()), str(root)):
+    root = str(project_root(task.root, force=task.force_root))
+    if is_below(str(config.home.resolve()), root):
         warn([f"Treadle's home {config.home} lies inside the project, where the model can reach it; move TREADLE_HOME"])
     return root
 
 
-async def _old_chat(agent: "Agent", config: "Config", task: Task, chat_ref: str) -> "tuple[Chat, int, str]":
-    """A chat that exists keeps its options, except for those that a flag names."""
-    import msgspec
-
-    from treadle.frontends.cli.session import chosen_model, find_chat
-    from treadle.library.config import BUDGETS, OF_CHATS
-
-    store = agent.deps.store
-    chat_id = await find_chat(store, chat_ref)
-    options = (await agent.chat(chat_id).state()).options
-    changes = {**_as_agent(agent, config, task, options.root), **_collect_options(task)}
-    for name, source in config.sources.items():
-        if source.startswith("flag ") and (name in OF_CHATS or name in BUDGETS):
-            changes[name] = getattr(config.settings, name)
-    changes.pop("preset", None)  # the settings of the preset are in `changes` by name
-    if budget := {kind: changes.pop(name) for name, kind in BUDGETS.items() if name in changes}:
-        changes["run_budget"] = msgspec.to_builtins(msgspec.structs.replace(options.run_budget, **budget))
-    if task.root is not None:
-        changes["root"] = str(_root(config, task))
-    if not changes.get("model", options.model):
-        changes["model"] = await chosen_model(agent, config)
-    model = changes.get("model", options.model)
-    agent.deps.models.get(model)
-    return agent.chat(chat_id, **changes), await store.head(chat_id), model
-
-
-def _collect_options(task: Task) -> dict[str, Any]:
-    option_changes: dict[str, Any] = {}
-    if task.system is not None:
-        option_changes["system_prompt"] = _read(task.system)
-    if task.tools is not None:
-        option_changes["tools"] = _names(task.tools)
-    if task.interactive is not None:
-        option_changes["interactive"] = task.interactive
-    if task.world is not None:
-        option_changes["world"] = task.world
-    return option_changes
+def _task_options(task: Task) -> dict[str, Any]:
+    options = {
+        "system_prompt": None if task.system is None else _read(task.system),
+        "tools": None if task.tools is None else _names(task.tools),
+        "interactive": task.interactive,
+        "world": task.world,
+    }
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _read(file: str, label: str = "the system prompt") -> str:
@@ -334,3 +296,82 @@ async def _tell_recipient(agent: "Agent", model: str, *, asks: bool) -> bool:
     except ConfigError as error:  # then it is told again the next time
         print_note(f"treadle: {inert_line(str(error))}")
     return True
+
+
+class Resumption(NamedTuple):
+    """The answer, as the flags give it; at most one of them."""
+
+    approve: bool
+    deny: bool
+    feedback: str
+    answer: str | None
+    results: str | None
+
+    def check(self) -> None:
+        if sum([self.approve, self.deny, self.answer is not None, self.results is not None]) > 1:
+            raise click.UsageError("--approve, --deny, --answer and --results exclude each other.")
+        if self.feedback and not self.deny:
+            raise click.UsageError("--feedback goes with --deny.")
+
+
+@click.command("resume")
+@click.option("--approve", is_flag=True, help="Allow what the chat asks for.")
+@click.option("--deny", is_flag=True, help="Refuse what the chat asks for.")
+@click.option("--feedback", default="", metavar="TEXT", help="Tell the model why, with --deny.")
+@click.option("--answer", metavar="TEXT", help="Answer the chat's question, in words or by the number of an option.")
+@click.option(
+    "--results",
+    type=o.FILE,
+    help="Hand in the results of client tools, as JSON; - reads standard input.",
+)
+@o.json_option("Print every event as one line of JSON.")
+@o.gathered(Resumption, "reply")
+@in_chat(works=True)
+async def resume(agent: "Agent", chat: "Chat", reply: Resumption, as_json: bool) -> int:
+    """Continue a chat that was interrupted or waits for an answer.
+
+    ID is a chat's id, the beginning of it, or last.
+    """
+    from treadle.frontends.cli.dialogue import follow, someone_is_there
+
+    head = await agent.deps.store.head(chat.id)
+    asks = not as_json and someone_is_there()
+    return await follow(chat, await _reply(chat, reply), head, as_json=as_json, asks=asks, resumed=True)
+
+
+async def _reply(chat: "Chat", reply: Resumption) -> "Following":
+    from treadle.frontends.presentation.notices import chosen_option
+
+    if reply.results is not None:
+        return chat.submit(_read_results(reply.results))
+    if reply.answer is not None:
+        action = await _open(chat, "user_input", "asks no question")
+        return chat.answer(action, chosen_option(action, reply.answer))
+    if reply.approve:
+        return chat.approve(await _open(chat, "permission", "asks for no approval"))
+    if reply.deny:
+        return chat.deny(await _open(chat, "permission", "asks for no approval"), reply.feedback)
+    return chat.resume()
+
+
+async def _open(chat: "Chat", kind: str, otherwise: str) -> "OpenAction":
+    for action in await chat.actions():
+        if action.kind == kind:
+            return action
+    raise Refused("not_awaiting_action", f"the chat {chat.id} {otherwise}")
+
+
+def _read_results(file: str) -> "list[Result]":
+    import msgspec
+
+    from treadle.frontends.cli.piped import read_bytes
+    from treadle.protocol.commands import Result
+
+    class Results(msgspec.Struct):
+        results: list[Result]
+
+    try:
+        return msgspec.json.decode(read_bytes(file), type=Results).results
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        example = '{"results": [{"tool_call_id": "…", "output": …}]}'
+        raise InvalidInput(f"{file} holds no results ({error}); it should look like {example}") from error

@@ -1,4 +1,5 @@
-"""`treadle trust` and `treadle untrust`: files of a repository that Treadle may honour, by their content (S-09)."""
+"""`treadle trust` and `treadle untrust`: files of a repository that Treadle may honour, by their content (S-09).
+`treadle skills`: the skills, own commands and custom agents of the user and of the project (E-03)."""
 
 import hashlib
 import os
@@ -8,18 +9,21 @@ import click
 
 from treadle.base.inert import inert, inert_line
 from treadle.errors import InvalidInput
-from treadle.frontends.cli.options import json_option
+from treadle.frontends.cli.group import in_agent
+from treadle.frontends.cli.options import FILE, json_option
 from treadle.frontends.cli.terminal import Terminal, write_list
 from treadle.frontends.presentation.styled import Span, spans
 
 if TYPE_CHECKING:
     from treadle.adapters.policy.trust import Trust, Trusted
+    from treadle.library.agent import Agent
+    from treadle.library.skills.places import Kind
 
 _SHOWN_LINES = 40
 
 
 @click.command("trust")
-@click.argument("paths", nargs=-1, metavar="[FILE]...")
+@click.argument("paths", nargs=-1, metavar="[FILE]...", type=FILE)
 @json_option("Print the list as one JSON object a line.")
 def trust(paths: tuple[str, ...], as_json: bool) -> None:
     """Trust a file of a repository, such as its hooks, skills and agents.
@@ -27,16 +31,14 @@ def trust(paths: tuple[str, ...], as_json: bool) -> None:
     It is trusted as long as its content stays the same. Without FILE it lists what is trusted, and what this project
     has that is not.
     """
+    for path in paths:
+        _trust(_book(), path)
     if not paths:
         _list(as_json)
-        return
-    book = _book()
-    for path in paths:
-        _trust(book, path)
 
 
 @click.command("untrust")
-@click.argument("paths", nargs=-1, required=True, metavar="FILE...")
+@click.argument("paths", nargs=-1, required=True, metavar="FILE...", type=FILE)
 def untrust(paths: tuple[str, ...]) -> None:
     """Withdraw the trust in a file of a repository."""
     book = _book()
@@ -77,10 +79,8 @@ def _executed(path: str, content: bytes) -> list[str]:
     from treadle.library.mcp_hub.settings import PROJECT_FILES, read_project
 
     root = next((path.removesuffix(f"/{name}") for name in PROJECT_FILES if path.endswith(f"/{name}")), "")
-    if not root:
-        return []
     try:
-        servers = read_project(content, path, root)
+        servers = read_project(content, path, root) if root else ()
     except ConfigError:
         return []
     files = (file for each in servers for file in executed_files(each.server, root, os.environ))
@@ -89,18 +89,16 @@ def _executed(path: str, content: bytes) -> list[str]:
 
 def _list(as_json: bool) -> None:
     """Everything that was trusted, and what this project has that was not."""
-    terminal = Terminal()
-    rows = [(file.path, _state(file)) for file in _book().all()]
-    trusted_paths = {path for path, _ in rows}
-    rows += [(path, "not trusted") for path in _find_candidates() if path not in trusted_paths]
-    list_rows = [
+    states = {file.path: _state(file) for file in _book().all()}
+    states |= {path: "not trusted" for path in _find_candidates() if path not in states}
+    rows = [
         (
             {"path": path, "state": state},
             spans(Span(f"{state:12}", ("green" if state == "trusted" else "yellow",)), f" {inert_line(path)}"),
         )
-        for path, state in rows
+        for path, state in states.items()
     ]
-    write_list(terminal, list_rows, "nothing is trusted, and this project has nothing to trust", as_json=as_json)
+    write_list(rows, "nothing is trusted, and this project has nothing to trust", as_json=as_json)
 
 
 def _state(file: "Trusted") -> str:
@@ -127,3 +125,30 @@ def _find_candidates() -> list[str]:
         candidates += sorted((root / folder / "skills").rglob("SKILL.md"))
         candidates += sorted(path for kind in ("commands", "agents") for path in (root / folder / kind).rglob("*.md"))
     return [str(path) for path in candidates if path.is_file()]
+
+
+@click.command("skills")
+@json_option("Print one JSON object a line.")
+@in_agent()
+async def skills(agent: "Agent", as_json: bool) -> None:
+    """List the skills, commands and custom agents of this project and yours.
+
+    Those of a project count only once you have trusted their content, with treadle trust.
+    """
+    from treadle.frontends.cli.session import present_root
+    from treadle.library.skills.front_matter import line, split
+    from treadle.protocol.options import Project
+
+    project = Project(present_root())
+    kinds: tuple[Kind, ...] = ("skills", "commands", "agents")
+    rows = []
+    documents = [(kind, each) for kind in kinds for each in agent.documents.all(kind, project)]
+    for kind, each in documents:
+        about = inert_line(line(split(each.text)[0].get("description")), 300)
+        state = "" if each.trusted else f" (not trusted: treadle trust {inert_line(each.path)})"
+        name = Span(inert_line(each.name, 64), ("bold",))
+        value = {"kind": kind, "name": each.name, "description": about, "path": each.path, "trusted": each.trusted}
+        row_text = spans(f"{kind.removesuffix('s'):8} ", name, f" {inert_line(about, 100)}", Span(state, ("yellow",)))
+        rows.append((value, row_text))
+    none = "there are no skills, commands or custom agents, neither yours nor of this project"
+    write_list(rows, none, as_json=as_json)

@@ -7,25 +7,13 @@ import click
 
 from treadle.base.inert import inert_line
 from treadle.errors import InvalidInput, Refused
+from treadle.frontends.cli import options as o
 from treadle.frontends.cli.group import in_agent
-from treadle.frontends.cli.options import (
-    EXIT_ERROR,
-    EXIT_OK,
-    SelectionArguments,
-    even_kept_option,
-    gathered,
-    hunk_option,
-    json_option,
-    merge_option,
-    run_options,
-    words_argument,
-)
 from treadle.frontends.cli.terminal import Terminal, write_json
 
 if TYPE_CHECKING:
     from treadle.frontends.cli.changes import SelectedChanges
     from treadle.library.agent import Agent
-    from treadle.library.files import Completed
     from treadle.ports.snapshots import Plan
     from treadle.protocol import commands as c
     from treadle.protocol.events import Undone
@@ -44,20 +32,20 @@ class UndoFlags(NamedTuple):
 
 
 @click.command("undo")
-@words_argument
-@hunk_option
-@run_options
-@click.option("--to", type=click.IntRange(min=1), metavar="MESSAGE", help="Go back to before this message.")
+@o.words_argument
+@o.hunk_option
+@o.run_options
+@click.option("--to", type=o.POSITIVE, metavar="MESSAGE", help="Go back to before this message.")
 @click.option("--conversation", is_flag=True, help="With --to only the conversation.")
 @click.option("--files", is_flag=True, help="With --to only the files.")
-@merge_option
-@even_kept_option
+@o.merge_option
+@o.even_kept_option
 @click.option("--preview", "-n", is_flag=True, help="Show the changes without making them.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@json_option("Print the result as one JSON object, and do not ask.")
-@gathered(SelectionArguments, "arguments")
-@gathered(UndoFlags, "flags")
-def undo(arguments: SelectionArguments, flags: UndoFlags) -> int:
+@o.json_option("Print the result as one JSON object, and do not ask.")
+@o.gathered(o.SelectionArguments, "arguments")
+@o.gathered(UndoFlags, "flags")
+def undo(arguments: o.SelectionArguments, flags: UndoFlags) -> int:
     """Undo what a run did to the project: everything, files or hunks.
 
     ID is a chat; without it, the newest that works in this project. PATH limits it to files, or what is below folders.
@@ -65,9 +53,8 @@ def undo(arguments: SelectionArguments, flags: UndoFlags) -> int:
     """
     both = flags.conversation == flags.files
     flags = flags._replace(conversation=flags.conversation or both, files=flags.files or both)
-    if flags.to is not None and (
-        arguments.paths or arguments.hunks or arguments.run is not None or arguments.everything
-    ):
+    is_narrowed = arguments.paths or arguments.hunks or arguments.run is not None or arguments.everything
+    if flags.to is not None and is_narrowed:
         raise InvalidInput("--to goes back to before a message with everything; name no files, hunks or runs with it")
     if flags.to is None and not both:
         raise InvalidInput("--conversation and --files belong to --to MESSAGE")
@@ -76,27 +63,50 @@ def undo(arguments: SelectionArguments, flags: UndoFlags) -> int:
     return with_agent(lambda agent: _undo(agent, arguments, flags))
 
 
-async def _undo(agent: "Agent", arguments: SelectionArguments, flags: UndoFlags) -> int:
+async def _undo(agent: "Agent", arguments: o.SelectionArguments, flags: UndoFlags) -> int:
     from msgspec import to_builtins
     from msgspec.structs import replace
 
-    from treadle.frontends.cli.changes import choose, refuse_unknown_words, tell
+    from treadle.frontends.cli.changes import (
+        choose,
+        person_messages,
+        print_changes,
+        print_conflicts,
+        refuse_unknown_words,
+        tell,
+        tell_begun,
+    )
     from treadle.frontends.cli.dialogue import may_go_on
     from treadle.frontends.presentation.notices import summary
     from treadle.library.files import RunSpan
     from treadle.ports.snapshots import Plan
+    from treadle.protocol.events import UserMessage
 
     terminal = Terminal()
     choice = await choose(agent, arguments)
     if flags.to is not None:
-        await _require_message(choice, flags.to)
+        messages = person_messages(await choice.chat.events_of(UserMessage))
+        if flags.to not in messages:
+            listed = "; ".join(f"{seq} {inert_line(text, 40)!r}" for seq, text in [*messages.items()][-10:])
+            raise Refused("no_such_message", f"no message of yours stands at {flags.to}; they are: {listed}")
         choice = replace(choice, span=RunSpan(flags.to))
-    completed_restore = await _complete(terminal, choice, flags.as_json)
-    if completed_restore is not None and not flags.preview and completed_restore.answers(await _command(choice, flags)):
-        return await tell(terminal, choice, completed_restore.outcome_event, "undone", flags.as_json)
-    if completed_restore is not None and completed_restore.request.kind == "redo" and flags.to is None:
-        choice = await choose(agent, arguments)  # the last run may be another now
-    plan = await choice.files.preview(choice.span, **_build_selection(choice, flags)) if flags.files else Plan(())
+    selection: dict[str, Any] = {
+        "paths": choice.paths,
+        "hunks": choice.hunks,
+        "merge": flags.merge,
+        "even_kept": choice.even_kept,
+    }
+    await tell_begun(terminal, choice, flags.as_json)
+    if (completed := await choice.files.complete()) is not None:
+        if not flags.as_json:
+            print_changes(terminal, completed.outcome_event.files)
+            print_conflicts(terminal, completed.outcome_event.conflicts)
+        # The unfinished undo may have been the same command.
+        if not flags.preview and completed.answers(await _command(choice, flags, selection)):
+            return await tell(terminal, choice, completed.outcome_event, "undone", flags.as_json)
+        if completed.request.kind == "redo" and flags.to is None:
+            choice = await choose(agent, arguments)  # the last run may be another now
+    plan = await choice.files.preview(choice.span, **selection) if flags.files else Plan(())
     if not plan.files and not plan.conflicts:
         await refuse_unknown_words(choice, arguments)
     if not flags.as_json:
@@ -104,56 +114,23 @@ async def _undo(agent: "Agent", arguments: SelectionArguments, flags: UndoFlags)
     if flags.preview or (not plan.files and flags.to is None):
         if flags.as_json:
             write_json({"chat": choice.chat.id} | ({"preview": True} if flags.preview else {}) | to_builtins(plan))
-        return EXIT_ERROR if plan.conflicts else EXIT_OK
+        return o.EXIT_ERROR if plan.conflicts else o.EXIT_OK
     if not await may_go_on(terminal, f"undo {summary(plan.files)}? [y/N] ", asks=not (flags.yes or flags.as_json)):
-        return EXIT_ERROR
-    restored = await _do(choice, flags)
-    return EXIT_OK if restored is None else await tell(terminal, choice, restored, "undone", flags.as_json)
+        return o.EXIT_ERROR
+    if flags.to is None:
+        restored: Undone | None = await choice.files.undo(choice.span, **selection)
+    else:
+        parts = {"conversation": flags.conversation, "files": flags.files}
+        restored = await choice.files.back_to(flags.to, **parts, merge=flags.merge)
+    return o.EXIT_OK if restored is None else await tell(terminal, choice, restored, "undone", flags.as_json)
 
 
-def _build_selection(choice: "SelectedChanges", flags: UndoFlags) -> dict[str, Any]:
-    return {"paths": choice.paths, "hunks": choice.hunks, "merge": flags.merge, "even_kept": choice.even_kept}
-
-
-async def _command(choice: "SelectedChanges", flags: UndoFlags) -> "c.Restore | c.Rewind":
-    """Return the command to send. An unfinished undo may have been the same command."""
+async def _command(choice: "SelectedChanges", flags: UndoFlags, selection: dict[str, Any]) -> "c.Restore | c.Rewind":
     from treadle.protocol import commands as c
 
     if flags.to is not None:
         return c.Rewind(flags.to, flags.conversation, flags.files, merge=flags.merge)
-    return await choice.files.undoing(choice.span, **_build_selection(choice, flags))
-
-
-async def _complete(terminal: Terminal, choice: "SelectedChanges", as_json: bool) -> "Completed | None":
-    from treadle.frontends.cli.changes import print_changes, print_conflicts, tell_begun
-
-    await tell_begun(terminal, choice, as_json)
-    completed_restore = await choice.files.complete()
-    if completed_restore is not None and not as_json:
-        print_changes(terminal, completed_restore.outcome_event.files)
-        print_conflicts(terminal, completed_restore.outcome_event.conflicts)
-    return completed_restore
-
-
-async def _do(choice: "SelectedChanges", flags: UndoFlags) -> "Undone | None":
-    if flags.to is not None:
-        return await choice.files.back_to(
-            flags.to, conversation=flags.conversation, files=flags.files, merge=flags.merge
-        )
-    return await choice.files.undo(choice.span, **_build_selection(choice, flags))
-
-
-async def _require_message(choice: "SelectedChanges", message: int) -> None:
-    from treadle.protocol.events import UserMessage
-
-    messages = [
-        (each.seq, each.data.content)
-        for each in await choice.chat.events_of(UserMessage)
-        if isinstance(each.data, UserMessage) and each.data.source == "person"
-    ]
-    if message not in dict(messages):
-        listed = "; ".join(f"{seq} {inert_line(text, 40)!r}" for seq, text in messages[-10:])
-        raise Refused("no_such_message", f"no message of yours stands at {message}; they are: {listed}")
+    return await choice.files.undoing(choice.span, **selection)
 
 
 def _show(terminal: Terminal, choice: "SelectedChanges", plan: "Plan", flags: UndoFlags) -> None:
@@ -174,9 +151,9 @@ def _show(terminal: Terminal, choice: "SelectedChanges", plan: "Plan", flags: Un
 
 
 @click.command("redo")
-@click.argument("chat", metavar="[ID]", default="")
-@merge_option
-@json_option("Print the result as one JSON object.")
+@click.argument("chat", metavar="[ID]", default="", type=o.CHAT)
+@o.merge_option
+@o.json_option("Print the result as one JSON object.")
 @in_agent()
 async def redo(agent: "Agent", chat: str, merge: bool, as_json: bool) -> int:
     """Reverse an undo.
@@ -186,19 +163,19 @@ async def redo(agent: "Agent", chat: str, merge: bool, as_json: bool) -> int:
     from treadle.frontends.cli.changes import choose, tell, tell_begun
 
     terminal = Terminal()
-    choice = await choose(agent, SelectionArguments(only_chat=chat))
+    choice = await choose(agent, o.SelectionArguments(only_chat=chat))
     await tell_begun(terminal, choice, as_json)
     return await tell(terminal, choice, await choice.files.redo(merge=merge), "redone", as_json, listed=True)
 
 
 @click.command("keep")
-@words_argument
-@hunk_option
-@run_options
-@json_option("Print the result as one JSON object.")
-@gathered(SelectionArguments, "arguments")
+@o.words_argument
+@o.hunk_option
+@o.run_options
+@o.json_option("Print the result as one JSON object.")
+@o.gathered(o.SelectionArguments, "arguments")
 @in_agent()
-async def keep(agent: "Agent", arguments: SelectionArguments, as_json: bool) -> int:
+async def keep(agent: "Agent", arguments: o.SelectionArguments, as_json: bool) -> int:
     """Accept changes, so that an undo leaves them alone.
 
     ID is a chat; without it, the newest that works in this project. Nothing in the project changes.

@@ -1,21 +1,34 @@
-"""`treadle world`: copy-on-write worlds of projects, in which chats work without changing those (W-11 to W-13)."""
+"""`treadle world`: copy-on-write worlds of projects, in which chats work without changing those (W-11 to W-13).
+`treadle try`: a command on a copy-on-write view of the project, its output and its effect; the project stays as it is
+(W-09)."""
 
 import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from treadle.base.inert import inert_line
+from treadle.base.file_system import is_below
+from treadle.base.inert import inert, inert_line
+from treadle.errors import Conflict, InvalidInput, NotFound, SandboxError
+from treadle.frontends.cli import options as o
 from treadle.frontends.cli.group import in_agent
-from treadle.frontends.cli.options import EXIT_ERROR, EXIT_OK, json_option, root_options
-from treadle.frontends.cli.terminal import Terminal, write_json
-from treadle.frontends.presentation.styled import Span, spans
+from treadle.frontends.cli.terminal import Terminal, write_json, write_list, write_outcome
+from treadle.frontends.presentation.styled import Colour, Line, Span, spans
 
 if TYPE_CHECKING:
+    from treadle.adapters.tools.builtin.command.trial import DryRun
     from treadle.library.agent import Agent
+    from treadle.library.config import Config
     from treadle.library.worlds.record import World
 
 _ID = click.argument("id", metavar="WORLD")
+_TRY_PREFIX = "try-"
+_OLD_S = 86_400
+_COLOURS: dict[str, Colour] = {"+": "green", "-": "red", "@": "cyan", "[": "dim"}
 
 
 @click.group("world")
@@ -28,10 +41,10 @@ def world() -> None:
 
 
 @world.command("open")
-@root_options
+@o.root_options
 @click.option("--parent", default="", metavar="WORLD", help="Make it a world of this one.")
 @click.option("--label", default="", help="Its purpose, in a few words.")
-@json_option("Print it as one JSON object.")
+@o.json_option("Print it as one JSON object.")
 @in_agent()
 async def open_world(
     agent: "Agent", root: str | None, force_root: bool, parent: str, label: str, as_json: bool
@@ -41,24 +54,23 @@ async def open_world(
 
     above = (await _find(agent, parent)).id if parent else ""
     new_world = await agent.worlds.open(project_root(root, force=force_root), above, label=label)
-    _tell(Terminal(), new_world, as_json)
+    _print_world(new_world, as_json)
 
 
 @world.command("list")
-@json_option("Print one JSON object a line.")
+@o.json_option("Print one JSON object a line.")
 @in_agent()
 async def list_worlds(agent: "Agent", as_json: bool) -> None:
     """List the worlds, the oldest first."""
-    terminal, worlds = Terminal(), await agent.worlds.list()
-    for each in worlds:
-        _tell(terminal, each, as_json)
-    if not worlds and not as_json:
-        terminal.note("no worlds; begin one with: treadle run --world", "dim")
+    from treadle.protocol import wire
+
+    rows = [(wire.to_wire_form(each), _world_line(each)) for each in await agent.worlds.list()]
+    write_list(rows, "no worlds; begin one with: treadle run --world", as_json=as_json)
 
 
 @world.command("show")
 @_ID
-@json_option("Print it as one JSON object.")
+@o.json_option("Print it as one JSON object.")
 @in_agent()
 async def show(agent: "Agent", id: str, as_json: bool) -> None:
     """Show the changes that a commit of a world would make, and what is in its way."""
@@ -68,17 +80,11 @@ async def show(agent: "Agent", id: str, as_json: bool) -> None:
     world_info = await _find(agent, id)
     if as_json:
         effect = await agent.worlds.effect(world_info.id)
-        write_json(
-            {
-                **wire.to_wire_form(world_info),
-                "files": wire.to_wire_form(effect.files),
-                "conflicts": wire.to_wire_form(effect.conflicts),
-            }
-        )
+        fields = {"files": wire.to_wire_form(effect.files), "conflicts": wire.to_wire_form(effect.conflicts)}
+        write_json({**wire.to_wire_form(world_info), **fields})
         return
-    terminal = Terminal()
-    _tell(terminal, world_info, as_json)
-    print_patch(terminal, await agent.worlds.diff(world_info.id))
+    _print_world(world_info, as_json)
+    print_patch(Terminal(), await agent.worlds.diff(world_info.id))
 
 
 @world.command("enter")
@@ -101,9 +107,9 @@ async def enter(agent: "Agent", id: str, command: tuple[str, ...]) -> int:
 
 @world.command("commit")
 @_ID
-@click.option("--chat", metavar="ID", help="Record it in this chat; by default in a new one.")
+@click.option("--chat", type=o.CHAT, help="Record it in this chat; by default in a new one.")
 @click.option("--yes", "-y", is_flag=True, help="Commit without asking; sensitive changes still need an approval.")
-@json_option("Print the result as one JSON object, and do not ask.")
+@o.json_option("Print the result as one JSON object, and do not ask.")
 @in_agent(works=True)
 async def commit(agent: "Agent", id: str, chat: str | None, yes: bool, as_json: bool) -> int:
     """Commit the changes of a world to the project, as one change that treadle undo reverses.
@@ -111,7 +117,6 @@ async def commit(agent: "Agent", id: str, chat: str | None, yes: bool, as_json: 
     Changes that need an approval in the project, such as of sensitive files, need one here too.
     """
     from treadle.diff.changes import count
-    from treadle.errors import Conflict
     from treadle.frontends.cli.changes import print_patch
     from treadle.frontends.cli.dialogue import answer_next, may_go_on
     from treadle.frontends.cli.session import find_chat
@@ -122,23 +127,19 @@ async def commit(agent: "Agent", id: str, chat: str | None, yes: bool, as_json: 
     if not as_json:
         print_patch(terminal, await agent.worlds.diff(world_info.id))
     if not effect.files:
-        return EXIT_OK
+        return o.EXIT_OK
     if effect.conflicts:
         raise Conflict(
             f"the same files changed in the project; nothing was committed. Try: treadle world rebase {world_info.id}"
         )
-    question = f"commit {count(len(effect.files), 'change')}? [y/N] "
-    if not await may_go_on(terminal, question, asks=not (yes or as_json)):
-        return EXIT_ERROR
-    into = agent.chat(await find_chat(agent.deps.store, chat)) if chat else None
     asks = not (yes or as_json)
+    if not await may_go_on(terminal, f"commit {count(len(effect.files), 'change')}? [y/N] ", asks=asks):
+        return o.EXIT_ERROR
+    into = agent.chat(await find_chat(agent.deps.store, chat)) if chat else None
     result = await agent.worlds.commit(world_info.id, into, lambda target: answer_next(terminal, target, asks=asks))
-    if as_json:
-        write_json(wire.to_wire_form(result))
-    else:
-        amount = count(len(result.files), "change")
-        terminal.note(f"committed {amount}; take it back with: treadle undo {result.chat}", "dim")
-    return EXIT_OK
+    note = f"committed {count(len(result.files), 'change')}; take it back with: treadle undo {result.chat}"
+    write_outcome(wire.to_wire_form(result), note, as_json=as_json)
+    return o.EXIT_OK
 
 
 @world.command("rebase")
@@ -164,8 +165,6 @@ async def drop(agent: "Agent", id: str) -> None:
 
 async def _find(agent: "Agent", world_ref: str) -> "World":
     """By its id or the beginning of it."""
-    from treadle.errors import InvalidInput, NotFound
-
     fit = [each for each in await agent.worlds.list() if each.id.startswith((world_ref, f"world_{world_ref}"))]
     if not fit:
         raise NotFound(f"there is no world {world_ref!r}; see them with: treadle world list")
@@ -174,16 +173,124 @@ async def _find(agent: "Agent", world_ref: str) -> "World":
     return fit[0]
 
 
-def _tell(terminal: Terminal, world_info: "World", as_json: bool) -> None:
-    from treadle.frontends.cli.commands.chats import age
+def _print_world(world_info: "World", as_json: bool) -> None:
     from treadle.protocol import wire
 
-    if as_json:
-        write_json(wire.to_wire_form(world_info))
-        return
-    reason = f" · {inert_line(world_info.why, 60)}" if world_info.why else ""
+    write_list([(wire.to_wire_form(world_info), _world_line(world_info))], "", as_json=as_json)
+
+
+def _world_line(world_info: "World") -> Line:
+    from treadle.frontends.cli.commands.chats import age
+
     inside = f" · in {world_info.parent}" if world_info.parent else ""
-    aged = Span(f"{age(world_info.made_ms):>8}", ("dim",))
-    label = f" · {inert_line(world_info.label, 60)}" if world_info.label else ""
-    details = f"  {world_info.how:8} {inert_line(world_info.root, 60)}{inside}{label}{reason}"
-    terminal.line(spans(f"{world_info.id} ", aged, details))
+    remarks = "".join(f" · {inert_line(text, 60)}" for text in (world_info.label, world_info.why) if text)
+    details = f"  {world_info.how:8} {inert_line(world_info.root, 60)}{inside}{remarks}"
+    return spans(f"{world_info.id} ", Span(f"{age(world_info.made_ms):>8}", ("dim",)), details)
+
+
+@click.command("try", cls=o.NetworkCommand)
+@click.argument("line", metavar="CMD")
+@o.root_options
+@o.network_option
+@click.option("--timeout", "timeout_s", type=o.FiniteFloat(min=0, min_open=True, max=600), default=120, metavar="S")
+@o.json_option("Print one JSON object.")
+def try_(line: str, root: str | None, force_root: bool, network: str | None, timeout_s: float, as_json: bool) -> None:
+    """Show what a command would change in the project, without changing it.
+
+    CMD runs for real, in the sandbox, on a copy-on-write view of the project: it sees what it writes, and the project
+    stays as it is. Its output comes first, then the files that it created, changed and deleted. It is stopped after S
+    seconds (120). With --network, its changes to hosts that it can reach are real. The exit code is 0 when the command
+    could be tried, regardless of its own exit code, and 1 when it could not.
+    """
+    import asyncio
+
+    from treadle.adapters.sandbox.supervisor.removal import remove_tree
+    from treadle.adapters.tools.builtin.command.output import exit_words
+    from treadle.diff.changes import count, total
+    from treadle.frontends.cli.session import configured, project_root
+
+    config = configured()
+    project = str(project_root(root, force=force_root))
+    arguments: dict[str, object] = {"command": line, "timeout_s": timeout_s, "fresh": True}
+    # The view lies in Treadle's home, which may have more room than the memory behind /tmp.
+    config.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for leftover in config.home.glob(f"{_TRY_PREFIX}*"):  # of a killed trial
+        if leftover.lstat().st_mtime < time.time() - _OLD_S:
+            remove_tree(str(leftover))
+    folder = str(Path(tempfile.mkdtemp(prefix=_TRY_PREFIX, dir=config.home)).resolve())
+    terminal = Terminal()
+    try:
+        show = (lambda _text: None) if as_json else terminal.stream
+        dry_run = asyncio.run(_run_trial(config, arguments, network or "", project, folder, show))
+    finally:
+        remove_tree(folder)
+    status = dry_run.command_exit
+    ending = "it took too long and was stopped" if status.ending == "timed_out" else exit_words(status)
+    if as_json:
+        stat = total(dry_run.effect.files)
+        report = {
+            "command": line,
+            "root": project,
+            "ending": status.ending,
+            "code": status.code,
+            "output": dry_run.output,
+            "added": stat.added,
+            "removed": stat.removed,
+            "files": dry_run.effect.files,
+            "uncaptured": dry_run.effect.uncaptured,
+            "wants_network": dry_run.wants_network,
+            "summary": f"{ending}, {count(len(dry_run.effect.files), 'change')}",
+        }
+        write_json(report)
+        return
+    terminal.end_line()
+    for note in dry_run.notes:
+        terminal.note(inert_line(note), "yellow")
+    terminal.line(f"[{ending}]", "dim")
+    for text in inert(dry_run.diff).split("\n"):
+        terminal.line(text, *([_COLOURS[text[0]]] if text[:1] in _COLOURS else []))
+    if dry_run.wants_network:
+        terminal.note(f"it needs the network: --network {','.join(dry_run.wants_network)}", "yellow")
+    terminal.note("tried on a copy: nothing in the project was changed", "dim")
+
+
+async def _run_trial(
+    config: "Config", arguments: dict[str, object], network: str, root: str, folder: str, show: Callable[[str], None]
+) -> "DryRun":
+    from msgspec.structs import replace
+
+    from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
+    from treadle.adapters.sandbox.trial_folders import view_works
+    from treadle.adapters.stores.memory import MemoryStore
+    from treadle.adapters.tools.builtin.command.tool import RunCommand
+    from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
+    from treadle.adapters.workspace.root import Root
+    from treadle.base.host_patterns import read
+    from treadle.base.types import CallKey, ChatId
+    from treadle.library.tool_setup import ToolSetup
+    from treadle.ports.toolset import Invocation
+    from treadle.protocol.options import ChatOptions
+
+    here = os.getcwd()
+    arguments |= {"cwd": here} if is_below(here, root) else {}
+    options = ChatOptions(root=root, sandbox=config.settings.sandbox, network=read(network))
+    call = Invocation(ChatId("try"), CallKey("1.0"), "run_command", arguments, options=options, emit=show)
+    setup = ToolSetup(MemoryStore(), os.environ, config.home, allowance=config.settings.allowance)
+    commands = SupervisedCommands(Path(folder) / "commands")
+    context = replace(
+        setup.context,
+        commands=commands,
+        snapshots_of=lambda path, root_id, _world="": ProjectSnapshots(Root(path, root_id), Path(folder)),
+        views=lambda sandbox, path: view_works(sandbox, path, folder),
+    )
+    try:
+        dry_run = await RunCommand(context).dry_run(call)
+    finally:
+        await commands.close()
+        await setup.close()
+    if dry_run is None:
+        raise SandboxError(
+            f"no copy-on-write view of {root} works here, so a command cannot be tried without really running it; "
+            "treadle doctor shows which sandbox works, and views need bubblewrap 0.11"
+        )
+    return dry_run
