@@ -4,7 +4,7 @@ which lies beside the project."""
 import itertools
 from pathlib import Path
 
-from treadle.adapters.tools.builtin.file_change import change, files_of, look, plan
+from treadle.adapters.tools.builtin.file_tool import change, files_of, look, plan
 from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
 from treadle.adapters.workspace.root import Root
 from treadle.errors import Conflict

@@ -174,7 +174,10 @@ def test_changes_of_a_long_chat_cost_what_changed(
     for words in (["show", copy], ["resume", copy], ["review", copy]):  # nothing has run in it here
         decoded.clear()
         assert invoke(words) == 0
-        assert len([kind for kind in decoded if kind not in (*LISTED, "user.message")]) <= chats.MOST_EVENTS + SNAPSHOT_EVERY
+        assert (
+            len([kind for kind in decoded if kind not in (*LISTED, "user.message")])
+            <= chats.MOST_EVENTS + SNAPSHOT_EVERY
+        )
         capsys.readouterr()
     decoded.clear()
     for words in (["diff", copy, "nowhere"], ["undo", CHAT, "--to", "3"]):  # refused, by what the log says of files

@@ -9,7 +9,7 @@ import pytest
 from tests.scenario.kit import Gate, Recording, Stage, ended, of, play, results, types, until
 from treadle import tool
 from treadle.adapters.models.scripted import Call, Say, ScriptedModel
-from treadle.adapters.tools.builtin.write import WriteFile
+from treadle.adapters.tools.builtin.edit import WriteFile
 from treadle.errors import InvalidInput, Refused
 from treadle.ports.toolset import Invocation
 from treadle.protocol import events as e

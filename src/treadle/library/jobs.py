@@ -33,8 +33,7 @@ from treadle.protocol.events import FilesChanged
 from treadle.protocol.views import JobChanges, JobOutput, JobView
 
 if TYPE_CHECKING:
-    from treadle.adapters.tools.builtin.command.job_layer import JobLayer
-    from treadle.adapters.tools.builtin.command.project import ProjectChange
+    from treadle.adapters.tools.builtin.command.project import JobLayer, ProjectChange
 
 TAIL = 16_000
 MOST = 64_000
@@ -258,7 +257,7 @@ class JobRegistry:
         return None if command is None or result is None else (command, result)
 
     def _layer(self, state: ChatState, job: OpenJob, command: Command) -> "JobLayer":
-        from treadle.adapters.tools.builtin.command.job_layer import JobLayer  # most chats have no jobs
+        from treadle.adapters.tools.builtin.command.project import JobLayer  # most chats have no jobs
 
         return JobLayer(self._context, state.chat, job.job, command, state.options.project, state.options)
 

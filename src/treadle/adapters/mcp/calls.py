@@ -4,31 +4,39 @@ A server may ask a question during a call, in two ways. The older way is a reque
 call is then parked in this process, the chat waits as for any other question, and the worker that resumes the chat in
 this process passes the answer on. Another process cannot answer; the outcome of the call is then unknown. The newer way
 (since revision 2026-07-28) ends the request with the required input and the server's own state. Both are in the log, so
-any process can continue.
-"""
+any process can continue."""
 
 import asyncio
 from collections.abc import Collection, Coroutine
 from typing import Any
 
 import mcp_types as types
+from msgspec.structs import replace
 from pydantic import TypeAdapter
 
-from treadle.adapters.mcp import elicitation, sampling
+from treadle.adapters.mcp import elicitation
 from treadle.adapters.mcp.connection import Reply, Result, ServerConnection, ServerLost, Wish
+from treadle.adapters.mcp.content import render_content
+from treadle.adapters.mcp.elicitation import DECLINE
+from treadle.base.inert import inert
 from treadle.base.types import CallKey, ChatId
+from treadle.errors import ToolError
+from treadle.ports.model import ModelRequest
 from treadle.ports.toolset import Invocation, Question
+from treadle.protocol.content import AssistantEntry, UserEntry
 
 Key = tuple[ChatId, CallKey]
+Resume = tuple[types.InputResponses | None, str | None]
+"""The input for a request that ended with `InputRequiredResult`: the answers, and the server's own state."""
 _ROUNDS = 20
 _REQUESTS: TypeAdapter[types.InputRequests] = TypeAdapter(types.InputRequests)
 _RESPONSES: TypeAdapter[types.InputResponses] = TypeAdapter(types.InputResponses)
+ALLOW = "allow"
+_SHOWN = 4_000  # Characters of what a model is asked that a person is shown
 _REFUSED = "The server wants to ask a model, which the user has not allowed (sampling)."
 
 
 class Underway:
-    """One call that a server works on."""
-
     def __init__(self, *, interactive: bool) -> None:
         self.pending: Wish | None = None
         self._interactive = interactive
@@ -43,7 +51,7 @@ class Underway:
     async def ask(self, wish: Wish, *, of_person: bool) -> Reply:
         """Wait for the answer. A question to a person is declined at once if the chat is not interactive."""
         if of_person and not self._interactive:
-            return _declined(wish)
+            return _decline(wish)
         async with self._one_at_a_time:
             self.pending, self._reply = wish, asyncio.get_running_loop().create_future()
             self._asked.set()
@@ -56,7 +64,6 @@ class Underway:
             self._reply.set_result(reply)
 
     async def news(self) -> Result | Wish:
-        """Wait for the result of the call, or for a question of the server."""
         assert self._task is not None
         asking = asyncio.create_task(self._asked.wait())
         try:
@@ -72,7 +79,7 @@ class Underway:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         if self.pending is not None:  # a server that waits for an answer serves no other call
-            self.answer(_declined(self.pending))
+            self.answer(_decline(self.pending))
 
 
 class Calls:
@@ -86,7 +93,6 @@ class Calls:
         return any(key[0] == chat for key in self._parked)
 
     async def tidy(self, chat: ChatId, open_calls: Collection[CallKey]) -> None:
-        """Cancel the parked calls of the chat that are no longer open."""
         for key in [key for key in self._parked if key[0] == chat and key[1] not in open_calls]:
             await self._parked.pop(key).cancel()
 
@@ -97,14 +103,17 @@ class Calls:
     async def carry_on(
         self, connection: ServerConnection, tool: str, invocation: Invocation, meta: dict[str, Any] | None = None
     ) -> types.CallToolResult | Question:
-        """Begin a call, or go on with it after an answer."""
         key = (invocation.chat, invocation.call)
         parked = self._parked.pop(key, None)
         underway = parked or Underway(interactive=invocation.options.interactive)
+
+        def begin(resumption: Resume) -> None:
+            underway.begin(connection.call(tool, invocation.arguments, invocation.emit, underway, resumption, meta))
+
         try:
             if parked is not None and parked.pending is not None:
                 answer = invocation.answers[-1] if invocation.answers else "cancel"
-                reply = await _replied(parked.pending, answer, invocation)
+                reply = await _build_reply(parked.pending, answer, invocation)
                 if isinstance(reply, str):
                     return self._park(key, parked, connection, reply)
                 parked.answer(reply)
@@ -112,73 +121,90 @@ class Calls:
                 resumption = await _resumed(connection, invocation)
                 if isinstance(resumption, Question):
                     return resumption
-                underway.begin(connection.call(tool, invocation.arguments, invocation.emit, underway, resumption, meta))
-            return await self._on(key, underway, connection, tool, invocation, meta)
+                begin(resumption)
+            for _ in range(_ROUNDS):
+                match news := await underway.news():
+                    case types.CallToolResult():
+                        return news
+                    case types.InputRequiredResult():
+                        resumption = await _collect_input(connection, news, invocation)
+                        if isinstance(resumption, Question):
+                            return resumption
+                        begin(resumption)
+                    case types.CreateMessageRequestParams() if connection.sampling == "allow":
+                        underway.answer(await _ask_model(news, invocation))
+                    case _:
+                        return self._park(key, underway, connection)
+            raise ServerLost(f"the MCP server {connection.name} asks again and again")
         except asyncio.CancelledError:
             await underway.cancel()
             raise
 
-    async def _on(
-        self,
-        key: Key,
-        underway: Underway,
-        connection: ServerConnection,
-        tool: str,
-        invocation: Invocation,
-        meta: dict[str, Any] | None,
-    ) -> types.CallToolResult | Question:
-        for _ in range(_ROUNDS):
-            news = await underway.news()
-            match news:
-                case types.CallToolResult():
-                    return news
-                case types.InputRequiredResult():
-                    resumption = await _needed(connection, news, invocation)
-                    if isinstance(resumption, Question):
-                        return resumption
-                    underway.begin(
-                        connection.call(tool, invocation.arguments, invocation.emit, underway, resumption, meta)
-                    )
-                case types.CreateMessageRequestParams() if connection.sampling == "allow":
-                    underway.answer(await sampling.sampled(news, invocation))
-                case _:
-                    return self._park(key, underway, connection)
-        raise ServerLost(f"the MCP server {connection.name} asks again and again")
-
     def _park(self, key: Key, underway: Underway, connection: ServerConnection, again: str = "") -> Question:
         assert underway.pending is not None
         self._parked[key] = underway
-        prompt = _build_question(connection, underway.pending, again)
-        return Question(prompt.question, prompt.options)
+        return _build_question(connection, underway.pending, again)
 
 
-def _build_question(connection: ServerConnection, wish: Wish, again: str) -> elicitation.ServerQuestion:
+def _build_question(connection: ServerConnection, wish: Wish, again: str) -> Question:
+    if not isinstance(wish, types.CreateMessageRequestParams):
+        return elicitation.build_question(connection.name, wish, again)
+    messages = [("it is told", wish.system_prompt or ""), *((each.role, _render(each)) for each in wish.messages)]
+    text = inert("\n".join(f"{role}: {words}" for role, words in messages if words))
+    excerpt = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}\n[{len(text) - _SHOWN:,} characters more]"
+    head = f"{again}\n" if again else ""
+    return Question(
+        f"{head}The MCP server {connection.name} wants to ask your model, at your cost:\n{excerpt}", (ALLOW, DECLINE)
+    )
+
+
+async def _build_reply(wish: Wish, answer: str, invocation: Invocation) -> Reply | str:
+    """The reply for the server, or the reason why the answer is invalid."""
+    if not isinstance(wish, types.CreateMessageRequestParams):
+        return elicitation.reply(wish, answer)
+    choice = answer.strip().lower()
+    if choice == ALLOW:
+        return await _ask_model(wish, invocation)
+    return _decline(wish) if choice in (DECLINE, "cancel") else f"Answer {ALLOW} or {DECLINE}."
+
+
+def _decline(wish: Wish) -> Reply:
     if isinstance(wish, types.CreateMessageRequestParams):
-        return sampling.build_question(connection.name, wish, again)
-    return elicitation.build_question(connection.name, wish, again)
-
-
-async def _replied(wish: Wish, answer: str, invocation: Invocation) -> Reply | str:
-    """Return the reply for the server, or the reason why the answer is invalid."""
-    if isinstance(wish, types.CreateMessageRequestParams):
-        return await sampling.reply(wish, answer, invocation)
-    return elicitation.reply(wish, answer)
-
-
-def _declined(wish: Wish) -> Reply:
-    if isinstance(wish, types.CreateMessageRequestParams):
-        return sampling.refusal()
+        return types.ErrorData(code=types.INVALID_REQUEST, message="The user does not allow it to ask the model.")
     return types.ElicitResult(action="decline")
 
 
-Resume = tuple[types.InputResponses | None, str | None]
-"""The input for a request that ended with `InputRequiredResult`: the answers, and the server's own state."""
+async def _ask_model(
+    params: types.CreateMessageRequestParams, invocation: Invocation
+) -> types.CreateMessageResult | types.ErrorData:
+    """A server asks the chat's model (sampling). The model sees nothing of the chat, only the server's words."""
+    assert invocation.ask_model is not None
+    messages = [(each.role, _render(each)) for each in params.messages]
+    request = ModelRequest(
+        params.system_prompt or "",
+        [UserEntry(text) if role == "user" else AssistantEntry(0, text) for role, text in messages],
+        temperature=params.temperature,
+        max_tokens=params.max_tokens,
+    )
+    try:
+        text = await invocation.ask_model(request)
+    except ToolError as error:
+        return types.ErrorData(code=types.INTERNAL_ERROR, message=str(error))
+    content = types.TextContent(type="text", text=text)
+    model = invocation.options.model or "unknown"
+    return types.CreateMessageResult(role="assistant", content=content, model=model, stop_reason="endTurn")
 
 
-async def _needed(
+def _render(message: types.SamplingMessage) -> str:
+    """Pictures and sounds are told of, and not shown."""
+    visible_types = (types.TextContent, types.ImageContent, types.AudioContent)
+    return render_content([each for each in message.content_as_list if isinstance(each, visible_types)]).text
+
+
+async def _collect_input(
     connection: ServerConnection, result: types.InputRequiredResult, invocation: Invocation
 ) -> Resume | Question:
-    """Return the input that a request needs to continue, or the question to a person about the rest."""
+    """The input that a request needs to continue, or the question to a person about the rest."""
     requests = result.input_requests or {}
     responses: types.InputResponses = {}
     for name, request in requests.items():
@@ -186,13 +212,11 @@ async def _needed(
             case types.ListRootsRequest():
                 responses[name] = types.ListRootsResult.model_validate({"roots": connection.roots})
             case types.CreateMessageRequest(params=wish) if connection.sampling == "allow":
-                responses[name] = _require_response(await sampling.sampled(wish, invocation))
+                responses[name] = _require_response(await _ask_model(wish, invocation))
             case types.CreateMessageRequest() if connection.sampling == "refuse":
                 raise ServerLost(_REFUSED)
             case _ if not invocation.options.interactive:
-                responses[name] = _require_response(_declined(request.params))
-            case _:
-                pass
+                responses[name] = _require_response(_decline(request.params))
     return _or_ask(connection, requests, responses, result.request_state)
 
 
@@ -212,19 +236,17 @@ def _or_ask(
 ) -> Resume | Question:
     for name, request in requests.items():
         if name not in responses and not isinstance(request, types.ListRootsRequest):
-            prompt = _build_question(connection, request.params, again)
             plan = {
                 "requests": _REQUESTS.dump_python(requests, mode="json", by_alias=True, exclude_none=True),
                 "responses": _RESPONSES.dump_python(responses, mode="json", by_alias=True, exclude_none=True),
                 "state": state,
             }
-            return Question(prompt.question, prompt.options, plan)
+            return replace(_build_question(connection, request.params, again), plan=plan)
     return responses or None, state
 
 
 async def _resumed(connection: ServerConnection, invocation: Invocation) -> Resume | Question:
-    """From what the log says: the answer goes to the first request that has none. Lost, if that was another process's
-    to hear."""
+    """From the log: the answer goes to the first request that has none. ServerLost if another process asked."""
     if not invocation.answers:
         return None, None
     plan = invocation.plan or {}
@@ -234,7 +256,7 @@ async def _resumed(connection: ServerConnection, invocation: Invocation) -> Resu
     responses = _RESPONSES.validate_python(plan.get("responses") or {})
     for name, request in requests.items():
         if name not in responses and not isinstance(request, types.ListRootsRequest):
-            reply = await _replied(request.params, invocation.answers[-1], invocation)
+            reply = await _build_reply(request.params, invocation.answers[-1], invocation)
             if isinstance(reply, str):
                 return _or_ask(connection, requests, responses, plan.get("state"), reply)
             responses = {**responses, name: _require_response(reply)}

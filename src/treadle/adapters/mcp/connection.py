@@ -15,7 +15,6 @@ from mcp.client._transport import TransportStreams
 from mcp.client.auth import OAuthFlowError
 from mcp.client.session import ClientRequestContext, IncomingMessage
 from mcp.client.subscriptions import SubscriptionLost
-from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import CONNECTION_CLOSED
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
@@ -29,18 +28,17 @@ from treadle.errors import ConfigError, SandboxError, ToolError
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
-ATTEMPTS = 5
-"""The number of consecutive failures after which reconnecting stops until the server is needed again."""
-STEADY_S = 20.0
-"""A server that ends sooner after its start has failed."""
-RELIST_S = 0.2
-"""The pause between two listings of what a server offers, however often it says that this has changed."""
+ATTEMPTS = 5  # The number of consecutive failures after which reconnecting stops until the server is needed again
+STEADY_S = 20.0  # A server that ends sooner after its start has failed
+RELIST_S = 0.2  # The pause between two listings of what a server offers, however often it says that this has changed
 CURRENT_S = 2.0
 """How long the result of a call waits for a listing that is under way: the next call may look for a new tool."""
 _CHANGED = (types.ToolListChangedNotification, types.PromptListChangedNotification)
 _PAGES = 100
 _MOST_TOOLS = 2_000
 _MOST_PROMPTS = 500
+
+_NO_CALL = types.ErrorData(code=types.INVALID_REQUEST, message="No call is under way that this belongs to.")
 
 State = Literal["starting", "ready", "failed", "closed"]
 Result = types.CallToolResult | types.InputRequiredResult
@@ -86,8 +84,7 @@ class ServerConnection:
         self.name = name
         self.sampling = sampling
         self.state: State = "starting"
-        self.why = ""
-        """Why it failed, in one line."""
+        self.why = ""  # Why it failed, in one line
         self.listing: Listing | None = None
         self.restarts = 0
         self._root = root
@@ -97,13 +94,10 @@ class ServerConnection:
         self._client: Client | None = None
         self._errors = Errors()
         self._gone = asyncio.Event()
-        self._outdated = asyncio.Event()
-        """Set when the server has said that its last listing no longer holds."""
-        self._current = asyncio.Event()
-        """Set while the listing holds, as far as the server has told."""
+        self._outdated = asyncio.Event()  # Set when the server has said that its last listing no longer holds
+        self._current = asyncio.Event()  # Set while the listing holds, as far as the server has told
         self._current.set()
-        self._changed = asyncio.Event()
-        """That the state is another than it was: replaced each time."""
+        self._changed = asyncio.Event()  # That the state is another than it was: replaced each time
         self._wanted = asyncio.Event()
         self._askers: dict[object, Asker] = {}
         self._task = asyncio.create_task(self._live())
@@ -130,7 +124,6 @@ class ServerConnection:
         return client
 
     async def wait_until_started(self) -> None:
-        """Wait until it has started, or failed to for the first time."""
         while self.state == "starting" and not self.why:
             await self._changed.wait()
 
@@ -148,13 +141,12 @@ class ServerConnection:
         self,
         tool: str,
         arguments: dict[str, Any],
-        progress: Callable[[str], None],
+        emit: Callable[[str], None],
         asker: Asker,
         resume: tuple[types.InputResponses | None, str | None] = (None, None),
         meta: dict[str, Any] | None = None,
     ) -> Result:
-        """One call of a tool, with `meta` as what it is told beside the arguments (`_meta`). Lost: the server went away
-        meanwhile. ToolError: it refused."""
+        """One call of a tool; `meta` is sent beside the arguments. ServerLost: it went away. ToolError: it refused."""
         responses, state = resume
         params = types.CallToolRequestParams(
             name=tool,
@@ -163,15 +155,17 @@ class ServerConnection:
             request_state=state,
             _meta=cast("types.RequestParamsMeta | None", meta),
         )
+        request = types.CallToolRequest(params=params)
+
+        async def report(progress: float, total: float | None, message: str | None) -> None:
+            share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
+            emit(f"{share}: {message}\n" if message else f"{share}\n")
 
         key = object()
         self._askers[key] = asker
         try:
-            request = types.CallToolRequest(params=params)
             result: Result = await self.use(
-                lambda client: client.session.send_request(
-                    request, _RESULT, progress_callback=_make_progress_callback(progress)
-                )
+                lambda client: client.session.send_request(request, _RESULT, progress_callback=report)
             )
             await self._await_listing()
             return result
@@ -182,10 +176,9 @@ class ServerConnection:
         """Anything that a session can do. A server that has restarted and does not know the session any more is given a
         new one, and the request once more: it was not carried out."""
         client = await self.ready()
-        try:
+        with suppress(SessionUnknown):
             return await self._send_request(client, work(client))
-        except SessionUnknown:
-            client = await self.ready()
+        client = await self.ready()
         try:
             return await self._send_request(client, work(client))
         except SessionUnknown as error:
@@ -204,9 +197,8 @@ class ServerConnection:
                 raise ServerLost(f"the MCP server {self.name} went away") from error
             raise ToolError(f"{self.name}: {error}") from error
         except ValueError as error:  # the reply is not a valid result, but the call took effect
-            raise ServerLost(
-                f"the MCP server {self.name} sent an invalid result: {inert_line(str(error), 200)}"
-            ) from error
+            reason = inert_line(str(error), 200)
+            raise ServerLost(f"the MCP server {self.name} sent an invalid result: {reason}") from error
 
     async def close(self) -> None:
         self._become("closed", "it was closed")
@@ -246,9 +238,8 @@ class ServerConnection:
                 failures = 0
             else:
                 self._become("starting", reason)
-                await asyncio.sleep(
-                    min(FIRST_PAUSE_S * 2 ** max(0, failures - 1), LONGEST_PAUSE_S) if failures else 0.1
-                )
+                pause_s = min(FIRST_PAUSE_S * 2 ** max(0, failures - 1), LONGEST_PAUSE_S)
+                await asyncio.sleep(pause_s if failures else 0.1)
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[Client]:
@@ -314,17 +305,10 @@ class ServerConnection:
 
     async def _list(self, client: Client) -> None:
         has = client.server_capabilities
-        tools: list[types.Tool] = []
-        cursor: str | None = None
-        for _ in range(_PAGES if has.tools is not None else 0):
-            page = await client.list_tools(cursor=cursor)
-            tools += page.tools
-            cursor = page.next_cursor
-            if not cursor or len(tools) >= _MOST_TOOLS:
-                break
+        tools = await _list_pages(client.list_tools, "tools", _MOST_TOOLS, []) if has.tools is not None else []
         server_info = client.server_info
         listing = Listing(
-            tuple(_listed(tool) for tool in tools[:_MOST_TOOLS]),
+            tuple(map(_listed, tools)),
             f"{server_info.name} {server_info.version}" if server_info is not None else "",
             client.instructions or "",
             has.resources is not None,
@@ -346,9 +330,8 @@ class ServerConnection:
 
     def _last_words(self, reason: str) -> str:
         last_line = self._errors.text.rpartition("\n")[2]
-        return inert_line(
-            f"{reason}; its message: {last_line}" if last_line and last_line not in reason else reason, 300
-        )
+        note = f"; its message: {last_line}" if last_line and last_line not in reason else ""
+        return inert_line(reason + note, 300)
 
     # -- requests from the server -------------------------------------------------------------------------------------
 
@@ -370,60 +353,49 @@ class ServerConnection:
         self, context: ClientRequestContext, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
         reply = await self._ask(params, of_person=self.sampling == "ask")
-        return reply if not isinstance(reply, types.ElicitResult) else _build_no_call_error()
+        return reply if not isinstance(reply, types.ElicitResult) else _NO_CALL
 
     async def _ask(self, wish: Wish, *, of_person: bool) -> Reply:
         """The protocol does not say which call a question belongs to: to the one that has been under way longest."""
         for asker in self._askers.values():
             return await asker.ask(wish, of_person=of_person)
-        return _build_no_call_error()
+        return _NO_CALL
 
 
-def _build_no_call_error() -> types.ErrorData:
-    return types.ErrorData(code=types.INVALID_REQUEST, message="No call is under way that this belongs to.")
+async def _list_pages(list_page: Callable[..., Awaitable[Any]], field: str, most: int, items: list[Any]) -> list[Any]:
+    """Append the items of all pages; those before a failure stay."""
+    cursor: str | None = None
+    for _ in range(_PAGES):
+        page = await list_page(cursor=cursor)
+        items += getattr(page, field)
+        cursor = page.next_cursor
+        if not cursor or len(items) >= most:
+            break
+    return items[:most]
 
 
 def _listed(tool: types.Tool) -> ListedTool:
     hints = tool.annotations or types.ToolAnnotations()
     text = tool.description or tool.title or hints.title or ""
     read_only = bool(hints.read_only_hint)
-    return ListedTool(
-        tool.name,
-        text,
-        dict(tool.input_schema),
-        read_only,
-        bool(hints.idempotent_hint) or read_only,
-        hints.destructive_hint is not False and not read_only,
-    )
+    idempotent, destructive = bool(hints.idempotent_hint) or read_only, hints.destructive_hint is not False
+    return ListedTool(tool.name, text, dict(tool.input_schema), read_only, idempotent, destructive and not read_only)
 
 
 async def _prompts(client: Client) -> list[ListedPrompt]:
     """List the server's prompts. A server that cannot list them has none; its tools stay usable."""
     prompts: list[types.Prompt] = []
-    cursor: str | None = None
     with suppress(MCPError):
-        for _ in range(_PAGES):
-            page = await client.list_prompts(cursor=cursor)
-            prompts += page.prompts
-            cursor = page.next_cursor
-            if not cursor or len(prompts) >= _MOST_PROMPTS:
-                break
-    listed_prompts: list[ListedPrompt] = []
-    for each in prompts[:_MOST_PROMPTS]:
-        arguments = each.arguments or []
-        required = tuple(argument.name for argument in arguments if argument.required)
-        listed_prompts.append(
-            ListedPrompt(each.name, each.description or "", tuple(one.name for one in arguments), required)
+        await _list_pages(client.list_prompts, "prompts", _MOST_PROMPTS, prompts)
+    return [
+        ListedPrompt(
+            each.name,
+            each.description or "",
+            tuple(argument.name for argument in each.arguments or ()),
+            tuple(argument.name for argument in each.arguments or () if argument.required),
         )
-    return listed_prompts
-
-
-def _make_progress_callback(show: Callable[[str], None]) -> ProgressFnT:
-    async def report_progress(progress: float, total: float | None, message: str | None) -> None:
-        share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
-        show(f"{share}: {message}\n" if message else f"{share}\n")
-
-    return report_progress
+        for each in prompts[:_MOST_PROMPTS]
+    ]
 
 
 FINAL = (FileNotFoundError, PermissionError, ConfigError, SandboxError, OAuthFlowError)

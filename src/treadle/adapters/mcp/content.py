@@ -15,24 +15,19 @@ MAX_PICTURE_BYTES = 4 << 20
 
 
 class RenderedContent(msgspec.Struct, frozen=True):
-    """The part of a result that the model receives."""
-
     text: str
-    pictures: tuple[tuple[str, bytes], ...] = ()
-    """Each with its media type."""
+    pictures: tuple[tuple[str, bytes], ...] = ()  # Each with its media type
 
 
 def render_content(blocks: Sequence[types.ContentBlock], structured: object = None) -> RenderedContent:
-    texts: list[str] = []
     pictures: list[tuple[str, bytes]] = []
-    for block in blocks:
-        texts.append(_block(block, pictures))
+    texts = [_render_block(block, pictures) for block in blocks]
     if structured is not None and not any(isinstance(block, types.TextContent) for block in blocks):
         texts.append(msgspec.json.encode(structured).decode())
     return RenderedContent("\n".join(text for text in texts if text), tuple(pictures))
 
 
-def _block(block: types.ContentBlock, pictures: list[tuple[str, bytes]]) -> str:
+def _render_block(block: types.ContentBlock, pictures: list[tuple[str, bytes]]) -> str:
     match block:
         case types.TextContent(text=text):
             return text
@@ -51,13 +46,13 @@ def contents(
     resources: Iterable[types.TextResourceContents | types.BlobResourceContents], pictures: list[tuple[str, bytes]]
 ) -> str:
     """Resources as text, each under its address."""
-    texts: list[str] = []
+    texts = []
     for each in resources:
-        head = f"[{inert_line(str(each.uri), 500)}]"
         if isinstance(each, types.TextResourceContents):
-            texts.append(f"{head}\n{each.text}")
+            text = each.text
         else:
-            texts.append(f"{head}\n{_picture(each.blob, each.mime_type or '', pictures)}")
+            text = _picture(each.blob, each.mime_type or "", pictures)
+        texts.append(f"[{inert_line(str(each.uri), 500)}]\n{text}")
     return "\n".join(texts)
 
 

@@ -1,31 +1,27 @@
 """A server's question as one that a person can answer in one line, and the answer as what the server wants."""
 
+from contextlib import suppress
 from typing import Any
 
 import mcp_types as types
 import msgspec
 
 from treadle.base.inert import inert, inert_line
+from treadle.ports.toolset import Question
 
 DECLINE = "decline"
 DONE = "done"
-ACCEPT = "accept"
-"""The answer that sends the defaults."""
+ACCEPT = "accept"  # The answer that sends the defaults
 _YES, _NO = ("yes", "true", "y", "on", "1"), ("no", "false", "n", "off", "0")
 
 
-class ServerQuestion(msgspec.Struct, frozen=True):
-    question: str
-    options: tuple[str, ...] = ()
-
-
-def build_question(server: str, params: types.ElicitRequestParams, again: str = "") -> ServerQuestion:
+def build_question(server: str, params: types.ElicitRequestParams, again: str = "") -> Question:
     """Build the question text. `again`: the reason why the last answer was invalid."""
     head = f"{again}\n" if again else ""
     message = inert(params.message)
     if isinstance(params, types.ElicitRequestURLParams):
         text = f"{head}The MCP server {server} asks you to open a page: {message}\n{inert_line(params.url, 2_000)}"
-        return ServerQuestion(f"{text}\nAnswer {DONE} when you have, or {DECLINE}.", (DONE, DECLINE))
+        return Question(f"{text}\nAnswer {DONE} when you have, or {DECLINE}.", (DONE, DECLINE))
     fields = _fields(params)
     text = f"{head}The MCP server {server} asks: {message}"
     if len(fields) == 1:
@@ -33,16 +29,16 @@ def build_question(server: str, params: types.ElicitRequestParams, again: str = 
         about = ", ".join(filter(None, (str(schema.get("description") or ""), _default_words(schema))))
         note = f"\n({inert_line(about, 300)})" if about else ""
         answers = _choices(schema) or ((ACCEPT,) if _can_accept(params, fields) else ())
-        return ServerQuestion(text + note, (*answers, DECLINE))
+        return Question(text + note, (*answers, DECLINE))
     if not fields:
-        return ServerQuestion(text, ("yes", DECLINE))
+        return Question(text, ("yes", DECLINE))
     required = params.requested_schema.get("required") or ()
-    lines = [f"  {name}: {_kind(schema)}{'' if name in required else ', optional'}" for name, schema in fields.items()]
+    lines = [
+        f"  {name}: {_describe(schema)}{'' if name in required else ', optional'}" for name, schema in fields.items()
+    ]
     accept = _can_accept(params, fields)
     instructions = f"Answer as JSON, or one `name: value` a line{f'; or {ACCEPT} for the defaults' if accept else ''}."
-    return ServerQuestion(
-        f"{text}\n" + "\n".join(lines) + f"\n{instructions}", (*((ACCEPT,) if accept else ()), DECLINE)
-    )
+    return Question("\n".join([text, *lines, instructions]), (ACCEPT, DECLINE) if accept else (DECLINE,))
 
 
 def reply(params: types.ElicitRequestParams, answer: str) -> types.ElicitResult | str:
@@ -79,23 +75,18 @@ def _can_accept(params: types.ElicitRequestFormParams, fields: dict[str, dict[st
 
 
 def _default_words(schema: dict[str, Any]) -> str:
-    return f"default: {_in_words(schema['default'])}" if "default" in schema else ""
-
-
-def _in_words(value: Any) -> str:
-    """A value as a person would answer it."""
+    """The default as a person would answer it."""
+    if "default" not in schema:
+        return ""
+    value = schema["default"]
     if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return str(value)
+        value = "yes" if value else "no"
+    return f"default: {', '.join(map(str, value)) if isinstance(value, list) else value}"
 
 
 def _parse_answer(fields: dict[str, dict[str, Any]], answer: str) -> dict[str, Any]:
-    try:
+    with suppress(msgspec.MsgspecError):
         return msgspec.json.decode(answer, type=dict[str, Any])
-    except msgspec.MsgspecError:
-        pass
     if len(fields) <= 1:
         return dict.fromkeys(fields, answer)
     pairs = [line.partition(":") for line in answer.splitlines() if line.strip()]
@@ -130,7 +121,7 @@ def _choices(schema: dict[str, Any]) -> tuple[str, ...]:
     return tuple(str(each) for each in schema.get("enum") or titled)
 
 
-def _kind(schema: dict[str, Any]) -> str:
+def _describe(schema: dict[str, Any]) -> str:
     choices = " | ".join(map(inert_line, _choices(schema)))
     about = schema.get("description") or schema.get("title") or ""
     words = f"{choices or schema.get('type', 'text')}{f' ({about})' if about else ''}"

@@ -5,8 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-Sampling = Literal["refuse", "ask", "allow"]
-"""The handling of a server's request to call the chat's model."""
+Sampling = Literal["refuse", "ask", "allow"]  # The handling of a server's request to call the chat's model
 
 
 class ListedTool(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -29,9 +28,7 @@ class ListedPrompt(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Listing(msgspec.Struct, frozen=True, omit_defaults=True):
     tools: tuple[ListedTool, ...] = ()
-    title: str = ""
-    """The name and version that the server reports."""
+    title: str = ""  # The name and version that the server reports
     instructions: str = ""
     resources: bool = False
-    commands: tuple[ListedPrompt, ...] = ()
-    """Its prompts."""
+    commands: tuple[ListedPrompt, ...] = ()  # Its prompts

@@ -34,8 +34,7 @@ class Client(NamedTuple):
 
     id: str = ""
     secret: str = ""
-    scope: str = ""
-    """Asked for beside the scopes that the server names."""
+    scope: str = ""  # Asked for beside the scopes that the server names
 
 
 class Storage(Protocol):
@@ -131,14 +130,12 @@ class SignIn(OAuthClientProvider):
         self._loaded = self._storage.get("tokens")
         if (server := self.context.oauth_metadata) is not None:
             resource = self.context.protected_resource_metadata
-            self._storage.put(
-                "discovery",
-                {
-                    "server": server.model_dump(mode="json", exclude_none=True),
-                    "resource": resource.model_dump(mode="json", exclude_none=True) if resource is not None else None,
-                    "address": self.context.auth_server_url,
-                },
-            )
+            discovery = {
+                "server": server.model_dump(mode="json", exclude_none=True),
+                "resource": resource.model_dump(mode="json", exclude_none=True) if resource is not None else None,
+                "address": self.context.auth_server_url,
+            }
+            self._storage.put("discovery", discovery)
 
     async def _handle_refresh_response(self, response: httpx2.Response) -> bool:
         refreshed = await super()._handle_refresh_response(response)

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from treadle.adapters.mcp.connection import ServerConnection
 
 MAX_LINES = 2_000
-MAX_BYTES = 50_000
-"""The size limit of one result for the model (T-11)."""
+MAX_BYTES = 50_000  # The size limit of one result for the model (T-11)
 
 
 class Blobs(Protocol):
@@ -28,16 +27,14 @@ Meta = Callable[[Invocation, str, str], "Awaitable[dict[str, Any] | None]"]
 
 
 class Keeping(msgspec.Struct):
-    """Where what is too large for the log goes, what takes secrets out of it (S-11), and who has something to add to
-    calls."""
+    """Where large content goes, what takes secrets out of it (S-11), and what a front end adds to calls."""
 
     blobs: Blobs
     redact: Callable[[str], str] = str
     meta: Meta | None = None
 
 
-Announce = Callable[[Invocation], str]
-"""New tools of the chat's servers, as a text behind the result of a call."""
+Announce = Callable[[Invocation], str]  # New tools of the chat's servers, as a text behind the result of a call
 Connected = Callable[[], "Awaitable[tuple[ServerConnection, Calls]]"]
 
 
@@ -67,8 +64,8 @@ class ServerTool(ReadOnlyTool):
         from treadle.adapters.mcp.content import render_content
 
         connection, calls = await self._connected()
-        tell = self._keeping.meta
-        meta = await tell(invocation, connection.name, self.listed.name) if tell is not None else None
+        build_meta = self._keeping.meta
+        meta = await build_meta(invocation, connection.name, self.listed.name) if build_meta is not None else None
         result = await calls.carry_on(connection, self.listed.name, invocation, meta)
         if isinstance(result, Question):
             return Outcome("", question=result)
@@ -79,12 +76,8 @@ class ServerTool(ReadOnlyTool):
         excerpt = shortened(text, invocation.call)
         output_blob = await blobs.put_blob(text.encode(errors="replace")) if excerpt != text else ""
         nothing = "It failed and said nothing." if result.is_error else "It is done; the server said nothing."
-        return Outcome(
-            (excerpt or nothing) + self._announce(invocation),
-            success=not result.is_error,
-            output=output_blob,
-            images=images,
-        )
+        shown_text = (excerpt or nothing) + self._announce(invocation)
+        return Outcome(shown_text, success=not result.is_error, output=output_blob, images=images)
 
 
 def shortened(text: str, handle: str) -> str:

@@ -19,16 +19,14 @@ from treadle.adapters.mcp.oauth import SignIn, SignInRequired, sign_in_words
 from treadle.base.subprocesses import start_program, terminate, uncancelled
 from treadle.errors import ConfigError
 
-LONGEST_LINE = 16 << 20
-"""The largest message of a program in bytes. A program that writes a longer line is ended."""
+LONGEST_LINE = 16 << 20  # The largest message of a program in bytes. A program that writes a longer line is ended.
 SESSION_UNKNOWN = -32_098
 """The code of the error for a request whose session the server does not know: it was not carried out. No server sends
 this code by itself: it stands for HTTP's 404."""
 SIGN_IN_REQUIRED = -32_097
 """The code of the error for a request that the server refuses until a person signs in: it was not carried out. It
 stands for HTTP's 401 and for a 403 that asks for more scopes."""
-_NO_ENDPOINT = (400, 404, 405)
-"""Answers to the first message where an address does not speak streamable HTTP."""
+_NO_ENDPOINT = (400, 404, 405)  # Answers to the first message where an address does not speak streamable HTTP
 _ERRORS_KEPT = 4_000
 _SILENCE_S = 600.0
 
@@ -64,10 +62,17 @@ async def program(
     assert process.stderr is not None
     stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
 
+    async def read_line() -> bytes:
+        try:
+            return await stdout.readline()
+        except ValueError:
+            errors.add(f"\nit wrote a line of more than {LONGEST_LINE:,} bytes".encode())
+            return b""
+
     async def read() -> None:
         async with to_session:
             with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError):
-                while line := await _line(stdout, errors):
+                while line := await read_line():
                     with suppress(ValueError):  # a line that is not a message is debug output
                         await to_session.send(SessionMessage(jsonrpc_message_adapter.validate_json(line)))
         end_event.set()
@@ -86,30 +91,19 @@ async def program(
         while data := await stderr.read(1 << 16):
             errors.add(data)
 
+    async def end() -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await terminate(process)
+
     tasks = [asyncio.create_task(each()) for each in (read, write, listen)]
     try:
         yield incoming, outgoing
     finally:
-        incoming.close()
-        outgoing.close()
-        to_session.close()
-        from_session.close()
-        await uncancelled(_end(process, tasks))
-
-
-async def _line(stdout: asyncio.StreamReader, errors: Errors) -> bytes:
-    try:
-        return await stdout.readline()
-    except ValueError:
-        errors.add(f"\nit wrote a line of more than {LONGEST_LINE:,} bytes".encode())
-        return b""
-
-
-async def _end(process: asyncio.subprocess.Process, tasks: Sequence["asyncio.Task[None]"]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    await terminate(process)
+        for stream in (incoming, outgoing, to_session, from_session):
+            stream.close()
+        await uncancelled(end())
 
 
 class _SessionClient(httpx2.AsyncClient):
@@ -117,8 +111,7 @@ class _SessionClient(httpx2.AsyncClient):
 
     def __init__(self, name: str, *, legacy: bool = False, **options: Any) -> None:
         super().__init__(**options)
-        self.first_status: int | None = None
-        """The answer to the first message."""
+        self.first_status: int | None = None  # The answer to the first message
         self._name = name
         self._legacy = legacy
 
@@ -134,12 +127,12 @@ class _SessionClient(httpx2.AsyncClient):
                 "it knows registered clients only: register Treadle there and name its client id "
                 f"(treadle mcp add {self._name} --url URL --client-id ID); it said: {error}"
             ) from error
-        if request.method == "POST" and self.first_status is None:
-            self.first_status = response.status_code
         if request.method != "POST":
             if self._legacy and response.status_code == httpx2.codes.UNAUTHORIZED:
                 raise SignInRequired(sign_in_words(self._name))
             return response
+        if self.first_status is None:
+            self.first_status = response.status_code
         if response.status_code == httpx2.codes.UNAUTHORIZED:
             await response.aclose()
             return _refusal(request, httpx2.codes.UNAUTHORIZED, SIGN_IN_REQUIRED, sign_in_words(self._name))
@@ -163,8 +156,7 @@ def _refusal(request: httpx2.Request, status: int, code: int, message: str) -> h
 async def http(
     name: str, url: str, headers: Mapping[str, str], auth: SignIn | None = None
 ) -> AsyncIterator[TransportStreams]:
-    """A server that is reached by streamable HTTP. A stream may be silent for long: the caller bounds the time of a
-    call."""
+    """A server by streamable HTTP. A stream may be silent for long: the caller bounds the time of a call."""
     client = _SessionClient(name, headers=dict(headers), timeout=httpx2.Timeout(30.0, read=_SILENCE_S), auth=auth)
     async with client:
         try:

@@ -4,11 +4,11 @@ ambiguous ones are left for the model to correct."""
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
-from treadle.adapters.tools.synonyms import SYNONYMS
 from treadle.adapters.tools.validate import MAX_DEPTH, allowed_types, problem, unstorable
 from treadle.protocol.content import json_type
 from treadle.protocol.tools import ToolSpec
@@ -17,6 +17,44 @@ _PATH_NAMES: Final = ("path", "file", "filePath", "file_path")
 _REMARKS: Final = ("description", "explanation", "allow_freeform")
 """Remarks about a call that models trained on other tools add to it. They do not change what the call does, so they are
 dropped if the schema allows no other fields."""
+_FOLDER = (
+    *("directory", "dir", "dir_path", "directory_path", "DirectoryPath", "folder", "target_directory"),
+    *("relative_workspace_path", "SearchDirectory", "SearchPath", "root"),
+)
+_CONTENT = ("contents", "text", "file_text", "file_content", "fileContent", "CodeContent")
+SYNONYMS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "read_file": {
+        "start_line": ("start", "startLine", "line_start", "StartLine"),
+        "end_line": ("end", "endLine", "line_end", "EndLine"),
+    },
+    "write_file": {"content": _CONTENT},
+    "edit_file": {
+        "old_str": ("old_string", "oldString", "old_text", "oldText", "search", "find", "old"),
+        "new_str": ("new_string", "newString", "new_text", "newText", "replace", "replacement", "new"),
+        "line": ("line_number", "lineNumber", "start_line"),
+        "replace_all": ("replaceAll", "all"),
+        "content": _CONTENT,
+    },
+    "apply_patch": {"patch": ("input", "diff", "patch_text", "patchText", "text")},
+    "ask_user": {"options": ("choices",)},
+    "list_directory": {"path": _FOLDER},
+    "find_files": {
+        "path": _FOLDER,
+        "pattern": ("glob", "glob_pattern", "query", "name", "filename", "file_pattern", "Pattern"),
+        "ignore_case": ("case_insensitive", "-i"),
+    },
+    "grep_search": {
+        "path": _FOLDER,
+        "pattern": ("query", "regex", "search", "search_term", "text", "q", "Query"),
+        "include": ("glob", "include_pattern", "includePattern", "file_pattern", "file_glob", "Includes"),
+        "ignore_case": ("case_insensitive", "CaseInsensitive", "-i"),
+        "context": ("context_lines", "lines_of_context", "-C"),
+        "output": ("output_mode",),
+        "literal": ("fixed_strings", "-F"),
+    },
+}
+"""Names of arguments in other products, by tool (T-09): models bring these names along. A name is only taken for
+another if nothing else could be meant."""
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,14})")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,15})?([eE][+-]?[0-9]{1,2})?")
 
@@ -100,17 +138,9 @@ def _as(target_type: str, value: object) -> object | None:
             return number if math.isfinite(number) else None
         case "boolean":
             return {"true": True, "false": False}.get(text.lower())
-        case "object" | "array":
-            return _from_json(text, dict if target_type == "object" else list)
-        case _:
-            return None
-
-
-def _from_json(text: str, kind: type) -> object | None:
-    if not text.startswith(("{", "[")):
-        return None
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return None
-    return value if isinstance(value, kind) and not unstorable(value) else None
+        case "object" | "array" if text.startswith(("{", "[")):
+            with suppress(msgspec.DecodeError, ValueError, RecursionError):
+                decoded = msgspec.json.decode(text)
+                fits = isinstance(decoded, dict if target_type == "object" else list)
+                return decoded if fits and not unstorable(decoded) else None
+    return None

@@ -81,8 +81,16 @@ class FunctionTool(PlainTool):
         except ToolError:
             raise
         except Exception as error:
-            raise ToolError(_failure(self._name, error)) from error
-        return _outcome(self._name, value)
+            text = str(error).strip()
+            raise ToolError(
+                f"{self._name} failed with {type(error).__name__}" + (f": {text}" if text else ".")
+            ) from error
+        if isinstance(value, Outcome):
+            return value
+        try:
+            return Outcome(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise ToolError(f"{self._name} ran, but what it returned cannot be written as JSON: {error}") from error
 
     async def settle(self, invocation: Invocation) -> Settlement:
         return "run_again" if self._base.read_only or self._base.idempotent else "unknown"
@@ -128,30 +136,19 @@ def tool(
     return decorate if function is None else decorate(function)
 
 
-def _failure(name: str, error: Exception) -> str:
-    kind = type(error).__name__
-    text = str(error).strip()
-    return f"{name} failed with {kind}: {text}" if text else f"{name} failed with {kind}."
-
-
-def _outcome(name: str, value: object) -> Outcome:
-    if isinstance(value, Outcome):
-        return value
-    if isinstance(value, str):
-        return Outcome(value)
-    try:
-        return Outcome(msgspec.json.encode(value).decode())
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise ToolError(f"{name} ran, but what it returned cannot be written as JSON: {error}") from error
-
-
 def load_tools(points: "Iterable[EntryPoint] | None" = None) -> tuple[list[Tool], list[str]]:
     """Tools that other installed packages bring, in the order of their entry points' names, and what went wrong. An
     entry point names a tool made with `@tool`, or a list of them. A broken package is a warning; it never keeps the
     others from working."""
     tools: list[Tool] = []
     warnings: list[str] = []
-    for point in sorted(_entry_points() if points is None else points, key=lambda point: point.name):
+    if points is None and any(map(_may_have_tools, sys.path)):
+        from importlib.metadata import (
+            entry_points,
+        )  # takes longer to load than all else that a start does with packages
+
+        points = entry_points(group=GROUP)
+    for point in sorted(points or (), key=lambda point: point.name):
         try:
             loaded = point.load()
         except Exception as error:
@@ -163,16 +160,6 @@ def load_tools(points: "Iterable[EntryPoint] | None" = None) -> tuple[list[Tool]
             else:
                 warnings.append(f"{point.value} is no tool; make it one with @treadle.tool.")
     return tools, warnings
-
-
-def _entry_points() -> "Iterable[EntryPoint]":
-    """Those of the group. `importlib.metadata` takes longer to load than all else that a start does with packages, so
-    it is loaded only if a package has one."""
-    if not any(map(_may_have_tools, sys.path)):
-        return ()
-    from importlib.metadata import entry_points
-
-    return entry_points(group=GROUP)
 
 
 def _may_have_tools(place: str) -> bool:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from treadle.adapters.tools.builtin.command.project import CommandProject, ProjectChange
+from treadle.adapters.tools.builtin.command.project import CommandProject
 from treadle.adapters.tools.builtin.context import ToolContext
 from treadle.adapters.tools.builtin.environment import without_secrets
 from treadle.base.faultpoint import faultpoint
@@ -27,7 +27,6 @@ from treadle.diff.changes import merged, total
 from treadle.errors import ConfigError, SandboxError, ToolError
 from treadle.ports.sandbox import Confinement, Unwritable, WorldMount
 from treadle.ports.toolset import Invocation, Outcome
-from treadle.ports.workspace import Workspace
 from treadle.protocol.content import Value
 from treadle.protocol.tools import ToolSpec
 
@@ -37,22 +36,16 @@ _MOST = 64 * 1024
 _SHOWN = 2_000
 
 When = Literal["before", "after"]
-Wrap = Callable[[list[str], str], list[str]]
-"""(command line, root) → the command line that is run instead."""
+Wrap = Callable[[list[str], str], list[str]]  # (command line, root) → the command line that is run instead
 
 
 class Hook(Value, frozen=True, forbid_unknown_fields=True):
     """One entry `[[hooks]]`."""
 
     when: When
-    command: str
-    """A shell command. It is run in the project's root: name a script by its whole path."""
-    tools: tuple[str, ...] = ()
-    """The names of the tools that it is about; none means all."""
+    command: str  # A shell command. It is run in the project's root: name a script by its whole path.
+    tools: tuple[str, ...] = ()  # The names of the tools that it is about; none means all
     timeout_s: Annotated[float, msgspec.Meta(gt=0, le=600)] = 30.0
-
-    def concerns(self, name: str) -> bool:
-        return not self.tools or name in self.tools
 
 
 class _Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,7 +59,6 @@ class _HooksFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_hooks(value: object, source: str) -> tuple[Hook, ...]:
-    """The hooks of a configuration that was read as TOML."""
     try:
         return msgspec.convert(value, tuple[Hook, ...])
     except msgspec.ValidationError as error:
@@ -112,7 +104,7 @@ class CommandHooks:
         return outcome
 
     def concerned(self, phase: When, spec: ToolSpec) -> list[Hook]:
-        return [hook for hook in self._hooks if hook.when == phase and hook.concerns(spec.name)]
+        return [hook for hook in self._hooks if hook.when == phase and (not hook.tools or spec.name in hook.tools)]
 
     async def _run(self, hook: Hook, payload: dict[str, Any]) -> Completed | str:
         """How the program ended, or in words why it did not."""
@@ -152,9 +144,15 @@ class WatchedHooks:
             return _appended(outcome, f"[No hook was run, since what it changes could not be undone: {error}]")
         try:
             outcome = await self._hooks.after_call(spec, invocation, outcome)
-            return _with_change(outcome, await project.compare())
+            change = await project.compare()
         finally:
             await project.release()
+        if not change.files:
+            return outcome
+        files = tuple(merged({file.path: file for file in outcome.files}, change.files).values())
+        source = outcome.source if outcome.files else change.source
+        note = "\n".join(("[hooks of the user ran behind this call]", *change.lines))
+        return _appended(msgspec.structs.replace(outcome, files=files, source=source, diff_stat=total(files)), note)
 
 
 class ProjectHooks:
@@ -180,17 +178,22 @@ class ProjectHooks:
             return CommandHooks((), {})
         workspace = self._context.workspace_of(*invocation.project)
         try:
-            data = await asyncio.to_thread(_contents, workspace)
+            data = await asyncio.to_thread(
+                lambda: workspace.read_bytes(FILE, _MOST) if workspace.stat(FILE) is not None else None
+            )
         except ToolError as error:
             return f"This project's hooks cannot be read, so nothing is run; mend or remove {FILE}: {error}"
         path = f"{workspace.path}/{FILE}"
         if data is None:
             return CommandHooks((), {})
         if not self._trusted(path, data):
-            self._tell(path, data)
+            mark = f"{path}:{hashlib.sha256(data).hexdigest()}"
+            if mark not in self._told:
+                self._told.add(mark)
+                log_warning("%s is not trusted and was not used", path)
             return CommandHooks((), {})
         try:
-            hooks = _parsed(data)
+            hooks = _parse_hooks(data)
         except ConfigError as error:
             return f"This project's hooks are trusted but cannot be read, so nothing is run: {error}"
         return CommandHooks(
@@ -208,19 +211,9 @@ class ProjectHooks:
             root,
         )
 
-    def _tell(self, path: str, data: bytes) -> None:
-        mark = f"{path}:{hashlib.sha256(data).hexdigest()}"
-        if mark not in self._told:
-            self._told.add(mark)
-            log_warning("%s is not trusted and was not used", path)
-
-
-def _contents(workspace: Workspace) -> bytes | None:
-    return workspace.read_bytes(FILE, _MOST) if workspace.stat(FILE) is not None else None
-
 
 @lru_cache(maxsize=64)
-def _parsed(data: bytes) -> tuple[Hook, ...]:
+def _parse_hooks(data: bytes) -> tuple[Hook, ...]:
     import tomllib
 
     try:
@@ -260,15 +253,6 @@ def _refusal(hook: Hook, reason: str, *, is_explicit: bool = False) -> str:
     return f"This call was not carried out, because the user's hook `{hook.command}` must allow it and {reason}."
 
 
-def _with_change(outcome: Outcome, change: ProjectChange) -> Outcome:
-    if not change.files:
-        return outcome
-    files = tuple(merged({file.path: file for file in outcome.files}, change.files).values())
-    source = outcome.source if outcome.files else change.source
-    note = "\n".join(("[hooks of the user ran behind this call]", *change.lines))
-    return _appended(msgspec.structs.replace(outcome, files=files, source=source, diff_stat=total(files)), note)
-
-
 def _appended(outcome: Outcome, text: str) -> Outcome:
     return msgspec.structs.replace(outcome, text=f"{outcome.text}\n{text}" if outcome.text else text)
 
@@ -288,14 +272,9 @@ class FunctionHooks:
         self._tools = frozenset(tools)
 
     async def before_call(self, spec: ToolSpec, invocation: Invocation) -> str:
-        if self._before is None or not self._concerns(spec):
-            return ""
-        return await self._before(spec, invocation)
+        is_concerned = not self._tools or spec.name in self._tools
+        return await self._before(spec, invocation) if self._before is not None and is_concerned else ""
 
     async def after_call(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
-        if self._after is None or not self._concerns(spec):
-            return outcome
-        return await self._after(spec, invocation, outcome)
-
-    def _concerns(self, spec: ToolSpec) -> bool:
-        return not self._tools or spec.name in self._tools
+        is_concerned = not self._tools or spec.name in self._tools
+        return await self._after(spec, invocation, outcome) if self._after is not None and is_concerned else outcome

@@ -1,7 +1,7 @@
 """The tools of a chat: built-ins, functions, and a client's own, by the chat's options. Decides which tools are offered
 and what a name means; the policy decides if a call is allowed."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -10,74 +10,40 @@ import msgspec
 from treadle.adapters.tools import validate
 from treadle.adapters.tools.builtin.interaction import ASK_USER
 from treadle.adapters.tools.builtin.skill import SKILL_TOOL
-from treadle.adapters.tools.client import declare
 from treadle.adapters.tools.coerce import coerce
 from treadle.base.types import ChatId
 from treadle.errors import InvalidInput
 from treadle.ports.toolset import Tool, ToolSource
 from treadle.protocol.content import ToolRequest
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.tools import DELEGATE_TOOL, RACE_TOOL, WORLD_TOOL, ToolSpec
+from treadle.protocol.tools import ANY_OBJECT, DELEGATE_TOOL, RACE_TOOL, WORLD_TOOL, DynamicTool, ToolSpec, require_name
 
-ALIASES: Mapping[str, str] = {
-    "read": "read_file",
-    "view": "read_file",
-    "view_file": "read_file",
-    "open_file": "read_file",
-    "ls": "list_directory",
-    "list_dir": "list_directory",
-    "list_files": "list_directory",
-    "list_folder": "list_directory",
-    "find": "find_files",
-    "find_by_name": "find_files",
-    "file_search": "find_files",
-    "glob": "find_files",
-    "glob_files": "find_files",
-    "grep": "grep_search",
-    "ripgrep": "grep_search",
-    "rg": "grep_search",
-    "search": "grep_search",
-    "search_workspace": "grep_search",
-    "search_codebase": "grep_search",
-    "search_code": "grep_search",
-    "search_file_content": "grep_search",
-    "codebase_search": "grep_search",
-    "find_in_files": "grep_search",
-    "create": "write_file",
-    "create_file": "write_file",
-    "save_file": "write_file",
-    "edit": "edit_file",
-    "str_replace": "edit_file",
-    "replace_in_file": "edit_file",
-    "applyPatch": "apply_patch",
-    "replace_string_in_file": "edit_file",
-    "get_errors": "get_diagnostics",
-    "get_problems": "get_diagnostics",
-    "diagnostics": "get_diagnostics",
-    "bash": "run_command",
-    "shell": "run_command",
-    "execute_command": "run_command",
-    "run_terminal_command": "run_command",
-    "run_in_terminal": "run_command",
-    "check": "check_command",
-    "bash_output": "check_command",
-    "command_status": "check_command",
-    "get_terminal_output": "check_command",
-    "input": "send_input",
-    "write_stdin": "send_input",
-    "stop": "stop_command",
-    "kill_shell": "stop_command",
-    "kill_command": "stop_command",
-    "kill_process": "stop_command",
-    "get_output": "read_output",
-    "todo_write": "update_plan",
-    "attempt_completion": "task_complete",
-    "ask_followup_question": "ask_user",
+_OTHER_NAMES = {
+    "read_file": "read view view_file open_file",
+    "list_directory": "ls list_dir list_files list_folder",
+    "find_files": "find find_by_name file_search glob glob_files",
+    "grep_search": (
+        "grep ripgrep rg search search_workspace search_codebase search_code search_file_content "
+        "codebase_search find_in_files"
+    ),
+    "write_file": "create create_file save_file",
+    "edit_file": "edit str_replace replace_in_file replace_string_in_file",
+    "apply_patch": "applyPatch",
+    "get_diagnostics": "get_errors get_problems diagnostics",
+    "run_command": "bash shell execute_command run_terminal_command run_in_terminal",
+    "check_command": "check bash_output command_status get_terminal_output",
+    "send_input": "input write_stdin",
+    "stop_command": "stop kill_shell kill_command kill_process",
+    "read_output": "get_output",
+    "update_plan": "todo_write",
+    "task_complete": "attempt_completion",
+    "ask_user": "ask_followup_question",
 }
+ALIASES: Mapping[str, str] = {alias: name for name, aliases in _OTHER_NAMES.items() for alias in aliases.split()}
 """Names used elsewhere (T-09). They are understood, never listed, and never shadow a tool of that name."""
 
-SERVER_MARK = "__"
-"""Between the name of a server and that of its tool."""
+SERVER_MARK = "__"  # Between the name of a server and that of its tool
+MAX_DYNAMIC_TOOLS = 250
 _KEPT = 1_024
 _COMPLETE = "task_complete"
 _OF_PEOPLE = (WORLD_TOOL, RACE_TOOL)
@@ -120,11 +86,8 @@ class Tools:
         table, source = self._table(options), self._source
         if source is None:
             return table.specs
-        more = (tool.spec for tool in source.listed(options))
-        return (
-            *table.specs,
-            *(spec for spec in more if spec.name not in table.tools_by_name and may_call(spec.name, options)),
-        )
+        more = (tool.spec for tool in source.listed(options) if tool.spec.name not in table.tools_by_name)
+        return (*table.specs, *(spec for spec in more if may_call(spec.name, options)))
 
     def find(self, name: str, options: ChatOptions) -> Tool | ToolSpec | None:
         tools_by_name, source = self._table(options).tools_by_name, self._source
@@ -157,30 +120,22 @@ class Tools:
 
     def _table(self, options: ChatOptions) -> _Table:
         """Looked up by identity, for options are frozen and a chat keeps one object from turn to turn."""
-        table = self._tables.get(id(options))
-        if table is None:
-            if len(self._tables) >= _KEPT:
-                self._tables.pop(next(iter(self._tables)))
-            table = self._tables[id(options)] = self._build(options)
-        return table
-
-    def _build(self, options: ChatOptions) -> _Table:
+        if (table := self._tables.get(id(options))) is not None:
+            return table
+        if len(self._tables) >= _KEPT:
+            self._tables.pop(next(iter(self._tables)))
         tools_by_name: dict[str, Tool | ToolSpec] = {n: tool for n, tool in self._tools.items() if _enabled(n, options)}
         specs = [self._tools[name].spec for name in tools_by_name]
         if options.interactive and _enabled(ASK_USER.name, options):
             tools_by_name[ASK_USER.name] = ASK_USER
             specs.append(ASK_USER)
         dynamic, warnings = declare(options.dynamic_tools, tools_by_name.keys())
-        for spec in dynamic:
-            tools_by_name[spec.name] = spec
-            specs.append(spec)
-        warnings += self._unknown(options, tools_by_name)
-        return _Table(options, tuple(specs), tools_by_name, tuple(warnings))
-
-    def _unknown(self, options: ChatOptions, tools_by_name: Mapping[str, Tool | ToolSpec]) -> list[str]:
+        tools_by_name |= {spec.name: spec for spec in dynamic}
         known_names = {*self._tools, *tools_by_name, *ALIASES, ASK_USER.name}
         requested_names = (name for name in options.tools or () if SERVER_MARK not in name)  # theirs come later
-        return [f"There is no tool {name!r} to enable." for name in requested_names if name not in known_names]
+        warnings += [f"There is no tool {name!r} to enable." for name in requested_names if name not in known_names]
+        table = self._tables[id(options)] = _Table(options, (*specs, *dynamic), tools_by_name, tuple(warnings))
+        return table
 
 
 def may_call(name: str, options: ChatOptions) -> bool:
@@ -207,3 +162,26 @@ def _enabled(name: str, options: ChatOptions) -> bool:
     if options.tools is None or (name == _COMPLETE and options.mode == "autopilot"):
         return True
     return any(ALIASES.get(enabled, enabled) == name or enabled == name for enabled in options.tools)
+
+
+def declare(tools: Sequence[DynamicTool], builtin_names: Collection[str]) -> tuple[list[ToolSpec], list[str]]:
+    """The specs of a client's tools in their order, and warnings. InvalidInput for what cannot be accepted."""
+    if len(tools) > MAX_DYNAMIC_TOOLS:
+        raise InvalidInput(f"{len(tools)} dynamic tools are declared; at most {MAX_DYNAMIC_TOOLS} are allowed.")
+    names: set[str] = set()
+    specs: list[ToolSpec] = []
+    warnings: list[str] = []
+    for tool in tools:
+        require_name(tool.name)
+        if tool.name in names:
+            raise InvalidInput(f"The dynamic tool {tool.name!r} is declared twice; names must be unique.")
+        names.add(tool.name)
+        if tool.name in builtin_names:
+            warnings.append(f"The dynamic tool {tool.name!r} is ignored: a built-in tool has that name.")
+            continue
+        schema = tool.input_schema
+        if wrong := validate.schema_problem(schema):
+            warnings.append(f"The input_schema of {tool.name!r} is ignored, its arguments are not checked: {wrong}")
+            schema = dict(ANY_OBJECT)
+        specs.append(ToolSpec(tool.name, tool.description, {"type": "object"} | schema, kind="client"))
+    return specs, warnings

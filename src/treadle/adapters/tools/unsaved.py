@@ -19,8 +19,7 @@ from treadle.protocol.tools import EDIT_TOOLS, READ_TOOL, ToolSpec
 ReadText = Callable[[str], Awaitable[str]]
 """By absolute path: the text as the editor has it. Raises any exception if it has none."""
 
-WAIT_S = 5.0
-"""How long an editor may take; then the disk counts."""
+WAIT_S = 5.0  # How long an editor may take; then the disk counts
 _IN_PATCH = re.compile(r"^\*\*\* ?(?:Update|Modify|Delete|Remove) File: ?(.+?)\s*$", re.IGNORECASE | re.MULTILINE)
 NOTE = "[these are unsaved changes in the user's editor; on disk the file is different]"
 UNSAVED = (
@@ -64,21 +63,19 @@ class UnsavedFiles:
         return replace(outcome, text=f"{shown_text}\n{NOTE}", summary=f"{summary}, unsaved")
 
     async def _unsaved(self, invocation: Invocation, path: str) -> str | None:
-        """The text in the editor, if it is another than that on disk."""
         read = self._editors.get(invocation.chat)
         if read is None or not path or invocation.options.world:  # an editor shows the project
             return None
         try:
-            on_disk = await asyncio.to_thread(self._on_disk, invocation, path)
+            workspace = self._workspace_of(*invocation.project)
+            on_disk = await asyncio.to_thread(
+                lambda: decode(workspace.read_bytes(workspace.relative(path), MAX_FILE), path).text
+            )
             async with asyncio.timeout(WAIT_S):
                 text = await read(os.path.join(invocation.root, path))
         except Exception:  # no text, no such file, an editor that is gone: then the disk counts
             return None
         return None if _plain(text) == _plain(on_disk) else text
-
-    def _on_disk(self, invocation: Invocation, path: str) -> str:
-        workspace = self._workspace_of(*invocation.project)
-        return decode(workspace.read_bytes(workspace.relative(path), MAX_FILE), path).text
 
 
 def _plain(text: str) -> str:
@@ -87,11 +84,8 @@ def _plain(text: str) -> str:
 
 
 def _find_paths(invocation: Invocation) -> list[str]:
-    arguments = invocation.arguments
-    path = arguments.get("path")
-    patches = [text for text in arguments.values() if isinstance(text, str) and "***" in text] if path is None else []
-    return (
-        [path]
-        if isinstance(path, str)
-        else [patched_path for text in patches for patched_path in _IN_PATCH.findall(text)]
-    )
+    path = invocation.arguments.get("path")
+    if path is not None:
+        return [path] if isinstance(path, str) else []
+    texts = [text for text in invocation.arguments.values() if isinstance(text, str) and "***" in text]
+    return [patched_path for text in texts for patched_path in _IN_PATCH.findall(text)]

@@ -14,10 +14,10 @@ from treadle.protocol.tools import digest
 if TYPE_CHECKING:
     import jsonschema_rs
 
-MAX_ARGUMENTS: Final = 1_000_000
-"""Bytes of one call's arguments."""
+MAX_ARGUMENTS: Final = 1_000_000  # Bytes of one call's arguments
 MAX_DEPTH: Final = 64
 _CACHE_LIMIT: Final = 2_048
+_TOO_DEEP: Final = f"The arguments are nested more than {MAX_DEPTH} levels deep. Send a flatter object."
 _SHOWN: Final = 120
 _PROBLEMS_SHOWN: Final = 5
 
@@ -41,7 +41,7 @@ def parse(text: str) -> dict[str, Any] | str:
     try:
         value = msgspec.json.decode(data)
     except RecursionError:
-        return _too_deep()
+        return _TOO_DEEP
     except (msgspec.DecodeError, ValueError) as error:
         return f"The arguments are not valid JSON ({error}). Send the call again with one complete JSON object."
     if not isinstance(value, dict):
@@ -50,8 +50,7 @@ def parse(text: str) -> dict[str, Any] | str:
 
 
 def _said_twice(text: str) -> str:
-    """The key that an object has twice; empty if none has. Parsers disagree about which value counts, so Treadle does
-    not guess."""
+    """The key that an object has twice; empty if none. Parsers disagree about the value, so Treadle does not guess."""
     import json  # lazily, as all here; msgspec does not tell
 
     repeated: list[str] = []
@@ -83,11 +82,7 @@ def unstorable(value: object) -> str:
         if not below:
             return ""
         layer = below
-    return _too_deep()
-
-
-def _too_deep() -> str:
-    return f"The arguments are nested more than {MAX_DEPTH} levels deep. Send a flatter object."
+    return _TOO_DEEP
 
 
 # -- judging it -------------------------------------------------------------------------------------------------
@@ -126,7 +121,6 @@ def problem(schema: dict[str, Any], arguments: object) -> str:
 
 
 def _validator(schema: dict[str, Any]) -> "jsonschema_rs.Validator | str":
-    """The compiled schema, or why it cannot be compiled."""
     cached = _by_identity.get(id(schema))
     if cached is not None and cached[0] is schema:
         return cached[1]
@@ -165,9 +159,7 @@ def _say(error: "jsonschema_rs.ValidationError") -> str:
             return f"{field} must be {' or '.join(_a(name) for name in kind['types'])}{sent_note}"
         case "enum":
             options = kind["options"]
-            option_list = (
-                ", ".join(_format_value(option) for option in options) if isinstance(options, list) else str(options)
-            )
+            option_list = ", ".join(map(_format_value, options)) if isinstance(options, list) else str(options)
             return f"{field} must be one of {_truncate_text(option_list, 400)}{sent_note}"
         case _:
             return f"{field}: {_truncate_text(error.message, 300)}"
@@ -194,9 +186,7 @@ def _expectation(schema: dict[str, Any]) -> str:
 
 
 def _a(kind: str) -> str:
-    if kind == "null":
-        return kind
-    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
+    return kind if kind == "null" else f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
 
 
 def allowed_types(schema: dict[str, Any]) -> set[str]:

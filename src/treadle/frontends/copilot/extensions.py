@@ -9,9 +9,8 @@ import msgspec
 from treadle.frontends.copilot_words.config import Config, Extras, McpServer
 from treadle.library.agent import Agent
 from treadle.library.mcp_hub.search import CALL, FIND
-from treadle.library.skills.front_matter import split
 from treadle.library.skills.places import in_folder
-from treadle.library.skills.reading import skills
+from treadle.library.skills.reading import skills, split
 from treadle.protocol.options import ChatOptions, Project, Skill
 
 

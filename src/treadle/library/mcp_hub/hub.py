@@ -15,8 +15,7 @@ from treadle.adapters.mcp.tool import Keeping, ServerTool
 from treadle.adapters.tools.registry import SERVER_MARK, may_call
 from treadle.base.types import CallKey, ChatId
 from treadle.errors import ToolError
-from treadle.library.mcp_hub.known import spec_of
-from treadle.library.mcp_hub.search import CALL, FIND, CallTool, FindTools, too_many
+from treadle.library.mcp_hub.search import CALL, FIND, CallTool, FindTools, spec_of, too_many
 from treadle.library.mcp_hub.settings import Declared
 from treadle.ports.toolset import Invocation, Tool
 from treadle.protocol.content import ToolRequest
@@ -28,10 +27,7 @@ if TYPE_CHECKING:
 
 WAIT_S = 10.0
 """How long the first model call waits for servers of which nothing is known yet. The others start beside it."""
-
-
-_ANNOUNCED = 20
-"""Names of new tools behind one result."""
+_ANNOUNCED = 20  # Names of new tools behind one result
 
 
 class Place(NamedTuple):
@@ -39,8 +35,7 @@ class Place(NamedTuple):
     end when no chat of it is worked on any more."""
 
     root: str = ""
-    own_servers: str = ""
-    """The name under which a program brought servers of its own, if one did."""
+    own_servers: str = ""  # The name under which a program brought servers of its own, if one did
     world: str = ""
 
 
@@ -49,12 +44,9 @@ DeclaredFor = Callable[[str, str], "tuple[Sequence[Declared], Sequence[str]]"]
 
 
 class Link:
-    """A declared server of one project, and its connection once there is one."""
-
     def __init__(self, declared: Declared, listing: Listing | None) -> None:
         self.declared = declared
-        self.known = listing
-        """The server's listing, or the one of its last run. None if unknown."""
+        self.known = listing  # The server's listing, or the one of its last run. None if unknown.
         self.connecting: asyncio.Task[ServerConnection] | None = None
 
     @property
@@ -68,14 +60,11 @@ class Link:
 class Project(msgspec.Struct):
     links: dict[str, Link]
     warnings: tuple[str, ...] = ()
-    offered_tools: tuple[Tool, ...] | None = None
-    """Fixed at the first model call."""
+    offered_tools: tuple[Tool, ...] | None = None  # Fixed at the first model call
     known_tool_names: frozenset[str] = frozenset()
     """The servers' tools that models know by name: the offered ones, and those of the text of `find_tools`."""
-    awaited: frozenset[str] = frozenset()
-    """The servers of which no tool was known at the first model call."""
-    chats: set[ChatId] = msgspec.field(default_factory=set)
-    """Those that are worked on."""
+    awaited: frozenset[str] = frozenset()  # The servers of which no tool was known at the first model call
+    chats: set[ChatId] = msgspec.field(default_factory=set)  # Those that are worked on
 
 
 Connect = Callable[[Declared, Place, Callable[[Listing], None]], "ServerConnection"]
@@ -116,26 +105,35 @@ class Hub:
         project.chats.add(chat)
         if project.offered_tools is None:
             await self._await_unknown(project)
-            self._offer(project, options)
+            tools = [tool for link in project.links.values() for tool in self._tools(link, _place(options))]
+            deferred = tools if too_many(tools) else []
+            helpers = (FindTools(self.available, self._starting, deferred), CallTool()) if project.links else ()
+            project.offered_tools = (*(tools if not deferred else ()), *helpers)
+            project.known_tool_names = frozenset(tool.spec.name for tool in tools)
+            project.awaited = frozenset(name for name, link in project.links.items() if link.known is None)
         messages = [*project.warnings, *(failure(link) for link in project.links.values())]
         news = [text for text in messages if text and (chat, text) not in self._told]
         self._told.update((chat, text) for text in news)
         return news
 
     async def start(self, options: ChatOptions) -> Project:
-        """Have the servers of the chat start, and wait for none."""
         project = await self._project(_place(options))
         for link in project.links.values():
             self._start(link, _place(options))
         return project
 
     def listed(self, options: ChatOptions) -> tuple[Tool, ...]:
-        """The tools that are sent to the model."""
         project = self._projects.get(_place(options))
         if project is None or project.offered_tools is None:
             return ()
-        if any(project.links[name].known is not None for name in project.awaited if name in project.links):
-            self._append_late(project, options)
+        here = {name for name in project.awaited if (link := project.links.get(name)) and link.known is not None}
+        if here:  # servers that have started since; too many tools are announced and found instead
+            project.awaited -= here
+            tools = [tool for name in sorted(here) for tool in self._tools(project.links[name], _place(options))]
+            offered_tools = project.offered_tools
+            if not too_many([*(tool for tool in offered_tools if isinstance(tool, ServerTool)), *tools]):
+                project.offered_tools = (*offered_tools, *tools)
+                project.known_tool_names |= {tool.spec.name for tool in tools}
         return project.offered_tools
 
     def find(self, name: str, options: ChatOptions) -> Tool | None:
@@ -177,24 +175,6 @@ class Hub:
         tools = [tool for link in project.links.values() for tool in self._tools(link, _place(options))]
         return {tool.spec.name: tool for tool in tools if may_call(tool.spec.name, options)}
 
-    def _offer(self, project: Project, options: ChatOptions) -> None:
-        tools = [tool for link in project.links.values() for tool in self._tools(link, _place(options))]
-        deferred = tools if too_many(tools) else []
-        helpers = (FindTools(self.available, self._starting, deferred), CallTool()) if project.links else ()
-        project.offered_tools = (*(tools if not deferred else ()), *helpers)
-        project.known_tool_names = frozenset(tool.spec.name for tool in tools)
-        project.awaited = frozenset(name for name, link in project.links.items() if link.known is None)
-
-    def _append_late(self, project: Project, options: ChatOptions) -> None:
-        """Offer the tools of servers that have started since; too many of them are announced and found instead."""
-        here = {name for name in project.awaited if (link := project.links.get(name)) and link.known is not None}
-        project.awaited -= here
-        tools = [tool for name in sorted(here) for tool in self._tools(project.links[name], _place(options))]
-        offered_tools = project.offered_tools or ()
-        if not too_many([*(tool for tool in offered_tools if isinstance(tool, ServerTool)), *tools]):
-            project.offered_tools = (*offered_tools, *tools)
-            project.known_tool_names |= {tool.spec.name for tool in tools}
-
     def _starting(self, options: ChatOptions) -> list[str]:
         project = self._projects.get(_place(options))
         links = project.links.values() if project is not None else ()
@@ -207,9 +187,8 @@ class Hub:
             return ""
         announced = self._announced.setdefault(invocation.chat, set())
         announced.add(invocation.name)
-        names = [
-            each for each in self.available(invocation.options) if each not in project.known_tool_names | announced
-        ]
+        known_names = project.known_tool_names | announced
+        names = [each for each in self.available(invocation.options) if each not in known_names]
         announced.update(names)
         more = f" and {len(names) - _ANNOUNCED} more" if len(names) > _ANNOUNCED else ""
         text = f"\n[New MCP tools: {', '.join(names[:_ANNOUNCED])}{more}. {FIND} shows how to call them.]"
@@ -268,16 +247,13 @@ class Hub:
         (await self._project(place)).chats.add(user)
 
     async def servers(self, root: str = "", own_servers: str = "", world: str = "") -> list[Link]:
-        """Those that are declared for a project, or for chats that have their own."""
         return list((await self._project(Place(root, own_servers, world))).links.values())
 
     async def _project(self, place: Place) -> Project:
         """Return the project as its files declare it now: servers no longer trusted are ended, new ones are added."""
         declarations, warnings = await asyncio.to_thread(self._declared_for, place.root, place.own_servers)
         shared = await self._shared(place, declarations)
-        project = self._projects.get(place)
-        if project is None:
-            project = self._projects.setdefault(place, Project({}))
+        project = self._projects.setdefault(place, Project({}))
         project.warnings = tuple(warnings)
         enabled = {declared.name: declared for declared in declarations if not declared.server.disabled}
         if {name: link.declared for name, link in project.links.items()} == enabled:
@@ -300,11 +276,9 @@ class Hub:
         if place.world:
             outside = (await self._project(place._replace(world=""))).links
             return {name: link for name, link in outside.items() if not link.declared.server.command}
-        return (
-            (await self._project(Place(place.root))).links
-            if place.own_servers and any(e.source for e in declarations)
-            else {}
-        )
+        if place.own_servers and any(each.source for each in declarations):
+            return (await self._project(Place(place.root))).links
+        return {}
 
     def release_chat(self, chat: ChatId) -> None:
         """Release the servers of an idle chat. Those of its world end unless other chats need them."""
@@ -325,13 +299,10 @@ class Hub:
 
     async def leave(self, own_servers: str) -> None:
         """End the servers that chats have under this name, except those that others use."""
-        left_projects = [
-            self._projects.pop(place) for place in list(self._projects) if place.own_servers == own_servers
-        ]
+        places = [place for place in self._projects if place.own_servers == own_servers]
+        links = [link for place in places for link in self._projects.pop(place).links.values()]
         used_links = [link for project in self._projects.values() for link in project.links.values()]
-        await asyncio.gather(
-            *(_close(link) for project in left_projects for link in project.links.values() if link not in used_links)
-        )
+        await asyncio.gather(*(_close(link) for link in links if link not in used_links))
 
     def _start(self, link: Link, place: Place) -> "asyncio.Task[ServerConnection]":
         if link.connecting is None:
@@ -343,9 +314,8 @@ class Hub:
         try:
             await asyncio.to_thread(__import__, "treadle.adapters.mcp.calls")
         except ModuleNotFoundError as error:
-            raise ToolError(
-                f"MCP servers need a package that is missing ({error.name}): install treadle[mcp]"
-            ) from error
+            text = f"MCP servers need a package that is missing ({error.name}): install treadle[mcp]"
+            raise ToolError(text) from error
 
         def listed(listing: Listing) -> None:
             if listing != link.known:
@@ -355,9 +325,12 @@ class Hub:
         return self._connect(link.declared, place, listed)
 
     async def _await_unknown(self, project: Project) -> None:
-        waiting = [
-            asyncio.create_task(_wait_until_started(link)) for link in project.links.values() if link.known is None
-        ]
+        async def wait_until_started(link: Link) -> None:
+            if link.connecting is not None:
+                await (await asyncio.shield(link.connecting)).wait_until_started()
+
+        links = [link for link in project.links.values() if link.known is None]
+        waiting = [asyncio.create_task(wait_until_started(link)) for link in links]
         if waiting:
             await asyncio.wait(waiting, timeout=WAIT_S)
             for task in waiting:
@@ -392,11 +365,6 @@ def _named_tool(request: ToolRequest) -> tuple[str, Any]:
 
 def _place(options: ChatOptions) -> Place:
     return Place(options.root, options.own_servers, options.world)
-
-
-async def _wait_until_started(link: Link) -> None:
-    if link.connecting is not None:
-        await (await asyncio.shield(link.connecting)).wait_until_started()
 
 
 async def _close(link: Link) -> None:

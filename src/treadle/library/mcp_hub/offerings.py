@@ -16,7 +16,7 @@ from treadle.base.inert import inert_line
 from treadle.base.types import ChatId, new_id
 from treadle.errors import InvalidInput, NotFound, ToolError
 from treadle.library.mcp_hub.hub import Hub, Link, Place
-from treadle.library.mcp_hub.known import tool_name
+from treadle.library.mcp_hub.search import tool_name
 from treadle.protocol.options import ChatOptions
 
 if TYPE_CHECKING:
@@ -29,11 +29,9 @@ T = TypeVar("T")
 _PAGES = 20
 _MENTION = re.compile(r"(?<!\S)@([a-zA-Z0-9][\w-]{0,31}):([a-zA-Z][a-zA-Z0-9+.-]*:\S*[^\s.,;:!?)])")
 _COMMAND = re.compile(r"/([a-zA-Z0-9][\w-]{0,31}):(\S+)(?:\s+(.*))?", re.DOTALL)
-MOST_ATTACHED = 1_000_000
-"""Characters of all that is attached to one message."""
+MOST_ATTACHED = 1_000_000  # Characters of all that is attached to one message
 
-Pictures = tuple[tuple[str, bytes], ...]
-"""Each with its media type."""
+Pictures = tuple[tuple[str, bytes], ...]  # Each with its media type
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -45,7 +43,6 @@ class Prompt(msgspec.Struct, frozen=True):
 
     @property
     def command(self) -> str:
-        """The slash command that stands for it."""
         return f"/{self.server}:{self.name}"
 
     @property
@@ -73,8 +70,7 @@ class Prompt(msgspec.Struct, frozen=True):
 
 class Resource(msgspec.Struct, frozen=True):
     server: str
-    uri: str
-    """With `template`: an RFC 6570 template of addresses."""
+    uri: str  # With `template`: an RFC 6570 template of addresses
     name: str = ""
     description: str = ""
     media_type: str = ""
@@ -103,7 +99,6 @@ class Offerings:
     async def prompts(
         self, root: str = "", own_servers: str = "", world: str = "", *, server: str = ""
     ) -> list[Prompt]:
-        """The prompts of all servers of a project that can be reached, or of one."""
         async with self._use_place(Place(root, own_servers, world)) as place:
             return [prompt for link in await self._reached(place, server) for prompt in _prompts(link)]
 
@@ -130,14 +125,12 @@ class Offerings:
 
         async with self._use_place(Place(root, own_servers, world)) as place:
             messages = await self._use(server, place, get)
-        return RenderedContent(
-            "\n\n".join(each.text for each in messages), tuple(p for each in messages for p in each.pictures)
-        )
+        pictures = tuple(picture for each in messages for picture in each.pictures)
+        return RenderedContent("\n\n".join(each.text for each in messages), pictures)
 
     async def resources(
         self, root: str = "", own_servers: str = "", world: str = "", *, server: str = ""
     ) -> list[Resource]:
-        """The resources of all servers of a project, or of one, and the templates of more."""
         resources: list[Resource] = []
         async with self._use_place(Place(root, own_servers, world)) as place:
             for link in await self._reached(place, server):
@@ -186,21 +179,11 @@ class Offerings:
             prompt = next((each for each in prompts if each.name == command_match[2]), None)
             if prompt is None:
                 raise NotFound(f"the MCP server {command_match[1]} has no prompt {inert_line(command_match[2], 80)!r}")
-            filled_prompt = await self.prompt(
-                command_match[1],
-                command_match[2],
-                prompt.parse_arguments(command_match[3] or ""),
-                root,
-                own_servers,
-                world,
-            )
+            arguments = prompt.parse_arguments(command_match[3] or "")
+            filled_prompt = await self.prompt(prompt.server, prompt.name, arguments, root, own_servers, world)
             text, pictures = filled_prompt.text, filled_prompt.pictures
         parts = [text]
-        mentions = (
-            f"@{mention_match[1]}:{mention_match[2]}"
-            for mention_match in _MENTION.finditer(original)
-            if mention_match[1] in names
-        )
+        mentions = (f"@{match[1]}:{match[2]}" for match in _MENTION.finditer(original) if match[1] in names)
         for mention in dict.fromkeys(mentions):
             resource = await self.resource(mention, root, own_servers, world)
             parts.append(f"{mention}, as attached:\n{resource.text}")
@@ -220,7 +203,6 @@ class Offerings:
             self._hub.release_chat(user)
 
     async def _reached(self, place: Place, server: str = "") -> list[Link]:
-        """Those that are ready, once all have started or failed to."""
         links = [link for link in await self._hub.servers(*place) if server in ("", link.declared.name)]
 
         async def settle(link: Link) -> None:
@@ -256,11 +238,9 @@ def _may_call(link: Link, options: ChatOptions) -> bool:
 
 
 def _prompts(link: Link) -> list[Prompt]:
-    listed_prompts = link.known.commands if link.known is not None else ()
-    return [
-        Prompt(link.declared.name, each.name, each.description, each.arguments, each.required)
-        for each in listed_prompts
-    ]
+    prompts = link.known.commands if link.known is not None else ()
+    server = link.declared.name
+    return [Prompt(server, each.name, each.description, each.arguments, each.required) for each in prompts]
 
 
 async def _resources(server: str, client: "Client") -> list[Resource]:

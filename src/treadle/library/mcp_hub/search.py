@@ -1,17 +1,20 @@
-"""Many tools at little cost: the model sees their names, looks for what it needs, and calls what it found by one and
-the same tool, so that what it is sent stays the same from turn to turn (L-21)."""
+"""The names of servers' tools, and many tools at little cost: the model sees their names, looks for what it needs, and
+calls what it found by one and the same tool, so that what it is sent stays the same from turn to turn (L-21)."""
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from treadle.adapters.mcp.listing import ListedTool
 from treadle.adapters.mcp.tool import ServerTool
 from treadle.adapters.tools.builtin.base import parameters
+from treadle.base.inert import printable
 from treadle.errors import ToolError
 from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.tools import ToolSpec
+from treadle.protocol.tools import ANY_OBJECT, ToolSpec
 
 FIND = "find_tools"
 CALL = "call_tool"
@@ -19,11 +22,39 @@ DEFER_CHARS = 20_000
 """From so many characters of schemas on, about 5,000 tokens, tools are not listed any more but looked for."""
 NAMES_CHARS = 5_600
 _FOUND = 8
+_MAX_NAME = 64
+_MAX_DESCRIPTION = 2_000
+_NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _WORD = re.compile(r"[a-z0-9]+")
 
 Available = Callable[[ChatOptions], Mapping[str, ServerTool]]
-Starting = Callable[[ChatOptions], Sequence[str]]
-"""The servers of which no tool is known before they have started."""
+Starting = Callable[[ChatOptions], Sequence[str]]  # The servers of which no tool is known before they have started
+
+
+def tool_name(server: str, tool: str) -> str:
+    """Return `server__tool` as every provider accepts it. A changed name gets a hash, so it stays unique."""
+    name = f"{server}__{tool}"
+    plain = _NO_NAME.sub("_", name)
+    if plain == name and len(name) <= _MAX_NAME:
+        return name
+    return f"{plain[: _MAX_NAME - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def spec_of(server: str, tool: ListedTool, timeout_s: float, *, accept_hints: bool) -> ToolSpec:
+    """The tool as the model and the rules see it. Its hints count only where the user accepts them."""
+    schema = tool.schema if isinstance(tool.schema.get("properties", {}), dict) else {}
+    properties = schema.get("properties", {})
+    names = ("path", "command", "query", "url", *properties)
+    return ToolSpec(
+        tool_name(server, tool.name),
+        printable(tool.description)[:_MAX_DESCRIPTION],
+        dict(ANY_OBJECT) | schema,
+        read_only=accept_hints and tool.read_only,
+        idempotent=accept_hints and tool.idempotent,
+        timeout_s=timeout_s,
+        summary_argument=next((name for name in names if name in properties), ""),
+        server=server,
+    )
 
 
 def too_many(tools: Sequence[ServerTool]) -> bool:
@@ -33,8 +64,8 @@ def too_many(tools: Sequence[ServerTool]) -> bool:
 def names_text(tools: Sequence[ServerTool]) -> str:
     """Return the tool names by server, as many as fit; the others are counted."""
     by_server: dict[str, list[str]] = {}
-    for tool in tools:
-        by_server.setdefault(tool.spec.server, []).append(tool.spec.name.removeprefix(f"{tool.spec.server}__"))
+    for spec in (tool.spec for tool in tools):
+        by_server.setdefault(spec.server, []).append(spec.name.removeprefix(f"{spec.server}__"))
     room = NAMES_CHARS // max(1, len(by_server))
     lines: list[str] = []
     for server, names in by_server.items():
@@ -78,10 +109,8 @@ class FindTools(ReadOnlyTool):
             return Outcome("\n".join(tools) + starting, f"{len(tools)} tools")
         matches = ranked(query, list(tools.values()))
         if not matches:
-            return Outcome(
-                f"None of {len(tools)} tools fits {query!r}; other words may, or an empty query for all names."
-                f"{starting}"
-            )
+            text = f"None of {len(tools)} tools fits {query!r}; other words may, or an empty query for all names."
+            return Outcome(text + starting)
         specs = [tool.spec for tool in matches[:_FOUND]]
         texts = [f"{s.name}: {s.description}\n{msgspec.json.encode(s.parameters).decode()}" for s in specs]
         more = [tool.spec.name for tool in matches[_FOUND : _FOUND + 20]]
@@ -89,8 +118,7 @@ class FindTools(ReadOnlyTool):
 
 
 class CallTool(ReadOnlyTool):
-    """Stands for the tool that a call names; the toolset sees through it, and only what cannot be seen through is run
-    here."""
+    """Stands for the tool that a call names; the toolset sees through it, and runs here only what it cannot resolve."""
 
     spec = ToolSpec(
         CALL,

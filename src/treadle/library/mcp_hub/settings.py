@@ -2,8 +2,9 @@
 reading; starts nothing and loads no SDK."""
 
 import hashlib
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -11,15 +12,27 @@ from urllib.parse import urlsplit
 import msgspec
 
 from treadle.adapters.mcp.listing import Sampling
+from treadle.base.file_system import is_below
 from treadle.base.host_patterns import ALL
 from treadle.base.host_patterns import check as check_host
 from treadle.errors import ConfigError, InvalidInput, did_you_mean
 
-FILE_NAME = "mcp.json"
-"""In Treadle's home, for its owner alone."""
+FILE_NAME = "mcp.json"  # In Treadle's home, for its owner alone
 PROJECT_FILES = (".treadle/mcp.json", ".mcp.json")
 """Below a project's root; they count only once trusted (S-09). Of two servers of one name the first file's counts."""
 
+MOST_BYTES = 64 << 20  # Of one file: servers are often one file that a bundler made
+_STARTED = ("__main__.py", "index.js", "index.mjs", "index.cjs", "index.ts", "package.json")
+"""The files that interpreters run when their argument is a folder."""
+_LOOKED_FOR = {
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun", "npx", "deno"), ("package.json", "deno.json")),
+    **dict.fromkeys(("make", "gmake"), ("Makefile", "makefile", "GNUmakefile")),
+    **dict.fromkeys(("uv", "poetry", "pdm", "hatch"), ("pyproject.toml",)),
+    "just": ("justfile", "Justfile"),
+    "cargo": ("Cargo.toml", "build.rs"),
+    "docker": ("Dockerfile", "compose.yaml", "docker-compose.yml"),
+}
+"""By program: the files in its folder that say what it runs."""
 _NAME = re.compile(r"(?!.*__)[a-zA-Z0-9][a-zA-Z0-9_-]{0,31}")
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
@@ -28,10 +41,8 @@ class OAuthClient(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
     """Treadle as a client that was registered by hand, for servers that do not register clients by themselves."""
 
     client_id: str = ""
-    client_secret: str = ""
-    """`${NAME}` is filled in from the environment."""
-    callback_port: int = 0
-    """Of the redirect http://127.0.0.1:PORT/callback; 0: any free port."""
+    client_secret: str = ""  # `${NAME}` is filled in from the environment
+    callback_port: int = 0  # Of the redirect http://127.0.0.1:PORT/callback; 0: any free port
 
 
 class Server(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -46,26 +57,20 @@ class Server(msgspec.Struct, frozen=True, omit_defaults=True):
     headers: dict[str, str] = {}
     type: Literal["", "stdio", "http", "streamable-http", "sse"] = ""
     disabled: bool = False
-    tools: tuple[str, ...] | None = None
-    """Patterns of the tools that are offered; None: all."""
+    tools: tuple[str, ...] | None = None  # Patterns of the tools that are offered; None: all
     accept_hints: bool = False
     """True if the server's read-only and idempotent hints are trusted. Never taken from a project's file."""
-    timeout_s: float = 120.0
-    """How long one call may take."""
-    start_s: float = 60.0
-    """How long the start may take; a first `npx` loads the program before."""
+    timeout_s: float = 120.0  # How long one call may take
+    start_s: float = 60.0  # How long the start may take; a first `npx` loads the program before
     sandbox: bool | None = None
     """True if the program runs confined; None: it does if it is a project's. Never taken from a project."""
-    write: bool = False
-    """True if a confined program may write in the project."""
+    write: bool = False  # True if a confined program may write in the project
     network: bool = True
     """True if a confined program reaches the network. Never taken from a project, whose servers have `hosts` only."""
     hosts: tuple[str, ...] = ()
     """The hosts that a confined program reaches, through a proxy; with any, `network` does not count."""
-    scope: str = ""
-    """OAuth scopes that are asked for beside those that the server names."""
-    oauth: OAuthClient | None = None
-    """The client to sign in as; None: Treadle registers itself there."""
+    scope: str = ""  # OAuth scopes that are asked for beside those that the server names
+    oauth: OAuthClient | None = None  # The client to sign in as; None: Treadle registers itself there
     sampling: Sampling = "refuse"
     """The handling of the server's requests to the chat's model during a call. A project's file can set at most
     `ask`."""
@@ -85,14 +90,10 @@ class Server(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Declared(msgspec.Struct, frozen=True):
-    """A server with where it comes from."""
-
     name: str
     server: Server
-    source: str = ""
-    """The file that declares it; empty: the program that uses the library."""
-    root: str = ""
-    """The project that declares it; empty: it is the user's, and there for every project."""
+    source: str = ""  # The file that declares it; empty: the program that uses the library
+    root: str = ""  # The project that declares it; empty: it is the user's, and there for every project
 
     @property
     def confined(self) -> bool:
@@ -106,8 +107,6 @@ class Declared(msgspec.Struct, frozen=True):
 
 
 class ServersFile(msgspec.Struct, frozen=True):
-    """The user's own file."""
-
     mcpServers: dict[str, Server] = {}
 
 
@@ -179,3 +178,38 @@ def filled(text: str, environment: Mapping[str, str]) -> str:
         return set_ if set_ is not None else default
 
     return _VARIABLE.sub(value, text)
+
+
+def executed_files(server: Server, root: str, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The files of a project that a server executes: those that the declaration names, and those that the program looks
+    for by itself. Absolute paths without links, each once. Trust in a declaration is trust in these files as they are
+    (E-01, S-09). Imports of these files are not followed: the sandbox bounds the rest."""
+    if not server.command:
+        return ()
+    try:
+        words = [filled(word, environment) for word in (server.command, *server.args)]
+        cwd = filled(server.cwd, environment)
+    except ConfigError:  # it cannot be started either
+        return ()
+    real = os.path.realpath(root)
+    folder = os.path.join(real, cwd)
+    argument_paths = (path for number, word in enumerate(words) for path in _paths_of_word(words, number, word, folder))
+    looked_for = (os.path.join(folder, name) for name in _LOOKED_FOR.get(os.path.basename(words[0]), ()))
+    paths = (os.path.realpath(path) for path in (*argument_paths, *looked_for))
+    return tuple(dict.fromkeys(path for path in paths if is_below(path, real) and os.path.isfile(path)))
+
+
+def _paths_of_word(words: list[str], number: int, word: str, folder: str) -> Iterator[str]:
+    if number and words[number - 1] == "-m":
+        module = word.replace(".", "/")
+        yield from (os.path.join(folder, place) for place in (f"{module}.py", f"{module}/__main__.py"))
+        yield from (os.path.join(folder, "src", place) for place in (f"{module}.py", f"{module}/__main__.py"))
+        return
+    if not number and "/" not in word:
+        return  # a program of the search path
+    path = os.path.join(folder, word.rpartition("=")[2] if word.startswith("-") else word)
+    if "\0" in path:
+        return
+    yield path
+    if os.path.isdir(path):
+        yield from (os.path.join(path, name) for name in _STARTED)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,24 +24,23 @@ from treadle.base.home_file import HomeFile
 from treadle.base.host_patterns import choice
 from treadle.base.inert import inert_line
 from treadle.errors import ConfigError, InvalidInput, SandboxError
-from treadle.library.mcp_hub.executed_files import MOST_BYTES, executed_files
 from treadle.library.mcp_hub.hub import Hub, Place
-from treadle.library.mcp_hub.known import FILE_NAME as LISTINGS_NAME
-from treadle.library.mcp_hub.known import ListingsFile, remember
 from treadle.library.mcp_hub.offerings import Offerings
 from treadle.library.mcp_hub.settings import (
     FILE_NAME,
+    MOST_BYTES,
     PROJECT_FILES,
     Declared,
     OAuthClient,
     Server,
     ServersFile,
     check,
+    executed_files,
     filled,
     read_project,
     server_of,
 )
-from treadle.ports.sandbox import Confinement, Direct, PrivateHome, Unwritable, WorldMount
+from treadle.ports.sandbox import Confinement, Direct, Unwritable, WorldMount
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -50,9 +49,22 @@ if TYPE_CHECKING:
     from treadle.adapters.mcp.transport import Errors
     from treadle.base.loopback_redirect import RedirectReceiver
 
+LISTINGS_NAME = "mcp-tools.json"
+_MOST_LISTINGS = 64
 TOKENS_NAME = "mcp-tokens.json"
 NETWORK_LOG = "mcp-network.jsonl"
 """The hosts that confined servers reached by name, and those that were refused to them."""
+
+
+class ListingsFile(msgspec.Struct, frozen=True):
+    """The last known listing of each server, by the mark of its declaration."""
+
+    servers: dict[str, Listing] = {}
+
+
+def remember(book: ListingsFile, mark: str, listing: Listing) -> ListingsFile:
+    others = [(each, entry) for each, entry in book.servers.items() if each != mark]
+    return ListingsFile(dict([*others[-(_MOST_LISTINGS - 1) :], (mark, listing)]))
 
 
 class _TokensFile(msgspec.Struct, frozen=True):
@@ -129,13 +141,7 @@ class McpServers(Offerings):
         for name, server in servers.items():
             self.add(name, server)
         self.keeping = Keeping(context.blobs, context.redact)
-        self.hub = Hub(
-            self.declared,
-            self._connect,
-            self.keeping,
-            recall=self._recall,
-            remember=self._remember,
-        )
+        self.hub = Hub(self.declared, self._connect, self.keeping, recall=self._recall, remember=self._remember)
         super().__init__(self.hub)
 
     def add(self, name: str, server: Server | Mapping[str, Any], root: str = "") -> None:
@@ -157,7 +163,6 @@ class McpServers(Offerings):
         (self._alone.add if alone else self._alone.discard)(own_servers)
 
     async def take_away(self, own_servers: str) -> None:
-        """End what was brought under this name."""
         self._brought.pop(own_servers, None)
         self._alone.discard(own_servers)
         await self.hub.leave(own_servers)
@@ -213,9 +218,8 @@ class McpServers(Offerings):
     def _untrusted_files(self, declared: Declared) -> list[str]:
         """Files of the project that one of its servers executes and whose present content is not trusted."""
         files = executed_files(declared.server, declared.root, self._context.env)
-        return [
-            path for path in files if (data := _contents(path, MOST_BYTES)) is None or not self._trusted(path, data)
-        ]
+        contents = ((path, _contents(path, MOST_BYTES)) for path in files)
+        return [path for path, data in contents if data is None or not self._trusted(path, data)]
 
     async def login(self, name: str, show: "Callable[[str], Awaitable[None]]", root: str = "") -> bool:
         """Sign in to a server in a browser; `show` gets the address. Return True if the server asked for a sign-in."""
@@ -230,9 +234,7 @@ class McpServers(Offerings):
         await receiver.open(declared.server.oauth.callback_port if declared.server.oauth is not None else 0)
         storage.begin_sign_in(receiver.url)
         opens = partial(self.open_transport, declared, Place(root), receiver=receiver)
-        connection = ServerConnection(
-            name, root, lambda errors, end_event: opens(errors=errors, end_event=end_event), LOGIN_S
-        )
+        connection = ServerConnection(name, root, lambda errors, end: opens(errors=errors, end_event=end), LOGIN_S)
         try:
             await connection.ready()
         finally:
@@ -243,16 +245,13 @@ class McpServers(Offerings):
     # -- stored data --------------------------------------------------------------------------------------------------
 
     def _recall(self, mark: str) -> Listing | None:
-        try:
+        with suppress(ConfigError):
             return self._listings.read().servers.get(mark)
-        except ConfigError:
-            return None
+        return None
 
     def _remember(self, mark: str, listing: Listing) -> None:
-        try:
+        with suppress(ConfigError):  # a home that cannot be written: it is asked for again next time
             self._listings.change(lambda book: remember(book, mark, listing))
-        except ConfigError:  # a home that cannot be written: it is asked for again next time
-            return
 
     # -- the way to a server ------------------------------------------------------------------------------------------
 
@@ -301,11 +300,9 @@ class McpServers(Offerings):
         if receiver is not None or storage.get("tokens") is not None:
             from treadle.adapters.mcp.oauth import Client, SignIn
 
-            oauth_client = server.oauth or OAuthClient()
+            oauth = server.oauth or OAuthClient()
             scopes = f"{server.scope} {(storage.get('wanted') or {}).get('scope', '')}".split()
-            client = Client(
-                oauth_client.client_id, filled(oauth_client.client_secret, env), " ".join(dict.fromkeys(scopes))
-            )
+            client = Client(oauth.client_id, filled(oauth.client_secret, env), " ".join(dict.fromkeys(scopes)))
             auth = SignIn(declared.name, server.url, client, storage, receiver)
         headers = {name: filled(value, env) for name, value in server.headers.items()}
         opens = transport.legacy_sse if server.is_legacy_sse else transport.http
@@ -328,7 +325,14 @@ class McpServers(Offerings):
             )
         guarded = self._context.guarded(root)
         program = shutil.which(argv[0], path=self._context.env.get("PATH")) or argv[0]
-        _require_visible(program, root, guarded.home)
+        home = guarded.home
+        visible = () if home is None else (root, *home.visible, *home.caches)
+        is_covered = home is not None and any(is_below(program, covered) for covered in home.covered)
+        if is_covered and not any(is_below(program, folder) for folder in visible):
+            raise SandboxError(
+                f"{program} lies in a home, which a confined program does not see; name its folder in the setting "
+                "visible_paths, or declare it yourself with `sandbox: false` if you trust it"
+            )
         confinement = Confinement(
             root,
             Direct() if server.write else Unwritable(live=True),
@@ -339,17 +343,6 @@ class McpServers(Offerings):
             world=world,
         )
         return sandbox.wrap([program, *argv[1:]], confinement, cwd)
-
-
-def _require_visible(program: str, root: str, home: PrivateHome | None) -> None:
-    """SandboxError if a confined program would not see itself."""
-    if home is None or not any(is_below(program, covered) for covered in home.covered):
-        return
-    if not any(is_below(program, visible_folder) for visible_folder in (root, *home.visible, *home.caches)):
-        raise SandboxError(
-            f"{program} lies in a home, which a confined program does not see; name its folder in the setting "
-            "visible_paths, or declare it yourself with `sandbox: false` if you trust it"
-        )
 
 
 def _contents(path: str, most: int = MAX_BYTES) -> bytes | None:

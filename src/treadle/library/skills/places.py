@@ -16,11 +16,9 @@ from treadle.protocol.options import Project
 
 Kind = Literal["skills", "commands", "agents"]
 IN_PROJECT = (".treadle", ".agents", ".claude", ".github")
-OF_USER = (".agents", ".claude")
-"""Below the user's home folder, beside Treadle's own home."""
+OF_USER = (".agents", ".claude")  # Below the user's home folder, beside Treadle's own home
 MAX_BYTES = 256 * 1024
-MOST = 200
-"""So many files of one kind are looked at in one place."""
+MOST = 200  # So many files of one kind are looked at in one place
 SKILL_FILE = "SKILL.md"
 
 Trusted = Callable[[str, bytes], bool]
@@ -29,10 +27,8 @@ Trusted = Callable[[str, bytes], bool]
 class Document(msgspec.Struct, frozen=True):
     """A Markdown file of one of the kinds."""
 
-    name: str
-    """By its place: the folder of a skill, the file of the others, with the folders in between."""
-    path: str
-    """From the project's root, or absolute for one of the user's."""
+    name: str  # By its place: the folder of a skill, the file of the others, with the folders in between
+    path: str  # From the project's root, or absolute for one of the user's
     text: str
     sha256: str
     trusted: bool = True

@@ -1,6 +1,8 @@
 """Skills, commands and custom agents, read from their files. An unusable file is skipped: a file of another tool must
-not be an error."""
+not be an error. A YAML parser reads the front matter; many files are no valid YAML (`name: see: this`), so a value that
+it refuses is read as plain text. Every scalar is text, and aliases are refused."""
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 
@@ -8,10 +10,13 @@ import msgspec
 
 from treadle.adapters.tools.registry import ALIASES
 from treadle.base.inert import inert, inert_line
-from treadle.library.skills.front_matter import line, split, words
 from treadle.library.skills.places import Document
 from treadle.protocol.options import EFFORTS, Skill
 
+Value = str | list[str]
+
+_FENCE = "---"
+_KEY = re.compile(r"[A-Za-z_][\w.-]*\s*:(?=\s|$)", re.ASCII)
 MOST_SKILLS = 50
 _NAME = re.compile(r"[\w][\w.:-]{0,63}")
 _DESCRIPTION = 1_024
@@ -52,8 +57,6 @@ class OwnCommand(msgspec.Struct, frozen=True):
 
 
 class CustomAgent(msgspec.Struct, frozen=True):
-    """A custom agent: its name, its prompt, and the tools and the model that it has."""
-
     name: str
     description: str
     prompt: str
@@ -62,21 +65,15 @@ class CustomAgent(msgspec.Struct, frozen=True):
     reasoning_effort: str = ""
 
     def changes(self) -> dict[str, object]:
-        """The options of a chat that works this way."""
         options: dict[str, object] = {"agent": self.name, "agent_prompt": self.prompt}
-        if self.tools is not None:
-            options["tools"] = self.tools
-        if self.model:
-            options["model"] = self.model
-        if self.reasoning_effort:
-            options["reasoning_effort"] = self.reasoning_effort
-        return options
+        options |= {} if self.tools is None else {"tools": self.tools}
+        more = {"model": self.model, "reasoning_effort": self.reasoning_effort}
+        return options | {name: value for name, value in more.items() if value}
 
 
 def skills(documents: Iterable[Document]) -> tuple[Skill, ...]:
     by_name: dict[str, Skill] = {}
-    for document in _counting(documents):
-        head, _ = split(document.text)
+    for document, head, _ in _split_trusted(documents):
         name = line(head.get("name")) or document.name
         about = inert_line(line(head.get("description")), _DESCRIPTION)
         if _NAME.fullmatch(name) and about and name not in by_name:
@@ -86,39 +83,81 @@ def skills(documents: Iterable[Document]) -> tuple[Skill, ...]:
 
 def commands(documents: Iterable[Document]) -> dict[str, OwnCommand]:
     by_name: dict[str, OwnCommand] = {}
-    for document in _counting(documents):
-        head, body = split(document.text)
+    for document, head, body in _split_trusted(documents):
         if _NAME.fullmatch(document.name) and body.strip():
             about = line(head.get("description")) or body.strip().partition("\n")[0]
             hint = inert_line(line(head.get("argument-hint")), 80)
-            by_name.setdefault(
-                document.name, OwnCommand(document.name, inert_line(about, 200), inert(body.strip()), hint)
-            )
+            command = OwnCommand(document.name, inert_line(about, 200), inert(body.strip()), hint)
+            by_name.setdefault(document.name, command)
     return by_name
 
 
 def custom_agents(documents: Iterable[Document]) -> dict[str, CustomAgent]:
     by_name: dict[str, CustomAgent] = {}
-    for document in _counting(documents):
-        head, body = split(document.text)
+    for document, head, body in _split_trusted(documents):
         name = line(head.get("name")) or document.name.removesuffix(".agent")
         if _NAME.fullmatch(name) and body.strip() and name not in by_name:
             about = inert_line(line(head.get("description")), 300)
-            model = line(head.get("model"))
-            tools = _tools(words(head["tools"])) if "tools" in head else None
-            # Other agents name models in their own way (`sonnet`, `inherit`): only a whole name is taken.
+            names = words(head.get("tools"))
+            tools = (_TOOLS.get(name.lower(), ALIASES.get(name, name)) for name in names)
+            takes_all = "tools" not in head or "*" in names or "all" in names
             effort = next((level for key in _EFFORT_KEYS if (level := line(head.get(key)).lower()) in EFFORTS), "")
-            model = model if ":" in model else ""
-            by_name[name] = CustomAgent(name, about, inert(body.strip()), tools, model, effort)
+            # Other agents name models in their own way (`sonnet`, `inherit`): only a whole name is taken.
+            model = line(head.get("model"))
+            chosen_tools = None if takes_all else tuple(dict.fromkeys(tools))
+            by_name[name] = CustomAgent(
+                name, about, inert(body.strip()), chosen_tools, model if ":" in model else "", effort
+            )
     return by_name
 
 
-def _counting(documents: Iterable[Document]) -> Iterable[Document]:
-    return (document for document in documents if document.trusted)
+def _split_trusted(documents: Iterable[Document]) -> Iterable[tuple[Document, dict[str, Value], str]]:
+    """The documents that count, each with its front matter and its body."""
+    return ((document, *split(document.text)) for document in documents if document.trusted)
 
 
-def _tools(names: list[str]) -> tuple[str, ...] | None:
-    if "*" in names or "all" in names:
-        return None
-    tool_names = (_TOOLS.get(name.lower(), ALIASES.get(name, name)) for name in names)
-    return tuple(dict.fromkeys(tool_names))
+# -- front matter -----------------------------------------------------------------------------------------------------
+
+
+def split(text: str) -> tuple[dict[str, Value], str]:
+    """The front matter by its keys, and the body. Without front matter everything is the body."""
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+    end = next((number for number, line in enumerate(lines[1:], 1) if line.rstrip() in (_FENCE, "...")), 0)
+    if lines[0].rstrip() != _FENCE or not end:
+        return {}, text
+    head: dict[str, Value] = {}
+    starts = [number for number in range(1, end) if _KEY.match(lines[number])]
+    for start, stop in itertools.pairwise([*starts, end]):
+        entry = "\n".join(lines[start:stop])
+        key, _, plain = entry.partition(":")
+        head[key.strip().lower()] = _parse_value(entry, plain)
+    return head, "\n".join(lines[end + 1 :]).strip("\n")
+
+
+def _parse_value(entry: str, plain: str) -> Value:
+    import yaml  # most projects have no such file
+
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(entry, Loader=yaml.BaseLoader)):
+            raise yaml.YAMLError("aliases are refused")
+        (value,) = yaml.load(entry, Loader=yaml.BaseLoader).values()
+        return [_flatten(item) for item in value] if isinstance(value, list) else _flatten(value)
+    except (yaml.YAMLError, AttributeError, ValueError, RecursionError):
+        return " ".join(re.sub(r"\s+#.*", "", line).strip() for line in plain.split("\n")).strip()
+
+
+def _flatten(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_flatten(each)}" for key, each in value.items())
+    return ", ".join(map(_flatten, value)) if isinstance(value, list) else str(value).strip()
+
+
+def words(value: Value | None) -> list[str]:
+    """A list, or a text with commas between its parts."""
+    parts = value.split(",") if isinstance(value, str) else value or []
+    return [part.strip() for part in parts if part.strip()]
+
+
+def line(value: Value | None) -> str:
+    text = value if isinstance(value, str) else ", ".join(value or [])
+    return " ".join(text.split())

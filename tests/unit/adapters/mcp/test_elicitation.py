@@ -61,8 +61,8 @@ def test_defaults_are_shown_and_sent() -> None:  # E-01
         "  age: integer, default: 36, optional",
         "yes | no, default: no, optional",
     ):
-        assert line in asked.question
-    assert "\x1b" not in asked.question
+        assert line in asked.text
+    assert "\x1b" not in asked.text
     assert asked.options == ("accept", "decline")
     everything = {"name": "Ada\x1b[1m", "age": 36, "ok": False}
     for answer in ("accept", "Accept", "", "{}"):
@@ -70,13 +70,13 @@ def test_defaults_are_shown_and_sent() -> None:  # E-01
     assert elicitation.reply(params, "age: 40").content == everything | {"age": 40}
     one = form({"name": {"type": "string", "default": "Ada", "description": "Yours"}}, "name")
     asked = elicitation.build_question("s", one)
-    assert "(Yours, default: Ada)" in asked.question
+    assert "(Yours, default: Ada)" in asked.text
     assert asked.options == ("accept", "decline")
     assert elicitation.reply(one, "accept").content == elicitation.reply(one, "").content == {"name": "Ada"}
     assert elicitation.reply(one, "Bea").content == {"name": "Bea"}
     colour = form({"c": {"type": "string", "enum": ["red", "blue"], "default": "blue"}}, "c")
     assert elicitation.build_question("s", colour).options == ("red", "blue", "decline")
-    assert "(default: blue)" in elicitation.build_question("s", colour).question
+    assert "(default: blue)" in elicitation.build_question("s", colour).text
     assert elicitation.reply(colour, "").content == {"c": "blue"}
 
 
@@ -92,7 +92,7 @@ def test_without_all_defaults_accept_is_an_answer_like_any_other() -> None:
 def test_it_can_be_declined_and_addresses_are_only_shown() -> None:
     page = types.ElicitRequestURLParams(message="Sign\x1b in", url="https://x/\x1b]0;", elicitation_id="1")
     asked = elicitation.build_question("s", page)
-    assert "\x1b" not in asked.question
+    assert "\x1b" not in asked.text
     assert asked.options == ("done", "decline")
     assert elicitation.reply(page, "done").action == "accept"
     for params in (page, person()):

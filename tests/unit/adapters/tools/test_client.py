@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.adapters.tools.client import declare
+from treadle.adapters.tools.registry import declare
 from treadle.errors import InvalidInput
 from treadle.protocol.tools import DynamicTool
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.adapters.workspace.trees import Bench, Node, build
 from tests.writing import history, write
-from treadle.adapters.tools.builtin.file_change import change, files_of, plan, sha256
+from treadle.adapters.tools.builtin.file_tool import change, files_of, plan, sha256
 from treadle.adapters.workspace.history.journal import Journal, Journals
 from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
 from treadle.adapters.workspace.root import Root

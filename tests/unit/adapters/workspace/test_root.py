@@ -251,7 +251,7 @@ def test_directories_are_no_files(root: Root) -> None:
 
 def test_a_write_that_dies_leaves_the_old_file_and_can_be_swept(root: Root, project: Path) -> None:  # fault 3
     death = (
-        "import os, sys; from treadle import faultpoint; from treadle.adapters.workspace.root import Root\n"
+        "import os, sys; from treadle.base import faultpoint; from treadle.adapters.workspace.root import Root\n"
         "from tests.writing import write\n"
         "faultpoint.install(lambda name: os._exit(9) if name == 'transaction.ready' else None)\n"
         "write(Root(sys.argv[1]), 'src/a.txt', b'half', name='c/1.0')"

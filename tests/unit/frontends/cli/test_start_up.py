@@ -31,7 +31,6 @@ WORK_OF_TOOLS = {
     "treadle.adapters.tools.builtin.command.run",
     "treadle.adapters.tools.builtin.diagnostics.examination",
     "treadle.adapters.tools.builtin.diagnostics.linters",
-    "treadle.adapters.tools.builtin.mismatch",
     "treadle.adapters.tools.builtin.patching",
     "treadle.adapters.tools.builtin.replacement",
     "treadle.adapters.tools.hooks",

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.library.skills.front_matter import line, split, words
-from treadle.library.skills.reading import OwnCommand
+from treadle.library.skills.reading import OwnCommand, line, split, words
 
 FILE = """---
 name: "pdf-forms"   # a comment is none inside quotes

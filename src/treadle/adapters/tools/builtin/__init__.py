@@ -5,21 +5,19 @@ from treadle.ports.toolset import Tool
 
 
 def builtins(context: ToolContext) -> list[Tool]:
-    """All of them, working with these means."""
     from treadle.adapters.tools.builtin.command.background import CheckCommand, SendInput, StopCommand
     from treadle.adapters.tools.builtin.command.output import ReadOutput
     from treadle.adapters.tools.builtin.command.tool import RunCommand
     from treadle.adapters.tools.builtin.commit_world import CommitWorld
     from treadle.adapters.tools.builtin.delegate import Delegate, RunRace
-    from treadle.adapters.tools.builtin.diagnostics.tool import GetDiagnostics
-    from treadle.adapters.tools.builtin.edit import EditFile
+    from treadle.adapters.tools.builtin.diagnostics import GetDiagnostics
+    from treadle.adapters.tools.builtin.edit import EditFile, WriteFile
     from treadle.adapters.tools.builtin.find import FindFiles, ListDirectory
     from treadle.adapters.tools.builtin.interaction import CompleteTask, UpdatePlan
     from treadle.adapters.tools.builtin.patch import ApplyPatch
     from treadle.adapters.tools.builtin.read import ReadFile
     from treadle.adapters.tools.builtin.search import GrepSearch
     from treadle.adapters.tools.builtin.skill import UseSkill
-    from treadle.adapters.tools.builtin.write import WriteFile
 
     return [
         ReadFile(context),

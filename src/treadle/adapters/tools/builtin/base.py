@@ -10,8 +10,7 @@ from treadle.errors import ToolError, Unfinished
 from treadle.protocol.content import JsonSchema
 
 MAX_LINES = 2_000
-MAX_BYTES = 50_000
-"""The most lines and bytes of one result that the model gets (T-11)."""
+MAX_BYTES = 50_000  # The most lines and bytes of one result that the model gets (T-11)
 
 PATH: JsonSchema = {
     "type": "string",
@@ -25,17 +24,11 @@ R = TypeVar("R")
 
 def parameters(required: tuple[str, ...] = (), **properties: JsonSchema) -> JsonSchema:
     """The schema of an object with these fields and no others."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
 async def run_to_end(work: Awaitable[R], stop: Callable[[], None] = lambda: None) -> R:
-    """Wait for work to its end even when cancelled, so that no effect happens after the loop believes the call is over.
-    `stop` is called then."""
+    """Wait for work to its end even when cancelled (`stop` is called then): no effect comes after the call is over."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)

@@ -3,8 +3,6 @@ models do not know it. It takes the same steps as every call: rules, checkpoint,
 
 from typing import Any
 
-import msgspec
-
 from treadle.adapters.tools.builtin.base import in_thread, parameters
 from treadle.adapters.tools.builtin.command.project import CommandProject, ProjectChange
 from treadle.adapters.tools.builtin.context import WithContext
@@ -32,9 +30,8 @@ class CommitWorld(WithContext, PlainTool):
     )
 
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
-        return {
-            "view": await in_thread(self._view, invocation)
-        }  # a call with a plan changes files: a checkpoint precedes it
+        # A call with a plan changes files: a checkpoint precedes it.
+        return {"view": await in_thread(self._view, invocation)}
 
     async def preview(self, invocation: Invocation) -> str:
         return (await self._project(invocation).preview(await in_thread(self._view, invocation)))[1]
@@ -77,16 +74,10 @@ class CommitWorld(WithContext, PlainTool):
         return self._context.worlds()
 
     def _project(self, invocation: Invocation) -> CommandProject:
-        return _Committed(
-            self._context,
-            f"{invocation.chat}/{invocation.call}",
-            invocation.project,
-            invocation.options,
-            invocation.changed_paths,
-        )
+        place = invocation.project, invocation.options, invocation.changed_paths
+        return _Committed(self._context, f"{invocation.chat}/{invocation.call}", *place)
 
     def _outcome(self, world: str, change: ProjectChange) -> Outcome:
         headline = f"Committed the world {world}." if change.files else f"The world {world} changes nothing."
-        lines = change.lines if not change.success else (headline, *change.lines)
-        outcome = Outcome("\n".join(lines), success=change.success)
-        return msgspec.structs.replace(change.added_to(outcome), effect="view")
+        lines = (headline, *change.lines) if change.success else change.lines
+        return change.added_to(Outcome("\n".join(lines), success=change.success, effect="view"))

@@ -49,20 +49,16 @@ Unrecoverable = Callable[[Project, Sequence[FileChange]], tuple[str, ...]]
 class ToolContext(msgspec.Struct, frozen=True):
     workspace_of: WorkspaceOf
     blobs: Blobs
-    commands: Commands | None = None
-    """None: this Agent runs no commands."""
+    commands: Commands | None = None  # None: this Agent runs no commands
     sandbox_of: SandboxOf | None = None
-    env: Mapping[str, str] = {}
-    """The user's environment, of which commands are given the allowed part."""
+    env: Mapping[str, str] = {}  # The user's environment, of which commands are given the allowed part
     outside: Outside = lambda _command, _root, _cwd: ()
-    redact: Callable[[str], str] = str
-    """Takes secrets out of what is kept of a command's output (S-11)."""
+    redact: Callable[[str], str] = str  # Takes secrets out of what is kept of a command's output (S-11)
     guarded: Callable[[str], Guarded] = lambda _root: Guarded()
     """By root: the paths that commands may not write, and those that they may not read (S-03)."""
     secrets: Callable[[Invocation], tuple[str, ...]] = lambda _invocation: ()
     """The secret files of the project that this call may not read, relative to the root (S-18)."""
-    snapshots_of: SnapshotsOf | None = None
-    """None: nothing is kept of what files were, so nothing can be taken back."""
+    snapshots_of: SnapshotsOf | None = None  # None: nothing is kept of what files were, so nothing can be taken back
     notice: Callable[[str, ChatOptions], SandboxNotice | None] = lambda _root, _options: None
     """How commands of this root with these options are confined, for people."""
     views: Callable[[Sandbox, str], bool] = lambda sandbox, _root: sandbox.views
@@ -71,8 +67,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     """Variables, readable paths and limits that the user gives to commands beside the built-in lists."""
     worlds: Callable[[], WorldPlaces] | None = None
     """None: this Agent has no worlds. Asked for when one is needed: most chats have none."""
-    subagents: Callable[[], Subagents] | None = None
-    """None: this Agent has no sub-agents. Asked for like worlds."""
+    subagents: Callable[[], Subagents] | None = None  # None: this Agent has no sub-agents. Asked for like worlds.
     unrecoverable: Unrecoverable = lambda _project, _files: ()
     after_the_fact: Callable[[str, Effect, ChatOptions], Sequence[str]] = lambda _root, _effect, _options: ()
     """Why changes that were made would have been asked for, had anybody known them beforehand (W-10)."""
@@ -81,7 +76,5 @@ class ToolContext(msgspec.Struct, frozen=True):
 
 
 class WithContext:
-    """A tool that works with it."""
-
     def __init__(self, context: ToolContext) -> None:
         self._context = context

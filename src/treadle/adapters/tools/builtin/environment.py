@@ -15,8 +15,7 @@ _SECRET_VALUE = re.compile(
 )
 _QUIET = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "MANPAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 """For a terminal without a person: no colours, no pager, no question."""
-_LEAST = 12
-"""Shorter values of secrets are not looked for in others: they may be any word."""
+_LEAST = 12  # Shorter values of secrets are not looked for in others: they may be any word
 
 _NAMES = """
 HOME USER LOGNAME USERNAME SHELL PATH PWD OLDPWD SHLVL HOSTNAME TMPDIR TEMP TMP MANPATH INFOPATH EDITOR VISUAL

@@ -5,6 +5,7 @@ import threading
 from treadle.adapters.tools.builtin.base import PATH, in_stoppable_thread, in_thread, parameters
 from treadle.adapters.tools.builtin.context import WithContext
 from treadle.adapters.tools.builtin.nearby import require
+from treadle.diff.changes import count
 from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
 from treadle.ports.workspace import MOST_FOUND, Child, Workspace, inert
 from treadle.protocol.tools import ShortForm, ToolSpec
@@ -43,24 +44,20 @@ class FindFiles(WithContext, ReadOnlyTool):
 def _find(workspace: Workspace, pattern: str, path: str, ignore_case: bool, stop: threading.Event) -> Outcome:
     require(workspace, path)
     matches = workspace.find(pattern, path, ignore_case=ignore_case, stop=stop)
-    count = f"{matches.total:,} {'file' if matches.total == 1 else 'files'}"
     lines = [inert(each) for each in matches.paths]
     if not lines:
         location = "" if path == "." else f" in {inert(path)}"
         word = pattern.rpartition("/")[2]
         example = f' with "pattern": "{inert(word)}"' if word.replace("_", "").isalnum() else ""
         lines = [
-            f"No file matches {inert(pattern)}{location}. Only names of files were looked at: to find text in "
-            "files use "
-            f"grep_search{example}. Ignored files are left out, unless path is their folder."
+            f"No file matches {inert(pattern)}{location}. Only names of files were looked at: to find text in files "
+            f"use grep_search{example}. Ignored files are left out, unless path is their folder."
         ]
-    if matches.total > len(matches.paths):
-        lines.append(
-            f"[{matches.total - len(matches.paths):,} more files are not shown; use a narrower pattern or path]"
-        )
+    if (more := matches.total - len(matches.paths)) > 0:
+        lines.append(f"[{more:,} more files are not shown; use a narrower pattern or path]")
     if not matches.complete:
         lines.append("[the search took too long and was stopped; there may be more files]")
-    return Outcome("\n".join(lines), summary=count)
+    return Outcome("\n".join(lines), summary=count(matches.total, "file"))
 
 
 MAX_ENTRIES = 500
@@ -89,11 +86,11 @@ def _list(workspace: Workspace, path: str) -> Outcome:
     require(workspace, path)
     children = sorted(workspace.listdir(path), key=lambda child: child.name)
     shown_path = inert(workspace.relative(path))
-    count = f"{len(children):,} {'entry' if len(children) == 1 else 'entries'}"
-    lines = [f"{shown_path}/ ({count})", *(_line(child) for child in children[:MAX_ENTRIES])]
+    entry_count = f"{len(children):,} {'entry' if len(children) == 1 else 'entries'}"
+    lines = [f"{shown_path}/ ({entry_count})", *(_line(child) for child in children[:MAX_ENTRIES])]
     if len(children) > MAX_ENTRIES:
         lines.append(f"[{len(children) - MAX_ENTRIES:,} more entries are not shown]")
-    return Outcome("\n".join(lines), summary=count)
+    return Outcome("\n".join(lines), summary=entry_count)
 
 
 def _line(child: Child) -> str:

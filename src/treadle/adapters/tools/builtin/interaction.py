@@ -53,8 +53,6 @@ class CompleteTask(ReadOnlyTool):
 
 
 class UpdatePlan(ReadOnlyTool):
-    """Replaces the plan that the user sees."""
-
     spec = ToolSpec(
         name="update_plan",
         description=(

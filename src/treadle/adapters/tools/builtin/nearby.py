@@ -4,12 +4,10 @@ task, and go on guessing (T-01, T-03, T-04)."""
 from pathlib import PurePosixPath
 
 from treadle.errors import ToolError
-from treadle.ports.workspace import Child, Workspace, inert
+from treadle.ports.workspace import Workspace, inert
 
-_MOST = 12
-"""So many names are told; of more only those that are near."""
-_SENT = 3
-"""So many are told in the very words to send, which small models take up."""
+_MOST = 12  # So many names are told; of more only those that are near
+_SENT = 3  # So many are told in the very words to send, which small models take up
 
 
 def require(workspace: Workspace, path: str) -> None:
@@ -25,23 +23,18 @@ def not_there(workspace: Workspace, path: str) -> str:
     while here.name:
         missing_name, here = here.name, here.parent
         try:
-            names = sorted(map(_name, workspace.listdir(str(here))))
+            children = workspace.listdir(str(here))
+            names = sorted(f"{child.name}/" if child.kind == "directory" else child.name for child in children)
         except ToolError:  # not there either, or no folder
             continue
-        candidates = names if len(names) <= _MOST else _find_close_names(missing_name, names)
+        candidates = names
+        if len(names) > _MOST:
+            from difflib import get_close_matches  # for the few models that guess
+
+            candidates = get_close_matches(missing_name, names, 3)
         if 0 < len(candidates) <= _SENT:
             ways = " or ".join(f'"path": "{inert(str(here / name))}"' for name in candidates)
             return f"{sentence} Send the call again with {ways}, if you mean that."
         location = "the project" if not here.name else inert(f"{here}/")
         return f"{sentence} In {location} there is: {', '.join(map(inert, candidates))}." if candidates else sentence
     return sentence
-
-
-def _find_close_names(name: str, names: list[str]) -> list[str]:
-    from difflib import get_close_matches  # for the few who guess
-
-    return get_close_matches(name, names, 3)
-
-
-def _name(child: Child) -> str:
-    return f"{child.name}/" if child.kind == "directory" else child.name

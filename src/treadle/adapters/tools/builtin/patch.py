@@ -2,9 +2,7 @@
 `patch_text` and `patching`, which are loaded with the first patch."""
 
 from treadle.adapters.tools.builtin.base import parameters
-from treadle.adapters.tools.builtin.file_change import Change, change, sha256
-from treadle.adapters.tools.builtin.file_tool import FileTool
-from treadle.adapters.tools.builtin.stale_files import Stale
+from treadle.adapters.tools.builtin.file_tool import Change, FileTool, Stale, change, sha256
 from treadle.adapters.tools.builtin.text import MAX_FILE, Text, decode, encode
 from treadle.diff.encodings import visible
 from treadle.errors import EditError, ToolError
@@ -26,8 +24,7 @@ class ApplyPatch(FileTool):
         ),
         dispensable=True,
         parameters=parameters(
-            required=("patch",),
-            patch={"type": "string", "minLength": 1, "description": "The whole patch."},
+            required=("patch",), patch={"type": "string", "minLength": 1, "description": "The whole patch."}
         ),
         summary_argument="",
         effect="edit",
@@ -37,13 +34,15 @@ class ApplyPatch(FileTool):
         from treadle.adapters.tools.builtin.patching import plan
 
         files = _Files(workspace)
-        encode(
-            invocation.arguments["patch"]
-        )  # refuses half surrogate pairs, which stand for broken bytes in some texts
+        patch = invocation.arguments["patch"]
+        encode(patch)  # refuses half surrogate pairs, which stand for broken bytes in some texts
         try:
-            patch_plan = plan(invocation.arguments["patch"], files.read)
+            patch_plan = plan(patch, files.read)
         except EditError as error:
-            stale = tuple(path for path in files.found if files.differs(path, invocation))
+            known = invocation.known_files
+            stale = tuple(
+                path for path, (data, _) in files.found.items() if known.get(path, "") not in ("", sha256(data))
+            )
             if stale:  # that is why it does not fit
                 raise Stale(stale) from None
             raise EditError(visible(f"Nothing was changed. {error}")) from None
@@ -57,8 +56,7 @@ class _Files:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self.found: dict[str, tuple[bytes, Text]] = {}
-        """By path relative to the root; only those that exist."""
+        self.found: dict[str, tuple[bytes, Text]] = {}  # By path relative to the root; only those that exist
 
     def read(self, path: str) -> str | None:
         path = self._workspace.relative(path)
@@ -69,9 +67,6 @@ class _Files:
             self.found[path] = (data, decode(data, inert(path)))
         return self.found[path][1].text
 
-    def differs(self, path: str, invocation: Invocation) -> bool:
-        return invocation.known_files.get(path, "") not in ("", sha256(self.found[path][0]))
-
     def changes(
         self, texts: dict[str, str | None], old_paths: dict[str, str], executable: dict[str, bool]
     ) -> list[Change]:
@@ -81,10 +76,16 @@ class _Files:
             if path in changes:
                 raise ToolError(f"Nothing was changed. The patch names {inert(path)} in two ways; use one of them.")
             old = self.found[path][0] if path in self.found else None
-            if text is None and old is not None:
-                self._require_no_link(path)
+            entry = self._workspace.inspect(path) if text is None and old is not None else None
+            if entry is not None and entry.kind == "link":  # the patch shows the target, and would delete the link
+                raise ToolError(
+                    f"Nothing was changed. {inert(path)} is a symbolic link, which a patch neither deletes nor moves; "
+                    "use run_command, or name the file it points to."
+                )
             source = old_paths.get(path, path)
-            new = None if text is None else self._encoded(source, text)
+            # In the encoding that the file has, or the one that it was moved from.
+            encoding = self.found[source][1].encoding if source in self.found else "utf-8"
+            new = None if text is None else encode(text, encoding)
             mode = None if new is None else self._mode(source, source != path, executable.get(path))
             pre = None if old is None else sha256(old)
             if pre is not None or new is not None:  # else it was added and deleted by the same patch
@@ -99,19 +100,3 @@ class _Files:
         old = self._workspace.locate(source, write=True).mode if stat is None else stat.mode
         new = old | (old & 0o444) >> 2 if executable else old & ~0o111
         return None if new == old and not moves else new
-
-    def _require_no_link(self, path: str) -> None:
-        """ToolError if the path is a link: the patch shows the target's content, but the deletion would remove the
-        link."""
-        entry = self._workspace.inspect(path)
-        if entry is not None and entry.kind == "link":
-            raise ToolError(
-                f"Nothing was changed. {inert(path)} is a symbolic link, which a patch neither deletes nor moves; use "
-                "run_command, or name the file it points to."
-            )
-
-    def _encoded(self, source: str, text: str) -> bytes:
-        """In the encoding that the file has, or the one that it was moved from."""
-        if source in self.found:
-            return self.found[source][1].encode(text)
-        return encode(text)

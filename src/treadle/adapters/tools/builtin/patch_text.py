@@ -18,8 +18,7 @@ class PatchLine(msgspec.Struct, frozen=True):
 
 
 class PatchHunk(msgspec.Struct, frozen=True):
-    anchors: tuple[str, ...]
-    """Lines that stand somewhere above, outermost first."""
+    anchors: tuple[str, ...]  # Lines that stand somewhere above, outermost first
     lines: tuple[PatchLine, ...]
     hint: int | None = None
     """The line at which a unified diff says it begins, or below which it adds lines; None: nothing said."""
@@ -32,8 +31,7 @@ class PatchHunk(msgspec.Struct, frozen=True):
 class Add(msgspec.Struct, frozen=True):
     path: str
     text: str
-    executable: bool | None = None
-    """As a git diff says; None: nothing said."""
+    executable: bool | None = None  # As a git diff says; None: nothing said
 
 
 class Delete(msgspec.Struct, frozen=True):
@@ -78,9 +76,11 @@ def parse(patch: str) -> list[Section]:
     while at < len(lines):
         line = lines[at].strip()
         if (match := _HEADER.fullmatch(line)) is not None:
-            end = _section_end(lines, at + 1)
-            sections.append(_section(match[1].lower(), clean_path(match[2]), lines[at + 1 : end]))
-            at = end
+            at += 1
+            start = at
+            while at < len(lines) and not _HEADER.fullmatch(lines[at].rstrip()) and not _is_boundary(lines[at]):
+                at += 1
+            sections.append(_section(match[1].lower(), clean_path(match[2]), lines[start:at]))
         elif line.startswith("diff --git ") or _GIT.fullmatch(line) or _is_unified(lines, at):
             section, at = _git_section(lines, at)
             sections += [section] if section is not None else []
@@ -97,27 +97,26 @@ def parse(patch: str) -> list[Section]:
 
 def _unwrap(lines: list[str]) -> list[str]:
     """Without what stands around the patch: a here-document, a fence, the end marker and what follows it."""
+
+    def is_beginning(at: int) -> bool:
+        line = lines[at].strip()
+        is_header = line.startswith(("diff --git ", "rename from ")) or _HEADER.fullmatch(line) or _MARK.fullmatch(line)
+        return bool(is_header) or _is_unified(lines, at)
+
     closing: set[str] = set()
     start = 0
-    while start < len(lines) and not _begins(lines, start):
+    while start < len(lines) and not is_beginning(start):
         closing.update(match[2] for match in _HEREDOC.finditer(lines[start]))
         if lines[start].lstrip().startswith("```"):
             closing.add("```")
         start += 1
     lines = lines[start:] if start < len(lines) else lines
-    last = max((i for i, line in enumerate(lines) if re.fullmatch(r"\*\*\* ?End Patch\s*", line, re.I)), default=None)
-    if last is not None:
-        lines = lines[:last]
+    ends = [number for number, line in enumerate(lines) if re.fullmatch(r"\*\*\* ?End Patch\s*", line, re.I)]
+    lines = lines[: ends[-1]] if ends else lines
     filled = [number for number, line in enumerate(lines) if line.strip()]
     while filled and lines[filled[-1]].strip() in closing:
         lines = lines[: filled.pop()]
     return lines
-
-
-def _begins(lines: list[str], at: int) -> bool:
-    line = lines[at].strip()
-    is_header = line.startswith(("diff --git ", "rename from ")) or _HEADER.fullmatch(line) or _MARK.fullmatch(line)
-    return bool(is_header) or _is_unified(lines, at)
 
 
 def clean_path(path: str) -> str:
@@ -132,12 +131,6 @@ def clean_path(path: str) -> str:
 
 
 # -- sections of the envelope -------------------------------------------------------------------------------------
-
-
-def _section_end(lines: list[str], at: int) -> int:
-    while at < len(lines) and not _HEADER.fullmatch(lines[at].rstrip()) and not _is_boundary(lines[at]):
-        at += 1
-    return at
 
 
 def _is_boundary(line: str) -> bool:
@@ -171,17 +164,15 @@ def _parse_new_file(path: str, lines: list[str]) -> str:
     if lines and lines[-1].startswith(_UNENDED):
         lines, ends_with_newline = lines[:-1], False
     lines = [line for line in lines if not _MARK.fullmatch(line)]
-    if not any(line.startswith("+") for line in lines):
-        content_lines = lines
-    else:
+    if any(line.startswith("+") for line in lines):
         for number, line in enumerate(lines, 1):
             if line.strip() and not line.startswith("+"):
                 raise EditError(
                     f"{path}: line {number} of the new file does not begin with a plus: {line[:80]!r}. Put a plus "
                     "before every line of a file to add."
                 )
-        content_lines = [line[1:] for line in lines]
-    return "\n".join(content_lines) + ("\n" if content_lines and ends_with_newline else "")
+        lines = [line[1:] for line in lines]
+    return "\n".join(lines) + ("\n" if lines and ends_with_newline else "")
 
 
 # -- hunks --------------------------------------------------------------------------------------------------------
@@ -212,8 +203,7 @@ def _hunks(lines: list[str]) -> tuple[PatchHunk, ...]:
                 close()
             counted_end = _counted_end(lines, at, match) or 0
             hint = None if match["start"] is None else int(match["start"])
-            anchor = match["anchor"].strip().removesuffix("@@").rstrip()
-            if anchor:
+            if anchor := match["anchor"].strip().removesuffix("@@").rstrip():
                 anchors.append(anchor)
         elif (mark := _MARK.fullmatch(line)) is not None:
             flags["at_end"] = flags["at_end"] or mark[1].lower() == "end of file"
@@ -232,9 +222,7 @@ def _hunks(lines: list[str]) -> tuple[PatchHunk, ...]:
 
 def _line(raw: str) -> PatchLine:
     """A line without a mark is taken for one that stays: it must be found, so nothing can be added or lost by it."""
-    if raw[:1] in ("+", "-", " "):
-        return PatchLine(raw[0], raw[1:], raw)
-    return PatchLine(" ", raw, raw)
+    return PatchLine(raw[0], raw[1:], raw) if raw[:1] in ("+", "-", " ") else PatchLine(" ", raw, raw)
 
 
 # -- unified diffs ------------------------------------------------------------------------------------------------
@@ -301,21 +289,17 @@ def _git_section(lines: list[str], at: int) -> tuple[Section | None, int]:
         names = ("/dev/null", names[1])
     if "deleted file mode" in headers:
         names = (names[0], "/dev/null")
-    section = _unified(*names, body, _executable(headers, start))
-    if isinstance(section, Delete) and has_names and not section.hunks:
-        section = Delete(section.path)  # it shows no content
-    nothing = isinstance(section, Update) and not (section.hunks or section.move_to or "new mode" in headers)
-    return (None if nothing and start.startswith("diff --git ") else section), end
-
-
-def _executable(headers: dict[str, str], start: str) -> bool | None:
     mode = headers.get("new mode") or headers.get("new file mode")
     if mode not in (None, "100644", "100755"):
         raise EditError(
             f"The patch gives a file the mode {mode} ({start[:200]!r}): apply_patch makes no links and no submodules. "
             "Leave it out, or use run_command for it."
         )
-    return None if mode is None else mode == "100755"
+    section = _unified(*names, body, None if mode is None else mode == "100755")
+    if isinstance(section, Delete) and has_names and not section.hunks:
+        section = Delete(section.path)  # it shows no content
+    nothing = isinstance(section, Update) and not (section.hunks or section.move_to or "new mode" in headers)
+    return (None if nothing and start.startswith("diff --git ") else section), end
 
 
 def _path_in(line: str) -> str:

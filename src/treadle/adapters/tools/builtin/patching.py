@@ -5,27 +5,24 @@ from collections.abc import Callable
 
 import msgspec
 
-from treadle.adapters.tools.builtin.matching import How, SearchedText, Shift
-from treadle.adapters.tools.builtin.mismatch import already_there, nearest
+from treadle.adapters.tools.builtin.matching import MatchKind, SearchedText, Shift
 from treadle.adapters.tools.builtin.patch_text import Add, Delete, PatchHunk, PatchLine, Update, parse
+from treadle.adapters.tools.builtin.replacement import already_there, find_nearest
 from treadle.adapters.tools.builtin.text import BOM
 from treadle.errors import EditError
 from treadle.ports.workspace import inert
 
-Read = Callable[[str], str | None]
-"""The text of a file by its path; None if there is none."""
+Read = Callable[[str], str | None]  # The text of a file by its path; None if there is none
 
-_LEVELS: tuple[How, ...] = ("exact", "trailing_space", "punctuation")
+_LEVELS: tuple[MatchKind, ...] = ("exact", "trailing_space", "punctuation")
 _LINES_NAMED = 20
 
 
 class PatchPlan(msgspec.Struct, frozen=True):
     texts: dict[str, str | None]
     """The new text of every file that the patch changes, None for one that it deletes; in the patch's order."""
-    old_paths: dict[str, str]
-    """Where a file comes from, by its new path."""
-    executable: dict[str, bool]
-    """Files that shall be executable, or not, regardless of their present mode."""
+    old_paths: dict[str, str]  # Where a file comes from, by its new path
+    executable: dict[str, bool]  # Files that shall be executable, or not, regardless of their present mode
 
 
 def plan(patch: str, read: Read) -> PatchPlan:
@@ -133,9 +130,7 @@ def _assemble(
         at = place.start
         for line in place.lines:
             if line.mark == "+":
-                neighbour_return = (
-                    returns[at - 1] if 0 < at <= len(returns) else (returns[at] if at < len(returns) else None)
-                )
+                neighbour_return = returns[max(0, at - 1)] if returns and at <= len(returns) else None
                 new_lines.append((place.shift.apply(line.text) if place.shift else line.text, neighbour_return))
                 continue
             if line.mark == " ":
@@ -152,10 +147,8 @@ def _locate(body: SearchedText, total: int, hunk: PatchHunk, occupied: list[_Hun
         return _insertion(body, total, hunk, name)
     for match_kind in _LEVELS:
         for lines in _readings(hunk.lines):
-            places = [
-                _HunkPlace(at, lines)
-                for at in body.find_lines([line.text for line in lines if line.mark != "+"], match_kind)
-            ]
+            old = [line.text for line in lines if line.mark != "+"]
+            places = [_HunkPlace(at, lines) for at in body.find_lines(old, match_kind)]
             if places := _free(places, occupied, total):
                 return _choose(body, total, hunk, places, name)
     for lines in _readings(hunk.lines):
@@ -167,8 +160,7 @@ def _locate(body: SearchedText, total: int, hunk: PatchHunk, occupied: list[_Hun
 
 
 def _readings(lines: tuple[PatchLine, ...]) -> list[tuple[PatchLine, ...]]:
-    """The ways in which the lines may be meant: as they are; without empty lines around them; with lines that stay
-    written without the space before them."""
+    """The lines as they are; without empty lines around them; and with lines that stay written without their space."""
     trimmed = _trimmed(lines)
     raw = tuple(PatchLine(" ", line.raw, line.raw) if line.mark == " " else line for line in trimmed)
     return list(dict.fromkeys((lines, trimmed, raw)))
@@ -187,13 +179,10 @@ def _free(places: list[_HunkPlace], occupied: list[_HunkPlace], total: int) -> l
     """Places that no earlier hunk has changed; those behind the last one first, and others only without such. An empty
     file has no lines, also where an empty one is looked for."""
     places = [place for place in places if place.end <= total]
-    free = [
-        place
-        for place in places
-        if all(place.end <= earlier.start or earlier.end <= place.start for earlier in occupied)
-    ]
+    for earlier in occupied:
+        places = [place for place in places if place.end <= earlier.start or earlier.end <= place.start]
     last_end = occupied[-1].end if occupied else 0
-    return [place for place in free if place.start >= last_end] or free
+    return [place for place in places if place.start >= last_end] or places
 
 
 def _choose(body: SearchedText, total: int, hunk: PatchHunk, candidates: list[_HunkPlace], name: str) -> _HunkPlace:
@@ -205,17 +194,15 @@ def _choose(body: SearchedText, total: int, hunk: PatchHunk, candidates: list[_H
     if hunk.hint is not None:
         hint = hunk.hint
         return min(candidates, key=lambda place: abs(place.start + 1 - hint))
-    below = {
-        next((place for place in candidates if place.start >= anchor), None) for anchor in _anchored(body, hunk.anchors)
-    } - {None}
-    if len(below) == 1 and (only := below.pop()) is not None:
-        return only
+    anchors = _anchored(body, hunk.anchors)
+    below = {place for at in anchors for place in [place for place in candidates if place.start >= at][:1]}
+    if len(below) == 1:
+        return below.pop()
     numbers = ", ".join(str(place.start + 1) for place in candidates[:_LINES_NAMED])
     more = f" and {len(candidates) - _LINES_NAMED} more places" if len(candidates) > _LINES_NAMED else ""
     raise EditError(
-        f"{name}: its lines occur {len(candidates)} times, beginning in lines {numbers}{more}. Add more lines "
-        "that stay "
-        "around the change, or an @@ line with the function or class above it."
+        f"{name}: its lines occur {len(candidates)} times, beginning in lines {numbers}{more}. Add more lines that "
+        "stay around the change, or an @@ line with the function or class above it."
     )
 
 
@@ -249,7 +236,7 @@ def _insertion(body: SearchedText, total: int, hunk: PatchHunk, name: str) -> _H
     if len(ends) == 1:
         return _HunkPlace(ends[0] + 1, lines)
     if not ends:
-        raise EditError(f"{name}: the @@ line was not found. {nearest(body, hunk.anchors[-1], 'the patch')}")
+        raise EditError(f"{name}: the @@ line was not found. {find_nearest(body, hunk.anchors[-1], 'the patch')}")
     numbers = ", ".join(str(end + 1) for end in ends[:_LINES_NAMED])
     raise EditError(
         f"{name}: the @@ line occurs {len(ends)} times, in lines {numbers}. Add lines that stay around the new ones."
@@ -265,4 +252,4 @@ def _missing(body: SearchedText, hunk: PatchHunk, name: str) -> str:
             f"{name}: its old lines were not found, but the new ones are already there, beginning in line {there}: "
             "this hunk seems to be already applied. Leave it out."
         )
-    return f"{name}: its lines were not found. {nearest(body, old, 'the patch')}"
+    return f"{name}: its lines were not found. {find_nearest(body, old, 'the patch')}"

@@ -4,10 +4,9 @@ counts lines, hashes, and keeps only the requested lines."""
 
 import hashlib
 
-from treadle.adapters.tools.builtin import stale_files
 from treadle.adapters.tools.builtin.base import MAX_BYTES, MAX_LINES, PATH, in_thread, parameters, truncate_utf8
 from treadle.adapters.tools.builtin.context import WithContext
-from treadle.adapters.tools.builtin.file_change import sha256
+from treadle.adapters.tools.builtin.file_tool import keep, sha256
 from treadle.adapters.tools.builtin.nearby import not_there
 from treadle.adapters.tools.builtin.text import BOM, MAX_FILE, NAMES, Text, decode, refusal
 from treadle.diff.changes import count
@@ -50,7 +49,7 @@ class ReadFile(WithContext, ReadOnlyTool):
         if end and end < start:
             raise ToolError(f"end_line {end} comes before start_line {start}.")
         outcome, data = await in_thread(_read, workspace, arguments["path"], start, end)
-        await stale_files.keep(self._context.blobs, data)
+        await keep(self._context.blobs, data)
         return outcome
 
 
@@ -83,10 +82,8 @@ def numbered_text(shown_path: str, file: Text, start: int, end: int) -> tuple[st
     header = f"{shown_path} ({count(total, 'line')}{notes})"
     if (start, last) != (1, total):
         header += f", lines {start} to {last}"
-    parts = [header, *body]
-    if last < end_line:
-        parts.append(f"[lines {last + 1} to {end_line} are not shown; call read_file with start_line={last + 1}]")
-    return "\n".join(parts), f"{last - start + 1} of {count(total, 'line')}"
+    text = "\n".join([header, *body, *_note_rest(last, end_line)])
+    return text, f"{last - start + 1} of {count(total, 'line')}"
 
 
 def _lines(file: Text) -> tuple[list[str], str]:
@@ -122,10 +119,8 @@ def _numbered(lines: list[str], start: int, end: int) -> tuple[list[str], int]:
         line = f"{number}\t{lines[number - 1]}"
         length = len(line.encode()) + 1
         if size + length > MAX_BYTES:
-            if body:
-                break
-            short = truncate_utf8(line, MAX_BYTES)
-            body.append(f"{short}\n[line {number} is cut: {length:,} bytes; use run_command to see other parts of it]")
+            note = f"[line {number} is cut: {length:,} bytes; use run_command to see other parts of it]"
+            body = body or [f"{truncate_utf8(line, MAX_BYTES)}\n{note}"]
             break
         size += length
         body.append(line)
@@ -208,11 +203,14 @@ def read_large(workspace: Workspace, path: str, start: int, end: int) -> Outcome
     if not window.lines:
         raise ToolError(f"{shown_path} has only {count(total_lines, 'line')}; start_line {start} is past its end.")
     until = start + len(window.lines) - 1
-    body = [f"{start + i}\t{visible(line.decode(errors='surrogateescape'))}" for i, line in enumerate(window.lines)]
+    texts = [visible(line.decode(errors="surrogateescape")) for line in window.lines]
+    body = [f"{number}\t{text}" for number, text in enumerate(texts, start)]
     header = f"{shown_path} ({count(total_lines, 'line')}, {size:,} bytes), lines {start} to {until}"
-    end_line = min(end or total_lines, total_lines)
-    more = [f"[lines {until + 1} to {end_line} are not shown; call read_file with start_line={until + 1}]"]
-    text = "\n".join([header, *body, *(more if until < end_line else [])])
-    return Outcome(
-        text, summary=f"{len(body)} of {count(total_lines, 'line')}", known_files=(KnownFile(path, total.hexdigest()),)
-    )
+    text = "\n".join([header, *body, *_note_rest(until, min(end or total_lines, total_lines))])
+    known_files = (KnownFile(path, total.hexdigest()),)
+    return Outcome(text, summary=f"{len(body)} of {count(total_lines, 'line')}", known_files=known_files)
+
+
+def _note_rest(last: int, end: int) -> list[str]:
+    note = f"[lines {last + 1} to {end} are not shown; call read_file with start_line={last + 1}]"
+    return [note] if last < end else []

@@ -20,10 +20,8 @@ from treadle.protocol.tools import ShortForm, ToolSpec
 MAX_MATCHES = 50
 MAX_FILES = 100
 _MAX_CONTEXT = 10
-_LONGEST = 400
-"""Characters of a line that are shown."""
-_BEFORE = 100
-"""Of these, how many stand before the match when the line is cut."""
+_LONGEST = 400  # Characters of a line that are shown
+_BEFORE = 100  # Of these, how many stand before the match when the line is cut
 # Tabs are kept: an edit must be able to copy them. Marks that turn the reading direction are not.
 _UNSAFE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -42,10 +40,7 @@ class GrepSearch(WithContext, ReadOnlyTool):
             required=("pattern",),
             pattern={"type": "string", "minLength": 1, "description": "A regular expression; see literal."},
             path=PATH | {"default": ".", "description": "The directory or file to search."},
-            include={
-                "type": "string",
-                "description": "A glob for the files, like *.{ts,tsx} or src/**.",
-            },
+            include={"type": "string", "description": "A glob for the files, like *.{ts,tsx} or src/**."},
             context={"type": "integer", "minimum": 0, "maximum": _MAX_CONTEXT, "default": 0},
             ignore_case={"type": "boolean", "default": False},
             literal={"type": "boolean", "default": False, "description": "The pattern is the text itself."},
@@ -90,33 +85,25 @@ def _search(workspace: Workspace, query: Query, output: str, stop: threading.Eve
     summary = f"{_count(matches.total, 'match', 'matches')} in {_count(matches.total_files, 'file', 'files')}"
     late = [f"[not searched, because it may hold secrets: {inert(path)}]" for path in hidden_paths]
     late += [] if matches.complete else ["[the search took too long and was stopped; there may be more matches]"]
-    late += _left_out(matches)
+    if matches.too_large:
+        limit, names = f"larger than {MAX_FILE // 1_000_000} MB", ", ".join(map(inert, matches.too_large))
+        late.append(f"[not searched, because {limit}: {names}; use run_command with grep for them]")
     if not matches.files:
         location = "" if query.path == "." else f" in {inert(query.path)}"
         only = f" in files that match {inert(query.include)}" if query.include else ""
         hint = " To see that file use read_file." if _kind(workspace, query.path) == "file" else ""
         text = f"No matches for {inert(query.pattern)}{location}{only}.{hint}"
         return Outcome("\n".join([text, *late]), summary=summary)
-    match output:
-        case "content":
-            shown_count, parts = _contents(matches.files)
-            more = _more(matches, shown_count)
-        case "count":
-            parts = [f"{inert(each.path)}: {each.count:,}" for each in matches.files]
-            more = _more_files(matches)
-        case _:
-            parts = [inert(each.path) for each in matches.files]
-            more = _more_files(matches)
+    if output == "content":
+        shown_count, parts = _contents(matches.files)
+        more_count, noun = matches.total - shown_count, "matches"
+    else:
+        parts = [inert(each.path) + (f": {each.count:,}" if output == "count" else "") for each in matches.files]
+        more_count, noun = matches.total_files - len(matches.files), "files"
+    more = (
+        [f"[{more_count:,} more {noun} are not shown; narrow the pattern, path or include]"] if more_count > 0 else []
+    )
     return Outcome("\n".join([*correction, summary, *parts, *more, *late]), summary=summary)
-
-
-def _left_out(matches: Matches) -> list[str]:
-    if not matches.too_large:
-        return []
-    names = ", ".join(map(inert, matches.too_large))
-    return [
-        f"[not searched, because larger than {MAX_FILE // 1_000_000} MB: {names}; use run_command with grep for them]"
-    ]
 
 
 def _without(matches: Matches, secrets: frozenset[str]) -> tuple[Matches, list[str]]:
@@ -138,8 +125,7 @@ def _kind(workspace: Workspace, path: str) -> str:
 
 
 def _inside_folder(workspace: Workspace, query: Query) -> Query | None:
-    """The query that was probably meant if a folder stands before the text, as in a path, or in place of a glob: small
-    models write it so."""
+    """The query that a small model meant by one with a folder before the text, as in a path, or in place of a glob."""
     folder, _, remainder = query.pattern.rpartition("/")
     corrected = query
     if _kind(workspace, query.include) == "directory":
@@ -167,20 +153,15 @@ def _contents(files: tuple[FileMatches, ...]) -> tuple[int, list[str]]:
 
 def _pieces(file: FileMatches) -> Iterator[tuple[str, int]]:
     """Lines that follow each other, as text, and how many of them match; without context all matches are one piece."""
-    piece: list[Line] = []
-    context = any(line.column < 0 for line in file.lines)
+    pieces: list[list[Line]] = []
+    has_context = any(line.column < 0 for line in file.lines)
     for line in file.lines:
-        if context and piece and line.number != piece[-1].number + 1:
-            yield _piece(piece)
-            piece = []
-        piece.append(line)
-    if piece:
-        yield _piece(piece)
-
-
-def _piece(lines: list[Line]) -> tuple[str, int]:
-    texts = [f"{line.number}{':' if line.column >= 0 else '-'}\t{_format_line(line)}" for line in lines]
-    return "\n".join(texts), sum(line.column >= 0 for line in lines)
+        if not pieces or (has_context and line.number != pieces[-1][-1].number + 1):
+            pieces.append([])
+        pieces[-1].append(line)
+    for piece in pieces:
+        texts = [f"{line.number}{':' if line.column >= 0 else '-'}\t{_format_line(line)}" for line in piece]
+        yield "\n".join(texts), sum(line.column >= 0 for line in piece)
 
 
 def _format_line(line: Line) -> str:
@@ -193,17 +174,6 @@ def _format_line(line: Line) -> str:
         text = text[start : start + _LONGEST]
     text = _UNSAFE.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode("ascii"), text)
     return f"{prefix}{text}{suffix}"
-
-
-def _more(matches: Matches, shown_count: int) -> list[str]:
-    if matches.total <= shown_count:
-        return []
-    return [f"[{matches.total - shown_count:,} more matches are not shown; narrow the pattern, path or include]"]
-
-
-def _more_files(matches: Matches) -> list[str]:
-    more = matches.total_files - len(matches.files)
-    return [f"[{more:,} more files are not shown; narrow the pattern, path or include]"] if more > 0 else []
 
 
 def _count(number: int, one: str, many: str) -> str:

@@ -34,9 +34,8 @@ class UseSkill(WithContext, ReadOnlyTool):
         skills_by_name = {skill.name: skill for skill in invocation.options.skills}
         name = str(invocation.arguments["name"])
         if name not in skills_by_name:
-            raise ToolError(
-                f"There is no skill {inert_line(name, 80)!r}; there is: {', '.join(skills_by_name) or 'none'}."
-            )
+            names = ", ".join(skills_by_name) or "none"
+            raise ToolError(f"There is no skill {inert_line(name, 80)!r}; there is: {names}.")
         file_name = str(invocation.arguments.get("file") or "")
         text = await in_thread(self._read, invocation, skills_by_name[name], file_name)
         return Outcome(truncate_utf8(text, MAX_BYTES), summary=file_name or "instructions")

@@ -7,6 +7,7 @@ every byte is a character. Either way an edit leaves all other bytes as they wer
 
 import codecs
 import struct
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -56,14 +57,8 @@ def describe(head: bytes) -> str:
     return f"{kind} of {size[0]:,} x {size[1]:,} pixels" if size else kind
 
 
-def control_characters(data: bytes) -> float:
-    """The share of control characters that no text has, at the beginning."""
-    head = data[:8_192]
-    return (len(head) - len(head.translate(None, _CONTROL))) / max(1, len(head))
-
-
 def _pixels(head: bytes) -> tuple[int, int] | None:
-    try:
+    with suppress(struct.error, IndexError):
         if head.startswith(b"\x89PNG"):
             return struct.unpack(">II", head[16:24])
         if head.startswith(b"GIF8"):
@@ -72,8 +67,6 @@ def _pixels(head: bytes) -> tuple[int, int] | None:
             return _webp(head)
         if head.startswith(b"\xff\xd8"):
             return _jpeg(head)
-    except (struct.error, IndexError):
-        pass
     return None
 
 
@@ -107,8 +100,7 @@ def _jpeg(head: bytes) -> tuple[int, int] | None:
     return None
 
 
-MAX_FILE = 32_000_000
-"""Bytes of a file that is read as a whole."""
+MAX_FILE = 32_000_000  # Bytes of a file that is read as a whole
 BOM = "\ufeff"
 
 Encoding = Literal["utf-8", "utf-8-broken", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "windows-1252"]
@@ -145,25 +137,28 @@ class Text(msgspec.Struct, frozen=True):
 
 def decode(data: bytes, path: str) -> Text:
     """ToolError if it is no text; `path` is how the file is called there."""
+    reason = "it contains NUL bytes"
     try:
-        text = Text(data.decode())
+        text: Text | None = Text(data.decode())
     except UnicodeDecodeError as error:
-        text = _otherwise(data, path, f"byte {error.start} is not valid UTF-8")
-    if "\0" in text.text:
-        raise ToolError(refusal(data, len(data), path, "it contains NUL bytes"))
-    return text
-
-
-def _otherwise(data: bytes, path: str, reason: str) -> Text:
-    for mark, encoding in _MARKED:
-        if data.startswith(mark):
-            try:
-                return Text(data.decode(encoding), encoding)
-            except UnicodeDecodeError:
-                break
-    if b"\0" in data or describe(data) or control_characters(data) > 0.02:
+        text = _decode_marked(data)
+        reason = reason if text else f"byte {error.start} is not valid UTF-8"
+    if text:
+        is_text = "\0" not in text.text
+    else:
+        head = data[:8_192]
+        control_count = len(head) - len(head.translate(None, _CONTROL))
+        is_text = b"\0" not in data and not describe(data) and control_count / max(1, len(head)) <= 0.02
+    if not is_text:
         raise ToolError(refusal(data, len(data), path, reason))
-    return Text(*decode_bytewise(data))
+    return text or Text(*decode_bytewise(data))
+
+
+def _decode_marked(data: bytes) -> Text | None:
+    encoding = next((encoding for mark, encoding in _MARKED if data.startswith(mark)), None)
+    with suppress(UnicodeDecodeError):
+        return Text(data.decode(encoding), encoding) if encoding else None
+    return None
 
 
 def encode(text: str, encoding: Encoding = "utf-8") -> bytes:
@@ -175,9 +170,8 @@ def encode(text: str, encoding: Encoding = "utf-8") -> bytes:
     except UnicodeEncodeError as error:
         character = text[error.start]
         if "\ud800" <= character <= "\udfff":
-            raise ToolError(
-                "The text contains half a surrogate pair, which is no valid Unicode; send it again."
-            ) from None
+            message = "The text contains half a surrogate pair, which is no valid Unicode; send it again."
+            raise ToolError(message) from None
         raise ToolError(
             f"The file is in a one-byte encoding (read as Windows-1252), which has no {character!r}. Use other "
             "characters, or convert the file to UTF-8 with run_command first."

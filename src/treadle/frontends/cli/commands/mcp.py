@@ -183,7 +183,7 @@ def _declaration(declared: "Declared") -> dict[str, Any]:
 
 
 def _tell_tools(terminal: Terminal, link: "Link") -> None:
-    from treadle.library.mcp_hub.known import tool_name
+    from treadle.library.mcp_hub.search import tool_name
 
     for tool in link.known.tools if link.known is not None else ():
         trait = "only reads" if tool.read_only else "destructive" if tool.destructive else ""

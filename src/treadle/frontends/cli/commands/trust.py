@@ -56,7 +56,7 @@ def _book() -> "Trust":
 def _trust(book: "Trust", path: str) -> None:
     """Shows what it trusts, before it does."""
     from treadle.adapters.policy.trust import read
-    from treadle.library.mcp_hub.executed_files import MOST_BYTES
+    from treadle.library.mcp_hub.settings import MOST_BYTES
 
     terminal = Terminal()
     content = read(path, MOST_BYTES)
@@ -75,8 +75,7 @@ def _trust(book: "Trust", path: str) -> None:
 def _executed(path: str, content: bytes) -> list[str]:
     """The files of the project that the MCP servers of a declaration run: to trust one is to trust them."""
     from treadle.errors import ConfigError
-    from treadle.library.mcp_hub.executed_files import executed_files
-    from treadle.library.mcp_hub.settings import PROJECT_FILES, read_project
+    from treadle.library.mcp_hub.settings import PROJECT_FILES, executed_files, read_project
 
     root = next((path.removesuffix(f"/{name}") for name in PROJECT_FILES if path.endswith(f"/{name}")), "")
     try:
@@ -103,7 +102,7 @@ def _list(as_json: bool) -> None:
 
 def _state(file: "Trusted") -> str:
     from treadle.adapters.policy.trust import read
-    from treadle.library.mcp_hub.executed_files import MOST_BYTES
+    from treadle.library.mcp_hub.settings import MOST_BYTES
 
     try:
         content = read(file.path, MOST_BYTES)
@@ -136,7 +135,7 @@ async def skills(agent: "Agent", as_json: bool) -> None:
     Those of a project count only once you have trusted their content, with treadle trust.
     """
     from treadle.frontends.cli.session import present_root
-    from treadle.library.skills.front_matter import line, split
+    from treadle.library.skills.reading import line, split
     from treadle.protocol.options import Project
 
     project = Project(present_root())

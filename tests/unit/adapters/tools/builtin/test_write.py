@@ -12,8 +12,7 @@ import pytest
 
 from tests.unit.adapters.tools.contexts import context_with, told
 from treadle.adapters.stores.memory import MemoryStore
-from treadle.adapters.tools.builtin.edit import EditFile
-from treadle.adapters.tools.builtin.write import WriteFile
+from treadle.adapters.tools.builtin.edit import EditFile, WriteFile
 from treadle.base import faultpoint
 from treadle.errors import Conflict, EditError, OutsideRoot, ToolError
 from treadle.ports.toolset import Invocation, Outcome
@@ -196,7 +195,7 @@ from treadle.base import faultpoint
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions
 from treadle.adapters.stores.memory import MemoryStore
-from treadle.adapters.tools.builtin.write import WriteFile
+from treadle.adapters.tools.builtin.edit import WriteFile
 from tests.unit.adapters.tools.contexts import context_with
 faultpoint.install(lambda name: os._exit(9) if name == sys.argv[2] else None)
 arguments, plan = msgspec.json.decode(sys.argv[3])

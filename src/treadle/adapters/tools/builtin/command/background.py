@@ -3,8 +3,7 @@ are supervised commands like others; no call waits for them, and a few may run a
 
 Changes that such a command makes on its view are judged with the call that commits them (W-10): a check that finds the
 command ended or asks for a commit, and a stop. These calls look at the command when they are rehearsed, so that the
-policy and a person see the effect before it is committed.
-"""
+policy and a person see the effect before it is committed."""
 
 import asyncio
 from typing import Any, Literal
@@ -12,10 +11,9 @@ from typing import Any, Literal
 import msgspec
 
 from treadle.adapters.tools.builtin.base import in_thread, parameters
-from treadle.adapters.tools.builtin.command.job_layer import GIVEN_UP, NOT_KEPT, JobLayer
 from treadle.adapters.tools.builtin.command.network import reached_hosts, shown_hosts
 from treadle.adapters.tools.builtin.command.output import exit_words, finished_end, stopped_lines, view_between
-from treadle.adapters.tools.builtin.command.project import CommandProject, ProjectChange
+from treadle.adapters.tools.builtin.command.project import GIVEN_UP, NOT_KEPT, CommandProject, JobLayer, ProjectChange
 from treadle.adapters.tools.builtin.command.request import CommandRequest
 from treadle.adapters.tools.builtin.command.shell import stopped_names
 from treadle.adapters.tools.builtin.context import ToolContext, WithContext
@@ -30,11 +28,9 @@ from treadle.protocol.tools import JOB_TOOL, STOP_TOOL, ToolSpec, digest, job_ha
 
 MAX_RUNNING = 8
 KEPT = 20
-KEPT_MS = 3_600_000
-"""Of processes that have ended, so many are kept for so long."""
+KEPT_MS = 3_600_000  # Of processes that have ended, so many are kept for so long
 MAX_WAIT_S = 120
-_LOOK_S = 0.3
-"""A process that fails at once, or answers at once, is shown at once."""
+_LOOK_S = 0.3  # A process that fails at once, or answers at once, is shown at once
 _POLL_S = 0.03
 _PENDING = "[{} not committed yet: call check_command with this handle again]"
 HANDLE = {"type": "string", "minLength": 1, "description": "The handle that run_command gave."}
@@ -52,28 +48,28 @@ async def make_room(context: ToolContext, request: CommandRequest) -> None:
             + "\n".join(_line(one) for one in running)
         )
     now = SystemClock().now_ms()
-    ended_commands = sorted(
-        (one for one in known_commands if one.background and not one.running), key=lambda one: -one.ended_ms
-    )
-    old = [one for number, one in enumerate(ended_commands) if number >= KEPT or now - one.ended_ms > KEPT_MS]
-    old = [one for one in old if not await _has_pending_changes(context, request, one)]
-    for one in [*old, *(one for one in known_commands if not one.background and not one.running)]:
+    ended_commands = [one for one in known_commands if not one.running]
+    jobs = sorted((one for one in ended_commands if one.background), key=lambda one: -one.ended_ms)
+    old = [one for number, one in enumerate(jobs) if number >= KEPT or now - one.ended_ms > KEPT_MS]
+    old = [one for one in old if not await _count_pending(context, request, one)]
+    for one in [*old, *(one for one in ended_commands if not one.background)]:
         call = one.call.partition("~")[0]
         if call.partition("-")[0] == request.call:  # an attempt of this very call
             continue
         await context.commands.forget(request.chat, one.call)
         project = CommandProject(context, f"{request.chat}/{call}", request.project, request.options)
-        await project.release()  # last: who comes late finds no view to commit
+        await project.release()  # last: a process that comes late finds no view to commit
 
 
-async def _has_pending_changes(context: ToolContext, request: CommandRequest, one: KnownCommand) -> bool:
+async def _count_pending(context: ToolContext, invocation: Invocation, one: KnownCommand) -> int:
+    """How many changes of an ended background command are not committed."""
     assert context.commands is not None
-    command = await context.commands.find(request.chat, one.call)
-    result = None if command is None else await command.wait(0)
+    command = await context.commands.find(invocation.chat, one.call)
+    result = None if command is None or one.running else await command.wait(0)
     if command is None or result is None:
-        return False
-    layer = JobLayer(context, request.chat, one.call, command, request.project, request.options)
-    return await layer.pending(result) > 0
+        return 0
+    place = invocation.project, invocation.options, invocation.changed_paths
+    return await JobLayer(context, invocation.chat, one.call, command, *place).pending(result)
 
 
 async def report_start(context: ToolContext, command: Command, handle: str) -> tuple[str, str, bool]:
@@ -83,12 +79,9 @@ async def report_start(context: ToolContext, command: Command, handle: str) -> t
         raise ToolError(f"The command could not be started: {command_exit.error}.")
     text, _ = await in_thread(_news, context, command, handle, command_exit)
     state = _state(command_exit)
-    handle_note = f'[handle "{handle}", {state}: check_command shows what it writes, stop_command ends it]'
-    return (
-        f"{text}\n{handle_note}" if text else handle_note,
-        f"in the background as {handle}, {state}",
-        not _failed(command_exit),
-    )
+    note = f'[handle "{handle}", {state}: check_command shows what it writes, stop_command ends it]'
+    text = f"{text}\n{note}" if text else note
+    return text, f"in the background as {handle}, {state}", not _has_failed(command_exit)
 
 
 CommitScope = Literal["", "part", "all"]
@@ -96,8 +89,7 @@ CommitScope = Literal["", "part", "all"]
 
 
 class _Handled(WithContext, PlainTool):
-    """A tool for one background command; the supervisor takes what comes with the same call once, so after a crash it
-    simply runs again."""
+    """A tool for one background command. The supervisor takes the same call once: after a crash it runs again."""
 
     def __init__(self, context: ToolContext) -> None:
         super().__init__(context)
@@ -135,41 +127,33 @@ class _Handled(WithContext, PlainTool):
             command = await commands.find(invocation.chat, CallKey(handle))
             if command is not None:
                 return command
-        lines = [await self._line(one, invocation) for one in known_commands]
-        there = "\n".join(lines) or "There are none."
+        there = await self._list_lines(invocation) or "There are none."
         raise ToolError(f"There is no background command with the handle {handle!r}. Background commands:\n{there}")
 
-    async def _line(self, one: KnownCommand, invocation: Invocation) -> str:
-        """A background command in one line, with what of it is not committed."""
-        assert self._context.commands is not None
-        command = await self._context.commands.find(invocation.chat, one.call)
-        result = None if command is None or one.running else await command.wait(0)
-        if command is None or result is None:
-            return _line(one)
-        return _line(one, await self._layer(command, invocation, one.call).pending(result))
+    async def _list_lines(self, invocation: Invocation) -> str:
+        """The background commands, one in a line, with what of it is not committed."""
+        known_commands = await self._list_background_commands(invocation)
+        lines = [_line(one, await _count_pending(self._context, invocation, one)) for one in known_commands]
+        return "\n".join(lines)
 
-    def _layer(self, command: Command, invocation: Invocation, handle: str = "") -> JobLayer:
-        return JobLayer(
-            self._context,
-            invocation.chat,
-            handle or _handle(invocation),
-            command,
-            invocation.project,
-            invocation.options,
-            invocation.changed_paths,
-        )
+    def _layer(self, command: Command, invocation: Invocation) -> JobLayer:
+        place = invocation.project, invocation.options, invocation.changed_paths
+        return JobLayer(self._context, invocation.chat, _handle(invocation), command, *place)
 
     async def _report(
         self, command: Command, invocation: Invocation, command_exit: CommandExit | None, by: str = ""
     ) -> Outcome:
-        """Report the new output, the ending, and the outcome of its changes."""
         text, size = await in_thread(_news, self._context, command, invocation.call, command_exit)
         state, layer = _state(command_exit), self._layer(command, invocation)
         lines: tuple[str, ...] = ()
         change, pending = ProjectChange(source="view"), 0
         scope = _scope(invocation)
         if scope and invocation.discard:
-            change = await self._uncommitted(layer, invocation, scope)
+            # The policy does not let the effect pass, and no person can be asked. In a read-only chat it is dropped;
+            # else it stays for a person to commit.
+            change = ProjectChange((f"[not committed: {invocation.discard}]",), success=False, source="view")
+            if scope == "all" and invocation.options.mode == "read-only":
+                change = await layer.drop(invocation.discard)
         elif scope:
             change = await layer.commit(invocation.call, command_exit if scope == "all" else None)
         elif command_exit is None and invocation.arguments.get("commit"):
@@ -183,35 +167,20 @@ class _Handled(WithContext, PlainTool):
             lines = (GIVEN_UP,)
         facts: tuple[JobEnded | JobSettled, ...] = ()
         if command_exit is not None and await in_thread(command.first, invocation.call):
-            if not layer.exists:
-                change = await self._compared(invocation)
-            stopped_by = by if command_exit.ending == "stopped" else ""
-            facts = (
-                JobEnded(
-                    _handle(invocation), command_exit.ending, command_exit.code, stopped_by, change.concerns, pending
-                ),
-            )
+            if not layer.exists:  # the changes in the project while a command without a view ran
+                name = f"{invocation.chat}/{_handle(invocation)}"
+                project = CommandProject(self._context, name, invocation.project, invocation.options)
+                change = await project.compare("observed", invocation.known_files)
+            ending, stopped_by = command_exit.ending, by if command_exit.ending == "stopped" else ""
+            facts = (JobEnded(_handle(invocation), ending, command_exit.code, stopped_by, change.concerns, pending),)
         elif scope == "all" and not pending:
             facts = (JobSettled(_handle(invocation), change.settlement),)
         body = "\n".join((text or "(nothing new)", *change.lines, *lines, f"[{state}]"))
-        success = not _failed(command_exit) and change.success
+        success = not _has_failed(command_exit) and change.success
         hosts = await in_thread(reached_hosts, f"{command.folder}/network", ())  # those that its proxy has let pass
         summary = "; ".join(note for note in (f"{state}, {size:,} new bytes", shown_hosts(hosts)) if note)
         outcome = Outcome(body, summary, success=success, facts=facts, hosts=hosts)
         return change.added_to(outcome if not scope else msgspec.structs.replace(outcome, effect="view"))
-
-    async def _compared(self, invocation: Invocation) -> ProjectChange:
-        """The changes in the project while a command without a view ran."""
-        name = f"{invocation.chat}/{_handle(invocation)}"
-        project = CommandProject(self._context, name, invocation.project, invocation.options)
-        return await project.compare("observed", invocation.known_files)
-
-    async def _uncommitted(self, layer: JobLayer, invocation: Invocation, scope: CommitScope) -> ProjectChange:
-        """The policy does not let the effect pass, and no person can be asked. In a read-only chat it is dropped; else
-        it stays for a person to commit."""
-        if scope == "all" and invocation.options.mode == "read-only":
-            return await layer.drop(invocation.discard)
-        return ProjectChange((f"[not committed: {invocation.discard}]",), success=False, source="view")
 
 
 class _Committing(_Handled):
@@ -233,7 +202,6 @@ class _Committing(_Handled):
         return {"commits": scope} if scope else None
 
     async def _look(self, invocation: Invocation) -> tuple[CommitScope, Rehearsal | None]:
-        """The scope of the commit of this call, and its effect."""
         command = await self._find(invocation)
         result = await self._wait(command, invocation)
         layer = self._layer(command, invocation)
@@ -276,8 +244,7 @@ class CheckCommand(_Committing):
 
     async def run(self, invocation: Invocation) -> Outcome:
         if not _handle(invocation):
-            lines = [await self._line(one, invocation) for one in await self._list_background_commands(invocation)]
-            return Outcome("\n".join(lines) or "There are no background commands.")
+            return Outcome(await self._list_lines(invocation) or "There are no background commands.")
         command = await self._find(invocation)
         return await self._report(command, invocation, await command.wait(0))
 
@@ -307,10 +274,8 @@ class SendInput(_Handled):
     )
 
     async def run(self, invocation: Invocation) -> Outcome:
-        command = await self._find(invocation)
-        arguments = invocation.arguments
-        text = str(arguments.get("text") or "")
-        end = bool(arguments.get("end"))
+        command, arguments = await self._find(invocation), invocation.arguments
+        text, end = str(arguments.get("text") or ""), bool(arguments.get("end"))
         if arguments.get("enter", True) and (text or not end):
             text += "\n"
         begin, _ = await in_thread(command.since, invocation.call)
@@ -391,19 +356,17 @@ def _state(command_exit: CommandExit | None) -> str:
         return "running"
     if command_exit.ending == "exited":
         return exit_words(command_exit)
-    return {"timed_out": "ended after a day", "idle": "ended because it was idle", "stopped": "stopped"}.get(
-        command_exit.ending, command_exit.ending
-    )
+    words = {"timed_out": "ended after a day", "idle": "ended because it was idle"}
+    return words.get(command_exit.ending, command_exit.ending)
 
 
-def _failed(command_exit: CommandExit | None) -> bool:
-    return command_exit is not None and (
-        command_exit.ending == "lost" or (command_exit.ending == "exited" and command_exit.code != 0)
-    )
+def _has_failed(command_exit: CommandExit | None) -> bool:
+    if command_exit is None:
+        return False
+    return command_exit.ending == "lost" or (command_exit.ending == "exited" and command_exit.code != 0)
 
 
 def _line(one: KnownCommand, pending: int = 0) -> str:
     state = "running" if one.running else "ended"
-    if pending:
-        state += f", {count(pending, 'change')} not committed"
-    return f'"{one.call}" {state}: {inert(one.title)}'
+    note = f", {count(pending, 'change')} not committed" if pending else ""
+    return f'"{one.call}" {state}{note}: {inert(one.title)}'

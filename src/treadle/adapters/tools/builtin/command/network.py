@@ -14,8 +14,7 @@ from treadle.ports.sandbox import PROXY_PORT, AllHosts, Hosts, Network, NoNetwor
 from treadle.protocol.options import NetworkChoice
 
 _PROXY = f"http://127.0.0.1:{PROXY_PORT}"
-_OWN = "localhost,127.0.0.1,::1"
-"""The command's own network, which needs no proxy."""
+_OWN = "localhost,127.0.0.1,::1"  # The command's own network, which needs no proxy
 _HOST = r"([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)+)"
 _NAMED = tuple(
     re.compile(pattern.replace("HOST", _HOST))
@@ -63,7 +62,8 @@ def wanted_hosts(text: str, log: str, reached: NetworkChoice) -> tuple[str, ...]
     fail for want of the network."""
     if reached is True:
         return ()
-    refused = [family(host) if port in PORTS else f"{host}:{port}" for host, port in _refused(log)]
+    connections = [(host, port) for host, port, refusal in _connections(log) if "not among" in refusal]
+    refused = [family(host) if port in PORTS else f"{host}:{port}" for host, port in connections]
     if refused:
         return _patterns(refused, ())
     named_hosts = _patterns([family(match[1].lower()) for pattern in _NAMED for match in pattern.finditer(text)], ())
@@ -73,8 +73,7 @@ def wanted_hosts(text: str, log: str, reached: NetworkChoice) -> tuple[str, ...]
 
 
 def _patterns(hosts: Iterable[str], reached: Iterable[str]) -> tuple[str, ...]:
-    """The patterns that a person can allow and that are not allowed yet: an allowed pattern does not help a program
-    that bypasses the proxy."""
+    """The patterns that a person can allow and that are not allowed yet: those do not help if the proxy is bypassed."""
     wide = expand(reached)
     patterns: list[str] = []
     for host in dict.fromkeys(hosts):
@@ -95,20 +94,13 @@ def reached_hosts(log: str, allowed: NetworkChoice) -> tuple[str, ...]:
 
 def shown_hosts(hosts: tuple[str, ...]) -> str:
     """In one line, for people; empty if there are none."""
-    if not hosts:
-        return ""
-    if hosts == (ALL,):
-        return "could reach every host"
+    if not hosts or hosts == (ALL,):
+        return "could reach every host" if hosts else ""
     more = f" and {len(hosts) - _MOST} more" if len(hosts) > _MOST else ""
     return f"reached {', '.join(hosts[:_MOST])}{more}"
 
 
-def _refused(log: str) -> list[tuple[str, int]]:
-    return [(host, port) for host, port, refusal in _connections(log) if "not among" in refusal]
-
-
 def _connections(log: str) -> Iterator[tuple[str, int, str]]:
-    """Host, port and refusal of each connection in the log of a proxy."""
     with suppress(FileNotFoundError):
         for line in Path(log).read_text(errors="replace").splitlines():
             with suppress(ValueError, KeyError):

@@ -20,16 +20,13 @@ from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
 from treadle.ports.workspace import inert
 from treadle.protocol.tools import ShortForm, ToolSpec
 
-CAP = 64 << 20
-"""How many bytes of a command's output are kept: up to that exactly, of more the beginning and the end."""
+CAP = 64 << 20  # How many bytes of a command's output are kept: up to that exactly, of more the beginning and the end
 HEAD_LINES = 15
 TAIL_LINES = 85
 _HEAD_BYTES = 10_000
-_TAIL_BYTES = 38_000
-"""Together below 50 KB, with room for the notices."""
+_TAIL_BYTES = 38_000  # Together below 50 KB, with room for the notices
 _HEAD_READ = 2 * _HEAD_BYTES
-_TAIL_READ = 4 * _TAIL_BYTES
-"""More raw bytes than are shown, because cleaning may remove most of them."""
+_TAIL_READ = 4 * _TAIL_BYTES  # More raw bytes than are shown, because cleaning may remove most of them
 _LIVE_BYTES = 8_000
 """Live output is a glimpse: at most so much each time, so that a flood costs neither memory nor the loop's time."""
 _PART = 1 << 20
@@ -50,13 +47,10 @@ _CONTROLS = {code: 0x2400 + code for code in range(32) if code not in (9, 10, 13
 
 
 class OutputView(msgspec.Struct, frozen=True):
-    """The part of an output that a model sees."""
-
     text: str
     exact: bool
     """True if the text is the output, byte for byte; if not, the output itself must be kept somewhere else."""
-    is_shortened: bool = False
-    """True if something is missing that a reader may want to see."""
+    is_shortened: bool = False  # True if something is missing that a reader may want to see
 
 
 def clean(data: bytes) -> str:
@@ -91,10 +85,8 @@ def view_whole(data: bytes, redact: Callable[[str], str] = str) -> OutputView:
     lines = shown_text.split("\n")
     if len(lines) <= HEAD_LINES + TAIL_LINES and len(shown_text.encode()) <= _HEAD_BYTES + _TAIL_BYTES:
         return OutputView(shown_text, text.encode() == data)
-    size = len(shown_text.encode())
-    return OutputView(
-        _shortened(lines[:HEAD_LINES], lines[-TAIL_LINES:], len(lines), size), exact=False, is_shortened=True
-    )
+    excerpt = _shorten(lines[:HEAD_LINES], lines[-TAIL_LINES:], len(lines), len(shown_text.encode()))
+    return OutputView(excerpt, exact=False, is_shortened=True)
 
 
 def view_ends(head: bytes, tail: bytes, lines: int, size: int, redact: Callable[[str], str] = str) -> OutputView:
@@ -102,24 +94,21 @@ def view_ends(head: bytes, tail: bytes, lines: int, size: int, redact: Callable[
     first = redact(clean(whole_characters(head))).split("\n")[:HEAD_LINES]
     last = redact(clean(whole_characters(tail))).removesuffix("\n").split("\n")
     last = last[1:] or last  # the first one probably lacks its beginning
-    return OutputView(
-        _shortened(first, last[-TAIL_LINES:], lines, size - tail.endswith(b"\n")), exact=False, is_shortened=True
-    )
+    excerpt = _shorten(first, last[-TAIL_LINES:], lines, size - tail.endswith(b"\n"))
+    return OutputView(excerpt, exact=False, is_shortened=True)
 
 
-def _shortened(head: list[str], tail: list[str], lines: int, size: int) -> str:
+def _shorten(head: list[str], tail: list[str], lines: int, size: int) -> str:
     """Both ends, and between them how much there was: in lines where whole lines are missing, else in bytes."""
     dropped = lines - len(head) - len(tail)
     if dropped < 0:  # few lines, but long ones: the tail begins where the head ends
         tail = tail[min(-dropped, len(tail) - 1) :]
     encoded_parts = [("\n".join(part)).encode() for part in (head, tail)]
     first, last = encoded_parts[0][:_HEAD_BYTES], encoded_parts[1][-_TAIL_BYTES:]
-    missing = f"{max(0, size - len(first) - len(last)):,} bytes"
-    if dropped > 0:
-        is_cut = [first, last] != encoded_parts
-        missing = f"{dropped:,} lines truncated, {missing} in all" if is_cut else f"{dropped:,} lines truncated"
-    else:
-        missing += " truncated"
+    missing_bytes = f"{max(0, size - len(first) - len(last)):,} bytes"
+    missing = f"{dropped:,} lines truncated" if dropped > 0 else f"{missing_bytes} truncated"
+    if dropped > 0 and [first, last] != encoded_parts:
+        missing += f", {missing_bytes} in all"
     return "\n".join((first.decode(errors="ignore"), f"[{missing}]", last.decode(errors="ignore")))
 
 
@@ -127,7 +116,6 @@ def _shortened(head: list[str], tail: list[str], lines: int, size: int) -> str:
 
 
 def view(command: Command, result: CommandExit, redact: Callable[[str], str] = str) -> OutputView:
-    """Of a command that has ended."""
     if result.size <= _HEAD_READ + _TAIL_READ:
         return view_whole(b"".join(parts(command)), redact)
     head = command.read(0, _HEAD_READ).data
@@ -144,7 +132,6 @@ def finished_end(command: Command, begin: int, end: int, finished_length: Callab
 
 
 def view_between(command: Command, begin: int, end: int, redact: Callable[[str], str] = str) -> OutputView:
-    """Of a piece of what a command has written so far."""
     size = end - begin
     if size <= _HEAD_READ + _TAIL_READ:
         return view_whole(_read(command, begin, end), redact)
@@ -173,42 +160,35 @@ def parts(command: Command) -> Iterator[bytes]:
 
 
 def read_redacted(command: Command, redact: Callable[[str], str]) -> Iterator[bytes]:
-    """The whole output as it is kept: without secrets."""
     return parts(command) if redact is str else without_secrets(parts(command), redact)
 
 
 def without_secrets(pieces: Iterable[bytes], redact: Callable[[str], str]) -> Iterator[bytes]:
-    """The same without secrets, whole lines at a time, so that none is cut in two by chance (S-11). Bytes that are no
-    text stay as they are."""
+    """The same without secrets, whole lines at a time, so that none is cut in two by chance (S-11): up to the end of
+    the last whole line, outside of a private key; anywhere, if no line ends for very long. Bytes that are no text stay
+    as they are."""
+
+    def clean_text(data: bytes) -> bytes:
+        return redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
     buffer = b""
     for piece in pieces:
         buffer += piece
-        boundary = _find_line_end(buffer)
+        boundary = buffer.rfind(b"\n") + 1
+        key = buffer.rfind(b"-----BEGIN ", 0, boundary)
+        if key >= 0 and buffer.find(b"-----END ", key, boundary) < 0:
+            boundary = key
+        boundary = boundary or (len(buffer) if len(buffer) > _LONGEST_LINE else 0)
         if boundary:
-            yield _redacted(buffer[:boundary], redact)
+            yield clean_text(buffer[:boundary])
             buffer = buffer[boundary:]
-    yield _redacted(buffer, redact)
-
-
-def _find_line_end(buffer: bytes) -> int:
-    """Where the last whole line ends, outside of a private key; anywhere, if no line ends for very long."""
-    boundary = buffer.rfind(b"\n") + 1
-    key = buffer.rfind(b"-----BEGIN ", 0, boundary)
-    if key >= 0 and buffer.find(b"-----END ", key, boundary) < 0:
-        boundary = key
-    return boundary or (len(buffer) if len(buffer) > _LONGEST_LINE else 0)
-
-
-def _redacted(data: bytes, redact: Callable[[str], str]) -> bytes:
-    return redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+    yield clean_text(buffer)
 
 
 def handle_line(command_exit: CommandExit, call: CallKey) -> str:
     """How the model gets the rest of an output that was cut."""
-    size_note = (
-        f"; of {command_exit.size:,} bytes the beginning and the end were kept" if command_exit.size > CAP else ""
-    )
-    return f'[the whole output: read_output handle="{call}"{size_note}]'
+    note = f"; of {command_exit.size:,} bytes the beginning and the end were kept" if command_exit.size > CAP else ""
+    return f'[the whole output: read_output handle="{call}"{note}]'
 
 
 _CROSS_DEVICE = re.compile(r"Invalid cross-device link|\bEXDEV\b")
@@ -217,12 +197,11 @@ _CROSS_DEVICE = re.compile(r"Invalid cross-device link|\bEXDEV\b")
 def rename_hint(text: str) -> str:
     """Advice about a folder that could not be renamed on a view; empty if the output tells of none. The kernel has
     an option for it (`redirect_dir`), but not for mounts without privileges."""
-    if not _CROSS_DEVICE.search(text):
-        return ""
-    return (
+    hint = (
         "[a folder of the project cannot be renamed in place here (EXDEV); mv copies it instead. In place of "
         "`git mv OLD NEW` use: mv OLD NEW && git add -A OLD NEW]"
     )
+    return hint if _CROSS_DEVICE.search(text) else ""
 
 
 _SETTINGS_UNWRITTEN = re.compile(r"could not (?:write|lock) config file \S*\.git/config")
@@ -253,12 +232,11 @@ def renames_branch(command: str) -> bool:
 
 def settings_hint(text: str) -> str:
     """Advice about git's settings, which commands cannot change; empty if the output tells of no such failure."""
-    if not _SETTINGS_UNWRITTEN.search(text):
-        return ""
-    return (
+    hint = (
         "[commands cannot change .git/config: git runs programs that it names. What git did before that is kept. Pass "
         "settings with `git -c NAME=VALUE`; upstreams, remotes and lasting settings are for a person to set]"
     )
+    return hint if _SETTINGS_UNWRITTEN.search(text) else ""
 
 
 def exit_words(command_exit: CommandExit) -> str:
@@ -328,10 +306,9 @@ class ReadOutput(WithContext, ReadOnlyTool):
 
     async def run(self, invocation: Invocation) -> Outcome:
         handle = str(invocation.arguments["handle"]).strip().strip("[]\"'")
-        data = await self._data(invocation, handle)
-        return await in_thread(_range, data, handle, invocation.arguments)
+        return await in_thread(_range, await self._read_data(invocation, handle), handle, invocation.arguments)
 
-    async def _data(self, invocation: Invocation, handle: str) -> bytes:
+    async def _read_data(self, invocation: Invocation, handle: str) -> bytes:
         if digest := invocation.outputs.get(handle):
             try:
                 return await self._context.blobs.get_blob(digest)
@@ -347,7 +324,12 @@ class ReadOutput(WithContext, ReadOnlyTool):
 
 def _range(data: bytes, handle: str, arguments: dict[str, Any]) -> Outcome:
     if "offset" in arguments:
-        return _by_bytes(data, handle, arguments["offset"])
+        offset = arguments["offset"]
+        if offset >= len(data):
+            raise ToolError(f"The output {handle} has {len(data):,} bytes; there is nothing at {offset:,}.")
+        text, end = _fitting(data, offset, len(data))
+        more = f"\n[{len(data) - end:,} bytes follow: offset={end}]" if end < len(data) else ""
+        return Outcome(f"[bytes {offset:,} to {end:,} of {len(data):,}]\n{text}{more}", f"bytes {offset:,} to {end:,}")
     first = int(arguments.get("start_line") or 1)
     last = min(int(arguments.get("end_line") or first + _LINES - 1), first + MAX_LINES - 1)
     total = data.count(b"\n") + (not data.endswith(b"\n"))
@@ -364,14 +346,6 @@ def _range(data: bytes, handle: str, arguments: dict[str, Any]) -> Outcome:
     return Outcome(f"[lines {first:,} to {last:,} of {total:,}]\n{text}{more}", f"lines {first:,} to {last:,}")
 
 
-def _by_bytes(data: bytes, handle: str, offset: int) -> Outcome:
-    if offset >= len(data):
-        raise ToolError(f"The output {handle} has {len(data):,} bytes; there is nothing at {offset:,}.")
-    text, end = _fitting(data, offset, len(data))
-    more = f"\n[{len(data) - end:,} bytes follow: offset={end}]" if end < len(data) else ""
-    return Outcome(f"[bytes {offset:,} to {end:,} of {len(data):,}]\n{text}{more}", f"bytes {offset:,} to {end:,}")
-
-
 def _fitting(data: bytes, begin: int, end: int) -> tuple[str, int]:
     """As much of a range as a result takes, cleaned, and where that ends: after a whole line if there is one."""
     most = _SHOWN
@@ -386,8 +360,7 @@ def _fitting(data: bytes, begin: int, end: int) -> tuple[str, int]:
 
 
 def _line_start(data: bytes, at: int, lines: int) -> int:
-    """Where the line begins that is so many lines after the one at `at`. Counts in large steps first: an output may
-    have millions of lines."""
+    """Where the line begins that is so many lines after `at`. Counts in large steps: there may be millions of lines."""
     while lines and (inside := data.count(b"\n", at, at + _STEP)) < lines:
         lines -= inside
         at += _STEP

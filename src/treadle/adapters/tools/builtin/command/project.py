@@ -7,41 +7,40 @@ One decision per call: its effect is committed or discarded, by its name. A work
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from treadle.adapters.tools.builtin.base import carried_out, in_thread
 from treadle.adapters.tools.builtin.context import ToolContext
-from treadle.base.file_system import is_below, path_steps
+from treadle.base.file_system import is_below, path_steps, replace_file
+from treadle.base.types import ChatId
 from treadle.chat.change_rules import left_out
 from treadle.diff.changes import change_lines, sort_out, total
 from treadle.errors import StoreError, ToolError
+from treadle.ports.commands import Command, CommandExit
 from treadle.ports.snapshots import Effect
-from treadle.ports.toolset import Outcome
+from treadle.ports.toolset import Outcome, Rehearsal
 from treadle.ports.workspace import inert
-from treadle.protocol.files import (
-    FileChange,
-    FileConflict,
-    FileState,
-    Source,
-    Uncaptured,
-    decode_path,
-    encode_path,
-)
+from treadle.protocol.files import FileChange, FileConflict, FileState, Source, Uncaptured, decode_path, encode_path
 from treadle.protocol.options import ChatOptions, Project
 
 _SHOWN = 40
 _MOST_LAYERS = 300
 _MOST_IGNORED = 3_000
-_BYTECODE = "__pycache__"
-"""Folders of this name get no layer: Python does without."""
+_BYTECODE = "__pycache__"  # Folders of this name get no layer: Python does without
 _WHAT = "What the command changed"
+_FROZEN_FOLDER = "parts"
+_REHEARSED = "rehearsed"
+"""The file beside the layer that names the call by which all changes of the ended command were last judged."""
+_KEPT_ENDINGS = ("exited", "timed_out", "idle", "stopped")
+"""The changes of commands that ended so may be committed; not those of one that used up its limits or is lost."""
+GIVEN_UP = "[what it had changed and was not committed before is discarded]"
+NOT_KEPT = "[nothing of what it had changed and was not committed before is kept]"
 
 
 class ProjectChange(msgspec.Struct, frozen=True):
-    """The changes of the project, as the call's outcome reports them."""
-
     lines: tuple[str, ...] = ()
     success: bool = True
     files: tuple[FileChange, ...] = ()
@@ -84,18 +83,13 @@ def change_of(effect: Effect, source: Source) -> ProjectChange:
 
 
 def folders_made(paths: Sequence[str]) -> tuple[FileChange, ...]:
-    """The changes that make these folders."""
     return tuple(FileChange(encode_path(path), "created", after=FileState("directory", 0o755)) for path in paths)
 
 
 class WritableFolders(msgspec.Struct, frozen=True):
-    """The folders to which a live command may write."""
-
     layers: tuple[str, ...]
-    new: tuple[str, ...]
-    """Those that have to be made first, with the folders that they lie in."""
-    read_only: int
-    """How many ignored folders the command may not write to, because there are too many."""
+    new: tuple[str, ...]  # Those that have to be made first, with the folders that they lie in
+    read_only: int  # How many ignored folders the command may not write to, because there are too many
 
 
 class CommandProject:
@@ -104,8 +98,7 @@ class CommandProject:
 
     not_made = "the command ran, but nothing of what it changed was committed"
     mend = "look at them, and run it again if it is still wanted"
-    discards_failed = True
-    """True if an effect that cannot be committed now never will be."""
+    discards_failed = True  # True if an effect that cannot be committed now never will be
 
     def __init__(
         self,
@@ -122,7 +115,6 @@ class CommandProject:
 
     @property
     def has_snapshots(self) -> bool:
-        """True if there are snapshots of the project."""
         return self._snapshots is not None
 
     async def tidy(self) -> None:
@@ -150,17 +142,17 @@ class CommandProject:
                 await in_thread(self._snapshots.release, self._name)
 
     async def preview(self, view: str) -> tuple[Effect, str, tuple[str, ...]]:
-        """Return the changes that a commit of this view would make, their diff, and the `unrecoverable` paths among
-        them."""
-        return await in_thread(self._preview, view)
+        """The changes that a commit of this view would make, their diff, and the `unrecoverable` paths among them."""
+        snapshots = self._snapshots
+        assert snapshots is not None
 
-    def _preview(self, view: str) -> tuple[Effect, str, tuple[str, ...]]:
-        assert self._snapshots is not None
-        effect = self._snapshots.effect(view, self._changed)
-        return effect, self._snapshots.diff(view, effect), self._find_unrecoverable(effect)
+        def preview() -> tuple[Effect, str, tuple[str, ...]]:
+            effect = snapshots.effect(view, self._changed)
+            return effect, snapshots.diff(view, effect), self._find_unrecoverable(effect)
+
+        return await in_thread(preview)
 
     async def effect(self, view: str) -> Effect:
-        """Return the changes that a commit of this view would make."""
         assert self._snapshots is not None
         return await in_thread(self._snapshots.effect, view, self._changed)
 
@@ -190,7 +182,10 @@ class CommandProject:
                 effect = await in_thread(self._snapshots.withdraw, f"{self._name}.never", effect)
         except ToolError as error:
             return ProjectChange((f"[what it changed in the project could not be found out: {error}]",), source=source)
-        files = tuple(file for file in effect.files if not (known_digests and _is_seen(file, known_digests)))
+        known = known_digests or {}
+        digests = {file.path: file.after.digest for file in effect.files if file.after is not None}
+        seen = {path for path, digest in digests.items() if digest and known.get(path) == digest}
+        files = tuple(file for file in effect.files if file.path not in seen)
         effect = msgspec.structs.replace(effect, files=files)
         change = change_of(effect, source)
         raised = tuple(await in_thread(self._context.after_the_fact, self._project.root, effect, self._options))
@@ -200,7 +195,6 @@ class CommandProject:
         return msgspec.structs.replace(change, lines=(*change.lines, *notes), concerns=raised)
 
     async def commit(self, view: str) -> ProjectChange:
-        """Make the effect of the view the project's own."""
         snapshots, name = self._snapshots, self._name
         assert snapshots is not None
         try:
@@ -214,13 +208,24 @@ class CommandProject:
                 with suppress(ToolError):
                     await in_thread(snapshots.discard, name)
             return ProjectChange((f"[{self.not_made}: {error}]",), success=False, source="view")
-        return await self._refused(view, effect) if effect.conflicts else change_of(effect, "view")
+        if not effect.conflicts:
+            return change_of(effect, "view")
+        try:
+            diff = await in_thread(snapshots.diff, view, effect)
+        except ToolError:
+            conflicts = effect.conflicts[:_SHOWN]
+            diff = "\n".join(f"[conflict: {_inert_path(each.path)}: {each.reason}]" for each in conflicts)
+        explanation = (
+            f"[{self.not_made}, because others changed the same files meanwhile: {self.mend}. "
+            "What it would have changed:]"
+        )
+        return ProjectChange((explanation, diff), success=False, source="view", conflicts=effect.conflicts)
 
-    async def writable_folders(self, declared: Sequence[str]) -> "WritableFolders":
+    async def writable_folders(self, declared: Sequence[str]) -> WritableFolders:
         """For a live command. ToolError for a declared folder that is neither new nor ignored."""
         return await in_thread(self._writable_folders, declared)
 
-    def _writable_folders(self, declared: Sequence[str]) -> "WritableFolders":
+    def _writable_folders(self, declared: Sequence[str]) -> WritableFolders:
         assert self._snapshots is not None
         ignored = self._snapshots.ignored_folders(_MOST_IGNORED)
         layer_candidates = [path for path in ignored if path.rpartition("/")[2] != _BYTECODE]
@@ -244,8 +249,7 @@ class CommandProject:
         return WritableFolders(tuple(layers), tuple(new_folders), len(read_only))
 
     def _missing_folders(self, declared_path: str, steps: Sequence[str]) -> list[str]:
-        """The steps to a declared folder that do not exist. ToolError if one of them is a link or a file, or may not be
-        made."""
+        """The steps to a declared folder that do not exist. ToolError if one is no folder, or may not be made."""
         assert self._snapshots is not None
         snapshots = self._snapshots
         missing: list[str] = []
@@ -297,23 +301,137 @@ class CommandProject:
         effect = await carried_out(lambda: snapshots.discard(name), lambda: snapshots.is_apply_decided(name), _WHAT)
         return ProjectChange(source="view") if effect is None else change_of(effect, "view")
 
-    async def _refused(self, view: str, effect: Effect) -> ProjectChange:
-        assert self._snapshots is not None
-        try:
-            would = await in_thread(self._snapshots.diff, view, effect)
-        except ToolError:
-            conflicts = (f"[conflict: {_inert_path(each.path)}: {each.reason}]" for each in effect.conflicts[:_SHOWN])
-            would = "\n".join(conflicts)
-        explanation = (
-            f"[{self.not_made}, because others changed the same files meanwhile: {self.mend}. "
-            "What it would have changed:]"
-        )
-        return ProjectChange((explanation, would), success=False, source="view", conflicts=effect.conflicts)
-
-
-def _is_seen(file: FileChange, known_digests: Mapping[str, str]) -> bool:
-    return file.after is not None and known_digests.get(file.path) == file.after.digest != ""
-
 
 def _inert_path(path: str) -> str:
     return inert(decode_path(path))
+
+
+class _JobProject(CommandProject):
+    not_made = "nothing of what the background command changed was committed"
+    discards_failed = False
+
+
+class JobLayer:
+    """The copy-on-write layer of a background command (W-10): the changes of the command that are not committed yet.
+
+    A commit of a running command takes a frozen copy of the layer, under the name of the call that asks for it; the
+    next one takes what changed since. The last commit takes the layer itself, when the command has ended, under the
+    name of the command. That is one decision for good. Of a command whose end is not known, the last commit takes
+    nothing. `handle` is the command's. `changed_paths` is what the run has changed itself."""
+
+    def __init__(
+        self,
+        context: ToolContext,
+        chat: ChatId,
+        handle: str,
+        command: Command,
+        project: Project,
+        options: ChatOptions,
+        changed_paths: frozenset[str] = frozenset(),
+    ) -> None:
+        self._context, self._chat = context, chat
+        self._command = command
+        self._place = project, options, changed_paths
+        self.view = f"{command.folder}/view"
+        self._last = self._project(handle)
+
+    @property
+    def exists(self) -> bool:
+        """True if the command runs on a view, and its folder is still there."""
+        return self._last.has_snapshots and os.path.isdir(f"{self.view}/upper")
+
+    async def is_open(self, result: CommandExit) -> bool:
+        """True if the changes of the ended command are neither committed nor discarded."""
+        return self.exists and self._is_known(result) and not await in_thread(self._last.is_decided)
+
+    async def pending(self, result: CommandExit) -> int:
+        """How many files a commit of the ended command would change; one at least if that cannot be found out."""
+        if not await self.is_open(result):
+            return 0
+        try:
+            return len((await self._last.effect(self.view)).files)
+        except ToolError:
+            return 1
+
+    async def conflicts(self) -> bool:
+        """True if a change from elsewhere hit the same files as the ended command."""
+        return bool((await self._last.effect(self.view)).conflicts)
+
+    async def preview(self, result: CommandExit) -> tuple[Effect, str]:
+        """The effect of a commit of the ended command, and its diff."""
+        if not await self.is_open(result):
+            return Effect(()), ""
+        effect, diff, _ = await self._last.preview(self.view)
+        return effect, diff
+
+    async def rehearse(self, call: str, result: CommandExit | None) -> Rehearsal | None:
+        """The effect of a commit by this call; None if there is nothing to commit."""
+        if not (self.exists if result is None else await self.is_open(result)):
+            return None
+        view = await self._freeze(call) if result is None else self.view
+        if result is not None and call:
+            await in_thread(replace_file, f"{view}/{_REHEARSED}", call.encode())
+        project = self._last if result is not None else self._project(call)
+        effect, diff, unrecoverable = await project.preview(view)
+        line, shell = self._command.line, self._command.begins_in
+        return Rehearsal(
+            diff, effect.files, effect.uncaptured, unrecoverable, command=line, history=effect.history, shell=shell
+        )
+
+    async def was_rehearsed_by(self, call: str) -> bool:
+        """True if this call was the last that was judged by all changes of the ended command."""
+        try:
+            return await in_thread(Path(self.view, _REHEARSED).read_text) == call
+        except OSError:
+            return False
+
+    async def is_given_up(self, result: CommandExit) -> bool:
+        """True if it is decided that the changes of the ended command are not committed."""
+        if not self.exists or not self._is_known(result):
+            return False
+        return await in_thread(lambda: self._last.is_decided() and not self._last.is_apply_decided())
+
+    async def commit(self, call: str, result: CommandExit | None) -> ProjectChange:
+        """Commit the effect that `rehearse` returned for this call; after a crash it completes the commit."""
+        if result is not None:
+            return await self._last.commit(self.view) if self._is_known(result) else await self.drop()
+        view = await self._freeze(call)
+        change = await self._project(call).commit(view)
+        if change.success:
+            await in_thread(self._last.note_committed, self.view, view)
+        return change
+
+    async def call_off(self, call: str, *, all_of_it: bool) -> ProjectChange | None:
+        """The call was interrupted: complete and tell the commit that it had begun; None if it had begun none."""
+        project = self._last if all_of_it else self._project(call)
+        if not await in_thread(project.is_apply_decided):
+            if not all_of_it:
+                await project.discard()
+            return None
+        view = self.view if all_of_it else f"{self.view}/{_FROZEN_FOLDER}/{call}"
+        change = await project.commit(view)
+        if change.success and not all_of_it:
+            await in_thread(self._last.note_committed, self.view, view)
+        return change
+
+    async def drop_unknown(self, result: CommandExit) -> bool:
+        """Discard the changes if it is not known how far the command came; True if it discarded them."""
+        is_unknown = self.exists and not self._is_known(result)
+        if is_unknown:
+            await self.drop()
+        return is_unknown
+
+    async def drop(self, reason: str = "") -> ProjectChange:
+        """Discard the changes of the ended command for good. An earlier decision stays."""
+        return await (self._last.dismiss(self.view, reason) if reason else self._last.discard())
+
+    def _is_known(self, result: CommandExit) -> bool:
+        return result.ending in _KEPT_ENDINGS and (self._command.present or self._command.durable)
+
+    async def _freeze(self, call: str) -> str:
+        into = f"{self.view}/{_FROZEN_FOLDER}/{call}"
+        await in_thread(self._last.freeze, self.view, into)
+        return into
+
+    def _project(self, name: str) -> CommandProject:
+        return _JobProject(self._context, f"{self._chat}/{name}", *self._place)

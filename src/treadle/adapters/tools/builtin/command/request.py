@@ -32,27 +32,18 @@ _BARRED = (
 class CommandPlan(msgspec.Struct, frozen=True):
     """How the command of a call runs: decided before the intent is recorded, and recorded with it."""
 
-    place: str = ""
-    """The machine and the home where it was planned; see `Commands.place`."""
-    sandbox: str = ""
-    """The confinement in words (S-03)."""
+    place: str = ""  # The machine and the home where it was planned; see `Commands.place`
+    sandbox: str = ""  # The confinement in words (S-03)
     view: bool = False
     network: NetworkChoice = False
-    key: str = ""
-    """Of its first attempt."""
-    captured: bool = False
-    """True if the tree is compared before and after."""
-    discard: str = ""
-    """Why nothing of what it changes is committed; empty: it is."""
-    attempt: int = 1
-    """Which attempt a trial begins."""
-    live: bool = False
-    """True if it sees the project's own files, read-only, with a view of `layers` alone."""
+    key: str = ""  # Of its first attempt
+    captured: bool = False  # True if the tree is compared before and after
+    discard: str = ""  # Why nothing of what it changes is committed; empty: it is
+    attempt: int = 1  # Which attempt a trial begins
+    live: bool = False  # True if it sees the project's own files, read-only, with a view of `layers` alone
     layers: tuple[str, ...] = ()
-    read_only: int = 0
-    """How many ignored folders have no layer, because there are too many."""
-    made: tuple[str, ...] = ()
-    """Folders that are made in the project for it, each before those that lie in it."""
+    read_only: int = 0  # How many ignored folders have no layer, because there are too many
+    made: tuple[str, ...] = ()  # Folders that are made in the project for it, each before those that lie in it
     own: str = ""
     """The name under which this home knows it: the call's key, with a number behind it if there was a call of this key
     before, in a log that was lost (a database that was put back)."""
@@ -61,12 +52,16 @@ class CommandPlan(msgspec.Struct, frozen=True):
 class CommandRequest(Invocation, frozen=True, kw_only=True):
     planned: CommandPlan
     """`plan`, as the intent recorded it. Calls of earlier versions wrote through, and nothing was compared."""
-    trial_plan: CommandPlan | None
-    """The plan of `trial`."""
+    trial_plan: CommandPlan | None  # The plan of `trial`
 
-    @property
-    def line(self) -> str:
-        return str(self.arguments["command"])
+    line: str
+    cwd: str
+    timeout_s: float
+    writes: tuple[str, ...]
+    background: bool
+    live: bool
+    pty: bool
+    fresh: bool
 
     @property
     def title(self) -> str:
@@ -74,36 +69,7 @@ class CommandRequest(Invocation, frozen=True, kw_only=True):
         return self.line.strip().partition("\n")[0][:200]
 
     @property
-    def cwd(self) -> str:
-        return str(self.arguments.get("cwd") or "")
-
-    @property
-    def timeout_s(self) -> float:
-        return min(float(self.arguments.get("timeout_s") or DEFAULT_TIMEOUT_S), MAX_TIMEOUT_S)
-
-    @property
-    def background(self) -> bool:
-        return bool(self.arguments.get("background"))
-
-    @property
-    def live(self) -> bool:
-        return bool(self.arguments.get("live"))
-
-    @property
-    def writes(self) -> tuple[str, ...]:
-        return tuple(str(path) for path in self.arguments.get("writes") or ())
-
-    @property
-    def pty(self) -> bool:
-        return bool(self.arguments.get("pty"))
-
-    @property
-    def fresh(self) -> bool:
-        return bool(self.arguments.get("fresh"))
-
-    @property
     def begins_in(self) -> Shell:
-        """The shell that it goes on with."""
         return Shell() if self.fresh else self.shell
 
     def wanted_network(self, *, rehearsal: bool = False) -> NetworkChoice:
@@ -151,10 +117,21 @@ class CommandRequest(Invocation, frozen=True, kw_only=True):
 
 
 def request_of(invocation: Invocation) -> CommandRequest:
-    trial = invocation.trial
+    trial, arguments = invocation.trial, invocation.arguments
     trial_plan = None if trial is None else _as_recorded(trial.plan, invocation.call)
-    planned = _as_recorded(invocation.plan or {}, invocation.call if trial_plan is None else trial_plan.own)
-    return CommandRequest(**msgspec.structs.asdict(invocation), planned=planned, trial_plan=trial_plan)
+    return CommandRequest(
+        **msgspec.structs.asdict(invocation),
+        planned=_as_recorded(invocation.plan or {}, invocation.call if trial_plan is None else trial_plan.own),
+        trial_plan=trial_plan,
+        line=str(arguments.get("command") or ""),
+        cwd=str(arguments.get("cwd") or ""),
+        timeout_s=min(float(arguments.get("timeout_s") or DEFAULT_TIMEOUT_S), MAX_TIMEOUT_S),
+        writes=tuple(map(str, arguments.get("writes") or ())),
+        background=bool(arguments.get("background")),
+        live=bool(arguments.get("live")),
+        pty=bool(arguments.get("pty")),
+        fresh=bool(arguments.get("fresh")),
+    )
 
 
 def _as_recorded(plan: dict[str, Any], call: str) -> CommandPlan:

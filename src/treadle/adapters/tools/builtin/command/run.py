@@ -6,11 +6,11 @@ import asyncio
 import itertools
 import os
 
+import msgspec
 from msgspec.structs import replace
 
 from treadle.adapters.tools.builtin.base import in_thread, wait_for_end
 from treadle.adapters.tools.builtin.command import output
-from treadle.adapters.tools.builtin.command.attempts import ATTEMPTS, CommandAttempt, newest_attempt
 from treadle.adapters.tools.builtin.command.background import make_room, report_start
 from treadle.adapters.tools.builtin.command.network import in_one_line, reached_hosts, shown_hosts, wanted_hosts
 from treadle.adapters.tools.builtin.command.project import CommandProject, ProjectChange, folders_made
@@ -41,18 +41,41 @@ TRIAL_LOST = (
     "committed; but it could use the network, what it did there is not known, and it was not run again. Look at the "
     "current state before you go on."
 )
-DONE = ("exited", "timed_out")
-"""Endings of commands that have done what they have done."""
+ATTEMPTS = 3
+"""How often a command may be begun whose supervisor is lost: it may be the command itself that brings it down."""
+DONE = ("exited", "timed_out")  # Endings of commands that have done what they have done
 _SHOWN_SECRETS = 5
 _LIVE_EVERY_S = 0.05
 _LIVE_SELDOM_S = 0.25
 
 
+class CommandAttempt(msgspec.Struct, frozen=True):
+    """An attempt of a command: one whose supervisor was lost may be begun anew, under a key of its own."""
+
+    first: str  # The key of the first attempt
+    number: int = 1
+    command: Command | None = None
+
+    @property
+    def key(self) -> CallKey:
+        return CallKey(self.first if self.number == 1 else f"{self.first}~{self.number}")
+
+    @property
+    def next(self) -> "CommandAttempt":
+        return CommandAttempt(self.first, self.number + 1)
+
+    async def is_lost(self) -> bool:
+        """True if the end of the command cannot become known, or its output may be incomplete."""
+        if self.command is None:
+            return False
+        command_exit = await self.command.wait(0)
+        return not self.command.present or (command_exit is not None and command_exit.ending == "lost")
+
+
 class CommandRun:
     """`plan` is what the intent recorded. Cancelling stops the watching, not the command."""
 
-    _place: str
-    """Where it is planned, known once it was examined."""
+    _place: str  # Where it is planned, known once it was examined
     command: Command
     command_exit: CommandExit
     change: ProjectChange
@@ -98,15 +121,12 @@ class CommandRun:
             raise ToolError("live is for background commands: set background too, or leave live out.")
         if self._request.writes and not self._request.live:
             raise ToolError("writes goes with live: without it a command may write anywhere on its view.")
-        self._place = await in_thread(self._look_around)
+        await in_thread(self._setup.locate)
+        self._place = await self._here()
         await self._setup.refuse_outside()
         sandbox = await self._setup.sandbox()
         if sandbox is not None and sandbox.level != "none" and output.renames_branch(self._request.line):
             raise ToolError(output.RENAMES_BRANCH)
-
-    def _look_around(self) -> str:
-        self._setup.locate()
-        return self._commands.place
 
     async def _claim_name(self) -> None:
         """Claim a name of its own. If this home already has a command under the call's key, that command was begun in a
@@ -117,24 +137,21 @@ class CommandRun:
         for number in itertools.count():
             own_key = CallKey(f"{call}-{number}" if number else call)
             self._adopt(CommandPlan(key=own_key, own=own_key))
-            if await in_thread(self._is_free, own_key):
+            is_used = await in_thread(self._commands.is_key_used, self._request.chat, own_key)
+            if not is_used and not await in_thread(self._project.is_decided):
                 return
-
-    def _is_free(self, own_key: CallKey) -> bool:
-        return not self._commands.is_key_used(self._request.chat, own_key) and not self._project.is_decided()
 
     async def _choose_plan(self) -> None:
         own_key = self.plan.own
         background = self._request.background
         network = await self._setup.network(rehearsal=background)  # no person has seen the effect of a job yet
-        plan = CommandPlan(network=network, key=own_key, own=own_key)
-        if not await self._setup.can_view():
-            self.plan = replace(plan, captured=self._project.has_snapshots)
+        can_view = await self._setup.can_view()
+        captured = not can_view and self._project.has_snapshots
+        self.plan = CommandPlan(view=can_view, network=network, key=own_key, captured=captured, own=own_key)
+        if background and can_view:
+            self.plan = await self._with_layers(self.plan)
+        if background or not can_view:
             return
-        if background:
-            self.plan = await self._with_layers(replace(plan, view=True))
-            return
-        self.plan = replace(plan, view=True)
         trial_plan = self._fitting_trial or replace(
             self.plan, key=self._request.dry_key(self.plan.own), network=await self._setup.network(rehearsal=True)
         )
@@ -145,7 +162,6 @@ class CommandRun:
             self.plan = replace(self.plan, network=trial_plan.network, key=trial_plan.key)
 
     async def _with_layers(self, plan: CommandPlan) -> CommandPlan:
-        """The plan with the folders that a live command may write to."""
         request = self._request
         if not request.live:
             return plan
@@ -178,9 +194,17 @@ class CommandRun:
     # -- from its start to its outcome ----------------------------------------------------------------------------
 
     async def outcome(self) -> Outcome:
-        """Start it or take it up, see it to its end, and tell what became of it."""
-        if not await self._start():
-            return await self._completed()
+        """Start it or take it up, see it to its end, and tell what became of it. If it is decided what becomes of the
+        project and all else that was known of the command is gone, it is not run again."""
+        if self._request.plan is None:
+            await self._choose_plan()
+        await in_thread(self._setup.locate)
+        attempt = await (self._newest(self.plan.key) if await self._is_decided() else self._current())
+        if attempt.command is None and await self._is_decided():
+            change = await self._project.discard()
+            text = "\n".join(("(its output is gone)", *change.lines))
+            return change.added_to(Outcome(text, success=False, effect="view"))
+        self.command = attempt.command or await self._begin(attempt.key)
         faultpoint("tool.command_started")
         if self._request.background:
             return await self._build_background_outcome()
@@ -189,18 +213,6 @@ class CommandRun:
         await self._reach()
         faultpoint("tool.command_reached")
         return await self._collect()
-
-    async def _start(self) -> bool:
-        """Start the command, or take up the one that this call has. False if it is decided what becomes of the project
-        and all else that was known of the command is gone: then it is not run again."""
-        if self._request.plan is None:
-            await self._choose_plan()
-        await in_thread(self._setup.locate)
-        attempt = await (self._newest(self.plan.key) if await self._is_decided() else self._current())
-        if attempt.command is None and await self._is_decided():
-            return False
-        self.command = attempt.command or await self._begin(attempt.key)
-        return True
 
     async def _begin(self, key: CallKey) -> Command:
         await make_room(self._context, self._request)
@@ -216,26 +228,22 @@ class CommandRun:
         return await self._commands.start(self._request.chat, key, await self._setup.spec(self.plan, view, log))
 
     async def _build_background_outcome(self) -> Outcome:
-        """The outcome of a command in the background."""
         text, summary, success = await report_start(self._context, self.command, self.plan.own)
-        text = "\n".join((*self._setup.notes, *self._log_notes, *self._layer_notes, text))
+        layer_note = (
+            "[the project has more ignored folders than can be made writable: the command cannot write to "
+            f"{self.plan.read_only:,} of them. Name those that it needs in writes]"
+        )
+        layer_notes = [layer_note] if self.plan.read_only else []
+        text = "\n".join((*self._setup.notes, *self._log_notes, *layer_notes, text))
         place = self.plan.place or await self._here()
         job = JobStarted(self.plan.own, self._request.title, place, os.uname().nodename)
         facts: tuple[Fact, ...] = (job, *self._log_notices)
         hosts = await self._reached()
-        outcome = Outcome(text, summary, success, sandbox=self.plan.sandbox, facts=facts, hosts=hosts)
-        if self.plan.made:
-            outcome = replace(outcome, files=folders_made(self.plan.made))
+        files = folders_made(self.plan.made)
+        outcome = Outcome(text, summary, success, sandbox=self.plan.sandbox, facts=facts, hosts=hosts, files=files)
         return replace(outcome, effect="view" if self.plan.view else "direct")
 
-    async def _completed(self) -> Outcome:
-        """The outcome of a command of which only the decision about the project is left."""
-        change = await self._project.discard()
-        text = "\n".join(("(its output is gone)", *change.lines))
-        return change.added_to(Outcome(text, success=False, effect="view"))
-
     async def _follow(self) -> None:
-        """Show what the command writes until it ends."""
         live = output.LiveOutput(self.command, self._request.emit)
         waiting = asyncio.ensure_future(self.command.wait())
         pause = _LIVE_EVERY_S
@@ -272,20 +280,14 @@ class CommandRun:
             self.change = await self._project.discard()
 
     async def _objection(self, view: str) -> str:
-        """Why this effect is not committed, if it is judged only now; empty if it is committed or was decided
-        before.
-        """
+        """Why this effect is not committed, if it is judged only now; empty if it is, or was decided before."""
         judge = self._request.judge
-        if judge is None or await self._is_decided():
-            return ""
-        effect = await self._project.effect(view)
-        if not effect.files:
+        if judge is None or await self._is_decided() or not (effect := await self._project.effect(view)).files:
             return ""
         unrecoverable = await self._project.unrecoverable(effect)
         return await judge(Rehearsal("", effect.files, effect.uncaptured, unrecoverable, history=effect.history))
 
     async def _collect(self) -> Outcome:
-        """The outcome: the command's output, how it ended, and the state of the project and of the shell."""
         command_exit, change = self.command_exit, self.change
         if command_exit.ending == "failed":
             raise ToolError(f"The command could not be started: {command_exit.error}.")
@@ -297,17 +299,14 @@ class CommandRun:
         faultpoint("command.collected")
         summary, last = self._request.ending(command_exit, self.plan)
         changes = len(sort_out(change.files).reported_files)
+        lost_output = f"[some output could not be kept: {command_exit.error}]"
         lines = (
             *self._setup.notes,
             *self._request.network_notes(self.plan),
             *self._log_notes,
             output_view.text if command_exit.size else "(no output)",
             *output.stopped_lines(leftovers.stopped, left_behind=command_exit.left_behind),
-            *(
-                [f"[some output could not be kept: {command_exit.error}]"]
-                if command_exit.error and not command_exit.exceeded
-                else []
-            ),
+            *([lost_output] if command_exit.error and not command_exit.exceeded else []),
             *leftovers.notes,
             *([hint] if self.plan.view and (hint := output.rename_hint(output_view.text)) else []),
             *([hint] if (hint := output.settings_hint(output_view.text)) else []),
@@ -321,7 +320,7 @@ class CommandRun:
             "\n".join(lines),
             ", ".join([summary, count(command_exit.lines, "line"), *([count(changes, "change")] if changes else [])])
             + "".join(f"; {note}" for note in (shown_hosts(hosts), needs) if note),
-            command_exit.ending == "exited" and command_exit.code == 0 and change.success,
+            self._has_succeeded and change.success,
             effect="view" if self.plan.view else "direct",
             output=blob,
             sandbox=self.plan.sandbox,
@@ -338,10 +337,7 @@ class CommandRun:
 
     async def _secret_notes(self) -> tuple[str, ...]:
         """A command that failed may have needed a file that was hidden from it."""
-        if self.command_exit.ending == "exited" and self.command_exit.code == 0:
-            return ()
-        secrets = await in_thread(self._setup.hidden_secrets)
-        if not secrets:
+        if self._has_succeeded or not (secrets := await in_thread(self._setup.hidden_secrets)):
             return ()
         path_list = ", ".join(inert(path) for path in secrets[:_SHOWN_SECRETS])
         return (
@@ -350,16 +346,18 @@ class CommandRun:
         )
 
     async def _wants(self, text: str) -> tuple[str, ...]:
-        """The hosts that the ended command failed to reach."""
-        if self.command_exit.ending == "exited" and self.command_exit.code == 0:
+        if self._has_succeeded:
             return ()
         return await in_thread(wanted_hosts, text, self._network_log, self.plan.network)
 
     async def _reached(self) -> tuple[str, ...]:
-        """The hosts that the command reached."""
         if isinstance(self.plan.network, bool):  # no proxy, and so no log to read
             return reached_hosts("", self.plan.network)
         return await in_thread(reached_hosts, self._network_log, self.plan.network)
+
+    @property
+    def _has_succeeded(self) -> bool:
+        return self.command_exit.ending == "exited" and self.command_exit.code == 0
 
     @property
     def _network_log(self) -> str:
@@ -398,7 +396,7 @@ class CommandRun:
         started here may be started. A command that was started on another machine, or before a power cut, is taken up
         only if its end is safe on this disk. A command on a view without network has had no effect until its commit is
         decided, so it may run again."""
-        if await self._forgotten():
+        if await self._was_forgotten():
             return Outcome(RECORDED_BEFORE, "carried out before; its result is lost", success=False, effect="direct")
         here = await self._here()
         if self.plan.view:
@@ -422,21 +420,26 @@ class CommandRun:
             return "run_again"
         return "unknown" if self.plan.network or newest.number == ATTEMPTS else "run_again"
 
-    async def _forgotten(self) -> bool:
+    async def _was_forgotten(self) -> bool:
         """True if the command of a call without result has ended and was forgotten. Commands are forgotten only after
         their result is recorded, so the log was restored to an earlier state."""
         newest = await self._newest(self.plan.key)
         command_exit = await newest.command.wait(0) if newest.command is not None else None
         if command_exit is None or command_exit.ending not in DONE:
             return False
-        return all(
-            known_command.call != newest.key for known_command in await self._commands.list_commands(self._request.chat)
-        )
+        return all(each.call != newest.key for each in await self._commands.list_commands(self._request.chat))
 
     # -- attempts: a lost command may be begun anew ---------------------------------------------------------------
 
     async def _newest(self, key: str) -> CommandAttempt:
-        return await newest_attempt(self._commands, self._request.chat, key)
+        """The one that counts: the last that was begun. `command` is None if none was."""
+        newest = CommandAttempt(key)
+        for number in range(1, ATTEMPTS + 1):
+            command = await self._commands.find(self._request.chat, CommandAttempt(key, number).key)
+            if command is None:
+                break
+            newest = CommandAttempt(key, number, command)
+        return newest
 
     async def _current(self) -> CommandAttempt:
         """The command to follow, or the key under which to start one: after one that was lost, if it can have done
@@ -458,14 +461,6 @@ class CommandRun:
         """The notices of a call whose key was used before, in a log that was lost."""
         call = self._request.call
         return () if self.plan.own == call else (ModelNotice("log_put_back", MADE_BEFORE.format(call=call)),)
-
-    @property
-    def _layer_notes(self) -> list[str]:
-        number = self.plan.read_only
-        return [
-            "[the project has more ignored folders than can be made writable: the command cannot write to "
-            f"{number:,} of them. Name those that it needs in writes]"
-        ] * bool(number)
 
     @property
     def _log_notes(self) -> list[str]:

@@ -19,20 +19,17 @@ from treadle.errors import SandboxError, ToolError
 from treadle.ports.commands import CommandSpec
 from treadle.ports.sandbox import HIDING, LAID, Confinement, Direct, FolderLayer, Live, RootMount, Sandbox, View
 from treadle.ports.workspace import inert
-from treadle.protocol.content import Shell
 from treadle.protocol.files import encode_path
 from treadle.protocol.options import NetworkChoice
 
-BACKGROUND_S = 24 * 3600.0
-"""A background process that everybody forgot ends after a day."""
+BACKGROUND_S = 24 * 3600.0  # A background process that everybody forgot ends after a day
 
 
 class CommandSetup:
     """Where it runs is known after `locate`."""
 
     cwd: str
-    notes: tuple[str, ...]
-    """Notes about the folder that the command runs in."""
+    notes: tuple[str, ...]  # Notes about the folder that the command runs in
 
     def __init__(self, context: ToolContext, request: CommandRequest) -> None:
         self._context = context
@@ -43,9 +40,10 @@ class CommandSetup:
         """The one that the chat demands, looked for once; None where there is none to be had and none is demanded."""
         if self._sandbox is None and self._context.sandbox_of is not None:
             await in_thread(self._find_sandbox)
-        return self._usable_sandbox()
+        return self._require_sandbox()
 
-    def _usable_sandbox(self) -> Sandbox | None:
+    def _require_sandbox(self) -> Sandbox | None:
+        self._find_sandbox()
         if isinstance(self._sandbox, SandboxError):
             raise self._sandbox
         return self._sandbox
@@ -85,14 +83,11 @@ class CommandSetup:
         confined = sandbox is not None and sandbox.level != "none"
         if confined and not self._request.options.strict_paths:
             return
-        words = self._context.outside(self._request.line, self._request.project.root, self.cwd)
-        if words:
+        if words := self._context.outside(self._request.line, self._request.project.root, self.cwd):
             reason = "strict_paths is on" if confined else "no sandbox confines commands on this machine"
-            word_list = ", ".join(inert(word) for word in words[:5])
             raise ToolError(
-                f"Not run: {word_list} leads out of the project root, and {reason}. Use paths inside the "
-                "project, relative "
-                "and without '..'."
+                f"Not run: {', '.join(map(inert, words[:5]))} leads out of the project root, and {reason}. Use paths "
+                "inside the project, relative and without '..'."
             )
 
     async def spec(self, plan: CommandPlan, view: str, log: str) -> CommandSpec:
@@ -101,16 +96,20 @@ class CommandSetup:
         return await in_thread(self._make_spec, plan, view, log)
 
     def _make_spec(self, plan: CommandPlan, view: str, log: str) -> CommandSpec:
-        self._find_sandbox()
-        sandbox, root, request = self._usable_sandbox(), self._root, self._request
+        sandbox, root, request = self._require_sandbox(), self._root, self._request
         argv, state_fd = shell.shell_argv(request.line)
         covered_sockets: tuple[str, ...] = ()
         lays = bool(view) and sandbox is not None and sandbox.lays
         lays = lays and not plan.live and self._world is None and not is_below(root, LAID) and not is_below(view, LAID)
         if sandbox is not None:
+            mount: RootMount = View(f"{view}/upper", f"{view}/work", lays) if view else Direct()
+            if view and plan.live:
+                layers = [
+                    FolderLayer(f"{root}/{path}", f"{view}/upper/{path}", f"{view}/work/{number}")
+                    for number, path in enumerate(plan.layers)
+                ]
+                mount = Live(tuple(layers))
             guarded = self._guarded
-            secrets = self.hidden_secrets()
-            mount = self._mount(plan, view, lays)
             confinement = Confinement(
                 root,
                 mount,
@@ -120,13 +119,17 @@ class CommandSetup:
                 guarded.home,
                 world=self._world,
                 terminal=request.pty,
-                secrets=tuple(f"{root}/{path}" for path in secrets),
+                secrets=tuple(f"{root}/{path}" for path in self.hidden_secrets()),
                 report_fd=state_fd,
             )
             if lays:
                 covered_sockets = sandbox.sockets_to_cover(confinement)
                 confinement = replace(confinement, covered_sockets=covered_sockets)
             argv = tuple(sandbox.wrap(argv, confinement, self.cwd))
+        begins_in = None
+        if request.background:  # the shell that it goes on with, in the folder in which it starts
+            workspace = self._context.workspace_of(*request.project)
+            begins_in = to_builtins(replace(request.begins_in, cwd=encode_path(workspace.relative(self.cwd))))
         return CommandSpec(
             argv,
             self.cwd if self._world is None else root,  # where it is only in the world there is nothing to start it in
@@ -141,29 +144,12 @@ class CommandSetup:
             state_cap=shell.STATE_CAP,
             title=request.title,
             line=request.line,
-            shell=to_builtins(self._begins_in()) if request.background else None,
+            shell=begins_in,
             view=root if view else "",
             layers=plan.layers if plan.live else (),
             lays=LAID if lays else "",
             covered_sockets=covered_sockets,
             limits=self._context.allowance.limits,
-        )
-
-    def _begins_in(self) -> Shell:
-        """The shell that the command goes on with, in the folder in which it starts."""
-        workspace = self._context.workspace_of(*self._request.project)
-        return replace(self._request.begins_in, cwd=encode_path(workspace.relative(self.cwd)))
-
-    def _mount(self, plan: CommandPlan, view: str, lays: bool) -> RootMount:
-        if not view:
-            return Direct()
-        if not plan.live:
-            return View(f"{view}/upper", f"{view}/work", lays)
-        return Live(
-            tuple(
-                FolderLayer(f"{self._root}/{path}", f"{view}/upper/{path}", f"{view}/work/{number}")
-                for number, path in enumerate(plan.layers)
-            )
         )
 
     async def network(self, *, rehearsal: bool = False) -> NetworkChoice:
@@ -181,20 +167,15 @@ class CommandSetup:
         return self._context.secrets(self._request)
 
     def _environment(self, plan: CommandPlan) -> dict[str, str]:
-        """Of a fresh command with this plan."""
         return self._fresh_environment | (through_proxy() if isinstance(plan.network, tuple) else {})
 
     async def can_view(self) -> bool:
-        """True if the command can run on a copy-on-write view of the project."""
-        request = self._request
-        if not request.options.command_view or self._context.snapshots_of is None:
-            return False
-        return await in_thread(self._view_works)
+        def works() -> bool:
+            sandbox = self._require_sandbox()
+            return sandbox is not None and sandbox.views and self._context.views(sandbox, self._request.project.root)
 
-    def _view_works(self) -> bool:
-        self._find_sandbox()
-        sandbox = self._usable_sandbox()
-        return sandbox is not None and sandbox.views and self._context.views(sandbox, self._request.project.root)
+        has_views = self._request.options.command_view and self._context.snapshots_of is not None
+        return has_views and await in_thread(works)
 
     def shell_end(self, report: bytes, plan: CommandPlan) -> ShellEnd:
         workspace = self._context.workspace_of(*self._request.project)

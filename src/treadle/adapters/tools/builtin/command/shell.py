@@ -18,13 +18,12 @@ from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.content import Shell
 from treadle.protocol.files import decode_path, encode_path
 
-CAP = 32_000
-"""How many bytes of exported variables are carried over."""
-STATE_CAP = 1 << 20
-"""How many bytes of what the shell writes are kept. Of more, only the working directory is used."""
+CAP = 32_000  # How many bytes of exported variables are carried over
+STATE_CAP = 1 << 20  # How many bytes of what the shell writes are kept. Of more, only the working directory is used.
 _NOT_CARRIED = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "TERM", "TREADLE_CALL", "LINES", "COLUMNS"})
 _PASSING = re.compile(r"/treadle-\d+-\d+-[0-9a-f]{12}(/home)?\Z")
 """Folders that a sandbox makes for one command: they are HOME and TMPDIR to that one only."""
+_NO_TEXT = re.compile("[\ud800-\udfff]")  # bytes that are no UTF-8, in a name or a value
 _END = b"end"
 _LEFT = b"left="
 """Before the name of a process that the command left running and that was stopped, behind the end of the state."""
@@ -57,24 +56,20 @@ class ShellEnd(msgspec.Struct, frozen=True):
 
     shell: Shell | None = None
     notes: tuple[str, ...] = ()
-    stopped: tuple[str, ...] = ()
-    """Names of processes that the command left running and that were stopped."""
+    stopped: tuple[str, ...] = ()  # Names of processes that the command left running and that were stopped
 
 
 def shell_argv(command: str) -> tuple[tuple[str, ...], int]:
     """The command line that runs a command so that its shell tells how it ends, and the descriptor it tells it on."""
     bash, sh = _shells()
-    if bash:
-        number = _descriptor()
-        prelude = _BASH.replace("{fd}", str(number)).replace("{cap}", str(CAP))
-        return (bash, "-c", prelude + command, "bash"), number
-    return (sh, "-c", _SH + command, "sh"), _SH_FD
-
-
-def _descriptor() -> int:
-    """As high as this process, and so the command, may have one."""
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return _BASH_FD if most == resource.RLIM_INFINITY else max(_LOWEST_FD, min(_BASH_FD, most - 1))
+    if not bash:
+        return (sh, "-c", _SH + command, "sh"), _SH_FD
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[
+        0
+    ]  # a number as high as this process, and so the command, may have
+    number = _BASH_FD if most == resource.RLIM_INFINITY else max(_LOWEST_FD, min(_BASH_FD, most - 1))
+    prelude = _BASH.replace("{fd}", str(number)).replace("{cap}", str(CAP))
+    return (bash, "-c", prelude + command, "bash"), number
 
 
 @cache
@@ -88,8 +83,8 @@ def start_directory(workspace: Workspace, folder: str, last: str) -> tuple[str, 
         try:
             return workspace.directory(folder), ""
         except OutsideRoot:
-            note = f"[cwd {inert(folder)} is outside the project root; the command ran in the root instead]"
-            return workspace.path, note
+            text = f"[cwd {inert(folder)} is outside the project root; the command ran in the root instead]"
+            return workspace.path, text
     last = decode_path(last)
     try:
         return workspace.directory(last), ""
@@ -100,8 +95,7 @@ def start_directory(workspace: Workspace, folder: str, last: str) -> tuple[str, 
 
 
 def environment(base: Mapping[str, str], shell: Shell) -> dict[str, str]:
-    """A fresh environment with what the shell has changed since. Logs of earlier versions may hold variables that no
-    longer carry over."""
+    """A fresh environment with the shell's changes. Earlier logs may hold variables that no longer carry over."""
     carried = {name: value for name, value in shell.exports.items() if not starts_programs(name, value)}
     return {name: value for name, value in {**base, **carried}.items() if name not in shell.unset}
 
@@ -114,7 +108,16 @@ def read_end(
     report = _parse(data)
     if report.cwd is None:
         return ShellEnd(stopped=report.stopped)
-    cwd, notes = _end_directory(report.cwd, workspace)
+    cwd = "."
+    notes: tuple[str, ...] = ("[the shell's directory is gone; the next command starts in the root]",)
+    if report.cwd:
+        try:
+            cwd, notes = encode_path(workspace.relative(workspace.directory(report.cwd))), ()
+        except OutsideRoot:
+            place = f"in {inert(report.cwd)}, outside the project root"
+            notes = (f"[the shell was {place}; the next command starts in the root]",)
+        except ToolError:
+            notes = (f"[the shell's directory {inert(report.cwd)} is gone; the next command starts in the root]",)
     if report.variables is None:
         shell = Shell(cwd, previous.exports, previous.unset)
         notes = (*notes, _TOO_MUCH)
@@ -130,16 +133,15 @@ def _variables(
 ) -> tuple[dict[str, str], tuple[str, ...], tuple[str, ...]]:
     """The exported variables to carry over, the names that were unset, and notes on what is left out."""
     carried = {name for name, value in variables.items() if name not in _NOT_CARRIED and not _PASSING.search(value)}
-    changed_variables = {
-        name: value for name, value in variables.items() if name in carried and base.get(name) != value
-    }
-    starting = [name for name, value in changed_variables.items() if starts_programs(name, value)]
-    exports, left_out = _recordable(
-        {name: value for name, value in changed_variables.items() if name not in starting}, previous, secrets_of(user)
-    )
+    changed = {name: variables[name] for name in variables if name in carried and base.get(name) != variables[name]}
+    starting = [name for name, value in changed.items() if starts_programs(name, value)]
+    recorded = {name: value for name, value in changed.items() if name not in starting}
+    exports, left_out = _recordable(recorded, previous, secrets_of(user))
     left_out += [name for name in report.too_long if len(base.get(name, "")) <= CAP]
     present = variables.keys() | report.too_long
-    unset = sorted(name for name in base if name not in present and name not in _NOT_CARRIED and _is_text(name))
+    unset = sorted(
+        name for name in base if name not in present and name not in _NOT_CARRIED and not _NO_TEXT.search(name)
+    )
     notes = _not_carried(left_out, _UNRECORDED_WHY) + _not_carried(starting, _STARTING_WHY)
     return exports, tuple(unset), notes
 
@@ -147,17 +149,13 @@ def _variables(
 class _Report(msgspec.Struct, frozen=True):
     """The report that the shell, and the sandbox around it, wrote to the descriptor."""
 
-    cwd: str | None = None
-    """None: the shell did not get to its end, or something else wrote there."""
-    variables: dict[str, str] | None = None
-    """None: more than is kept."""
-    too_long: frozenset[str] = frozenset()
-    """Exported variables whose values are longer than what is carried over."""
+    cwd: str | None = None  # None: the shell did not get to its end, or something else wrote there
+    variables: dict[str, str] | None = None  # None: more than is kept
+    too_long: frozenset[str] = frozenset()  # Exported variables whose values are longer than what is carried over
     stopped: tuple[str, ...] = ()
 
 
 def stopped_names(data: bytes) -> tuple[str, ...]:
-    """Of processes that the command left running."""
     return _parse(data).stopped
 
 
@@ -186,31 +184,17 @@ def _parse(data: bytes) -> _Report:
     return _Report(path, variables, too_long, names)
 
 
-def _end_directory(path: str, workspace: Workspace) -> tuple[str, tuple[str, ...]]:
-    if not path:
-        return ".", ("[the shell's directory is gone; the next command starts in the root]",)
-    try:
-        return encode_path(workspace.relative(workspace.directory(path))), ()
-    except OutsideRoot:
-        return ".", (
-            f"[the shell was in {inert(path)}, outside the project root; the next command starts in the root]",
-        )
-    except ToolError:
-        return ".", (f"[the shell's directory {inert(path)} is gone; the next command starts in the root]",)
-
-
 def _recordable(
     changed_variables: Mapping[str, str], previous: Shell, secrets: tuple[str, ...]
 ) -> tuple[dict[str, str], list[str]]:
-    """Without secrets, which must not get into the log (S-11), without what is no text, and within the cap; and the
-    names of what is left out."""
+    """The variables without secrets (S-11) and what is no text, within the cap; and the names of those left out."""
     kept_variables: dict[str, str] = {}
     left_out: list[str] = []
     room = CAP
     for name, value in sorted(changed_variables.items(), key=lambda item: (item[0] not in previous.exports, item[0])):
         size = len(name) + len(value.encode(errors="surrogateescape"))
         secret = is_secret(name, value) or any(each in value for each in secrets)
-        if secret or size > room or not _is_text(name + value):
+        if secret or size > room or _NO_TEXT.search(name + value):
             left_out.append(name)
         else:
             kept_variables[name] = value
@@ -223,11 +207,3 @@ def _not_carried(names: Sequence[str], reason: str) -> tuple[str, ...]:
         return ()
     name_list = ", ".join(inert(name) for name in sorted(names)[:10]) + (" …" if len(names) > 10 else "")
     return (f"[not carried over to later commands: {name_list} ({reason})]",)
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

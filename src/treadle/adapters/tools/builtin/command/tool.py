@@ -73,7 +73,7 @@ class RunCommand(WithContext, PlainTool):
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
         command = self._command(invocation)
-        if command.in_background:
+        if invocation.arguments.get("background"):
             return await command.rehearse_start()
         trial_run = await self.dry_run(invocation)
         if trial_run is None:

@@ -6,10 +6,9 @@ from msgspec.structs import replace
 
 from treadle.adapters.tools.builtin.base import in_thread
 from treadle.adapters.tools.builtin.command import output
-from treadle.adapters.tools.builtin.command.attempts import ATTEMPTS, CommandAttempt
 from treadle.adapters.tools.builtin.command.project import folders_made
 from treadle.adapters.tools.builtin.command.request import CommandPlan
-from treadle.adapters.tools.builtin.command.run import DONE, CommandRun
+from treadle.adapters.tools.builtin.command.run import ATTEMPTS, DONE, CommandAttempt, CommandRun
 from treadle.base.faultpoint import faultpoint
 from treadle.errors import ToolError
 from treadle.ports.commands import CommandExit
@@ -24,34 +23,25 @@ class DryRun(msgspec.Struct, frozen=True):
     command_exit: CommandExit
     output: str
     effect: Effect
-    diff: str
-    """The effect for people."""
-    unrecoverable: tuple[str, ...]
-    """See `treadle.ports.toolset.Rehearsal`."""
+    diff: str  # The effect for people
+    unrecoverable: tuple[str, ...]  # See `treadle.ports.toolset.Rehearsal`
     notes: tuple[str, ...]
-    last: str
-    """How it ended, as the last line of its output."""
-    wants_network: tuple[str, ...] = ()
-    """The hosts that it failed to reach, as patterns; `all` if they are unknown."""
-    hosts: tuple[str, ...] = ()
-    """The hosts that it reached."""
+    last: str  # How it ended, as the last line of its output
+    wants_network: tuple[str, ...] = ()  # The hosts that it failed to reach, as patterns; `all` if they are unknown
+    hosts: tuple[str, ...] = ()  # The hosts that it reached
 
 
 class CommandTrial(CommandRun):
     async def trial(self) -> Trial | None:
         """The plan of a trial on a view; None where no view works. Its key depends on the command's text: if the person
         who allows it edits the text, it is another command."""
-        if self.in_background or not self._project.has_snapshots or not await self._setup.can_view():
+        if self._request.background or not self._project.has_snapshots or not await self._setup.can_view():
             return None
         await self._examine()
         await self._claim_name()
         own_key, recorded = self.plan.own, self._fitting_trial
-        fresh = CommandPlan(
-            view=True,
-            network=await self._setup.network(rehearsal=True),
-            key=self._request.dry_key(own_key),
-            own=own_key,
-        )
+        network = await self._setup.network(rehearsal=True)
+        fresh = CommandPlan(view=True, network=network, key=self._request.dry_key(own_key), own=own_key)
         self.plan = await self._complete_plan(recorded or fresh)
         attempt = await self._current()
         if recorded is not None:
@@ -60,10 +50,6 @@ class CommandTrial(CommandRun):
             attempt = attempt.next
         self.plan = replace(self.plan, attempt=attempt.number)
         return Trial(msgspec.structs.asdict(self.plan), attempt.command is None, bool(self.plan.network))
-
-    @property
-    def in_background(self) -> bool:
-        return self._request.background
 
     async def rehearse_start(self) -> Rehearsal | None:
         """To start a background command on a view changes nothing but the folders that are made for it: its
@@ -94,9 +80,6 @@ class CommandTrial(CommandRun):
         attempt = await self._current()
         if attempt.number < self.plan.attempt:
             attempt = CommandAttempt(self.plan.key, self.plan.attempt)
-        return await self._try_out(attempt)
-
-    async def _try_out(self, attempt: CommandAttempt) -> DryRun:
         self.command = attempt.command or await self._begin(attempt.key)
         await self._follow()
         faultpoint("tool.command_rehearsed")

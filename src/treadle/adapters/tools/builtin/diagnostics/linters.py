@@ -1,5 +1,6 @@
-"""Which tools there are, for which files, and how each is asked without touching the project. Data only: finding and
-running them is the business of `finding` and `running`.
+"""The findings of tools about a file: which tools there are, for which files, how each is asked without touching the
+project, and how its output is read (ValueError if the output is not the tool's at all). Finding and running them is the
+business of `running`.
 
 A tool that gets the file by its standard input sees exactly what the workspace read. `executes` says that asking it may
 run code of the project (configuration that is a program, build scripts, an interpreter of the project), or show files
@@ -7,20 +8,73 @@ outside that the project names (an include): then it is only ever run in a sandb
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
 
 import msgspec
 
-from treadle.adapters.tools.builtin.diagnostics import parsing
-from treadle.adapters.tools.builtin.diagnostics.parsing import Parse
+from treadle.ports.workspace import inert
+from treadle.protocol.content import Value
+
+Severity = Literal["error", "warning", "info"]
+MAX_SHOWN = 100
+_ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
+_LONGEST = 400
+
+
+class Diagnostic(Value, frozen=True):
+    """Lines and columns count from 1; 0 is the file as a whole."""
+
+    path: str
+    line: int
+    column: int
+    severity: Severity
+    message: str
+    source: str
+    code: str = ""
+
+    @property
+    def text(self) -> str:
+        place = ":".join(str(part) for part in (inert(self.path), self.line, self.column) if part)
+        code = f" {self.code}" if self.code else ""
+        message = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(self.message.split()))
+        message = message if len(message) <= _LONGEST else f"{message[: _LONGEST - 1]}…"
+        return f"{place}: {self.severity}{code}: {message} [{self.source}]"
+
+
+def arranged(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Each once, by file and place; of two tools that say the same about a place, both are heard."""
+    return sorted(
+        set(diagnostics), key=lambda each: (each.path, each.line, each.column, _ORDER[each.severity], each.message)
+    )
+
+
+def bounded(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """At most so many, errors before the rest."""
+    if len(diagnostics) <= MAX_SHOWN:
+        return list(diagnostics)
+    return arranged(sorted(diagnostics, key=lambda each: _ORDER[each.severity])[:MAX_SHOWN])
+
+
+def count(diagnostics: Sequence[Diagnostic]) -> str:
+    errors = sum(each.severity == "error" for each in diagnostics)
+    warning_count = len(diagnostics) - errors
+    parts = [f"{errors} {'error' if errors == 1 else 'errors'}"] if errors or not warning_count else []
+    parts += [f"{warning_count} {'warning' if warning_count == 1 else 'warnings'}"] if warning_count else []
+    return ", ".join(parts)
+
+
+Parse = Callable[[str, str, str], list[Diagnostic]]
+"""(the path of the file that was asked about, standard output, standard error)"""
+
+
+class OtherLanguage(Exception):
+    """The file is written in a language that the tool does not read; the message completes "the tool …"."""
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The file that is asked about."""
-
     root: str
-    path: str
-    """Relative to the root."""
+    path: str  # Relative to the root
     data: bytes
     folder: str = ""
     """Where the project that it belongs to begins (tsconfig.json, Cargo.toml, go.mod), relative to the root."""
@@ -39,20 +93,188 @@ class Linter(msgspec.Struct, frozen=True):
     stdin: bool = True
     executes: bool = False
     """Then its answer depends on more than the file and its configuration, and is asked for each time."""
-    configs: tuple[str, ...] = ()
-    """Files at the root that change its answer."""
-    marker: str = ""
-    """It needs a project: the file that makes one."""
-    fine: tuple[int, ...] = (0, 1)
-    """Exit codes with which it has done its work."""
+    configs: tuple[str, ...] = ()  # Files at the root that change its answer
+    marker: str = ""  # It needs a project: the file that makes one
+    fine: tuple[int, ...] = (0, 1)  # Exit codes with which it has done its work
     env: tuple[tuple[str, str], ...] = ()
-    program: str = ""
-    """If its name is another one."""
+    program: str = ""  # If its name is another one
     suits: Callable[[Target], bool] = lambda _target: True
 
     @property
     def command(self) -> str:
         return self.program or self.name
+
+
+_RUFF_ERRORS = re.compile(r"^(?:invalid-syntax|E9|F82|F70|F63|PLE)")
+_PLACE = re.compile(r"^(?P<file>[^\s:][^:\n]*|<stdin>):(?P<line>\d+)(?::(?P<column>\d+))?:\s*(?P<rest>.+)$")
+_CODE = re.compile(r"\s*\[(?P<code>-?[\w+=.-]+)\]$")
+_TSC = re.compile(
+    r"^(?P<file>[^(\n]+)\((?P<line>\d+),(?P<column>\d+)\): (?P<kind>error|warning) (?P<code>TS\d+): (?P<text>.+)$"
+)
+_NODE = re.compile(
+    r"^\[stdin\]:(?P<line>\d+)\n(?P<source>.*)\n(?P<mark>\s*)\^.*?\n(?P<text>\w*Error: .+?)$", re.S | re.M
+)
+_BASH = re.compile(r"^(?:[^:\n]*bash|[^:\n]*sh): (?:line (?P<line>\d+): )?(?P<text>(?:syntax error|unexpected EOF).*)$")
+_RUSTFMT = re.compile(
+    r"^(?P<kind>error|warning)(?:\[(?P<code>\w+)\])?: (?P<text>.+)\n\s*--> [^:\n]+:(?P<line>\d+):(?P<column>\d+)", re.M
+)
+
+
+# -- reading their output: lines that do not look as documented are ignored, never guessed at -------------------------
+
+
+def _json(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"its output is no JSON: {error}") from error
+
+
+def _severity(word: str) -> Severity:
+    return "error" if word in ("error", "fatal") else "warning" if word in ("warning", "warn") else "info"
+
+
+def _at(match: re.Match[str]) -> tuple[int, int]:
+    return int(match["line"]), int(match["column"] or 0)
+
+
+def _parse_ruff(path: str, output: str, _errors: str) -> list[Diagnostic]:
+    diagnostics = []
+    for each in _json(output):
+        code = each.get("code") or "invalid-syntax"
+        place = each.get("location") or {}
+        severity: Severity = "error" if _RUFF_ERRORS.match(code) else "warning"
+        shown_code = "" if code == "invalid-syntax" else code
+        at = (place.get("row", 0), place.get("column", 0))
+        diagnostics.append(Diagnostic(path, *at, severity, each["message"], "ruff", shown_code))
+    return diagnostics
+
+
+def _pyright_parser(source: str) -> Parse:
+    def parse(path: str, output: str, _errors: str) -> list[Diagnostic]:
+        diagnostics = []
+        for each in _json(output).get("generalDiagnostics", ()):
+            start = each.get("range", {}).get("start", {})
+            severity = _severity(each.get("severity", "error"))
+            at = (start.get("line", -1) + 1, start.get("character", -1) + 1)
+            diagnostics.append(Diagnostic(path, *at, severity, each["message"], source, each.get("rule", "")))
+        return diagnostics
+
+    return parse
+
+
+def _parse_check(path: str, output: str, _errors: str) -> list[Diagnostic]:
+    """Of our own little parser for Python: one JSON object, or nothing."""
+    reports = [_json(output)] if output.strip() else []
+    return [
+        Diagnostic(path, one["line"] or 0, one["column"] or 0, "error", one["message"], "python") for one in reports
+    ]
+
+
+def _compiler_parser(source: str) -> Parse:
+    """`file:line:column: severity: message [code]`, as gcc, clang and many others print it."""
+
+    def parse(path: str, output: str, errors: str) -> list[Diagnostic]:
+        diagnostics = []
+        for place in filter(None, map(_PLACE.match, (output + "\n" + errors).splitlines())):
+            kind, _, text = place["rest"].partition(": ")
+            if kind not in ("error", "fatal error", "warning") or not text:
+                continue
+            # Where headers lie is the business of the project's build, which is not known here.
+            missing = kind == "fatal error" and "No such file" in text
+            code = _CODE.search(text)
+            severity: Severity = "warning" if kind == "warning" or missing else "error"
+            message = text[: code.start()] if code else text
+            file_path = path if place["file"] in ("<stdin>", path) or path.endswith(place["file"]) else place["file"]
+            found_code = code["code"] if code else ""
+            diagnostics.append(Diagnostic(file_path, *_at(place), severity, message, source, found_code))
+        return diagnostics
+
+    return parse
+
+
+def _place_parser(source: str, severity: Severity = "error") -> Parse:
+    """`file:line:column: message`, without a word for how bad it is: gofmt, go vet."""
+
+    def parse(path: str, output: str, errors: str) -> list[Diagnostic]:
+        diagnostics = []
+        for line in (output + "\n" + errors).splitlines():
+            if line.startswith("<standard input>:"):
+                place = _PLACE.match("<stdin>:" + line.removeprefix("<standard input>:"))
+            else:
+                place = _PLACE.match(line.removeprefix("vet: ").removeprefix("<standard input>:").strip())
+            if place is not None:
+                diagnostics.append(Diagnostic(path, *_at(place), severity, place["rest"].strip(), source))
+        return diagnostics
+
+    return parse
+
+
+def _parse_tsc(path: str, output: str, _errors: str) -> list[Diagnostic]:
+    diagnostics = []
+    for match in filter(None, map(_TSC.match, output.splitlines())):
+        file = match["file"].replace("\\", "/")
+        file_path = path if path.endswith(file) or file.endswith(path) else file
+        severity = _severity(match["kind"])
+        diagnostics.append(Diagnostic(file_path, *_at(match), severity, match["text"], "tsc", match["code"] or ""))
+    return diagnostics
+
+
+def _parse_eslint(path: str, output: str, _errors: str) -> list[Diagnostic]:
+    diagnostics = []
+    for each in (each for file in _json(output) for each in file.get("messages", ())):
+        severity: Severity = "error" if each.get("severity") == 2 else "warning"
+        at = (each.get("line") or 0, each.get("column") or 0)
+        diagnostics.append(Diagnostic(path, *at, severity, each["message"], "eslint", each.get("ruleId") or ""))
+    return diagnostics
+
+
+def _parse_node(path: str, _output: str, errors: str) -> list[Diagnostic]:
+    match = _NODE.search(errors)
+    if match is None:
+        return []
+    if "Unexpected token '<'" in match["text"]:
+        raise OtherLanguage("does not read JSX")
+    return [Diagnostic(path, int(match["line"]), len(match["mark"]) + 1, "error", match["text"], "node")]
+
+
+def _parse_bash(path: str, _output: str, errors: str) -> list[Diagnostic]:
+    matches = filter(None, map(_BASH.match, errors.splitlines()))
+    return [Diagnostic(path, int(match["line"] or 0), 0, "error", match["text"], "bash") for match in matches]
+
+
+def _parse_shellcheck(path: str, output: str, _errors: str) -> list[Diagnostic]:
+    diagnostics = []
+    for each in _json(output).get("comments", ()):
+        at, severity = (each.get("line", 0), each.get("column", 0)), _severity(each.get("level", "warning"))
+        diagnostics.append(Diagnostic(path, *at, severity, each["message"], "shellcheck", f"SC{each['code']}"))
+    return diagnostics
+
+
+def _parse_rustfmt(path: str, _output: str, errors: str) -> list[Diagnostic]:
+    return [
+        Diagnostic(path, *_at(match), _severity(match["kind"]), match["text"], "rustfmt", match["code"] or "")
+        for match in _RUSTFMT.finditer(errors)
+    ]
+
+
+def _parse_cargo(path: str, output: str, _errors: str) -> list[Diagnostic]:
+    diagnostics = []
+    for entry in (_json(line) for line in output.splitlines() if line.startswith("{")):
+        message = entry.get("message") if entry.get("reason") == "compiler-message" else None
+        if not isinstance(message, dict) or message.get("level") not in ("error", "warning"):
+            continue
+        span = next((span for span in message.get("spans", ()) if span.get("is_primary")), None)
+        if span is not None:
+            file_path = path if path.endswith(span["file_name"]) else span["file_name"]
+            code = (message.get("code") or {}).get("code", "")
+            at = (span.get("line_start", 0), span.get("column_start", 0))
+            severity = _severity(message["level"])
+            diagnostics.append(Diagnostic(file_path, *at, severity, message["message"], "cargo", code))
+    return diagnostics
+
+
+# -- how each is asked ------------------------------------------------------------------------------------------------
 
 
 _PARSE = """
@@ -65,7 +287,6 @@ except (ValueError, RecursionError, MemoryError) as e:
     print(json.dumps({"line": 0, "column": 0, "message": str(e) or type(e).__name__}))
 """
 _MODULE = re.compile(rb"^\s*(?:import\b[^(]|export\b)", re.M)
-_RUFF_CONFIGS = ("pyproject.toml", "ruff.toml", ".ruff.toml")
 
 
 def _node_arguments(target: Target) -> list[str]:
@@ -79,44 +300,35 @@ def _compiler(name: str, language: str) -> Linter:
         options = ["-fsyntax-only", "-Wall", "-fno-diagnostics-show-caret", "-fdiagnostics-color=never"]
         return [*options, "-x", language, "-iquote", folder, "-I", f"{target.root}/include", "-"]
 
-    return Linter(name, arguments, parsing.compiler(name), quick=True, executes=True)
+    return Linter(name, arguments, _compiler_parser(name), quick=True, executes=True)
 
 
-def _ruff(target: Target) -> list[str]:
-    return ["check", "--no-cache", "--no-fix", "--output-format=json", "--stdin-filename", target.absolute, "-"]
-
-
-def _shell(name: bytes) -> Callable[[Target], bool]:
-    return lambda target: not target.data.startswith(b"#!") or name in target.data.partition(b"\n")[0]
-
-
-RUFF = Linter("ruff", _ruff, parsing.ruff, quick=True, configs=_RUFF_CONFIGS)
-PARSE = Linter(
-    "python",
-    lambda target: ["-I", "-S", "-c", _PARSE, target.path],
-    parsing.parse_check,
+_RUFF_OPTIONS = ("check", "--no-cache", "--no-fix", "--output-format=json", "--stdin-filename")
+RUFF = Linter(
+    "ruff",
+    lambda target: [*_RUFF_OPTIONS, target.absolute, "-"],
+    _parse_ruff,
     quick=True,
-    program=sys.executable,
+    configs=("pyproject.toml", "ruff.toml", ".ruff.toml"),
+)
+PARSE = Linter(
+    "python", lambda target: ["-I", "-S", "-c", _PARSE, target.path], _parse_check, quick=True, program=sys.executable
 )
 PYRIGHT = Linter(
-    "pyright",
-    lambda target: ["--outputjson", target.absolute],
-    parsing.pyright,
-    stdin=False,
-    executes=True,
+    "pyright", lambda target: ["--outputjson", target.absolute], _pyright_parser("pyright"), stdin=False, executes=True
 )
-BASEDPYRIGHT = msgspec.structs.replace(PYRIGHT, name="basedpyright", parse=parsing.basedpyright)
-NODE = Linter("node", _node_arguments, parsing.node, quick=True)
+BASEDPYRIGHT = msgspec.structs.replace(PYRIGHT, name="basedpyright", parse=_pyright_parser("basedpyright"))
+NODE = Linter("node", _node_arguments, _parse_node, quick=True)
 ESLINT = Linter(
     "eslint",
     lambda target: ["--format=json", "--stdin", "--stdin-filename", target.absolute],
-    parsing.eslint,
+    _parse_eslint,
     executes=True,
 )
 TSC = Linter(
     "tsc",
     lambda target: ["--noEmit", "--pretty", "false", "-p", f"{target.root}/{target.folder}"],
-    parsing.tsc,
+    _parse_tsc,
     stdin=False,
     executes=True,
     marker="tsconfig.json",
@@ -124,52 +336,47 @@ TSC = Linter(
 )
 GCC, GXX = _compiler("gcc", "c"), _compiler("g++", "c++")
 CLANG, CLANGXX = _compiler("clang", "c"), _compiler("clang++", "c++")
-GOFMT = Linter("gofmt", lambda _target: ["-e", "-l"], parsing.places("gofmt"), quick=True, fine=(0, 1, 2))
+GOFMT = Linter("gofmt", lambda _target: ["-e", "-l"], _place_parser("gofmt"), quick=True, fine=(0, 1, 2))
 GO_VET = Linter(
     "go vet",
     lambda target: ["vet", f"./{target.path.rpartition('/')[0] or '.'}"],
-    parsing.places("go vet", "warning"),
+    _place_parser("go vet", "warning"),
     stdin=False,
     executes=True,
     marker="go.mod",
     program="go",
     env=(("GOCACHE", "/tmp/go-cache"), ("GOFLAGS", "-mod=readonly"), ("GOPROXY", "off")),
 )
-RUSTFMT = Linter("rustfmt", lambda _target: ["--emit", "stdout"], parsing.rustfmt, quick=True)
+RUSTFMT = Linter("rustfmt", lambda _target: ["--emit", "stdout"], _parse_rustfmt, quick=True)
+_CARGO_OPTIONS = ("check", "--offline", "--quiet", "--message-format=json")
 CARGO = Linter(
     "cargo",
-    lambda target: [
-        "check",
-        "--offline",
-        "--quiet",
-        "--message-format=json",
-        "--manifest-path",
-        f"{target.root}/{target.folder}/Cargo.toml",
-    ],
-    parsing.cargo,
+    lambda target: [*_CARGO_OPTIONS, "--manifest-path", f"{target.root}/{target.folder}/Cargo.toml"],
+    _parse_cargo,
     stdin=False,
     executes=True,
     marker="Cargo.toml",
     fine=(0, 101),
     env=(("CARGO_TARGET_DIR", "/tmp/cargo-target"),),
 )
-BASH = Linter("bash", lambda _target: ["-n"], parsing.bash, quick=True, fine=(0, 1, 2), suits=_shell(b"sh"))
-SHELLCHECK = Linter("shellcheck", lambda _target: ["--format=json1", "-"], parsing.shellcheck)
+BASH = Linter(
+    "bash",
+    lambda _target: ["-n"],
+    _parse_bash,
+    quick=True,
+    fine=(0, 1, 2),
+    suits=lambda target: not target.data.startswith(b"#!") or b"sh" in target.data.partition(b"\n")[0],
+)
+SHELLCHECK = Linter("shellcheck", lambda _target: ["--format=json1", "-"], _parse_shellcheck)
 
-Group = tuple[Linter, ...]
-"""Tools of which the first that can be had is asked."""
+Group = tuple[Linter, ...]  # Tools of which the first that can be had is asked
 
-_PYTHON: tuple[Group, ...] = ((RUFF, PARSE), (BASEDPYRIGHT, PYRIGHT))
-_SCRIPT: tuple[Group, ...] = ((NODE,), (TSC,), (ESLINT,))
-_TYPED: tuple[Group, ...] = ((TSC,), (ESLINT,))
-_C: tuple[Group, ...] = ((CLANG, GCC),)
-_CPP: tuple[Group, ...] = ((CLANGXX, GXX),)
 GROUPS: dict[str, tuple[Group, ...]] = {
-    **dict.fromkeys(("py", "pyi"), _PYTHON),
-    **dict.fromkeys(("js", "mjs", "cjs"), _SCRIPT),
-    **dict.fromkeys(("ts", "tsx", "mts", "cts", "jsx"), _TYPED),
-    **dict.fromkeys(("c", "h"), _C),
-    **dict.fromkeys(("cc", "cpp", "cxx", "hpp", "hh"), _CPP),
+    **dict.fromkeys(("py", "pyi"), ((RUFF, PARSE), (BASEDPYRIGHT, PYRIGHT))),
+    **dict.fromkeys(("js", "mjs", "cjs"), ((NODE,), (TSC,), (ESLINT,))),
+    **dict.fromkeys(("ts", "tsx", "mts", "cts", "jsx"), ((TSC,), (ESLINT,))),
+    **dict.fromkeys(("c", "h"), ((CLANG, GCC),)),
+    **dict.fromkeys(("cc", "cpp", "cxx", "hpp", "hh"), ((CLANGXX, GXX),)),
     "go": ((GOFMT,), (GO_VET,)),
     "rs": ((RUSTFMT,), (CARGO,)),
     **dict.fromkeys(("sh", "bash"), ((BASH,), (SHELLCHECK,))),

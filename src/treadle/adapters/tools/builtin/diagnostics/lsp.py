@@ -11,8 +11,7 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 
 from treadle.adapters.tools.builtin.base import in_thread
-from treadle.adapters.tools.builtin.diagnostics.diagnostic import Diagnostic, Severity
-from treadle.adapters.tools.builtin.diagnostics.linters import Target
+from treadle.adapters.tools.builtin.diagnostics.linters import Diagnostic, Severity, Target
 from treadle.adapters.tools.builtin.diagnostics.running import TIMEOUT_S, LinterAnswer, LinterContext, find
 from treadle.base.jsonrpc.framing import BadMessage, frame, read_message
 from treadle.base.subprocesses import kill_group, start_program
@@ -56,7 +55,6 @@ class Broken(Exception):
 
 
 async def ask_server(target: Target, around: LinterContext) -> LinterAnswer:
-    """Ask the first server of the language that is installed."""
     missing: list[str] = []
     for server in SERVERS[target.path.rpartition(".")[2].lower()]:
         program = await in_thread(find, server.command, around.workspace, around.env, confined=around.confined)
@@ -68,7 +66,18 @@ async def ask_server(target: Target, around: LinterContext) -> LinterAnswer:
         try:
             argv = around.wrap([program, *server.arguments], target.root)
             async with asyncio.timeout(TIMEOUT_S):
-                return LinterAnswer(server.command, tuple(await _talk(argv, server, target, around)))
+                process = await start_program(argv, around.env, target.root)
+                assert process.stdin is not None
+                assert process.stdout is not None
+                try:
+                    client = _Client(process.stdout, process.stdin, server, target)
+                    return LinterAnswer(server.command, tuple(await client.diagnose()))
+                finally:
+                    kill_group(process.pid)
+                    transport = getattr(process, "_transport", None)
+                    if transport is not None:  # pipes that a survivor outside of the group may hold open
+                        transport.close()
+                    await asyncio.shield(process.wait())
         except TimeoutError:
             return LinterAnswer(failed=(f"{server.command} gave no answer in {TIMEOUT_S:g} seconds",))
         except (OSError, SandboxError, Broken) as error:
@@ -76,32 +85,12 @@ async def ask_server(target: Target, around: LinterContext) -> LinterAnswer:
     return LinterAnswer(missing=tuple(missing))
 
 
-async def _talk(argv: Sequence[str], server: LanguageServer, target: Target, around: LinterContext) -> list[Diagnostic]:
-    process = await start_program(argv, around.env, target.root)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        return await _Client(process.stdout, process.stdin, server, target).diagnose()
-    finally:
-        await _end(process)
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    kill_group(process.pid)
-    transport = getattr(process, "_transport", None)
-    if transport is not None:
-        transport.close()  # pipes that a survivor outside of the group may hold open are not waited for
-    await asyncio.shield(process.wait())
-
-
 class _Client:
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server: LanguageServer, target: Target
     ) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._server = server
-        self._target = target
+        self._reader, self._writer = reader, writer
+        self._server, self._target = server, target
         self._uri = "file://" + quote(target.absolute)
         self._number = 0
 
@@ -125,21 +114,19 @@ class _Client:
         self._notify("textDocument/didOpen", {"textDocument": document})
         provider = (answer.get("capabilities") or {}).get("diagnosticProvider")
         pulls = provider is not None and provider is not False  # it may be an empty object
-        diagnostics = await (self._pull() if pulls else self._published())
+        if pulls:
+            answer = await self._call("textDocument/diagnostic", {"textDocument": {"uri": self._uri}})
+            diagnostics = self._read(answer.get("items") or ())
+        else:
+            diagnostics = await self._await_published()
         with contextlib.suppress(Broken, TimeoutError):
             async with asyncio.timeout(1.0):
                 await self._call("shutdown", None)
                 self._notify("exit", None)
         return diagnostics
 
-    async def _pull(self) -> list[Diagnostic]:
-        answer = await self._call("textDocument/diagnostic", {"textDocument": {"uri": self._uri}})
-        return self._read(answer.get("items") or ())
-
-    async def _published(self) -> list[Diagnostic]:
-        """Return the diagnostics that the server publishes by itself: the first non-empty list, or none after a
-        pause.
-        """
+    async def _await_published(self) -> list[Diagnostic]:
+        """The diagnostics that the server publishes by itself: the first non-empty list, or none after a pause."""
         has_published = False
         while True:
             try:
@@ -148,13 +135,11 @@ class _Client:
             except TimeoutError:
                 return []
             parameters = message.get("params") or {}
-            if message.get("method") == "textDocument/publishDiagnostics" and self._ours(parameters.get("uri", "")):
+            path = unquote(urlsplit(parameters.get("uri", "")).path)
+            if message.get("method") == "textDocument/publishDiagnostics" and path == self._target.absolute:
                 has_published = True
                 if diagnostics := self._read(parameters.get("diagnostics") or ()):
                     return diagnostics
-
-    def _ours(self, uri: str) -> bool:
-        return unquote(urlsplit(uri).path) == self._target.absolute
 
     def _read(self, items: Sequence[Any]) -> list[Diagnostic]:
         diagnostics = []
@@ -164,9 +149,8 @@ class _Client:
             place = (int(start.get("line", -1)) + 1, int(start.get("character", -1)) + 1)
             severity = _SEVERITIES.get(item.get("severity", 1), "error")
             code = str(item["code"]) if isinstance(item.get("code"), str | int) else ""
-            diagnostics.append(
-                Diagnostic(self._target.path, *place, severity, str(item.get("message", "")), source, code)
-            )
+            message = str(item.get("message", ""))
+            diagnostics.append(Diagnostic(self._target.path, *place, severity, message, source, code))
         return diagnostics
 
     # -- the wire -----------------------------------------------------------------------------------------------------
@@ -191,20 +175,16 @@ class _Client:
     async def _next(self) -> dict[str, Any]:
         """The next message that wants no answer."""
         while True:
-            message = await self._receive()
+            try:
+                message = await read_message(self._reader)
+            except BadMessage as error:
+                raise Broken("it does not speak the protocol") from error
+            if message is None:
+                raise Broken("it went away")
+            if not isinstance(message, dict):
+                raise Broken("it does not speak the protocol")
             if "method" not in message or "id" not in message:
                 return message
             items = (message.get("params") or {}).get("items") or ()  # a question of the server: it gets nothing
             result: Any = [None] * len(items) if message["method"] == "workspace/configuration" else None
             self._send({"id": message["id"], "result": result})
-
-    async def _receive(self) -> dict[str, Any]:
-        try:
-            message = await read_message(self._reader)
-        except BadMessage as error:
-            raise Broken("it does not speak the protocol") from error
-        if message is None:
-            raise Broken("it went away")
-        if not isinstance(message, dict):
-            raise Broken("it does not speak the protocol")
-        return message

@@ -4,22 +4,20 @@ The answer for the same bytes is cached.
 A tool of the project is preferred to that of the machine. It is code of the repository: it is only offered where it
 would run in a sandbox (S-09)."""
 
-import asyncio
 import hashlib
 import os
 import re
 import shutil
 import sys
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 
 import msgspec
 
 from treadle.adapters.tools.builtin.base import in_thread
 from treadle.adapters.tools.builtin.context import Guarded, ToolContext
-from treadle.adapters.tools.builtin.diagnostics.diagnostic import Diagnostic
-from treadle.adapters.tools.builtin.diagnostics.linters import Group, Linter, Target
-from treadle.adapters.tools.builtin.diagnostics.parsing import OtherLanguage
+from treadle.adapters.tools.builtin.diagnostics.linters import Diagnostic, Group, Linter, OtherLanguage, Target
 from treadle.adapters.tools.builtin.environment import command_environment
 from treadle.base.file_system import is_below
 from treadle.base.subprocesses import Completed, run_program
@@ -36,16 +34,11 @@ _UNWANTED = ("BASH_ENV", "ENV", "NODE_OPTIONS", "PYTHONPATH", "PYTHONSTARTUP", "
 
 
 class LinterAnswer(msgspec.Struct, frozen=True):
-    """The answer of a tool: its name and findings, or why no tool answered."""
-
     by: str = ""
     diagnostics: tuple[Diagnostic, ...] = ()
-    missing: tuple[str, ...] = ()
-    """Tools that are not installed."""
-    failed: tuple[str, ...] = ()
-    """Tools that were there and gave no answer, each with the reason."""
-    withheld: str = ""
-    """A tool that could have run code of the project, or shown files outside, without a sandbox."""
+    missing: tuple[str, ...] = ()  # Tools that are not installed
+    failed: tuple[str, ...] = ()  # Tools that were there and gave no answer, each with the reason
+    withheld: str = ""  # A tool that could have run code of the project, or shown files outside, without a sandbox
 
 
 class LinterContext(msgspec.Struct, frozen=True):
@@ -68,14 +61,9 @@ class LinterContext(msgspec.Struct, frozen=True):
     def wrap(self, argv: list[str], cwd: str) -> list[str]:
         if self.sandbox is None or not self.confined:
             return argv
-        hidden_paths, home = self.guarded.hidden_paths, self.guarded.home
-        confinement = Confinement(
-            self.workspace.path,
-            Unwritable(),
-            hidden_paths=hidden_paths,
-            secrets=self.secrets,
-            home=home,
-            world=self.workspace.world,
+        project, hidden = Confinement(self.workspace.path, Unwritable()), self.guarded.hidden_paths
+        confinement = msgspec.structs.replace(
+            project, hidden_paths=hidden, secrets=self.secrets, home=self.guarded.home, world=self.workspace.world
         )
         return self.sandbox.wrap(argv, confinement, cwd)
 
@@ -83,14 +71,11 @@ class LinterContext(msgspec.Struct, frozen=True):
 def linter_context(context: ToolContext, workspace: Workspace, invocation: Invocation) -> LinterContext:
     """The sandbox that this chat's commands have; without one there is none here either."""
     env = command_environment(context.env or os.environ, context.allowance.env) | {"LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
-    for name in _UNWANTED:
-        env.pop(name, None)
+    env = {name: value for name, value in env.items() if name not in _UNWANTED}
     sandbox: Sandbox | None = None
     if context.sandbox_of is not None:
-        try:
+        with suppress(SandboxError):
             sandbox = context.sandbox_of(invocation.options.sandbox)
-        except SandboxError:
-            sandbox = None
     secrets = context.secrets(invocation) if sandbox is not None and sandbox.level in HIDING else ()
     hidden_paths = tuple(f"{workspace.path}/{path}" for path in secrets)
     return LinterContext(workspace, env, sandbox, context.guarded(workspace.path), hidden_paths)
@@ -101,9 +86,6 @@ class Asking:
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, tuple[Diagnostic, ...]] = OrderedDict()
-
-    async def ask_all(self, groups: Iterable[Group], target: Target, around: LinterContext) -> list[LinterAnswer]:
-        return await asyncio.gather(*(self.ask(group, target, around) for group in groups))
 
     async def ask(self, group: Group, target: Target, around: LinterContext) -> LinterAnswer:
         """The answer of the first tool of the group that is installed and can run."""
@@ -138,7 +120,7 @@ class Asking:
         answer = await _run(linter, program, target, around)
         if key and answer.by:
             self._known[key] = answer.diagnostics
-            while len(self._known) > _REMEMBERED:
+            if len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)
         return answer
 
@@ -185,20 +167,17 @@ def _describe_failure(linter: Linter, ran: Completed) -> str:
 def _key(linter: Linter, program: str, target: Target, workspace: Workspace) -> str:
     """Names everything that its answer depends on. Of the program itself its size and time: asking every one for its
     version would cost more than asking it."""
-    try:
+    with suppress(OSError):
         stat = os.stat(program)
         program = f"{program}:{stat.st_size}:{stat.st_mtime_ns}"
-    except OSError:
-        pass
     hasher = hashlib.sha256(f"{linter.name}\0{program}\0{target.root}\0{target.path}\0".encode(errors="replace"))
     hasher.update(hashlib.sha256(target.data).digest())
     folders = target.path.split("/")[:-1]
     for depth in range(len(folders) + 1):
         for name in linter.configs:
-            try:
+            digest = None
+            with suppress(ToolError):
                 digest = workspace.digest("/".join([*folders[:depth], name]))
-            except ToolError:
-                digest = None
             hasher.update(f"\0{digest}".encode())
     return hasher.hexdigest()
 
@@ -207,40 +186,25 @@ def find(name: str, workspace: Workspace, env: Mapping[str, str], *, confined: b
     """The absolute path of the program of this name; those of the project only if it will be `confined`."""
     if os.path.isabs(name):
         return name if os.access(name, os.X_OK) else None
-    if confined and (project_path := _find_local_program(name, workspace)):
-        return project_path
-    path = os.pathsep.join([os.path.dirname(sys.executable), *_outside(env.get("PATH", os.defpath), workspace.path)])
-    program = shutil.which(name, path=path)
-    return program if program and not is_below(os.path.realpath(program), workspace.path) else None
-
-
-def _find_local_program(name: str, workspace: Workspace) -> str:
-    for folder in LOCAL:
-        try:
+    for folder in LOCAL if confined else ():
+        with suppress(ToolError):
             stat = workspace.stat(f"{folder}/{name}")
-        except ToolError:
-            continue
-        if stat is not None and stat.kind == "file" and stat.mode & 0o111:
-            return f"{workspace.path}/{folder}/{name}"
-    return ""
+            if stat is not None and stat.kind == "file" and stat.mode & 0o111:
+                return f"{workspace.path}/{folder}/{name}"
 
+    def is_outside(path: str) -> bool:
+        return os.path.isabs(path) and not is_below(os.path.realpath(path), workspace.path)
 
-def _outside(path: str, root: str) -> list[str]:
-    """The folders of a search path that are absolute and not the project's."""
-    return [
-        part for part in path.split(os.pathsep) if os.path.isabs(part) and not is_below(os.path.realpath(part), root)
-    ]
+    folders = filter(is_outside, env.get("PATH", os.defpath).split(os.pathsep))
+    program = shutil.which(name, path=os.pathsep.join([os.path.dirname(sys.executable), *folders]))
+    return program if program and not is_below(os.path.realpath(program), workspace.path) else None
 
 
 def marked_folder(marker: str, path: str, workspace: Workspace) -> str | None:
     """The nearest folder above a file that has a marker, inside the root; None if none has."""
-    folder = path.rpartition("/")[0]
-    while True:
-        try:
-            if workspace.stat(f"{folder}/{marker}" if folder else marker) is not None:
-                return folder
-        except ToolError:
-            pass
-        if not folder:
-            return None
-        folder = folder.rpartition("/")[0]
+    folders = path.split("/")[:-1]
+    for depth in range(len(folders), -1, -1):
+        with suppress(ToolError):
+            if workspace.stat("/".join([*folders[:depth], marker])) is not None:
+                return "/".join(folders[:depth])
+    return None

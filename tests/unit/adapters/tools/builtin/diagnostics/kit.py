@@ -10,7 +10,7 @@ from pathlib import Path
 
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.adapters.tools.builtin.context import ToolContext
-from treadle.adapters.tools.builtin.diagnostics.tool import GetDiagnostics
+from treadle.adapters.tools.builtin.diagnostics import GetDiagnostics
 from treadle.adapters.workspace.root import Root
 from treadle.ports.sandbox import Confinement, Level, NoNetwork, Unwritable
 
