@@ -12,7 +12,7 @@ from tests.scenario.http_kit import serving
 from treadle.adapters.models.scripted import Call, Say
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.client import Client as RealClient
-from treadle.client.jobs import ClientJob
+from treadle.client.chats import ClientJob
 from treadle.errors import ApiError
 
 SERVE = "echo made > made; printf 'up \\033]0;evil\\007\\n'; while read -r line; do echo \"got $line\"; done"

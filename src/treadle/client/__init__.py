@@ -14,9 +14,8 @@ Knows the words of the protocol and nothing of what a server is made of. Without
 
 from treadle.client.answering import Reply
 from treadle.client.chats import Chats, ClientChat
-from treadle.client.client import Client
+from treadle.client.client import Client, ClientRace
 from treadle.client.files import ClientFiles, Restoration
-from treadle.client.races import ClientRace
 from treadle.client.tools import ClientTool, ToolCall
 from treadle.client.worlds import ClientWorlds, WorldCommit
 from treadle.protocol.http_answers import Accepted, ChangedFile, ChatLine

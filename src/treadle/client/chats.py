@@ -11,7 +11,6 @@ from treadle.base.types import ChatId
 from treadle.client.events import follow
 from treadle.client.files import ClientFiles
 from treadle.client.http import Http
-from treadle.client.jobs import ClientJob, jobs_of
 from treadle.errors import NotFound
 from treadle.protocol.commands import Result
 from treadle.protocol.events import Delivery, Envelope, OpenAction
@@ -27,6 +26,7 @@ from treadle.protocol.http_answers import (
     CommandView,
     FoundChat,
     FoundList,
+    JobList,
     MessageList,
     MessageView,
     ResourceList,
@@ -34,7 +34,47 @@ from treadle.protocol.http_answers import (
 )
 from treadle.protocol.permissions import RuleScope
 from treadle.protocol.tools import DynamicTool
-from treadle.protocol.views import ChildView, Status
+from treadle.protocol.views import ChildView, JobChanges, JobOutput, JobView, Status
+
+JOB_TAIL = 16_000
+
+
+class ClientJob:
+    """A background command of a chat. `view` is what was known when it was last asked about. Only the server on whose
+    machine a job runs can reach it: ApiError `job_elsewhere` from the others."""
+
+    def __init__(self, http: Http, at: str, view: JobView) -> None:
+        self.view = view
+        self._http = http
+        self._at = f"{at}/jobs/{view.job}"
+
+    async def tail(self, offset: int = -JOB_TAIL) -> JobOutput:
+        """Return the output from a byte on; a negative offset counts from the end. Continue from `next`."""
+        return await self._http.get(f"{self._at}/output", JobOutput, {"offset": str(offset)})
+
+    async def send(self, text: str = "", *, enter: bool = True, end: bool = False) -> JobView:
+        """Write to its input, with a line end behind it unless `enter` is false; `end` closes the input."""
+        payload = {"text": text, "enter": enter, "end": end}
+        self.view = await self._http.change("POST", f"{self._at}/input", payload, JobView)
+        return self.view
+
+    async def stop(self) -> JobView:
+        """End it with everything it started."""
+        self.view = await self._http.change("POST", f"{self._at}/stop", {}, JobView)
+        return self.view
+
+    async def changes(self) -> JobChanges:
+        """Its changes that are not committed, once it has ended."""
+        return await self._http.get(f"{self._at}/changes", JobChanges)
+
+    async def commit(self) -> Accepted:
+        """Commit its changes to the project; the chat's log tells the outcome."""
+        return await self._http.change("POST", f"{self._at}/commit", {}, Accepted)
+
+    async def discard(self) -> JobView:
+        """Discard its changes that are not committed, once it has ended."""
+        self.view = await self._http.change("POST", f"{self._at}/discard", {}, JobView)
+        return self.view
 
 
 class ClientChat:
@@ -143,7 +183,8 @@ class ClientChat:
 
     async def jobs(self) -> list[ClientJob]:
         """Its background commands, those that run and those that have ended lately: to read, to talk to, to stop."""
-        return await jobs_of(self._http, self._at)
+        views = (await self._http.get(f"{self._at}/jobs", JobList)).jobs
+        return [ClientJob(self._http, self._at, view) for view in views]
 
     async def children(self) -> tuple[ChildView, ...]:
         """The chats that its calls began, and theirs, each behind the one that began it: sub-agents, attempts of a

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import aclosing
 from typing import Self, Unpack, overload
 
 import msgspec
@@ -10,12 +11,36 @@ from treadle.base.signature import AnyFunction
 from treadle.client.answering import Answer, Approve, Handlers, Reply, RunFollower, Show
 from treadle.client.chats import Chats, ClientChat
 from treadle.client.http import Http
-from treadle.client.races import ClientRace
 from treadle.client.tools import ClientTool
 from treadle.client.worlds import ClientWorlds
 from treadle.errors import InvalidInput
+from treadle.protocol.events import Envelope, RunEnd
 from treadle.protocol.http_answers import ChatView
 from treadle.protocol.options import RaceKeywords
+from treadle.protocol.race_results import RaceResult, result_of
+from treadle.protocol.views import ChildView
+
+
+class ClientRace:
+    """Several attempts at one task, each a chat in a world of its own (L-22). A race is a chat, too, so it goes on
+    without this client: `ClientRace(client.chat(id))` finds it again."""
+
+    def __init__(self, chat: ClientChat) -> None:
+        self.chat = chat
+
+    async def attempts(self) -> tuple[ChildView, ...]:
+        """Its attempts as they are now."""
+        return await self.chat.children()
+
+    async def result(self) -> RaceResult:
+        """Wait until it is over. RunFailed if it came to nothing."""
+        envelopes: list[Envelope] = []
+        async with aclosing(self.chat.events(deltas=False)) as events:
+            async for envelope in events:
+                envelopes.append(envelope)
+                if isinstance(envelope.data, RunEnd):
+                    break
+        return result_of(self.chat.id, envelopes)
 
 
 class Client:

@@ -1,19 +1,19 @@
-"""HTTP requests: one session, the token, errors as ApiError, retries. Every request that changes something carries an
-Idempotency-Key, so one whose answer was lost is sent again; servers may be restarted meanwhile."""
+"""HTTP requests to a server of Treadle: the token, errors as ApiError, retries. Every request that changes something
+carries an Idempotency-Key, so one whose answer was lost is sent again; servers may be restarted meanwhile."""
 
 import asyncio
-import io
 import random
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
+from urllib.parse import urlencode
 
-import aiohttp
 import msgspec
 
+from treadle.base.http.client import HttpClient, HttpResponse
 from treadle.base.types import new_id
-from treadle.errors import ApiError
+from treadle.errors import ApiError, InvalidInput
 from treadle.protocol.http_answers import ErrorReply
 
 T = TypeVar("T")
@@ -42,9 +42,9 @@ class Http:
 
     def __init__(self, url: str, token: str, patience_s: float) -> None:
         self._url = url.rstrip("/")
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._headers = {"Accept-Encoding": "gzip", **({"Authorization": f"Bearer {token}"} if token else {})}
         self._patience_s = patience_s
-        self._session: aiohttp.ClientSession | None = None
+        self._client = HttpClient()
         self.away = False
         """True if the last attempt could not reach the server."""
 
@@ -72,60 +72,73 @@ class Http:
         pause = Pause()
         while True:
             try:
-                return await self._once(method, path, body, headers, query)
+                async with self._reaching(), asyncio.timeout(ANSWER_S):
+                    with await self._request(method, path, headers, query, body) as response:
+                        answer = await response.read_all()
+                self._check(response, answer)
+                return answer
             except ApiError as error:
                 if (error.status and error.status not in AGAIN) or time.monotonic() > until:
                     raise
             await pause()
 
-    async def _once(
-        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], query: Mapping[str, str]
-    ) -> bytes:
-        limit = aiohttp.ClientTimeout(total=ANSWER_S)
-        data = None if body is None else io.BytesIO(body)
-        try:
-            async with self._open().request(
-                method, self._url + path, data=data, headers=headers, params=query, timeout=limit
-            ) as response:
-                answer = await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self.unreachable(error) from error
-        self.away = False
-        if response.status >= 400:
-            raise refusal(response.status, answer)
-        return answer
-
     @asynccontextmanager
     async def stream(
         self, path: str, headers: Mapping[str, str], query: Mapping[str, str]
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The bytes of a stream, as they come. ApiError: it could not be had; that it breaks is the end of them."""
-        limit = aiohttp.ClientTimeout(total=None, sock_connect=ANSWER_S, sock_read=SILENCE_S)
-        accepted = {"Accept": "text/event-stream", **headers}
-        try:
-            response = await self._open().get(self._url + path, headers=accepted, params=query, timeout=limit)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self.unreachable(error) from error
-        self.away = False
-        try:
-            if response.status >= 400:
-                raise refusal(response.status, await _read_body(response))
-            yield _pieces(response)
-        finally:
-            response.close()
+        """The bytes of a stream, as they come. ApiError if it cannot be had, breaks off or falls silent."""
+        async with self._reaching(), asyncio.timeout(SILENCE_S):
+            response = await self._request("GET", path, {"Accept": "text/event-stream", **headers}, query)
+        with response:
+            if response.status >= 300:
+                answer = b""
+                with suppress(OSError):
+                    async with asyncio.timeout(ANSWER_S):
+                        answer = await response.read_all()
+                self._check(response, answer)
+            yield self._pieces(response)
 
-    def unreachable(self, error: BaseException) -> ApiError:
-        self.away = True
-        return ApiError(0, "unreachable", f"The server {self._url} cannot be reached: {error or type(error).__name__}.")
+    async def _pieces(self, response: HttpResponse) -> AsyncIterator[bytes]:
+        while True:
+            try:
+                async with asyncio.timeout(SILENCE_S):
+                    piece = await response.read()
+            except OSError as error:
+                reason = str(error) or type(error).__name__
+                raise ApiError(0, "cut_off", f"The server {self._url} broke off its answer: {reason}.") from error
+            if not piece:
+                return
+            yield piece
 
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None or self._session.closed:
-            self._session = aiohttp.ClientSession(headers=self._headers, connector=aiohttp.TCPConnector(limit=0))
-        return self._session
+    async def _request(
+        self, method: str, path: str, headers: Mapping[str, str], query: Mapping[str, str], body: bytes | None = None
+    ) -> HttpResponse:
+        url = f"{self._url}{path}?{urlencode(query)}" if query else self._url + path
+        try:
+            return await self._client.request(method, url, {**self._headers, **headers}, body)
+        except ValueError as error:
+            raise InvalidInput(f"The server {self._url} cannot be asked: {error}.") from error
+
+    @asynccontextmanager
+    async def _reaching(self) -> AsyncIterator[None]:
+        """Notes whether the server can be reached, and says so in an ApiError if not."""
+        try:
+            yield
+            self.away = False
+        except OSError as error:  # time-outs, too
+            self.away = True
+            reason = str(error) or type(error).__name__
+            raise ApiError(0, "unreachable", f"The server {self._url} cannot be reached: {reason}.") from error
+
+    def _check(self, response: HttpResponse, answer: bytes) -> None:
+        if response.redirect:
+            message = f"The server {self._url} redirects to {response.redirect[:500]}, which is not followed."
+            raise ApiError(response.status, "redirect", message)
+        if response.status >= 400:
+            raise refusal(response.status, answer)
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
+        await self._client.close()
 
 
 def refusal(status: int, answer: bytes) -> ApiError:
@@ -135,18 +148,3 @@ def refusal(status: int, answer: bytes) -> ApiError:
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return ApiError(status, "http", f"The server answered {status}: {answer[:200].decode(errors='replace')!r}")
     return ApiError(status, error_body.code, error_body.message)
-
-
-async def _read_body(response: aiohttp.ClientResponse) -> bytes:
-    try:
-        return await response.read()
-    except (aiohttp.ClientError, TimeoutError, OSError):
-        return b""
-
-
-async def _pieces(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    try:
-        async for piece in response.content.iter_any():
-            yield piece
-    except (aiohttp.ClientError, TimeoutError, OSError):
-        return

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 from treadle.base.loop_thread import Facade, LoopOwner, LoopThread, same_parameters, waited
 from treadle.client import chats as asynchronous
-from treadle.client import client, files, jobs, races, worlds
+from treadle.client import client, files, worlds
 from treadle.client.answering import Answer, Approve, Reply, Show
 from treadle.protocol.events import Envelope
 from treadle.protocol.http_answers import ChatLine
@@ -78,30 +78,30 @@ class ClientFiles(Facade[files.ClientFiles]):
     back_to = waited(files.ClientFiles.back_to)
 
 
-class ClientJob(Facade[jobs.ClientJob]):
-    """A background command of a chat; see `treadle.client.jobs.ClientJob`."""
+class ClientJob(Facade[asynchronous.ClientJob]):
+    """A background command of a chat; see `treadle.client.chats.ClientJob`."""
 
     @property
     def view(self) -> JobView:
         return self._wrapped.view
 
-    tail = waited(jobs.ClientJob.tail)
-    send = waited(jobs.ClientJob.send)
-    stop = waited(jobs.ClientJob.stop)
-    changes = waited(jobs.ClientJob.changes)
-    commit = waited(jobs.ClientJob.commit)
-    discard = waited(jobs.ClientJob.discard)
+    tail = waited(asynchronous.ClientJob.tail)
+    send = waited(asynchronous.ClientJob.send)
+    stop = waited(asynchronous.ClientJob.stop)
+    changes = waited(asynchronous.ClientJob.changes)
+    commit = waited(asynchronous.ClientJob.commit)
+    discard = waited(asynchronous.ClientJob.discard)
 
 
-class ClientRace(Facade[races.ClientRace]):
+class ClientRace(Facade[client.ClientRace]):
     """Several attempts at one task; see `treadle.client.ClientRace`."""
 
     @property
     def chat(self) -> ClientChat:
         return ClientChat(self._loop, self._wrapped.chat)
 
-    attempts = waited(races.ClientRace.attempts)
-    result = waited(races.ClientRace.result)
+    attempts = waited(client.ClientRace.attempts)
+    result = waited(client.ClientRace.result)
 
 
 class ClientWorlds(Facade[worlds.ClientWorlds]):

@@ -43,6 +43,8 @@ OTHER_VARIABLES = tuple(
     f"{PREFIX}{name}"
     for name in (
         "CALL",
+        "CLIENT_CERT",
+        "CLIENT_KEY",
         "DEBUG",
         "FAULTS",
         "LOCAL_THREADS",

@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from treadle.base.http.route import CLIENT_CERT, CLIENT_KEY
 from treadle.errors import ConfigError
 from treadle.library.config import OF_CHATS, Settings, home_of, load
 from treadle.protocol.options import Budget, ChatOptions
@@ -126,7 +127,8 @@ def test_a_profile_wins_over_its_own_preset(env: dict[str, str], named: str) -> 
 
 
 def test_an_unknown_variable_is_a_warning(env: dict[str, str]) -> None:  # E-06
-    given = env | {"TREADLE_MAX_TURN": "3", "TREADLE_XYZZY": "1", "TREADLE_COMMAND_MINE": "cat", "TREADLE_DEBUG": "1"}
+    known = {"TREADLE_COMMAND_MINE": "cat", "TREADLE_DEBUG": "1", CLIENT_CERT: "a.crt", CLIENT_KEY: "a.key"}
+    given = env | {"TREADLE_MAX_TURN": "3", "TREADLE_XYZZY": "1", **known}
     assert load(given).warnings == (
         "there is no variable TREADLE_MAX_TURN; did you mean 'TREADLE_MAX_TURNS'? it is ignored",
         "there is no variable TREADLE_XYZZY; it is ignored",

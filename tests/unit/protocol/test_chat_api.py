@@ -6,7 +6,7 @@ import pytest
 
 from treadle.client import ClientChat
 from treadle.client import sync as client_sync
-from treadle.client.jobs import ClientJob
+from treadle.client.chats import ClientJob
 from treadle.library.chat import Chat
 from treadle.library.jobs import Job
 from treadle.protocol.chat_api import ChatApi, JobApi

@@ -123,4 +123,4 @@ def _is_plain(provider: str, env: Mapping[str, str]) -> bool:
 
 def _load_tls() -> None:
     with suppress(Exception):  # the first use raises the same error and can explain it
-        import_module("treadle.adapters.models.wire.route").tls_context()
+        import_module("treadle.base.http.route").tls_context()

@@ -50,7 +50,7 @@ ssl.SSLContext.set_default_verify_paths = spy
 def test_certificates_are_read_once_and_in_a_thread(model: str, environment: dict[str, str]) -> None:
     program = f"""{CERTIFICATES}
 preload_tls({model!r}, {environment!r})
-from treadle.adapters.models.wire.route import tls_context
+from treadle.base.http.route import tls_context
 assert tls_context() is tls_context()
 assert tls_context().verify_mode is ssl.CERT_REQUIRED and tls_context().check_hostname
 assert tls_context().cert_store_stats() == ssl.create_default_context().cert_store_stats()

@@ -121,7 +121,7 @@ async def test_the_key_store_is_asked_for_a_providers_own_host_only(monkeypatch:
 
 
 def test_a_registry_costs_no_import_of_the_network() -> None:
-    unwanted = ("aiohttp", "asyncio", "ssl")
+    unwanted = ("aiohttp", "asyncio", "httptools", "ssl")
     code = f"import sys, treadle.adapters.models.registry; print([m for m in {unwanted} if m in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"

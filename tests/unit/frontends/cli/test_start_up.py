@@ -231,5 +231,10 @@ def test_a_run_without_a_server_has_nothing_to_do_with_http(tmp_path: Path) -> N
     script = tmp_path / "script.toml"
     script.write_text('[[turn]]\ntext = "Hello."\n')
     for seen in (watch(tmp_path, "--model", f"scripted:{script}"), watch(tmp_path, TREADLE_MODEL=f"scripted:{script}")):
-        assert not seen.modules & {"treadle.adapters.models.wire.http", "treadle.adapters.models.wire.route"}
+        assert not seen.modules & {
+            "treadle.adapters.models.wire.http",
+            "treadle.base.http.client",
+            "treadle.base.http.route",
+            "httptools",
+        }
         assert "treadle-preload" not in seen.threads

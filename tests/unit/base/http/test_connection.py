@@ -1,13 +1,14 @@
 """An answer is understood however it is cut into pieces, and a connection is used again only when that is safe."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
 
 from tests.unit.adapters.models.loopback import listening
-from treadle.adapters.models.wire.connection import BUFFERED, HEAD_CAP, LINE_CAP, CutOff, ServerConnection
+from treadle.base.http.connection import BUFFERED, HEAD_CAP, HINTS, LINE_CAP, ClientConnection, CutOff
 
 CHUNKED = (
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\nx-a:  2 \r\n\r\n"
@@ -23,7 +24,7 @@ ANSWERS = {
 
 
 @asynccontextmanager
-async def answering(*pieces: bytes, stays: bool = False) -> AsyncIterator[ServerConnection]:
+async def answering(*pieces: bytes, stays: bool = False) -> AsyncIterator[ClientConnection]:
     """A connection to a server that reads a request and says this; it goes when it has, unless it `stays`."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -36,7 +37,7 @@ async def answering(*pieces: bytes, stays: bool = False) -> AsyncIterator[Server
                 break
 
     async with listening(serve) as port:
-        _, connection = await asyncio.get_running_loop().create_connection(ServerConnection, "127.0.0.1", port)
+        _, connection = await asyncio.get_running_loop().create_connection(ClientConnection, "127.0.0.1", port)
         try:
             yield connection
         finally:
@@ -44,7 +45,7 @@ async def answering(*pieces: bytes, stays: bool = False) -> AsyncIterator[Server
             await asyncio.sleep(0)
 
 
-async def whole(connection: ServerConnection, read: bytearray | None = None) -> bytes:
+async def whole(connection: ClientConnection, read: bytearray | None = None) -> bytes:
     read = bytearray() if read is None else read
     while piece := await connection.read():
         read += piece
@@ -52,9 +53,9 @@ async def whole(connection: ServerConnection, read: bytearray | None = None) -> 
     return bytes(read)
 
 
-def fed(pieces: Sequence[bytes]) -> tuple[ServerConnection, list[bytes]]:
+def fed(pieces: Sequence[bytes]) -> tuple[ClientConnection, list[bytes]]:
     """What becomes of an answer that comes in these pieces, without a network."""
-    connection = ServerConnection()
+    connection = ClientConnection()
     connection.transport = asyncio.Transport()
     connection._begin(tunnels=False)
     for piece in pieces:
@@ -125,6 +126,9 @@ async def test_what_comes_unasked_is_no_answer() -> None:
         b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc",
         b"HTTP/1.1 200 OK\r\nX: " + b"x" * HEAD_CAP,
         b"HTTP/1.1 100 Continue\r\n\r\n" * 2_000,
+        b"HTTP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
     ],
 )
 async def test_what_is_no_answer(answer: bytes) -> None:
@@ -155,6 +159,58 @@ async def test_a_chunked_answer_that_breaks_off_gives_what_came_and_says_so(rest
         with pytest.raises(CutOff):
             await whole(connection, read)
         assert read.startswith(b"ok")
+        assert not connection.is_reusable
+
+
+async def test_an_encoding_of_the_transfer_that_is_not_supported_is_named() -> None:
+    async with answering(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", stays=True) as connection:
+        with pytest.raises(ConnectionError, match="transfer encoding 'gzip, chunked'; only 'chunked' is supported"):
+            await connection.send(b"GET / HTTP/1.1\r\n\r\n")
+        assert connection.is_lost
+
+
+@pytest.mark.parametrize("pause", [False, True])
+async def test_interim_answers_without_an_end_are_an_error(pause: bool) -> None:
+    """Whether they come all at once or one after the other, for ever."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        while not writer.is_closing():
+            writer.write(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n")
+            await asyncio.sleep(0.001 if pause else 0)
+            await writer.drain()
+
+    async with listening(serve) as port, asyncio.timeout(20):
+        _, connection = await asyncio.get_running_loop().create_connection(ClientConnection, "127.0.0.1", port)
+        with pytest.raises(ConnectionError, match=f"more than {HINTS} interim answers"):
+            await connection.send(b"GET / HTTP/1.1\r\n\r\n")
+        connection.close()
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("is_reset", [True, False])
+async def test_a_body_to_the_end_of_the_connection_breaks_off_by_a_reset(is_reset: bool) -> None:
+    has_read = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nhalf of")
+        await writer.drain()
+        await has_read.wait()
+        if is_reset:
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            writer.transport.abort()
+
+    async with listening(serve) as port, asyncio.timeout(20):
+        _, connection = await asyncio.get_running_loop().create_connection(ClientConnection, "127.0.0.1", port)
+        await connection.send(b"GET / HTTP/1.1\r\n\r\n")
+        assert await connection.read() == b"half of"
+        has_read.set()
+        if is_reset:
+            with pytest.raises(CutOff):
+                await connection.read()
+        else:
+            assert await connection.read() == b""
         assert not connection.is_reusable
 
 

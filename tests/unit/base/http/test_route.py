@@ -15,9 +15,9 @@ from cryptography.x509.oid import NameOID
 
 from tests.unit.adapters.models.loopback import Exchange, listening, serving
 from treadle.adapters.models.keys import Secret
-from treadle.adapters.models.wire import route
 from treadle.adapters.models.wire.http import Http
-from treadle.adapters.models.wire.route import Address, Route, address_of
+from treadle.base.http import client, route
+from treadle.base.http.route import Address, ServerRoute, parse_address
 from treadle.errors import ModelError
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -33,20 +33,20 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("url", "address"),
     [
-        ("http://a.test", Address(False, "a.test", 80, "a.test", "/", "")),
-        ("https://a.test/v1?x=1", Address(True, "a.test", 443, "a.test", "/v1?x=1", "")),
-        ("https://A.test:8443/v1/", Address(True, "a.test", 8443, "a.test:8443", "/v1/", "")),
-        ("http://[::1]:8080/v1", Address(False, "::1", 8080, "[::1]:8080", "/v1", "")),
+        ("http://a.test", Address("http", "a.test", 80, "a.test", "/")),
+        ("https://a.test/v1?x=1", Address("https", "a.test", 443, "a.test", "/v1?x=1")),
+        ("https://A.test:8443/v1/", Address("https", "a.test", 8443, "a.test:8443", "/v1/")),
+        ("http://[::1]:8080/v1", Address("http", "::1", 8080, "[::1]:8080", "/v1")),
         (
             "http://a.test:80/a b/ü%20?q=ü z",
-            Address(False, "a.test", 80, "a.test", "/a%20b/%C3%BC%20?q=%C3%BC%20z", ""),
+            Address("http", "a.test", 80, "a.test", "/a%20b/%C3%BC%20?q=%C3%BC%20z"),
         ),
-        ("https://bücher.test/", Address(True, "xn--bcher-kva.test", 443, "xn--bcher-kva.test", "/", "")),
-        ("http://me:p%40ss@a.test/", Address(False, "a.test", 80, "a.test", "/", "Basic bWU6cEBzcw==")),
+        ("https://bücher.test/", Address("https", "xn--bcher-kva.test", 443, "xn--bcher-kva.test", "/")),
+        ("http://me:p%40ss@a.test/", Address("http", "a.test", 80, "a.test", "/", "me", "p@ss")),
     ],
 )
 def test_an_address_is_taken_apart(url: str, address: Address) -> None:
-    assert address_of(url) == address
+    assert parse_address(url) == address
 
 
 @pytest.mark.parametrize("url", ["", "a.test", "ftp://a.test", "http://", "http://a.test:99999/", "http://a.test:x/"])
@@ -88,7 +88,7 @@ async def test_connections_are_kept_for_a_while(monkeypatch: pytest.MonkeyPatch)
         await ask()
         await ask()
         await asyncio.gather(ask(), ask())
-        monkeypatch.setattr(route, "KEEPALIVE_S", 0.0)
+        monkeypatch.setattr(client, "KEEPALIVE_S", 0.0)
         await ask()
         await http.close()
     assert [each.connection for each in server.seen] == [1, 1, 1, 2, 3]
@@ -132,7 +132,7 @@ async def test_an_answer_that_was_left_unread_is_not_the_next_one() -> None:
 
 
 async def test_a_connection_that_rests_is_closed_though_nobody_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(route, "KEEPALIVE_S", 0.05)
+    monkeypatch.setattr(client, "KEEPALIVE_S", 0.05)
     http, gone = Http(), asyncio.Event()
 
     async def answer(exchange: Exchange) -> None:
@@ -208,12 +208,85 @@ async def test_tls_is_spoken_with_nobody_else(trusted: Path) -> None:
         await http.close()
 
 
+def authorities() -> dict[str, int]:
+    route._tls_context.cache_clear()
+    return route.tls_context().cert_store_stats()
+
+
+def test_certifi_stands_in_for_a_store_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = authorities()
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    paths = ssl.get_default_verify_paths()
+    empty = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    for folder in (None, str(tmp_path)):
+        monkeypatch.setattr(ssl, "create_default_context", lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        monkeypatch.setattr(ssl, "get_default_verify_paths", lambda folder=folder: paths._replace(capath=folder))
+        assert authorities()["x509_ca"] > 50
+    (tmp_path / "0a775a30.0").touch()  # a store of which OpenSSL reads what it needs
+    assert authorities() == empty.cert_store_stats()
+    (tmp_path / "0a775a30.0").unlink()
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "chosen.pem"))  # certifi never adds to what the user chose
+    assert authorities() == empty.cert_store_stats()
+    monkeypatch.undo()
+    assert authorities() == own
+
+
+async def test_a_server_may_ask_for_a_client_certificate(trusted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate, key = certify(trusted, "client.test")
+    shown: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        ((((_, name),),), *_) = writer.get_extra_info("peercert")["subject"], None
+        shown.append(name)
+        writer.write(ANSWER)
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certify(trusted, "localhost"))
+    context.load_verify_locations(certificate)
+    context.verify_mode = ssl.CERT_REQUIRED
+    async with listening(serve, context) as port:
+        url = f"https://localhost:{port}/v1"
+        with pytest.raises(ModelError):
+            await Http().get(url, {}, Secret(""))
+        both = trusted / "both.pem"
+        both.write_bytes(certificate.read_bytes() + key.read_bytes())
+        for cert_file, key_file in ((certificate, str(key)), (both, "")):
+            monkeypatch.setenv("TREADLE_CLIENT_CERT", str(cert_file))
+            monkeypatch.setenv("TREADLE_CLIENT_KEY", key_file)
+            route._tls_context.cache_clear()
+            http = Http()
+            assert await http.get(url, {}, Secret("")) == b"{}"
+            await http.close()
+    assert shown == ["client.test"] * 2
+
+
+@pytest.mark.parametrize("which", ["missing", "encrypted"])
+async def test_a_client_certificate_that_cannot_be_used_is_named(
+    trusted: Path, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    certificate, key = certify(trusted, "localhost")
+    if which == "encrypted":
+        secret = serialization.load_pem_private_key(key.read_bytes(), None)
+        pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+        key.write_bytes(secret.private_bytes(pem, form, serialization.BestAvailableEncryption(b"word")))
+    else:
+        certificate.rename(trusted / "elsewhere.crt")
+    monkeypatch.setenv("TREADLE_CLIENT_CERT", str(certificate))
+    monkeypatch.setenv("TREADLE_CLIENT_KEY", str(key))
+    with pytest.raises(ModelError, match=r"localhost\.crt \(TREADLE_CLIENT_CERT\) cannot be used: ") as caught:
+        await Http().get("https://localhost:9/v1", {}, Secret(""))
+    assert caught.value.kind == "network"
+
+
 class Tunnel:
     """A proxy that passes bytes on to any port of this machine, for those who know the word."""
 
-    def __init__(self, refusal: bytes = b"") -> None:
+    def __init__(self, refusal: bytes = b"", status: str = "200 Connection established") -> None:
         self.asked: list[str] = []
         self._refusal = refusal
+        self._status = status
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -223,7 +296,7 @@ class Tunnel:
             return
         port = int(head.split(" ")[1].rpartition(":")[2])
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        writer.write(f"HTTP/1.1 {self._status}\r\n\r\n".encode())
         try:
             await asyncio.gather(self._pass_on(reader, far_writer), self._pass_on(far_reader, writer))
         finally:
@@ -241,10 +314,11 @@ async def proxy(tunnel: Tunnel) -> AsyncIterator[str]:
         yield f"127.0.0.1:{port}"
 
 
-async def test_tls_goes_through_a_proxy_to_the_server_itself(trusted: Path) -> None:
-    tunnel = Tunnel()
+@pytest.mark.parametrize("status", ["200 Connection established", "201 Created", "204 No Content"])
+async def test_tls_goes_through_a_proxy_to_the_server_itself(trusted: Path, status: str) -> None:
+    tunnel = Tunnel(status=status)
     async with secure_server(trusted, "localhost") as port, proxy(tunnel) as place:
-        way = Route(address_of(f"https://localhost:{port}/v1"), address_of(f"http://me:word@{place}"))
+        way = ServerRoute(parse_address(f"https://localhost:{port}/v1"), parse_address(f"http://me:word@{place}"))
         connection = await way.connect()
         for _ in range(2):
             assert (await connection.send(way.head("GET", {}))).status == 200
@@ -263,10 +337,3 @@ async def test_a_proxy_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(ModelError, match=rf"a\.test cannot be reached: 407 .* proxy {place}"):
             await Http().get("https://a.test/v1", {}, Secret("key-of-the-user"))
     assert "key-of-the-user" not in tunnel.asked[0]
-
-
-async def test_a_proxy_of_another_kind_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ALL_PROXY", "socks5://me:word@127.0.0.1:1080")
-    with pytest.raises(ModelError, match="must be http:// or https://, not socks5://") as caught:
-        await Http().get("https://a.test/v1", {}, Secret(""))
-    assert "word" not in str(caught.value)
