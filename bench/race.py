@@ -11,8 +11,7 @@ import time
 from pathlib import Path
 
 from treadle import Agent
-from treadle.adapters.models.script import Part
-from treadle.adapters.models.scripted import Call, Delay, Say, ScriptedModel
+from treadle.adapters.models.scripted import Call, Delay, Part, Say, ScriptedModel
 
 FILES = 2_000
 ATTEMPTS = 4

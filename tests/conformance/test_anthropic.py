@@ -7,8 +7,7 @@ import msgspec
 import pytest
 
 from tests.lazily import lazily
-from treadle.adapters.models.anthropic.adapter import AnthropicMessages
-from treadle.adapters.models.anthropic.request import AnthropicEncoder
+from treadle.adapters.models.anthropic import AnthropicEncoder, AnthropicMessages
 from treadle.chat.assembly import Assembler
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, ResultsEntry, ToolResult, UserEntry

@@ -9,7 +9,7 @@ import pytest
 
 from tests.lazily import lazily
 from treadle.adapters.models.gemini.adapter import Gemini
-from treadle.adapters.models.gemini.signature import signatures
+from treadle.adapters.models.gemini.stream import signatures
 from treadle.adapters.models.gemini.vertex import GivenToken, Vertex, VertexEndpoint
 from treadle.adapters.models.keys import Secret
 from treadle.adapters.models.wire.signed_thinking import unseal

@@ -7,8 +7,7 @@ import msgspec
 import pytest
 
 from tests.lazily import lazily
-from treadle.adapters.models.ollama.adapter import OllamaChat
-from treadle.adapters.models.ollama.request import OllamaEncoder
+from treadle.adapters.models.ollama import OllamaChat, OllamaEncoder
 from treadle.chat.assembly import Assembler
 from treadle.errors import ModelError
 from treadle.ports.model import ModelInfo, ModelRequest

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.lazily import lazily
-from treadle.adapters.models.openai_responses.adapter import OpenAIResponses
+from treadle.adapters.models.openai_responses import OpenAIResponses
 from treadle.base.types import call_key
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.ports.model import ModelInfo, ModelRequest

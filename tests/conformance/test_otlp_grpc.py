@@ -15,7 +15,7 @@ from tests.faults.scenarios import SCENARIOS
 from tests.scenario.command_line import CommandLine
 from tests.scenario.kit import look
 from treadle import Agent, ScriptedModel
-from treadle.adapters.models.script import Call, Say
+from treadle.adapters.models.scripted import Call, Say
 from treadle.adapters.telemetry.settings import Telemetry
 from treadle.testing.fake_openai import FakeOpenAI
 

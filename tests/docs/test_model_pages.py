@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.test_examples import blocks, execute
-from treadle.adapters.models.anthropic import adapter as anthropic
-from treadle.adapters.models.ollama import adapter as ollama
+from treadle.adapters.models import anthropic, ollama
 from treadle.testing.fake_anthropic import FakeAnthropic, Reply
 from treadle.testing.fake_ollama import FakeOllama
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs.test_examples import blocks, execute
-from treadle.adapters.models.copilot.token import VARIABLES
-from treadle.adapters.models.openai_responses import adapter as openai_responses
+from treadle.adapters.models import openai_responses
+from treadle.adapters.models.copilot import VARIABLES
 from treadle.testing.fake_responses import FakeResponses, Reply
 
 PAGES = Path(__file__).parents[2] / "docs" / "guide" / "models"

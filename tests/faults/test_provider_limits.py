@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from treadle import Agent, Envelope, tool
-from treadle.adapters.models.anthropic.adapter import AnthropicMessages
+from treadle.adapters.models.anthropic import AnthropicMessages
 from treadle.adapters.models.capability_ladder import Ladder
 from treadle.adapters.models.gemini.adapter import Gemini
-from treadle.adapters.models.ollama.adapter import OllamaChat
+from treadle.adapters.models.ollama import OllamaChat
 from treadle.adapters.models.openai_chat.adapter import OpenAIChat
-from treadle.adapters.models.openai_responses.adapter import OpenAIResponses
+from treadle.adapters.models.openai_responses import OpenAIResponses
 from treadle.adapters.models.wire import http
 from treadle.adapters.models.wire.framing import EVENT_BYTES
 from treadle.adapters.stores.memory import MemoryStore

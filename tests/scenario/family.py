@@ -4,8 +4,7 @@ conversation alone, so that any number of chats and processes may use it."""
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
-from treadle.adapters.models.script import Step
-from treadle.adapters.models.scripted import ScriptedModel
+from treadle.adapters.models.scripted import ScriptedModel, Step
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import UserEntry
 from treadle.protocol.deltas import Delta

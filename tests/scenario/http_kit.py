@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 
 from treadle import Agent, ScriptedModel
-from treadle.adapters.models.script import Step
+from treadle.adapters.models.scripted import Step
 from treadle.frontends.server.admission import Admission
 from treadle.frontends.server.running import Running, address_of, bind
 from treadle.frontends.server.service import Limits, Service

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
 from treadle import Agent, Chat, Envelope, tool
-from treadle.adapters.models.script import Step
-from treadle.adapters.models.scripted import ScriptedModel
+from treadle.adapters.models.scripted import ScriptedModel, Step
 from treadle.library.following import Following
 from treadle.library.replay import replay
 from treadle.ports.model import Model, ModelInfo, ModelRequest

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from tests.fake_copilot import GITHUB_TOKEN, FakeCopilot
-from treadle.adapters.models.gemini.request import STAND_IN
+from treadle.adapters.models.gemini.adapter import STAND_IN
 from treadle.testing.fake_anthropic import FakeAnthropic
 from treadle.testing.fake_gemini import FakeGemini
 from treadle.testing.fake_model import FakeModelServer, Script

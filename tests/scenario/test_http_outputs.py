@@ -8,7 +8,7 @@ import pytest
 
 from tests.scenario.http_kit import Server, serving
 from treadle import ScriptedModel
-from treadle.adapters.models.script import Say
+from treadle.adapters.models.scripted import Say
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule

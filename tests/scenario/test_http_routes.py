@@ -10,7 +10,7 @@ import pytest
 
 from tests.processes import running_with, unlike_any_other
 from tests.scenario.http_kit import Server, eventually, serving
-from treadle.adapters.models.script import Call, Say
+from treadle.adapters.models.scripted import Call, Say
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.frontends.server.app import ROUTES
 from treadle.frontends.server.routing import Route

@@ -10,7 +10,7 @@ from starlette.types import Message
 
 from tests.scenario.http_kit import Server, serving
 from treadle import ScriptedModel
-from treadle.adapters.models.script import ReportUsage, Say
+from treadle.adapters.models.scripted import ReportUsage, Say
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.frontends.server.compression import CompressedAnswer
 from treadle.frontends.server.routes.web import FOLDER, POLICY, web_page

@@ -6,8 +6,7 @@ import pytest
 
 from tests.scenario.kit import Gate, Recording, Stage, change, ended, look, of, play, types, until
 from treadle import Budget, tool
-from treadle.adapters.models.script import Step
-from treadle.adapters.models.scripted import Call, Fail, Hang, ReportUsage, Say, ScriptedModel
+from treadle.adapters.models.scripted import Call, Fail, Hang, ReportUsage, Say, ScriptedModel, Step
 from treadle.ports.model import ModelInfo
 from treadle.protocol import commands as c
 from treadle.protocol import events as e

@@ -10,7 +10,7 @@ from tests.fake_copilot import FakeCopilot
 from tests.scenario.command_line import CommandLine
 from tests.scenario.providers import PROVIDERS, signatures
 from tests.scenario.three_rounds import DONE, PROMPT, REPLIES, in_words, prepare, three_rounds
-from treadle.adapters.models.gemini.request import STAND_IN
+from treadle.adapters.models.gemini.adapter import STAND_IN
 from treadle.base.types import JsonObject
 from treadle.testing.fake_gemini import FakeGemini
 from treadle.testing.fake_model import Reply

@@ -8,10 +8,9 @@ import msgspec
 import pytest
 
 from treadle import Agent
+from treadle.adapters.models.capability_ladder import tools_text
 from treadle.adapters.models.local import prompt as local
-from treadle.adapters.models.script import Part
-from treadle.adapters.models.scripted import Call, Say, ScriptedModel
-from treadle.adapters.models.text_calls.prompt import tools_text
+from treadle.adapters.models.scripted import Call, Part, Say, ScriptedModel
 from treadle.chat.history import tokens
 from treadle.chat.small_window import SMALL_WINDOW
 from treadle.ports.model import ModelInfo, ModelRequest

@@ -16,7 +16,7 @@ from tests.scenario.http_kit import serving
 from tests.scenario.kit import change, fail, look, play
 from tests.scenario.providers import PROVIDERS
 from treadle import Agent, DynamicTool, ScriptedModel, tool
-from treadle.adapters.models.script import Call, Fail, ReportUsage, Say
+from treadle.adapters.models.scripted import Call, Fail, ReportUsage, Say
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.adapters.telemetry.settings import Telemetry
 from treadle.ports.model import ModelInfo

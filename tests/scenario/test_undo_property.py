@@ -11,8 +11,7 @@ import pytest
 from tests.faults.chance import SEED
 from tests.scenario.kit import Stage, of, play
 from tests.trees import differences, grow, tree
-from treadle.adapters.models.script import Step
-from treadle.adapters.models.scripted import Call, Say
+from treadle.adapters.models.scripted import Call, Say, Step
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.ports.store import Store
 from treadle.protocol import events as e

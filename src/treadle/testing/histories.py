@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from treadle.adapters.models.anthropic.request import AnthropicEncoder
+from treadle.adapters.models.anthropic import AnthropicEncoder
 from treadle.adapters.models.capability_ladder import Retelling
-from treadle.adapters.models.gemini.request import GeminiEncoder
-from treadle.adapters.models.ollama.request import OllamaEncoder
-from treadle.adapters.models.openai_chat.request import ChatEncoder
-from treadle.adapters.models.openai_responses.request import ResponsesEncoder
+from treadle.adapters.models.gemini.adapter import GeminiEncoder
+from treadle.adapters.models.ollama import OllamaEncoder
+from treadle.adapters.models.openai_chat.adapter import ChatEncoder
+from treadle.adapters.models.openai_responses import ResponsesEncoder
 from treadle.adapters.models.providers import SERVERS
 from treadle.adapters.models.wire.encoder import RequestEncoder
 from treadle.base.types import CallKey
@@ -73,7 +73,7 @@ def check_requests(history: Sequence[Entry], wires: Sequence[Wire] | None = None
 def _refusals(wire: Wire, ref: str, history: Sequence[Entry], blocks: Sequence[Thinking]) -> Iterator[str]:
     if not history:
         return
-    entries = history if wire.native else Retelling().entries(history)
+    entries = history if wire.native else Retelling().retell(history)
     request = ModelRequest("Be good.", entries, TOOLS if wire.native else ())
     body = wire.encoder(ref).body(wire.parameters, request)
     own_seals = [seal for block in blocks if block.model == ref for seal in _seals(block)]

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle import Agent, Chat, Envelope
-from treadle.adapters.models.script import Step
-from treadle.adapters.models.scripted import ScriptedModel
+from treadle.adapters.models.scripted import ScriptedModel, Step
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.library.following import Following
 from treadle.library.replay import replay

@@ -7,7 +7,7 @@ import msgspec
 import pydantic
 import pytest
 
-from treadle.adapters.models.wire.output_schema import is_strict
+from treadle.adapters.models.wire.encoder import is_strict
 from treadle.errors import InvalidInput
 from treadle.library.structured import Shape, Unfit
 

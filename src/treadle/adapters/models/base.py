@@ -36,8 +36,7 @@ class ModelBase:
         return self._info.temperature if request.temperature is None else request.temperature
 
     def _fit_effort(self, request: ModelRequest) -> tuple[ModelRequest, list[NoticeDelta]]:
-        """The request with a reasoning effort that the model takes, or with none; and once in a conversation a notice
-        if that is another one than was asked for (M-16)."""
+        """The request with an effort that the model takes, and once a notice if it is another than asked for (M-16)."""
         effort = request.effort
         levels = self._info.efforts if self._server_efforts is None else self._server_efforts
         if not effort or levels is None or effort in levels:

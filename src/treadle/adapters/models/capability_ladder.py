@@ -1,34 +1,40 @@
 """The capability ladder (M-07): any model can call tools, by its protocol (`native`), in its text (`text`), or it
-cannot and just answers (`plain`). A Ladder stands around a model and is one itself.
+cannot and just answers (`plain`). A Ladder stands around a model and is one itself. It puts an answer right as it
+comes: calls and thinking that were written into the text become calls and thinking (M-10), and an answer that was cut
+off, filtered or empty gets a notice that says so. The notice comes from here and not from the engine, so that a replay
+takes it from the log.
 
 The rung is what the request says; else what is known of the model; else `native` until the provider refuses the
-`tools` field: then the call is made again at once, one rung down, and the rung is remembered. Which rung it is, the
-user is told when it is not the highest.
+`tools` field: then the call is made again at once, one rung down, and the rung is remembered. The user is told the rung
+if it is not the highest.
 
-Small models write calls into their text even when they were given tools natively. On the native rung such a call is
-taken for one if nothing else can be meant: the markup is one that models are trained on (never bare or fenced JSON),
-it stands in no code span and no fenced block, every name is that of a tool of the request, and the answer has no
-native call. Otherwise the text stays as it is, to the letter.
+On the native rung a call in the text is taken for one if nothing else can be meant: the markup is one that models are
+trained on (never bare or fenced JSON), it stands in no code span and no fenced block, every name is that of a tool of
+the request, and the answer has no native call. Otherwise the text stays as it is, to the letter.
 """
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from weakref import WeakKeyDictionary, WeakSet
 
 from msgspec.structs import replace
 
-from treadle.adapters.models.answers import NativeAnswer, PlainAnswer, TextAnswer
-from treadle.adapters.models.endings import EndingCheck
+from treadle.adapters.models.text_thinking import TextThinking
+from treadle.adapters.models.wire.json import encode_json, json_object, tool_name
 from treadle.base.types import CallKey
 from treadle.chat.completion import MARKER_TEXT
 from treadle.errors import ModelError
 from treadle.ports.model import Memo, Model, ModelInfo, ModelRequest
-from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, UserEntry
-from treadle.protocol.deltas import Delta, NoticeDelta
+from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolRequest, ToolResult, UserEntry
+from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, NoticeDelta, TextDelta, ThinkingDelta
 from treadle.protocol.options import Rung
 from treadle.protocol.tools import ToolSpec
+
+if TYPE_CHECKING:
+    from treadle.adapters.models.text_calls import Scanner, TextCall
+
 
 _BELOW: dict[Rung, str] = {
     "text": "{ref} calls tools in its text instead of by its protocol; expect more mistakes",
@@ -43,16 +49,11 @@ _ANOTHER_FAULT = r"(?i)schema|tools?[.\[]\d|function\.(?:name|param)|properties"
 
 
 def refuses_tools(error: ModelError) -> bool:
-    """True if the provider says that this model takes no tools, as opposed to these tools, or to a call that the model
-    wrote badly: there the words may be the model's own."""
-    if error.kind == "cut_stream":
-        return False
-    if error.kind != "bad_request" and error.status not in (500, 501):  # llama.cpp calls it a fault of its own
-        return False
-    error_text = str(error)
-    return bool(re.search(_TOOLS, error_text) and re.search(_REFUSED, error_text)) and not re.search(
-        _ANOTHER_FAULT, error_text
-    )
+    """True if this model takes no tools, as opposed to these tools, or to a call that the model wrote badly."""
+    if error.kind == "cut_stream" or (error.kind != "bad_request" and error.status not in (500, 501)):
+        return False  # llama.cpp answers 500 or 501: it calls the refusal a fault of its own
+    text = str(error)
+    return bool(re.search(_TOOLS, text) and re.search(_REFUSED, text) and not re.search(_ANOTHER_FAULT, text))
 
 
 class Ladder:
@@ -70,7 +71,6 @@ class Ladder:
 
     @property
     def info(self) -> ModelInfo:
-        """The current facts about the model."""
         info = self.inner.info
         return replace(info, native_tools=False) if self._rung == "text" and info.native_tools else info
 
@@ -86,7 +86,11 @@ class Ladder:
             if rung != "native" and request.purpose == "turn" and request.tools and request.memo not in self._told:
                 yield [NoticeDelta("rung", _BELOW[rung].format(ref=self.info.ref))]
             sent_request = request if rung == "native" else self._retell(request, rung)
-            answer = self._answer(request, rung)
+            answer = PlainAnswer()
+            if rung == "text":
+                answer = TextAnswer(self.info.ref, request.tools)
+            elif rung == "native" and request.tools:
+                answer = NativeAnswer(self.info.ref, request.tools)
             ending = EndingCheck(self.info.ref, marks_calls=rung == "native")
             has_output = False
             try:
@@ -103,36 +107,25 @@ class Ladder:
         if rung != "native":
             self._told.add(request.memo)
 
-    def _answer(self, request: ModelRequest, rung: Rung) -> PlainAnswer:
-        if rung == "native" and request.tools:
-            return NativeAnswer(self.info.ref, request.tools)
-        return TextAnswer(self.info.ref, request.tools) if rung == "text" else PlainAnswer()
-
     def _retell(self, request: ModelRequest, rung: Rung) -> ModelRequest:
         """The request in words that need no tools."""
-        retelling = self._retold.get(request.memo)
-        if retelling is None:
-            retelling = self._retold[request.memo] = Retelling()
+        retelling = self._retold.setdefault(request.memo, Retelling())
         prompt = self._prompt(request.tools) if rung == "text" else ""
         marker = MARKER_TEXT if rung == "text" and request.marker else ""
         system = "\n".join(part for part in (request.system, prompt, marker) if part)
         # A server that holds the model to a schema would not let it write calls into its text.
         schema = None if rung == "text" and request.tools else request.output_schema
-        entries = retelling.entries(request.entries)
+        entries = retelling.retell(request.entries)
         return replace(request, system=system, entries=entries, tools=(), rung="", output_schema=schema)
 
     def _prompt(self, tools: tuple[ToolSpec, ...]) -> str:
         key = tuple(map(id, tools))
         cached = self._prompts.get(key)
         if cached is None:
-            from treadle.adapters.models.text_calls.prompt import tools_text
-
             if len(self._prompts) >= 64:
                 self._prompts.clear()
-            cached = self._prompts[key] = (
-                tools,
-                tools_text(tools),
-            )  # the tools are held, so that their ids stay theirs
+            # The tools are held, so that their ids stay theirs.
+            cached = self._prompts[key] = tools, tools_text(tools)
         return cached[1]
 
 
@@ -145,18 +138,15 @@ class Retelling:
         self._retold: list[Entry] = []
         self._names: dict[CallKey, str] = {}
 
-    def entries(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+    def retell(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         known_count = len(self._entries)
         if self._entries != entries[:known_count]:
             self._entries, self._retold, self._names, known_count = [], [], {}, 0
-        for entry in entries[known_count:]:
-            self._entries.append(entry)
-            self._retold.append(self._retell(entry))
+        self._entries += entries[known_count:]
+        self._retold += map(self._retell_entry, entries[known_count:])
         return list(self._retold)
 
-    def _retell(self, entry: Entry) -> Entry:
-        from treadle.adapters.models.text_calls.prompt import calls_text, results_text
-
+    def _retell_entry(self, entry: Entry) -> Entry:
         match entry:
             case AssistantEntry(calls=calls) if calls:
                 self._names = {call.call: call.name for call in calls}
@@ -165,3 +155,234 @@ class Retelling:
                 return UserEntry(results_text(results, self._names), source="results")
             case _:
                 return entry
+
+
+_MAYBE_MARKUP = re.compile(r"<(?=[a-z|\uff5c]|\Z)|\[(?=T|\Z)|\](?=<\]|<?\Z)|[`~]")
+
+
+class PlainAnswer:
+    """An answer of text and thinking only. `take` holds text that is undecided for a later call."""
+
+    def __init__(self) -> None:
+        self._thinking: TextThinking | None = TextThinking()
+
+    def take(self, deltas: Sequence[Delta]) -> Sequence[Delta]:
+        if self._thinking is not None:
+            deltas = self._thinking.take(deltas)
+            if self._thinking.over:
+                self._thinking = None
+        return deltas
+
+
+class NativeAnswer(PlainAnswer):
+    """An answer whose calls come by the protocol. Text passes until markup that could be a call; from there on it is
+    held, and interpreted at the end."""
+
+    def __init__(self, ref: str, tools: Sequence[ToolSpec]) -> None:
+        super().__init__()
+        self._ref = ref
+        self._tools = tools
+        self._scanner: Scanner | None = None
+        self._called = False
+
+    def take(self, deltas: Sequence[Delta]) -> Sequence[Delta]:
+        if self._thinking is not None:
+            deltas = super().take(deltas)
+        if self._scanner is None and self._passes(deltas):
+            return deltas
+        from treadle.adapters.models.text_calls import Scanner
+
+        scanner = self._scanner = self._scanner or Scanner(marked_only=True, freeze=True)
+        out: list[Delta] = []
+        for delta in deltas:
+            if type(delta) is TextDelta:
+                out += _text(scanner.feed(delta.text))
+                continue
+            self._called = self._called or type(delta) is CallDelta
+            if type(delta) is FinishDelta:
+                call_deltas = () if self._called else self._salvaged(scanner)
+                out += call_deltas or _text(scanner.held_text)
+                delta = _finished(delta, bool(call_deltas))
+                scanner = self._scanner = Scanner(marked_only=True, freeze=True)
+            out.append(delta)
+        return out
+
+    def _passes(self, deltas: Sequence[Delta]) -> bool:
+        """True if the text has no markup. It nearly never has any, and this runs for each read."""
+        for delta in deltas:
+            if type(delta) is TextDelta:
+                if _MAYBE_MARKUP.search(delta.text) is not None:
+                    return False
+            elif type(delta) is CallDelta:
+                self._called = True
+        return True
+
+    def _salvaged(self, scanner: "Scanner") -> Sequence[Delta]:
+        """Return the held text with its calls as calls. Empty if it has no call, or if one names an unknown tool."""
+        from treadle.adapters.models.text_calls import Scanner
+
+        tool_names = {tool.name for tool in self._tools}
+        reading = Scanner(tool_names, marked_only=True)
+        visible_text = reading.feed(scanner.held_text)
+        tail = reading.end()
+        if not tail.calls or any(call.name not in tool_names for call in tail.calls):
+            return ()
+        notice = f"{self._ref} wrote a tool call into its text; it was taken for the call that it is"
+        return [NoticeDelta("text_call", notice), *_text(visible_text + tail.text), *_calls(tail.calls)]
+
+
+class TextAnswer(PlainAnswer):
+    """Calls come in the text. Without tools there is nothing to call, but a model that called some before may go on
+    with it: then its markup goes."""
+
+    def __init__(self, ref: str, tools: Sequence[ToolSpec]) -> None:
+        from treadle.adapters.models.text_calls import Scanner
+
+        super().__init__()
+        self._ref = ref
+        self._calls = bool(tools)
+        self._scanner = Scanner({tool.name for tool in tools})
+
+    def take(self, deltas: Sequence[Delta]) -> Sequence[Delta]:
+        scanner = self._scanner
+        out: list[Delta] = []
+        for delta in super().take(deltas):
+            if type(delta) is TextDelta:
+                out += _text(scanner.feed(delta.text))
+            elif type(delta) is FinishDelta:
+                tail = scanner.end()
+                out += _text(tail.text)
+                if scanner.dangling:
+                    out.append(NoticeDelta("text_call", f"the answer of {self._ref} ended in half a tool call"))
+                if self._calls:
+                    out += _calls(tail.calls)
+                out.append(_finished(delta, self._calls and bool(tail.calls)))
+            else:
+                out.append(delta)
+        return out
+
+
+def _text(text: str) -> Sequence[Delta]:
+    return (TextDelta(text),) if text else ()
+
+
+def _calls(calls: "Iterable[TextCall]") -> Iterator[Delta]:
+    for index, call in enumerate(calls):
+        yield CallDelta(None, index, call.name, encode_json(call.arguments).decode(), call.repaired)
+
+
+def _finished(finish: FinishDelta, has_calls: bool) -> FinishDelta:
+    return replace(finish, reason="tool_calls") if has_calls and finish.reason == "stop" else finish
+
+
+_MISSING = {
+    "length": "reached its output limit before its answer was complete",
+    "content_filter": "was stopped by its provider's content filter; its answer is not complete",
+    "refusal": "declined to answer",
+    "repetition": "was stopped by its server because it repeated itself; its answer is not complete",
+}
+
+
+class EndingCheck:
+    """Watches one answer and adds to its end what is missing from it. With `marks_calls` it marks the call that was
+    being written when the room ran out: its arguments may look complete and are not."""
+
+    def __init__(self, ref: str, *, marks_calls: bool) -> None:
+        self._ref = ref
+        self._marks_calls = marks_calls
+        self._has_text = self._has_calls = self._ends_in_call = False
+        self._has_arguments = False  # True if any arguments of the last call have arrived
+        self._is_told = False  # True if the adapter itself reported the missing part
+
+    def watch(self, deltas: Sequence[Delta]) -> Sequence[Delta]:
+        ending: FinishDelta | None = None
+        for delta in deltas:
+            if type(delta) is TextDelta:
+                self._has_text = self._has_text or not delta.text.isspace()
+                self._ends_in_call = False
+            elif type(delta) is CallDelta:
+                has_earlier = self._has_arguments and not delta.name and not delta.id
+                self._has_arguments = has_earlier or bool(delta.arguments.strip())
+                self._has_calls = self._ends_in_call = True
+            elif type(delta) is ThinkingDelta:
+                self._ends_in_call = False
+            elif type(delta) is FinishDelta:
+                ending = delta
+            elif type(delta) is NoticeDelta and delta.kind in ("incomplete", "paused"):
+                self._is_told = True
+        if ending is None:
+            return deltas
+        missing: list[Delta] = []
+        if ending.reason == "length" and self._ends_in_call and self._marks_calls:
+            # Without a fragment the arguments would be taken for the empty object, and a call without any would run.
+            missing.append(CallDelta(arguments="" if self._has_arguments else "{", repaired=True))
+        if ending.reason in _MISSING and not self._is_told:
+            missing.append(NoticeDelta("incomplete", f"{self._ref} {_MISSING[ending.reason]}"))
+        elif not (self._is_told or self._has_text or self._has_calls):
+            missing.append(NoticeDelta("empty_answer", f"{self._ref} ended its turn without an answer"))
+        at = len(deltas) - 1 - deltas[::-1].index(ending)
+        return [*deltas[:at], *missing, *deltas[at:]]
+
+
+_TOOLS_PROMPT = """\
+# Tools
+
+You can call tools. To call one, write its name and its arguments as one JSON object between two tags, like this:
+
+<tool_call>
+{"name": "%(name)s", "arguments": %(arguments)s}
+</tool_call>
+
+- Inside the tags stands nothing but valid JSON: double quotes, newlines in strings as \\n, quotes in strings as \\".
+- For several calls, write several such blocks, one after the other.
+- When you have written your calls, stop. The results come to you in <tool_response> blocks; never write these.
+- When no call is needed, answer in plain text without such a block.
+
+The tools are, one a line, with the JSON Schema of their arguments:
+
+<tools>
+%(tools)s
+</tools>
+"""
+
+
+def tools_text(tools: Sequence[ToolSpec]) -> str:
+    """The part of the system text that describes the tools. The same tools give the same bytes (L-21)."""
+    if not tools:
+        return ""
+    lines = (
+        encode_json({"name": tool.name, "description": tool.description, "parameters": tool.parameters}).decode()
+        for tool in tools
+    )
+    # The example has the arguments of the first tool that it must have.
+    properties, required = tools[0].parameters.get("properties"), tools[0].parameters.get("required")
+    example: dict[str, object] = {}
+    if isinstance(properties, dict) and isinstance(required, list):
+        example = {name: _sample(properties.get(name)) for name in required if isinstance(name, str)}
+    arguments = encode_json(example).decode()
+    return _TOOLS_PROMPT % {"name": tools[0].name, "arguments": arguments, "tools": "\n".join(lines)}
+
+
+def _sample(schema: object) -> object:
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    samples: dict[str, object] = {"integer": 1, "number": 1, "boolean": True, "array": [], "object": {}}
+    return samples.get(kind, "…") if isinstance(kind, str) else "…"
+
+
+def calls_text(text: str, calls: Sequence[ToolRequest]) -> str:
+    """An earlier answer of the model, with its calls as it should have written them."""
+    blocks = (
+        f'<tool_call>\n{{"name": "{tool_name(call.name)}", "arguments": {json_object(call.arguments)}}}\n</tool_call>'
+        for call in calls
+    )
+    return "\n".join((text, *blocks) if text else blocks)
+
+
+def results_text(results: Sequence[ToolResult], names: Mapping[CallKey, str]) -> str:
+    """Return all results of a turn as one message. The text of a result cannot end its own block."""
+    blocks = []
+    for result in results:
+        name, failed = tool_name(names.get(result.call, "")), "" if result.success else ' status="error"'
+        text = result.text.replace("</tool_response", "<\\/tool_response")
+        blocks.append(f'<tool_response name="{name}"{failed}>\n{text}\n</tool_response>')
+    return "\n".join(blocks)

@@ -1,5 +1,6 @@
-"""Models that a program brings for a chat, with an address and a key. The key is held only in memory (M-13): the
-program must send it again to resume the chat. Each call looks both up again, so a new key is used at once."""
+"""Models that a program names or brings for a chat. One that it brings has an address and a key. The key is held only
+in memory (M-13): the program must send it again to resume the chat. Each call looks both up again, so a new key is used
+at once."""
 
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable
@@ -7,18 +8,18 @@ from typing import Literal
 
 import msgspec
 
-from treadle.adapters.models.anthropic.adapter import AnthropicMessages
+from treadle.adapters.models.anthropic import AnthropicMessages
 from treadle.adapters.models.keys import Secret
+from treadle.adapters.models.offering import NAMELESS, all_offers, usable
 from treadle.adapters.models.openai_chat.adapter import OpenAIChat
-from treadle.adapters.models.openai_responses.adapter import OpenAIResponses
+from treadle.adapters.models.openai_responses import OpenAIResponses
 from treadle.adapters.models.registry import ModelRegistry
-from treadle.adapters.models.wire.http_model import Access
+from treadle.adapters.models.wire.http_model import Access, Endpoint
 from treadle.errors import ConfigError, InvalidInput, ModelError
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 
 PREFIX = "byok-"
-TokenOf = Callable[[str], Awaitable[str]]
-"""Asks the program for a bearer token, for the provider of this name."""
+TokenOf = Callable[[str], Awaitable[str]]  # asks the program for a bearer token, for the provider of this name
 
 
 class Azure(msgspec.Struct, rename="camel"):
@@ -103,9 +104,8 @@ class ClientModels:
     async def access(self, name: str) -> Access:
         entry = self._providers.get(name)
         if entry is None:
-            raise ConfigError(
-                "The provider of this chat was brought by a program; resume the session with its provider."
-            )
+            message = "The provider of this chat was brought by a program; resume the session with its provider."
+            raise ConfigError(message)
         provider, token_of = entry
         key = provider.bearer_token or provider.api_key or ""
         if provider.has_bearer_token_provider:
@@ -113,29 +113,22 @@ class ClientModels:
                 key = await token_of(provider.name)
             except Exception as error:
                 raise ModelError("auth", f"the program gave no token for its provider: {error}") from error
-        in_header = {"azure": "api-key", "anthropic": "x-api-key"}.get(provider.type or "", "")
-        bearer = bool(provider.bearer_token) or bool(provider.has_bearer_token_provider)
+        key_header = {"azure": "api-key", "anthropic": "x-api-key"}.get(provider.type or "", "")
+        if provider.bearer_token or provider.has_bearer_token_provider:
+            key_header = ""
         headers = {"anthropic-version": "2023-06-01"} if provider.type == "anthropic" else {}
-        return Access(
-            _base(provider), Secret(key), {**headers, **(provider.headers or {})}, "" if bearer else in_header
-        )
+        return Access(_base(provider), Secret(key), {**headers, **(provider.headers or {})}, key_header)
 
 
-class _Endpoint:
-    """Implements `treadle.adapters.models.wire.http_model.Endpoint`."""
-
+class _Endpoint(Endpoint):
     def __init__(self, client_models: ClientModels, name: str) -> None:
-        self._brought = client_models
-        self._name = name
+        self._client_models, self._name = client_models, name
 
     def __repr__(self) -> str:
         return repr(self._name)
 
     async def access(self, request: ModelRequest) -> Access:
-        return await self._brought.access(self._name)
-
-    def refused(self, access: Access, error: ModelError) -> bool:
-        return False
+        return await self._client_models.access(self._name)
 
 
 def _model(provider: Provider, info: ModelInfo, endpoint: _Endpoint) -> Model:
@@ -156,3 +149,47 @@ def _base(provider: Provider) -> str:
     for path in ("/chat/completions", "/responses", "/messages"):
         url = url.removesuffix(path)
     return url.removesuffix("/v1") if provider.type == "anthropic" else url
+
+
+class BareNames:
+    """Models by `provider:name`, or by a bare name, which belongs to the provider of the `default` model."""
+
+    def __init__(self, models: ModelRegistry, default: str) -> None:
+        self._models, self.default = models, default
+
+    def ref_of(self, name: str | None) -> str:
+        provider, colon, _ = (name or "").partition(":")
+        if not name or name == "auto":
+            if not self.default:
+                raise ConfigError("No model was named; say which with --model PROVIDER:NAME.")
+            return self.default
+        if colon and provider in self._models.providers:
+            return name
+        own_provider = self.default.partition(":")[0]
+        if not own_provider:
+            raise ConfigError(f"{name!r} names no provider; write provider:name, or say --model PROVIDER:NAME.")
+        return self.default if own_provider in NAMELESS else f"{own_provider}:{name}"
+
+    @property
+    def default_name(self) -> str:
+        return self.default.partition(":")[2]
+
+    def shorten_ref(self, ref: str) -> str:
+        provider, _, name = ref.partition(":")
+        return name if provider.startswith(PREFIX) or provider == self.default.partition(":")[0] else ref
+
+    def why_not(self) -> str:
+        """Why the default cannot be used; empty: nothing is known against it."""
+        try:
+            self._models.get(self.ref_of(None))
+        except ConfigError as error:
+            return str(error)
+        return ""
+
+    def usable(self) -> dict[str, ModelInfo]:
+        """The models that can be used with what is at hand, by their names here, the default first."""
+        has_default = self.default and not self.why_not()
+        models = {self.default: self._models.get(self.default).info} if has_default else {}
+        for offer in all_offers(self._models):
+            models |= {info.ref: info for info in offer.models if not usable(self._models, offer, info)}
+        return {self.shorten_ref(ref): info for ref, info in models.items()}

@@ -11,7 +11,7 @@ import shlex
 import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import assert_never
+from typing import Any, assert_never
 from weakref import WeakSet
 
 from treadle.adapters.models.base import ModelBase
@@ -44,8 +44,6 @@ def flatten(request: ModelRequest) -> bytes:
 
 
 class Conversation:
-    """Writes entries in order."""
-
     def __init__(self) -> None:
         self._names: Mapping[CallKey, str] = {}
 
@@ -78,8 +76,7 @@ PLACE = "{prompt}"
 LINE_VARIABLE = "TREADLE_COMMAND_"
 PASS_VARIABLE = "TREADLE_PROGRAM_VARIABLES"
 """Names of variables, or patterns of names, that programs get beside the usual ones."""
-ARGUMENT_CAP = 128 * 1024 - 1
-"""The most that Linux takes as one argument."""
+ARGUMENT_CAP = 128 * 1024 - 1  # the most that Linux takes as one argument
 
 _USUAL = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TMP", "TEMP", "XDG_*"),
@@ -88,8 +85,7 @@ _USUAL = (
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"),
 )
 """The variables that every program may need: for file locations, the user's language and the network."""
-_QUIET = {"TERM": "dumb", "NO_COLOR": "1"}
-"""Settings for plain output, because the output is parsed."""
+_QUIET = {"TERM": "dumb", "NO_COLOR": "1"}  # settings for plain output, because the output is parsed
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _TOO_LONG = re.compile(r"too large|tokens_limit_reached|\b413\b", re.I)
@@ -114,11 +110,9 @@ class CommandLineModel(ModelBase):
         super().__init__(info)
         self._argv = tuple(argv)
         self._env = dict(env)
-        self._hints = hints or {}
-        """Advice about a failure, by words in its message."""
+        self._hints = hints or {}  # advice about a failure, by words in its message
         self._secrets = [Secret(value) for name, value in env.items() if _SECRET.search(name)]
-        self._told: WeakSet[Memo] = WeakSet()
-        """The conversations in which the notice about missing tools was given."""
+        self._told: WeakSet[Memo] = WeakSet()  # the conversations in which the notice about missing tools was given
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         program = self._program(flatten(request))
@@ -132,7 +126,12 @@ class CommandLineModel(ModelBase):
                     if reader.length > OUTPUT_CAP:
                         break
         except OSError as error:
-            raise self._not_started(error) from error
+            kind: ModelErrorKind = "bad_request"
+            message = f"{self._argv[0]} cannot be started: {error.strerror or error}"
+            if error.errno == errno.E2BIG:
+                kind = "context_limit"
+                message = f"the conversation is longer than the arguments of {self._info.ref} may be"
+            raise ModelError(kind, message) from error
         faultpoint("models.streamed")
         if reader.length > OUTPUT_CAP:
             yield [FinishDelta("length")]
@@ -162,13 +161,6 @@ class CommandLineModel(ModelBase):
         text = prompt.decode().replace("\0", "")
         return Program([argument.replace(PLACE, text) for argument in self._argv], self._env, b"")
 
-    def _not_started(self, error: OSError) -> ModelError:
-        if error.errno == errno.E2BIG:
-            return ModelError(
-                "context_limit", f"the conversation is longer than the arguments of {self._info.ref} may be"
-            )
-        return ModelError("bad_request", f"{self._argv[0]} cannot be started: {error.strerror or error}")
-
     def _failure(self, completed: Completed) -> ModelError:
         complaint = _ESCAPES.sub("", completed.errors)
         for secret in self._secrets:
@@ -176,11 +168,11 @@ class CommandLineModel(ModelBase):
         lines = [line.strip() for line in complaint.splitlines() if line.strip()]
         error_text = "; ".join(lines[-_SHOWN_LINES:])
         hint = next((f". {hint}" for words, hint in self._hints.items() if words in complaint), "")
-        description = "said nothing" if not completed.code else _describe_exit(completed.code)
-        return ModelError(
-            _kind(completed, error_text),
-            f"{self._info.ref} {description}{f': {error_text}' if error_text else ''}{hint}",
-        )
+        description = f"ended with code {completed.code}" if completed.code else "said nothing"
+        if completed.code < 0:
+            description = f"was killed by signal {-completed.code}"
+        message = f"{self._info.ref} {description}{f': {error_text}' if error_text else ''}{hint}"
+        return ModelError(_kind(completed, error_text), message)
 
 
 class _OutputReader:
@@ -213,10 +205,6 @@ class _OutputReader:
         return stripped
 
 
-def _describe_exit(code: int) -> str:
-    return f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-
-
 def _kind(completed: Completed, error_text: str) -> ModelErrorKind:
     """Classify a failure by its message. A failure with an unknown message is assumed to be permanent."""
     if _TOO_LONG.search(error_text):
@@ -231,12 +219,14 @@ def _kind(completed: Completed, error_text: str) -> ModelErrorKind:
 def environment(env: Mapping[str, str], *needed: str) -> dict[str, str]:
     """Return the variables that a program gets: those that every program needs, those that this one needs, and those
     that the user allows. So no key is passed by accident (M-13)."""
-    allowed = env.get(PASS_VARIABLE, "").replace(",", " ").split()
-    patterns = (*_USUAL, *needed, *allowed)
-    passed_env = {
-        name: value for name, value in env.items() if any(fnmatch.fnmatchcase(name, each) for each in patterns)
-    }
-    return passed_env | _QUIET
+    patterns = (*_USUAL, *needed, *env.get(PASS_VARIABLE, "").replace(",", " ").split())
+    passed = [name for name in env if any(fnmatch.fnmatchcase(name, each) for each in patterns)]
+    return {name: env[name] for name in passed} | _QUIET
+
+
+def _program_info(provider: str, name: str, **limits: int) -> ModelInfo:
+    facts: dict[str, Any] = {"temperature": None, "native_tools": False, "efforts": (), "free": True, **limits}
+    return ModelInfo(provider, name, **facts)
 
 
 def find_program(name: str, env: Mapping[str, str]) -> str | None:
@@ -257,12 +247,11 @@ def connect(name: str, context: ProviderContext) -> CommandLineModel:
     if program is None:
         instead = f", and {variable} is not set" if not configured and _NAME.fullmatch(name) else ""
         raise ConfigError(f"command:{name}: there is no program {argv[0] if argv else ''!r} on the PATH{instead}")
-    info = ModelInfo("command", name, temperature=None, native_tools=False, efforts=(), free=True)
+    info = _program_info("command", name)
     return CommandLineModel(context.catalogue.adjust(info), [program, *argv[1:]], environment(context.env))
 
 
-GH_WINDOW = 8_000
-"""The input limit of GitHub for most models, regardless of the model's own window."""
+GH_WINDOW = 8_000  # the input limit of GitHub for most models, regardless of the model's own window
 _GH_INSTALL = "gh extension install github/gh-models"
 _GH_NAME = re.compile(r"\w[\w./-]*")
 _GH_HINTS = {
@@ -278,15 +267,6 @@ def connect_gh(name: str, context: ProviderContext) -> CommandLineModel:
     program = find_program("gh", context.env)
     if program is None:
         raise ConfigError(f"gh:{name} needs the program gh: install it, then: gh auth login; {_GH_INSTALL}")
-    info = ModelInfo(
-        "gh",
-        name,
-        window=GH_WINDOW,
-        max_output=GH_WINDOW // 2,
-        temperature=None,
-        native_tools=False,
-        efforts=(),
-        free=True,
-    )
+    info = _program_info("gh", name, window=GH_WINDOW, max_output=GH_WINDOW // 2)
     env = environment(context.env, "GH_*", "GITHUB_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
     return CommandLineModel(context.catalogue.adjust(info), [program, "models", "run", name], env, hints=_GH_HINTS)

@@ -8,8 +8,7 @@ from urllib.parse import urlsplit
 from treadle.adapters.models.providers import SERVERS, VARIABLES
 
 _HERE = frozenset({"local", "recorded", "scripted"})
-_AT_HOME = frozenset({"ollama"})
-"""Servers that are on this machine unless a variable says otherwise."""
+_AT_HOME = frozenset({"ollama"})  # servers that are on this machine unless a variable says otherwise
 PROVIDER_NAMES: Mapping[str, str] = {
     "anthropic": "Anthropic",
     "copilot": "GitHub Copilot",
@@ -29,8 +28,7 @@ PROVIDER_NAMES: Mapping[str, str] = {
 
 
 def recipient(ref: str, env: Mapping[str, str]) -> str:
-    """Return the recipient of data for the model `provider:name`. Empty if nothing leaves this machine, or if the
-    provider is unknown because a program brought it."""
+    """Empty if nothing leaves this machine, or if the provider is unknown because a program brought it."""
     provider = ref.partition(":")[0]
     if provider in _HERE or provider not in VARIABLES:
         return ""

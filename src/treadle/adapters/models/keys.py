@@ -13,8 +13,7 @@ from treadle.base.home_file import HomeFile
 
 SERVICE = "treadle"
 """Under this service name keys are looked up in the key store; the user name is that of the variable."""
-FILE_NAME = "access.json"
-"""The file in Treadle's home with the keys and addresses that a person entered."""
+FILE_NAME = "access.json"  # the file in Treadle's home with the keys and addresses that a person entered
 KEY_STORE = "the key store of this system"
 CUSTOM_KEY, CUSTOM_ADDRESS = "CUSTOM_API_KEY", "CUSTOM_BASE_URL"
 
@@ -54,8 +53,7 @@ class Secret:
 
 
 def find_key(env: Mapping[str, str], variable: str, *, keyring: bool = True, home: Path | None = None) -> Secret:
-    """Return the key, or an empty secret if there is none. `keyring`: True to look also for stored keys, in the key
-    store and in the file of `home`."""
+    """The key, or an empty secret. `keyring`: look also for stored keys, in the key store and in the file of `home`."""
     value = env.get(variable, "")
     if not value and keyring:
         value = _read_keyring(variable) or stored_access(home).keys.get(variable, "")
@@ -63,7 +61,6 @@ def find_key(env: Mapping[str, str], variable: str, *, keyring: bool = True, hom
 
 
 def stored_access(home: Path | None) -> StoredAccess:
-    """The keys and addresses in the file."""
     return StoredAccess() if home is None else _file(home).read()
 
 

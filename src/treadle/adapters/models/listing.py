@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.adapters.models.catalog.lookup import OWN_SERVERS
-from treadle.adapters.models.catalog.server_facts import ModelFacts
+from treadle.adapters.models.catalog.lookup import OWN_SERVERS, ModelFacts
 from treadle.adapters.models.provider_context import ProviderContext
 from treadle.adapters.models.wire.http import host_of
 from treadle.adapters.models.wire.http_model import Access
@@ -16,8 +15,7 @@ from treadle.adapters.models.wire.json import decode_leniently
 from treadle.errors import ModelError
 from treadle.ports.model import ModelInfo
 
-LEARN_S = 5.0
-"""How long a first call waits for what its server knows of the model."""
+LEARN_S = 5.0  # how long a first call waits for what its server knows of the model
 _NO_CHAT = re.compile(
     r"embed|whisper|\btts\b|dall-e|moderation|transcribe|realtime|\bimage|imagen|\baudio\b|\bsora|\bveo\b|rerank"
     r"|\bocr\b|guard\b|davinci|babbage|\blive\b",
@@ -47,11 +45,8 @@ class _Architecture(msgspec.Struct):
 
 
 class _Meta(msgspec.Struct):
-    """Of llama.cpp."""
-
     n_ctx: int | None = None
-    n_ctx_train: int | None = None
-    """The window of the model itself; the server may have been started with less."""
+    n_ctx_train: int | None = None  # the window of the model itself; the server may have been started with less
 
 
 class _Item(msgspec.Struct):
@@ -149,33 +144,22 @@ def read_list(document: bytes) -> dict[str, _Item] | None:
     items = listing.data if listing.data is not None else listing.models
     if items is None:
         return None
-    named_items = ((item.id or (item.name or "").removeprefix("models/"), item) for item in items)
-    return {name: item for name, item in named_items if name and _answers(name, item)}
-
-
-def _answers(name: str, item: _Item) -> bool:
-    if item.methods is not None and "generateContent" not in item.methods:
-        return False
-    return item.type not in _NO_CHAT_TYPES and not _NO_CHAT.search(name)
+    items = [item for item in items if item.type not in _NO_CHAT_TYPES]
+    items = [item for item in items if item.methods is None or "generateContent" in item.methods]
+    named = ((item.id or (item.name or "").removeprefix("models/"), item) for item in items)
+    return {name: item for name, item in named if name and not _NO_CHAT.search(name)}
 
 
 def facts_of(item: _Item) -> ModelFacts:
-    """Return the facts that a server reports about one model."""
+    meta = item.meta or _Meta()
+    # A model that was made for more than is assumed of any model tells nothing about the server's window.
+    is_small = meta.n_ctx_train is not None and meta.n_ctx_train < ModelInfo("", "").window
     windows = (
-        item.loaded_context_length,
-        item.context_length,
-        item.context_window,
-        item.max_context_length,
-        item.max_model_len,
-        item.max_input_tokens,
-        item.input_limit,
-        _window_of(item.meta),
+        *(item.loaded_context_length, item.context_length, item.context_window, item.max_context_length),
+        *(item.max_model_len, item.max_input_tokens, item.input_limit, meta.n_ctx),
+        meta.n_ctx_train if is_small and not meta.n_ctx else None,
     )
-    limits = (
-        item.top_provider.max_completion_tokens if item.top_provider else None,
-        item.max_completion_tokens,
-        item.output_limit,
-    )
+    limits = ((item.top_provider or _Top()).max_completion_tokens, item.max_completion_tokens, item.output_limit)
     price = item.pricing or _Price()
     fresh, cached, output = price.prompt or 0.0, price.input_cache_read or 0.0, price.completion or 0.0
     fresh, cached, output = fresh * 1e6, cached * 1e6, output * 1e6
@@ -200,11 +184,3 @@ def facts_of(item: _Item) -> ModelFacts:
         vision=vision,
         reasoning=None if accepted is None else "reasoning" in accepted,
     )
-
-
-def _window_of(meta: _Meta | None) -> int | None:
-    """A model that was made for more than is assumed of any model tells nothing about the server's window."""
-    if meta is None:
-        return None
-    is_small = meta.n_ctx_train is not None and meta.n_ctx_train < ModelInfo("", "").window
-    return meta.n_ctx or (meta.n_ctx_train if is_small else None)

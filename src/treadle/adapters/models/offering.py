@@ -11,8 +11,7 @@ from treadle.adapters.models.registry import ModelRegistry
 from treadle.errors import ConfigError
 from treadle.ports.model import ModelInfo, Models
 
-NAMELESS = ("command", "recorded", "scripted")
-"""Their models are files and programs."""
+NAMELESS = ("command", "recorded", "scripted")  # their models are files and programs
 
 _GOOGLE = (
     *("GOOGLE_CLOUD_PROJECT", "GOOGLE_APPLICATION_CREDENTIALS"),
@@ -32,10 +31,8 @@ class Offer(msgspec.Struct):
     provider: str
     models: list[ModelInfo]
     unusable_reason: str = ""
-    failure: str = ""
-    """The error of its server when it was asked."""
-    has_answered: bool = False
-    """True if its server answered just now."""
+    failure: str = ""  # the error of its server when it was asked
+    has_answered: bool = False  # True if its server answered just now
 
 
 def all_offers(registry: ModelRegistry) -> list[Offer]:
@@ -70,7 +67,6 @@ def usable(registry: ModelRegistry, offer: Offer, info: ModelInfo) -> str:
 
 
 def usable_refs(models: Models) -> list[str]:
-    """The models that can be used with the keys at hand; no provider is asked."""
     if not isinstance(models, ModelRegistry):
         return []
     return [info.ref for each in all_offers(models) for info in each.models if not usable(models, each, info)]

@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from treadle.adapters.models.catalog.lookup import Catalogue
-from treadle.adapters.models.catalog.server_facts import ServerFacts
+from treadle.adapters.models.catalog.lookup import Catalogue, ServerFacts
 from treadle.adapters.models.keys import Secret, find_key, stored_access
 from treadle.errors import ConfigError
 
@@ -46,8 +45,7 @@ class ProviderContext:
         return find_key(self.env, variable, keyring=stored, home=self.home)
 
     def access(self, ref: str, key_variable: str, url_variable: str) -> tuple[Secret, str]:
-        """A key and a base URL, of which one must be set. The key store is asked for the provider's own address only:
-        its key must not go to another host."""
+        """A key and a base URL, of which one must be set. A stored key must not go to another host."""
         url = self.address(url_variable)
         key = self.find_key(key_variable, stored=not url)
         if not key and not url:

@@ -13,19 +13,15 @@ class Server(NamedTuple):
 
     base_url: str
     needs_key: bool = True
-    thinking_field: str = ""
-    """The field in which the server wants the thinking of its models back."""
-    ids: str = ""
-    """A pattern of the call ids that the server accepts. Empty: any."""
-    key_path: str = ""
-    """A path that is answered only with a valid key, for servers that list their models without one."""
+    thinking_field: str = ""  # the field in which the server wants the thinking of its models back
+    ids: str = ""  # A pattern of the call ids that the server accepts. Empty: any
+    key_path: str = ""  # A path that is answered only with a valid key, for servers that list their models without one
     facts_path: str = ""
     """Where it tells window, limits, prices or abilities of its models, `{model}` being the name of one; empty: it does
     not. Any other path than `/models` lies beside the protocol, not below it."""
-    start_hint: str = ""
-    """How it is started, for servers on the user's machine."""
+    start_hint: str = ""  # how it is started, for servers on the user's machine
     effort_style: str = ""
-    """How it is told the reasoning effort, as in `openai_chat.effort`; empty: by `reasoning_effort`."""
+    """How it is told the reasoning effort, as in `openai_chat.adapter`; empty: by `reasoning_effort`."""
 
 
 SERVERS: Mapping[str, Server] = {
@@ -103,9 +99,8 @@ WITHOUT_HTTP = frozenset({"command", "gh", "local", "recorded", "scripted"})
 
 
 def preload_tls(model: str, env: Mapping[str, str]) -> None:
-    """Read the certificates of this machine in a thread while the rest of a program is loaded, unless `model`, a
-    `provider:name`, is known not to need them: that takes long, and leaves the interpreter free. An unknown model is
-    taken for one that does."""
+    """Read the certificates of this machine in a thread while the rest of a program is loaded, which takes long, unless
+    `model`, a `provider:name`, is known not to need them."""
     provider = model.partition(":")[0]
     if provider not in WITHOUT_HTTP and not _is_plain(provider, env):
         # No daemon: at the end of the process it would be in the middle of OpenSSL while that is taken down.

@@ -16,8 +16,7 @@ _SUPPORTED = re.compile(
 
 
 def nearest(effort: ReasoningEffort, levels: Collection[ReasoningEffort]) -> ReasoningEffort:
-    """The level closest to `effort`; of two that are equally close, the lower one, which costs less. Thinking is only
-    switched off for a model when that was asked for."""
+    """The closest level; of two, the lower one, which costs less. Thinking is switched off only if asked for."""
     target = EFFORTS.index(effort)
     thinking = [level for level in levels if level != "none"] if effort != "none" else list(levels)
     return min(thinking or levels, key=lambda level: (abs(EFFORTS.index(level) - target), EFFORTS.index(level)))

@@ -88,8 +88,7 @@ class RecordingModel:
 
 
 class RecordedModel(ModelBase):
-    """Plays a cassette. Equal requests are answered in the order of their recording; the last answer of a request
-    may be asked for again, as after the death of a process."""
+    """Plays a cassette. Equal requests are answered in the order of their recording, the last answer repeatedly."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = path

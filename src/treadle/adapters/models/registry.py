@@ -14,19 +14,18 @@ from treadle.adapters.models.providers import SERVERS
 from treadle.errors import ConfigError
 from treadle.ports.model import Model, ModelInfo
 
-Factory = Callable[[str], Model]
-"""Makes a model from what stands after the colon."""
+Factory = Callable[[str], Model]  # makes a model from what stands after the colon
 
 PROVIDERS: Mapping[str, str] = {
-    "anthropic": "treadle.adapters.models.anthropic.adapter",
+    "anthropic": "treadle.adapters.models.anthropic",
     "command": "treadle.adapters.models.command_line",
-    "copilot": "treadle.adapters.models.copilot.adapter",
+    "copilot": "treadle.adapters.models.copilot",
     "gemini": "treadle.adapters.models.gemini.adapter",
     "gh": "treadle.adapters.models.command_line:connect_gh",
     "local": "treadle.adapters.models.local.model",
-    "ollama": "treadle.adapters.models.ollama.adapter",
+    "ollama": "treadle.adapters.models.ollama",
     "openai": "treadle.adapters.models.openai_chat.adapter",
-    "openai-responses": "treadle.adapters.models.openai_responses.adapter",
+    "openai-responses": "treadle.adapters.models.openai_responses",
     "recorded": "treadle.adapters.models.recorded",
     "scripted": "treadle.adapters.models.scripted",
     "vertex": "treadle.adapters.models.gemini.vertex",
@@ -106,8 +105,7 @@ class ModelRegistry:
         return used_models_of(provider, self._context)
 
     async def ask(self, provider: str) -> list[ModelInfo] | None:
-        """The models that a provider's server says it has; None when it cannot be asked. ConfigError and ModelError
-        as for a call."""
+        """The models that a provider's server says it has; None when it cannot be asked. Fails as a call would."""
         if provider in SERVERS:
             from treadle.adapters.models.openai_chat.adapter import list_models_of
 

@@ -34,36 +34,30 @@ _BEGUN = frozenset(tag[:end] for pair in TAGS.items() for tag in pair for end in
 _SURE = r"[\w\r\n*#]"
 """A character after a tag that shows that the tag is used, not only mentioned."""
 _DOTS = " \t\r\n.…"
-_GAP_CAP = 1_000
-"""The most white space, in characters, that is held back."""
+_GAP_CAP = 1_000  # the most white space, in characters, that is held back
 
 
 class TextThinking:
-    """Takes the deltas of one answer and gives them back with its thinking as such. Once it is `over`, they need it
-    no longer."""
+    """Gives the deltas of one answer back with its thinking as such. Once it is `over`, they need it no longer."""
 
     def __init__(self) -> None:
         self.over = False
         self._out: list[Delta] = []
-        self._watching = True
-        """Nothing but white space and thinking has come so far."""
-        self._held = ""
-        """Text that is not decided: white space, and what may be the beginning of a tag."""
-        self._come = 0
-        """Characters of text that have come while watching."""
-        self._taken = 0
-        """How many of them were taken out, once that is known."""
-        self._trim = False
-        """Something was taken out: the white space behind it goes, too."""
-        self._native: list[str] = []
-        """Thinking that came as such."""
+        self._watching = True  # nothing but white space and thinking has come so far
+        self._held = ""  # text that is not decided: white space, and what may be the beginning of a tag
+        self._come = 0  # characters of text that have come while watching
+        self._taken = 0  # how many of them were taken out, once that is known
+        self._trim = False  # something was taken out: the white space behind it goes, too
+        self._native: list[str] = []  # thinking that came as such
         self._stretch: _Stretch | None = None
 
     def take(self, deltas: Sequence[Delta]) -> Sequence[Delta]:
         for delta in deltas:
             if type(delta) is TextDelta and self._watching:
                 self._come += len(delta.text)
-                self._read(self._held + delta.text)
+                text, self._held = self._held + delta.text, ""
+                while text and self._watching:
+                    text = self._read_opening(text) if self._stretch is None else self._inside(self._stretch, text)
             else:
                 self._pass(delta)
         out, self._out = self._out, []
@@ -83,11 +77,6 @@ class TextThinking:
             case FinishDelta(reason=reason) if self._watching:
                 self._end(is_cut=reason == "length")
         self._out.append(delta)
-
-    def _read(self, text: str) -> None:
-        self._held = ""
-        while text and self._watching:
-            text = self._read_opening(text) if self._stretch is None else self._inside(self._stretch, text)
 
     def _read_opening(self, text: str) -> str:
         """Before the first word; gives back what is left to be read."""
@@ -110,13 +99,19 @@ class TextThinking:
     def _inside(self, stretch: "_Stretch", text: str) -> str:
         """In the middle of thinking; gives back what is left to be read."""
         end = text.find(stretch.closer)
-        upto = end if end >= 0 else _count_certain_chars(text, stretch.closer)
-        self._out += stretch.add(text[:upto], last=end >= 0)
         if end < 0:
-            self._held = text[upto:]
+            # Trailing white space and the beginning of a tag are not sure to be thinking.
+            lengths = range(len(stretch.closer) - 1, 0, -1)
+            partial = next((size for size in lengths if text.endswith(stretch.closer[:size])), 0)
+            sure = text[: len(text) - partial]
+            stripped = sure.rstrip()
+            sure = stripped if len(sure) - len(stripped) <= _GAP_CAP else sure
+            self._out += stretch.add(sure, last=False)
+            self._held = text[len(sure) :]
             return ""
+        self._out += stretch.add(text[:end], last=True)
         remaining = text[end + len(stretch.closer) :]
-        if stretch.spoken_of:
+        if stretch.is_only_dots:
             self._say(stretch.text + stretch.closer + remaining)
             return ""
         self._close(stretch)
@@ -124,8 +119,7 @@ class TextThinking:
 
     def _close(self, stretch: "_Stretch") -> None:
         self._out += stretch.end()
-        self._stretch = None
-        self._trim = True
+        self._stretch, self._trim = None, True
 
     def _end(self, *, is_cut: bool) -> None:
         """No more text of this kind will come; `cut` if what there is was not meant to be the whole."""
@@ -150,8 +144,7 @@ class TextThinking:
 
 
 class _Stretch:
-    """A stretch of thinking. It is told as it comes, unless it may be something else: a sentence about the tag, or a
-    repetition of thinking that came as such."""
+    """Thinking that is told as it comes, unless it may be a sentence about the tag, or repeat native thinking."""
 
     def __init__(self, opening: str, closer: str, native: str) -> None:
         self.closer = closer
@@ -164,12 +157,11 @@ class _Stretch:
 
     @property
     def text(self) -> str:
-        """All of it, as far as it was not told."""
         return self._opening + "".join(self._pieces)
 
     @property
-    def spoken_of(self) -> bool:
-        """True if there are only dots between the tags."""
+    def is_only_dots(self) -> bool:
+        """True if there are only dots between the tags: the text only mentions them."""
         inner = "".join(self._pieces).strip() if self.doubtful else ""
         return bool(inner) and not inner.strip(_DOTS)
 
@@ -188,10 +180,3 @@ class _Stretch:
     def end(self) -> Sequence[Delta]:
         thinking = "".join(self._pieces).strip()
         return (ThinkingDelta(thinking),) if thinking and thinking != self._native else ()
-
-
-def _count_certain_chars(text: str, closer: str) -> int:
-    """Count the characters that are surely thinking: up to trailing white space or the beginning of a tag."""
-    safe_end = len(text) - next((size for size in range(len(closer) - 1, 0, -1) if text.endswith(closer[:size])), 0)
-    stripped_end = len(text[:safe_end].rstrip())
-    return stripped_end if safe_end - stripped_end <= _GAP_CAP else safe_end

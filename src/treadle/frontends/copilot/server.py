@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from treadle import __version__
-from treadle.adapters.models.bare_names import BareNames
-from treadle.adapters.models.client_models import ClientModels
+from treadle.adapters.models.client_models import BareNames, ClientModels
 from treadle.adapters.models.reasoning_effort import check_effort
 from treadle.adapters.models.registry import ModelRegistry
 from treadle.adapters.policy.standard import StandardPolicy

@@ -10,11 +10,11 @@ import pytest
 
 from tests.fake_copilot import FakeCopilot
 from tests.unit.adapters.models.test_capability_ladder import ask
-from treadle.adapters.models.anthropic.adapter import AnthropicMessages
+from treadle.adapters.models.anthropic import AnthropicMessages
 from treadle.adapters.models.gemini.adapter import Gemini
-from treadle.adapters.models.ollama.adapter import OllamaChat
+from treadle.adapters.models.ollama import OllamaChat
 from treadle.adapters.models.openai_chat.adapter import OpenAIChat
-from treadle.adapters.models.openai_responses.adapter import OpenAIResponses
+from treadle.adapters.models.openai_responses import OpenAIResponses
 from treadle.adapters.models.registry import ModelRegistry
 from treadle.ports.model import Memo, Model, ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, Image, UserEntry

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from treadle.adapters.models.ollama.adapter import BASE_URL as OLLAMA
+from treadle.adapters.models.ollama import BASE_URL as OLLAMA
 from treadle.adapters.models.providers import SERVERS, WITHOUT_HTTP, _is_plain
 from treadle.adapters.models.registry import PROVIDERS
 

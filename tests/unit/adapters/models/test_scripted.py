@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from treadle.adapters.models.script import Step
 from treadle.adapters.models.scripted import (
     Call,
     Delay,
@@ -14,6 +13,7 @@ from treadle.adapters.models.scripted import (
     ReportUsage,
     Say,
     ScriptedModel,
+    Step,
     Think,
     Turn,
 )

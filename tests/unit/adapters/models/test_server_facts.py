@@ -9,8 +9,7 @@ import pytest
 
 from tests.unit.adapters.models.test_reasoning_effort import greeting
 from tests.wires.case import encode_reply, reach
-from treadle.adapters.models.catalog.lookup import OWN_SERVERS, look_up
-from treadle.adapters.models.catalog.server_facts import FILE_NAME, ModelFacts, ServerFacts
+from treadle.adapters.models.catalog.lookup import FACTS_FILE_NAME, OWN_SERVERS, ModelFacts, ServerFacts, look_up
 from treadle.adapters.models.offering import all_offers
 from treadle.adapters.models.registry import ModelRegistry
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
@@ -211,7 +210,7 @@ def test_facts_are_forgotten_in_time_and_a_damaged_file_is_empty(tmp_path: Path)
     facts.keep("http://x/v1/", "m", ModelFacts(window=5))
     assert ServerFacts(tmp_path).find("http://x/v1", "m") == ModelFacts(window=5)
     assert ServerFacts(tmp_path).find("http://y/v1", "m") is None
-    file = tmp_path / FILE_NAME
+    file = tmp_path / FACTS_FILE_NAME
     file.write_bytes(file.read_bytes().replace(b'"time_s":', b'"time_s":0.00000000'))
     assert ServerFacts(tmp_path).find("http://x/v1", "m") is None
     file.write_bytes(b"{")

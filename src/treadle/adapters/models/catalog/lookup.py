@@ -1,8 +1,11 @@
 """Facts about models by name: window, output limit, prices, traits (M-12). Looked up in a table, with the user's own
-file on top, which has tables named `provider:name`. A model in neither works with the safe defaults of `ModelInfo`."""
+file on top, which has tables named `provider:name`. A model in neither works with the safe defaults of `ModelInfo`, and
+with the facts that its server tells. These are kept in Treadle's home, so that the next process knows them at once."""
 
 import re
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -10,22 +13,23 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from treadle.base.file_system import replace_file
 from treadle.errors import ConfigError
 from treadle.ports.model import ModelInfo
 from treadle.protocol.options import EFFORTS, ReasoningEffort
 
 OWN_SERVERS = frozenset({"llamacpp", "lmstudio", "local", "ollama", "vllm"})
 """Providers whose models run on machines of the user."""
-COST_TELLERS = frozenset({"openrouter"})
-"""Providers that tell with each answer what it cost."""
-FILE_NAME = "models.toml"
-"""The user's own file, in Treadle's home."""
+COST_TELLERS = frozenset({"openrouter"})  # providers that tell with each answer what it cost
+RESELLERS = frozenset({"openrouter"})
+"""Servers that take every level of effort for every model that thinks, and translate it themselves."""
+FILE_NAME = "models.toml"  # the user's own file, in Treadle's home
+FACTS_FILE_NAME = "model-facts.json"
 OUTPUT_CAP = 32_768
 """The most output tokens of a turn, even if the model offers more: the cost of a call is reserved by this limit (L-11),
 and the output shares the window (L-19)."""
 COPILOT_WINDOW = 128_000
-COPILOT_OUTPUT = 16_384
-"""The limits that GitHub Copilot sets for nearly every model, regardless of the model's own."""
+COPILOT_OUTPUT = 16_384  # the limits that GitHub Copilot sets for nearly every model, regardless of the model's own
 
 _DATED = re.compile(r"(?:-(?:20\d\d-\d\d-\d\d|20\d{6}|\d{4}|latest|preview)|@[\w-]+|:[\w-]+)$")
 """The end of a name that gives the edition of a model."""
@@ -46,7 +50,6 @@ def find(table: Mapping[str, _T], name: str) -> _T | None:
 
 
 def look_up(provider: str, name: str) -> ModelInfo:
-    """Return the built-in facts about a model."""
     if provider == "copilot":
         return _of_copilot(name)
     known_info = _lookup_model(provider, name)
@@ -59,23 +62,21 @@ def look_up(provider: str, name: str) -> ModelInfo:
 
 
 def _unknown(provider: str, name: str) -> ModelInfo:
-    """A model that is not in the table: nothing is sent to it that the user did not ask for."""
     efforts = levels_of(provider, name, thinking=False, certain=False)
+    # Nothing is sent to it that the user did not ask for, such as a temperature.
     return ModelInfo(provider, name, temperature=None, efforts=efforts, limit_assumed=True)
 
 
 def levels_of(provider: str, name: str, *, thinking: bool, certain: bool) -> tuple[ReasoningEffort, ...] | None:
     """The reasoning efforts that a model takes; None: not known. `certain`: the table has this very model (M-16)."""
-    from treadle.adapters.models.catalog.efforts import LEVELS, RESELLERS
+    from treadle.adapters.models.catalog.table import LEVELS
 
     if provider in RESELLERS and thinking:
         return EFFORTS
     base_name = name.rpartition("/")[2].lower()
     # Anthropic's names have hyphens where resellers write dots.
     listed = find(LEVELS, base_name.replace(".", "-") if base_name.startswith("claude") else base_name)
-    if listed is not None or thinking or not certain:
-        return listed
-    return ()
+    return listed if listed is not None or thinking or not certain else ()
 
 
 def known_names(provider: str) -> list[str]:
@@ -116,12 +117,9 @@ class Catalogue:
         return list(dict.fromkeys([*user_names, *known_names(provider)]))
 
     def _read(self) -> dict[str, dict[str, object]]:
-        if self._own is not None:
-            return self._own
-        if self._file is None or not self._file.exists():
-            self._own = {}
-        else:
-            self._own, self._warnings = read_catalog(self._file)
+        if self._own is None:
+            has_file = self._file is not None and self._file.exists()
+            self._own, self._warnings = read_catalog(self._file) if self._file and has_file else ({}, ())
         return self._own
 
 
@@ -155,9 +153,8 @@ def _of_maker(name: str) -> ModelInfo | None:
     base_name = name.rpartition("/")[2]
     word = _FIRST_WORD.match(base_name)
     maker = MAKERS.get(word[0].lower(), "") if word else ""
-    maker_info = (
-        _lookup_model(maker, base_name.replace(".", "-") if maker == "anthropic" else base_name) if maker else None
-    )
+    # Anthropic's names have hyphens where resellers write dots.
+    maker_info = _lookup_model(maker, base_name.replace(".", "-") if maker == "anthropic" else base_name)
     if maker_info is None:
         return None
     efforts = levels_of("openrouter", name, thinking=maker_info.thinking, certain=maker_info.has_price)
@@ -213,20 +210,14 @@ def read_catalog(file: Path) -> tuple[dict[str, dict[str, object]], tuple[str, .
                 warnings.append(f'{file}: ["{ref}"] has the unknown key {key!r}; it is ignored')
                 continue
             field, kind = KEYS[key]
-            fields[field] = _checked(value, kind, f'{file}: ["{ref}"] {key}')
+            try:
+                fields[field] = None if key == "temperature" and value is False else msgspec.convert(value, kind)
+            except msgspec.ValidationError as error:
+                raise ConfigError(f'{file}: ["{ref}"] {key} = {value!r} does not fit: {error}') from error
         if "usd_per_million_input" in fields:  # nothing is cheaper than it was said to be
             fields.setdefault("usd_per_million_cached", fields["usd_per_million_input"])
             fields["free"] = not fields["usd_per_million_input"] and not fields.get("usd_per_million_output")
     return models, tuple(warnings)
-
-
-def _checked(value: object, kind: Any, source: str) -> object:
-    if value is False and kind is KEYS["temperature"][1]:
-        return None
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{source} = {value!r} does not fit: {error}") from error
 
 
 def _load(file: Path) -> dict[str, Any]:
@@ -238,3 +229,90 @@ def _load(file: Path) -> dict[str, Any]:
         raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} is no valid TOML: {error}") from error
+
+
+VALID_S = 7 * 24 * 3600.0  # after that they are forgotten: prices change
+MOST = 200  # how many models are kept
+
+
+class ModelFacts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """0, None: the server does not tell."""
+
+    window: int = 0
+    max_output: int = 0
+    price_input: float = 0.0  # USD for a million tokens, as the next two
+    price_cached: float = 0.0
+    price_output: float = 0.0
+    tools: bool | None = None
+    vision: bool | None = None
+    reasoning: bool | None = None
+
+    def inform(self, info: ModelInfo) -> ModelInfo:
+        """The model with these facts where the catalogue has none, or only those of the model's family."""
+        if info.limit_assumed or info.is_unknown or not info.has_price:
+            info = self._describe(info)
+        if self.price_input and self.price_output and not info.usd_per_million_input:
+            info = replace(
+                info,
+                usd_per_million_input=self.price_input,
+                usd_per_million_cached=self.price_cached or self.price_input,
+                usd_per_million_output=self.price_output,
+            )
+        return info
+
+    def _describe(self, info: ModelInfo) -> ModelInfo:
+        if self.window:
+            info = replace(info, window=self.window, max_output=min(info.max_output, self.window // 2))
+        if self.max_output:
+            limit = min(self.max_output, OUTPUT_CAP, info.window)
+            info = replace(info, max_output=limit, limit_assumed=False)
+        tools = info.native_tools if self.tools is None else self.tools
+        vision = info.vision if self.vision is None else self.vision
+        efforts = () if self.reasoning is False else info.efforts
+        if self.reasoning and info.provider in RESELLERS:
+            efforts = EFFORTS
+        return replace(info, native_tools=tools, vision=vision, efforts=efforts)
+
+
+class _StoredFacts(msgspec.Struct, frozen=True):
+    facts: ModelFacts
+    time_s: float
+
+
+class ServerFacts:
+    """The facts about the models that were used, by address and name. A cache: a file that cannot be read or written
+    counts as empty. `home` None keeps them in memory alone."""
+
+    def __init__(self, home: Path | None) -> None:
+        self._file = home / FACTS_FILE_NAME if home is not None else None
+        self._stored: dict[str, _StoredFacts] | None = None
+
+    def find(self, address: str, name: str) -> ModelFacts | None:
+        stored = self._read().get(_key(address, name))
+        return stored.facts if stored is not None and time.time() - stored.time_s < VALID_S else None
+
+    def names(self, address: str) -> list[str]:
+        """The models of a server that were used lately."""
+        start = _key(address, "")
+        return sorted(key.removeprefix(start) for key in self._read() if key.startswith(start))
+
+    def keep(self, address: str, name: str, facts: ModelFacts) -> None:
+        self._stored = None  # another process may have written
+        stored = {**self._read(), _key(address, name): _StoredFacts(facts, time.time())}
+        newest = sorted(stored.items(), key=lambda item: item[1].time_s)[-MOST:]
+        self._stored = dict(newest)
+        if self._file is not None:
+            with suppress(OSError):
+                replace_file(str(self._file), msgspec.json.encode(self._stored))
+
+    def _read(self) -> dict[str, _StoredFacts]:
+        if self._stored is None:
+            self._stored = {}
+            if self._file is not None:
+                with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+                    self._stored = msgspec.json.decode(self._file.read_bytes(), type=dict[str, _StoredFacts])
+        return self._stored
+
+
+def _key(address: str, name: str) -> str:
+    return f"{address.rstrip('/')} {name}"

@@ -1,5 +1,5 @@
-"""The facts about models, as data: every provider's names with window, output limit, prices and traits (M-12). No
-logic; `treadle.adapters.models.catalog.lookup` imports it when a model is first needed.
+"""The facts about models, as data: every provider's names with window, output limit, prices and traits (M-12), and the
+levels of reasoning effort. `treadle.adapters.models.catalog.lookup` imports it when a model is first needed.
 
 A row is: window, most tokens of one answer, USD per million tokens (fresh input, cached input, output), traits. A price
 of 0 is unknown. Of several prices of a provider the highest is used: peak hours rather than off-peak, list prices
@@ -9,6 +9,8 @@ better without one), `no-tools` (it has no native tool calls).
 
 A name that ends in `*` covers all names with that prefix that have no row, with values that are safe for the family.
 """
+
+from treadle.protocol.options import ReasoningEffort
 
 Row = tuple[int, int, float, float, float, str]
 Table = dict[str, Row]
@@ -214,18 +216,41 @@ PREFERRED: dict[str, str] = {
 """The model to begin with where a key is all that is known. Copilot's depend on the plan: its server is asked."""
 
 MAKERS: dict[str, str] = {
-    "claude": "anthropic",
-    "gpt": "openai-responses",
-    "o1": "openai-responses",
-    "o3": "openai-responses",
-    "o4": "openai-responses",
-    "gemini": "gemini",
-    "deepseek": "deepseek",
-    "mistral": "mistral",
-    "magistral": "mistral",
-    "ministral": "mistral",
-    "codestral": "mistral",
-    "devstral": "mistral",
-    "grok": "xai",
+    **{"claude": "anthropic", "gemini": "gemini", "deepseek": "deepseek", "grok": "xai"},
+    **dict.fromkeys(("gpt", "o1", "o3", "o4"), "openai-responses"),
+    **dict.fromkeys(("mistral", "magistral", "ministral", "codestral", "devstral"), "mistral"),
 }
 """By the first word of a name, whose it is, for services that sell the models of others."""
+
+# The levels of reasoning effort that models take (M-16). A model that is not here and thinks is asked for any level:
+# its server names those that it takes when it refuses one.
+Levels = tuple[ReasoningEffort, ...]
+
+_LOW_TO_HIGH: Levels = ("low", "medium", "high")
+_LOW_TO_MAX: Levels = (*_LOW_TO_HIGH, "xhigh", "max")
+_NAMES: dict[Levels, tuple[str, ...]] = {
+    (): ("gpt-3.5*", "gpt-4*", "claude-3*", "gemini-2.0*", "magistral*"),
+    ("minimal", *_LOW_TO_HIGH): ("gpt-5*", "gemini-2.5-pro*", "gemini-3*"),
+    ("high",): ("gpt-5-pro*",),
+    _LOW_TO_HIGH: ("gpt-5-codex*", "gpt-5.1-codex*", "gpt-oss*", "o1*", "o3*", "o4*", "gemini-3.1-pro*", "gemini-4*"),
+    ("none", *_LOW_TO_HIGH): (
+        *("gpt-5.1*", "claude-3-7*", "claude-opus-4*", "claude-sonnet-4*", "claude-haiku-4*", "claude-sonnet-4-6*"),
+        *("grok-4.3*",),
+    ),
+    (*_LOW_TO_HIGH, "xhigh"): ("gpt-5.1-codex-max*", "gpt-5.2-codex*", "gpt-5.3-codex*"),
+    ("none", *_LOW_TO_HIGH, "xhigh"): ("gpt-5.2*", "gpt-5.3*", "gpt-5.4*", "gpt-5.5*"),
+    ("medium", "high", "xhigh"): ("gpt-5.2-pro*",),
+    ("none", *_LOW_TO_MAX): ("gpt-5.6*", "gpt-6*", "claude-opus-4-7*", "claude-opus-4-8*"),
+    ("none", *_LOW_TO_HIGH, "max"): ("claude-opus-4-6*",),
+    _LOW_TO_MAX: ("claude-fable*", "claude-mythos*"),
+    ("none", "minimal", *_LOW_TO_HIGH): ("gemini-2.5*",),
+    ("none", "low", "high", "max"): ("deepseek-flash*", "deepseek-v4*", "glm-5.2*"),
+    ("none", "high"): (
+        *("mistral-small-latest", "mistral-small-2603", "mistral-medium-3-5", "mistral-medium-2604"),
+        *("mistral-medium-latest", "qwen3*", "kimi-*", "glm-4*", "glm-5*"),
+    ),
+    ("low", "high", "max"): ("glm-5.3*",),
+}
+"""The models that take these levels, by the beginning of their names. Claude up to 4.5 gets a budget of tokens instead
+of the name of a level; see `anthropic`. Magistral always thinks, and cannot be told how much."""
+LEVELS = {name: levels for levels, names in _NAMES.items() for name in names}

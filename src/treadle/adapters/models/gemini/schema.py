@@ -8,26 +8,17 @@ from treadle.protocol.content import json_type
 
 Schema = Mapping[str, Any]
 
-_MOST = 1_000
-"""Schemas may be larger than they look, by what they refer to; beyond so many parts, anything is taken."""
+_MOST = 1_000  # schemas may be larger than they look, by what they refer to; beyond so many parts, anything is taken
 _ANY: dict[str, Any] = {"type": "string"}
 _TYPES = ("string", "number", "integer", "boolean", "array", "object")
 _FORMATS = ("date-time", "enum", "int32", "int64", "float", "double")
 _SAID_AS_IS: Mapping[str, type | tuple[type, ...]] = {
-    "title": str,
-    "description": str,
-    "pattern": str,
-    "minItems": int,
-    "maxItems": int,
-    "minLength": int,
-    "maxLength": int,
-    "minimum": (int, float),
-    "maximum": (int, float),
+    **{"title": str, "description": str, "pattern": str, "minItems": int, "maxItems": int},
+    **{"minLength": int, "maxLength": int, "minimum": (int, float), "maximum": (int, float)},
 }
 
 
 def reduced(schema: Schema) -> dict[str, Any]:
-    """The schema of a call's arguments."""
     try:
         return _Reducer(schema).reduce({"type": "object", **schema}, frozenset())
     except RecursionError:
@@ -48,7 +39,10 @@ class _Reducer:
         reduced_schema = {
             key: resolved[key] for key, kind in _SAID_AS_IS.items() if isinstance(resolved.get(key), kind)
         }
-        reduced_schema |= _bounds(resolved)
+        for exclusive, inclusive, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
+            limit = resolved.get(exclusive)
+            if isinstance(limit, int | float) and not isinstance(limit, bool):
+                reduced_schema[inclusive] = limit + step if resolved.get("type") == "integer" else limit
         choices, null = _choices(resolved)
         if null:
             reduced_schema["nullable"] = True
@@ -119,15 +113,6 @@ def _choices(schema: Schema) -> tuple[list[Any], bool]:
         non_null = [name for name in types if name != "null"]
         return [{**schema, "type": name} for name in non_null], len(non_null) < len(types)
     return [], schema.get("nullable") is True
-
-
-def _bounds(schema: Schema) -> dict[str, Any]:
-    bounds = {}
-    for exclusive, inclusive, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
-        limit = schema.get(exclusive)
-        if isinstance(limit, int | float) and not isinstance(limit, bool):
-            bounds[inclusive] = limit + step if schema.get("type") == "integer" else limit
-    return bounds
 
 
 def _parts(schema: Schema, key: str) -> Iterator[tuple[str, Any]]:

@@ -1,23 +1,92 @@
-"""Converts a Gemini stream to neutral deltas. Every chunk holds whole parts: text, thoughts, complete calls. A chunk
-that cannot be parsed is an error, never guessed at, because a lost part could be a lost call."""
+"""Converts a Gemini stream to neutral deltas. Every chunk holds whole parts: text, thoughts, complete calls. The
+provider signs parts: a call, a piece of text, often an empty one, or a thought; a signature counts only on the very
+part that carried it (M-10). An entry has no parts, so every signature is recorded as a block of thinking that says
+where it stood."""
 
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from treadle.adapters.models.gemini.signature import On, ThoughtSignature
 from treadle.adapters.models.wire.failures import failure
-from treadle.adapters.models.wire.json import decode_leniently
+from treadle.adapters.models.wire.json import decode_tolerantly
 from treadle.adapters.models.wire.reading import EventReader
+from treadle.adapters.models.wire.signed_thinking import SignedBlock
 from treadle.errors import ModelError
-from treadle.protocol.content import Usage
-from treadle.protocol.deltas import NoticeDelta, ThinkingBlock
+from treadle.protocol.content import Thinking, Usage
+from treadle.protocol.deltas import NoticeDelta
+
+On = Literal["call", "text", "thought"]
+
+
+class _Mark(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    on: On
+    thought_signature: str
+    length: int = 0  # characters of the signed text or thought
+
+
+class ThoughtSignature(NamedTuple):
+    on: On
+    value: str
+    text: int = 0  # characters of text before the part
+    calls: int = 0  # calls before the part
+    length: int = 0
+    thought_text: str = ""  # the thoughts since the previous signature; a signed thought is their end
+
+
+class Piece(NamedTuple):
+    """One part of an answer as it goes back: a call by its number, a text or a thought."""
+
+    on: On
+    content: str | int
+    signature: str = ""
+
+
+def signatures(blocks: Iterable[tuple[Thinking, SignedBlock]]) -> Iterator[ThoughtSignature]:
+    """Read signatures from the record. Blocks that `GeminiReader` did not write are skipped."""
+    for block, sealed in blocks:
+        try:
+            mark = msgspec.json.decode(sealed.block, type=_Mark)
+        except msgspec.MsgspecError:
+            continue
+        yield ThoughtSignature(mark.on, mark.thought_signature, sealed.text, sealed.calls, mark.length, block.text)
+
+
+def lay_out(text: str, calls: int, signed: Sequence[ThoughtSignature]) -> Iterator[Piece]:
+    """The parts of an answer in their order. A signed part is never joined with one that is not."""
+    by_call = {signature.calls: signature.value for signature in signed if signature.on == "call"}
+    between = [signature for signature in signed if _among_calls(signature)]
+    at = 0
+    for signature in signed:
+        if signature.on == "call" or _among_calls(signature):
+            continue
+        if piece := text[at : signature.text]:
+            yield Piece("text", piece)
+        yield _signed(signature, text)
+        at = max(at, signature.text + (signature.length if signature.on == "text" else 0))
+    if remaining := text[at:]:
+        yield Piece("text", remaining)
+    for number in range(calls):
+        yield from (_signed(signature, text) for signature in between if signature.calls == number)
+        yield Piece("call", number, by_call.get(number, ""))
+    yield from (_signed(signature, text) for signature in between if signature.calls >= calls)
+
+
+def _among_calls(signature: ThoughtSignature) -> bool:
+    """True if a part is sent back after a call. Never true for text: an entry has all its text before its calls."""
+    return signature.on != "call" and signature.calls > 0 and not (signature.on == "text" and signature.length)
+
+
+def _signed(signature: ThoughtSignature, text: str) -> Piece:
+    if signature.on == "text":
+        return Piece("text", text[signature.text : signature.text + signature.length], signature.value)
+    thought = signature.thought_text
+    return Piece("thought", thought[max(0, len(thought) - signature.length) :], signature.value)
 
 
 class FunctionCall(msgspec.Struct, gc=False, rename="camel"):
     name: str | None = None
-    args: msgspec.Raw = msgspec.Raw()
-    """An object, kept as it was written."""
+    args: msgspec.Raw = msgspec.Raw()  # an object, kept as it was written
     id: str | None = None
     will_continue: bool | None = None
 
@@ -43,8 +112,6 @@ class Candidate(msgspec.Struct, gc=False, rename="camel"):
 
 
 class Feedback(msgspec.Struct, gc=False, rename="camel"):
-    """Why there is no answer."""
-
     block_reason: str | None = None
     block_reason_message: str | None = None
 
@@ -68,35 +135,21 @@ class Chunk(msgspec.Struct, gc=False, rename="camel"):
     model_version: Any = None
 
 
-_decode = msgspec.json.Decoder(Chunk).decode
-
-
-def decode_chunk(data: str | bytes | msgspec.Raw) -> Chunk | None:
-    """None when it is no part of an answer at all."""
-    try:
-        return _decode(data)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        raw = data.encode("utf-8", "replace") if isinstance(data, str) else data
-        return decode_leniently(raw, Chunk)
+_chunk_decoder = msgspec.json.Decoder(Chunk)
 
 
 def usage_of(report: GeminiUsage) -> Usage:
     """Convert the usage. Thought tokens are not counted in the answer but cost the same: add them."""
     thoughts = report.thoughts_token_count or 0
-    return Usage(
-        input=(report.prompt_token_count or 0) + (report.tool_use_prompt_token_count or 0),
-        output=(report.candidates_token_count or 0) + thoughts,
-        cached=report.cached_content_token_count or 0,
-        reasoning=thoughts,
-    )
+    prompt = (report.prompt_token_count or 0) + (report.tool_use_prompt_token_count or 0)
+    answer = (report.candidates_token_count or 0) + thoughts
+    return Usage(prompt, answer, report.cached_content_token_count or 0, thoughts)
 
 
 _LENGTH = ("MAX_TOKENS", "CONTINUATION")
 _SPOILED = ("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "OTHER")
 """The model produced an unusable answer. The answer is withheld; a retry mostly succeeds."""
 _FILTERED = ("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII")
-_UNSIGNED = "MISSING_THOUGHT_SIGNATURE"
-_documents = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class GeminiReader(EventReader):
@@ -105,10 +158,8 @@ class GeminiReader(EventReader):
     def __init__(self, host: str, ref: str) -> None:
         super().__init__(host)
         self._ref = ref
-        self._report: GeminiUsage | None = None
-        """The last counts of this read: nearly every chunk has some."""
-        self._thoughts: list[str] = []
-        """The thoughts since the last signature."""
+        self._report: GeminiUsage | None = None  # the last counts of this read: nearly every chunk has some
+        self._thoughts: list[str] = []  # the thoughts since the last signature
         self._spoiled: ModelError | None = None
 
     def _read(self, chunk: bytes) -> None:
@@ -138,14 +189,14 @@ class GeminiReader(EventReader):
             self._take(document)
             return
         try:
-            chunks = _documents.decode(document)
+            chunks = msgspec.json.decode(document, type=list[msgspec.Raw])
         except (msgspec.MsgspecError, RecursionError) as error:
             raise self._nonsense(document) from error
         for chunk in chunks:
             self._take(bytes(chunk))
 
     def _take(self, data: str | bytes) -> None:
-        chunk = decode_chunk(data)
+        chunk = decode_tolerantly(data, _chunk_decoder)
         if chunk is None:
             raise self._nonsense(data)
         self._identify(chunk.response_id, chunk.model_version)
@@ -154,15 +205,11 @@ class GeminiReader(EventReader):
         for candidate in chunk.candidates or ():
             if not candidate.index:  # one answer was asked for
                 self._candidate(candidate)
-        if not chunk.candidates:
-            self._nothing(chunk, data)
-
-    def _nothing(self, chunk: Chunk, data: str | bytes) -> None:
-        """A chunk without an answer: counts alone, a failure, or a refusal of the question."""
-        if bytes(chunk.error) not in (b"", b"null"):
+        # A chunk without an answer has counts alone, a failure, or a refusal of the question.
+        if not chunk.candidates and bytes(chunk.error) not in (b"", b"null"):
             raise failure(self._where, 200, data.encode("utf-8", "replace") if isinstance(data, str) else data)
         feedback = chunk.prompt_feedback
-        if feedback is not None and feedback.block_reason:
+        if not chunk.candidates and feedback is not None and feedback.block_reason:
             reason = f"{feedback.block_reason} {feedback.block_reason_message or ''}".strip()
             raise ModelError("bad_request", f"{self._where} does not answer this conversation: {reason}", status=200)
 
@@ -176,31 +223,24 @@ class GeminiReader(EventReader):
             self._finish(candidate.finish_reason, candidate.finish_message or "")
 
     def _part(self, part: GeminiPart) -> None:
-        signature, text = part.thought_signature or "", part.text or ""
-        if part.function_call is not None:
-            place = self._batch.text_length, self._calls
-            self._call(part.function_call)
-            self._sign("call", signature, *place)
+        """Take in a part, and record its signature, if it has one, with its place."""
+        text, place = part.text or "", (self._batch.text_length, self._calls)
+        mark = _Mark("text", part.thought_signature or "", len(text))
+        if (call := part.function_call) is not None:
+            mark = _Mark("call", mark.thought_signature)
+            if call.will_continue:
+                raise ModelError("cut_stream", f"{self._where} sent a call in pieces, which was not asked for")
+            arguments = bytes(call.args).decode("utf-8", "replace")
+            self._begin_call(call.id, call.name, "{}" if arguments in ("", "null") else arguments)
         elif part.thought:
+            mark = _Mark("thought", mark.thought_signature, len(text))
             self._batch.think(text)
             self._thoughts.append(text)
-            self._sign("thought", signature, self._batch.text_length, self._calls, len(text))
         else:
-            place = self._batch.text_length, self._calls
             self._batch.say(text)
-            self._sign("text", signature, *place, len(text))
-
-    def _call(self, call: FunctionCall) -> None:
-        if call.will_continue:
-            raise ModelError("cut_stream", f"{self._where} sent a call in pieces, which was not asked for")
-        arguments = bytes(call.args).decode("utf-8", "replace")
-        self._begin_call(call.id, call.name, "{}" if arguments in ("", "null") else arguments)
-
-    def _sign(self, on: On, value: str, text: int, calls: int, length: int = 0) -> None:
-        if value:
-            thinking = "".join(self._thoughts)
+        if mark.thought_signature:
+            self._put_block("".join(self._thoughts), msgspec.json.encode(mark), *place)
             self._thoughts.clear()
-            self._batch.put(ThinkingBlock(ThoughtSignature(on, value, text, calls, length, thinking).record()))
 
     def _finish(self, reason: str, message: str) -> None:
         description = f"{reason}: {message[:200]}" if message else reason
@@ -208,13 +248,12 @@ class GeminiReader(EventReader):
             self.finish_reason = "tool_calls" if self._calls else "stop"
         elif reason in _LENGTH:
             self.finish_reason = "length"
-        elif reason == _UNSIGNED:
+        elif reason == "MISSING_THOUGHT_SIGNATURE":
             raise ModelError("bad_request", f"{self._where} misses a thought signature ({description})", status=400)
         elif reason in _SPOILED:
             self.finish_reason = "error"
             self._spoiled = ModelError("cut_stream", f"{self._ref} could not finish its answer ({description})")
         else:
             self.finish_reason = "content_filter" if reason in _FILTERED else reason.lower()
-            self._batch.put(
-                NoticeDelta("incomplete", f"the answer of {self._ref} was stopped by its provider: {description}")
-            )
+            description = f"was stopped by its provider: {description}"
+            self._batch.put(NoticeDelta("incomplete", f"the answer of {self._ref} {description}"))

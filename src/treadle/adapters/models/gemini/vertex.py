@@ -8,6 +8,7 @@ import importlib.util
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from treadle.adapters.models.gemini.adapter import Gemini
@@ -25,12 +26,9 @@ COMMAND_S = 30.0
 
 
 class Grant(NamedTuple):
-    """A token and what it is good for now."""
-
     token: Secret
     project: str = ""
-    payer: str = ""
-    """The project that is charged, if it is another one."""
+    payer: str = ""  # the project that is charged, if it is another one
 
 
 class Tokens(ABC):
@@ -43,7 +41,6 @@ class Tokens(ABC):
         self._one_at_a_time = asyncio.Lock()
 
     async def get(self) -> Grant:
-        """ModelError when none can be had."""
         async with self._one_at_a_time:
             if self._grant is None or self._has_expired():
                 self._grant = await self._fetch()
@@ -63,8 +60,6 @@ class Tokens(ABC):
 
 
 class GivenToken(Tokens):
-    """One token for good."""
-
     def __init__(self, token: Secret) -> None:
         super().__init__()
         self._token = token
@@ -88,19 +83,16 @@ class CommandTokens(Tokens):
         self._env = env
 
     async def _fetch(self) -> Grant:
+        command = f"the command in {COMMAND} ({self._command[0]})"
         try:
-            ran = await run_program(self._command, cwd=".", env=self._env, timeout_s=COMMAND_S)
+            result = await run_program(self._command, cwd=".", env=self._env, timeout_s=COMMAND_S)
         except OSError as error:
-            raise self._failed(f"cannot be run: {error.strerror or error}") from error
-        if ran.ending == "timed_out":
-            raise self._failed(f"printed nothing within {COMMAND_S:g} seconds")
-        token = Secret(ran.output)
-        if ran.code or not token:
-            raise self._failed(f"printed no token and ended with {ran.code}")
+            raise ModelError("auth", f"{command} cannot be run: {error.strerror or error}") from error
+        if result.ending == "timed_out":
+            raise ModelError("auth", f"{command} printed nothing within {COMMAND_S:g} seconds")
+        if result.code or not (token := Secret(result.output)):
+            raise ModelError("auth", f"{command} printed no token and ended with {result.code}")
         return Grant(token)
-
-    def _failed(self, reason: str) -> ModelError:
-        return ModelError("auth", f"the command in {COMMAND} ({self._command[0]}) {reason}")
 
 
 class GoogleTokens(Tokens):
@@ -143,19 +135,13 @@ def find_tokens(env: Mapping[str, str]) -> Tokens:
         return GivenToken(token)
     if command := env.get(COMMAND, "").strip():
         return CommandTokens(command, env)
-    if not _installed():
-        raise ConfigError(
-            f"vertex needs a token: install the extra `vertex` (google-auth), or set {TOKEN} or {COMMAND}, "
-            "for instance to `gcloud auth print-access-token`"
-        )
-    return GoogleTokens()
-
-
-def _installed() -> bool:
-    try:
-        return all(importlib.util.find_spec(name) for name in ("google.auth", "requests"))
-    except ImportError:
-        return False
+    with suppress(ImportError):
+        if all(importlib.util.find_spec(name) for name in ("google.auth", "requests")):
+            return GoogleTokens()
+    raise ConfigError(
+        f"vertex needs a token: install the extra `vertex` (google-auth), or set {TOKEN} or {COMMAND}, "
+        "for instance to `gcloud auth print-access-token`"
+    )
 
 
 VERSION = "v1beta1"
@@ -174,8 +160,6 @@ class Vertex(Gemini):
 
 
 class VertexEndpoint:
-    """Implements `treadle.adapters.models.wire.http_model.Endpoint` for all models of a project in one location."""
-
     def __init__(self, tokens: Tokens, *, project: str = "", location: str = EVERYWHERE, base_url: str = "") -> None:
         self._tokens = tokens
         self._project = project
@@ -199,11 +183,9 @@ class VertexEndpoint:
 
 
 def address_of(location: str) -> str:
-    if location == EVERYWHERE:
-        return "https://aiplatform.googleapis.com"
     if location in MULTI_REGIONS:
         return f"https://aiplatform.{location}.rep.googleapis.com"
-    return f"https://{location}-aiplatform.googleapis.com"
+    return f"https://{'' if location == EVERYWHERE else f'{location}-'}aiplatform.googleapis.com"
 
 
 def make_endpoint(context: ProviderContext) -> VertexEndpoint:
@@ -213,9 +195,8 @@ def make_endpoint(context: ProviderContext) -> VertexEndpoint:
     if not project and not tokens.knows_project:
         raise ConfigError("vertex needs a project: set GOOGLE_CLOUD_PROJECT")
     location = context.env.get("GOOGLE_CLOUD_LOCATION", "").strip() or EVERYWHERE
-    return VertexEndpoint(
-        tokens, project=project, location=location, base_url=context.address("GOOGLE_VERTEX_BASE_URL")
-    )
+    base_url = context.address("GOOGLE_VERTEX_BASE_URL")
+    return VertexEndpoint(tokens, project=project, location=location, base_url=base_url)
 
 
 def connect(name: str, context: ProviderContext) -> Vertex:

@@ -8,6 +8,7 @@ are kept. Dropped features make the grammar looser, never wrong: arguments are c
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -24,8 +25,7 @@ _KEPT = ("type", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "
 _COUNTS = {"minLength": 200, "maxLength": 2_000, "minItems": 200, "maxItems": 1_000}
 """Beyond these the grammar becomes too large."""
 _REF = re.compile(r"#/(\$defs|definitions)/([^/]+)")
-_HARD_PATTERN = re.compile(r"\(\?|\\[bB0-9kpP]|.\^|\$.", re.S)
-"""Look-around, back-references and anchors in the middle."""
+_HARD_PATTERN = re.compile(r"\(\?|\\[bB0-9kpP]|.\^|\$.", re.S)  # look-around, back-references and anchors in the middle
 
 
 def reply_name(tools: Iterable[ToolSpec]) -> str:
@@ -38,8 +38,7 @@ def reply_name(tools: Iterable[ToolSpec]) -> str:
 
 
 def answer_schema(tools: Sequence[ToolSpec], withheld: Collection[str] = ()) -> dict[str, Any]:
-    """The schema of one answer, which is none of those `withheld`. The name comes first: with it the model decides
-    whether to speak or to act."""
+    """The schema of one answer, without those `withheld`. With the name, the model decides whether to speak or act."""
     shared: dict[str, Any] = {}
     text = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
     reply = _choice(reply_name(tools), {**text, "additionalProperties": False})
@@ -86,13 +85,21 @@ class _Cleaner:
         if not isinstance(schema, Mapping):
             return dict(_ANYTHING)
         if "$ref" in schema:
-            return self._reference(schema["$ref"])
+            match = _REF.fullmatch(schema["$ref"]) if isinstance(schema["$ref"], str) else None
+            if match is None:
+                return dict(_ANYTHING)
+            self.shared.setdefault(name := self._shared_name(match[2]), dict(_ANYTHING))
+            return {"$ref": f"#/$defs/{name}"}
         cleaned = {key: schema[key] for key in _KEPT if key in schema}
-        cleaned |= {key: schema[key] for key, most in _COUNTS.items() if _is_count(schema.get(key), most)}
+        for key, most in _COUNTS.items():
+            count = schema.get(key)
+            if isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= most:
+                cleaned[key] = count
         if isinstance(schema.get("enum"), list) and schema["enum"]:
             cleaned["enum"] = schema["enum"]
-        if isinstance(pattern := schema.get("pattern"), str) and _is_easy(pattern):
-            cleaned["pattern"] = pattern
+        if isinstance(pattern := schema.get("pattern"), str) and not _HARD_PATTERN.search(pattern):
+            with suppress(re.error):
+                cleaned["pattern"] = re.compile(pattern).pattern
         for key, word in (("anyOf", "anyOf"), ("oneOf", "anyOf"), ("allOf", "allOf")):
             if isinstance(schema.get(key), list) and schema[key]:
                 cleaned[word] = [self.clean(part) for part in schema[key]]
@@ -116,56 +123,24 @@ class _Cleaner:
             cleaned["additionalProperties"] = False
         return cleaned
 
-    def _reference(self, target: object) -> dict[str, Any]:
-        match = _REF.fullmatch(target) if isinstance(target, str) else None
-        if match is None:
-            return dict(_ANYTHING)
-        name = self._shared_name(match[2])
-        self.shared.setdefault(name, dict(_ANYTHING))
-        return {"$ref": f"#/$defs/{name}"}
-
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _is_count(value: Any, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
-
-
-def _is_easy(pattern: str) -> bool:
-    try:
-        re.compile(pattern)
-    except re.error:
-        return False
-    return _HARD_PATTERN.search(pattern) is None
 
 
 _ARGUMENTS = re.compile(r'"arguments"\s*:\s*')
 _CLOSING = "} \t\r\n"
 
 
-class PlainReader:
-    """An answer without a grammar: all of it is text."""
-
-    has_calls = False
-
-    def feed(self, piece: str) -> list[Delta]:
-        return [TextDelta(piece)] if piece else []
-
-    def end(self) -> list[Delta]:
-        return []
-
-
 class GrammarReader:
-    """An answer of the shape `{"name": …, "arguments": {…}}`."""
+    """An answer of the shape `{"name": …, "arguments": {…}}`; without a `reply`, all of it is text."""
 
     def __init__(self, reply: str) -> None:
         self._reply = reply
         self._written = ""
         self._text = ""
         self._sent = 0
-        self._plain = False
+        self._plain = not reply
         self.has_calls = False
 
     def feed(self, piece: str) -> list[Delta]:
@@ -180,30 +155,27 @@ class GrammarReader:
         begin = len(self._written) - len(self._written.lstrip())
         if begin == len(self._written):
             return []
-        parsed = read(self._written, begin, final=False) if self._written[begin] == "{" else None
-        is_readable = (
-            parsed is not None and parsed.state in ("whole", "cut") and not self._written[parsed.end :].strip()
-        )
-        if parsed is None or not is_readable or not isinstance(parsed.value, dict):
+        if self._written[begin] != "{":
+            return self._as_words()
+        parsed = read(self._written, begin, final=False)
+        is_readable = parsed.state in ("whole", "cut") and not self._written[parsed.end :].strip()
+        if not is_readable or not isinstance(parsed.value, dict):
             return self._as_words()
         name, arguments = parsed.value.get("name"), parsed.value.get("arguments")
         if not isinstance(arguments, dict):
             return []  # until the arguments have begun, the name may be half of one
         if name != self._reply:
-            return self._begin(name)
+            match = _ARGUMENTS.search(self._written)
+            if not isinstance(name, str) or match is None:
+                return self._as_words()
+            self.has_calls = True
+            self._sent = match.end()
+            return [CallDelta(index=0, name=name), *self._arguments(len(self._written.rstrip(_CLOSING)))]
         text = arguments.get("text", "")
         if not isinstance(text, str) or not text.startswith(self._text):
             return []
         new, self._text = text[len(self._text) :], text
         return [TextDelta(new)] if new else []
-
-    def _begin(self, name: object) -> list[Delta]:
-        match = _ARGUMENTS.search(self._written)
-        if not isinstance(name, str) or match is None:
-            return self._as_words()
-        self.has_calls = True
-        self._sent = match.end()
-        return [CallDelta(index=0, name=name), *self._arguments(len(self._written.rstrip(_CLOSING)))]
 
     def _arguments(self, upto: int) -> list[Delta]:
         """The arguments as far as it is sure that they are no closing bracket of the whole."""

@@ -17,8 +17,7 @@ import tempfile
 import threading
 from typing import Any, BinaryIO
 
-BATCH = 64
-"""Tokens of the prompt that are read in one go: between two of them a request can be stopped."""
+BATCH = 64  # Tokens of the prompt that are read in one go: between two of them a request can be stopped
 
 
 class InferenceServer:
@@ -26,8 +25,7 @@ class InferenceServer:
         self._orders = orders
         self._out = out
         self._requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._stopped = 0
-        """Every request up to this number is not wanted any more."""
+        self._stopped = 0  # every request up to this number is not wanted any more
 
     def run(self) -> None:
         settings = json.loads(self._orders.readline())

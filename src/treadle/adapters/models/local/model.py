@@ -1,23 +1,154 @@
-"""A model on this machine (M-15): no key, no network, one inference thread. Maps a request to the engine's chat
-template and grammar, and what it writes to deltas. Loading waits for the first call."""
+"""A model on this machine (M-15): no key, no network. Maps a request to the engine's chat template and grammar, and
+what it writes to deltas. The inference process starts with the first call, gets one request at a time, and stops
+requests without a reader."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing
+import asyncio
+import os
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
+import msgspec
+
 from treadle.adapters.models.base import ModelBase
 from treadle.adapters.models.local import prompt as prompts
-from treadle.adapters.models.local.answer import GrammarReader, PlainReader, answer_schema, reply_name
-from treadle.adapters.models.local.process import EngineFault, EngineProcess
+from treadle.adapters.models.local.answer import GrammarReader, answer_schema, reply_name
 from treadle.adapters.models.local.weights import find_library, find_weights
-from treadle.adapters.models.openai_chat.stream import usage_of
+from treadle.adapters.models.openai_chat.stream import ChatChunk, usage_of
 from treadle.adapters.models.provider_context import ProviderContext
 from treadle.base.faultpoint import faultpoint
+from treadle.base.subprocesses import kill_group, start_program
 from treadle.errors import ConfigError, ModelError
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
 from treadle.protocol.deltas import Delta, FinishDelta, NoticeDelta, UsageDelta
+
+SIGN_OF_LIFE_S = 10.0  # how often one who waits for the engine is told that it is still waited for
+CLOSE_S = 2.0
+READ_BYTES = 65_536
+KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
+
+
+class EngineFault(msgspec.Struct, frozen=True):
+    message: str = ""
+    code: int = 500
+    type: str = ""
+    n_prompt_tokens: int = 0
+
+
+class EngineChunk(ChatChunk):
+    """One line of the engine: a chunk of Chat Completions, or a word of its own."""
+
+    error: EngineFault | None = None
+    ready: bool = False
+    end: int = 0
+
+    @property
+    def text(self) -> str:
+        content = self.choices[0].delta.content if self.choices and self.choices[0].delta is not None else None
+        return content if isinstance(content, str) else ""
+
+
+class EngineProcess:
+    """One model in one process with one place to work at: requests wait for each other."""
+
+    def __init__(self, ref: str, weights: Path, library: Path, *, window: int, threads: int) -> None:
+        self._ref = ref
+        self._weights = weights
+        self._settings = {"library": str(library), "weights": str(weights), "window": window, "threads": threads}
+        self._process: asyncio.subprocess.Process | None = None
+        self._rest = b""
+        self._loaded = False
+        self._number = 0
+        self._ended = 0  # the last request whose end was heard; those after it may still have something to say
+        self._place = asyncio.Lock()
+        self._decoder = msgspec.json.Decoder(EngineChunk)
+
+    @property
+    def pid(self) -> int:
+        """0 while there is no process."""
+        return self._process.pid if self._process is not None else 0
+
+    async def ask(
+        self, body: Mapping[str, Any], schema: Mapping[str, Any] | None = None
+    ) -> AsyncGenerator[Sequence[EngineChunk], None]:
+        """The chunks of one answer, in batches as they were read. An empty batch is a sign of life. Closing the
+        iterator stops the answer; it does not wait for that."""
+        number, has_place = 0, False
+        while not has_place:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SIGN_OF_LIFE_S):
+                    has_place = await self._place.acquire()
+            if not has_place:
+                yield ()
+        try:
+            await self._start()
+            while not self._loaded or self._ended < self._number:
+                await self._read()
+                yield ()
+            self._number = number = self._number + 1
+            self._order({"id": number, "body": body, "schema": schema})
+            while self._ended < number:
+                yield await self._read()
+        finally:
+            if self._ended < number:
+                self._order({"stop": number})
+            self._place.release()
+
+    async def _start(self) -> None:
+        if self._process is not None:
+            return
+        # Isolated, from a folder that is not writable and with few variables: no file of a project can be imported as a
+        # module, and no key is passed on. In a session of its own, so that Ctrl-C reaches only this process.
+        argv = [sys.executable, "-I", str(Path(__file__).with_name("engine.py"))]
+        env = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+        self._process = await start_program(argv, env, "/")
+        self._rest, self._loaded, self._ended = b"", False, self._number
+        self._order(self._settings)
+
+    def _order(self, order: Mapping[str, Any]) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.write(msgspec.json.encode(order) + b"\n")
+
+    async def _read(self) -> list[EngineChunk]:
+        out = self._process.stdout if self._process is not None else None
+        data = await out.read(READ_BYTES) if out is not None else b""
+        if not data:
+            process, loaded = self._process, self._loaded
+            await self.close()
+            code = process.returncode if process is not None else None
+            if not loaded:
+                raise ConfigError(f"{self._weights} cannot be loaded: its process ended with code {code}")
+            description = f"ended with code {code} in the middle of an answer"
+            raise ModelError("cut_stream", f"the process of {self._ref} {description}")
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        chunks = [self._decoder.decode(line) for line in lines]
+        for chunk in chunks:
+            self._loaded = self._loaded or chunk.ready
+            self._ended = max(self._ended, chunk.end)
+            if chunk.error is not None and not self._loaded:
+                await self.close()
+                raise ConfigError(
+                    f"{self._weights} cannot be loaded: {chunk.error.message.strip()} Is there enough memory, and is "
+                    "it a whole GGUF file? One that was fetched can be deleted and fetched again."
+                )
+        return chunks
+
+    async def close(self) -> None:
+        """End the process. It ends by itself when its input does."""
+        process, self._process, self._loaded = self._process, None, False
+        if process is None:
+            return
+        if process.stdin is not None:
+            process.stdin.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                await process.wait()
+        kill_group(process.pid)
+        await process.wait()
+
 
 CHARS_PER_TOKEN = 3.0
 """Where the fitting begins; if the engine counts more tokens than there is room for, it is told how many."""
@@ -36,8 +167,7 @@ class LocalModel(ModelBase):
     def __init__(self, info: ModelInfo, weights: Path, library: Path, *, threads: int = 1) -> None:
         super().__init__(info)
         self.engine = EngineProcess(info.ref, weights, library, window=info.window, threads=threads)
-        self._told: WeakSet[Memo] = WeakSet()
-        """The conversations of which it was told that they are shortened."""
+        self._told: WeakSet[Memo] = WeakSet()  # the conversations with a notice that they are shortened
 
     async def close(self) -> None:
         await self.engine.close()
@@ -57,8 +187,9 @@ class LocalModel(ModelBase):
             body["messages"] = prompt.messages
             if prompt.shortened and request.memo not in self._told:
                 self._told.add(request.memo)
-                yield [_notice(self._info)]
-            reader = GrammarReader(reply_name(tools)) if formal else PlainReader()
+                text = f"The conversation is longer than the {self._info.window} tokens of {self._info.ref}"
+                yield [NoticeDelta("history_shortened", f"{text}: it sees a shortened one.")]
+            reader = GrammarReader(reply_name(tools) if formal else "")
             try:
                 async with aclosing(self._answer(body, schema, reader)) as answer:
                     async for deltas in answer:
@@ -66,12 +197,11 @@ class LocalModel(ModelBase):
                 return
             except _TooLong as long:
                 chars = int(prompt.chars * 0.9 * room / max(long.tokens, room + 1))
-        raise ModelError(
-            "context_limit", f"the conversation does not fit the {self._info.window} tokens of {self.info.ref}"
-        )
+        description = f"does not fit the {self._info.window} tokens of {self.info.ref}"
+        raise ModelError("context_limit", f"the conversation {description}")
 
     async def _answer(
-        self, body: dict[str, Any], schema: dict[str, Any] | None, reader: GrammarReader | PlainReader
+        self, body: dict[str, Any], schema: dict[str, Any] | None, reader: GrammarReader
     ) -> AsyncGenerator[Sequence[Delta], None]:
         finish = ""
         faultpoint("models.local_asked")
@@ -82,7 +212,7 @@ class LocalModel(ModelBase):
                 for chunk in batch:
                     if chunk.error is not None:
                         raise self._failure(chunk.error)
-                    finish = chunk.finish_reason or finish
+                    finish = (chunk.choices[0].finish_reason if chunk.choices else None) or finish
                     if chunk.usage is not None:
                         deltas.append(UsageDelta(usage_of(chunk.usage)))
                 yield deltas
@@ -107,11 +237,6 @@ class LocalModel(ModelBase):
             return _TooLong(fault.n_prompt_tokens)
         error_text = f"{self._info.ref}: {fault.message}"
         return ModelError("bad_request" if fault.code < 500 else "overloaded", error_text, status=fault.code)
-
-
-def _notice(info: ModelInfo) -> NoticeDelta:
-    text = f"The conversation is longer than the {info.window} tokens of {info.ref}: it sees a shortened one."
-    return NoticeDelta("history_shortened", text)
 
 
 def connect(name: str, context: ProviderContext) -> LocalModel:

@@ -17,10 +17,8 @@ from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolRe
 from treadle.protocol.tools import ToolSpec
 
 OLD_RESULT_CHARS = 400
-STEP = 4
-"""Entries are left out by so many at a time."""
-SYSTEM_SHARE = 0.5
-"""The most of the room that the system text may take."""
+STEP = 4  # entries are left out by so many at a time
+SYSTEM_SHARE = 0.5  # the most of the room that the system text may take
 _HEADER = re.compile(r".* \(\d[\d,]* lines?(; [^)]*)?\)(, lines \d+ to \d+)?")
 _NUMBERED = re.compile(r"\d+\t")
 LEFT_OUT = "[Earlier parts of this conversation are left out.]"
@@ -56,21 +54,29 @@ def build(system: str, entries: Sequence[Entry], tools: Sequence[ToolSpec], room
     formal = is_formal(entries, tools)
     head = _cut_middle(system, int(room * SYSTEM_SHARE)) + (_describe(tools) if formal else "")
     room = max(room - len(head), room // 4)
-    teller = _Teller(reply_name(tools) if formal else "")
-    groups = _grouped(entries)
-    message_groups = [teller.tell(group) for group in groups]
-    fitted_groups = message_groups if _size(message_groups) <= room else _fitted(message_groups, groups, teller, room)
+    reply = reply_name(tools) if formal else ""
+    groups: list[list[Entry]] = []  # entries that stay together: an answer and the results of its calls
+    for entry in entries:
+        if isinstance(entry, ResultsEntry) and groups:
+            groups[-1].append(entry)
+        else:
+            groups.append([entry])
+    message_groups = [[_message(entry, reply) for entry in group] for group in groups]
+    fitted_groups = message_groups if _size(message_groups) <= room else _fitted(message_groups, groups, reply, room)
     start = [TemplateMessage("system", head)] if head else []
     return Prompt((*start, *_merged(fitted_groups)), shortened=fitted_groups is not message_groups)
 
 
 def _fitted(
-    message_groups: list[list[TemplateMessage]], groups: list[list[Entry]], teller: "_Teller", room: int
+    message_groups: list[list[TemplateMessage]], groups: list[list[Entry]], reply: str, room: int
 ) -> list[list[TemplateMessage]]:
-    message_groups = [teller.tell(group, OLD_RESULT_CHARS) for group in groups[:-1]] + message_groups[-1:]
+    shortened = [[_message(entry, reply, OLD_RESULT_CHARS) for entry in group] for group in groups[:-1]]
+    message_groups = shortened + message_groups[-1:]
     if _size(message_groups) <= room:
         return message_groups
-    task = max((at for at, group in enumerate(groups) if _is_task(group[0])), default=0)
+    heads = [group[0] for group in groups]
+    tasks = (at for at, head in enumerate(heads) if isinstance(head, UserEntry) and head.source == "person")
+    task = max(tasks, default=0)
     for start in range(STEP, len(message_groups) + STEP, STEP):
         start = min(start, len(message_groups) - 1)
         opening = [[TemplateMessage("user", LEFT_OUT)]] if start else []
@@ -84,48 +90,20 @@ def _fitted(
     ]
 
 
-def _is_task(entry: Entry) -> bool:
-    return isinstance(entry, UserEntry) and entry.source == "person"
-
-
-def _grouped(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Entries that stay together: an answer and the results of its calls."""
-    groups: list[list[Entry]] = []
-    for entry in entries:
-        if isinstance(entry, ResultsEntry) and groups:
-            groups[-1].append(entry)
-        else:
-            groups.append([entry])
-    return groups
-
-
-class _Teller:
-    """Entries in the words of the template. `reply` is empty where the model speaks freely."""
-
-    def __init__(self, reply: str) -> None:
-        self._reply = reply
-
-    def tell(self, group: Sequence[Entry], result_chars: int = 0) -> list[TemplateMessage]:
-        return [self._message(entry, result_chars) for entry in group]
-
-    def _message(self, entry: Entry, result_chars: int) -> TemplateMessage:
-        match entry:
-            case UserEntry(text=text, images=images):
-                return TemplateMessage("user", text + "\n[A picture that this model cannot see.]" * len(images))
-            case AssistantEntry(text=text, calls=calls):
-                words = [self._words(text)] if text else []
-                return TemplateMessage("assistant", "\n".join([*words, *map(_call, calls)]))
-            case ResultsEntry(results=results):
-                plain = [_unnumbered(result.text) for result in results]
-                texts = [_cut_middle(text, result_chars) if result_chars else text for text in plain]
-                return TemplateMessage(
-                    "user", "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts)
-                )
-            case _ as never:
-                assert_never(never)
-
-    def _words(self, text: str) -> str:
-        return _object(self._reply, {"text": text}) if self._reply else text
+def _message(entry: Entry, reply: str, result_chars: int = 0) -> TemplateMessage:
+    """An entry in the words of the template. `reply` is empty where the model speaks freely."""
+    match entry:
+        case UserEntry(text=text, images=images):
+            return TemplateMessage("user", text + "\n[A picture that this model cannot see.]" * len(images))
+        case AssistantEntry(text=text, calls=calls):
+            words = [_object(reply, {"text": text}) if reply else text] if text else []
+            return TemplateMessage("assistant", "\n".join([*words, *map(_call, calls)]))
+        case ResultsEntry(results=results):
+            plain = [_unnumbered(result.text) for result in results]
+            texts = [_cut_middle(text, result_chars) if result_chars else text for text in plain]
+            return TemplateMessage("user", "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts))
+        case _ as never:
+            assert_never(never)
 
 
 def _unnumbered(text: str) -> str:
@@ -135,9 +113,8 @@ def _unnumbered(text: str) -> str:
     lines, header_match = body.split("\n"), _HEADER.fullmatch(head)
     if header_match is None or not all(_NUMBERED.match(line) for line in lines):
         return text
-    return "\n".join(
-        [*([head] if any(header_match.groups()) else []), *(_NUMBERED.sub("", line, count=1) for line in lines)]
-    )
+    header = [head] if any(header_match.groups()) else []
+    return "\n".join([*header, *(_NUMBERED.sub("", line, count=1) for line in lines)])
 
 
 def _call(call: ToolRequest) -> str:
@@ -177,18 +154,14 @@ def _line(tool: ToolSpec) -> str:
     required = tool.parameters.get("required") or ()
     shown_properties = {name: inner for name, inner in properties.items() if name not in untold}
     arguments = (f"{name}{'' if name in required else '?'}: {_type(inner)}" for name, inner in shown_properties.items())
-    return f"{tool.name}({', '.join(arguments)}): {_sentence(tool.description)}"
+    first = " ".join(tool.description.split()).partition(". ")[0]  # the first sentence says what a tool is for
+    sentence = _cut_middle(first.rstrip(".") + ".", 160) if first else ""
+    return f"{tool.name}({', '.join(arguments)}): {sentence}"
 
 
 def _type(schema: Any) -> str:
     kind = schema.get("type", "any") if isinstance(schema, dict) else "any"
     return kind if isinstance(kind, str) else "|".join(map(str, kind))
-
-
-def _sentence(text: str) -> str:
-    """The first sentence, which says what a tool is for."""
-    first = " ".join(text.split()).partition(". ")[0]
-    return _cut_middle(first.rstrip(".") + ".", 160) if first else ""
 
 
 def _cut_middle(text: str, most: int) -> str:

@@ -19,15 +19,12 @@ class WeightsPart(msgspec.Struct, frozen=True):
 
     distribution: str
     version: str
-    suffix: str
-    """How the name of the data file ends."""
+    suffix: str  # of the data file
     size: int
     sha256: str
 
 
 class Weights(msgspec.Struct, frozen=True):
-    """A model's file: its parts joined in order."""
-
     name: str
     title: str
     file: str
@@ -139,18 +136,14 @@ def locate(weights: Weights, home: Path | None) -> Path | None:
     fetched = home / FOLDER / weights.file if home is not None else None
     if fetched is not None and fetched.is_file():
         return fetched
-    return _installed(weights) if len(weights.parts) == 1 else None
-
-
-def _installed(weights: Weights) -> Path | None:
+    if len(weights.parts) > 1:
+        return None
     try:
         files = metadata.files(weights.parts[0].distribution) or ()
     except metadata.PackageNotFoundError:
         return None
-    for file in files:
-        if file.name == weights.file and (path := Path(str(file.locate()))).is_file():
-            return path
-    return None
+    paths = (Path(str(file.locate())) for file in files if file.name == weights.file)
+    return next((path for path in paths if path.is_file()), None)
 
 
 def _checked(path: Path) -> Path:

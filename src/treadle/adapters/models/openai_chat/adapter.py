@@ -1,27 +1,156 @@
 """Chat Completions (M-01): OpenAI and every server that speaks its language; those that differ in little but their
-address are one row each in `treadle.adapters.models.providers`. Makes one call at a time, as the port says; retries
-and records are the engine's business."""
+address are one row each in `treadle.adapters.models.providers`. A model of which the server says that it speaks only
+the Responses API goes on with that (M-05)."""
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, ClassVar, Unpack
 from urllib.parse import quote
+from weakref import WeakKeyDictionary
 
+import msgspec
+from msgspec.structs import replace
+
+from treadle.adapters.models.base import ModelBase
 from treadle.adapters.models.keys import Secret
 from treadle.adapters.models.listing import learn_facts, list_from
-from treadle.adapters.models.openai_chat.effort import EFFORT_FIELDS, EFFORT_STYLES, style_of_host
-from treadle.adapters.models.openai_chat.request import ChatEncoder
-from treadle.adapters.models.openai_chat.stream import ChatReader
-from treadle.adapters.models.openai_chat.switching import ChatOrResponses
+from treadle.adapters.models.openai_chat.stream import AT, CALL_EXTRAS, THINK_CHUNKS, ChatReader
 from treadle.adapters.models.provider_context import ProviderContext
 from treadle.adapters.models.providers import SERVERS, address_variable, key_variable
+from treadle.adapters.models.wire.encoder import ConversationEncoder, Picture, RequestEncoder, json_schema_format
 from treadle.adapters.models.wire.failures import refuses
 from treadle.adapters.models.wire.http import host_of
 from treadle.adapters.models.wire.http_model import Access, ConnectionOptions, HttpModel
-from treadle.adapters.models.wire.output_schema import json_schema_format
+from treadle.adapters.models.wire.json import encode_json, json_object
+from treadle.base.types import CallKey
 from treadle.errors import ConfigError, ModelError
-from treadle.ports.model import Model, ModelInfo, ModelRequest
-from treadle.protocol.deltas import NoticeDelta
+from treadle.ports.model import Encode, Memo, Model, ModelInfo, ModelRequest, Pictures
+from treadle.protocol.content import AssistantEntry, ToolResult
+from treadle.protocol.deltas import Delta, NoticeDelta
+from treadle.protocol.options import ReasoningEffort
+
+_OFF: Mapping[str, dict[str, Any]] = {
+    "switch": {"thinking": {"type": "disabled"}},
+    "groq-qwen": {"reasoning_effort": "none"},
+    "together": {"reasoning": {"enabled": False}},
+    "qwen": {"enable_thinking": False},
+    "template": {"chat_template_kwargs": {"enable_thinking": False}},
+}
+"""The words for no reasoning where they differ from `reasoning_effort`, by `effort_style`."""
+EFFORT_FIELDS = ("reasoning_effort", "reasoning", "thinking", "enable_thinking", "chat_template_kwargs")
+
+
+def effort_fields(style: str, effort: ReasoningEffort) -> dict[str, Any]:
+    """The reasoning effort in the words of a server (M-16): some have a field of their own, or know only on and off."""
+    if effort == "none" and style in _OFF:
+        return _OFF[style]
+    match style:
+        case "openrouter":
+            return {"reasoning": {"effort": effort}}
+        case "switch":  # DeepSeek, Z.ai and Kimi: a switch, and the level beside it
+            return {"thinking": {"type": "enabled"}, "reasoning_effort": effort}
+        case "groq-qwen":  # Qwen on Groq: `default` is the word for thinking
+            return {"reasoning_effort": "default"}
+        case "qwen":
+            return {"enable_thinking": True}
+        case "template":  # vLLM and llama.cpp: templates know one of these words or the other, and ignore the rest
+            return {"chat_template_kwargs": {"enable_thinking": True, "reasoning_effort": effort}}
+        case _:
+            return {"reasoning_effort": effort}
+
+
+_HOSTS = {
+    r"(?:^|\.)(?:z\.ai|bigmodel\.cn|deepseek\.com|moonshot\.(?:ai|cn))$": "switch",
+    r"(?:^|\.)(?:dashscope[\w-]*\.aliyuncs\.com|maas\.aliyuncs\.com)$": "qwen",
+    r"(?:^|\.)openrouter\.ai$": "openrouter",
+    r"(?:^|\.)together\.(?:xyz|ai)$": "together",
+}
+"""Servers that are known by their address, where a user names nothing else."""
+
+
+def style_of_host(host: str) -> str:
+    return next((style for pattern, style in _HOSTS.items() if re.search(pattern, host.partition(":")[0].lower())), "")
+
+
+_fields = msgspec.json.Decoder(dict[str, Any])
+
+
+class ChatEncoder(RequestEncoder):
+    """`thinking_field`: where the server wants the thinking of every answer; `ids`: what it takes as a call's id."""
+
+    tool_choice = b',"tool_choice":"auto"'
+
+    def __init__(self, ref: str = "", *, thinking_field: str = "", ids: re.Pattern[str] | None = None) -> None:
+        super().__init__(ref)
+        self.thinking_field = thinking_field
+        self._ids = ids
+
+    def want_thinking(self, field: str) -> None:
+        """From now on thinking goes back in this field."""
+        self.thinking_field = field
+        self._encode_anew()
+
+    def _conversation(self, refused: frozenset[str], pictures: Pictures) -> Encode:
+        conversation = ChatConversation(self._ref, refused, pictures, self._ids)
+        conversation.thinking_field = self.thinking_field
+        return conversation
+
+
+class ChatConversation(ConversationEncoder):
+    thinking_field = ""
+
+    def _user(self, text: str, images: Sequence[Picture]) -> bytes:
+        parts = [{"type": "image_url", "image_url": {"url": image.url}} for image in images]
+        content = [{"type": "text", "text": text}, *parts] if text and parts else parts or text
+        return encode_json({"role": "user", "content": content})
+
+    def _assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
+        """Thinking goes back in the fields in which it came, exactly as it came (M-10). Where the server demands it in
+        one field, an answer from before that was known has its recorded text there."""
+        message: dict[str, Any] = {"role": "assistant", "content": entry.text}
+        if entry.calls:
+            message["content"] = entry.text or None
+            # Servers refuse an empty name, with which the whole chat would be stuck.
+            functions = [
+                {"name": call.name or "unnamed", "arguments": json_object(call.arguments)} for call in entry.calls
+            ]
+            message["tool_calls"] = [
+                {"id": ids[call.call], "type": "function", "function": function}
+                for call, function in zip(entry.calls, functions, strict=True)
+            ]
+        returned = [sealed.block for _, sealed in self._returned(entry)]
+        demanded = self.thinking_field
+        if demanded and not any(demanded in _fields.decode(block) for block in returned):
+            text = "".join(block.text for block in entry.thinking if block.model == self._ref)
+            returned.append(encode_json({demanded: text}))
+        return self._join(message, returned, entry)
+
+    def _join(self, body: dict[str, Any], returned: Sequence[bytes], entry: AssistantEntry) -> bytes:
+        """The message with the fields that go back. Two of them stand inside of it: Mistral's thinking is a part of the
+        content, and what was attached to a call stands with the call."""
+        blocks: list[bytes] = []
+        for block in returned:
+            if CALL_EXTRAS not in (fields := _fields.decode(block)) and THINK_CHUNKS not in fields:
+                blocks.append(block)  # to the letter: there may be signatures in it
+                continue
+            extras = fields.pop(CALL_EXTRAS, {})
+            for position, (call, tool_call) in enumerate(zip(entry.calls, body.get("tool_calls", ()), strict=False)):
+                extra = extras.get(call.id or f"{AT}{position}")
+                if extra is not None:
+                    tool_call["extra_content"] = extra
+            if THINK_CHUNKS in fields:
+                text = [{"type": "text", "text": entry.text}] if entry.text else []
+                body["content"] = [*fields.pop(THINK_CHUNKS), *text]
+            body |= fields
+        message = encode_json(body)
+        for block in blocks:
+            message = message[:-1] + b"," + block[1:]
+        return message
+
+    def _result(self, result: ToolResult) -> bytes:
+        return encode_json({"role": "tool", "tool_call_id": self._ids.of_result(result.call), "content": result.text})
+
 
 BASE_URL = "https://api.openai.com/v1"
 
@@ -31,13 +160,9 @@ _OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "
 
 
 class OpenAIChat(HttpModel):
-    """One model behind one base URL, or behind an endpoint that looks up address and key for each call.
-
-    `thinking_field`: the field in which the server wants the model's thinking back; by default none until it complains.
-    `ids`: a pattern of the call ids that the server accepts; by default any. `learn`: asks the server for facts about
-    the model, before the first call. `effort_style`: how the reasoning effort is sent to the server, a key of
-    `EFFORT_STYLES`.
-    """
+    """`thinking_field`: the field in which the server wants the model's thinking back; by default none until it
+    complains. `ids`: a pattern of the call ids that the server accepts; by default any. `learn`: asks the server for
+    facts about the model, before the first call. `effort_style`: how the reasoning effort is sent (`effort_fields`)."""
 
     base_url = BASE_URL
     path = "/chat/completions"
@@ -58,11 +183,10 @@ class OpenAIChat(HttpModel):
         self.start_hint = start_hint
         self._learn = learn
         self._encoder: ChatEncoder = ChatEncoder(info.ref, thinking_field=thinking_field, ids=ids)
-        # The newer name is the only one that all of OpenAI's own models take; elsewhere it is often unknown.
         host = "" if "endpoint" in connection else host_of(self._access.base_url)
-        is_openai = host == "api.openai.com"
-        self._effort_fields = EFFORT_STYLES[effort_style or style_of_host(host)]
-        self._limit_name = "max_completion_tokens" if is_openai else "max_tokens"
+        self._effort_style = effort_style or style_of_host(host)
+        # The newer name is the only one that all of OpenAI's own models take; elsewhere it is often unknown.
+        self._limit_name = "max_completion_tokens" if host == "api.openai.com" else "max_tokens"
 
     async def _begin(self, request: ModelRequest) -> ModelRequest:
         if self._learn is not None:
@@ -80,21 +204,19 @@ class OpenAIChat(HttpModel):
             self._limit_name: request.max_tokens or self._info.output_limit or None,
         }
         if request.effort:
-            params |= self._effort_fields(request.effort)
+            params |= effort_fields(self._effort_style, request.effort)
         return {"model": self._info.name, **self._select_parameters(params)}
 
     def _reader(self, host: str) -> ChatReader:
         return ChatReader(host, self._encoder.thinking_field, self._info)
 
     def _mend(self, error: ModelError, sent_params: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
-        """If the server refused a parameter by name, go without it for good and say so (M-01). A refused name of
-        the output limit is first tried by its other name. Sealed thinking that is refused is left out (M-10)."""
+        """A refused name of the output limit is first tried by its other name (M-01). See also M-10."""
         thinking_match = _WANTS_THINKING.search(str(error)) if error.kind == "bad_request" else None
         if thinking_match and not self._encoder.thinking_field:
             self._encoder.want_thinking(thinking_match[1])
-            return self._notice(
-                "thinking_returned", f"wants its thinking back as {thinking_match[1]}; from now on it gets it"
-            )
+            description = f"wants its thinking back as {thinking_match[1]}; from now on it gets it"
+            return self._notice("thinking_returned", description)
         name = next((name for name in sent_params if name not in ("model", "stream") and refuses(error, name)), None)
         if name is None:
             about_thinking = error.kind == "bad_request" and _ABOUT_THINKING.search(str(error))
@@ -115,7 +237,7 @@ def connect(name: str, context: ProviderContext) -> Model:
     connection = ConnectionOptions(base_url=url or BASE_URL, api_key=key, http=context.http)
 
     def connect_responses() -> Model:
-        from treadle.adapters.models.openai_responses.adapter import OpenAIResponses
+        from treadle.adapters.models.openai_responses import OpenAIResponses
 
         return OpenAIResponses(info, **connection)
 
@@ -125,7 +247,7 @@ def connect(name: str, context: ProviderContext) -> Model:
 
 
 async def list_models(context: ProviderContext) -> list[ModelInfo]:
-    from treadle.adapters.models.openai_responses import adapter as openai_responses
+    from treadle.adapters.models import openai_responses
 
     return await openai_responses.list_models(context, "openai")
 
@@ -157,7 +279,6 @@ def connect_to(server: str, name: str, context: ProviderContext) -> OpenAIChat:
 
 
 async def list_models_of(server: str, context: ProviderContext) -> list[ModelInfo]:
-    """List the models that the server offers, if it accepts the key."""
     key, url = _access(server, server, context)
     access = Access(url.rstrip("/"), key)
     if path := SERVERS[server].key_path:
@@ -203,3 +324,44 @@ def _access(server: str, ref: str, context: ProviderContext) -> tuple[Secret, st
         if not url and not row.base_url:
             raise ConfigError(f"{ref} needs an address: set {address_variable(server)}")
     return key, url or row.base_url
+
+
+_OTHER_WIRE = re.compile(
+    r"/responses\b.*/chat/completions|/chat/completions\b.*/responses|not (?:accessible|supported).*/chat/completions",
+    re.I | re.S,
+)
+
+
+class ChatOrResponses(ModelBase):
+    """`chat` is used until the server names the other protocol; `make_responses` makes the model for that."""
+
+    def __init__(self, chat: Model, make_responses: Callable[[], Model]) -> None:
+        super().__init__(chat.info)
+        self._chat = chat
+        self._make_responses = make_responses
+        self._responses: Model | None = None
+        self._memos: WeakKeyDictionary[Memo, Memo] = WeakKeyDictionary()  # those of conversations on the second wire
+
+    def __repr__(self) -> str:
+        return repr(self._responses or self._chat)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+        if self._responses is None:
+            try:
+                async with aclosing(self._chat.stream(request)) as stream:  # type: ignore[type-var]
+                    async for deltas in stream:
+                        yield deltas
+                return
+            except ModelError as error:
+                if error.kind != "bad_request" or _OTHER_WIRE.search(str(error)) is None:
+                    raise
+                self._responses = self._make_responses()
+        memo = self._memos.setdefault(request.memo, Memo())
+        async with aclosing(self._responses.stream(replace(request, memo=memo))) as stream:  # type: ignore[type-var]
+            async for deltas in stream:
+                yield deltas
+
+    async def close(self) -> None:
+        await self._chat.close()
+        if self._responses is not None:
+            await self._responses.close()

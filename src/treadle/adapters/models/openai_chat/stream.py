@@ -5,9 +5,8 @@ from typing import Any
 
 import msgspec
 
-from treadle.adapters.models.wire.cache_writes import price_with_writes
 from treadle.adapters.models.wire.failures import failure
-from treadle.adapters.models.wire.reading import EventReader
+from treadle.adapters.models.wire.reading import EventReader, UsageDetails, price_with_writes
 from treadle.ports.model import ModelInfo
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import CallDelta, ThinkingBlock
@@ -16,19 +15,16 @@ DETAILS = "reasoning_details"
 CALL_EXTRAS = "call_extras"
 """In the record only: by the id of a call, what was attached to it; by `AT` and its position if it has no id."""
 AT = "#"
-THINK_CHUNKS = "content"
-"""Mistral's thinking is a part of the content."""
+THINK_CHUNKS = "content"  # Mistral's thinking is a part of the content
 _RETURNABLE = ("reasoning_content", "reasoning")
-_GROWING = ("text", "summary", "data")
-"""The parts of a detail that come in pieces."""
+_GROWING = ("text", "summary", "data")  # the parts of a detail that come in pieces
 
 
-class _ThinkChunk:
+class _ThinkChunk(msgspec.Struct):
     """A part of Mistral's content that holds thinking, as far as it came."""
 
-    def __init__(self) -> None:
-        self.pieces: list[str] = []
-        self.signature = ""
+    pieces: list[str] = []
+    signature: str = ""
 
     def to_json(self) -> dict[str, Any]:
         text = "".join(self.pieces)
@@ -38,15 +34,14 @@ class _ThinkChunk:
 
 class ReturnedFields:
     """The fields that go back to the server with an answer (M-10). `field` is where the server wants the thinking of
-    every answer; without one, thinking goes back with calls, in the field in which it came: servers whose models think
-    between calls expect it there (vLLM, Together, Groq, LM Studio, Z.ai)."""
+    every answer; without one, it goes back with calls, in the field in which it came (vLLM, Together, Groq, Z.ai)."""
 
     def __init__(self, field: str = "") -> None:
         self._field = field
         self._came_in = ""
         self._text: list[str] = []
         self._think_chunks: list[_ThinkChunk] = []
-        self._extras: dict[str, Any] = {}
+        self.extras: dict[str, Any] = {}  # by call, such as the thought signature of Gemini's OpenAI endpoint
         self._opaque = ""
         self._details: dict[tuple[object, object], dict[str, Any]] = {}
 
@@ -56,10 +51,9 @@ class ReturnedFields:
             self._text.append(thinking)
             self._came_in = field
         self._opaque = opaque or self._opaque
-        if isinstance(details, list):
-            for detail in details:
-                if isinstance(detail, dict):
-                    self._detail(detail)
+        for detail in details if isinstance(details, list) else ():
+            if isinstance(detail, dict):
+                self._detail(detail)
 
     def take_think_chunks(self, content: object) -> None:
         """Mistral's thinking. A chunk comes in pieces; its signature, if it has one, comes last and ends it."""
@@ -74,24 +68,18 @@ class ReturnedFields:
             chunk.pieces.append(thinking)
             chunk.signature = signature if isinstance(signature, str) else ""
 
-    def take_extra(self, call: str, extra: object) -> None:
-        """An attachment of a call, such as the thought signature of Gemini's OpenAI endpoint."""
-        if isinstance(extra, dict) and extra:
-            self._extras[call] = extra
-
     def block(self, *, has_calls: bool) -> ThinkingBlock | None:
         """All of the thinking, if there is anything to give back."""
         text = "".join(self._text)
         fields: dict[str, Any] = {}
         if self._opaque:
-            fields = {"reasoning_text": text} if text else {}
-            fields["reasoning_opaque"] = self._opaque
+            fields = {**({"reasoning_text": text} if text else {}), "reasoning_opaque": self._opaque}
         elif self._think_chunks and self._came_in in ("", THINK_CHUNKS):
             fields[THINK_CHUNKS] = [chunk.to_json() for chunk in self._think_chunks]
         elif text and (self._field or (has_calls and self._came_in in _RETURNABLE and not self._details)):
             fields[self._field or self._came_in] = text
-        if self._extras:
-            fields[CALL_EXTRAS] = self._extras
+        if self.extras:
+            fields[CALL_EXTRAS] = self.extras
         if self._details:
             fields[DETAILS] = list(self._details.values())
         return ThinkingBlock(Thinking(text, msgspec.json.encode(fields).decode())) if fields else None
@@ -126,42 +114,28 @@ class _ChatMessage(msgspec.Struct, gc=False):
     content: str | list[Any] | None = None
     tool_calls: list[_ChatCall] | None = None
     reasoning_content: str | None = None
-    reasoning: Any = None
-    """Text, or with some servers an object that holds it."""
+    reasoning: Any = None  # text, or with some servers an object that holds it
     reasoning_text: str | None = None
-    reasoning_opaque: str | None = None
-    """Sealed thinking of GitHub Copilot, which wants it back beside its text."""
-    reasoning_details: Any = None
-    """Thinking with its signatures, as OpenRouter tells it and wants it back."""
+    reasoning_opaque: str | None = None  # sealed thinking of GitHub Copilot, which wants it back beside its text
+    reasoning_details: Any = None  # thinking with its signatures, as OpenRouter tells it and wants it back
     refusal: str | None = None
 
 
 class _Choice(msgspec.Struct, gc=False):
     delta: _ChatMessage | None = None
-    message: _ChatMessage | None = None
-    """In place of a delta, from a server that does not stream."""
+    message: _ChatMessage | None = None  # in place of a delta, from a server that does not stream
     finish_reason: str | None = None
-
-
-class _Details(msgspec.Struct, gc=False):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    """By OpenAI and OpenRouter: input that was written to the cache, which costs more than other input."""
-    reasoning_tokens: int | None = None
 
 
 class _Usage(msgspec.Struct, gc=False):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     total_tokens: int | None = None
-    cost: float | None = None
-    """USD, by OpenRouter."""
-    cost_in_usd_ticks: int | None = None
-    """By xAI: ten thousand million are a dollar."""
-    prompt_cache_hit_tokens: int | None = None
-    """By DeepSeek."""
-    prompt_tokens_details: _Details | None = None
-    completion_tokens_details: _Details | None = None
+    cost: float | None = None  # USD, by OpenRouter
+    cost_in_usd_ticks: int | None = None  # by xAI: ten thousand million are a dollar
+    prompt_cache_hit_tokens: int | None = None  # by DeepSeek
+    prompt_tokens_details: UsageDetails | None = None
+    completion_tokens_details: UsageDetails | None = None
 
 
 class ChatChunk(msgspec.Struct, gc=False):
@@ -186,8 +160,7 @@ class ChatReader(EventReader):
         self._named_calls = 0
         self._bare_name = False
         """True if the last piece was a name without label and arguments. A name with arguments is another call."""
-        self._unlabelled = 0
-        """The number of calls that got an index here because the server sent neither index nor id."""
+        self._unlabelled = 0  # the number of calls that got an index here because the server sent neither index nor id
 
     def _read(self, chunk: bytes) -> None:
         say = self._batch.say
@@ -234,15 +207,12 @@ class ChatReader(EventReader):
         self._identify(part.id, part.model)
         if part.choices:
             choice = part.choices[0]
-            message = choice.delta or choice.message
-            if message is not None:
+            if (message := choice.delta or choice.message) is not None:
                 self._message(message)
-            if choice.finish_reason:
-                self.finish_reason = choice.finish_reason
+            self.finish_reason = choice.finish_reason or self.finish_reason
         if part.usage is not None:
-            usage, details = usage_of(part.usage), part.usage.prompt_tokens_details or _Details()
-            cache_writes = details.cache_write_tokens or 0
-            self._batch.count(usage if self._info is None else price_with_writes(usage, cache_writes, self._info))
+            cache_writes = (part.usage.prompt_tokens_details or UsageDetails()).cache_write_tokens or 0
+            self._batch.count(price_with_writes(usage_of(part.usage), cache_writes, self._info))
 
     def _message(self, message: _ChatMessage) -> None:
         field, thinking, text = _split(message)
@@ -263,9 +233,13 @@ class ChatReader(EventReader):
                 if several or is_next:  # several in one message are several calls, though nothing tells them apart
                     call.index, self._unlabelled = self._unlabelled, self._unlabelled + 1
                 self._bare_name = _is_unlabelled(call) and bool(function.name) and not function.arguments
-                self._batch.put(_call(call))
+                arguments = function.arguments
+                if isinstance(arguments, dict):  # some servers send the object itself
+                    arguments = msgspec.json.encode(arguments).decode()
+                self._batch.put(CallDelta(call.id or None, call.index, function.name or None, arguments or ""))
                 self._named_calls += bool(function.name)
-                self._returned_fields.take_extra(call.id or f"{AT}{self._named_calls - 1}", call.extra_content)
+                if isinstance(call.extra_content, dict) and call.extra_content:
+                    self._returned_fields.extras[call.id or f"{AT}{self._named_calls - 1}"] = call.extra_content
 
 
 def _only_text(part: ChatChunk) -> str | None:
@@ -314,19 +288,11 @@ def _is_unlabelled(call: _ChatCall) -> bool:
     return call.index is None and not call.id
 
 
-def _call(call: _ChatCall) -> CallDelta:
-    function = call.function or _ChatFunction()
-    arguments = function.arguments
-    if isinstance(arguments, dict):  # some servers send the object itself
-        arguments = msgspec.json.encode(arguments).decode()
-    return CallDelta(call.id or None, call.index, function.name or None, arguments or "")
-
-
 def usage_of(usage: _Usage) -> Usage:
     prompt, answer = usage.prompt_tokens or 0, usage.completion_tokens or 0
-    reasoning = (usage.completion_tokens_details or _Details()).reasoning_tokens or 0
+    reasoning = (usage.completion_tokens_details or UsageDetails()).reasoning_tokens or 0
     if reasoning and (usage.total_tokens or 0) >= prompt + answer + reasoning:
         answer += reasoning  # xAI counts thinking beside the answer, others within it
-    cached = (usage.prompt_tokens_details or _Details()).cached_tokens or usage.prompt_cache_hit_tokens or 0
+    cached = (usage.prompt_tokens_details or UsageDetails()).cached_tokens or usage.prompt_cache_hit_tokens or 0
     usd = usage.cost or (usage.cost_in_usd_ticks or 0) / 10_000_000_000
     return Usage(prompt, answer, cached, reasoning, usd)

@@ -13,8 +13,7 @@ __all__ = ["Extraction", "Scanner", "TextCall", "detect_partial", "extract", "st
 
 
 def extract(text: str, tool_names: Collection[str] | None = None) -> Extraction:
-    """All calls of a text, and the text without them. `known` are the names of the tools: where nothing but its shape
-    speaks for a call, as in bare or fenced JSON, its name must be among them."""
+    """All calls of a text, and the text without them. `tool_names` are needed for calls that only their shape shows."""
     scanner = Scanner(tool_names)
     visible_text = scanner.feed(text)
     tail = scanner.end()

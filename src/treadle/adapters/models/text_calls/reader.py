@@ -51,6 +51,11 @@ def open_end(body: str) -> str:
     return joined(raw[:-1] if "\ud800" <= raw[-1:] <= "\udbff" else raw)
 
 
+def partial_length(text: str, word: str) -> int:
+    """How many characters at the end of the text may be the beginning of the word."""
+    return next((length for length in range(len(word) - 1, 0, -1) if text.endswith(word[:length])), 0)
+
+
 def number(text: str) -> object:
     plain = text.replace("_", "")
     try:
@@ -73,10 +78,9 @@ def storable(value: dict[str, object]) -> dict[str, object]:
     """The value without halves of surrogate pairs, which no encoder takes."""
     try:
         msgspec.json.encode(value)
+        return value
     except UnicodeEncodeError:
-        cleaned: dict[str, object] = _clean(value)  # type: ignore[assignment]
-        return cleaned
-    return value
+        return _clean(value)  # type: ignore[return-value]
 
 
 def _clean(value: object) -> object:
@@ -93,19 +97,15 @@ def _clean(value: object) -> object:
 
 State = Literal["whole", "guessed", "cut", "broken"]
 
-MAX_DEPTH = 72
-"""The deepest nesting. Deeper than any tool needs; code that uses the value may recurse."""
+MAX_DEPTH = 72  # The deepest nesting. Deeper than any tool needs; code that uses the value may recurse
 QUOTES_TRIED = 24
-WINDOW = 2_000
-"""The limits for reading a string with unescaped quotes, in quotes and in characters."""
-LOOKED_AT = 80
-"""The number of characters after a quote that are examined."""
+WINDOW = 2_000  # the limits for reading a string with unescaped quotes, in quotes and in characters
+LOOKED_AT = 80  # the number of characters after a quote that are examined
 
 
 class ParsedValue(NamedTuple):
     value: object
-    end: int
-    """Where reading stopped: behind the value, or at what did not fit."""
+    end: int  # where reading stopped: behind the value, or at what did not fit
     state: State
 
 
@@ -113,8 +113,7 @@ _SKIP = re.compile(r"(?:\s++|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/|#[^\n]*+)*+")
 _UNCLOSED = re.compile(r"/(?:\Z|\*)")
 _WORD = re.compile(r"[^\W\d][\w$-]*+")
 _NUMBER = re.compile(r"[-+]?(?:\d[\d_]*+(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?+")
-_NUMBER_TAIL = re.compile(r"[-+.\d][-+.\d_eE]*+\Z")
-"""A number that could continue, because the text ends there."""
+_NUMBER_TAIL = re.compile(r"[-+.\d][-+.\d_eE]*+\Z")  # A number that could continue, because the text ends there
 _LITERALS: dict[str, object] = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 _GUESSED_LITERALS: dict[str, object] = {"undefined": None, "NaN": None, "Infinity": None, "nil": None}
 
@@ -146,8 +145,6 @@ class _Stop(Exception):
 
 
 class _Frame:
-    """A container that is open."""
-
     __slots__ = ("closer", "key", "needs_comma", "value")
 
     def __init__(self, value: dict[str, object] | list[object], closer: str) -> None:
@@ -164,7 +161,6 @@ class _Frame:
         self.needs_comma = True
 
     def replace(self, value: object) -> None:
-        """Put another value in the place of the last one."""
         if isinstance(self.value, list):
             self.value.pop()
         self.put(value)
@@ -238,19 +234,17 @@ class _ValueReader:
         self._at += 1
 
     def _key(self, keyword: bool) -> str:
-        begin = self._at
+        begin, is_closed = self._at, True
         if self._text[begin] in CLOSERS and not keyword:
             body, is_closed = self._quoted()
-            if not is_closed:
-                raise _Stop("cut", len(self._text))
         elif (token := self._quote_token()) is not None:
             body, is_closed = self._between(token)
-            if not is_closed:
-                raise _Stop("cut", len(self._text))
         elif (word := _WORD.match(self._text, begin)) is not None:
             body, self._at = word[0], word.end()
         else:
             raise _Stop("broken", begin)
+        if not is_closed:
+            raise _Stop("cut", len(self._text))
         if self._next() != ("=" if keyword else ":"):
             raise _Stop("broken", begin)
         self._at += 1
@@ -285,9 +279,8 @@ class _ValueReader:
             raise _Stop("broken", self._at)
         literal = word[0]
         if word.end() == len(self._text):
-            full_literal = next((candidate for candidate in _LITERALS if candidate.startswith(literal)), None)
-            if full_literal is not None:
-                frame.put(_LITERALS[full_literal])
+            if values := [value for name, value in _LITERALS.items() if name.startswith(literal)]:
+                frame.put(values[0])
             raise _Stop("cut", len(self._text))
         if literal in _GUESSED_LITERALS:
             self._guessed = True
@@ -331,8 +324,7 @@ class _ValueReader:
         if end >= 0:
             return joined(self._text[begin:end]), True
         remaining = self._text[begin:]
-        partial_length = next((n for n in range(len(token) - 1, 0, -1) if remaining.endswith(token[:n])), 0)
-        return joined(remaining[: len(remaining) - partial_length]), False
+        return joined(remaining[: len(remaining) - partial_length(remaining, token)]), False
 
     def _string(self, frame: _Frame) -> None:
         begin = self._at
@@ -346,10 +338,9 @@ class _ValueReader:
     def _follow(self, frame: _Frame, begin: int) -> None:
         """The quote was not the last one, because nothing that may follow a string stands behind it: find the one
         that is. Not far, because every string that is broken in this way is followed once."""
-        text, first = self._text, self._at
+        text, at, first = self._text, self._at, self._at
         body = _BODIES[CLOSERS[text[begin]]]
         edge = min(len(text), first + WINDOW)
-        at = first
         for _ in range(QUOTES_TRIED):
             match = body.match(text, at, edge)
             at = match.end() if match else edge

@@ -1,5 +1,5 @@
 """Splits a text that arrives in pieces into text to show and calls (P-01). `markup` reads a call; this module decides
-where a call may begin, and which part of the text around it stays.
+where a call may begin, and which part of the text around it stays: spaces before a call are dropped with it.
 
 Markup is not a call where the text only mentions it: in a code span on one line, in a fenced block of another language,
 in the model's thinking. From a place where a call may begin, the text is held back until that is decided. To decide,
@@ -8,13 +8,22 @@ the held text is read again from that place each time it has grown by half. So t
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import lru_cache
 
 import msgspec
 
-from treadle.adapters.models.text_calls.display import CallFree, Display, fenced, thinking
-from treadle.adapters.models.text_calls.markup import read_marked
-from treadle.adapters.models.text_calls.shapes import ANY_NAME, FoundCalls, Missed, Result, Source, TextCall, Wrapper
+from treadle.adapters.models.text_calls.markup import CALL_FENCES, read_addressed, read_bare, read_fenced, read_marked
+from treadle.adapters.models.text_calls.shapes import (
+    ANY_NAME,
+    FoundCalls,
+    Missed,
+    Result,
+    Source,
+    TextCall,
+    Wrapper,
+    read_value,
+)
 from treadle.adapters.models.text_calls.tokens import (
     CERTAIN,
     ENDING,
@@ -24,21 +33,92 @@ from treadle.adapters.models.text_calls.tokens import (
     ending_begun,
     is_partial_opener,
 )
-from treadle.adapters.models.text_calls.unmarked import CALL_FENCES, read_addressed, read_bare, read_fenced
-from treadle.adapters.models.text_calls.values import read_next
+
+
+class Display:
+    def __init__(self) -> None:
+        self._out: list[str] = []
+        self.gap: list[str] = []  # spaces at the end: dropped if a call follows
+        self.tail = ""  # the last characters, without spaces; empty as long as nothing is shown
+
+    def show(self, text: str, *, flush: bool = False) -> bool:
+        """Append to the shown text; `flush` drops leading spaces. Return True if more than spaces was added."""
+        if flush and not self.tail:
+            text = text.lstrip()
+        stripped = text.rstrip()
+        if stripped:
+            self._out += self.gap
+            self.gap.clear()
+            self._out.append(stripped)
+            last = "".join(stripped[-16:].split())
+            if len(last) < 4 and len(stripped) > 16:
+                last = "".join(stripped.split())
+            self.tail = (self.tail + last)[-4:]
+        if len(stripped) < len(text):
+            self.gap.append(text[len(stripped) :])
+        return bool(stripped)
+
+    def take(self) -> str:
+        visible_text = "".join(self._out)
+        self._out.clear()
+        return visible_text
+
+    def end(self, *, dropped: bool) -> str:
+        if not dropped:
+            self._out += self.gap
+        self.gap.clear()
+        return self.take()
+
+
+CallFree = Callable[[Source, int], tuple[int, bool]]
+"""How far the text belongs to the stretch as far as can be told, and whether the stretch ends there."""
+
+
+@lru_cache(maxsize=64)
+def thinking(ends: tuple[str, ...], *, with_end: bool = False) -> CallFree:
+    """The model's thinking, up to the first of these words, which is part of it or not."""
+    word = re.compile("|".join(map(re.escape, ends)))
+    partial_ends = frozenset(end[:length] for end in ends for length in range(1, len(end)))
+    longest = max(map(len, ends))
+
+    def stretch(source: Source, at: int) -> tuple[int, bool]:
+        text = source.text
+        end = word.search(text, at)
+        if end is not None:
+            return end.end() if with_end else end.start(), True
+        sure = len(text)
+        if not source.final:
+            lengths = range(min(longest - 1, sure - at), 0, -1)
+            sure -= next((length for length in lengths if text[sure - length :] in partial_ends), 0)
+        return sure, False
+
+    return stretch
+
+
+@lru_cache(maxsize=64)
+def fenced(run: str) -> CallFree:
+    """A block that was opened with these backticks or tildes. It begins with the newline behind its first line."""
+    closing = re.compile(rf"\n[ \t]*+{run[0]}{{{len(run)},}}[ \t]*+(?=\n|\Z)")
+
+    def block(source: Source, at: int) -> tuple[int, bool]:
+        text = source.text
+        end = closing.search(text, at)
+        if end is not None and (source.final or end.end() < len(text)):
+            return end.end(), True
+        line = end.start() if end is not None else text.rfind("\n", at)
+        arriving = line >= 0 and (end is not None or not text[line:].strip("` ~\t\n"))
+        return (line if arriving and not source.final else len(text)), False
+
+    return block
 
 
 class Extraction(msgspec.Struct, frozen=True):
-    """The calls of a text, and the text without them."""
-
     calls: tuple[TextCall, ...]
     text: str
 
 
-RETRY = 160
-"""A place that looked like a call is gone over again, in case another begins within it, if it is not longer."""
-RESCUES = 8
-"""So often text is gone over again that was read to its end in vain."""
+RETRY = 160  # A place that looked like a call is gone over again, in case another begins within it, if it is not longer
+RESCUES = 8  # so often text is gone over again that was read to its end in vain
 
 _MARKUP = r"<(?=[a-zT/|\uff5c]|\Z)|\](?=<\]|<?\Z)|`+|~+"
 """Where something may begin; said so closely that most of what programs are made of is passed over."""
@@ -65,36 +145,24 @@ class Scanner:
         self._freeze = freeze
         self._frozen = False
         self._held: list[str] = []
-        self._size = 0
-        self._due = 0
-        """The size of the held text at which it is read again."""
-        self._taken = 0
-        """How many characters lie before the held text."""
+        self._size = self._due = 0  # of the held text: its size, and the size at which it is read again
+        self._taken = 0  # how many characters lie before the held text
         self._calls: list[TextCall] = []
         self._display = Display()
-        self._call_free: CallFree | None = None
-        """The fenced block or the thinking that the text is in."""
-        self._hidden = False
-        """That stretch is not shown."""
+        self._call_free: CallFree | None = None  # the fenced block or the thinking that the text is in
+        self._hidden = False  # that stretch is not shown
         self._fresh = bool(tool_names) and tool_names is not ANY_NAME and not marked_only
         """Nothing was read yet: the text may begin with the name of a tool."""
-        self._run = 0
-        """The number of backticks of a code span that is open on this line."""
-        self._behind = False
-        """Nothing but markup and spaces has come since the last call."""
-        self._certain = False
-        """A further call may follow without a mark of its own."""
+        self._run = 0  # the number of backticks of a code span that is open on this line
+        self._behind = False  # nothing but markup and spaces has come since the last call
+        self._certain = False  # A further call may follow without a mark of its own
         self._depth = 0
-        self._fence_run = ""
-        """The backticks that end the fence around the last call."""
-        self._group = 0
-        """Where the last call began."""
+        self._fence_run = ""  # the backticks that end the fence around the last call
+        self._group = 0  # where the last call began
         self._rescues = RESCUES
-        self.dangling = False
-        """The text ended in markup that was no call yet."""
+        self.dangling = False  # the text ended in markup that was no call yet
 
     def feed(self, text: str) -> str:
-        """Add a piece. Return the text that may be shown now."""
         if not self._held and self._passes(text):
             self._display.show(text)
             return self._display.take()
@@ -109,14 +177,11 @@ class Scanner:
         """True if a piece is plain text that changes no state. Nearly every piece is."""
         if self._call_free is not None or self._run or self._behind or not text or text[-1].isspace():
             return False
-        if self._fresh:
-            return False
-        if self._calls and not self._display.tail:
+        if self._fresh or (self._calls and not self._display.tail):
             return False
         return (_MARKED_POINT if self._marked_only else _POINT).search(text) is None
 
     def end(self) -> Extraction:
-        """The rest of the text, and all calls."""
         self._frozen = self._freeze = False
         self._read(final=True)
         tail = self._display.end(dropped=self.dangling or (bool(self._calls) and self._behind))
@@ -124,8 +189,7 @@ class Scanner:
 
     @property
     def held_text(self) -> str:
-        """The text that has arrived and was not shown."""
-        return "".join((self._display.gap, *self._held))
+        return "".join((*self._display.gap, *self._held))
 
     @property
     def partial(self) -> int | None:
@@ -139,16 +203,14 @@ class Scanner:
             self._behind = self._certain = False
 
     def _read(self, *, final: bool) -> None:
-        """Go over what is held as far as it can be decided."""
         text = "".join(self._held)
         source = Source(text, self._known, final)
         at = 0
         while at < len(text):
-            further = self._step(source, at)
-            if further < 0:
-                at = -further - 1
+            at = self._step(source, at)
+            if at < 0:
+                at = ~at
                 break
-            at = further
         self._held = [text[at:]] if at < len(text) else []
         self._size = len(text) - at
         self._taken += at
@@ -224,8 +286,6 @@ class Scanner:
         self._show(source.text[at : info.end() - 1])
         return info.end() - 1
 
-    # -- calls -------------------------------------------------------------------------------------------------------
-
     def _candidate(self, source: Source, at: int) -> int:
         text = source.text
         if text[at] == "<" and not self._display.tail and not self._calls and text.startswith(THINK, at):
@@ -235,11 +295,7 @@ class Scanner:
         marked = OPENER.match(text, at) is not None
         if marked:
             outcome = read_marked(source, at)
-        elif (
-            (self._depth and ENDING.match(text, at))
-            or is_partial_opener(text, at)
-            or (self._depth and ending_begun(text, at))
-        ):
+        elif is_partial_opener(text, at) or (self._depth and (ENDING.match(text, at) or ending_begun(text, at))):
             return self._markup(source, at)
         elif text[at] == ">":
             outcome = read_addressed(source, at)
@@ -262,7 +318,7 @@ class Scanner:
         if wrapper.until:
             self._call_free, self._hidden = thinking(wrapper.until), True
         self._depth += source.text[at] == "<"
-        self._display.drop_gap()
+        self._display.gap.clear()
         return wrapper.end
 
     def _markup(self, source: Source, at: int) -> int:
@@ -295,10 +351,8 @@ class Scanner:
         return end
 
     def _accept_calls(self, source: Source, at: int, found_calls: FoundCalls, *, certain: bool) -> int:
-        if self._run:
-            further = self._in_span(source, at, found_calls.end)
-            if further is not None:
-                return further
+        if self._run and (further := self._in_span(source, at, found_calls.end)) is not None:
+            return further
         if self._freeze:
             self._frozen = True
             return ~at
@@ -308,7 +362,7 @@ class Scanner:
         if not self._behind:
             self._group = self._taken + at
         self._calls += found_calls.calls
-        self._display.drop_gap()
+        self._display.gap.clear()
         self._run = 0
         self._behind, self._certain = True, certain
         self._depth = found_calls.depth + (1 if self._depth and source.text[at : at + 2] in ("<|", "<\uff5c") else 0)
@@ -348,35 +402,34 @@ class Scanner:
         if ending is not None:
             self._depth = max(0, self._depth - 1)
             self._certain = False
-            self._display.drop_gap()
+            self._display.gap.clear()
             return ending.end()
         if self._fence_run and text.startswith(self._fence_run, stop):
             stop += len(self._fence_run)
             self._fence_run, self._certain = "", False
-            self._display.drop_gap()
+            self._display.gap.clear()
             return stop
         next_chars = text[stop : stop + len(self._fence_run) + 1]  # of a long text no more than tells
         arriving = ending_begun(text, stop) or self._fence_run.startswith(next_chars)
         if not source.final and (arriving or (not clean and is_partial_opener(text, stop))):
             return ~at
         if self._certain and text[stop] in "{[" and OPENER.match(text, stop) is None:
-            return self._further(source, at, stop)
+            # A further call behind one that was marked: any name will do, but it must be readable.
+            is_open = is_partial_opener(text, stop) and not source.final
+            outcome: Result = None if is_open else read_value(source, stop, border=None)
+            if outcome is None:
+                return ~at
+            if isinstance(outcome, FoundCalls):
+                return self._accept_calls(source, stop, outcome, certain=True)
+            return self._leave(at)
         if clean and stop > at:
             self._show(text[at:stop])
             return stop
         if not clean and OPENER.match(text, stop) is not None:
-            self._display.drop_gap()
+            self._display.gap.clear()
             return stop
         return self._leave(at)
 
     def _leave(self, at: int) -> int:
         self._behind = self._certain = False
         return at
-
-    def _further(self, source: Source, at: int, stop: int) -> int:
-        outcome: Result = read_next(source, stop) if not is_partial_opener(source.text, stop) or source.final else None
-        if outcome is None:
-            return ~at
-        if isinstance(outcome, FoundCalls):
-            return self._accept_calls(source, stop, outcome, certain=True)
-        return self._leave(at)

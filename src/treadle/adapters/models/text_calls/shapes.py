@@ -1,13 +1,15 @@
-"""The calls in a parsed value, in any of the shapes that models use (P-03); and the result of reading a call at a
-position of a text: found, missed, or undecided until more text arrives."""
+"""The calls in a parsed value, in any of the shapes that models use (P-03): JSON with a name in it, arguments behind a
+name that was read, and Python's notation; and the result of reading a call at a position of a text: found, missed, or
+undecided until more text arrives."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
-from treadle.adapters.models.text_calls.reader import ParsedValue, State, read, storable
+from treadle.adapters.models.text_calls.reader import ParsedValue, read, storable
+from treadle.adapters.models.text_calls.tokens import BORDER
 
 
 class TextCall(msgspec.Struct, frozen=True):
@@ -54,7 +56,8 @@ def calls_in(parsed: ParsedValue, tool_names: Collection[str] | None, *, marked:
     calls: list[TextCall] = []
     for number, value in enumerate(values):
         last = number == len(values) - 1
-        call = _call(value, tool_names, _repaired(parsed.state, last))
+        # A value that was cut or broken off is whole up to its last call.
+        call = _call(value, tool_names, parsed.state == "guessed" or (last and parsed.state != "whole"))
         if call is not None and (marked or (_is_known(call.name, tool_names) and not _is_definition(value))):
             calls.append(call)
         elif not (last and calls and parsed.state in ("cut", "broken")):
@@ -73,11 +76,6 @@ def normalize_name(name: str, tool_names: Collection[str] | None) -> str:
     return stem if stem and number.isdecimal() else name
 
 
-def is_told(name: str, tool_names: Collection[str] | None) -> bool:
-    """True if the name is that of a tool, or if the tools are unknown."""
-    return tool_names is None or normalize_name(name, tool_names) in tool_names
-
-
 def may_become_known(word: str, tool_names: Collection[str] | None) -> bool:
     """True if a name that begins with this word can be a known one."""
     if tool_names is None or tool_names is ANY_NAME:
@@ -87,8 +85,7 @@ def may_become_known(word: str, tool_names: Collection[str] | None) -> bool:
 
 
 def plain(value: object) -> bool:
-    """True if a value can only be calls, with any tools: each item has its arguments under a key of their own and is
-    not a definition."""
+    """True if a value can only be calls: each item has arguments under a key of their own and is no definition."""
     return all(
         isinstance(inner, dict)
         and any(key in inner for key in ARGUMENT_KEYS if key not in _OBJECT_ONLY)
@@ -105,28 +102,19 @@ def _is_known(name: str, tool_names: Collection[str] | None) -> bool:
     return tool_names is not None and name in tool_names
 
 
-def _repaired(state: State, last: bool) -> bool:
-    """A value that was cut or broken off is whole up to its last call."""
-    return state == "guessed" or (last and state != "whole")
-
-
 def _unwrap(value: object) -> list[object]:
-    """The objects that may each be a call."""
     for _ in range(4):
         if isinstance(value, list):
-            return [inner for item in value for inner in _unwrap_one(item)]
+            contents = [(item, _wrapped(item)) for item in value]
+            groups = [
+                inner if isinstance(inner, list) else [item if inner is None else inner] for item, inner in contents
+            ]
+            return [each for group in groups for each in group]
         inner = _wrapped(value)
         if inner is None:
             return [value]
         value = inner
     return [value]
-
-
-def _unwrap_one(value: object) -> Iterable[object]:
-    inner = _wrapped(value)
-    if isinstance(inner, list):
-        return inner
-    return [value if inner is None else inner]
 
 
 def _wrapped(value: object) -> object | None:
@@ -137,24 +125,17 @@ def _wrapped(value: object) -> object | None:
 
 
 def _call(value: object, tool_names: Collection[str] | None, repaired: bool) -> TextCall | None:
-    if not isinstance(value, dict):
+    keys = [key for key in NAME_KEYS if isinstance(value.get(key), str)] if isinstance(value, dict) else []
+    if not isinstance(value, dict) or not keys:
         return None
-    key = _name_key(value, tool_names)
-    if key is None:
-        return None
+    if tool_names is not None:  # the first key holds the name, unless a later one holds a name that is known
+        keys.sort(key=lambda key: normalize_name(value[key], tool_names) not in tool_names)
+    key = keys[0]
     name = normalize_name(value[key], tool_names)
     if not (NAME.fullmatch(name) or _is_known(name, tool_names)):
         return None
     arguments, guessed = _arguments(value, key)
     return TextCall(name, storable(arguments), repaired or guessed)
-
-
-def _name_key(value: dict[str, Any], tool_names: Collection[str] | None) -> str | None:
-    """The key that holds the name: the first, unless a later one holds a name that is known."""
-    keys = [key for key in NAME_KEYS if isinstance(value.get(key), str)]
-    if tool_names is not None:
-        keys.sort(key=lambda key: normalize_name(value[key], tool_names) not in tool_names)
-    return keys[0] if keys else None
 
 
 def _arguments(value: dict[str, Any], name_key: str) -> tuple[dict[str, Any], bool]:
@@ -169,31 +150,21 @@ def _arguments(value: dict[str, Any], name_key: str) -> tuple[dict[str, Any], bo
             continue
         if not raw_arguments:
             return {}, False
-        if isinstance(raw_arguments, str) and (parsed := _from_text(raw_arguments)) is not None:
-            return parsed
+        text = raw_arguments.strip() if isinstance(raw_arguments, str) else ""
+        parsed = read(text, 0) if text.startswith("{") else None  # arguments as a JSON string
+        if isinstance(raw_arguments, str) and not text:
+            return {}, False
+        if parsed is not None and isinstance(parsed.value, dict):
+            return parsed.value, parsed.state != "whole" or bool(text[parsed.end :].strip())
     return {key: inner for key, inner in value.items() if key != name_key and not _is_label(key, inner)}, False
-
-
-def _from_text(text: str) -> tuple[dict[str, Any], bool] | None:
-    """Arguments as a JSON string."""
-    text = text.strip()
-    if not text:
-        return {}, False
-    if not text.startswith("{"):
-        return None
-    parsed = read(text, 0)
-    if not isinstance(parsed.value, dict):
-        return None
-    return parsed.value, parsed.state != "whole" or bool(text[parsed.end :].strip())
 
 
 def _is_label(key: str, value: object) -> bool:
     """True if a pair belongs to the call itself and not to its arguments."""
-    if key == "type":
-        return value in _LABELS if isinstance(value, str) else False
-    if key in ("id", "call_id", "tool_call_id"):
-        return isinstance(value, str) and value.startswith(("call", "fc_", "toolu", "chatcmpl"))
-    return False
+    if not isinstance(value, str):
+        return False
+    is_id = key in ("id", "call_id", "tool_call_id") and value.startswith(("call", "fc_", "toolu", "chatcmpl"))
+    return is_id or (key == "type" and value in _LABELS)
 
 
 def _is_definition(value: object) -> bool:
@@ -205,57 +176,47 @@ def _is_definition(value: object) -> bool:
 
 
 class Source(NamedTuple):
-    """A text in which calls are read."""
-
     text: str
-    tool_names: Collection[str] | None
-    """The names of the tools; None if unknown."""
-    final: bool
-    """True if no more text will come."""
+    tool_names: Collection[str] | None  # the names of the tools; None if unknown
+    final: bool  # True if no more text will come
 
 
 class FoundCalls(NamedTuple):
     calls: list[TextCall]
     end: int
-    fenced: bool = False
-    """A fence was opened with the call, whose end is yet to come."""
-    begin: int = -1
-    """Where the call begins, if not at the place that was asked for."""
-    depth: int = 0
-    """How many words of markup were opened whose ends are yet to come."""
+    fenced: bool = False  # A fence was opened with the call, whose end is yet to come
+    begin: int = -1  # where the call begins, if not at the place that was asked for
+    depth: int = 0  # how many words of markup were opened whose ends are yet to come
 
 
 class Missed(NamedTuple):
-    """The text is not a call."""
-
-    end: int
-    """The position up to which the text was read."""
-    is_cut_off: bool = False
-    """True if the text ended too early to exclude a call."""
+    end: int  # the position up to which the text was read
+    is_cut_off: bool = False  # True if the text ended too early to exclude a call
 
 
 class Wrapper(NamedTuple):
     """Markup around text that is no call, as of the channel in which an answer stands: it is not shown."""
 
     end: int
-    until: tuple[str, ...] = ()
-    """Thinking, which is not shown either, up to one of these words."""
+    until: tuple[str, ...] = ()  # thinking, which is not shown either, up to one of these words
 
 
-Result = FoundCalls | Missed | Wrapper | None
-"""None: undecided until more text arrives."""
+Result = FoundCalls | Missed | Wrapper | None  # None: undecided until more text arrives
 
-HEAD = 400
-"""The longest text between an opener and its arguments, in characters."""
+HEAD = 400  # the longest text between an opener and its arguments, in characters
 
 _SPACES = re.compile(r"\s*+")
 _NO_SPACE = re.compile(r"\S*+\Z")
 
 
-def spaces(text: str, at: int) -> int:
-    """Where the spaces that begin at `at` end."""
-    match = _SPACES.match(text, at)
+def skip(pattern: re.Pattern[str], text: str, at: int) -> int:
+    """The end of the match that begins at `at`, or `at`."""
+    match = pattern.match(text, at)
     return match.end() if match else at
+
+
+def spaces(text: str, at: int) -> int:
+    return skip(_SPACES, text, at)
 
 
 def missed_at_end(source: Source) -> Missed | None:
@@ -268,6 +229,94 @@ def short(source: Source, at: int) -> Result:
     remaining = len(source.text) - at
     if not source.final:
         return None if remaining < HEAD else Missed(at + HEAD)
-    return Missed(
-        at + min(remaining, HEAD), is_cut_off=remaining < HEAD and _NO_SPACE.match(source.text, at) is not None
-    )
+    is_cut_off = remaining < HEAD and _NO_SPACE.match(source.text, at) is not None
+    return Missed(at + min(remaining, HEAD), is_cut_off=is_cut_off)
+
+
+WORD = r"[^\W\d]\w{0,63}"
+PYTHON = re.compile(rf"(print\()?(?!print\()({WORD}(?:\.{WORD}){{0,3}})(?=\()")
+FENCE_END = re.compile(r"\n[ \t]*+```")
+BETWEEN = re.compile(r"[\s,;]*+")
+
+
+def parse(source: Source, at: int) -> ParsedValue | None:
+    """The value that begins there; None if more of it may come."""
+    parsed = read(source.text, at, final=source.final)
+    return None if parsed.state == "cut" and not source.final else parsed
+
+
+def read_value(source: Source, at: int, *, marked: bool = True, border: re.Pattern[str] | None = BORDER) -> Result:
+    """A JSON value that is a call or several. A broken one is read as far as possible if `border` shows its end."""
+    if (parsed := parse(source, at)) is None:
+        return None
+    calls = calls_in(parsed, source.tool_names, marked=marked)
+    if calls is None or (parsed.state == "broken" and border is None):
+        return Missed(parsed.end, is_cut_off=parsed.state == "cut")
+    return _find_call_end(source, parsed, calls, border)
+
+
+def read_named(source: Source, name: str, at: int, border: re.Pattern[str] | None = BORDER) -> Result:
+    """The arguments of a call whose name is known already."""
+    if (parsed := parse(source, at)) is None:
+        return None
+    if not isinstance(parsed.value, dict):
+        return Missed(parsed.end, is_cut_off=parsed.state == "cut")
+    call = call_of(name, parsed.value, source.tool_names, parsed.state != "whole")
+    return _find_call_end(source, parsed, [call], border)
+
+
+def _find_call_end(
+    source: Source, parsed: ParsedValue, calls: list[TextCall], border: re.Pattern[str] | None
+) -> Result:
+    """Where a call ends: behind its value; if that is broken, at the next word of markup."""
+    if parsed.state != "broken" or border is None:
+        return FoundCalls(calls, parsed.end)
+    end_match = border.search(source.text, parsed.end)
+    if end_match is None and not source.final:
+        return None
+    if end_match is None:
+        return FoundCalls(calls, len(source.text) if border is FENCE_END else parsed.end)
+    return FoundCalls(calls, end_match.start())
+
+
+def list_or_value(source: Source, at: int) -> Result:
+    """A value, or a list of calls in Python's notation: `[read_file(path="a"), …]`."""
+    inside = spaces(source.text, at + 1)
+    if source.text[at] == "[" and source.text[inside : inside + 1].isidentifier():
+        return read_python_list(source, inside)
+    return read_value(source, at)
+
+
+def read_python(source: Source, at: int) -> Result:
+    """`name(key=value)`, `name.call(key=value)` or `print(default_api.name(key=value))`."""
+    head = PYTHON.match(source.text, at)
+    if head is None:
+        return short(source, at)
+    name = head[2].removesuffix(".call")
+    if (parsed := parse(source, head.end())) is None:
+        return None
+    if parsed.state == "broken" or not isinstance(parsed.value, dict):
+        return Missed(parsed.end, is_cut_off=parsed.state == "cut")
+    end = parsed.end
+    if head[1] and parsed.state != "cut":
+        end = spaces(source.text, end)
+        if end == len(source.text) and not source.final:
+            return None
+        end += source.text[end : end + 1] == ")"
+    return FoundCalls([call_of(name, parsed.value, source.tool_names, parsed.state != "whole")], end)
+
+
+def read_python_list(source: Source, at: int) -> Result:
+    calls: list[TextCall] = []
+    text = source.text
+    while True:
+        outcome = read_python(source, at)
+        if not isinstance(outcome, FoundCalls):
+            return outcome
+        calls += outcome.calls
+        at = skip(BETWEEN, text, outcome.end)
+        if at == len(text):
+            doubted = TextCall(calls[-1].name, calls[-1].arguments, True)
+            return FoundCalls([*calls[:-1], doubted], at) if source.final else None
+        if text[at] == "]":
+            return FoundCalls(calls, at + 1)

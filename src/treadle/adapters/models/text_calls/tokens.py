@@ -2,23 +2,6 @@
 that a word that has not wholly arrived can be told."""
 
 import re
-from typing import Literal
-
-Family = Literal[
-    "tag",
-    "tools",
-    "function",
-    "invoke",
-    "mistral",
-    "python",
-    "section",
-    "gemma",
-    "apertus",
-    "harmony",
-    "recipient",
-    "xtml",
-    "namespaced",
-]
 
 _WIDE = "\uff5c"  # the full-width bar of DeepSeek's special tokens
 _BARS = (_WIDE, "|")
@@ -35,10 +18,9 @@ _TAGS = (
     *("minimax:tool_call", "seed:tool_call", "longcat_tool_call", "TOOLCALL"),
 )
 DSML = f"{_WIDE}DSML{_WIDE}"
-MINIMAX = "]<]minimax[>["
-"""Stands before every tag of MiniMax M3."""
+MINIMAX = "]<]minimax[>["  # stands before every tag of MiniMax M3
 
-OPENERS: dict[str, Family] = {
+OPENERS: dict[str, str] = {
     **dict.fromkeys((f"<{tag}>" for tag in _TAGS), "tag"),
     **dict.fromkeys(("<|tool_call|>", "<|tool_call_start|>", f"<{DSML}function_calls>"), "tag"),
     **dict.fromkeys(("<|START_ACTION|>", "<|action_start|><|plugin|>", "<|python_start|>"), "tag"),
@@ -84,12 +66,10 @@ def _any_of(words: object) -> str:
 
 OPENER = re.compile(_any_of(OPENERS))
 ENDING = re.compile(_any_of(ENDINGS))
-BORDER = re.compile(f"{_any_of(OPENERS)}|{_any_of(ENDINGS)}")
-"""Where a call that cannot be read must have ended."""
+BORDER = re.compile(f"{_any_of(OPENERS)}|{_any_of(ENDINGS)}")  # where a call that cannot be read must have ended
 SEPARATOR = _any_of(SEPARATORS)
 LONGEST = max(map(len, (*OPENERS, *ENDINGS)))
-CERTAIN = 5
-"""So many characters of an opener at the end of a text are no coincidence."""
+CERTAIN = 5  # so many characters of an opener at the end of a text are no coincidence
 
 
 def _prefixes(words: object) -> frozenset[str]:

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, assert_never
 from weakref import WeakKeyDictionary
 
+import msgspec
+
 from treadle.adapters.models.wire.json import encode_json
 from treadle.adapters.models.wire.signed_thinking import SignedBlock, unseal
 from treadle.base.types import CallKey
@@ -30,8 +32,7 @@ from treadle.protocol.content import (
 from treadle.protocol.tools import ToolSpec
 
 _TOOL_SETS_KEPT = 64
-CLOSE = b"]},"
-"""Between two messages that take turns."""
+CLOSE = b"]},"  # between two messages that take turns
 
 
 class CallIds:
@@ -43,23 +44,17 @@ class CallIds:
         self._turn: Mapping[CallKey, str] = {}
 
     def of_calls(self, calls: Sequence[ToolRequest]) -> Mapping[CallKey, str]:
-        """The ids of a turn's calls; `of_result` speaks of the same turn from now on."""
-        has_own_ids = self._claim(calls)
+        """The ids of a turn's calls: their own if all are there, usable and new. `of_result` means this turn."""
+        ids = {call.id for call in calls}
+        is_new = len(ids) == len(calls) and "" not in ids and self._taken.isdisjoint(ids)
+        has_own_ids = is_new and (self._usable is None or all(map(self._usable.fullmatch, ids)))
+        if has_own_ids:
+            self._taken |= ids
         self._turn = {call.call: call.id if has_own_ids else _alias(call.call) for call in calls}
         return self._turn
 
     def of_result(self, call: CallKey) -> str:
         return self._turn.get(call) or _alias(call)
-
-    def _claim(self, calls: Sequence[ToolRequest]) -> bool:
-        """Take the calls' own ids if all are there, usable and new; else take none."""
-        ids = {call.id for call in calls}
-        if len(ids) < len(calls) or "" in ids or not self._taken.isdisjoint(ids):
-            return False
-        if self._usable is not None and not all(map(self._usable.fullmatch, ids)):
-            return False
-        self._taken |= ids
-        return True
 
 
 def _alias(call: str) -> str:
@@ -69,14 +64,12 @@ def _alias(call: str) -> str:
 
 
 NO_PICTURES: Pictures = {}
-NONE_REFUSED: frozenset[str] = frozenset()
-"""One for all conversations."""
+NONE_REFUSED: frozenset[str] = frozenset()  # one for all conversations
 
 
 class Picture(NamedTuple):
     media_type: str
-    data: str
-    """Its bytes in base64."""
+    data: str  # its bytes in base64
 
     @property
     def url(self) -> str:
@@ -101,18 +94,11 @@ def _goes_back(block: Thinking, ref: str, refused: frozenset[str]) -> bool:
     return bool(block.opaque) and block.model == ref and block.opaque not in refused
 
 
-class Talk:
-    """The state of one conversation between requests."""
-
-    def __init__(self) -> None:
-        self.refused = NONE_REFUSED
-        """Thinking that the provider refused to take back."""
-        self.memo: Memo | None = None
-        """Replaces the request's own memo, which holds bytes of another encoding."""
-        self.tools: tuple[ToolSpec, ...] = ()
-        """The tools of the last request that had any."""
-        self.calm = False
-        """True if thinking is not requested, because the provider requires earlier blocks that cannot be sent."""
+class Talk(msgspec.Struct):
+    refused: frozenset[str] = NONE_REFUSED  # thinking that the provider refused to take back
+    memo: Memo | None = None  # replaces the request's own memo, which holds bytes of another encoding
+    tools: tuple[ToolSpec, ...] = ()  # the tools of the last request that had any
+    calm: bool = False  # True if thinking is not requested: the provider requires earlier blocks that are lost
 
 
 class ConversationEncoder(ABC):
@@ -158,13 +144,10 @@ class ConversationEncoder(ABC):
 
 
 class AlternatingConversation(ConversationEncoder):
-    """Of a protocol in which user and model take turns. A piece leaves its message open: the next one goes on with it,
-    or closes it."""
+    """User and model take turns. A piece leaves its message open: the next one goes on with it, or closes it."""
 
-    opening: ClassVar[Mapping[Literal["user", "model"], bytes]]
-    """The beginning of a message of each speaker."""
-    untold: ClassVar[bytes]
-    """The user's text that is inserted where a conversation begins with the model."""
+    opening: ClassVar[Mapping[Literal["user", "model"], bytes]]  # the beginning of a message of each speaker
+    untold: ClassVar[bytes]  # the user's text that is inserted where a conversation begins with the model
     _speaker: Literal["user", "model", ""] = ""
 
     def _piece(self, speaker: Literal["user", "model"], parts: Sequence[bytes]) -> bytes:
@@ -176,31 +159,40 @@ class AlternatingConversation(ConversationEncoder):
             opening = (b"" if previous else self.opening["user"] + self.untold) + CLOSE + opening
         return opening + b",".join(parts)
 
+    def _results(self, results: Sequence[ToolResult]) -> bytes:
+        return self._piece("user", [*map(self._result, results)])
+
 
 class RequestEncoder(ABC):
     """The bytes of requests to one model. Holds the encoded tools, each set made once."""
+
+    tool_choice: ClassVar[bytes] = b""  # what stands behind the tools
 
     def __init__(self, ref: str) -> None:
         self._ref = ref
         self._tool_sets: dict[tuple[int, ...], tuple[tuple[ToolSpec, ...], bytes]] = {}
         self._talks: WeakKeyDictionary[Memo, Talk] = WeakKeyDictionary()
 
-    @abstractmethod
     def body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
-        """Return the request body: the constant parts first, then the conversation."""
+        """The constant parts first, then the conversation: here in the form of Chat Completions and Ollama."""
+        head = encode_json(parameters)[:-1]
+        if request.tools:
+            head += b',"tools":' + self._encoded_tools(request.tools) + self.tool_choice
+        messages = self._pieces(request)
+        if request.system:
+            messages = [encode_json({"role": "system", "content": request.system}), *messages]
+        return b"".join((head, b',"messages":[', b",".join(messages), b"]}"))
 
     @abstractmethod
     def _conversation(self, refused: frozenset[str], pictures: Pictures) -> Encode:
         """Encodes a conversation from its first entry on, without the thinking that was refused."""
 
-    @abstractmethod
-    def _tool(self, spec: ToolSpec) -> dict[str, Any]: ...
+    def _tool(self, spec: ToolSpec) -> dict[str, Any]:
+        function = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+        return {"type": "function", "function": function}
 
     def talk(self, request: ModelRequest) -> Talk:
-        talk = self._talks.get(request.memo)
-        if talk is None:
-            talk = self._talks[request.memo] = Talk()
-        return talk
+        return self._talks.setdefault(request.memo, Talk())
 
     def drop_thinking(self, request: ModelRequest) -> bool:
         """Send none of this request's thinking again; False when none was sent."""
@@ -213,7 +205,6 @@ class RequestEncoder(ABC):
         return bool(sent_blocks)
 
     def _pieces(self, request: ModelRequest) -> Sequence[bytes]:
-        """The bytes of each entry."""
         talk = self.talk(request)
         memo = talk.memo or request.memo
         return memo.pieces(request.entries, lambda: self._conversation(talk.refused, request.pictures))
@@ -238,6 +229,31 @@ class RequestEncoder(ABC):
         return encode_json([self._tool(spec) for spec in tools])
 
 
-def with_system(system: str, messages: Sequence[bytes]) -> Sequence[bytes]:
-    """The messages behind one with the system text, if there is any."""
-    return [encode_json({"role": "system", "content": system}), *messages] if system else messages
+def json_schema_format(request: ModelRequest) -> dict[str, Any] | None:
+    """The schema of an answer as OpenAI's protocols have it; None if any text will do."""
+    schema = request.output_schema
+    return None if schema is None else {"name": "answer", "schema": schema, "strict": is_strict(schema)}
+
+
+def without_tools(request: ModelRequest) -> dict[str, Any] | None:
+    """The schema for servers whose constraint would forbid calls of tools, too."""
+    return None if request.tools else request.output_schema
+
+
+def is_strict(schema: Mapping[str, Any]) -> bool:
+    """True if OpenAI's strict mode accepts the schema: every object is closed, and all its fields are required."""
+    if schema.get("type") != "object":
+        return False
+    layer: list[Any] = [schema]
+    while layer:
+        part = layer.pop()
+        if isinstance(part, list):
+            layer += part
+        if not isinstance(part, dict):
+            continue
+        if "properties" in part or part.get("type") == "object":
+            fields = part.get("properties", {})
+            if part.get("additionalProperties") is not False or set(part.get("required", ())) != set(fields):
+                return False
+        layer += part.values()
+    return True

@@ -14,22 +14,13 @@ from treadle.ports.model import LONGEST_WAIT_S
 SENTENCE_CAP = 500
 
 _QUOTA = (
-    "insufficient_quota",
-    "exceeded your current quota",
-    "exceeded_current_quota",
-    "insufficient balance",
-    "insufficient credits",
-    "billing",
-    "api usage limits",
+    *("insufficient_quota", "exceeded your current quota", "exceeded_current_quota", "insufficient balance"),
+    *("insufficient credits", "billing", "api usage limits"),
 )
 _RATE_CODES = ("rate_limit", "rate limit reached", "too many requests", "requests per", "tokens per")
 """Words of a limit that passes by itself. Groq names the page of its billing in the same sentence."""
 _CONTEXT = (
-    "context_length",
-    "context length",
-    "context window",
-    "context size",
-    "context_size",
+    *("context_length", "context length", "context window", "context size", "context_size"),
     "maximum model length",  # vLLM
     "maximum prompt length",  # xAI
     "max_prompt_tokens_exceeded",  # GitHub Copilot
@@ -41,17 +32,11 @@ _CONTEXT = (
     "`inputs` tokens + `max_new_tokens` must be",  # Text Generation Inference
     "`inputs` must have less than",
     "too many tokens:",  # Cohere
-    "prompt is too long",
-    "input is too long",
-    "input length and `max_tokens` exceed",
-    "too many input tokens",
-    "input token count",
-    "reduce the length of the messages",
-    "request_too_large",
+    *("prompt is too long", "input is too long", "input length and `max_tokens` exceed", "too many input tokens"),
+    *("input token count", "reduce the length of the messages", "request_too_large"),
 )
 _AUTH = ("invalid_api_key", "authentication_error", "permission_error", "unauthorized", "incorrect api key")
-_BAD_KEY = ("api_key_invalid", "api key not valid", "api key expired")
-"""Said with a status that stands for bad requests elsewhere."""
+_BAD_KEY = ("api_key_invalid", "api key not valid", "api key expired")  # with a status of bad requests
 _RATE = ("rate_limit", "rate limit", "too many requests")
 _BAD = (
     *("invalid_request", "invalid request", "invalid_prompt", "not_found_error", "unsupported"),
@@ -60,13 +45,10 @@ _BAD = (
     *("invalid_base64_image", "image_parse_error", "image_file_", "empty_image_file", "failed_to_download_image"),
 )
 _SPOILED = (
-    "error parsing tool call",  # Ollama
-    "failed to parse json",
-    "failed to parse input at pos",  # llama.cpp
-    "the model produced output that does not match",
+    *("error parsing tool call", "failed to parse json"),  # Ollama
+    *("failed to parse input at pos", "the model produced output that does not match"),  # llama.cpp
 )
-"""The server could not read the call that its model wrote. The request was good, and asked again the model mostly does
-better."""
+"""The server could not read the call that its model wrote. Asked again, the model mostly does better."""
 _TRY_AGAIN = re.compile(
     r"(?:try again|retry) (?:in|after) (?:(\d{1,4})h)?(?:(\d{1,4})m(?!s))?(?:(\d{1,9}(?:\.\d{1,9})?)(ms|s))?", re.I
 )
@@ -79,17 +61,12 @@ _ADVICE: dict[ModelErrorKind, str] = {
 
 
 class Complaint(msgspec.Struct, frozen=True):
-    """The description of a failure by the provider."""
-
     sentence: str = ""
-    words: str = ""
-    """Its code and type, if it has them."""
+    words: str = ""  # its code and type, if it has them
     param: str = ""
     status: int = 0
-    wait: float | None = None
-    """The seconds after which it may be asked again, if the body tells them."""
-    is_error: bool = True
-    """True if the body itself reports a failure. A body with status 200 may be anything."""
+    wait: float | None = None  # the seconds after which it may be asked again, if the body tells them
+    is_error: bool = True  # True if the body itself reports a failure. A body with status 200 may be anything
 
 
 def failure(host: str, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> ModelError:
@@ -98,15 +75,20 @@ def failure(host: str, status: int, body: bytes, headers: Mapping[str, str] | No
     status = complaint.status if status == 200 and complaint.status else status
     wait = retry_after(headers or {}, time.time)
     wait = complaint.wait if wait is None else wait
-    kind = classify(status, f"{complaint.words} {complaint.sentence}")
-    if kind == "quota" and status == 429 and wait is not None and not _is_lasting(complaint):
-        kind = "rate_limit"  # Google calls every limit a quota; those of a minute pass
+
+    words = f"{complaint.words} {complaint.sentence}"
+    kind = classify(status, words)
+    # Google calls every limit a quota; those of a minute pass, those of a day and an empty account do not.
+    is_lasting = "PerDay" in complaint.words or "insufficient" in words.lower()
+    if kind == "quota" and status == 429 and wait is not None and not is_lasting:
+        kind = "rate_limit"
     sentence = complaint.sentence or "it gave no reason"
     if complaint.param and complaint.param not in sentence:
         sentence += f" (parameter {complaint.param})"
     advice = f"; {_ADVICE[kind]}" if kind in _ADVICE else ""
     if wait is not None and wait > LONGEST_WAIT_S:
-        advice += f"; it can be asked again in {_duration(wait)}"
+        hours, minutes = divmod(round(wait / 60), 60)
+        advice += f"; it can be asked again in {f'{hours} h ' if hours else ''}{minutes} min"
     message = f"{host} answered {status}: {sentence}{advice}"
     return ModelError(kind, message, status=status, retry_after=wait, param=complaint.param)
 
@@ -134,12 +116,9 @@ def classify(status: int, text: str) -> ModelErrorKind:
         return "overloaded"
     if status == 200:
         # The server began well and failed later: it says how, or it is its own fault and may be asked again.
-        by_words: tuple[tuple[ModelErrorKind, Iterable[str]], ...] = (
-            ("auth", _AUTH),
-            ("rate_limit", _RATE),
-            ("bad_request", _BAD),
-        )
-        return next((kind for kind, words in by_words if says(words)), "overloaded")
+        if says(_AUTH):
+            return "auth"
+        return "rate_limit" if says(_RATE) else "bad_request" if says(_BAD) else "overloaded"
     return "bad_request"
 
 
@@ -164,28 +143,12 @@ def read_complaint(body: bytes) -> Complaint:
     more, wait = _details(inner.get("details"))
     param = str(inner.get("param") or "")
     plain = sentence if isinstance(sentence, str) else msgspec.json.encode(sentence).decode()
-    wait = _wait_of(plain) if wait is None else wait
+    match = _TRY_AGAIN.search(plain) if wait is None else None  # "Please try again in 9m38.016s"
+    if match is not None and any(match.groups()):
+        hours, minutes, number, unit = match.groups()
+        seconds = float(number or 0) * (0.001 if unit and unit.lower() == "ms" else 1.0)
+        wait = int(hours or 0) * 3600 + int(minutes or 0) * 60 + seconds
     return Complaint(_bounded(plain), f"{words} {more}", param, status, wait, is_error)
-
-
-def _is_lasting(complaint: Complaint) -> bool:
-    """True if waiting a minute does not help: the account is empty, or the limit is one of a day."""
-    return "PerDay" in complaint.words or "insufficient" in f"{complaint.words} {complaint.sentence}".lower()
-
-
-def _duration(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
-
-
-def _wait_of(sentence: str) -> float | None:
-    """The seconds in "Please try again in 9m38.016s"."""
-    match = _TRY_AGAIN.search(sentence)
-    if match is None or not any(match.groups()):
-        return None
-    hours, minutes, number, unit = match.groups()
-    seconds = float(number or 0) * (0.001 if unit and unit.lower() == "ms" else 1.0)
-    return int(hours or 0) * 3600 + int(minutes or 0) * 60 + seconds
 
 
 def _details(details: Any) -> tuple[str, float | None]:
@@ -237,8 +200,7 @@ _REFUSED = re.compile(
     r"|out of range|range\b|must|should|may only|maximum|at most|only the default|instead",
     re.I,
 )
-_NEAR = 60
-"""Characters between the name and the word that refuses it."""
+_NEAR = 60  # characters between the name and the word that refuses it
 _ELSEWHERE = re.compile(
     r"\b(?:messages?|contents?|input|tools?|functions?)(?:[.\[]\d|\b.{0,40}\b(?:schema|propert|parameters?[.\[]|arguments?[.\[]))"
     r"|\bschema\b|\bpropert(?:y|ies)\b",

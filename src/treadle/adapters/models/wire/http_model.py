@@ -27,13 +27,11 @@ class Access(NamedTuple):
     base_url: str
     key: Secret
     headers: Mapping[str, str] = {}
-    key_header: str = ""
-    """Where the key stands; empty: it is a bearer token."""
+    key_header: str = ""  # where the key stands; empty: it is a bearer token
 
 
 class Endpoint(Protocol):
-    """Where a model's calls go and with which key. Most models have one address and one key for good; some must fetch a
-    token first, and fetch another when it is refused (M-11)."""
+    """The address and key of a model's calls. Some must fetch a token first, and another when it is refused (M-11)."""
 
     async def access(self, request: ModelRequest) -> Access:
         """Where this request goes. ModelError when there is no way to it."""
@@ -41,12 +39,10 @@ class Endpoint(Protocol):
 
     def refused(self, access: Access, error: ModelError) -> bool:
         """Report a refused access. Return True if another may be available. Called once per call of the model."""
-        ...
+        return False
 
 
-class FixedEndpoint:
-    """One address and one key, as configured."""
-
+class FixedEndpoint(Endpoint):
     def __init__(self, access: Access) -> None:
         self._access = access
 
@@ -55,9 +51,6 @@ class FixedEndpoint:
 
     async def access(self, request: ModelRequest) -> Access:
         return self._access
-
-    def refused(self, access: Access, error: ModelError) -> bool:
-        return False
 
 
 class ConnectionOptions(TypedDict, total=False):
@@ -70,24 +63,19 @@ class ConnectionOptions(TypedDict, total=False):
     http: Http
 
 
-MENDS = 12
-"""How often one call is made again without what was refused of it; no server has so much to refuse."""
+MENDS = 12  # how often one call is made again without what was refused of it; no server has so much to refuse
 _ABOUT_PICTURES = re.compile(r"image|picture|vision|multi-?modal|inline_?data|media.?type", re.I)
 
 
 class HttpModel(ModelBase, ABC):
-    """One model behind one base URL, or behind an endpoint of its own. Subclasses define the request and the reader of
-    the answer."""
+    """One model behind one base URL, or behind an endpoint of its own. It makes one call at a time, as the port says;
+    the engine retries and records. Subclasses define the request and the reader of the answer."""
 
-    base_url: ClassVar[str] = ""
-    """The provider's own address."""
-    path: str
-    """The path after the base URL."""
+    base_url: ClassVar[str] = ""  # the provider's own address
+    path: str  # the path after the base URL
     key_header: ClassVar[str] = ""
-    headers: ClassVar[Mapping[str, str]] = {}
-    """Sent with each request."""
-    start_hint: str = ""
-    """The command that starts a server on the user's machine."""
+    headers: ClassVar[Mapping[str, str]] = {}  # sent with each request
+    start_hint: str = ""  # the command that starts a server on the user's machine
     effort_words: ClassVar[Sequence[tuple[str, str]]] = ()
     """The parameters that tell the reasoning effort, each with a pattern of what servers call it in refusals."""
     _encoder: RequestEncoder
@@ -107,8 +95,7 @@ class HttpModel(ModelBase, ABC):
         self._owns_http = http is None
         self._blind: WeakKeyDictionary[Memo, Memo] = WeakKeyDictionary()
         """Conversations whose pictures were refused, and memos for their bytes without them."""
-        self._refused: set[str] = set()
-        """Parameters that this model is no longer sent."""
+        self._refused: set[str] = set()  # parameters that this model is no longer sent
 
     @classmethod
     def _base(cls, url: str) -> str:
@@ -124,12 +111,15 @@ class HttpModel(ModelBase, ABC):
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         original_request = await self._begin(request)
-        refused = False
-        mends = 0
+        refused, mends = False, 0
         old_refused = frozenset(self._refused) if self._refused else NONE_REFUSED
         efforts = self._server_efforts
         while True:
-            request, notices = self._fit_effort(self._fit_pictures(original_request))
+            request = original_request
+            if not self._info.vision or request.memo in self._blind:
+                memo = self._blind.get(request.memo, request.memo)
+                request = replace(request, pictures=NO_PICTURES, memo=memo)
+            request, notices = self._fit_effort(request)
             if notices:
                 yield notices
             access = await self._endpoint.access(request)
@@ -161,14 +151,10 @@ class HttpModel(ModelBase, ABC):
                     refused = True
                     continue
                 mends += 1
-                is_final = has_output or mends > MENDS
-                notice = (
-                    None
-                    if is_final
-                    else self._look_away(error, original_request)
-                    or self._mend_effort(error, parameters, request)
-                    or self._mend(error, parameters, request)
-                )
+                notice = None
+                if not has_output and mends <= MENDS:
+                    notice = self._look_away(error, original_request) or self._mend_effort(error, parameters, request)
+                    notice = notice or self._mend(error, parameters, request)
                 if notice is None:
                     if is_refusal(error):
                         # It failed without the refused parameters, too: they were not the cause. Restore them.
@@ -176,12 +162,6 @@ class HttpModel(ModelBase, ABC):
                         self._server_efforts = efforts
                     raise self._explained(error, has_output=has_output) from error.__cause__
             yield [notice]
-
-    def _fit_pictures(self, request: ModelRequest) -> ModelRequest:
-        """The request without pictures if the model does not see, or did not take them."""
-        if self._info.vision and request.memo not in self._blind:
-            return request
-        return replace(request, pictures=NO_PICTURES, memo=self._blind.get(request.memo, request.memo))
 
     def _look_away(self, error: ModelError, request: ModelRequest) -> NoticeDelta | None:
         """A picture that a server does not take must not end a conversation: it goes on without."""
@@ -194,8 +174,7 @@ class HttpModel(ModelBase, ABC):
     def _mend_effort(
         self, error: ModelError, sent_params: Mapping[str, Any], request: ModelRequest
     ) -> NoticeDelta | None:
-        """If the server refused the reasoning effort, take a level that it names, or go without. None of this when it
-        refused something else."""
+        """If the server refused the reasoning effort, take a level that it names, or go without."""
         effort = request.effort
         about = error.param or str(error)
         if not effort or not any(
@@ -218,13 +197,11 @@ class HttpModel(ModelBase, ABC):
         """Return the parameters of the request beside the conversation and the tools."""
 
     @abstractmethod
-    def _reader(self, host: str) -> AnswerReader:
-        """Reads one answer; `where` is the host, for people."""
+    def _reader(self, host: str) -> AnswerReader: ...
 
     @abstractmethod
     def _mend(self, error: ModelError, sent_params: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
-        """Leave out what the server refused and say so; None when asking again cannot help. Every refusal must leave
-        less to refuse, so that this ends."""
+        """Leave out what the server refused by name and say so (M-01); None when asking again cannot help."""
 
     def _explained(self, error: ModelError, *, has_output: bool) -> ModelError:
         """The failure, in words that help; `heard` when a part of the answer came before it."""
@@ -234,7 +211,6 @@ class HttpModel(ModelBase, ABC):
         return ModelError(error.kind, message, unreachable=True)
 
     def _select_parameters(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters that have a value and were not refused."""
         return {name: value for name, value in params.items() if value is not None and name not in self._refused}
 
     def _drop(self, name: str) -> NoticeDelta:

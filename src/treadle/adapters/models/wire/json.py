@@ -32,8 +32,8 @@ def _printable(value: Any) -> Any:
 
 
 def json_object(text: str) -> str:
-    """A call's arguments as every server takes them. Many parse them and refuse a request with broken ones for ever;
-    wrapped in an object, the model still sees what it wrote."""
+    """A call's arguments, wrapped in an object if they are broken: many servers parse them and would refuse the request
+    for ever, and so the model still sees what it wrote."""
     try:
         _object.decode(text)
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
@@ -47,17 +47,21 @@ def tool_name(name: str, longest: int = 128) -> str:
 
 
 _S = TypeVar("_S", bound=msgspec.Struct)
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_items = msgspec.json.Decoder(list[msgspec.Raw])
+
 _TROUBLE = (msgspec.MsgspecError, RecursionError, UnicodeError)
+
+
+def decode_tolerantly(data: str | bytes | msgspec.Raw, decoder: msgspec.json.Decoder[_S]) -> _S | None:
+    """A struct exactly, if possible, else as far as it can be understood; None when it is no JSON object."""
+    try:
+        return decoder.decode(data)
+    except _TROUBLE:
+        return decode_leniently(data.encode("utf-8", "replace") if isinstance(data, str) else data, decoder.type)
 
 
 def decode_leniently(raw: bytes | msgspec.Raw, kind: type[_S]) -> _S | None:
     """A struct whose fields all have defaults, as far as it can be understood; None when it is no JSON object."""
-    try:
-        decoded: _S | None = _value(raw, kind)
-    except _TROUBLE:
-        return None
+    decoded: _S | None = _attempt(raw, kind)
     return decoded
 
 
@@ -69,24 +73,17 @@ def _value(raw: bytes | msgspec.Raw, kind: Any) -> Any:
     if get_origin(kind) in (Union, UnionType):
         return _value(raw, next(part for part in get_args(kind) if part is not type(None)))
     if get_origin(kind) is list:
-        return [decoded for item in _items.decode(raw) if (decoded := _attempt(item, *get_args(kind))) is not None]
+        items = msgspec.json.decode(raw, type=list[msgspec.Raw])
+        return [decoded for item in items if (decoded := _attempt(item, *get_args(kind))) is not None]
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return _struct(raw, kind)
+        raw_fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        fields = [field for field in msgspec.structs.fields(kind) if field.encode_name in raw_fields]
+        values = {field.name: _attempt(raw_fields[field.encode_name], field.type) for field in fields}
+        return kind(**{name: value for name, value in values.items() if value is not None})
     raise msgspec.ValidationError("of another type")
 
 
-def _struct(raw: bytes | msgspec.Raw, kind: type[msgspec.Struct]) -> msgspec.Struct:
-    raw_fields = _fields.decode(raw)
-    read = {
-        field.name: value
-        for field in msgspec.structs.fields(kind)
-        if field.encode_name in raw_fields
-        and (value := _attempt(raw_fields[field.encode_name], field.type)) is not None
-    }
-    return kind(**read)
-
-
-def _attempt(raw: msgspec.Raw, kind: Any) -> Any:
+def _attempt(raw: bytes | msgspec.Raw, kind: Any) -> Any:
     try:
         return _value(raw, kind)
     except _TROUBLE:

@@ -1,19 +1,57 @@
 """The common base of the adapters' answer readers: bytes in, deltas out, read by read; detects failures and truncated
-answers. Subclasses know the protocols."""
+answers, and prices the writes to a provider's cache (L-11). Subclasses know the protocols."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from treadle.adapters.models.endings import BROKEN, normalize_reason
 from treadle.adapters.models.wire.failures import failure, read_complaint
 from treadle.adapters.models.wire.framing import EventBody, SizeExceeded, over_limit
 from treadle.adapters.models.wire.json import decode_mended
+from treadle.adapters.models.wire.signed_thinking import SignedBlock, seal
 from treadle.errors import ModelError
-from treadle.protocol.content import Usage
-from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingDelta, UsageDelta
+from treadle.ports.model import ModelInfo
+from treadle.protocol.content import Thinking, Usage
+from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingBlock, ThinkingDelta, UsageDelta
+
+CACHE_WRITE = 1.25
+"""The price of input that is written to the cache, as a multiple of that of new input, at Anthropic and OpenAI."""
+
+
+def cost_of(info: ModelInfo, fresh: int, written: int, cached: int, output: int) -> float:
+    return (
+        (fresh + CACHE_WRITE * written) * info.usd_per_million_input
+        + cached * (info.usd_per_million_cached or info.usd_per_million_input)
+        + output * info.usd_per_million_output
+    ) / 1_000_000
+
+
+class UsageDetails(msgspec.Struct, gc=False):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    """By OpenAI and OpenRouter: input that was written to the cache, which costs more than other input."""
+    reasoning_tokens: int | None = None
+
+
+def price_with_writes(usage: Usage, written: int, info: ModelInfo | None) -> Usage:
+    """Add the cost if a part of the input was written to the cache and the provider did not tell the cost itself."""
+    if info is None or not written or usage.usd or not info.has_price:
+        return usage
+    fresh = max(0, usage.input - usage.cached - written)
+    return replace(usage, usd=cost_of(info, fresh, written, usage.cached, usage.output))
+
+
+_BROKEN = frozenset({"error", "abort", "aborted", "cancelled", "network_error", "insufficient_system_resource"})
+"""The server gave up: vLLM, OpenRouter, Z.ai and DeepSeek say so in place of a reason. The call is made again."""
+_SYNONYMS = {
+    **dict.fromkeys(("end_turn", "eos", "eos_token", "stop_sequence", "complete", "completed"), "stop"),
+    **dict.fromkeys(("tool_call", "tool_use", "function_call"), "tool_calls"),
+    **dict.fromkeys(("max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded"), "length"),
+    **dict.fromkeys(("safety", "sensitive", "error_toxic"), "content_filter"),
+}
 
 
 class Batch:
@@ -27,12 +65,10 @@ class Batch:
         self._thoughts: list[str] = []
         self._said = 0
         self._usage: Usage | None = None
-        self.called = False
-        """True if any read had a call."""
+        self.called = False  # True if any read had a call
 
     @property
     def text_length(self) -> int:
-        """Characters of text since the first read."""
         return self._said + sum(map(len, self._text))
 
     def say(self, text: str) -> None:
@@ -81,38 +117,35 @@ class Batch:
 _S = TypeVar("_S", bound=msgspec.Struct)
 _SHOWN = 80
 _NAME_CHARS = 200
-_HEAD = 16
-"""How many bytes of a body tell what it is."""
+_HEAD = 16  # how many bytes of a body tell what it is
 _BLANK = b"\xef\xbb\xbf \t\r\n"
-_BEGINNINGS = (b"{", b"[", b":", b"data", b"event", b"id", b"retry")
-"""Of JSON and of a stream of events."""
+_BEGINNINGS = (b"{", b"[", b":", b"data", b"event", b"id", b"retry")  # of JSON and of a stream of events
 
 
 class AnswerReader(ABC):
-    """Takes bytes, gives deltas: text and thinking of one read are joined. `done` when the server has said its last
-    word. `where` is the host, for people."""
+    """Takes bytes, gives deltas: text and thinking of one read are joined. `done`: the server sent its last word."""
 
     def __init__(self, host: str) -> None:
         self._where = host
         self._batch = Batch()
         self._failure: ModelError | None = None
         self._head = b""
-        self._calls = 0
-        """How many calls have begun."""
+        self._calls = 0  # how many calls have begun
         self._ids: set[str] = set()
         self.finish_reason: str | None = None
         self.done = False
         self.response_id = ""
         self.response_model = ""
-        self.server: tuple[str, int] = ("", 0)
-        """The address and port that the request went to."""
-        self.sent: Mapping[str, Any] = {}
-        """The parameters of the request."""
+        self.server: tuple[str, int] = ("", 0)  # the address and port that the request went to
+        self.sent: Mapping[str, Any] = {}  # the parameters of the request
 
     def feed(self, chunk: bytes) -> list[Delta]:
         try:
             if len(self._head) < _HEAD:
-                self._recognise(chunk)
+                # A web page is not an answer of a model, even with status 200 and a plausible type.
+                self._head = (self._head + chunk).lstrip(_BLANK)[:_HEAD]
+                if self._head.startswith(b"<"):
+                    raise no_answer(self._where, "a web page")
             self._read(chunk)
         except ModelError as error:
             # Keep the deltas before the failure: they were received and are paid for. `end` raises it.
@@ -120,12 +153,6 @@ class AnswerReader(ABC):
         except SizeExceeded as over:
             self._failure, self.done = over_limit(self._where, over), True
         return self._batch.take()
-
-    def _recognise(self, chunk: bytes) -> None:
-        """Check the first bytes: a web page is not an answer of a model, even with status 200 and a plausible type."""
-        self._head = (self._head + chunk).lstrip(_BLANK)[:_HEAD]
-        if self._head.startswith(b"<"):
-            raise no_answer(self._where, "a web page")
 
     def end(self) -> list[Delta]:
         """The last deltas. Raises when the stream failed or stopped before its end."""
@@ -136,9 +163,10 @@ class AnswerReader(ABC):
             if not self._familiar():
                 raise no_answer(self._where, repr(self._head.decode("utf-8", "replace")))
             raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
-        reason = normalize_reason(self.finish_reason or ("tool_calls" if self._batch.called else "stop"))
-        if reason in BROKEN:
-            raise ModelError("cut_stream", f"{self._where} gave up its answer: {reason}")
+        reason = self.finish_reason or ("tool_calls" if self._batch.called else "stop")
+        if (word := reason.lower()) in _BROKEN:
+            raise ModelError("cut_stream", f"{self._where} gave up its answer: {word}")
+        reason = _SYNONYMS.get(word, reason)
         self._batch.put(FinishDelta(reason, self.response_id, self.response_model, *self.server))
         return self._batch.take()
 
@@ -151,26 +179,28 @@ class AnswerReader(ABC):
 
     @abstractmethod
     def _read(self, chunk: bytes) -> None:
-        """Take in what came. Raises ModelError when the server failed, or when it cannot be understood: never a guess,
-        because a lost fragment would be half a call."""
+        """Take in what came. Never guess at what cannot be understood: a lost fragment would be half a call."""
 
     @abstractmethod
     def _close(self) -> None:
         """The body has ended: take in what can be read only now."""
 
     def _begin_call(self, identity: str | None, name: str | None, arguments: str = "") -> None:
-        """A call that is told as one of its own. An id that was there before names another call all the same (M-09)."""
+        """Add a call of its own. An id that was there before names another call all the same (M-09)."""
         is_repeated = identity in self._ids
         self._ids.add(identity or "")
         self._batch.put(CallDelta(None if is_repeated else identity or None, self._calls, name or None, arguments))
         self._calls += 1
+
+    def _put_block(self, thinking: str, block: bytes, text_at: int, calls: int) -> None:
+        """Add a block of thinking that goes back as it is to where it stood."""
+        self._batch.put(ThinkingBlock(Thinking(thinking, seal(SignedBlock(block, text_at, calls)))))
 
     def _is_whole(self) -> bool:
         return self.finish_reason is not None or self.done
 
     @property
     def _has_answer(self) -> bool:
-        """True if any part of an answer has arrived."""
         return bool(self._batch.text_length or self._batch.called)
 
     def _familiar(self) -> bool:
@@ -178,15 +208,12 @@ class AnswerReader(ABC):
         return any(self._head.startswith(beginning[: len(self._head)]) for beginning in _BEGINNINGS)
 
     def _nonsense(self, data: str | bytes) -> ModelError:
-        """The failure for what cannot be understood."""
         if not self._familiar():
             return no_answer(self._where, repr(_format_excerpt(data)))
-        return ModelError(
-            "cut_stream", f"{self._where} sent something that is no part of an answer: {_format_excerpt(data)!r}"
-        )
+        message = f"{self._where} sent something that is no part of an answer: {_format_excerpt(data)!r}"
+        return ModelError("cut_stream", message)
 
     def _mended(self, data: str | bytes, kind: type[_S]) -> _S:
-        """A part of the answer whose fields have other types than they should, as far as it can be understood."""
         part = decode_mended(data, kind)
         if part is None:
             raise self._nonsense(data)
@@ -226,11 +253,9 @@ class EventReader(AnswerReader):
 
 def no_answer(host: str, description: str) -> ModelError:
     """For a server that answers well and is none: asking again cannot help."""
+    advice = "check the base URL, and whether a proxy or a sign-in page of the network stands in between"
     return ModelError(
-        "bad_request",
-        f"{host} answered with {description} where the answer of a model should be; check the base URL, and "
-        "whether a proxy "
-        "or a sign-in page of the network stands in between",
+        "bad_request", f"{host} answered with {description} where the answer of a model should be; {advice}"
     )
 
 

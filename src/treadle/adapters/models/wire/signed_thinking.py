@@ -47,8 +47,7 @@ def shift_position(opaque: str, by: int) -> str:
     return seal(SignedBlock(sealed.block, max(0, sealed.text + by), sealed.calls))
 
 
-TEXT_PLACE = b'{"type":"text"}'
-"""Stands for no block: it records that the text from its place on came behind a call."""
+TEXT_PLACE = b'{"type":"text"}'  # stands for no block: it records that the text from its place on came behind a call
 
 
 def lay_out(text: str, calls: int, thinking: Sequence[SignedBlock]) -> Iterator[bytes | str | int]:

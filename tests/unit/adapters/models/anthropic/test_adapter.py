@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.unit.adapters.models.loopback import Exchange, serving
-from treadle.adapters.models.anthropic.adapter import AnthropicMessages
+from treadle.adapters.models.anthropic import AnthropicMessages
 from treadle.adapters.models.wire.http import Http
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError

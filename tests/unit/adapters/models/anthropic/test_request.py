@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.adapters.models.anthropic.request import MARK, AnthropicEncoder
+from treadle.adapters.models.anthropic import MARK, AnthropicEncoder
 from treadle.base.types import call_key
 from treadle.chat.transcript import repair
 from treadle.ports.model import Memo, ModelRequest

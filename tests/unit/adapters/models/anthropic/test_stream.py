@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.adapters.models.anthropic.stream import AnthropicReader
+from treadle.adapters.models.anthropic import AnthropicReader
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
 from treadle.ports.model import ModelInfo

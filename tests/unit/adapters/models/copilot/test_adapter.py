@@ -10,8 +10,15 @@ import msgspec
 import pytest
 
 from tests.fake_copilot import GITHUB_TOKEN, FakeCopilot, Reply
-from treadle.adapters.models.copilot.adapter import list_models, make_model
-from treadle.adapters.models.copilot.token import BASE_URL, GITHUB_API_URL, CopilotEndpoint, ask_gh, models_at
+from treadle.adapters.models.copilot import (
+    BASE_URL,
+    GITHUB_API_URL,
+    CopilotEndpoint,
+    ask_gh,
+    list_models,
+    make_model,
+    models_at,
+)
 from treadle.adapters.models.provider_context import ProviderContext
 from treadle.adapters.models.registry import ModelRegistry
 from treadle.adapters.models.wire.http import Http
@@ -275,7 +282,7 @@ async def test_the_token_of_gh(tmp_path: Path) -> None:
 
 
 async def test_a_gh_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.adapters.models.copilot.token.GH_S", 0.05)
+    monkeypatch.setattr("treadle.adapters.models.copilot.GH_S", 0.05)
     assert not await ask_gh(program(tmp_path, "exec sleep 60"))
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from tests.unit.adapters.models.loopback import Exchange, serving
 from treadle.adapters.models.catalog.lookup import look_up
-from treadle.adapters.models.gemini.adapter import Gemini
-from treadle.adapters.models.gemini.request import STAND_IN
+from treadle.adapters.models.gemini.adapter import STAND_IN, Gemini
 from treadle.adapters.models.registry import ModelRegistry
 from treadle.base.types import call_key
 from treadle.chat.assembly import Assembler, ModelAnswer

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.adapters.models.gemini.request import STAND_IN, GeminiEncoder
+from treadle.adapters.models.gemini.adapter import STAND_IN, GeminiEncoder
 from treadle.adapters.models.gemini.stream import GeminiReader
 from treadle.base.types import call_key
 from treadle.chat.assembly import Assembler

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.adapters.models.gemini.request import GeminiEncoder
+from treadle.adapters.models.gemini.adapter import GeminiEncoder
 from treadle.adapters.models.gemini.schema import reduced
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.adapters.tools.builtin import builtins

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.adapters.models.loopback import Exchange, serving
 from treadle.adapters.models.capability_ladder import Ladder
-from treadle.adapters.models.ollama.adapter import BASE_URL, OllamaChat, base_url
+from treadle.adapters.models.ollama import BASE_URL, OllamaChat, base_url
 from treadle.adapters.models.registry import ModelRegistry
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError

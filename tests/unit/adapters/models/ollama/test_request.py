@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.adapters.models.ollama.request import OllamaEncoder
+from treadle.adapters.models.ollama import OllamaEncoder
 from treadle.base.types import call_key
 from treadle.ports.model import Memo, ModelRequest
 from treadle.protocol.content import (

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.adapters.models.ollama.stream import OllamaReader
+from treadle.adapters.models.ollama import OllamaReader
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
 from treadle.protocol.content import Thinking, Usage

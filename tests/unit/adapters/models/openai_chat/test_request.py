@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.adapters.models.openai_chat.request import ChatEncoder
+from treadle.adapters.models.openai_chat.adapter import ChatEncoder
 from treadle.base.types import call_key
 from treadle.ports.model import Encode, Memo, ModelRequest
 from treadle.protocol.content import (

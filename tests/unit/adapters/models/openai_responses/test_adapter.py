@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.adapters.models.loopback import Exchange, event, serving
 from treadle.adapters.models.catalog.lookup import look_up
-from treadle.adapters.models.openai_responses.adapter import OpenAIResponses
+from treadle.adapters.models.openai_responses import OpenAIResponses
 from treadle.adapters.models.registry import ModelRegistry
 from treadle.base.types import call_key
 from treadle.chat.assembly import Assembler, ModelAnswer

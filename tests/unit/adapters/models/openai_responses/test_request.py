@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.adapters.models.openai_responses.request import ResponsesEncoder
+from treadle.adapters.models.openai_responses import ResponsesEncoder
 from treadle.base.types import call_key
 from treadle.ports.model import Memo, ModelRequest
 from treadle.protocol.content import (

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.adapters.models.openai_responses.stream import ResponsesReader
+from treadle.adapters.models.openai_responses import ResponsesReader
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
 from treadle.protocol.content import Thinking, Usage

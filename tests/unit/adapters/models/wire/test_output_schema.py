@@ -3,9 +3,9 @@
 from typing import Any
 
 from treadle.adapters.models.gemini.adapter import Gemini
-from treadle.adapters.models.ollama.adapter import OllamaChat
+from treadle.adapters.models.ollama import OllamaChat
 from treadle.adapters.models.openai_chat.adapter import OpenAIChat
-from treadle.adapters.models.openai_responses.adapter import OpenAIResponses
+from treadle.adapters.models.openai_responses import OpenAIResponses
 from treadle.adapters.models.wire.http_model import HttpModel
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import UserEntry

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from treadle.adapters.models.anthropic.adapter import AnthropicMessages
+from treadle.adapters.models.anthropic import AnthropicMessages
 from treadle.adapters.models.gemini.adapter import Gemini
-from treadle.adapters.models.ollama.adapter import OllamaChat
+from treadle.adapters.models.ollama import OllamaChat
 from treadle.adapters.models.openai_chat.adapter import OpenAIChat
-from treadle.adapters.models.openai_responses.adapter import OpenAIResponses
+from treadle.adapters.models.openai_responses import OpenAIResponses
 from treadle.adapters.models.wire.failures import refuses
 from treadle.errors import ModelError
 from treadle.ports.model import Model, ModelInfo, ModelRequest

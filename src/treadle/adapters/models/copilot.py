@@ -1,5 +1,6 @@
-"""The way into GitHub Copilot: a GitHub token is exchanged for a Copilot token, which lives for half an hour and is
-kept in memory only (M-11, M-13). All Copilot models of a process share one endpoint."""
+"""GitHub Copilot (M-01): Chat Completions behind an endpoint of its own, and the Responses API for those of its models
+that speak nothing else. A GitHub token is exchanged for a Copilot token, which lives for half an hour and is kept in
+memory only (M-11, M-13). All Copilot models of a process share one endpoint."""
 
 import asyncio
 import shutil
@@ -12,18 +13,19 @@ import msgspec
 
 from treadle._version import __version__
 from treadle.adapters.models.keys import Secret, find_key
+from treadle.adapters.models.openai_chat.adapter import ChatOrResponses, OpenAIChat
+from treadle.adapters.models.openai_responses import OpenAIResponses
 from treadle.adapters.models.provider_context import ProviderContext
 from treadle.adapters.models.wire.http import Http, host_of
-from treadle.adapters.models.wire.http_model import Access
+from treadle.adapters.models.wire.http_model import Access, Endpoint
 from treadle.base.subprocesses import run_program
 from treadle.errors import ConfigError, ModelError
-from treadle.ports.model import ModelRequest
+from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import UserEntry
 
 GITHUB_API_URL = "https://api.github.com"
 BASE_URL = "https://api.githubcopilot.com"
-VARIABLES = ("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN")
-"""Where a GitHub token is looked for, before the command `gh` is asked."""
+VARIABLES = ("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN")  # searched before the command `gh` is asked
 HEADERS: Mapping[str, str] = {
     "Accept": "application/json",
     "Copilot-Integration-Id": "vscode-chat",  # the service knows its integrations by name and refuses others
@@ -33,10 +35,8 @@ HEADERS: Mapping[str, str] = {
     "User-Agent": f"Treadle/{__version__}",
     "X-GitHub-Api-Version": "2025-04-01",
 }
-MARGIN_S = 60.0
-"""So long before its end a token is no longer used."""
-LIFE_S = 20 * 60.0
-"""How long a token is used when nothing is said about its end."""
+MARGIN_S = 60.0  # so long before its end a token is no longer used
+LIFE_S = 20 * 60.0  # how long a token is used when nothing is said about its end
 GH_S = 10.0
 
 
@@ -52,8 +52,6 @@ class _Token(msgspec.Struct):
 
 
 class _Pass(NamedTuple):
-    """A token and what it is good for now."""
-
     key: Secret
     base_url: str
     until: float
@@ -61,15 +59,8 @@ class _Pass(NamedTuple):
 
 
 class CopilotEndpoint:
-    """Implements `treadle.adapters.models.wire.http_model.Endpoint`."""
-
     def __init__(
-        self,
-        env: Mapping[str, str],
-        http: Http,
-        *,
-        now: Callable[[], float] = time.monotonic,
-        home: Path | None = None,
+        self, env: Mapping[str, str], http: Http, *, now: Callable[[], float] = time.monotonic, home: Path | None = None
     ) -> None:
         self._env = env
         self._home = home
@@ -107,7 +98,8 @@ class CopilotEndpoint:
         try:
             document = await self._http.get(f"{self._api}/copilot_internal/v2/token", HEADERS, github)
         except ModelError as error:
-            if _not_exchanged(error):
+            # Tokens of `gh` and fine-grained ones are not exchanged: Copilot takes them as they are.
+            if error.status == 404 or (error.status == 403 and "personal access token" in str(error).lower()):
                 return _Pass(github, self._base_url or BASE_URL, self._now() + LIFE_S, exchanged=False)
             if error.kind == "auth":
                 raise ModelError("auth", f"{error} (the GitHub token of {source})", status=error.status) from error
@@ -117,9 +109,12 @@ class CopilotEndpoint:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             host = host_of(self._api)
             raise ModelError("auth", f"{host} gave no Copilot token; has the account a subscription?") from error
-        models_url = token.endpoints.api if token.endpoints else None
-        base_url = self._base_url or models_at(self._api, models_url or "")
-        return _Pass(Secret(token.token), base_url, self._now() + _life(token), exchanged=True)
+        models_url = (token.endpoints.api if token.endpoints else None) or ""
+        base_url = self._base_url or models_at(self._api, models_url)
+        life = token.refresh_in or 0.0  # the relative lifetime comes first: clocks may be wrong
+        if life <= 0:
+            life = max(0.0, token.expires_at - time.time() - MARGIN_S) if token.expires_at else LIFE_S
+        return _Pass(Secret(token.token), base_url, self._now() + life, exchanged=True)
 
     async def _github(self) -> tuple[Secret, str]:
         """The GitHub token, and where it is from. It is looked up each time and kept nowhere."""
@@ -144,41 +139,70 @@ def make_endpoint(context: ProviderContext) -> CopilotEndpoint:
 
 
 async def ask_gh(env: Mapping[str, str]) -> Secret:
-    """The token of the GitHub CLI, if it has one."""
-    gh = _gh(env)
-    if gh is None:
+    if (gh := _gh(env)) is None:
         return Secret("")
-    ran = await run_program([gh, "auth", "token"], cwd=".", env=env, timeout_s=GH_S)
-    return Secret(ran.output if ran.code == 0 else "")
+    result = await run_program([gh, "auth", "token"], cwd=".", env=env, timeout_s=GH_S)
+    return Secret(result.output if result.code == 0 else "")
 
 
 def models_at(api: str, models_url: str) -> str:
-    """Where the models of an account are, as told with its token. A token that came over a closed line never leaves
-    over an open one."""
+    """The address of an account's models, as told with its token. A token that came by HTTPS never leaves by HTTP."""
     open_line = models_url.startswith("http://") and api.startswith("http://")
     return models_url.rstrip("/") if open_line or models_url.startswith("https://") else BASE_URL
 
 
 def initiator(request: ModelRequest) -> str:
     """Return the initiator of a request: a person's message counts against the plan, the agent's own steps do not."""
-    last = request.entries[-1] if request.entries else None
-    person = isinstance(last, UserEntry) and last.source == "person" and request.purpose == "turn"
-    return "user" if person else "agent"
+    last = request.entries[-1] if request.entries and request.purpose == "turn" else None
+    return "user" if isinstance(last, UserEntry) and last.source == "person" else "agent"
 
 
 def _gh(env: Mapping[str, str]) -> str | None:
     return shutil.which("gh", path=env.get("PATH", ""))
 
 
-def _not_exchanged(error: ModelError) -> bool:
-    """Tokens of `gh` and fine-grained ones are not exchanged: Copilot takes them as they are."""
-    return error.status == 404 or (error.status == 403 and "personal access token" in str(error).lower())
+def connect(name: str, context: ProviderContext) -> ChatOrResponses:
+    return make_model(context.catalogue.look_up("copilot", name), context.shared(make_endpoint), context.http)
 
 
-def _life(token: _Token) -> float:
-    """Return the seconds for which a token is valid. The relative lifetime comes first: clocks may be wrong."""
-    if token.refresh_in and token.refresh_in > 0:
-        return token.refresh_in
-    if token.expires_at:
-        return max(0.0, token.expires_at - time.time() - MARGIN_S)
-    return LIFE_S
+def make_model(info: ModelInfo, endpoint: Endpoint, http: Http) -> ChatOrResponses:
+    return ChatOrResponses(
+        OpenAIChat(info, endpoint=endpoint, http=http),
+        lambda: OpenAIResponses(info, thinking=True, endpoint=endpoint, http=http),
+    )
+
+
+class _Limits(msgspec.Struct):
+    max_context_window_tokens: int = 0
+    max_prompt_tokens: int = 0
+    max_output_tokens: int = 0
+
+
+class _Capabilities(msgspec.Struct):
+    type: str = "chat"
+    limits: _Limits = msgspec.field(default_factory=_Limits)
+
+
+class _Listed(msgspec.Struct):
+    id: str
+    capabilities: _Capabilities = msgspec.field(default_factory=_Capabilities)
+
+
+class _List(msgspec.Struct):
+    data: list[_Listed]
+
+
+async def list_models(context: ProviderContext) -> list[ModelInfo]:
+    access = await context.shared(make_endpoint).access(ModelRequest("", ()))
+    document = await context.http.get(f"{access.base_url}/models", HEADERS, access.key)
+    try:
+        listing = msgspec.json.decode(document, type=_List, strict=False)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ModelError("bad_request", f"{access.base_url} gave no list of models") from error
+    return [_info(listed, context) for listed in listing.data if listed.capabilities.type == "chat"]
+
+
+def _info(listed: _Listed, context: ProviderContext) -> ModelInfo:
+    info, limits = context.catalogue.look_up("copilot", listed.id), listed.capabilities.limits
+    window = limits.max_context_window_tokens or limits.max_prompt_tokens or info.window
+    return msgspec.structs.replace(info, window=window, max_output=limits.max_output_tokens or info.max_output)

@@ -1,0 +1,296 @@
+"""Calls in the notations of families of models. In tags:
+
+- `<function=…><parameter=…>`, `<invoke name=…><parameter name=…>`, `<function name=…><param name=…>` (MiniCPM 5),
+  `<arg_key>…<arg_value>` (GLM, LongCat);
+- MiniMax M3: every tag has `]<]minimax[>[` before it, a parameter's tag is its name, and objects and lists are tags in
+  tags, a list's being `item` (vLLM's, SGLang's and TensorRT-LLM's parsers for it).
+
+As messages to a tool, of models that address every message or put it into a channel (text that is addressed to the user
+in this way is text of the answer; thinking is left out):
+
+- harmony of gpt-oss, `<|channel|>commentary to=functions.name <|constrain|>json<|message|>{…}<|call|>` (described in
+  openai/harmony; the recipient may also stand behind `<|start|>assistant`);
+- functionary 2, `<|recipient|>name\\n<|content|>{…}` (the chat template of meetkai/functionary-small-v2.2);
+- Kimi K3's XTML, `<|open|>call tool="name"<|sep|><|open|>argument key="k" type="string"<|sep|>…` (vLLM's and SGLang's
+  parsers for it).
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from treadle.adapters.models.text_calls.reader import MAX_DEPTH, json_or_text, partial_length
+from treadle.adapters.models.text_calls.shapes import (
+    NAME,
+    FoundCalls,
+    Missed,
+    Result,
+    Source,
+    Wrapper,
+    call_of,
+    read_named,
+    short,
+    spaces,
+)
+from treadle.adapters.models.text_calls.tokens import DSML, ENDING, MINIMAX
+
+HEAD_OF_TAG = 300  # A parameter's opening tag is shorter than this
+
+_DSML = rf"(?:{DSML})?"
+_FUNCTION_NAME = re.compile(r"""\s{0,8}["']?([^>\s"']{1,128})["']?\s{0,8}>""")
+_INVOKE_NAME = re.compile(r"""\s{0,8}["']([^>\s"']{1,128})["'][^>\n]{0,80}>""")
+_PARAMETER = re.compile(
+    rf"""<{_DSML}param(?:eter)?(?:\s*=\s*["']?([^>\n"']{{1,128}})["']?|\s+name\s*=\s*["']([^>\n"']{{1,128}})["'])([^>\n]{{0,80}})>"""
+)
+# A value ends at its closing tag, if something follows that may follow it: file content may contain the tag. Models
+# also leave it out: then the next tag on a line of its own ends the value.
+_END = rf"</{_DSML}(?:function|invoke)>|</(?:minimax:)?tool_call>"
+_CUT = r"<[^<>\n]{0,40}\Z|\Z"
+_VALUE_END = re.compile(
+    rf"(\n?)</{_DSML}param(?:eter)?>(?=\s*+(?:<{_DSML}param(?:eter)?[\s=]|{_END}|{_CUT}))"
+    rf"|\n(?=<{_DSML}param(?:eter)?[\s=])|\n(?={_END})"
+)
+_CLOSED = re.compile(_END)
+_CDATA = re.compile(r"\s{0,8}<!\[CDATA\[(.*)\]\]>\s{0,8}", re.S)
+_ARG_KEY = re.compile(
+    r"<(?:longcat_)?arg_key>\s*([^<]{1,128}?)\s*</(?:longcat_)?arg_key>\s{0,40}<(?:longcat_)?arg_value>"
+)
+_ARG_END = re.compile(rf"</(?:longcat_)?arg_value>(?=\s*+(?:<(?:longcat_)?arg_key>|</(?:longcat_)?tool_call>|{_CUT}))")
+_REST_CUT = re.compile(rf"\s*+(?:{_CUT})")
+_CUT_TAG = re.compile(rf"\n?<(?:/?{_DSML}[a-z_:]{{0,12}})?\Z")
+
+
+class _Parameter(NamedTuple):
+    key: str
+    value: object
+    end: int
+    is_complete: bool
+
+
+def read_function(source: Source, at: int, header: re.Pattern[str] = _FUNCTION_NAME) -> Result:
+    """Behind `<function=`."""
+    text = source.text
+    match = header.match(text, at)
+    if match is None:
+        return short(source, at)
+    name = match[1]
+    if match[0].endswith("/>") and NAME.fullmatch(name.removesuffix("/")):
+        return FoundCalls([call_of(name.removesuffix("/"), {}, source.tool_names, False)], match.end())
+    body = spaces(text, match.end())
+    if text[body : body + 1] == "{":
+        return read_named(source, name, body, border=None)
+    arguments: dict[str, object] = {}
+    end = body
+    for parameter in _parameters(text, body):
+        if not parameter.is_complete and not source.final:
+            return None
+        arguments[parameter.key] = parameter.value
+        end = spaces(text, parameter.end)
+    is_closed = _CLOSED.match(text, end) is not None
+    over = is_closed or (end < len(text) and text[end] != "<")
+    if not over and not source.final and len(text) - end < HEAD_OF_TAG:
+        return None
+    if not NAME.fullmatch(name) or (not is_closed and not arguments and end < len(text)):
+        return Missed(end)
+    return FoundCalls([call_of(name, arguments, source.tool_names, not over)], end)
+
+
+def _parameters(text: str, at: int) -> Iterator[_Parameter]:
+    while (opening := _PARAMETER.match(text, at)) is not None:
+        key = (opening[1] or opening[2]).strip()
+        begin = opening.end()
+        closing = _VALUE_END.search(text, begin)
+        if closing is None:
+            yield _Parameter(key, _CUT_TAG.sub("", text[begin:]).removeprefix("\n"), len(text), False)
+            return
+        # Only the notation with `=` puts the value on lines of its own.
+        bare = opening[1] is None
+        end = closing.start() + (len(closing[1] or "") if bare else 0)
+        value: object = text[begin:end] if bare else text[begin:end].removeprefix("\n")
+        if 'string="false"' in opening[3]:
+            value = json_or_text(str(value))
+        elif (data := _CDATA.fullmatch(str(value))) is not None:
+            value = data[1]
+        # An end that only the end of the text made one may yet turn out to be content.
+        is_complete = spaces(text, closing.end()) < len(text)
+        yield _Parameter(key, value, closing.end(), is_complete)
+        at = spaces(text, closing.end())
+
+
+def read_invoke(source: Source, at: int) -> Result:
+    """Behind `<invoke name=`."""
+    return read_function(source, at, _INVOKE_NAME)
+
+
+def read_arg_keys(source: Source, at: int, name: str) -> Result:
+    """Behind the name: pairs of `<arg_key>` and `<arg_value>`."""
+    text = source.text
+    arguments: dict[str, object] = {}
+    while (opening := _ARG_KEY.match(text, at)) is not None:
+        closing = _ARG_END.search(text, opening.end())
+        if closing is None or _REST_CUT.match(text, closing.end()):
+            if not source.final:
+                return None
+            end = len(text) if closing is None else closing.start()
+            arguments[opening[1]] = _CUT_TAG.sub("", text[opening.end() : end])
+            return FoundCalls([call_of(name, arguments, source.tool_names, closing is None)], len(text))
+        arguments[opening[1]] = text[opening.end() : closing.start()]
+        at = spaces(text, closing.end())
+    arriving = not source.final and text.startswith("<", at) and not _CLOSED.match(text, at)
+    if arriving and len(text) - at < HEAD_OF_TAG:
+        return None
+    return FoundCalls([call_of(name, arguments, source.tool_names, False)], at) if arguments else short(source, at)
+
+
+_MARK = re.escape(MINIMAX)
+_TAG = re.compile(rf"{_MARK}\s{{0,8}}<(/?)([^<>\s/]{{1,128}})>")
+_HALF_TAG = re.compile(rf"{_MARK}\s{{0,8}}<?/?[^<>\s/]{{0,128}}\Z")
+
+
+class _Node(msgspec.Struct):
+    key: str
+    text: list[str] = []
+    inner: list[tuple[str, object]] = []
+
+    def value(self) -> object:
+        if not self.inner:
+            return "".join(self.text)
+        if all(key == "item" for key, _ in self.inner):
+            return [value for _, value in self.inner]
+        return dict(self.inner)
+
+
+def read_namespaced(source: Source, at: int) -> Result:
+    """Behind `]<]minimax[>[<invoke name=`."""
+    text = source.text
+    head = _INVOKE_NAME.match(text, at)
+    if head is None:
+        return short(source, at)
+    if not NAME.fullmatch(head[1]):
+        return Missed(head.end())
+    nodes, at, guessed = [_Node("")], head.end(), False
+    while (tag := _TAG.search(text, at)) is not None:
+        nodes[-1].text.append(text[at : tag.start()])
+        if tag[1] and tag[2] in ("invoke", "tool_call"):
+            guessed = guessed or len(nodes) > 1
+            return _build_call(source, head[1], nodes, tag.start(), guessed)
+        if not tag[1] and len(nodes) < MAX_DEPTH:
+            nodes.append(_Node(tag[2]))
+        elif tag[1] and len(nodes) > 1:
+            guessed = guessed or tag[2] != nodes[-1].key
+            _close(nodes)
+        at = tag.end()
+    if not source.final:
+        return None
+    remaining = text[at : len(text) - partial_length(text[at:], MINIMAX)]
+    nodes[-1].text.append(_HALF_TAG.sub("", remaining))
+    return _build_call(source, head[1], nodes, len(text), True)
+
+
+def _close(nodes: list[_Node]) -> None:
+    node = nodes.pop()
+    nodes[-1].inner.append((node.key, node.value()))
+
+
+def _build_call(source: Source, name: str, nodes: list[_Node], end: int, guessed: bool) -> Result:
+    while len(nodes) > 1:
+        _close(nodes)
+    return FoundCalls([call_of(name, dict(nodes[0].inner), source.tool_names, guessed)], end)
+
+
+_HEADER = re.compile(r"((?:[^<]{1,160}+|<\|(?:channel|constrain)\|>){0,6}+)<\|message\|>")
+_TO = re.compile(rf"(?:^|\s)to=({NAME.pattern})")
+_HALF_HEADER = re.compile(r"\s{0,8}(?:analysis|commentary|final|to=)[^<\n]{0,200}\Z")
+_THOUGHT_ENDS = ("<|end|>", "<|start|>", "<|channel|>")
+
+
+def read_harmony(source: Source, at: int) -> Result:
+    """Behind `<|channel|>` or `<|start|>assistant`."""
+    header = _HEADER.match(source.text, at)
+    if header is None and source.final and _HALF_HEADER.match(source.text, at):
+        return Missed(len(source.text), is_cut_off=True)
+    if header is None:
+        return short(source, at)
+    to = _TO.search(header[1])
+    if to is not None:
+        return _body(source, to[1], header.end())
+    return Wrapper(header.end(), _THOUGHT_ENDS if "analysis" in header[1] else ())
+
+
+_RECIPIENT = re.compile(rf"({NAME.pattern})\s{{0,8}}<\|content\|>")
+
+
+def read_recipient(source: Source, at: int) -> Result:
+    """Behind `<|recipient|>`."""
+    header = _RECIPIENT.match(source.text, at)
+    if header is None:
+        return short(source, at)
+    return Wrapper(header.end()) if header[1] == "all" else _body(source, header[1], header.end())
+
+
+def _body(source: Source, name: str, at: int) -> Result:
+    text, at = source.text, spaces(source.text, at)
+    if text.startswith("{", at):
+        return read_named(source, name, at)
+    if ENDING.match(text, at):
+        return FoundCalls([call_of(name, {}, source.tool_names, False)], at)
+    return short(source, at) if at == len(text) or text[at] == "<" else Missed(at)
+
+
+_OPEN, _CLOSE, _SEP = r"<\|open\|>", r"<\|close\|>", r"<\|sep\|>"
+_ATTRIBUTES = rf'((?:\s{{0,8}}\w{{1,32}}="[^"<]{{0,256}}"){{0,8}})\s{{0,8}}{_SEP}'
+_CALL = re.compile(_ATTRIBUTES)
+_PIECE = re.compile(rf"\s{{0,80}}{_OPEN}(argument|json){_ATTRIBUTES}")
+_ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
+_CALL_END = re.compile(rf"\s{{0,80}}{_CLOSE}call{_SEP}")
+# A value is raw: it ends where what may follow it follows, since it may itself contain the word that ends it.
+_PIECE_END = re.compile(rf"{_CLOSE}(?:argument|json){_SEP}(?=\s*+(?:{_OPEN}(?:argument|json)|{_CLOSE}call|\Z))")
+_HALF_WORD = re.compile(r"<(?:\|[a-z|]{0,10}|\|close\|>[a-z]{0,10}(?:<[a-z|]{0,5})?)?\Z")
+
+
+def read_xtml(source: Source, at: int) -> Result:
+    """Behind `<|open|>call `; or, of the other channels, behind the whole word."""
+    text = source.text
+    if text.startswith("think<|sep|>", at - 12):
+        return Wrapper(at, ("<|close|>think<|sep|>",))
+    if text.startswith("response<|sep|>", at - 15):
+        return Wrapper(at)
+    head = _CALL.match(text, at)
+    if head is None:
+        return short(source, at)
+    name = _attributes(head[1]).get("tool", "")
+    if not NAME.fullmatch(name):
+        return Missed(head.end())
+    return _pieces(source, name, head.end())
+
+
+def _pieces(source: Source, name: str, at: int) -> Result:
+    text = source.text
+    arguments: dict[str, object] = {}
+    while (opening := _PIECE.match(text, at)) is not None:
+        closing = _PIECE_END.search(text, opening.end())
+        end = len(text) if closing is None else closing.end()
+        if not source.final and (closing is None or spaces(text, end) == len(text)):
+            return None
+        raw = text[opening.end() : len(text) if closing is None else closing.start()]
+        attributes = _attributes(opening[2])
+        raw = _HALF_WORD.sub("", raw) if closing is None else raw
+        value = raw if attributes.get("type", "string") == "string" else json_or_text(raw)
+        if opening[1] == "json":
+            arguments |= value if isinstance(value, dict) else {}
+        else:
+            arguments[attributes.get("key", "")] = value
+        at = end
+    is_closed = _CALL_END.match(text, at) is not None
+    if not is_closed and not source.final and len(text) - at < 400:
+        return None
+    if not is_closed and not arguments:
+        return Missed(at, is_cut_off=source.final and len(text) - at < 400)
+    return FoundCalls([call_of(name, arguments, source.tool_names, not is_closed)], at)
+
+
+def _attributes(text: str) -> dict[str, str]:
+    pairs = _ATTRIBUTE.findall(text)
+    return {key: value.replace("&quot;", '"').replace("&amp;", "&") for key, value in pairs}
