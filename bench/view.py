@@ -23,7 +23,7 @@ from treadle.adapters.sandbox.supervisor.commands import START, SupervisedComman
 from treadle.adapters.sandbox.supervisor.removal import remove_tree
 from treadle.adapters.workspace.history import effects
 from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
-from treadle.adapters.workspace.paths import freeing
+from treadle.adapters.workspace.paths import durable
 from treadle.adapters.workspace.root import Root
 from treadle.base.types import CallKey, ChatId
 from treadle.ports.commands import CommandSpec
@@ -167,7 +167,7 @@ def measure(ways: Mapping[str, Run], command: str, repeats: int) -> dict[str, fl
             began = time.perf_counter()
             run(command)
             spent[name].append(time.perf_counter() - began)
-            while freeing.pending():
+            while durable.pending():
                 time.sleep(0.001)
     return {name: min(times[1:]) for name, times in spent.items()}
 

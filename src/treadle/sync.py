@@ -27,7 +27,7 @@ from treadle.protocol.views import JobView
 
 if TYPE_CHECKING:
     from treadle.library.skills.reading import CustomAgent, OwnCommand
-    from treadle.library.worlds.sync import SyncWorlds
+    from treadle.library.worlds.worlds import SyncWorlds
     from treadle.protocol.race_results import RaceResult
 
 __all__ = ["Agent", "Chat", "ChatFiles", "Following", "Job"]
@@ -183,7 +183,7 @@ class Agent(LoopOwner[runtime.Agent]):
 
     @property
     def worlds(self) -> "SyncWorlds":
-        from treadle.library.worlds.sync import SyncWorlds
+        from treadle.library.worlds.worlds import SyncWorlds
 
         return SyncWorlds(self._loop, self._wrapped.worlds)
 

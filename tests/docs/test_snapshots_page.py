@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from treadle.adapters.workspace.history import left_out
+from treadle.adapters.workspace.history import trees
 from treadle.diff.changes import CACHES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "snapshots.md").read_text(encoding="utf-8")
@@ -16,12 +16,12 @@ def names(beginning: str) -> set[str]:
 
 def test_every_folder_that_is_left_out_is_named_and_no_other() -> None:
     assert names("Folders that are left out by their name") == CACHES
-    assert names("Names that people also give") == left_out.GENERATED_IF_IGNORED
+    assert names("Names that people also give") == trees.GENERATED_IF_IGNORED
 
 
 def test_the_caps_are_told() -> None:
-    assert f"over {left_out.FILE_CAP >> 20} MiB each" in PAGE
-    assert f"over {left_out.SMALL >> 20} MiB, once they have more than {left_out.TOTAL_CAP >> 30} GiB" in PAGE
-    assert f"over {left_out.IGNORED_FILE_CAP >> 20} MiB each, or once" in PAGE
-    assert f"more than {left_out.IGNORED_TOTAL_CAP >> 20} MiB together" in PAGE
-    assert f"more than {left_out.DEPTH_CAP} folders deep" in PAGE
+    assert f"over {trees.FILE_CAP >> 20} MiB each" in PAGE
+    assert f"over {trees.SMALL >> 20} MiB, once they have more than {trees.TOTAL_CAP >> 30} GiB" in PAGE
+    assert f"over {trees.IGNORED_FILE_CAP >> 20} MiB each, or once" in PAGE
+    assert f"more than {trees.IGNORED_TOTAL_CAP >> 20} MiB together" in PAGE
+    assert f"more than {trees.DEPTH_CAP} folders deep" in PAGE

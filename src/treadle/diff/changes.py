@@ -2,6 +2,7 @@
 caches that tools can rebuild, and of ignored files are only counted; a caller that must list everything passes a
 smaller `aside`. The caller formats the paths. Pure."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -16,36 +17,12 @@ ASIDE: frozenset[Aside] = frozenset(("git", "caches", "ignored"))
 JUDGED: frozenset[Aside] = frozenset(("git", "ignored"))
 """The set for approvals, which list caches too: a program may lie in `.venv`."""
 
-CACHES = frozenset(
-    (
-        "node_modules",
-        "bower_components",
-        "jspm_packages",
-        ".pnpm-store",
-        ".next",
-        ".nuxt",
-        ".svelte-kit",
-        ".angular",
-        ".parcel-cache",
-        ".turbo",
-        ".venv",
-        "__pycache__",
-        ".tox",
-        ".nox",
-        ".eggs",
-        ".mypy_cache",
-        ".pytest_cache",
-        ".ruff_cache",
-        ".hypothesis",
-        ".ipynb_checkpoints",
-        ".gradle",
-        ".terraform",
-        ".dart_tool",
-        ".stack-work",
-        ".ccls-cache",
-        ".direnv",
-    )
-)
+CACHES = frozenset((
+    "node_modules", "bower_components", "jspm_packages", ".pnpm-store", ".next", ".nuxt", ".svelte-kit", ".angular",
+    ".parcel-cache", ".turbo", ".venv", "__pycache__", ".tox", ".nox", ".eggs", ".mypy_cache", ".pytest_cache",
+    ".ruff_cache", ".hypothesis", ".ipynb_checkpoints", ".gradle", ".terraform", ".dart_tool", ".stack-work",
+    ".ccls-cache", ".direnv",
+))  # fmt: skip
 """Folders in which a tool made everything and can make it again, by their name alone."""
 _GIT = ".git"
 _MOST_NAMES = 4
@@ -63,7 +40,6 @@ class Sorted(msgspec.Struct, frozen=True):
 
     @property
     def counts(self) -> list[str]:
-        """The counts of the changes that are not listed, as text."""
         names = ", ".join(self.caches[:_MOST_NAMES]) + (" …" if len(self.caches) > _MOST_NAMES else "")
         lines = [f".git: {count(self.git, 'file')}"] if self.git else []
         lines += [f"{count(self.cached, 'file')} in {names}"] if self.cached else []
@@ -71,10 +47,9 @@ class Sorted(msgspec.Struct, frozen=True):
 
 
 def sort_out(files: Iterable[FileChange], aside: Collection[Aside] = ASIDE) -> Sorted:
-    files = tuple(files)
     listed_files: list[FileChange] = []
-    numbers: dict[Aside, int] = {}
-    caches: dict[str, None] = {}
+    numbers: Counter[Aside] = Counter()
+    caches: set[str] = set()
     for file in files:
         cache = cache_of(file)
         kinds: dict[Aside, bool] = {"git": in_git(file.path), "caches": bool(cache), "ignored": file.ignored}
@@ -82,15 +57,10 @@ def sort_out(files: Iterable[FileChange], aside: Collection[Aside] = ASIDE) -> S
         if kind is None:
             listed_files.append(file)
         elif not is_folder(file):
-            numbers[kind] = numbers.get(kind, 0) + 1
-            caches |= {cache: None} if kind == "caches" else {}
-    return Sorted(
-        tuple(listed_files),
-        numbers.get("git", 0),
-        numbers.get("caches", 0),
-        tuple(sorted(caches)),
-        numbers.get("ignored", 0),
-    )
+            numbers[kind] += 1
+            caches |= {cache} if kind == "caches" else set()
+    caches_named = tuple(sorted(caches))
+    return Sorted(tuple(listed_files), numbers["git"], numbers["caches"], caches_named, numbers["ignored"])
 
 
 def cache_of(file: FileChange) -> str:
@@ -124,7 +94,6 @@ _MANY = 5
 
 
 def total(files: Iterable[FileChange], aside: Collection[Aside] = ASIDE) -> DiffStat:
-    """Return the total of added and removed lines, without the changes in `aside`."""
     counted = sort_out(files, aside).reported_files
     return DiffStat(sum(file.added for file in counted), sum(file.removed for file in counted))
 
@@ -152,11 +121,8 @@ def change_lines(
     is one line."""
     sorted_files = sort_out(files, aside)
     removed_folders = _gone_folders(sorted_files.reported_files)
-    listed_files = [
-        file
-        for file in without_parents(sorted_files.reported_files, removed_folders)
-        if file.path in removed_folders or not _below(file.path, removed_folders)
-    ]
+    files = without_parents(sorted_files.reported_files, removed_folders)
+    listed_files = [file for file in files if file.path in removed_folders or not _below(file.path, removed_folders)]
     lines = [change_line(file, format_path) + removed_folders.get(file.path, "") for file in listed_files[:most]]
     if len(listed_files) > most:
         unlisted_files = listed_files[most:]
@@ -189,12 +155,7 @@ def _gone_folders(files: Sequence[FileChange]) -> dict[str, str]:
 
 def _below(path: str, folders: Container[str]) -> str:
     """The outermost of these folders in which a path lies; empty if there is none."""
-    at = path.find("/")
-    while at >= 0:
-        if path[:at] in folders:
-            return path[:at]
-        at = path.find("/", at + 1)
-    return ""
+    return next((path[:at] for at, letter in enumerate(path) if letter == "/" and path[:at] in folders), "")
 
 
 def change_line(file: FileChange, format_path: Callable[[str], str]) -> str:
@@ -225,3 +186,35 @@ def _nature(file: FileChange) -> str:
 
 def _noun(state: FileState) -> str:
     return {"directory": "folder", "fifo": "FIFO"}.get(state.kind, state.kind)
+
+
+_FOLDER = "__pycache__"
+_SUFFIXES = (".pyc", ".pyo")
+
+
+def without_compiled(files: Sequence[FileChange]) -> tuple[FileChange, ...]:
+    """The changes without compiled Python files, and without folders that would only hold those (S-23). Removals stay.
+    Python runs a `.pyc` instead of its source, and a person cannot see whether it says the same; Python makes it again
+    when it is needed. Two exceptions: a tracked file is shown like any other; and among installed packages a `.pyc`
+    comes with a source that is not read either, and without it every later command would compile the packages anew."""
+    present = [file for file in files if file.after is not None]
+    if not any(file.path.endswith(_SUFFIXES) for file in present):
+        return tuple(files)
+    sources = {decode_path(file.path) for file in present}
+    dropped = {file.path for file in present if _is_compiled(file, sources)}
+    used_folders = {file.path.rpartition("/")[0] for file in present if file.path not in dropped}
+    for file in present:
+        empty = is_folder(file) and file.before is None and file.path not in used_folders
+        if empty and file.path.rpartition("/")[2] == _FOLDER:
+            dropped.add(file.path)
+    return tuple(file for file in files if file.path not in dropped)
+
+
+def _is_compiled(file: FileChange, sources: set[str]) -> bool:
+    """True unless it lies among installed packages and the same changes write its source."""
+    if not file.path.endswith(_SUFFIXES) or is_folder(file) or file.tracked:
+        return False
+    folder, _, name = decode_path(file.path).rpartition("/")
+    if not (cache_of(file) or file.ignored) or not {"site-packages", "dist-packages"}.intersection(folder.split("/")):
+        return True
+    return f"{folder.removesuffix(f'/{_FOLDER}')}/{name.partition('.')[0]}.py" not in sources

@@ -3,6 +3,7 @@ are bounded: equal ends are skipped at memory speed, long texts are first split 
 once, and parts that are still too large to compare count as replaced."""
 
 import difflib
+import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -24,11 +25,17 @@ Opcode = tuple[str, int, int, int, int]
 
 def middle(old: str, new: str) -> tuple[list[str], list[str], int]:
     """The lines of both around what differs, with enough equal ones for the context, and how many come before."""
-    start = old.rfind("\n", 0, _common(old, new)) + 1
+
+    def equal_at_end(at: int, size: int) -> bool:
+        a, b = len(old) - at, len(new) - at
+        return old[a - size : a] == new[b - size : b]
+
+    shorter = min(len(old), len(new))
+    common_length = _longest(shorter, lambda at, size: old[at : at + size] == new[at : at + size])
+    start = old.rfind("\n", 0, common_length) + 1
     for _ in range(CONTEXT + 1):
         start = old.rfind("\n", 0, max(0, start - 1)) + 1
-    most = min(len(old), len(new)) - start
-    tail = _common_end(old, new, most)
+    tail = _longest(shorter - start, equal_at_end)
     tail = 0 if tail <= 0 else _line_start_within(old, tail)
     return split(old[start : len(old) - tail]), split(new[start : len(new) - tail]), old.count("\n", 0, start)
 
@@ -155,40 +162,20 @@ def groups(codes: list[Opcode]) -> list[list[Opcode]]:
     return hunks
 
 
-# -- equal ends, at the speed of memory -------------------------------------------------------------------------------
-
-
 def _line_start_within(text: str, tail: int) -> int:
     """How much of an equal end can be left out: it begins at a line, some lines behind the difference."""
     at = len(text) - tail
     for _ in range(CONTEXT + 2):
-        feed = text.find("\n", at)
-        if feed == -1:
+        at = text.find("\n", at) + 1
+        if not at:
             return 0
-        at = feed + 1
     return len(text) - at
-
-
-def _common(one: str, second: str) -> int:
-    """How many characters are equal from the beginning."""
-    return _longest(min(len(one), len(second)), lambda at, size: one[at : at + size] == second[at : at + size])
-
-
-def _common_end(one: str, second: str, most: int) -> int:
-    """How many characters are equal at the end, of at most so many."""
-
-    def equal(at: int, size: int) -> bool:
-        a, b = len(one) - at, len(second) - at
-        return one[a - size : a] == second[b - size : b]
-
-    return _longest(most, equal)
 
 
 def _longest(most: int, equal: Callable[[int, int], bool]) -> int:
     """How far two texts are equal, asked piece by piece: in growing ones as long as they are, in shrinking ones around
     the place where they no longer are."""
-    low, high = 0, most
-    step = 4_096
+    low, high, step = 0, most, 4_096
     while low < high:
         size = min(step, high - low)
         if equal(low, size):
@@ -217,12 +204,12 @@ def diff(path: str, old: str | None, new: str | None) -> Diff:
     old_lines, new_lines, line = middle(old or "", new or "")
     codes = opcodes(old_lines, new_lines)
     head = [f"--- {'/dev/null' if old is None else path}", f"+++ {'/dev/null' if new is None else path}"]
-    text = bounded("\n".join([*head, *_hunks(old_lines, new_lines, codes, line)]))
-    return Diff(text, _stat(codes))
+    for group in groups(codes):
+        head += [header(group, line), *marked(old_lines, new_lines, group)]
+    return Diff(bounded("\n".join(head)), _stat(codes))
 
 
 def count_lines(old: str, new: str) -> DiffStat:
-    """How many lines come and go."""
     old_lines, new_lines = (
         (_told_apart(old), _told_apart(new)) if len(old) + len(new) <= _SHORT else middle(old, new)[:2]
     )
@@ -241,18 +228,8 @@ def _told_apart(text: str) -> list[str]:
 
 
 def _stat(codes: Iterable[Opcode]) -> DiffStat:
-    added_count = removed_count = 0
-    for tag, i1, i2, j1, j2 in codes:
-        if tag != "equal":
-            added_count, removed_count = added_count + j2 - j1, removed_count + i2 - i1
-    return DiffStat(added_count, removed_count)
-
-
-def _hunks(old_lines: list[str], new_lines: list[str], codes: list[Opcode], skipped: int) -> list[str]:
-    lines: list[str] = []
-    for group in groups(codes):
-        lines += [header(group, skipped), *marked(old_lines, new_lines, group)]
-    return lines
+    changed = [code for code in codes if code[0] != "equal"]
+    return DiffStat(sum(j2 - j1 for *_, j1, j2 in changed), sum(i2 - i1 for _, i1, i2, *_ in changed))
 
 
 def header(group: Sequence[Opcode], skipped: int) -> str:
@@ -262,20 +239,16 @@ def header(group: Sequence[Opcode], skipped: int) -> str:
 
 
 def marked(old_lines: list[str], new_lines: list[str], group: Sequence[Opcode]) -> list[str]:
-    """The lines of a hunk."""
     lines: list[str] = []
     for tag, a1, a2, b1, b2 in group:
-        if tag == "equal":
-            lines += _marked(" ", old_lines[a1:a2])
-        else:
-            lines += _marked("-", old_lines[a1:a2]) + _marked("+", new_lines[b1:b2])
+        lines += _marked(" " if tag == "equal" else "-", old_lines[a1:a2])
+        lines += [] if tag == "equal" else _marked("+", new_lines[b1:b2])
     return lines
 
 
 def _range(start: int, stop: int) -> str:
     length = stop - start
-    first = start + 1 if length else start
-    return f"{first}" if length == 1 else f"{first},{length}"
+    return f"{start + 1}" if length == 1 else f"{start + bool(length)},{length}"
 
 
 def _marked(mark: str, lines: list[str]) -> list[str]:
@@ -302,3 +275,40 @@ def bounded(text: str) -> str:
             break
         shown_lines.append(line)
     return "\n".join(shown_lines)
+
+
+_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+
+
+class Sides(msgspec.Struct, frozen=True):
+    """One hunk: the lines before and after, each with its newline."""
+
+    path: str
+    old: str
+    new: str
+
+
+def sides(text: str) -> Iterator[Sides]:
+    """The hunks of all diffs in a text, which may have other lines around them."""
+    path = ""
+    lines = iter(text.split("\n"))
+    for line in lines:
+        if line.startswith(("--- ", "+++ ")):
+            name = line[4:].partition("\t")[0]
+            path = path if name == "/dev/null" else name.removeprefix("a/" if line[0] == "-" else "b/")
+        elif (match := _HUNK.match(line)) is not None:
+            yield Sides(path, *_both(lines, int(match[1] or 1), int(match[2] or 1)))
+
+
+def _both(lines: Iterator[str], old_left: int, new_left: int) -> tuple[str, str]:
+    """Read as many lines as the hunk header says: a line of content may look like a header."""
+    old = new = ""
+    while old_left > 0 or new_left > 0:
+        line = next(lines, None)
+        if line is None:  # it was cut
+            break
+        if line[:1] in (" ", "-", ""):
+            old, old_left = f"{old}{line[1:]}\n", old_left - 1
+        if line[:1] in (" ", "+", ""):
+            new, new_left = f"{new}{line[1:]}\n", new_left - 1
+    return old, new

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import msgspec
 from msgspec.structs import replace
 
-from treadle.diff.diff import Opcode, groups, header, marked, middle, opcodes, split
+from treadle.diff.diff import groups, header, marked, middle, opcodes, split
 from treadle.errors import ToolError
 from treadle.protocol.files import FileChange, FileState, Hunk
 
@@ -26,7 +26,7 @@ def hunks(old: bytes, new: bytes) -> tuple[Hunk, ...]:
         Hunk(
             number,
             header(group, skipped),
-            tuple(map(_printable, marked(old_lines, new_lines, group))),
+            tuple(map(_replace_broken_bytes, marked(old_lines, new_lines, group))),
             sum(j2 - j1 for tag, _, _, j1, j2 in group if tag != "equal"),
             sum(i2 - i1 for tag, i1, i2, _, _ in group if tag != "equal"),
         )
@@ -54,21 +54,14 @@ def _mixed(old: bytes, new: bytes, hunk_numbers: set[int], *, taken_back: bool) 
     lines = split(text)
     for number in range(len(hunk_groups), 0, -1):  # from the end, so that what is left keeps its place
         if (number in hunk_numbers) == taken_back:
-            _take_back(lines, old_lines, hunk_groups[number - 1], skipped)
+            for tag, i1, i2, j1, j2 in reversed(hunk_groups[number - 1]):
+                if tag != "equal":
+                    lines[skipped + j1 : skipped + j2] = old_lines[i1:i2]
     return "".join(lines).encode("utf-8", "surrogateescape")
 
 
-def _take_back(lines: list[str], old_lines: list[str], group: list[Opcode], skipped: int) -> None:
-    for tag, i1, i2, j1, j2 in reversed(group):
-        if tag != "equal":
-            lines[skipped + j1 : skipped + j2] = old_lines[i1:i2]
-
-
-def _printable(line: str) -> str:
-    """A line as any encoding takes it: bytes that are no UTF-8 are shown as such."""
-    if line.isascii():
-        return line
-    return line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+def _replace_broken_bytes(line: str) -> str:
+    return line if line.isascii() else line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _decoded(data: bytes) -> str:
@@ -89,17 +82,18 @@ class FileDiff(msgspec.Struct, frozen=True):
 
 def build_file_diff(change: FileChange, texts: Texts) -> FileDiff:
     old_state, new_state = change.before, change.after
-    notes = [*_kinds(old_state, new_state), *_modes(old_state, new_state)]
+    notes = _kinds(old_state, new_state)
+    if old_state and new_state and old_state.kind == new_state.kind and old_state.mode != new_state.mode:
+        notes.append(f"mode {old_state.mode:o}, now {new_state.mode:o}")
     if _content(old_state) == _content(new_state):
         return FileDiff(change, (), tuple(notes))
     old, new = texts
     if old is None or new is None:
-        return FileDiff(change, (), (*notes, _sizes(old_state, new_state)))
+        sizes = [f"{0 if state is None else state.size:,}" for state in (old_state, new_state)]
+        return FileDiff(change, (), (*notes, f"no lines to show ({sizes[0]} bytes, now {sizes[1]})"))
     file_hunks = hunks(old, new)
-    counted = replace(
-        change, added=sum(each.added for each in file_hunks), removed=sum(each.removed for each in file_hunks)
-    )
-    return FileDiff(counted, file_hunks, tuple(notes))
+    added, removed = sum(each.added for each in file_hunks), sum(each.removed for each in file_hunks)
+    return FileDiff(replace(change, added=added, removed=removed), file_hunks, tuple(notes))
 
 
 def _content(state: FileState | None) -> str:
@@ -120,14 +114,3 @@ def _kinds(old_state: FileState | None, new_state: FileState | None) -> list[str
 def _words(state: FileState) -> str:
     names = {"file": "file", "directory": "folder", "link": "link", "fifo": "FIFO", "other": "socket or device"}
     return f"{names[state.kind]} to {state.target}" if state.kind == "link" else names[state.kind]
-
-
-def _modes(old_state: FileState | None, new_state: FileState | None) -> list[str]:
-    if old_state is None or new_state is None or old_state.kind != new_state.kind or old_state.mode == new_state.mode:
-        return []
-    return [f"mode {old_state.mode:o}, now {new_state.mode:o}"]
-
-
-def _sizes(old_state: FileState | None, new_state: FileState | None) -> str:
-    sizes = [f"{0 if state is None else state.size:,}" for state in (old_state, new_state)]
-    return f"no lines to show ({sizes[0]} bytes, now {sizes[1]})"

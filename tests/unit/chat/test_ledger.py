@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.faults.chance import examples
-from treadle.adapters.workspace.history.path_undo import Blocked, PathUndo, State
+from treadle.adapters.workspace.history.undo_plan import Blocked, PathUndo, State
 from treadle.chat.ledger import LedgerEntry, covers, fingerprint, last_undo, redone, trails, unnamed
 from treadle.protocol.events import ChangesKept, FilesChanged, Redone, RestoreRequested, Undone
 from treadle.protocol.files import DiffStat, FileChange, FileState, Link, Trail, change_of, encode_path

@@ -5,7 +5,7 @@ from functools import cache
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.diff.alignment import certain_stretches
+from treadle.diff.merge import certain_stretches
 
 lines = st.lists(st.sampled_from("abc"), max_size=7)
 

@@ -1,6 +1,6 @@
 """Unified diffs read back."""
 
-from treadle.diff.unified import Sides, sides
+from treadle.diff.diff import Sides, sides
 
 
 def test_hunks_of_several_files_among_other_words() -> None:

@@ -37,23 +37,19 @@ def best(names: Sequence[str], typed: str, most: int = 8) -> list[str]:
         matched = set(matches)
         scattered = [name for name in names if name not in matched and _in_order(query, name.casefold())]
         matches += sorted(scattered, key=len)[: most - len(matches)]
-    return sorted(matches, key=lambda name: _rank(name, query))[:most]
 
+    def rank(name: str) -> tuple[int, int, str]:
+        lower = name.casefold()
+        last = lower.rpartition("/")[2]
+        place = 0 if last.startswith(query) else 1 if query in last else 2 if query in lower else 3
+        return place, len(name), name
 
-def _rank(name: str, query: str) -> tuple[int, int, str]:
-    lower = name.casefold()
-    last = lower.rpartition("/")[2]
-    place = 0 if last.startswith(query) else 1 if query in last else 2 if query in lower else 3
-    return place, len(name), name
+    return sorted(matches, key=rank)[:most]
 
 
 def _in_order(query: str, name: str) -> bool:
-    at = -1
-    for letter in query:
-        at = name.find(letter, at + 1)
-        if at < 0:
-            return False
-    return True
+    letters = iter(name)
+    return all(letter in letters for letter in query)
 
 
 def branch_of(root: str) -> str:

@@ -121,11 +121,11 @@ class Git:
 
     def ask(self, *words: str) -> str:
         """Return git's answer; empty if it fails."""
-        ran, output = self._run(words, Confinement(self._common, Unwritable(), hidden_paths=self._hidden))
+        ran, output = self._run(words)
         return "" if ran.code else output.strip("\n")
 
     def agrees(self, *words: str) -> bool:
-        ran, _ = self._run(words, Confinement(self._common, Unwritable(), hidden_paths=self._hidden))
+        ran, _ = self._run(words)
         return ran.ending == "exited" and ran.code == 0
 
     def has_blobs(self, ids: Collection[str]) -> frozenset[str]:
@@ -137,17 +137,15 @@ class Git:
         if not object_ids or borrows:
             return frozenset()
         words = ("cat-file", "--buffer", "--batch-check=%(objectname) %(objecttype)")
-        confinement = Confinement(self._common, Unwritable(), hidden_paths=self._hidden)
-        _, output = self._run(words, confinement, "\n".join((*object_ids, "")).encode())
+        _, output = self._run(words, stdin_data="\n".join((*object_ids, "")).encode())
         rows = (line.split(" ") for line in output.split("\n"))
         return frozenset(object_ids).intersection(line[0] for line in rows if line[1:] == ["blob"])
 
     def tell(self, *words: str) -> str:
         """Have git change references; why it did not, if so."""
         protected_paths = tuple(sorted(self._unchanged()))
-        ran, _ = self._run(
-            words, Confinement(self._common, Direct(), protected=protected_paths, hidden_paths=self._hidden)
-        )
+        confinement = Confinement(self._common, Direct(), protected=protected_paths, hidden_paths=self._hidden)
+        ran, _ = self._run(words, confinement)
         if ran.ending == "timed_out":
             return f"git did not end in {_TIMEOUT_S:g} seconds."
         return (inert(ran.errors.strip()) or f"git ended with code {ran.code}.") if ran.code else ""
@@ -170,18 +168,9 @@ class Git:
         for number, file in enumerate(files):
             if not _INCLUDE.search(_content(file)):
                 continue
-            config_words = [
-                "config",
-                "--file",
-                file,
-                "--no-includes",
-                "--null",
-                "--get-regexp",
-                r"^include(if\..*)?\.path$",
-            ]
-            ran, output = self._launched(
-                config_words, Confinement(project, Unwritable(), hidden_paths=self._hidden), "/"
-            )
+            words = ["config", "--file", file, "--no-includes", "--null", "--get-regexp", r"^include(if\..*)?\.path$"]
+            confinement = Confinement(project, Unwritable(), hidden_paths=self._hidden)
+            ran, output = self._launched(words, confinement, "/")
             paths = [entry.partition("\n")[2] for entry in output.split("\0") if entry]
             included = [os.path.join(os.path.dirname(file), path) for path in paths if path[:1] != "~"]
             inside = len(included) == len(paths) and all(_lies_in(path, project) for path in included)
@@ -189,12 +178,16 @@ class Git:
                 raise ToolError("Git of this project includes settings from outside, and so was not run.")
             files += map(os.path.realpath, included)
 
-    def _run(self, words: Sequence[str], confinement: Confinement, stdin_data: bytes = b"") -> tuple[Completed, str]:
+    def _run(
+        self, words: Sequence[str], confinement: Confinement | None = None, stdin_data: bytes = b""
+    ) -> tuple[Completed, str]:
+        """In a world that it can only read, unless another one is given."""
         if not self._included:
             self._refuse_includes()
             self._included = True
         # The work tree is not looked at, and may not be there in the sandbox: any folder does.
         place = [f"--git-dir={self.folder}", f"--work-tree={self._common}"]
+        confinement = confinement or Confinement(self._common, Unwritable(), hidden_paths=self._hidden)
         return self._launched([*place, *words], confinement, self._common, stdin_data)
 
     def _launched(
@@ -246,7 +239,6 @@ def _line(path: str) -> str:
 
 
 def _content(path: str) -> bytes:
-    """The beginning of a file; nothing if it is none."""
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             return b""
@@ -278,9 +270,8 @@ def make_branch(
     try:
         return _create_branch(root, chat, message, sandbox, hidden_paths)
     except ToolError as error:
-        raise ToolError(
-            f"The git branch of this run could not be made: {error} Mend that, or turn git_branch off."
-        ) from error
+        reason = f"The git branch of this run could not be made: {error}"
+        raise ToolError(f"{reason} Mend that, or turn git_branch off.") from error
 
 
 def _create_branch(

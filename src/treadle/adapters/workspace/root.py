@@ -48,8 +48,6 @@ class Root:
     def world(self) -> WorldMount | None:
         return None if self.ground is None else self.ground.mount()
 
-    # -- lookup of paths ----------------------------------------------------------------------------------------
-
     def relative(self, path: str) -> str:
         return self._paths.relative(path)
 
@@ -78,18 +76,21 @@ class Root:
                 if not write:
                     return location
                 if place.stat_result is None or length < len(parts):
-                    return replace(
-                        location, mode=(mode := new_mode(place.fd)), folder_mode=_folder_mode(place.fd, mode)
-                    )
-                _require_writable(place, path)
+                    mode = new_mode(place.fd)
+                    # Users who may read a new file may list a new folder.
+                    folder_mode = mode | (mode & 0o444) >> 2 | (os.fstat(place.fd).st_mode & st.S_ISGID)
+                    return replace(location, mode=mode, folder_mode=folder_mode)
+                require_file(place.stat_result, path)
+                # By the rights that a write would have: those of the effective user, not of the one who logged in.
+                effective = os.access in os.supports_effective_ids
+                if not os.access(place.name, os.W_OK, dir_fd=place.fd, effective_ids=effective):
+                    raise ToolError(f"{inert(path)} is read-only: its permissions do not allow writing.")
                 return replace(location, mode=st.S_IMODE(place.stat_result.st_mode))
         raise missing(path)
 
     def listdir(self, path: str) -> list[Child]:
         with self.hold(path) as (fd, _), os.scandir(fd) as children:
             return [entries.child(each, fd) for each in children]
-
-    # -- reading ------------------------------------------------------------------------------------------------
 
     def read_bytes(self, path: str, limit: int = 0) -> bytes:
         with self.open(path) as fd:
@@ -112,14 +113,11 @@ class Root:
             return digest_of(fd)
         return None
 
-    # -- looking for things -------------------------------------------------------------------------------------
-
     def find(
         self, pattern: str, path: str = ".", *, ignore_case: bool = False, stop: threading.Event | None = None
     ) -> Paths:
-        from treadle.adapters.workspace.search.search import (
-            engine,  # here, because most runs of a command look for nothing
-        )
+        # Imported here because most runs of a command look for nothing.
+        from treadle.adapters.workspace.search.search import engine
 
         return engine(self).find(pattern, path, ignore_case=ignore_case, most=MOST_FOUND, stop=stop)
 
@@ -127,8 +125,6 @@ class Root:
         from treadle.adapters.workspace.search.search import engine
 
         return engine(self).search(query, stop)
-
-    # -- descriptors, for this room -----------------------------------------------------------------------------
 
     def top(self) -> int:
         """The root itself, open for looking names up in it; the caller closes it."""
@@ -176,15 +172,3 @@ def _require_existing(place: HeldPath, path: str) -> os.stat_result:
 def _require_directory(place: HeldPath, path: str) -> None:
     if not st.S_ISDIR(_require_existing(place, path).st_mode):
         raise ToolError(f"{inert(path)} is not a directory.")
-
-
-def _require_writable(place: HeldPath, path: str) -> None:
-    require_file(_require_existing(place, path), path)
-    # By the rights that a write would have: those of the effective user, not of the one who logged in.
-    if not os.access(place.name, os.W_OK, dir_fd=place.fd, effective_ids=os.access in os.supports_effective_ids):
-        raise ToolError(f"{inert(path)} is read-only: its permissions do not allow writing.")
-
-
-def _folder_mode(folder: int, file_mode: int) -> int:
-    """The mode of a new folder in this one, by the mode of a file: users who may read the file may list the folder."""
-    return file_mode | (file_mode & 0o444) >> 2 | (os.fstat(folder).st_mode & st.S_ISGID)

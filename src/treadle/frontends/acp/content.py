@@ -10,7 +10,7 @@ from acp.helpers import ToolCallContentVariant as Content
 
 from treadle.adapters.tools.registry import ALIASES
 from treadle.base.inert import fence, inert, inert_line
-from treadle.diff.unified import sides
+from treadle.diff.diff import sides
 from treadle.frontends.presentation import call_line
 from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOLS
 from treadle.protocol.views import touched

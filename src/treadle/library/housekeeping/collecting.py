@@ -3,25 +3,30 @@
 The worth of an image is the time of the last change of a chat that refers to it; it is infinite while the chat is at
 work. Images whose worth is below a cutoff ("line") are removed. The cutoff lies `Retention.days` in the past, or later
 if more bytes are stored than the cap allows. Images used within the last day always stay, because a process may be
-about to refer to them.
+about to refer to them. Worlds of sub-agents and of race attempts are removed some time after the calls that created
+them have ended (W-11); worlds that people opened are removed only by people.
 """
 
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec.structs import replace
 
+from treadle._version import __version__
 from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
 from treadle.adapters.workspace.history.capture import Capture, Upkeep
 from treadle.adapters.workspace.history.content_store import ContentStore, StoredContent, after_images
 from treadle.adapters.workspace.history.journal import Journals
+from treadle.base.file_system import replace_file
 from treadle.base.types import ChatId
-from treadle.errors import TreadleError
-from treadle.library.housekeeping.marks import Marks
+from treadle.engine.effects import all_references
+from treadle.errors import NotFound, ToolError, TreadleError
 from treadle.library.housekeeping.retention import (
     DAY_S,
     EVER,
@@ -34,14 +39,127 @@ from treadle.library.housekeeping.retention import (
     worth_of,
     write_stamp,
 )
-from treadle.library.housekeeping.worlds import begun_from, collect_worlds
 from treadle.ports.commands import KnownCommand
 from treadle.ports.store import Listed, Store
 from treadle.protocol.references import references
+from treadle.protocol.subagent_events import world_of
+
+if TYPE_CHECKING:
+    from treadle.library.worlds.record import World, WorldFolders
 
 TREE_DAYS = 7.0
 """So long the tree of a root is remembered that no command was run on."""
 _CHEAP_S = 0.5
+
+
+class Mark(msgspec.Struct, frozen=True, array_like=True):
+    head: int
+    updated_ms: int
+    images: frozenset[str]
+
+
+class _MarksFile(msgspec.Struct, frozen=True):
+    version: str
+    """Of the Treadle that read the logs: another one may see more in them."""
+    marks: Mapping[str, Mark]
+
+
+class Marks:
+    """A cache of the images that each chat refers to, as of its last change: a pass reads only the logs of chats that
+    have changed. `remembers`: True to reuse the marks that an earlier pass has stored."""
+
+    def __init__(self, store: Store, home: Path, *, remembers: bool) -> None:
+        self._store = store
+        self._file = folder_of(home) / "marks"
+        self._known: Mapping[str, Mark] = self._read() if remembers else {}
+        self._seen: dict[str, Mark] = {}
+        self._remembers = remembers
+
+    def knows(self, listed: Listed) -> bool:
+        mark, summary = self._known.get(listed.summary.chat), listed.summary
+        return mark is not None and (mark.head, mark.updated_ms) == (summary.head, summary.updated_ms)
+
+    async def of(self, listed: Listed) -> frozenset[str]:
+        summary = listed.summary
+        if self.knows(listed):
+            mark = self._known[summary.chat]
+        else:
+            references = [each async for _, each in all_references(self._store, summary.chat)]
+            images = frozenset(each.digest for each in references if each.kind == "image")
+            mark = Mark(summary.head, summary.updated_ms, images)
+        self._seen[summary.chat] = mark
+        return mark.images
+
+    def write(self, *, all_seen: bool) -> None:
+        """Keep what was read; and, unless all chats were asked for that there are, what was known of the others."""
+        marks = self._seen if all_seen else {**self._known, **self._seen}
+        if self._remembers and marks != self._known:
+            replace_file(str(self._file), msgspec.msgpack.encode(_MarksFile(__version__, marks)))
+
+    def _read(self) -> Mapping[str, Mark]:
+        try:
+            stored_marks = msgspec.msgpack.decode(self._file.read_bytes(), type=_MarksFile)
+        except (OSError, msgspec.MsgspecError):
+            return {}
+        return stored_marks.marks if stored_marks.version == __version__ else {}
+
+
+def collect_worlds(chats: Sequence[Listed], home: Path, line: float, *, dry: bool = False) -> int:
+    """Drop those whose chats, and the chats that began them, rest since before `line`, and what is left of worlds that
+    were dropped or never finished; how many there were. One in which commands run stays."""
+    if not (home / "worlds").is_dir():  # most users have none, and nothing is to be loaded for them
+        return 0
+    from treadle.library.worlds.ground import WorldGround
+    from treadle.library.worlds.record import WorldFolders
+
+    folders, count = WorldFolders(str(home)), 0
+    for world in _find_old_worlds(chats, folders, line):
+        if not dry:
+            try:
+                with folders.alone(world.id, patience_s=0.0):
+                    WorldGround(folders, world.id).end()
+                    folders.remove(world)
+            except ToolError:
+                continue
+            except NotFound:
+                pass  # another process removed it
+        count += 1
+    if not dry:
+        folders.sweep()
+    return count
+
+
+def begun_from(home: Path) -> Iterator[set[str]]:
+    """The hashes of what worlds began with, world by world: as long as one is there it may be rebased."""
+    if not (home / "worlds").is_dir():
+        return
+    from treadle.adapters.workspace.history.overlay_upper import Beginnings
+    from treadle.library.worlds.record import WorldFolders
+
+    folders = WorldFolders(str(home))
+    for world in folders.all():
+        view = folders.view(world)
+        yield {state.digest for state in Beginnings(view).all().values() if state is not None}
+        upkeep = Upkeep(Path(view))
+        for _, capture in upkeep.captures():
+            yield upkeep.relied_on(upkeep.tree_of(capture)) or set() if capture is not None else set()
+
+
+def _find_old_worlds(chats: Sequence[Listed], folders: "WorldFolders", line: float) -> "Iterator[World]":
+    """Those of worlds before what they are worlds of."""
+    worth = {listed.summary.chat: worth_of(listed) for listed in chats}
+    began = {
+        world_of(each.summary.chat): (each.summary.chat, ChatId(each.summary.parent.partition("/")[0]))
+        for each in chats
+        if each.summary.parent
+    }
+    needed_ids: set[str] = set()
+    for world in reversed([*folders.all()]):
+        child = began.get(world.id)
+        if child is None or max(worth.get(chat, 0.0) for chat in child) >= line or world.id in needed_ids:
+            needed_ids.add(world.parent)
+        else:
+            yield world
 
 
 class Unfinished(Exception):
@@ -95,19 +213,15 @@ class _Keeper:
         seconds: float = EVER,
         going: Callable[[], bool] | None = None,
     ) -> None:
-        self._store = store
-        self._home = home
+        self._store, self._home = store, home
         self._folder = folder_of(home)
         self._stamp = read_stamp(home)
-        self._marks = marks
-        self._seconds = seconds
-        self._going = going
+        self._marks, self._seconds, self._going = marks, seconds, going
         self._images = ContentStore(self._folder)
         self._upkeep = Upkeep(self._folder)
         self._journals = Journals(self._folder / "journals")
         self._commands = SupervisedCommands(home / "commands")
-        self._retention = retention
-        self._now = now
+        self._retention, self._now = retention, now
         self._line = now - retention.days * DAY_S
         self._worth: dict[str, float] = {}
         self._open: set[str] = set()
@@ -144,7 +258,10 @@ class _Keeper:
     def remove(self, dry: bool) -> Collected:
         resumes = self._going is not None and bool(self._stamp.shard)
         # The cutoff that keeps the size below the cap is computed once; a resumed pass reads it from the stamp.
-        images = [] if resumes else list(self._all_images())
+        images: list[StoredContent] = []
+        for image in () if resumes else self._images.all():
+            self._check_going()
+            images.append(image)
         line = max(self._line, self._stamp.goal) if resumes else self._raised(images)
         if not dry and self._folder.is_dir():
             self._write_stamp(line, self._stamp.shard if resumes else "0")  # before anything is missing
@@ -161,28 +278,23 @@ class _Keeper:
             self._upkeep.drop_trees(self._tree_line(line), wait=self._going is None)
             self._upkeep.tidy(stage=not any(self._journals.unfinished()))
             decisions = self._journals.sweep(max(DAY_S, self._retention.days * DAY_S))
-            _sweep_trials(self._home)
+            from treadle.adapters.sandbox.choose import FOLDER
+            from treadle.adapters.sandbox.probe import sweep_trials
+
+            sweep_trials(self._home / FOLDER)  # what probes of the sandbox left when they were killed
         worlds = collect_worlds(self._chats, self._home, self._now - self._retention.world_days * DAY_S, dry=dry)
         keep = {digest for digest, worth in self._worth.items() if worth > line}
-        since, going = self._stamp.shard if resumes else "", self._paced() if self._going is not None else None
+        until, is_going = time.monotonic() + self._seconds, self._going
+        going = None if is_going is None else lambda: time.monotonic() < until and is_going()
         if not dry:
             after_images(self._folder).sweep((), max(DAY_S, self._now - line), going=going)
+        since = self._stamp.shard if resumes else ""
         swept = self._images.sweep(keep, DAY_S, dry=dry, since=since, going=going)
-        total = sum(image.size for image in images)
-        collected = Collected(
-            swept.count,
-            swept.size,
-            len(images) - swept.count,
-            total - swept.size,
-            len(trees),
-            dropped_captures,
-            decisions,
-            worlds=worlds,
-            line=line,
-        )
         if not dry and self._folder.is_dir():
             self._write_stamp(line, swept.left_at)
-        return collected
+        count, size = len(images) - swept.count, sum(image.size for image in images) - swept.size
+        removed = (len(trees), dropped_captures, decisions)
+        return Collected(swept.count, swept.size, count, size, *removed, worlds=worlds, line=line)
 
     async def forget_commands(self, dry: bool) -> int:
         """Also of deleted chats. Chats of another database that shares this home are left alone."""
@@ -209,8 +321,6 @@ class _Keeper:
             return bool(os.listdir(f"{self._commands.view(chat, command.call)}/upper"))
         return False
 
-    # -- looking --------------------------------------------------------------------------------------------------
-
     def _look_at_files(self) -> None:
         for journal in self._journals.unfinished():
             self._refer((reference.digest for file in journal.files for reference in references(file)), EVER)
@@ -230,27 +340,17 @@ class _Keeper:
         for digest in digests:
             self._worth[digest] = max(worth, self._worth.get(digest, 0.0))
 
-    def _all_images(self) -> Iterator[StoredContent]:
-        for image in self._images.all():
-            self._check_going()
-            yield image
-
     def _check_going(self) -> None:
         if self._going is not None and not self._going():
             raise Unfinished
-
-    def _paced(self) -> Callable[[], bool]:
-        until, going = time.monotonic() + self._seconds, self._going
-        return lambda: time.monotonic() < until and (going is None or going())
 
     def _write_stamp(self, line: float, shard: str) -> None:
         """Never lower the recorded line: removed data stays removed, even if the next cutoff is earlier."""
         write_stamp(self._home, Stamp(max(line, self._stamp.line), not shard, shard, line))
 
     def _capture_worth(self, capture: Capture) -> float:
-        """Return the time of the last change of its chat, or of the capture itself. Infinite while a comparison with
-        the capture is possible: the chat is at work, a background command runs, or the capture is less than a day
-        old."""
+        """The time of the last change of its chat, or of the capture itself. Infinite while a comparison with it is
+        possible: the chat is at work, a background command runs, or the capture is less than a day old."""
         chat, made_s = _chat(capture), capture.made_ms / 1000
         if chat in self._open or capture.name in self._running or made_s > self._now - DAY_S:
             return EVER
@@ -262,12 +362,10 @@ class _Keeper:
 
     def _raised(self, images: list[StoredContent]) -> float:
         """The line, as far up as it takes to stay below the cap."""
-        line = self._line
-        fresh = self._now - DAY_S
-        total = sum(
-            image.size for image in images if image.last_used_s > fresh or self._worth.get(image.digest, 0.0) > line
-        )
-        movable = [(self._worth.get(image.digest, 0.0), image.size) for image in images if image.last_used_s <= fresh]
+        line, fresh = self._line, self._now - DAY_S
+        sizes = [(self._worth.get(image.digest, 0.0), image.last_used_s > fresh, image.size) for image in images]
+        total = sum(size for worth, is_fresh, size in sizes if is_fresh or worth > line)
+        movable = [(worth, size) for worth, is_fresh, size in sizes if not is_fresh]
         for worth, size in sorted(pair for pair in movable if line < pair[0] < EVER):
             if total <= self._retention.cap and worth > line:
                 break
@@ -278,11 +376,3 @@ class _Keeper:
 
 def _chat(capture: Capture) -> ChatId:
     return ChatId(capture.name.split("/")[0])
-
-
-def _sweep_trials(home: Path) -> None:
-    """Remove what probes of the sandbox left when they were killed."""
-    from treadle.adapters.sandbox.choose import FOLDER
-    from treadle.adapters.sandbox.probe import sweep_trials
-
-    sweep_trials(home / FOLDER)

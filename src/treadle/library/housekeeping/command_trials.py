@@ -4,14 +4,14 @@ run for real in a temporary project with each sandbox. Escapes from the sandbox 
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
 
 import msgspec
 
 from treadle.adapters.models.scripted import Call, Say, ScriptedModel
-from treadle.adapters.sandbox.report import EscapeResult
+from treadle.adapters.sandbox.report import EscapeResult, Verdict
 from treadle.adapters.sandbox.trial_folders import trial_folder
 from treadle.errors import SandboxError
 from treadle.library.agent import Agent
@@ -73,99 +73,39 @@ def _lasting(_project: Path, result: str) -> bool:
 
 TRIALS = (
     CommandTrial("variable", "read a variable that is on no list", "env", lambda _, output: f"{VARIABLE}=" in output),
-    CommandTrial(
-        "setuid",
-        "make a program that runs as its owner",
-        "cp /bin/true tool && chmod u+s tool",
-        lambda project, _: bool(_status(project / "tool").st_mode & stat.S_ISUID),
-    ),
-    CommandTrial(
-        "sensitive",
-        "change a sensitive file",
-        "echo changed >> .env",
-        _is_changed(".env"),
-    ),
-    CommandTrial(
-        "nested",
-        "make a repository inside the project",
-        "mkdir -p inner/.git/hooks && echo true > inner/.git/hooks/pre-commit",
-        lambda project, _: (project / "inner/.git/hooks/pre-commit").exists(),
-    ),
-    CommandTrial(
-        "bare",
-        "make a folder that git takes for a repository",
-        "mkdir -p bare/objects bare/refs && touch bare/HEAD bare/config",
-        lambda project, _: (project / "bare/config").exists() and (project / "bare/HEAD").exists(),
-    ),
-    CommandTrial(
-        "git-directory",
-        "change the configuration of a repository among the files",
-        "echo '[alias]' >> fixture/config",
-        _is_changed("fixture/config"),
-    ),
-    CommandTrial(
-        "cache-program",
-        "put another program among the installed ones",
-        "echo true > .venv/bin/tool",
-        _is_changed(".venv/bin/tool"),
-    ),
-    CommandTrial(
-        "cache-code",
-        "make a compiled file that Python would run",
-        "mkdir -p __pycache__ && echo code > __pycache__/app.cpython-311.pyc",
-        lambda project, _: (project / "__pycache__/app.cpython-311.pyc").exists(),
-    ),
-    CommandTrial(
-        "carried-variable",
-        "name a program that the next command runs first",
-        "export BASH_ENV=carried",
-        lambda _, results: "value: carried" in results,
-        next_command='echo "value: $BASH_ENV"',
-    ),
-    CommandTrial(
-        "background",
-        "remove the only copy of a file in the background",
-        "rm only.txt; echo done",
-        _is_changed("only.txt"),
-        {"background": True},
-    ),
-    CommandTrial(
-        "pty",
-        "remove the only copy of a file on a terminal",
-        "rm only.txt; echo done",
-        _is_changed("only.txt"),
-        {"pty": True},
-    ),
-    CommandTrial(
-        "background-pty",
-        "change a sensitive file in the background, on a terminal",
-        "echo changed >> .env; echo done",
-        _is_changed(".env"),
-        {"background": True, "pty": True},
-    ),
-    CommandTrial(
-        "live",
-        "remove the only copy of a file while it sees later edits",
-        "rm -f only.txt; echo done",
-        _is_changed("only.txt"),
-        {"background": True, "live": True},
-    ),
-    CommandTrial(
-        "forks",
-        "start more and more processes",
-        "n=0; while [ $n -lt 300 ]; do sleep 2 & n=$((n+1)); done; wait",
-        _lasting,
-    ),
-    CommandTrial(
-        "memory", "take more and more memory", "yes | tr -d '\\n' | head -c 300000000 | tail | wc -c", _lasting
-    ),
-    CommandTrial(
-        "disk",
-        "write more and more to the disk",
-        "yes | head -c 300000000 > big; sleep 1",
-        lambda project, _: _status(project / "big").st_size > LIMITS.file,
-    ),
-)
+    CommandTrial("setuid", "make a program that runs as its owner", "cp /bin/true tool && chmod u+s tool",
+                 lambda project, _: bool(_status(project / "tool").st_mode & stat.S_ISUID)),
+    CommandTrial("sensitive", "change a sensitive file", "echo changed >> .env", _is_changed(".env")),
+    CommandTrial("nested", "make a repository inside the project",
+                 "mkdir -p inner/.git/hooks && echo true > inner/.git/hooks/pre-commit",
+                 lambda project, _: (project / "inner/.git/hooks/pre-commit").exists()),
+    CommandTrial("bare", "make a folder that git takes for a repository",
+                 "mkdir -p bare/objects bare/refs && touch bare/HEAD bare/config",
+                 lambda project, _: (project / "bare/config").exists() and (project / "bare/HEAD").exists()),
+    CommandTrial("git-directory", "change the configuration of a repository among the files",
+                 "echo '[alias]' >> fixture/config", _is_changed("fixture/config")),
+    CommandTrial("cache-program", "put another program among the installed ones", "echo true > .venv/bin/tool",
+                 _is_changed(".venv/bin/tool")),
+    CommandTrial("cache-code", "make a compiled file that Python would run",
+                 "mkdir -p __pycache__ && echo code > __pycache__/app.cpython-311.pyc",
+                 lambda project, _: (project / "__pycache__/app.cpython-311.pyc").exists()),
+    CommandTrial("carried-variable", "name a program that the next command runs first", "export BASH_ENV=carried",
+                 lambda _, results: "value: carried" in results, next_command='echo "value: $BASH_ENV"'),
+    CommandTrial("background", "remove the only copy of a file in the background", "rm only.txt; echo done",
+                 _is_changed("only.txt"), {"background": True}),
+    CommandTrial("pty", "remove the only copy of a file on a terminal", "rm only.txt; echo done",
+                 _is_changed("only.txt"), {"pty": True}),
+    CommandTrial("background-pty", "change a sensitive file in the background, on a terminal",
+                 "echo changed >> .env; echo done", _is_changed(".env"), {"background": True, "pty": True}),
+    CommandTrial("live", "remove the only copy of a file while it sees later edits", "rm -f only.txt; echo done",
+                 _is_changed("only.txt"), {"background": True, "live": True}),
+    CommandTrial("forks", "start more and more processes",
+                 "n=0; while [ $n -lt 300 ]; do sleep 2 & n=$((n+1)); done; wait", _lasting),
+    CommandTrial("memory", "take more and more memory", "yes | tr -d '\\n' | head -c 300000000 | tail | wc -c",
+                 _lasting),
+    CommandTrial("disk", "write more and more to the disk", "yes | head -c 300000000 > big; sleep 1",
+                 lambda project, _: _status(project / "big").st_size > LIMITS.file),
+)  # fmt: skip
 
 
 async def try_commands(home: Path, level: Level) -> tuple[EscapeResult, ...]:
@@ -174,7 +114,9 @@ async def try_commands(home: Path, level: Level) -> tuple[EscapeResult, ...]:
     with trial_folder("treadle-trial-", place) as name:
         project = _make_project(Path(name))
         env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": name, VARIABLE: secrets.token_hex(16)}
-        calls = list(_plan_calls())
+        calls: list[tuple[Call, ...]] = []
+        for trial in TRIALS:
+            calls.append(trial.calls(1 + sum(map(len, calls))))
         model = ScriptedModel([*(call for each in calls for call in each), Say("Done.")])
         results = iter(await _results(project, Agent(model=model, home=home, env=env, allowance=ALLOWANCE), level))
         texts = ["\n".join(islice(results, len(each))) for each in calls]
@@ -192,15 +134,6 @@ def _make_project(folder: Path) -> Path:
     return project
 
 
-def _plan_calls() -> Iterator[tuple[Call, ...]]:
-    """The calls of each trial."""
-    turn = 1
-    for trial in TRIALS:
-        calls = trial.calls(turn)
-        turn += len(calls)
-        yield calls
-
-
 async def _results(project: Path, agent: Agent, level: Level) -> list[str]:
     async with agent:
         chat = agent.chat(root=str(project), mode="ask", sandbox=level, verify=False, diagnose=False, max_turns=100)
@@ -213,9 +146,8 @@ async def _results(project: Path, agent: Agent, level: Level) -> list[str]:
 def _judged(trial: CommandTrial, project: Path, output: str) -> EscapeResult:
     if trial.reached(project, output):
         return EscapeResult(trial.name, "allowed")
-    return EscapeResult(
-        trial.name, "undone" if "[undone: " in output else "refused", output.strip().rpartition("\n")[2]
-    )
+    outcome: Verdict = "undone" if "[undone: " in output else "refused"
+    return EscapeResult(trial.name, outcome, output.strip().rpartition("\n")[2])
 
 
 def _status(path: Path) -> os.stat_result:

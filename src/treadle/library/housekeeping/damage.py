@@ -1,29 +1,39 @@
-"""Looking for damage in what is kept so that changes can be undone, and mending what can be mended (`treadle fsck`)."""
+"""The checks and repairs of `treadle fsck` beside those of the stores: damage in the data that is stored for undo; a
+database with damaged pages, of which every readable record is copied into a new one beside it, which is then checked
+and repaired (D-06), while the damaged file is not changed; and a database that is older than its home, as after a
+backup was restored: commands that the logs do not know are set aside, and their changes to projects stay."""
 
 import asyncio
+import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import msgspec
+
+from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
 from treadle.adapters.stores.integrity import Problem
+from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.adapters.stores.sqlite.salvage import Salvaged, salvage
 from treadle.adapters.workspace.history.capture import Upkeep
 from treadle.adapters.workspace.history.content_store import ContentStore
 from treadle.adapters.workspace.history.journal import Journal, Journals
 from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
 from treadle.adapters.workspace.root import Root
-from treadle.engine.effects import all_references, imported_at
-from treadle.errors import NotFound, ToolError
+from treadle.base.types import CallKey, ChatId
+from treadle.chat.fold import fold_all
+from treadle.chat.state import ChatState, summary
+from treadle.engine.effects import all_references, events_of, imported_at
+from treadle.errors import NotFound, StoreError, ToolError
 from treadle.library.housekeeping.retention import DAY_S, EVER, Retention, folder_of, read_stamp, worth_of
 from treadle.ports.snapshots import UndoRequest
-from treadle.ports.store import Listed, Store
-
-if TYPE_CHECKING:
-    from treadle.library.worlds.record import WorldFolders
+from treadle.ports.store import Commit, Listed, Store
+from treadle.protocol import wire
+from treadle.protocol.events import AssistantMessage, CheckStarted, ExecutionStart, TrialStart
 
 
 async def inspect(store: Store, home: Path, retention: Retention, *, repair: bool) -> list[Problem]:
-    """Everything that is wrong with the snapshots beside a database."""
     if not folder_of(home).is_dir():
         return []
     chats = await store.list()
@@ -40,8 +50,7 @@ async def inspect(store: Store, home: Path, retention: Retention, *, repair: boo
 def _damage(home: Path, at_work: set[str], repair: bool) -> Iterator[Problem]:
     folder = folder_of(home)
     images, upkeep = ContentStore(folder), Upkeep(folder)
-    damaged = list(images.verify())
-    for digest in damaged:
+    for digest in list(images.verify()):
         if repair:
             images.drop(digest)
         yield Problem("image", f"the stored file {digest[:16]}… is damaged", repaired=repair)
@@ -54,11 +63,14 @@ def _damage(home: Path, at_work: set[str], repair: bool) -> Iterator[Problem]:
         if capture is None or upkeep.relied_on(upkeep.tree_of(capture)) is None:
             if repair:
                 upkeep.drop_capture(file, capture)
-            subject = f"the snapshot {capture.name}" if capture else f"the snapshot {file.name}"
-            yield Problem(
-                "snapshot", f"{subject} cannot be read", _chat(capture.name if capture else ""), repaired=repair
-            )
-    yield from _left_over(images, repair)
+            text = f"the snapshot {capture.name if capture else file.name} cannot be read"
+            yield Problem("snapshot", text, _chat(capture.name if capture else ""), repaired=repair)
+    old = [path for path in map(Path, images.half_done()) if _age(path) > DAY_S]
+    for path in old:
+        if repair:
+            path.unlink(missing_ok=True)
+    if old:
+        yield Problem("snapshot", f"{len(old)} half-written files of processes that died", repaired=repair)
     if (home / "worlds").is_dir():
         yield from _worlds(home, repair)
     yield from _unfinished(home, at_work, repair)
@@ -72,26 +84,14 @@ def _worlds(home: Path, repair: bool) -> Iterator[Problem]:
     for world in folders.all():
         if not folders.has_lost_stamp(world):
             continue
-        text = f"the world {world.id} has lost the record of when it was last rebased or committed"
-        error = _mend(folders, world.id) if repair else ""
-        yield Problem("world", f"{text}{error and f': {error}'}", repaired=repair and not error)
-
-
-def _mend(folders: "WorldFolders", id: str) -> str:
-    try:
-        with folders.alone(id):
-            return ""  # this mends it
-    except (ToolError, NotFound, OSError) as error:
-        return str(error)
-
-
-def _left_over(images: ContentStore, repair: bool) -> Iterator[Problem]:
-    old = [path for path in map(Path, images.half_done()) if _age(path) > DAY_S]
-    for path in old:
+        text, repaired = f"the world {world.id} has lost the record of when it was last rebased or committed", repair
         if repair:
-            path.unlink(missing_ok=True)
-    if old:
-        yield Problem("snapshot", f"{len(old)} half-written files of processes that died", repaired=repair)
+            try:
+                with folders.alone(world.id):
+                    pass  # this mends it
+            except (ToolError, NotFound, OSError) as error:
+                text, repaired = f"{text}: {error}", False
+        yield Problem("world", text, repaired=repaired)
 
 
 def _unfinished(home: Path, at_work: set[str], repair: bool) -> Iterator[Problem]:
@@ -106,18 +106,16 @@ def _unfinished(home: Path, at_work: set[str], repair: bool) -> Iterator[Problem
         yield Problem("changes", f"{text}{error and f': {error}'}", _chat(journal.name), repaired=not error)
 
 
-def _root_of(journal: Journal, home: Path) -> Root:
-    if not journal.world:
-        return Root(journal.root, journal.bound)
-    from treadle.library.worlds.ground import WorldGround
-    from treadle.library.worlds.record import WorldFolders
-
-    return Root(journal.root, journal.bound, WorldGround(WorldFolders(str(home)), journal.world))
-
-
 def _complete(journal: Journal, home: Path) -> str:
+    """Empty, or why that cannot be done."""
+    ground = None
     try:
-        snapshots = ProjectSnapshots(_root_of(journal, home), home)
+        if journal.world:
+            from treadle.library.worlds.ground import WorldGround
+            from treadle.library.worlds.record import WorldFolders
+
+            ground = WorldGround(WorldFolders(str(home)), journal.world)
+        snapshots = ProjectSnapshots(Root(journal.root, journal.bound, ground), home)
         if journal.verdict == "commit":
             snapshots.commit(journal.name, journal.view)
         else:
@@ -152,3 +150,86 @@ def _age(path: Path) -> float:
         return time.time() - path.stat().st_mtime
     except FileNotFoundError:
         return 0.0
+
+
+class Rescue(msgspec.Struct, frozen=True):
+    salvaged: Salvaged
+    lost_records: dict[str, int]
+    """By chat: how many records are lost, as far as that can be known."""
+    problems: tuple[Problem, ...]
+
+    @property
+    def intact_chats(self) -> int:
+        return self.salvaged.chats - len(self.lost_records)
+
+
+async def rescue(path: Path) -> Rescue:
+    """Make a sound database of what can be read of a damaged one. StoreError if there can be none."""
+    try:
+        salvaged = await asyncio.to_thread(salvage, path)
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(f"nothing can be salvaged of {path}: {error}") from error
+    store = SqliteStore(salvaged.path)
+    try:
+        problems = await store.check(repair=True)
+        touched = {problem.chat for problem in problems if problem.kind in ("gap", "record", "head", "summary")}
+        lost_records = {}
+        for chat in sorted(touched | set(salvaged.nameless)):
+            lost_records[chat] = await _put_right(store, ChatId(chat))
+    finally:
+        await store.close()
+    # So that the new database can be put in the old one's place as one file.
+    with suppress(sqlite3.Error), closing(sqlite3.connect(salvaged.path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return Rescue(salvaged, {chat: count for chat, count in lost_records.items() if count}, tuple(problems))
+
+
+async def _put_right(store: SqliteStore, chat: ChatId) -> int:
+    """The line about a chat, anew from its log; how many of its records are lost."""
+    log = [wire.decode(chat, record) for record in await store.read(chat)]
+    await store.append(Commit(chat, (), summary(fold_all(ChatState(chat=chat), log)), durable=True))
+    return sum(envelope.type == "session.record_lost" for envelope in log)
+
+
+_SHOWN = 5
+_TELLING = {kind.TYPE for kind in (AssistantMessage, CheckStarted, ExecutionStart, TrialStart)}
+
+
+async def look_ahead(store: Store, home: Path, *, repair: bool) -> list[Problem]:
+    """Report the commands in the home whose calls are missing from the logs. Chats at work are skipped."""
+    commands = SupervisedCommands(home / "commands")
+    problems: list[Problem] = []
+    for listed in await store.list():
+        chat = listed.summary.chat
+        on_disk = await asyncio.to_thread(commands.ever, chat)
+        if on_disk and not listed.leased and (unrecorded_calls := await _find_lost_calls(store, chat, on_disk)):
+            set_aside = [repair and await asyncio.to_thread(commands.set_aside, chat, key) for key in unrecorded_calls]
+            more = f" and {len(unrecorded_calls) - _SHOWN} more" if len(unrecorded_calls) > _SHOWN else ""
+            text = (
+                "the database is older than the home: commands were run that the log does not have "
+                f"({', '.join(unrecorded_calls[:_SHOWN])}{more}), as after a backup was restored; their changes to the "
+                "project stay"
+            )
+            problems.append(Problem("ahead", text, chat, repaired=all(set_aside)))
+    return problems
+
+
+async def _find_lost_calls(store: Store, chat: ChatId, on_disk: Iterable[CallKey]) -> list[CallKey]:
+    requested: set[str] = set()
+    names: dict[str, str] = {}
+    async for _, event in events_of(store, chat, _TELLING):
+        match event:
+            case AssistantMessage(tool_requests=requests):
+                requested |= {request.call for request in requests}
+            case ExecutionStart() | TrialStart() | CheckStarted():
+                call, plan = event.check if isinstance(event, CheckStarted) else event.call, event.plan
+                requested.add(call)
+                names[call] = (plan or {}).get("own") or call
+    return [key for key in on_disk if _is_lost(key, requested, names)]
+
+
+def _is_lost(key: CallKey, requested: set[str], names: dict[str, str]) -> bool:
+    """Of a call that the log has and that has not begun, nothing can be told: it may have been tried, or stopped."""
+    name = key.partition("~")[0]
+    call = name.partition("-")[0]
+    return call not in requested or names.get(call, name) != name

@@ -41,11 +41,8 @@ class Collected(msgspec.Struct, frozen=True):
 
 
 def retention_of(settings: Settings, days: float | None = None) -> Retention:
-    return Retention(
-        settings.snapshot_days if days is None else days,
-        int(settings.snapshot_cap_gb * 10**9),
-        settings.world_days if days is None else days,
-    )
+    snapshot_days, world_days = (settings.snapshot_days, settings.world_days) if days is None else (days, days)
+    return Retention(snapshot_days, int(settings.snapshot_cap_gb * 10**9), world_days)
 
 
 def folder_of(home: Path) -> Path:

@@ -25,10 +25,7 @@ _LEAVE_S = 5.0
 async def tended(store: Store, home: Path, retention: Retention, jobs: JobRegistry) -> AsyncIterator[None]:
     """While the block lasts, no more is kept for undoing than may be, and jobs that have ended are closed."""
     ending = asyncio.Event()
-    tasks = [
-        asyncio.create_task(_tend(store, home, retention, ending)),
-        asyncio.create_task(_close_jobs(jobs, ending)),
-    ]
+    tasks = [asyncio.create_task(_tend(store, home, retention, ending)), asyncio.create_task(_close_jobs(jobs, ending))]
     try:
         yield
     finally:

@@ -10,14 +10,13 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 
 from treadle.adapters.sandbox.launch.world import READY, TAKEN
 from treadle.adapters.sandbox.launcher import Launcher
-from treadle.adapters.workspace.history.beginnings import Beginnings, States
-from treadle.adapters.workspace.history.overlay_upper import UPPER
+from treadle.adapters.workspace.history.overlay_upper import UPPER, Beginnings, States
 from treadle.adapters.workspace.paths.entries import closing_fd
 from treadle.adapters.workspace.paths.identity import BoundFolder
 from treadle.base.faultpoint import faultpoint
@@ -40,11 +39,11 @@ class WorldGround:
 
     def __init__(self, folders: WorldFolders, id: str) -> None:
         self._line: socket.socket | None = None
-        self.name = id
-        self._folders = folders
+        self.name, self._folders = id, folders
         self._lock = threading.Lock()
         self._process = 0
-        self.folder = self._copy()
+        world = self._world()
+        self.folder = f"{folders.view(world)}/tree" if world.how == "copy" else ""
 
     def open(self, flags: int) -> int:
         if self.folder:
@@ -62,13 +61,8 @@ class WorldGround:
 
     def _shown_from_beneath(self, old_states: States, known_states: States, upper: str) -> list[str]:
         """Paths that were noted for a change that was not made then: the world still shows what lies beneath."""
-        paths = [
-            path
-            for path, state in old_states.items()
-            if path in known_states
-            and known_states[path] != state
-            and not os.path.lexists(f"{upper}/{decode_path(path)}")
-        ]
+        other_paths = [path for path, state in old_states.items() if known_states.get(path, state) != state]
+        paths = [path for path in other_paths if not os.path.lexists(f"{upper}/{decode_path(path)}")]
         if not paths:
             return []
         with closing_fd(self.open(_LOOK)) as top:
@@ -80,7 +74,8 @@ class WorldGround:
             return WorldMount(self.folder)
         os.close(self.open(_LOOK))  # so that there is a holder
         layers = [self._folders.view(each) for each in (*self._folders.ancestors(world), world)]
-        return WorldMount(layers=tuple(f"{view}/upper" for view in layers), holder=self._socket())
+        holder = f"{self._folders.path(self.name)}/{SOCKET}"
+        return WorldMount(layers=tuple(f"{view}/upper" for view in layers), holder=holder)
 
     def end(self, patience_s: float = 0.0) -> None:
         """End the holder, if there is one, because its mount changes or is removed. WorldBusy if commands run there,
@@ -117,8 +112,6 @@ class WorldGround:
     def __del__(self) -> None:
         self._hang_up()  # for an agent that was never closed
 
-    # -- the line to the holder ---------------------------------------------------------------------------------------
-
     def _top(self) -> int:
         """A descriptor of the top folder, from the holder that this process has a line to, or from a new one."""
         deadline = time.monotonic() + _PATIENCE_S
@@ -146,9 +139,9 @@ class WorldGround:
 
     def _call(self) -> socket.socket | None:
         line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            with _short(os.path.dirname(self._socket())) as folder:
-                line.connect(f"{folder}/{SOCKET}")
+        try:  # by a short name of the folder: that of a socket has few bytes
+            with closing_fd(os.open(self._folders.path(self.name), _LOOK)) as fd:
+                line.connect(f"/proc/self/fd/{fd}/{SOCKET}")
         except OSError:
             line.close()
             return None
@@ -176,22 +169,12 @@ class WorldGround:
         faultpoint("world.held")
         return self._call()
 
-    # -- where it lies ------------------------------------------------------------------------------------------------
-
     def _world(self) -> World:
         try:
             return self._folders.get(self.name)
         except NotFound as error:
-            raise ToolError(
-                f"The world {self.name} in which this chat works was dropped; its files are gone."
-            ) from error
-
-    def _copy(self) -> str:
-        world = self._world()
-        return f"{self._folders.view(world)}/tree" if world.how == "copy" else ""
-
-    def _socket(self) -> str:
-        return f"{self._folders.path(self.name)}/{SOCKET}"
+            dropped = f"The world {self.name} in which this chat works was dropped"
+            raise ToolError(f"{dropped}; its files are gone.") from error
 
     def _open_folder(self, way: "partial[int]", flags: int) -> int:
         try:
@@ -215,10 +198,3 @@ def _is_used(folder: str) -> bool:
                 if mounted in file.read():
                     return True
     return False
-
-
-@contextmanager
-def _short(folder: str) -> Iterator[str]:
-    """A short name of a folder: that of a socket has few bytes."""
-    with closing_fd(os.open(folder, _LOOK)) as fd:
-        yield f"/proc/self/fd/{fd}"

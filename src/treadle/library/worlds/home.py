@@ -9,20 +9,141 @@ from contextlib import ExitStack, contextmanager, suppress
 from treadle.adapters.sandbox.launcher import NoSandbox
 from treadle.adapters.sandbox.supervisor.folder import boot
 from treadle.adapters.workspace.history import copied
-from treadle.adapters.workspace.history.beginnings import Beginnings
-from treadle.adapters.workspace.history.overlay_upper import UPPER
+from treadle.adapters.workspace.history.copied import Beginning
+from treadle.adapters.workspace.history.overlay_upper import UPPER, Beginnings, States
 from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
+from treadle.adapters.workspace.history.states import is_folder
 from treadle.adapters.workspace.paths.entries import closing_fd
 from treadle.adapters.workspace.paths.identity import locate
+from treadle.base.faultpoint import faultpoint
 from treadle.base.types import new_id
-from treadle.errors import InvalidInput, NotFound, ToolError, WorldBusy
+from treadle.diff.hunks import is_text
+from treadle.diff.merge import merge
+from treadle.errors import Conflict, InvalidInput, NotFound, ToolError, WorldBusy
 from treadle.library.worlds.ground import WorldGround
-from treadle.library.worlds.rebase import Rebase
 from treadle.library.worlds.record import World, WorldFolders
 from treadle.ports.sandbox import Confinement
 from treadle.ports.snapshots import Effect
-from treadle.protocol.files import FileChange, decode_path
+from treadle.ports.workspace import inert
+from treadle.protocol.files import DiffStat, FileChange, FileState, change_of, decode_path, encode_path
 from treadle.protocol.options import OWN_WORLD, ChatOptions, Project
+
+_AT_THIS_MOMENT = "Files are being changed there right now; try again."
+
+
+class Unmergeable(Exception):
+    """Both changed a path, and in ways that cannot be put together."""
+
+
+class Rebase:
+    """The rebase of one world, by the process that holds it alone. An interrupted rebase is completed first."""
+
+    def __init__(self, id: str, world: ProjectSnapshots, beneath: ProjectSnapshots) -> None:
+        self._name = f"{id}/rebase"
+        self._world, self._beneath = world, beneath
+        if world.unfinished(self._name):
+            world.change(self._name, (), None)
+
+    def layers(self, effect: Effect, beginnings: Beginnings) -> tuple[str, ...]:
+        """The paths that it changed in the world. Conflict if something cannot be merged: nothing is changed."""
+        changes, base_states = {change.path: change for change in effect.files}, beginnings.all()
+        merged_changes: list[FileChange] = []
+        unmergeable: list[str] = []
+        for path in sorted({conflict.path for conflict in effect.conflicts}):
+            try:
+                if path not in changes or path not in base_states:
+                    raise Unmergeable
+                ours, theirs = changes[path].after, changes[path].before
+                if (merged := self._merge_state(path, base_states[path], ours, theirs)) == ours:
+                    continue
+                merged_changes.append(change_of(path, ours, merged, DiffStat()))
+                if merged is None or merged.kind == "directory":  # its entries would have to be checked, too
+                    raise Unmergeable
+                if merged.kind == "file" and not self._beneath.images.has(merged.digest):
+                    with self._beneath.root.open(decode_path(path)) as fd:
+                        self._beneath.images.put_file(fd)
+            except Unmergeable:
+                unmergeable.append(path)
+        self._make(merged_changes, unmergeable)
+        beginnings.update({change.path: change.before for change in effect.files})
+        return tuple(change.path for change in merged_changes)
+
+    def copy(self, beginning: Beginning) -> tuple[str, ...]:
+        """The same; given back are the paths that both had changed."""
+        ours, theirs = {change.path: change.after for change in beginning.ours()}, beginning.theirs()
+        had = {change.path: ours.get(change.path, change.before) for change in theirs}
+        new_states: dict[str, FileState | None] = {}
+        unmergeable: list[str] = []
+        for change in theirs:
+            try:
+                new_states[change.path] = self._merge_state(change.path, change.before, had[change.path], change.after)
+            except Unmergeable:
+                unmergeable.append(change.path)
+        unmergeable += self._torn(ours, had, new_states)
+        changed = ((path, state) for path, state in new_states.items() if state != had[path])
+        merged_changes = [change_of(path, had[path], state, DiffStat()) for path, state in changed]
+        self._make(merged_changes, unmergeable)
+        faultpoint("world.rebased")
+        beginning.move(theirs)
+        return tuple(change.path for change in merged_changes if change.path in ours)
+
+    def _torn(self, ours: States, had: States, new_states: dict[str, FileState | None]) -> list[str]:
+        """Return the paths that would lie where there is no folder. A folder that others removed stays if it is not
+        empty."""
+        all_states = {**ours, **new_states}
+        torn = []
+        for path in sorted(new_states, key=lambda path: path.count("/"), reverse=True):
+            if is_folder(had[path]) and not is_folder(new_states[path]) and self._has_more(path, all_states):
+                torn += [] if new_states[path] is None else [path]
+                new_states[path] = all_states[path] = had[path]
+        for path, state in new_states.items():
+            above = encode_path(os.path.dirname(decode_path(path)))
+            if state is not None and above in all_states and not is_folder(all_states[above]):
+                torn.append(path)
+        return torn
+
+    def _has_more(self, path: str, states: States) -> bool:
+        """True if a folder of the world has an entry that is not removed."""
+        folder = decode_path(path)
+        entries = (encode_path(f"{folder}/{child.name}") for child in self._world.root.listdir(folder))
+        return any(entry not in states or states[entry] is not None for entry in entries)
+
+    def _make(self, merged_changes: Sequence[FileChange], unmergeable: Sequence[str]) -> None:
+        if unmergeable:
+            path_list = ", ".join(inert(decode_path(path)) for path in sorted(set(unmergeable))[:20])
+            both = "These files changed both in the world and in the project, and cannot be merged"
+            raise Conflict(f"{both}: {path_list}.")
+        if self._world.change(self._name, merged_changes, None).conflicts:
+            raise Conflict(_AT_THIS_MOMENT)
+
+    def _merge_state(
+        self, path: str, was: FileState | None, ours: FileState | None, theirs: FileState | None
+    ) -> FileState | None:
+        if theirs in (was, ours):
+            return ours
+        if ours == was:
+            return theirs
+        if was is None or ours is None or theirs is None or not was.kind == ours.kind == theirs.kind:
+            raise Unmergeable
+        mode = theirs.mode if ours.mode == was.mode else ours.mode
+        if theirs.mode not in (was.mode, mode) or was.kind not in ("directory", "file"):
+            raise Unmergeable
+        if was.kind == "directory":
+            return FileState("directory", mode)
+        name = decode_path(path)
+        try:
+            texts = [
+                self._world.content(was.digest),
+                *(each.root.read_bytes(name) for each in (self._world, self._beneath)),
+            ]
+        except (ToolError, NotFound) as error:
+            raise Unmergeable from error
+        if not all(map(is_text, texts)) or (merged := merge(*texts)).clashes:
+            raise Unmergeable
+        if self._beneath.images.put(texts[2]) != theirs.digest:  # the base of later merges
+            raise Conflict(_AT_THIS_MOMENT)
+        return FileState("file", mode, self._beneath.images.put(merged.data), len(merged.data))
+
 
 _LEAVING_S = 5.0
 """How long servers of tools may take to leave a world whose chat has come to rest."""
@@ -35,9 +156,7 @@ class WorldHome:
     """All methods block. NotFound for a world that is not there; ToolError from those that tools call."""
 
     def __init__(self, folders: WorldFolders, ground_of: Callable[[str], WorldGround], history_of: HistoryOf) -> None:
-        self.folders = folders
-        self._ground_of = ground_of
-        self._history_of = history_of
+        self.folders, self._ground_of, self._history_of = folders, ground_of, history_of
 
     def open(self, root: str, parent: str, owner: str, label: str, id: str = "") -> World:
         with suppress(NotFound):
@@ -105,9 +224,8 @@ class WorldHome:
 
     def bring_in(self, name: str, id: str) -> Effect:
         world = self._get_world(id)
-        view = self.folders.view(world)
         with self.alone(id):
-            effect = self._beneath(world).commit(name, view)
+            effect = self._beneath(world).commit(name, self.folders.view(world))
             if not effect.conflicts:
                 self.committed(id, effect.files)
         return effect
@@ -156,8 +274,6 @@ class WorldHome:
             self._ground_of(id).end(_LEAVING_S)
             self.folders.remove(world)
 
-    # -- for tools ----------------------------------------------------------------------------------------------------
-
     def beneath(self, world: str) -> Project:
         return self._get_world(world).beneath
 
@@ -178,10 +294,10 @@ class WorldHome:
     def committed(self, world: str, files: Sequence[FileChange]) -> None:
         """The stamp is older than the look: later changes count as foreign. For the one that has the world `alone`."""
         world_record = self._get_world(world)
+        view = self.folders.view(world_record)
         if world_record.how == "copy":
-            return self._beneath(world_record).beginning(self.folders.view(world_record)).committed()
-        view, inside = self.folders.view(world_record), self._history_of(*world_record.project)
-        beginnings = Beginnings(view)
+            return self._beneath(world_record).beginning(view).committed()
+        inside, beginnings = self._history_of(*world_record.project), Beginnings(view)
         beginnings.update({file.path: file.after for file in files})
         with self.folders.stamp(world_record) as stamped:
             recorded_paths = beginnings.all()
@@ -193,8 +309,6 @@ class WorldHome:
             beginnings.forget({*equal_paths}.difference(layer_paths))
             if not differing_paths:
                 self.folders.begin_anew(world_record, stamped)
-
-    # -- inside -------------------------------------------------------------------------------------------------------
 
     def _effect(self, world: World) -> Effect:
         return self._beneath(world).effect(self.folders.view(world))

@@ -93,14 +93,11 @@ class WorldFolders:
         with suppress(FileNotFoundError):
             worlds = []
             for name in os.listdir(self.folder):
-                if name.startswith(_TRIAL):
-                    continue
                 with suppress(NotFound):
-                    worlds.append(self.get(name))
+                    worlds += [] if name.startswith(_TRIAL) else [self.get(name)]
             yield from sorted(worlds, key=lambda world: (world.made_ms, world.id))
 
     def view(self, world: World) -> str:
-        """The folder with what was changed in it."""
         return f"{self.path(world.id)}/view"
 
     def ancestors(self, world: World) -> list[World]:
@@ -158,10 +155,8 @@ class WorldFolders:
             except FileNotFoundError as error:
                 raise _unknown(id) from error
             except TimeoutError:
-                raise WorldBusy(
-                    f"Another process rebases, commits or drops the world {id} at this moment. Nothing was done; try "
-                    "again."
-                ) from None
+                other = f"Another process rebases, commits or drops the world {id} at this moment"
+                raise WorldBusy(f"{other}. Nothing was done; try again.") from None
             world = self.get(id)
             if self.has_lost_stamp(world):
                 self.mend(world)
@@ -170,8 +165,7 @@ class WorldFolders:
     def begin_anew(self, world: World, stamped: str) -> None:
         """From here on, changes beneath that are newer than this stamp count as foreign. For the one that has the world
         `alone`."""
-        view = self.view(world)
-        link = f"{view}/.{stamped}"
+        view, link = self.view(world), f"{self.view(world)}/.{stamped}"
         os.symlink(stamped, link)
         faultpoint("world.before_new_beginning")
         os.replace(link, f"{view}/{BEGAN}")
@@ -196,10 +190,8 @@ class WorldFolders:
 
     def mend(self, world: World) -> None:
         """Give a world whose stamp is lost one as old as the world. For the one that has the world `alone`."""
-        view = self.view(world)
-        made_ns = min(world.made_ms * 1_000_000, os.stat(f"{view}/{LASTING}").st_ctime_ns)
-        name = new_id(f"{BEGAN}.")
-        _stamp(f"{view}/{name}", made_ns)
+        view, name = self.view(world), new_id(f"{BEGAN}.")
+        _stamp(f"{view}/{name}", min(world.made_ms * 1_000_000, os.stat(f"{view}/{LASTING}").st_ctime_ns))
         self.begin_anew(world, name)
 
     def _remove_stamps(self, view: str, current: str) -> None:
@@ -217,7 +209,6 @@ class WorldFolders:
         remove_tree(dropped_folder)
 
     def problems(self) -> Iterator[str]:
-        """The problems of worlds, in words."""
         with suppress(FileNotFoundError):
             worlds = {world.id: world for world in self.all()}
             for name in sorted(os.listdir(self.folder)):
@@ -230,21 +221,19 @@ class WorldFolders:
                     yield f"the project {world.root} of the world {world.id} is gone"
 
     def sweep(self) -> int:
-        """Remove what processes that died left half made or half removed."""
+        """Remove what processes that died left half made or half removed; how many there were."""
         count = 0
         with suppress(FileNotFoundError):
             for name in os.listdir(self.folder):
                 path = f"{self.folder}/{name}"
-                if name.startswith(_DROPPED) or (name.startswith((".", _TRIAL)) and _old(path)):
+                if name.startswith(_DROPPED) or (name.startswith((".", _TRIAL)) and _is_old(path)):
                     remove_tree(path)
                     count += 1
         return count
 
 
 def _make_view(view: str, world: World) -> None:
-    """Make an empty view. Its top has the permissions of the root, because they are visible to commands in the
-    world.
-    """
+    """Make an empty view. Its top has the permissions of the root: they are visible to commands in the world."""
     os.mkdir(view, 0o700)
     if world.how == "overlay":
         for name in ("upper", "work"):
@@ -256,8 +245,7 @@ def _make_view(view: str, world: World) -> None:
 
 
 def _stamp(path: str, since_ns: int = 0) -> None:
-    """Note when it begins (see `Upper.began_ns`): changes beneath from now on, or since an earlier time, are
-    foreign."""
+    """Note when it begins (see `Upper.began_ns`): changes beneath from now on, or since then, are foreign."""
     with open(path, "wb") as file:
         file.write(b"%d %d" % (time.time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)))
         file.write(b" %d" % since_ns if since_ns else b"")
@@ -280,7 +268,7 @@ def _pass_tick(stamp: str) -> None:
             os.unlink(probe)
 
 
-def _old(path: str) -> bool:
+def _is_old(path: str) -> bool:
     try:
         return os.lstat(path).st_ctime < time.time() - 3600
     except OSError:

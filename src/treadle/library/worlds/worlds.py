@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 
 from msgspec.structs import replace
 
+from treadle.base.loop_thread import Facade, waited
 from treadle.engine.deps import Deps
 from treadle.errors import Conflict, ToolError, WorldBusy
 from treadle.library.chat import Chat
@@ -47,10 +48,7 @@ class Worlds:
         begin: Callable[[ChatOptions], Chat],
         jobs_in: Callable[[str], Awaitable[bool]],
     ) -> None:
-        self._home = home
-        self._jobs_in = jobs_in
-        self._deps = deps
-        self._options = options
+        self._home, self._jobs_in, self._deps, self._options = home, jobs_in, deps, options
         self._begin = begin
 
     def committing(self, world: World) -> ChatOptions:
@@ -105,10 +103,8 @@ class Worlds:
             progress = await applied(following)
         completion = progress.completion
         if completion is None:
-            raise ToolError(
-                f"The commit of {id} waits for an approval in chat {chat.id}. Answer it there, or with: "
-                f"treadle approve {chat.id}"
-            )
+            waits = f"The commit of {id} waits for an approval in chat {chat.id}"
+            raise ToolError(f"{waits}. Answer it there, or with: treadle approve {chat.id}")
         if not completion.success:
             raise Conflict(completion.error or completion.result)
         return Committed(chat.id, completion.call, progress.files, completion.result)
@@ -147,3 +143,18 @@ class Worlds:
         if await self._jobs_in(id):
             raise WorldBusy(f"Commands run in the world {id}; stop them first.")
         await asyncio.to_thread(self._home.drop, id)
+
+
+class SyncWorlds(Facade[Worlds]):
+    """`Worlds` without `async` (E-05)."""
+
+    open = waited(Worlds.open)
+    get = waited(Worlds.get)
+    list = waited(Worlds.list)
+    effect = waited(Worlds.effect)
+    diff = waited(Worlds.diff)
+    rebase = waited(Worlds.rebase)
+    drop = waited(Worlds.drop)
+
+    def commit(self, id: str) -> Committed:
+        return self._loop.run(self._wrapped.commit(id))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.adapters.workspace.trees_of import folders_open, states_below
-from treadle.adapters.workspace.history.git_unit import git_fingerprint
+from treadle.adapters.workspace.history.git_index import git_fingerprint
 from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
 from treadle.adapters.workspace.history.states import Folders
 from treadle.adapters.workspace.root import Root

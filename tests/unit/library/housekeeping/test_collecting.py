@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from tests.unit.library.housekeeping.kit import Home
 from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
 from treadle.adapters.workspace.history import copied
-from treadle.adapters.workspace.history.beginnings import Beginnings
 from treadle.adapters.workspace.history.journal import Ending, Journal
+from treadle.adapters.workspace.history.overlay_upper import Beginnings
 from treadle.base.types import CallKey, ChatId
 from treadle.library.housekeeping.collecting import collect, collect_some, now_and_then
 from treadle.library.housekeeping.retention import DAY_S, Retention, is_due, read_stamp, stamp_of

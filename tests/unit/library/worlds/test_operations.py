@@ -15,7 +15,7 @@ from tests.unit.adapters.sandbox.grounds import missing
 from tests.writing import write
 from treadle.adapters.stores.integrity import Problem
 from treadle.adapters.stores.memory import MemoryStore
-from treadle.adapters.workspace.history.beginnings import Beginnings
+from treadle.adapters.workspace.history.overlay_upper import Beginnings
 from treadle.base import faultpoint
 from treadle.errors import Conflict, NotFound, ToolError
 from treadle.library.housekeeping.damage import inspect

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from treadle.base.types import ChatId
-from treadle.library.housekeeping.worlds import collect_worlds
+from treadle.library.housekeeping.collecting import collect_worlds
 from treadle.library.worlds.record import World, WorldFolders
 from treadle.ports.store import Listed
 from treadle.protocol.subagent_events import world_of

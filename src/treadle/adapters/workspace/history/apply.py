@@ -1,7 +1,11 @@
 """Applies changes of files: old entries are removed, new files were staged beforehand and are moved into place, modes
 of folders are set last (W-08). Every step can be repeated after a crash: it is done only if its path is still as
 before. The new bytes come from the upper folder of a view, or from the content store. Other modules decide which
-changes are made."""
+changes are made.
+
+The survey before that tells for each path whether it is as before, as after, half-way, or something else. Half-way are
+only folders, whose modes come last. No file is ever written in place: a file with several names (hard links) gets a
+file of its own for each name that is changed, and the other names keep their bytes."""
 
 import errno
 import os
@@ -10,20 +14,139 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Literal
 
-from treadle.adapters.workspace.history.content_store import ContentStore
-from treadle.adapters.workspace.history.progress import CHANGED, PathProgress
+import msgspec
+
+from treadle.adapters.workspace.history.content_store import ContentStore, StoreBatch
 from treadle.adapters.workspace.history.staging import StagingFolder
-from treadle.adapters.workspace.history.states import Folders, is_folder, parts_of, reading, signature
+from treadle.adapters.workspace.history.states import Folders, SeenFiles, is_folder, parts_of, reading, signature
 from treadle.adapters.workspace.paths import entries
-from treadle.adapters.workspace.paths.durable import FEW, sync_all
+from treadle.adapters.workspace.paths.durable import FEW, Freeing, sync_all
 from treadle.adapters.workspace.paths.entries import closing_fd, lstat
-from treadle.adapters.workspace.paths.freeing import Freeing
 from treadle.base.faultpoint import faultpoint
 from treadle.base.file_system import sync_folder
 from treadle.errors import ToolError
 from treadle.ports.workspace import inert
-from treadle.protocol.files import FileChange, FileConflict, FileState, decode_path
+from treadle.protocol.files import FileChange, FileConflict, FileState, decode_path, encode_path
+
+Standing = Literal["before", "after", "half", "other"]
+CHANGED = "it was changed by someone else meanwhile"
+FOREIGN = "there is something in it that was not there before"
+_OPEN = st.S_IRWXU
+
+
+class PathProgress(msgspec.Struct, frozen=True):
+    """How a change stands. `stat` is what its path was when it was looked at."""
+
+    change: FileChange
+    standing: Standing
+    stat: os.stat_result | None
+    reason: str = ""
+
+    @property
+    def alone(self) -> bool:
+        """True if this is the file's only name."""
+        return self.stat is None or _is_folder(self.stat) or self.stat.st_nlink == 1
+
+
+class Surveyor:
+    """Looks how far changes have come. With a batch, what will be lost is kept; without it changes may have been begun.
+    `seen_files` were read just before. `is_retry`: an earlier, undecided try may have made folders."""
+
+    def __init__(
+        self,
+        folders: Folders,
+        batch: StoreBatch | None = None,
+        seen_files: SeenFiles | None = None,
+        is_retry: bool = False,
+    ) -> None:
+        self._folders, self._batch, self._seen, self._tried = folders, batch, seen_files, is_retry
+
+    def survey(self, changes: Iterable[FileChange]) -> list[PathProgress]:
+        """In the order of paths: folders before what is in them."""
+        changes = sorted(changes, key=lambda change: parts_of(change.path))
+        stats = {change.path: self._folders.lstat(change.path) for change in changes}
+        removed_paths = {change.path for change in changes if change.after is None or change.after.kind != "directory"}
+        progress = []
+        for change in changes:
+            stat = stats[change.path]
+            standing = self._standing(change, stat)
+            reason = CHANGED if standing == "other" else ""
+            goes = standing in ("before", "half") and change.path in removed_paths and _is_folder(stat)
+            if goes and (foreign := self._find_foreign(change.path, removed_paths)):
+                standing, reason = "other", f"{FOREIGN}: {foreign}"
+            progress.append(PathProgress(change, standing, stat, reason))
+        self._folders.forget()
+        return progress
+
+    def _standing(self, change: FileChange, stat: os.stat_result | None) -> Standing:
+        if self._batch is not None:
+            standing = self._find_standing(change, stat, self._batch)
+            is_half_made = self._tried and standing == "other" and change.before is None and mode_pending(change, stat)
+            return "half" if is_half_made else standing
+        if self._folders.matches(change.path, change.after):
+            return "after"
+        if self._folders.matches(change.path, change.before):
+            return "before"
+        # An entry may have been removed so that a folder can take its place, or the other way round.
+        replaced = change.before and change.after and is_folder(change.before) != is_folder(change.after)
+        return "half" if mode_pending(change, stat) or (stat is None and replaced) else "other"
+
+    def _find_standing(self, change: FileChange, stat: os.stat_result | None, batch: StoreBatch) -> Standing:
+        old_state, new_state = change.before, change.after
+        same_bytes = old_state is not None and new_state is not None and old_state.digest == new_state.digest
+        if self._seen is not None and old_state is not None and new_state is not None:
+            data = self._seen.get_old_bytes(change.path, old_state, stat)
+            if data is not None:
+                if not same_bytes and not batch.has_content(old_state.digest):
+                    batch.add(old_state.digest, data)
+                return "before"
+        if old_state is None or old_state.kind != "file" or same_bytes:
+            if self._folders.matches(change.path, old_state):
+                return "before"
+            return "after" if self._folders.matches(change.path, new_state) else "other"
+        now = self._folders.look(change.path, batch)
+        return "before" if now == old_state else "after" if now == new_state else "other"
+
+    def _find_foreign(self, path: str, removed_paths: set[str]) -> str:
+        """Something in a folder that is to go which does not go itself."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        with closing_fd(os.open(".", flags, dir_fd=self._folders.at(parts_of(path)))) as fd:
+            names = os.listdir(fd)
+        above = decode_path(path)
+        return next((inert(name) for name in sorted(names) if encode_path(f"{above}/{name}") not in removed_paths), "")
+
+
+def mode_pending(change: FileChange, stat: os.stat_result | None) -> bool:
+    """True for a folder that was made or opened for the changes in it, and gets its mode at the end. A folder that
+    inherits the group of the folder above has that bit from the beginning."""
+    if stat is None or not st.S_ISDIR(stat.st_mode):
+        return False
+    states = [state for state in (change.before, change.after) if state is not None and state.kind == "directory"]
+    modes = {_OPEN, *((state.mode | _OPEN) & ~st.S_ISGID for state in states)}
+    return bool(states) and st.S_IMODE(stat.st_mode) & ~st.S_ISGID in modes
+
+
+def _is_folder(stat: os.stat_result | None) -> bool:
+    return stat is not None and st.S_ISDIR(stat.st_mode)
+
+
+def closed_folders(folders: Folders, changes: Iterable[FileChange]) -> dict[str, int]:
+    """Folders in which something changes although their own modes forbid that to their owner."""
+    if os.geteuid() == 0:
+        return {}
+    above = {parts_of(change.path)[:-1] for change in changes}
+    above |= {parts[:length] for parts in above for length in range(len(parts))}
+    closed_modes: dict[str, int] = {}
+    for parts in sorted(above):
+        try:
+            owner, mode = os.fstat(folders.at(parts)).st_uid, folders.mode(parts)
+        except OSError:
+            continue
+        if owner == os.geteuid() and mode & _OPEN != _OPEN:
+            closed_modes[encode_path("/".join(parts)) or "."] = mode
+    return closed_modes
 
 
 class ContentSource(ABC):
@@ -47,11 +170,9 @@ class ContentSource(ABC):
         return 0
 
     def time_of(self, fd: int) -> int:
-        """The same for a file that `open` gave."""
         return 0
 
     def touched(self) -> Iterable[tuple[str, int]]:
-        """Files that stay as they are but for this time."""
         return ()
 
 
@@ -68,8 +189,6 @@ class StoreSource(ContentSource):
 
 
 class GivenContent(ContentSource):
-    """Bytes that the caller provides, by their hash."""
-
     def __init__(self, contents: Mapping[str, bytes]) -> None:
         self._contents = contents
 
@@ -85,7 +204,6 @@ class GivenContent(ContentSource):
 
 _IN_THE_WAY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR)
 """Error numbers of the system when another entry is in the way of a change."""
-_WRITE = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class ChangeApplier:
@@ -102,16 +220,11 @@ class ChangeApplier:
     ) -> None:
         self._folders = folders
         self._open = [each for each in progress if each.standing in ("before", "half")]
-        self._found = progress
-        self._source = source
-        self._stage = stage
-        self._numbers = numbers
+        self._found, self._source, self._stage, self._numbers = progress, source, stage, numbers
         self._conflicts: list[FileConflict] = []
         self._freeing = Freeing()
         self._touched: dict[tuple[str, ...], None] = {}
         self._adopted: list[str] = []
-
-    # -- before it is decided -----------------------------------------------------------------------------------
 
     @property
     def single(self) -> bool:
@@ -147,9 +260,7 @@ class ChangeApplier:
     def _ready(self, each: PathProgress, new_state: FileState, name: str, lent: Folders | None) -> None:
         path, old_state = each.change.path, each.change.before
         old = each.stat if each.stat is not None and st.S_ISREG(each.stat.st_mode) else None
-        if (
-            old_state is not None and old_state.digest == new_state.digest
-        ):  # another mode, and other names that keep theirs
+        if old_state is not None and old_state.digest == new_state.digest:  # another mode; other names keep theirs
             with reading(*self._folders.of(path)) as source:
                 self._stage.file(name, source, new_state, self._source.mtime_ns(path), old)
             return
@@ -160,20 +271,24 @@ class ChangeApplier:
             self._stage.file(name, source, new_state, self._source.time_of(source), old)
 
     def from_here(self, progress: Sequence[PathProgress]) -> "ChangeApplier":
-        """Return an applier for the remaining changes, by their current progress."""
         return ChangeApplier(self._folders, progress, self._source, self._stage, self._numbers)
 
     def let_go(self) -> None:
         """All is made, and stays."""
         self._source.let_go(self._adopted)
 
-    # -- afterwards ---------------------------------------------------------------------------------------------
-
     def make(self, closed_modes: Mapping[str, int]) -> list[FileConflict]:
         """`closed` are folders that must be opened for it, with the modes that they get back."""
         final_modes = self._open_up(closed_modes)
         with self._freeing:
-            self._remove()
+            # Entries that must be gone before others can take their place: files, then folders from the bottom up.
+            going = [each for each in self._open if _goes(each)]
+            for each in going:
+                if not is_folder(each.change.before):
+                    self._step(each, self._unlink)
+            for each in reversed(going):
+                if is_folder(each.change.before):
+                    self._step(each, self._rmdir)
             self._folders.forget()
             for each in self._open:
                 if is_folder(each.change.after) and not is_folder(each.change.before):
@@ -185,17 +300,6 @@ class ChangeApplier:
             self._close_again(final_modes)
             self._sync()
         return self._conflicts
-
-    def _remove(self) -> None:
-        """Remove the entries that must be gone before others can take their place: files, then folders from the bottom
-        up."""
-        going = [each for each in self._open if _goes(each)]
-        for each in going:
-            if not is_folder(each.change.before):
-                self._step(each, self._unlink)
-        for each in reversed(going):
-            if is_folder(each.change.before):
-                self._step(each, self._rmdir)
 
     def _step(self, each: PathProgress, step: Callable[[PathProgress, int, str], None]) -> None:
         path = each.change.path
@@ -211,9 +315,9 @@ class ChangeApplier:
     def _untouched(self, each: PathProgress, folder: int, name: str) -> bool:
         """True if an entry is unchanged since the survey, by its signature or else by its content; otherwise record a
         conflict."""
-        if signature(lstat(folder, name)) == signature(each.stat) or self._folders.matches(
-            each.change.path, each.change.before
-        ):
+        if signature(lstat(folder, name)) == signature(each.stat):
+            return True
+        if self._folders.matches(each.change.path, each.change.before):
             return True
         self._conflicts.append(FileConflict(each.change.path, CHANGED))
         return False
@@ -243,14 +347,14 @@ class ChangeApplier:
             return
         if _mode_only(each):
             entries.chmod(folder, name, change.after.mode)
-            self._set_time(folder, name, change.path)
+            with suppress(OSError, ToolError):
+                if time := self._source.mtime_ns(change.path):
+                    os.utime(name, ns=(time, time), dir_fd=folder, follow_symlinks=False)
         else:
             if not new:
                 self._freeing.hold(name, folder)
             self._stage.put(self._numbers[change.path], folder, name, new=new)
         faultpoint("transaction.put")
-
-    # -- modes and times ----------------------------------------------------------------------------------------
 
     def _open_up(self, closed_modes: Mapping[str, int]) -> dict[str, int]:
         """Open folders from the top down. Which modes folders have in the end, by path."""
@@ -285,11 +389,6 @@ class ChangeApplier:
             faultpoint("transaction.mode_set")
         self._folders.forget()
 
-    def _set_time(self, folder: int, name: str, path: str) -> None:
-        with suppress(OSError, ToolError):
-            if time := self._source.mtime_ns(path):
-                os.utime(name, ns=(time, time), dir_fd=folder, follow_symlinks=False)
-
     def _touch(self) -> None:
         """Files that stay as they are but for their time: `make` goes by that."""
         with suppress(OSError, ToolError):
@@ -301,9 +400,8 @@ class ChangeApplier:
 
     def _sync(self) -> None:
         if len(self._touched) > FEW:
-            with closing_fd(
-                os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._folders.at(()))
-            ) as fd:
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+            with closing_fd(os.open(".", flags, dir_fd=self._folders.at(()))) as fd:
                 sync_all(fd)
         else:
             for parts in self._touched:
@@ -317,11 +415,8 @@ def _mode_only(each: PathProgress) -> bool:
     old_state, new_state = each.change.before, each.change.after
     if old_state is None or new_state is None or old_state.kind != new_state.kind or not each.alone:
         return False
-    if each.standing == "half" and old_state.kind == "file":
-        return False
-    return old_state.kind in ("directory", "fifo") or (
-        old_state.kind == "file" and old_state.digest == new_state.digest
-    )
+    same_file = old_state.kind == "file" and each.standing != "half" and old_state.digest == new_state.digest
+    return same_file or old_state.kind in ("directory", "fifo")
 
 
 def _goes(each: PathProgress) -> bool:
@@ -337,5 +432,4 @@ def _folder_parts(path: str) -> tuple[str, ...]:
 
 
 def backwards(changes: Sequence[FileChange]) -> list[FileChange]:
-    """The changes that take these back."""
     return [FileChange(each.path, "modified", before=each.after, after=each.before) for each in changes]

@@ -18,12 +18,11 @@ from pathlib import Path
 import msgspec
 
 from treadle.adapters.workspace.history.content_store import ContentStore
-from treadle.adapters.workspace.history.git_unit import git_fingerprint
+from treadle.adapters.workspace.history.git_index import git_fingerprint
 from treadle.adapters.workspace.history.trees import Tree, changes, left_in, read_tree, update_tree, write_tree
-from treadle.adapters.workspace.history.walk import Walk
+from treadle.adapters.workspace.history.walk import GIT, Walk
 from treadle.adapters.workspace.paths.durable import digest_of
 from treadle.adapters.workspace.paths.entries import closing_fd
-from treadle.adapters.workspace.paths.levels import GIT
 from treadle.adapters.workspace.root import Root
 from treadle.base.faultpoint import faultpoint
 from treadle.base.file_system import create_file, path_below, replace_file, sync_folder
@@ -37,8 +36,6 @@ CAPTURES = "captures"
 
 
 class Capture(msgspec.Struct, frozen=True):
-    """The data of a capture without its tree."""
-
     name: str
     root: str
     tree: str
@@ -53,11 +50,12 @@ class Captures:
     """`folder` is where snapshots are kept. Holds nothing open between calls."""
 
     def __init__(self, root: Root, images: ContentStore, folder: Path) -> None:
-        self._root = root
-        self._images = images
+        self._root, self._images = root, images
         self._last = folder / TREES / _hash(root.key)
         self._folder = folder / CAPTURES
-        self._own = _inside(root.path, folder)
+        below = (path_below(os.path.realpath(own_folder), root.path) for own_folder in (folder.parent, folder))
+        self._own = next((path for path in below if path not in (None, ".")), None) or ""
+        """The path of Treadle's home below the root, if it lies there."""
 
     def capture(self, name: str) -> tuple[Uncaptured, ...]:
         """Keep the current state of the project. An existing capture stays as it is: the command may have begun."""
@@ -105,7 +103,6 @@ class Captures:
         return Effect(files, (), uncaptured, fingerprint)
 
     def tree(self, name: str) -> Tree:
-        """The tree that was captured under this name."""
         return self._tree(name)[0]
 
     def move(self, name: str, files: Iterable[FileChange]) -> None:
@@ -127,8 +124,6 @@ class Captures:
             self._head(name).unlink(missing_ok=True)
             (self._folder / capture.tree).unlink(missing_ok=True)
 
-    # -- files ----------------------------------------------------------------------------------------------------
-
     def _tree(self, name: str) -> tuple[Tree, int]:
         capture = self._read(name)
         stored_tree = read_tree(self._folder / capture.tree) if capture is not None else None
@@ -141,9 +136,8 @@ class Captures:
         try:
             yield
         except OSError as error:
-            raise ToolError(
-                f"The project's content cannot be stored: {error.strerror or error} (in {self._folder}).{so}"
-            ) from error
+            reason = f"{error.strerror or error} (in {self._folder}).{so}"
+            raise ToolError(f"The project's content cannot be stored: {reason}") from error
 
     def _place(self, tree: Tree, last_inode: int) -> Path:
         """A file with this tree among the captures, durable; `same` is the inode of the last tree if that is it."""
@@ -152,7 +146,10 @@ class Captures:
         if last_inode:
             with suppress(OSError):  # no hard links here, or it is gone
                 os.link(self._last, file)
-                if _synced(file) == last_inode:
+                with closing_fd(os.open(file, os.O_RDONLY | os.O_CLOEXEC)) as fd:
+                    os.fsync(fd)
+                    inode = os.fstat(fd).st_ino
+                if inode == last_inode:
                     return file
                 file.unlink()
         tree_file = write_tree(self._last.parent, tree, durable=True)
@@ -209,37 +206,18 @@ def _hash(name: str) -> str:
     return hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
 
 
-def _inside(root: str, folder: Path) -> str:
-    """The path of Treadle's home below the root, if it lies there."""
-    for own_folder in (folder.parent, folder):
-        if (below := path_below(os.path.realpath(own_folder), root)) not in (None, "."):
-            return below or ""
-    return ""
-
-
-def _synced(file: Path) -> int:
-    """Make a file survive a power cut; its inode."""
-    with closing_fd(os.open(file, os.O_RDONLY | os.O_CLOEXEC)) as fd:
-        os.fsync(fd)
-        return os.fstat(fd).st_ino
-
-
-# -- looking after them -----------------------------------------------------------------------------------------------
-
 STAGE = "stage"
 _ABANDONED_S = 86_400.0
 
 
 class KnownTree(msgspec.Struct, frozen=True):
-    """The last tree of a root. `used` is in seconds since 1970."""
+    """The last tree of a root; when it was last used is in seconds since 1970."""
 
     file: Path
     last_used_s: float
 
 
 class Upkeep:
-    """`folder` is where snapshots are kept."""
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._images = ContentStore(folder)
@@ -266,11 +244,8 @@ class Upkeep:
         if stored_tree is None:
             return None
         nodes = (node for folder in stored_tree[0].folders.values() for node in folder.nodes.values())
-        return {
-            node.content.hex()
-            for node in nodes
-            if node.is_stored and len(node.content) == 32 and not node.left_out_reason
-        }
+        stored_nodes = (node for node in nodes if node.is_stored and not node.left_out_reason)
+        return {node.content.hex() for node in stored_nodes if len(node.content) == 32}
 
     def drop_trees(self, used_until: float, *, wait: bool = True) -> int:
         """Remove the trees that were not used since. No process begins to rely on one meanwhile; afterwards content

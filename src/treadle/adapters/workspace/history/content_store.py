@@ -10,20 +10,246 @@ the objects that it found as used: a sweep does not remove recently used objects
 """
 
 import fcntl
+import hashlib
 import os
+import secrets
+import tempfile
+import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
-from treadle.adapters.workspace.history.packs import packed, passing_file
-from treadle.adapters.workspace.history.store_batch import StoreBatch, place_of
-from treadle.adapters.workspace.paths.durable import digest_of, private_folder, unlink_all
+from treadle.adapters.workspace.paths.durable import (
+    CHUNK,
+    Syncing,
+    copy,
+    digest_of,
+    private_folder,
+    unlink_all,
+    write_at,
+)
 from treadle.adapters.workspace.paths.entries import closing_fd
 from treadle.base.faultpoint import faultpoint
 from treadle.errors import NotFound, ToolError
+
+SMALL = 1 << 15
+"""Objects up to so many bytes are packed, …"""
+FULL = 1 << 20
+"""… until the pack has so many. It stays as long as one of its names."""
+OVERHEAD = 256
+"""The bytes that each object counts beside its own: a file can have only so many names."""
+FEWEST = 4
+_SIGN = b"TREADLE PACK 1\n"
+_HEAD = len(_SIGN) + 8
+_LARGEST_INDEX = 1 << 24
+
+_MOST_KNOWN = 4
+Places = dict[str, tuple[int, int]]
+"""By hash, where an object begins behind the index, and how long it is."""
+_index = msgspec.msgpack.Decoder(Places)
+_index_cache: dict[tuple[int, ...], Places] = {}
+"""The indexes that were read last: a caller that needs one object often needs its neighbours."""
+
+
+def write_pack(fd: int, objects: Mapping[str, bytes]) -> None:
+    places, offset = Places(), 0
+    for digest, data in objects.items():
+        places[digest] = (offset, len(data))
+        offset += len(data)
+    index = msgspec.msgpack.encode(places)
+    write_at(fd, b"".join((_SIGN, len(index).to_bytes(8, "big"), index, *objects.values())), 0)
+
+
+def packed(fd: int, digest: str) -> bytes | None:
+    """The object with this hash, verified; None if the file is no pack with it."""
+    head = os.pread(fd, _HEAD, 0)
+    size = int.from_bytes(head[len(_SIGN) :], "big")
+    if not head.startswith(_SIGN) or size > _LARGEST_INDEX:
+        return None
+    status = os.fstat(fd)
+    key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, size)
+    places = _index_cache.get(key)
+    if places is None:
+        try:
+            places = _index.decode(os.pread(fd, size, _HEAD))
+        except msgspec.DecodeError:
+            return None
+        if len(_index_cache) >= _MOST_KNOWN:
+            _index_cache.clear()
+        _index_cache[key] = places
+    if (place := places.get(digest)) is None:
+        return None
+    data = os.pread(fd, place[1], _HEAD + size + place[0])
+    return data if hashlib.sha256(data).hexdigest() == digest else None
+
+
+def passing_file(data: bytes) -> int:
+    """Return a descriptor of an unnamed file with these bytes, open for reading at its beginning."""
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("treadle", os.MFD_CLOEXEC)
+    else:
+        with tempfile.TemporaryFile() as file:
+            fd = os.dup(file.fileno())
+    write_at(fd, data, 0)
+    return fd
+
+
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FRESH_S = 3600.0
+"""Seconds for which an object that was marked as used is not marked again."""
+
+
+class StoreBatch:
+    """`put` and `put_file` may be called from several threads."""
+
+    def __init__(self, objects: str, incoming: str, *, durable: bool = True) -> None:
+        self._objects, self._incoming, self._durable = objects, incoming, durable
+        self._sync = Syncing(objects, durable=durable)
+        self._made: dict[str, str] = {}
+        """By hash, where it lies until it has its name."""
+        self._packs: set[str] = set()
+        self._small: dict[str, bytes] = {}
+        """Objects that wait for a pack."""
+        self._room = FULL
+        self._lock = threading.Lock()
+        self._temps: list[str] = []
+        self._named = self._finished = False
+
+    def put(self, data: bytes) -> str:
+        digest = hashlib.sha256(data).hexdigest()
+        if not self.has_content(digest):
+            self.add(digest, data)
+        return digest
+
+    def add(self, digest: str, data: bytes) -> None:
+        """Bytes of which is known that they are not kept."""
+        if len(data) > SMALL:
+            self._write(digest, data)
+            return
+        with self._lock:
+            self._small[digest] = data
+            self._room -= len(data) + OVERHEAD
+            if self._room < 0:
+                self._close_pack()
+
+    def put_file(self, fd: int) -> str:
+        """Store the bytes of a regular file, from its beginning. The hash is that of the stored bytes, even if another
+        program writes to the file meanwhile."""
+        size = os.fstat(fd).st_size
+        if size <= CHUNK:
+            data = os.pread(fd, size + 1, 0)
+            if len(data) <= size:
+                return self.put(data)
+        digest = digest_of(fd)
+        if self.has_content(digest):
+            return digest
+        temp, goal = self._new()
+        with closing_fd(goal):
+            copy(fd, goal)
+            digest = digest_of(goal)
+            if not self.has_content(digest):
+                self._note_temp_file(temp, digest)
+        return digest
+
+    def give_names(self) -> None:
+        """Make all bytes durable, and only then known by their hashes."""
+        with self._lock:
+            self._close_pack()
+        self._sync.data()
+        self._strike("snapshot.written")
+        for digest, temp in self._made.items():
+            self._give_name(temp, digest)
+        named_files = set(self._made.values()) - self._packs
+        self._temps = [temp for temp in self._temps if temp not in named_files]
+        self._made.clear()
+        self._named = True
+        self._strike("snapshot.named")
+
+    def finish(self) -> None:
+        """Make the names durable, too."""
+        if self._finished:
+            return
+        if not self._named:
+            self.give_names()
+        self._sync.names()
+        self._finished = True
+        self._strike("snapshot.kept")
+
+    def lasts(self, device: int | None) -> None:
+        """Note that named objects on this file system are safe already: it was synced as a whole."""
+        self._sync.lasts(device)
+
+    def clear(self) -> None:
+        """Remove what did not get its name."""
+        unlink_all(self._temps)
+
+    def has_content(self, digest: str) -> bool:
+        """True if the object is there already; then it is marked as used. Another process may have named it a moment
+        ago: its folder is synced with ours."""
+        if digest in self._made or digest in self._small:
+            return True
+        path = place_of(self._objects, digest)
+        try:
+            last_used_s = os.lstat(path).st_mtime
+        except FileNotFoundError:
+            return False
+        self._sync.folder(os.path.dirname(path))
+        if time.time() - last_used_s > _FRESH_S:
+            os.utime(path)
+        return True
+
+    def _give_name(self, temp: str, digest: str) -> None:
+        path = place_of(self._objects, digest)
+        shard = os.path.dirname(path)
+        move = os.link if temp in self._packs else os.rename
+        with suppress(FileExistsError):  # another process has stored it, too
+            try:
+                move(temp, path)
+            except FileNotFoundError:  # the first one there
+                os.makedirs(shard, 0o700, exist_ok=True)
+                self._sync.folder(self._objects)
+                move(temp, path)
+        self._sync.folder(shard)
+
+    def _close_pack(self) -> None:
+        small, self._small, self._room = self._small, {}, FULL
+        if len(small) < FEWEST:
+            for digest, data in small.items():
+                self._write(digest, data)
+            return
+        temp, fd = self._new()
+        with closing_fd(fd):
+            write_pack(fd, small)
+        self._sync.file(temp)
+        self._packs.add(temp)
+        self._made.update(dict.fromkeys(small, temp))
+
+    def _write(self, digest: str, data: bytes) -> None:
+        temp, fd = self._new()
+        with closing_fd(fd):
+            write_at(fd, data, 0)
+            self._note_temp_file(temp, digest)
+
+    def _new(self) -> tuple[str, int]:
+        temp = os.path.join(self._incoming, secrets.token_hex(16))
+        self._temps.append(temp)
+        return temp, os.open(temp, _NEW, 0o600)
+
+    def _note_temp_file(self, temp: str, digest: str) -> None:
+        self._made[digest] = temp
+        self._sync.file(temp)
+
+    def _strike(self, name: str) -> None:
+        if self._durable:
+            faultpoint(name)
+
+
+def place_of(objects: str, digest: str) -> str:
+    return f"{objects}/{digest[:2]}/{digest}"
+
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 AFTER_IMAGES = "left"
@@ -51,12 +277,9 @@ class ContentStore:
     """Objects in `<folder>/<name>`, half-written ones in `<folder>/incoming`. The folder is made when first needed."""
 
     def __init__(self, folder: Path, name: str = "objects", *, durable: bool = True) -> None:
-        self.folder = folder
-        self._durable = durable
+        self.folder, self._durable = folder, durable
         self._objects = os.path.join(folder, name)
         self._incoming = os.path.join(folder, "incoming")
-
-    # -- keeping ------------------------------------------------------------------------------------------------
 
     @contextmanager
     def batch(self) -> Iterator["StoreBatch"]:
@@ -71,10 +294,8 @@ class ContentStore:
                 finally:
                     batch.clear()
         except OSError as error:
-            raise ToolError(
-                f"The content before the change cannot be stored: {os.strerror(error.errno or 0)} (in {self.folder}). "
-                "So nothing was changed."
-            ) from error
+            reason = f"{os.strerror(error.errno or 0)} (in {self.folder}). So nothing was changed."
+            raise ToolError(f"The content before the change cannot be stored: {reason}") from error
 
     def put(self, data: bytes) -> str:
         with self.batch() as batch:
@@ -83,8 +304,6 @@ class ContentStore:
     def put_file(self, fd: int) -> str:
         with self.batch() as batch:
             return batch.put_file(fd)
-
-    # -- having -------------------------------------------------------------------------------------------------
 
     def has(self, digest: str) -> bool:
         return os.path.isfile(place_of(self._objects, digest))
@@ -115,10 +334,7 @@ class ContentStore:
                 raise ToolError(f"The file had {size:,} bytes; at most {limit:,} can be read at once.")
             return file.read()
 
-    # -- looking after ------------------------------------------------------------------------------------------
-
     def all(self) -> Iterator[StoredContent]:
-        """Everything that is kept, in no order."""
         for shard in _names(self._objects):
             with suppress(FileNotFoundError), os.scandir(os.path.join(self._objects, shard)) as entries:
                 for each in entries:
@@ -127,7 +343,6 @@ class ContentStore:
                         yield StoredContent(each.name, stat.st_size // stat.st_nlink, stat.st_mtime)
 
     def size(self) -> int:
-        """How many bytes are kept."""
         return sum(image.size for image in self.all())
 
     def verify(self) -> Iterator[str]:
@@ -141,7 +356,6 @@ class ContentStore:
                 yield image.digest
 
     def drop(self, digest: str) -> None:
-        """Remove an object, because it is damaged."""
         with suppress(FileNotFoundError), self._lock(fcntl.LOCK_EX):
             os.unlink(place_of(self._objects, digest))
 
@@ -204,18 +418,16 @@ class ContentStore:
 
     @contextmanager
     def _lock(self, operation: int) -> Iterator[None]:
-        with closing_fd(self._lock_file()) as fd:
-            fcntl.flock(fd, operation)
-            yield
-
-    def _lock_file(self) -> int:
-        path = os.path.join(self._incoming, ".lock")
+        path, flags = os.path.join(self._incoming, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         try:
-            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = os.open(path, flags, 0o600)
         except FileNotFoundError:
             for folder in (self._objects, self._incoming):
                 private_folder(folder)
-            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = os.open(path, flags, 0o600)
+        with closing_fd(lock):
+            fcntl.flock(lock, operation)
+            yield
 
 
 def after_images(folder: Path) -> ContentStore:

@@ -13,9 +13,8 @@ import msgspec
 
 from treadle.adapters.workspace.history.apply import ContentSource
 from treadle.adapters.workspace.history.capture import Captures
-from treadle.adapters.workspace.history.content_store import ContentStore
+from treadle.adapters.workspace.history.content_store import ContentStore, StoreBatch
 from treadle.adapters.workspace.history.states import reading, state_of
-from treadle.adapters.workspace.history.store_batch import StoreBatch
 from treadle.adapters.workspace.paths.entries import Missing
 from treadle.adapters.workspace.root import Root
 from treadle.errors import ToolError
@@ -40,7 +39,12 @@ def make(source: str, view: str, images: ContentStore, own_folder: str) -> None:
     copied."""
 
     def list_skipped(folder: str, names: list[str]) -> set[str]:
-        return {name for name in names if f"{folder}/{name}" == own_folder or not _is_copied(f"{folder}/{name}")}
+        copied_names = set()
+        for name in names:
+            with suppress(FileNotFoundError):
+                if st.S_IFMT(os.lstat(f"{folder}/{name}").st_mode) in _COPIED and f"{folder}/{name}" != own_folder:
+                    copied_names.add(name)
+        return set(names) - copied_names
 
     try:
         shutil.copytree(source, f"{view}/{TREE}", symlinks=True, copy_function=_copy, ignore=list_skipped)
@@ -51,15 +55,7 @@ def make(source: str, view: str, images: ContentStore, own_folder: str) -> None:
     _captures(view, images).capture(_NAME)
 
 
-def _is_copied(path: str) -> bool:
-    try:
-        return st.S_IFMT(os.lstat(path).st_mode) in _COPIED
-    except FileNotFoundError:
-        return False
-
-
 def read(root: Root, view: str, images: ContentStore) -> Effect:
-    """Return the changes that a commit would make in the project as it is now."""
     effect = _captures(view, images).compare(_NAME)
     files, conflicts = [], []
     for change in effect.files:
@@ -78,12 +74,9 @@ class Beginning:
 
     def __init__(self, view: str, images: ContentStore, root: Root, beneath: Captures) -> None:
         self._captures = _captures(view, images)
-        self._images = images
-        self._root = root
-        self._beneath = beneath
+        self._images, self._root, self._beneath = images, root, beneath
 
     def ours(self) -> tuple[FileChange, ...]:
-        """The changes in the copy since the base state."""
         return self._captures.compare(_NAME).files
 
     def theirs(self) -> tuple[FileChange, ...]:
@@ -114,8 +107,6 @@ class Beginning:
 
 
 class CopiedTree(ContentSource):
-    """The files of the copy, for a commit."""
-
     def __init__(self, view: str) -> None:
         self._tree = f"{view}/{TREE}"
 

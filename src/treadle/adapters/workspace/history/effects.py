@@ -17,18 +17,32 @@ and so it is committed: the name gets bytes of its own. Names outside the root a
 
 import os
 import stat as st
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 
 import msgspec
 
 from treadle.adapters.workspace.history import frozen
 from treadle.adapters.workspace.history.apply import ContentSource
-from treadle.adapters.workspace.history.beginnings import Beginnings
-from treadle.adapters.workspace.history.overlay_upper import UPPER, LayerRecord, Upper, is_copy, is_deleted, is_opaque
-from treadle.adapters.workspace.history.seen import SeenFiles
-from treadle.adapters.workspace.history.states import SMALL, Counting, FileContent, content_of, open_file, text_of
+from treadle.adapters.workspace.history.overlay_upper import (
+    UPPER,
+    Beginnings,
+    LayerRecord,
+    Upper,
+    is_copy,
+    is_deleted,
+    is_opaque,
+)
+from treadle.adapters.workspace.history.states import (
+    SMALL,
+    Counting,
+    FileContent,
+    SeenFiles,
+    content_of,
+    open_file,
+    text_of,
+)
 from treadle.adapters.workspace.paths.entries import LIST, closing_fd, explain, lstat
 from treadle.adapters.workspace.paths.ignore import NAME as IGNORE_FILE
 from treadle.adapters.workspace.paths.ignore import Ignoring
@@ -107,8 +121,7 @@ class _Walk:
         self.uncaptured: list[Uncaptured] = []
         self.touched: dict[str, int] = {}
         self._missing: list[FileConflict] = []
-        self._upper = upper
-        self._seen = seen_files
+        self._upper, self._seen = upper, seen_files
         self._meanwhile = _SINCE if upper.lasting else _MEANWHILE
         self._began = upper.began_ns
         self._counting = Counting()
@@ -131,7 +144,7 @@ class _Walk:
     ) -> None:
         """Compare two folders of the same path. `opaque`: entries that are only in the lower one were removed."""
         if prefix.count("/") > _DEEPEST:
-            raise ToolError(f"More than {_DEEPEST} folders lie in each other at {prefix[:80]}…: nothing is committed.")
+            raise _too_deep(prefix)
         rules = self._with_ignore_file(rules, prefix, low)
         names = sorted(os.listdir(up))
         if opaque:
@@ -142,7 +155,7 @@ class _Walk:
             for name in names:
                 path = prefix + name
                 status = os.stat(name, dir_fd=up, follow_symlinks=False)
-                beneath = _beneath(low, name)
+                beneath = None if low is None else lstat(low, name)
                 ignored = rules.covers(path, directory=st.S_ISDIR((beneath or status).st_mode))
                 here = _Here(path, name, up, low, ignored, shaken)
                 if is_deleted(status):
@@ -150,7 +163,7 @@ class _Walk:
                     if beneath is not None and not self._is_committed(path, None):
                         self._record_removal(here, beneath, rules)
                 else:
-                    self._there(here, status, beneath, rules)
+                    self._compare_entry(here, status, beneath, rules)
         except OSError as error:
             raise explain(error, path) from error
         if low is not None:
@@ -158,20 +171,27 @@ class _Walk:
             if opaque and encode_path(prefix) not in self._committed.opaque:
                 missing_names |= {name for name in os.listdir(low) if not self._is_committed(prefix + name, None)}
                 missing_names -= set(names)
-            for name in sorted(missing_names):
-                path = prefix + name
-                with _explained(path):
-                    if (beneath := _beneath(low, name)) is not None:
-                        ignored = rules.covers(path, directory=st.S_ISDIR(beneath.st_mode))
-                        self._record_removal(_Here(path, name, up, low, ignored), beneath, rules)
+            self._record_removals(missing_names, prefix, up, low, rules)
+
+    def _record_removals(self, names: Iterable[str], prefix: str, up: int, low: int, rules: Ignoring) -> None:
+        for name in sorted(names):
+            path = prefix + name
+            try:
+                if (beneath := lstat(low, name)) is not None:
+                    ignored = rules.covers(path, directory=st.S_ISDIR(beneath.st_mode))
+                    self._record_removal(_Here(path, name, up, low, ignored), beneath, rules)
+            except OSError as error:
+                raise explain(error, path) from error
 
     def _with_ignore_file(self, rules: Ignoring, prefix: str, low: int | None) -> Ignoring:
         """A command that writes a .gitignore does not decide with it what of its changes is looked at."""
-        return rules if encode_path(prefix + IGNORE_FILE) in self._distrusted else rules.within(prefix, None, low)
+        return rules if encode_path(prefix + IGNORE_FILE) in self._distrusted else rules.within(prefix, low)
 
-    def _there(self, here: _Here, status: os.stat_result, beneath: os.stat_result | None, rules: Ignoring) -> None:
-        """Something lies there in the view."""
-        new_content = self._read_new_content(here, status)
+    def _compare_entry(
+        self, here: _Here, status: os.stat_result, beneath: os.stat_result | None, rules: Ignoring
+    ) -> None:
+        mode = self._upper.mode(here.path, status)
+        new_content = content_of(here.up, here.name, status, mode, lambda: self._open_left(here, status))
         self.states[encode_path(here.path)] = new_content.state
         committed = self._is_committed(here.path, new_content.state)
         if not st.S_ISDIR(status.st_mode):
@@ -188,7 +208,7 @@ class _Walk:
             if beneath is None or not st.S_ISDIR(beneath.st_mode):
                 self.merge(up, None, here.path + "/", inner, opaque=False, shaken=here.shaken)
             else:
-                with _open_folder(here) as low:
+                with closing_fd(os.open(here.name, LIST, dir_fd=here.low)) as low:
                     self.merge(up, low, here.path + "/", inner, opaque=is_opaque(up))
         if committed and beneath is None and len(self.files) > first:
             # The folder was removed by others, and the command wrote something new into it.
@@ -208,12 +228,8 @@ class _Walk:
             if touched and self._brought_up(here, status):
                 self.touched[encode_path(here.path)] = status.st_mtime_ns
             return
-        if (
-            beneath is not None
-            and not self._is_as_found(here.path, beneath, old_content)
-            and not self._is_back(here, old_content)
-        ):
-            self._clash(here, CHANGED, new_content, old_content)
+        if beneath is not None and old_content is not None and self._is_foreign(here, beneath, old_content):
+            self._clash(here, new_content, old_content)
         elif beneath is None and self._committed.states.get(encode_path(here.path)) is not None:
             self.conflicts.append(self._conflict(here, GONE))
         elif beneath is None and here.shaken and status.st_nlink == 1 and self._brought_up(here, status):
@@ -221,11 +237,6 @@ class _Walk:
         if self._seen is not None and beneath is not None and old_content is not None:
             self._seen.note(encode_path(here.path), beneath, old_content, new_content)
         self._change(here, old_content, new_content)
-
-    def _read_new_content(self, here: _Here, status: os.stat_result) -> FileContent:
-        """The content that the command left."""
-        mode = self._upper.mode(here.path, status)
-        return content_of(here.up, here.name, status, mode, lambda: self._open_left(here, status))
 
     def _brought_up(self, here: _Here, status: os.stat_result) -> bool:
         """True if the file that the command left was copied up from the lower folder."""
@@ -240,56 +251,44 @@ class _Walk:
     def _record_removal(self, here: _Here, beneath: os.stat_result, rules: Ignoring) -> None:
         """Nothing lies there in the view any more. A folder stands before what lies in it, as everywhere."""
         old_content = self._present(here, beneath)
-        if not self._is_as_found(here.path, beneath, old_content) and not self._is_back(here, old_content):
-            self._clash(here, CHANGED, None, old_content)
+        if self._is_foreign(here, beneath, old_content):
+            self._clash(here, None, old_content)
         self._change(here, old_content, None)
         if st.S_ISDIR(beneath.st_mode):
             self._emptied(here, rules)
 
     def _emptied(self, here: _Here, rules: Ignoring) -> None:
         if here.path.count("/") > _DEEPEST:
-            raise ToolError(
-                f"More than {_DEEPEST} folders lie in each other at {here.path[:80]}…: nothing is committed."
-            )
-        with _open_folder(here) as low:
+            raise _too_deep(here.path)
+        with closing_fd(os.open(here.name, LIST, dir_fd=here.low)) as low:
             inner = self._with_ignore_file(rules.under(here.ignored), here.path + "/", low)
-            for name in sorted(os.listdir(low)):
-                path = f"{here.path}/{name}"
-                with _explained(path):
-                    if (beneath := _beneath(low, name)) is not None:
-                        ignored = inner.covers(path, directory=st.S_ISDIR(beneath.st_mode))
-                        self._record_removal(_Here(path, name, here.up, low, ignored), beneath, inner)
+            self._record_removals(os.listdir(low), f"{here.path}/", here.up, low, inner)
 
-    def _is_back(self, here: _Here, old_content: FileContent | None) -> bool:
-        """True if it is byte for byte as it was when the world first changed it."""
+    def _is_foreign(self, here: _Here, beneath: os.stat_result, old_content: FileContent) -> bool:
+        """True if others changed it: it is neither as the command found it, nor as an earlier commit of its layer left
+        it, nor byte for byte as it was when the world first changed it."""
+        if self._old(beneath) or self._is_committed(here.path, old_content.state):
+            return False
         if self._beginnings is None:
             self._beginnings = Beginnings(self._upper.view).all() if self._upper.lasting else {}
         path = encode_path(here.path)
-        return old_content is not None and path in self._beginnings and self._beginnings[path] == old_content.state
+        return path not in self._beginnings or self._beginnings[path] != old_content.state
 
     def _change(self, here: _Here, old_content: FileContent | None, new_content: FileContent | None) -> None:
         stat = self._counting.stat(old_content, new_content)
         was, now = (None if each is None else each.state for each in (old_content, new_content))
         self.files.append(change_of(encode_path(here.path), was, now, stat, ignored=here.ignored))
 
-    def _clash(
-        self, here: _Here, reason: str, new_content: FileContent | None, old_content: FileContent | None
-    ) -> None:
-        diff_text = ""
-        if (
-            new_content is not None
-            and old_content is not None
-            and new_content.text is not None
-            and old_content.text is not None
-        ):
-            diff_text = diff(here.path, new_content.text, old_content.text).text
-        self.conflicts.append(self._conflict(here, reason, diff_text))
+    def _clash(self, here: _Here, new_content: FileContent | None, old_content: FileContent) -> None:
+        new_text = None if new_content is None else new_content.text
+        comparable = new_text is not None and old_content.text is not None
+        diff_text = diff(here.path, new_text, old_content.text).text if comparable else ""
+        self.conflicts.append(self._conflict(here, CHANGED, diff_text))
 
     def _conflict(self, here: _Here, reason: str, diff_text: str = "") -> FileConflict:
         return FileConflict(encode_path(here.path), reason.replace(_MEANWHILE, self._meanwhile), diff_text)
 
     def _present(self, here: _Here, beneath: os.stat_result) -> FileContent:
-        """The current content in the project."""
         low, mode = here.low, st.S_IMODE(beneath.st_mode)
         assert low is not None
         if st.S_ISREG(beneath.st_mode) and self._seen is None and not beneath.st_mode & st.S_IRUSR and os.geteuid():
@@ -300,12 +299,7 @@ class _Walk:
         """True if it is as the command found it."""
         return beneath.st_ctime_ns <= self._began
 
-    def _is_as_found(self, path: str, beneath: os.stat_result, old_content: FileContent | None) -> bool:
-        """True if it is as the command found it, or as an earlier commit of its layer left it."""
-        return self._old(beneath) or (old_content is not None and self._is_committed(path, old_content.state))
-
     def _is_committed(self, path: str, state: FileState | None) -> bool:
-        """True if an earlier commit of this layer left this path in this state."""
         encoded = encode_path(path)
         return encoded in self._committed.states and self._committed.states[encoded] == state
 
@@ -320,22 +314,8 @@ def _names_by_folder(committed: LayerRecord) -> dict[str, frozenset[str]]:
     return {prefix: frozenset(names) for prefix, names in names_by_prefix.items()}
 
 
-@contextmanager
-def _open_folder(here: _Here) -> Iterator[int]:
-    with closing_fd(os.open(here.name, LIST, dir_fd=here.low)) as fd:
-        yield fd
-
-
-def _beneath(folder: int | None, name: str) -> os.stat_result | None:
-    return None if folder is None else lstat(folder, name)
-
-
-@contextmanager
-def _explained(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise explain(error, path) from error
+def _too_deep(path: str) -> ToolError:
+    return ToolError(f"More than {_DEEPEST} folders lie in each other at {path[:80]}…: nothing is committed.")
 
 
 # -- in words ---------------------------------------------------------------------------------------------------------
@@ -353,16 +333,15 @@ def describe(root: Root, view: str, effect: Effect) -> str:
     upper = source(view)
     if not effect.files and not effect.uncaptured and not effect.conflicts:
         return NOTHING
-    lines = [_head(effect), *change_lines(effect.files, format_path, MOST_FILES, JUDGED)]
+    files = sort_out(effect.files, JUDGED).reported_files
+    stat = total(files, ())
+    lines = [f"{count(len(files), 'change')}, +{stat.added:,} -{stat.removed:,}"]
+    lines += change_lines(effect.files, format_path, MOST_FILES, JUDGED)
     lines += [f"[not committed: {format_path(each.path)}: {each.reason}]" for each in effect.uncaptured[:MOST_FILES]]
-    lines += conflict_lines(effect.conflicts)
-    lines += [f"[a new script, not executable: {format_path(path)}]" for path in _scripts(upper, effect)]
-    diffs = _diffs(root, upper, effect)
+    lines += [f"[conflict: {format_path(each.path)}: {each.reason}]" for each in effect.conflicts[:MOST_FILES]]
+    lines += [f"[a new script, not executable: {format_path(path)}]" for path in _scripts(upper, files)]
+    diffs = _diffs(root, upper, files)
     return "\n".join([*lines, "", *diffs] if diffs else lines)
-
-
-def conflict_lines(conflicts: tuple[FileConflict, ...]) -> list[str]:
-    return [f"[conflict: {format_path(each.path)}: {each.reason}]" for each in conflicts[:MOST_FILES]]
 
 
 def format_path(path: str) -> str:
@@ -370,16 +349,10 @@ def format_path(path: str) -> str:
     return inert(decode_path(path))
 
 
-def _head(effect: Effect) -> str:
-    files = sort_out(effect.files, JUDGED).reported_files
-    stat = total(files, ())
-    return f"{count(len(files), 'change')}, +{stat.added:,} -{stat.removed:,}"
-
-
-def _scripts(upper: ContentSource, effect: Effect) -> Iterator[str]:
+def _scripts(upper: ContentSource, files: Sequence[FileChange]) -> Iterator[str]:
     """New files that begin with a shebang and lack the executable mode: nothing runs them yet, but a person or program
     might."""
-    new = (file for file in sort_out(effect.files, JUDGED).reported_files if file.action == "created" and file.after)
+    new = (file for file in files if file.action == "created" and file.after)
     for file in islice(new, MOST_FILES):
         if file.after and file.after.kind == "file" and not file.after.mode & _RUNS and file.after.size > len(_SHEBANG):
             with suppress(ToolError, OSError):
@@ -387,16 +360,14 @@ def _scripts(upper: ContentSource, effect: Effect) -> Iterator[str]:
                     yield file.path
 
 
-def _diffs(root: Root, upper: ContentSource, effect: Effect) -> list[str]:
+def _diffs(root: Root, upper: ContentSource, files: Sequence[FileChange]) -> list[str]:
     """As many as there is room for; the rest is counted."""
-    lines: list[str] = []
-    size = 0
-    texts = [file for file in sort_out(effect.files, JUDGED).reported_files if _may_be_text(file)]
+    lines, size = list[str](), 0
+    texts = [file for file in files if _may_be_text(file)]
     texts.sort(key=lambda file: file.action == "deleted")  # deleted files last: their diffs tell least
     for number, file in enumerate(texts):
         if len(lines) >= _MOST_LINES or size >= _MOST_CHARS:
-            remaining_count = len(texts) - number
-            return [*lines, f"[the differences of {count(remaining_count, 'more file')} are not shown]"]
+            return [*lines, f"[the differences of {count(len(texts) - number, 'more file')} are not shown]"]
         piece = _diff(root, upper, file)
         size += len(piece)
         lines += piece.split("\n") if piece else []
@@ -416,7 +387,6 @@ def _diff(root: Root, upper: ContentSource, file: FileChange) -> str:
 
 
 def left_bytes(view: str, file: FileChange, most: int) -> bytes:
-    """The first bytes, at most `most`, that a command left at a path of its view."""
     return _bytes(source(view), file.path, file.after, most)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import msgspec
+from msgspec.structs import replace
 
 from treadle.adapters.workspace.history.apply import ContentSource
 from treadle.adapters.workspace.history.overlay_upper import LayerRecord, Upper
@@ -41,20 +42,16 @@ class LayerReading(msgspec.Struct, frozen=True):
     record: LayerRecord
 
 
-_decoder = msgspec.json.Decoder(LayerReading)
-
-
 def is_frozen(view: str) -> bool:
     return os.path.exists(f"{view}/{_NAME}")
 
 
-def read(view: str) -> Effect:
-    """The effect at that moment."""
-    return _reading(view).effect
-
-
-def record(view: str) -> LayerRecord:
-    return _reading(view).record
+def read(view: str) -> LayerReading:
+    try:
+        with open(f"{view}/{_NAME}", "rb") as file:
+            return msgspec.json.decode(file.read(), type=LayerReading)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise ToolError("The changes of the command are lost: its copy is gone.") from error
 
 
 def freeze(upper: Upper, read_layer: Callable[[], LayerReading], into: str) -> None:
@@ -82,7 +79,7 @@ def freeze(upper: Upper, read_layer: Callable[[], LayerReading], into: str) -> N
 class FrozenLayer(ContentSource):
     def __init__(self, view: str) -> None:
         self._view = view
-        self._layer = _reading(view)
+        self._layer = read(view)
         self._numbers = {file.path: number for number, file in enumerate(self._layer.effect.files)}
 
     def open(self, path: str, state: FileState) -> int:
@@ -92,9 +89,8 @@ class FrozenLayer(ContentSource):
             raise ToolError("The changes of the command are lost: its copy is gone.") from error
 
     def mtime_ns(self, path: str) -> int:
-        number = self._numbers.get(path)
-        with suppress(OSError):
-            return 0 if number is None else os.stat(_content(self._view, number)).st_mtime_ns
+        with suppress(OSError, KeyError):
+            return os.stat(_content(self._view, self._numbers[path])).st_mtime_ns
         return 0
 
     def time_of(self, fd: int) -> int:
@@ -110,12 +106,10 @@ def _copy_layer(upper: Upper, layer: LayerReading, into: str) -> None:
     states, files = dict(layer.record.states), []
     for number, file in enumerate(layer.effect.files):
         if file.after is not None and file.after.kind == "file":
-            copied_state = _copy_file(upper, file.path, file.after, _content(into, number))
-            states[file.path] = copied_state
-            file = msgspec.structs.replace(file, after=copied_state)
+            states[file.path] = copied_state = _copy_file(upper, file.path, file.after, _content(into, number))
+            file = replace(file, after=copied_state)
         files.append(file)
-    effect = msgspec.structs.replace(layer.effect, files=tuple(files))
-    record = msgspec.structs.replace(layer.record, states=states)
+    effect, record = replace(layer.effect, files=tuple(files)), replace(layer.record, states=states)
     with open(f"{into}/{_NAME}", "wb") as goal:
         goal.write(msgspec.json.encode(LayerReading(effect, layer.touched, record)))
 
@@ -138,11 +132,3 @@ def _copy_file(upper: Upper, path: str, state: FileState, goal: str) -> FileStat
 
 def _content(view: str, number: int) -> str:
     return f"{view}/{_CONTENT}/{number}"
-
-
-def _reading(view: str) -> LayerReading:
-    try:
-        with open(f"{view}/{_NAME}", "rb") as file:
-            return _decoder.decode(file.read())
-    except (OSError, msgspec.MsgspecError) as error:
-        raise ToolError("The changes of the command are lost: its copy is gone.") from error

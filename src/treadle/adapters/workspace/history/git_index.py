@@ -1,12 +1,31 @@
-"""Reads an index of git, entry by entry: the paths that git tracks, the gitlinks among them (each stands for a
-repository inside the project into which git would go), the paths that git is told not to look at; and a hash of all
-entries. Reads bytes, and knows no file."""
+"""The index of git, entry by entry: the paths that git tracks, the gitlinks among them (each stands for a repository
+inside the project into which git would go), the paths that git is told not to look at, and a hash of all entries.
+Changed files that git tracks count as files of the project, though they lie in a folder of caches or .gitignore names
+them (S-23), so that nothing that is kept in git can be changed out of sight.
+
+The files under `.git` are one unit: restoring only a part of them would damage the repository. So they are undone
+together, and only as long as no other program has changed them, which a fingerprint detects. In it the index counts by
+its entries, not by its bytes: git writes into it when it last looked at each file, and any `git status` does that anew.
+Objects are left out: they are named by their content, and nothing points to a new one before something else changes.
+"""
 
 import hashlib
+import os
+import stat as st
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
 
 import msgspec
+from msgspec.structs import replace
+
+from treadle.adapters.workspace.git import repository_of
+from treadle.adapters.workspace.paths.entries import LIST, READ, closing_fd
+from treadle.adapters.workspace.root import Root
+from treadle.diff.changes import cache_of, in_git, is_folder
+from treadle.errors import ToolError
+from treadle.protocol.files import FileChange, decode_path
 
 _HEADER = struct.Struct(">4sII")
 _FIXED = 62
@@ -84,19 +103,13 @@ def _entries(data: bytes, *, require_whole: bool = False) -> Iterator[tuple[byte
             end = data.index(b"\0", start)
             name, at = data[start:end], at + (end - at) // 8 * 8 + 8
         yield fixed, more, name
-    if require_whole:
-        _refuse_shared(data, at)
-
-
-def _refuse_shared(data: bytes, at: int) -> None:
-    """An index that is only a part of one, or that is kept for another kind of hash, is not understood."""
     end = len(data) - 20
-    while at + 8 <= end:
+    while require_whole and at + 8 <= end:
         kind, size = struct.unpack_from(">4sI", data, at)
         if kind == b"link":
             raise ValueError("a shared index")
         at += 8 + size
-    if at != end:
+    if require_whole and at != end:  # it may be kept for another kind of hash
         raise ValueError("something else behind the entries")
 
 
@@ -107,3 +120,106 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
         at += 1
         value = ((value + 1) << 7) | (data[at] & 0x7F)
     return value, at + 1
+
+
+UNIT = ".git"
+INDEX = ".git/index"
+NONE = "none"
+_UNCHECKED = frozenset({"objects", "index.lock"})
+_MAX_INDEX = 256 << 20
+
+
+def git_fingerprint(root: Root) -> str:
+    """A hash of all that lies under the root's `.git`, but for objects; `none` if there is no such folder."""
+    try:
+        with root.locate_name(UNIT) as place:
+            fd = os.open(place.name, LIST, dir_fd=place.fd)
+    except (ToolError, OSError):
+        return NONE
+    total = hashlib.sha256()
+    with closing_fd(fd):
+        for line in _fingerprint_lines(fd, "", _UNCHECKED):
+            total.update(line)
+    return total.hexdigest()
+
+
+def _fingerprint_lines(folder: int, above: str, left_out: frozenset[str] = frozenset()) -> Iterator[bytes]:
+    for name in sorted(os.listdir(folder)):
+        if name in left_out:
+            continue
+        path = f"{above}{name}"
+        try:
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            content = _digest_entry(folder, name, status)
+        except FileNotFoundError:  # gone at this moment
+            continue
+        except OSError as error:  # a command that cannot read it cannot change it
+            content = f"unreadable {error.errno}"
+        yield b"%s\0%o\0%s\n" % (os.fsencode(path), status.st_mode, content.encode("utf-8", "surrogateescape"))
+        if st.S_ISDIR(status.st_mode):
+            try:
+                inner = os.open(name, LIST, dir_fd=folder)
+            except OSError:
+                continue
+            with closing_fd(inner):
+                yield from _fingerprint_lines(inner, f"{path}/")
+
+
+def _digest_entry(folder: int, name: str, status: os.stat_result) -> str:
+    if st.S_ISLNK(status.st_mode):
+        return os.readlink(name, dir_fd=folder)
+    if not st.S_ISREG(status.st_mode):
+        return ""
+    fd = os.open(name, READ, dir_fd=folder)
+    with open(fd, "rb") as file:
+        if name == "index" and status.st_size <= _MAX_INDEX:
+            return index_digest(file.read())
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def mark_tracked(root: Root, files: Sequence[FileChange]) -> tuple[FileChange, ...]:
+    """The changes, with those marked that git tracks by the project's index as it is. The index is read only if there
+    are changes in caches or ignored ones."""
+    aside = (file for file in files if file.ignored or cache_of(file))
+    doubtful = {file.path for file in aside if not is_folder(file) and not in_git(file.path)}
+    tracked = _tracked(root) if doubtful else frozenset()
+    marked = {path for path in doubtful if os.fsencode(decode_path(path)) in tracked}
+    return tuple(replace(file, ignored=False, tracked=True) if file.path in marked else file for file in files)
+
+
+def _tracked(root: Root) -> frozenset[bytes]:
+    """Relative to the root. A root inside of a repository has the index of that one."""
+    if root.ground is not None:  # a world: its index may be its own
+        with suppress(ToolError):
+            return tracked_paths(root.read_bytes(INDEX, _MAX_INDEX))
+        return frozenset()
+    top = os.path.realpath(root.path)
+    folder = top
+    while not os.path.lexists(f"{folder}/.git"):
+        if folder == os.path.dirname(folder):
+            return frozenset()
+        folder = os.path.dirname(folder)
+    repository, names = repository_of(folder), frozenset[bytes]()
+    if repository is None:
+        return names
+    with suppress(OSError):
+        for name in os.listdir(repository.folder):
+            if name == "index" or name.startswith("sharedindex."):
+                path = f"{repository.folder}/{name}"
+                stat = os.stat(path, follow_symlinks=False)
+                names |= _read_tracked_paths(path, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size)
+    if folder == top:
+        return names
+    prefix = os.fsencode(os.path.relpath(top, folder)) + b"/"
+    return frozenset(name[len(prefix) :] for name in names if name.startswith(prefix))
+
+
+@lru_cache(maxsize=4)
+def _read_tracked_paths(path: str, _inode: int, _mtime_ns: int, _ctime_ns: int, size: int) -> frozenset[bytes]:
+    if size > _MAX_INDEX:
+        return frozenset()
+    try:
+        with open(path, "rb") as file:
+            return tracked_paths(file.read())
+    except OSError:
+        return frozenset()

@@ -18,7 +18,7 @@ from functools import cache
 
 import msgspec
 
-from treadle.adapters.workspace.history.packs import passing_file
+from treadle.adapters.workspace.history.content_store import passing_file
 from treadle.adapters.workspace.history.trees import Folder, Tree
 from treadle.adapters.workspace.paths.entries import closing_fd
 from treadle.base.subprocesses import held_folder, program_outside, start_blocking
@@ -58,8 +58,8 @@ def odd_folders(top: int, known_tree: Tree, *, keep: bool) -> Set[str] | None:
     """The folders of the tree that may have changed; with `keep` also those with files that are not stored. None if
     `find` cannot be used. `top` is the root, held open."""
     entries = sum(len(folder.nodes) for folder in known_tree.folders.values())
-    program = _find(known_tree.root) if known_tree.folders and FEWEST <= entries <= _MOST else None
-    if program is None:
+    program = _program(known_tree.root) if known_tree.folders and FEWEST <= entries <= _MOST else None
+    if program is None or program in _unusable:
         return None
     listing = _build_listing(known_tree)
     try:
@@ -70,10 +70,18 @@ def odd_folders(top: int, known_tree: Tree, *, keep: bool) -> Set[str] | None:
         records = [record for part in output for record in part.split(b"\0")]
         if listing.records.isdisjoint(records):
             _unusable.add(program)  # it speaks another language
-        listing = msgspec.structs.replace(
-            listing, last_output=output if is_complete else (), odd=_odd(listing, records, is_complete)
-        )
-    _remember(known_tree.root, listing)
+        odd = set()
+        for record in filter(None, listing.records.symmetric_difference(records)):
+            above, slash, _ = record.partition(b" ./")[2].rpartition(b"/")
+            odd.add(encode_path(os.fsdecode(above + slash)))
+        if not is_complete:  # of an empty folder nothing is said in any case
+            odd.update(path for path, folder in listing.folders.items() if not folder.nodes)
+        known_odd = frozenset(odd & listing.folders.keys())
+        listing = msgspec.structs.replace(listing, last_output=output if is_complete else (), odd=known_odd)
+    _last.pop(known_tree.root, None)
+    _last[known_tree.root] = listing
+    for old in list(_last)[:-_MOST_LAST]:
+        _last.pop(old, None)
     return listing.odd | listing.unkept if keep else listing.odd
 
 
@@ -85,38 +93,9 @@ def _program(root: str) -> str | None:
     return program_outside("find", root)
 
 
-def _find(root: str) -> str | None:
-    program = _program(root)
-    return None if program in _unusable else program
-
-
-def _remember(root: str, listing: _FindListing) -> None:
-    _last.pop(root, None)
-    _last[root] = listing
-    for old in list(_last)[:-_MOST_LAST]:
-        _last.pop(old, None)
-
-
-def _odd(listing: _FindListing, records: list[bytes], is_complete: bool) -> frozenset[str]:
-    odd = {_folder_of(record) for record in listing.records.symmetric_difference(records) if record}
-    if not is_complete:  # of an empty folder nothing is said in any case
-        odd.update(path for path, folder in listing.folders.items() if not folder.nodes)
-    return frozenset(odd & listing.folders.keys())
-
-
-def _folder_of(record: bytes) -> str:
-    folder, slash, _ = record.partition(b" ./")[2].rpartition(b"/")
-    return encode_path(os.fsdecode(folder + slash))
-
-
-# -- the expected output -----------------------------------------------------------------------------------------------
-
-
 def _build_listing(known_tree: Tree) -> _FindListing:
-    last = _last.get(known_tree.root)
+    last = _last.get(known_tree.root) or _FindListing({}, set(), frozenset())
     folders = known_tree.folders
-    if last is None:
-        last = _FindListing({}, set(), frozenset())
     new = [path for path, folder in folders.items() if last.folders.get(path) is not folder]
     removed_paths = [path for path, folder in last.folders.items() if folders.get(path) is not folder]
     if not new and not removed_paths:
@@ -143,9 +122,6 @@ def _records(path: str, folder: Folder) -> Iterator[bytes]:
 def _start(path: str) -> bytes:
     """A folder as it is told to the program: never an option, never outside."""
     return b"./" + os.fsencode(decode_path(path))[:-1] if path else b"."
-
-
-# -- asking ------------------------------------------------------------------------------------------------------------
 
 
 def _ask(program: str, cwd: str, known_tree: Tree) -> tuple[tuple[bytes, ...], bool]:

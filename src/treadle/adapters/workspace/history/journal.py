@@ -14,8 +14,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from treadle.adapters.workspace.paths.durable import private_folder
-from treadle.adapters.workspace.paths.freeing import Freeing
+from treadle.adapters.workspace.paths.durable import Freeing, private_folder
 from treadle.base.faultpoint import faultpoint
 from treadle.base.file_locks import lock_file
 from treadle.base.file_system import create_file, replace_file, sync_folder
@@ -86,8 +85,6 @@ class Journals:
         """Remove the mark of an earlier try: nothing is decided under this name."""
         self._remove(name, "back")
 
-    # -- carrying out -------------------------------------------------------------------------------------------
-
     def ending(self, name: str) -> Ending | None:
         return self._read(self._file(name, "end"), Ending)
 
@@ -102,14 +99,10 @@ class Journals:
     def turned_back(self, name: str) -> bool:
         return os.path.exists(self._file(name, "back"))
 
-    # -- looking after ------------------------------------------------------------------------------------------
-
     def release(self, name: str) -> None:
         """Reduce the decision to a stub, because its outcome is recorded elsewhere. An unfinished decision stays."""
         journal = self.read(name)
-        if journal is None or journal.verdict == "released":
-            return
-        if journal.verdict in ("commit", "restore") and self.ending(name) is None:
+        if journal is None or journal.verdict == "released" or self._is_unfinished(journal):
             return
         with Freeing() as freeing:
             for ending in ("json", "end"):
@@ -121,10 +114,11 @@ class Journals:
         """Decisions that are not carried out yet, or are being so at this moment."""
         for file in self._files(".json"):
             journal = self._read(file, Journal)
-            if journal is None or journal.verdict not in ("commit", "restore"):
-                continue
-            if self.ending(journal.name) is None:
+            if journal is not None and self._is_unfinished(journal):
                 yield journal
+
+    def _is_unfinished(self, journal: Journal) -> bool:
+        return journal.verdict in ("commit", "restore") and self.ending(journal.name) is None
 
     def sweep(self, older_than_s: float) -> int:
         """Remove what is left of what was settled long ago; returns how many decisions were forgotten."""
@@ -152,13 +146,9 @@ class Journals:
             try:
                 stack.enter_context(lock_file(self._file(root, "lock"), _PATIENCE_S))
             except TimeoutError:
-                raise ToolError(
-                    "Another Treadle process has been changing this project for a long time. Nothing was changed; try "
-                    "again."
-                ) from None
+                other = "Another Treadle process has been changing this project for a long time"
+                raise ToolError(f"{other}. Nothing was changed; try again.") from None
             yield
-
-    # -- files --------------------------------------------------------------------------------------------------
 
     def _file(self, name: str, ending: str) -> str:
         key = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:40]
@@ -175,16 +165,15 @@ class Journals:
         try:
             with open(file, "rb") as stream:
                 data = stream.read()
-            return msgspec.json.decode(data, type=kind) if data.strip(b"\0") else self._replace_emptied(kind)
+            if data.strip(b"\0"):
+                return msgspec.json.decode(data, type=kind)
+            # A power cut has emptied it. A decision is written completely before it gets its name, so an emptied one
+            # was released; an ending can be found out again.
+            return Journal("", "", "released") if kind is Journal else None  # type: ignore[return-value]
         except FileNotFoundError:
             return None
         except msgspec.MsgspecError as error:
             raise ToolError(f"The journal {file} cannot be read ({error}). See `treadle fsck`.") from error
-
-    def _replace_emptied(self, kind: type[T]) -> T | None:
-        """The content of a file that a power cut has emptied. A decision is written completely before it gets its name,
-        so an emptied one was released; an ending can be found out again."""
-        return Journal("", "", "released") if kind is Journal else None  # type: ignore[return-value]
 
     def _write(self, file: str, content: Value, *, exclusive: bool = False, lasting: bool = True) -> bool:
         """In one step; False if it had to be new and is not. `lasting`: it survives a power cut."""

@@ -8,7 +8,7 @@ noted beside `upper` first, so that a process after a crash still reads that mod
 import os
 import stat as st
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import IO
 
@@ -19,8 +19,10 @@ from treadle.adapters.workspace.history.states import Folders
 from treadle.adapters.workspace.paths import entries
 from treadle.adapters.workspace.paths.entries import LIST, READ, closing_fd, explain
 from treadle.base.faultpoint import faultpoint
+from treadle.base.file_locks import lock_file
 from treadle.base.file_system import replace_file
 from treadle.errors import ToolError
+from treadle.protocol.content import Value
 from treadle.protocol.files import FileState, decode_path
 
 BEGAN = "began"
@@ -41,8 +43,7 @@ _FILE_OPENED, _FOLDER_OPENED = 0o600, 0o700
 _LEAP_NS = 500_000_000
 """The least step by which a clock is set back; a smaller difference is a clock that is slowed down."""
 
-_touches = msgspec.json.Decoder(dict[str, int])
-_skeleton = msgspec.json.Decoder(dict[str, int])
+_numbers = msgspec.json.Decoder(dict[str, int])
 
 
 class LayerRecord(msgspec.Struct, frozen=True):
@@ -62,7 +63,11 @@ class Upper(ContentSource):
 
     def __init__(self, view: str) -> None:
         self.view = view
-        self._modes = self._noted()
+        self._modes: dict[str, int] = {}
+        with suppress(OSError), open(f"{view}/{_MODES}", "rb") as file:
+            for note in file.read().split(b"\0")[:-1]:
+                mode, _, path = note.partition(b" ")
+                self._modes[os.fsdecode(path)] = int(mode, 8)
 
     @property
     def began_ns(self) -> int:
@@ -93,7 +98,7 @@ class Upper(ContentSource):
     def _skeleton_states(self) -> dict[str, FileState | None]:
         try:
             with open(f"{self.view}/{_SKELETON}", "rb") as file:
-                return {path: FileState("directory", mode) for path, mode in _skeleton.decode(file.read()).items()}
+                return {path: FileState("directory", mode) for path, mode in _numbers.decode(file.read()).items()}
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.MsgspecError) as error:
@@ -134,12 +139,9 @@ class Upper(ContentSource):
             yield fd
 
     def file(self, parent: int, name: str, path: str, status: os.stat_result) -> int:
-        """A regular file of it, open for reading."""
         if not status.st_mode & st.S_IRUSR:
             self._open_up(parent, name, path, status, _FILE_OPENED)
         return os.open(name, READ, dir_fd=parent)
-
-    # -- as a source of content -------------------------------------------------------------------------------------
 
     def open(self, path: str, state: FileState) -> int:
         try:
@@ -169,7 +171,7 @@ class Upper(ContentSource):
 
     def touched(self) -> Iterator[tuple[str, int]]:
         with suppress(OSError, msgspec.MsgspecError), open(f"{self.view}/{_TOUCHED}", "rb") as file:
-            yield from _touches.decode(file.read()).items()
+            yield from _numbers.decode(file.read()).items()
 
     def note_touched(self, touched: dict[str, int]) -> None:
         """Remember, for the commit, which files stay as they are but for their time."""
@@ -190,30 +192,15 @@ class Upper(ContentSource):
         finally:
             os.close(fd)
 
-    # -- modes --------------------------------------------------------------------------------------------------
-
     def _open_up(self, parent: int, name: str, path: str, status: os.stat_result, more: int) -> None:
         mode = st.S_IMODE(status.st_mode)
         if self._modes.get(path) != mode:
             self._modes[path] = mode
-            note = b"%o %s\0" % (mode, os.fsencode(path))
             append = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             with closing_fd(os.open(f"{self.view}/{_MODES}", append, 0o600)) as fd:
-                os.write(fd, note)
+                os.write(fd, b"%o %s\0" % (mode, os.fsencode(path)))
             faultpoint("view.mode_noted")
         entries.chmod(parent, name, mode | more)
-
-    def _noted(self) -> dict[str, int]:
-        try:
-            with open(f"{self.view}/{_MODES}", "rb") as file:
-                notes = file.read().split(b"\0")[:-1]
-        except OSError:
-            return {}
-        modes: dict[str, int] = {}
-        for note in notes:
-            mode, _, path = note.partition(b" ")
-            modes[os.fsdecode(path)] = int(mode, 8)
-        return modes
 
 
 def _open_stamp(path: str) -> IO[str]:
@@ -245,3 +232,58 @@ def _attribute(fd: int, name: str) -> bytes | None:
         return os.getxattr(fd, name)
     except OSError:
         return None
+
+
+_BEGINNINGS = "beginnings"
+_PATIENCE_S = 30.0
+States = Mapping[str, FileState | None]
+
+
+class _Beginning(Value, frozen=True):
+    path: str
+    state: FileState | None = None
+
+
+_beginning_decoder = msgspec.json.Decoder(_Beginning)
+
+
+class Beginnings:
+    """The states of files before a world of layers first changed them: one line of JSON each, the first of a path
+    counts. `view` is the world's."""
+
+    def __init__(self, view: str) -> None:
+        self._file = f"{view}/{_BEGINNINGS}"
+
+    def all(self) -> dict[str, FileState | None]:
+        states: dict[str, FileState | None] = {}
+        with suppress(FileNotFoundError), open(self._file, "rb") as file:
+            for line in file:
+                with suppress(msgspec.MsgspecError):  # cut off by a power cut: then it is not known
+                    read = _beginning_decoder.decode(line)
+                    states.setdefault(read.path, read.state)
+        return states
+
+    def add(self, states: States) -> None:
+        """Paths that are known stay as they are."""
+        with self._lock():
+            known_states = self.all()
+            if lines := _lines({path: state for path, state in states.items() if path not in known_states}):
+                fd = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+                with open(fd, "ab", buffering=0) as file:
+                    file.write(lines)
+
+    def update(self, states: States) -> None:
+        with self._lock():
+            replace_file(self._file, _lines({**self.all(), **states}))
+
+    def forget(self, paths: Collection[str]) -> None:
+        with self._lock():
+            replace_file(self._file, _lines({path: state for path, state in self.all().items() if path not in paths}))
+
+    def _lock(self) -> AbstractContextManager[None]:
+        """Chats add lines while others rebase or commit."""
+        return lock_file(f"{self._file}.lock", _PATIENCE_S)
+
+
+def _lines(states: States) -> bytes:
+    return b"".join(msgspec.json.encode(_Beginning(path, state)) + b"\n" for path, state in states.items())

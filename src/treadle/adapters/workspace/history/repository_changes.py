@@ -1,6 +1,9 @@
 """The meaning of a set of changes for the project's own git repository (S-16, S-23): history that shrinks or
 is hidden, files that `git status` no longer shows, steps of an unfinished operation that would run a program. Looks
 only at what changed under `.git`; asks git only if a reference is gone.
+
+Beside `.git` lie files that git runs or reads as well (`find_obeyed_files`): those that its configuration names, such
+as by `core.hooksPath`, with the files that it includes; and the targets of links among its hooks.
 """
 
 import os
@@ -9,10 +12,12 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
+from itertools import islice
 
 from treadle.adapters.workspace.git import Git, blob_ids
 from treadle.adapters.workspace.history.git_index import GITLINK, IndexMarks, index_marks
 from treadle.adapters.workspace.root import Root
+from treadle.base.file_system import is_below
 from treadle.diff.changes import count
 from treadle.errors import ToolError
 from treadle.protocol.files import FileChange, FileState, decode_path
@@ -74,9 +79,8 @@ class RepositoryChanges:
         self._root = root
         self._before, self._after, self._git = old_content, new_content, git
         self._all = tuple(files)
-        self._files = {
-            decode_path(file.path)[len(_PREFIX) :]: file for file in self._all if file.path.startswith(_PREFIX)
-        }
+        inside = (file for file in self._all if file.path.startswith(_PREFIX))
+        self._files = {decode_path(file.path)[len(_PREFIX) :]: file for file in inside}
         self._marks = {
             file.path: (self._marks_of(file, self._before), self._marks_of(file, self._after))
             for file in self._files.values()
@@ -97,12 +101,8 @@ class RepositoryChanges:
             *self._hidden_history(),
             *self._unreadable_refs(),
             *self._lost_refs(),
-            *self._unread_refs(),
             *self._lost_objects(),
-            *self._lost_large_files(),
         )
-
-    # -- what is hidden or would run -------------------------------------------------------------------------------
 
     def _hidden_files(self) -> Iterator[str]:
         names = sorted(name for was, now in self._marks.values() for name in now.hidden_paths - was.hidden_paths)
@@ -113,7 +113,8 @@ class RepositoryChanges:
     def _steps(self) -> Iterator[str]:
         for full_path, file in self._files.items():
             path = _WITHIN.sub("", full_path, count=1)
-            pattern = _PLAIN_STEP if _TODO.fullmatch(path) else _obeyed_text(path)
+            obeyed_texts = (lines for name, lines in _OBEYED_TEXTS.items() if re.fullmatch(name, path))
+            pattern = _PLAIN_STEP if _TODO.fullmatch(path) else next(obeyed_texts, None)
             if pattern is None or file.after is None or not _is_file(file.after):
                 continue
             if file.after.size > _LARGEST_TEXT:
@@ -134,8 +135,6 @@ class RepositoryChanges:
         if shallow is not None and _is_file(shallow.after):
             yield "cuts off the history that git shows (.git/shallow)"
 
-    # -- references ------------------------------------------------------------------------------------------------
-
     def _unreadable_refs(self) -> Iterator[str]:
         """With an unreadable HEAD git finds no repository; an unreadable reference stops commands on all of them."""
         for path, file in self._files.items():
@@ -147,13 +146,10 @@ class RepositoryChanges:
         return _is_file(file.after) and _REFERENCE.fullmatch(self._text(file, self._after)) is not None
 
     def _packed(self) -> tuple[dict[str, str], dict[str, str]]:
-        """The packed references before and after."""
         file = self._files.get("packed-refs")
         if file is None:
             return {}, {}
-        was = self._text(file, self._before) if _is_file(file.before) else b""
-        now = self._text(file, self._after) if _is_file(file.after) else b""
-        return packed_refs(was), packed_refs(now)
+        return packed_refs(self._old_text(file)), packed_refs(self._new_text(file))
 
     def _lost_refs(self) -> Iterator[str]:
         deleted_refs = dict(self._deleted_refs())
@@ -201,7 +197,7 @@ class RepositoryChanges:
 
     def _log_after(self, path: str) -> bytes:
         if (file := self._files.get(path)) is not None:
-            return self._text(file, self._after) if _is_file(file.after) else b""
+            return self._new_text(file)
         with suppress(ToolError):
             return self._root.read_bytes(_PREFIX + path, _LARGEST_TEXT)
         return b""
@@ -224,16 +220,13 @@ class RepositoryChanges:
 
     def _is_loose(self, name: str) -> bool:
         file = self._files.get(name)
-        if file is not None:
-            return _is_file(file.after)
-        return self._root.inspect(_PREFIX + name) is not None
+        return self._root.inspect(_PREFIX + name) is not None if file is None else _is_file(file.after)
 
     def _dropped_stashes(self) -> tuple[str, ...]:
         log = self._files.get(f"logs/{_STASH}")
         if log is None or not _is_file(log.before):
             return ()
-        now = self._text(log, self._after) if _is_file(log.after) else b""
-        remaining_ids = set(_logged_ids(now))
+        remaining_ids = set(_logged_ids(self._new_text(log)))
         return tuple(id for id in _logged_ids(self._text(log, self._before)) if id not in remaining_ids)
 
     def _remaining_ids(self) -> frozenset[str]:
@@ -292,32 +285,25 @@ class RepositoryChanges:
                     ids |= blob_ids(len(data), (data,))
         return ids
 
-    def _unread_refs(self) -> Iterator[str]:
-        """References in tables are not read here, so every change of them is asked for."""
+    def _lost_objects(self) -> Iterator[str]:
+        # References in tables are not read here, so every change of them is asked for.
         if any(_REFTABLE.match(path) for path in self._files):
             yield "changes references that git keeps in the format reftable, where it cannot be seen if one is lost"
-
-    # -- objects ---------------------------------------------------------------------------------------------------
-
-    def _lost_objects(self) -> Iterator[str]:
-        altered = [path for path, file in self._files.items() if _holds_objects(path) and _is_altered(file)]
-        if altered:
-            yield f"alters .git/{altered[0]}, which git never changes once it is written"
+        for path, file in self._files.items():
+            is_object = any(kind.fullmatch(path) for kind in (_LOOSE, _PACK, _PACK_INDEX))
+            if is_object and file.before and file.after and file.before.digest != file.after.digest:
+                yield f"alters .git/{path}, which git never changes once it is written"
+                break
         removed_ids = set(self._object_ids(lambda file: file.after is None, self._before))
-        if not removed_ids:
-            return
-        removed_ids -= set(self._object_ids(lambda file: file.before is None, self._after))
+        if removed_ids:
+            removed_ids -= set(self._object_ids(lambda file: file.before is None, self._after))
         if removed_ids and self._root.ground is None:
             removed_ids -= self._packed_objects()
         if removed_ids:
             yield f"removes {count(len(removed_ids), 'object')} of the history that git keeps"
-
-    def _lost_large_files(self) -> Iterator[str]:
-        lost_paths = [
-            path for path, file in self._files.items() if _LFS_OBJECT.fullmatch(path) and _is_file(file.before)
-        ]
-        if lost_paths:
-            yield f"removes or alters {count(len(lost_paths), 'file')} that Git LFS keeps"
+        stored_files = (file for path, file in self._files.items() if _LFS_OBJECT.fullmatch(path))
+        if lost := sum(_is_file(file.before) for file in stored_files):
+            yield f"removes or alters {count(lost, 'file')} that Git LFS keeps"
 
     def _object_ids(self, accepts: Callable[[FileChange], bool], content: Content) -> Iterator[str]:
         for path, file in self._files.items():
@@ -339,7 +325,6 @@ class RepositoryChanges:
         return self._root.inspect(_PREFIX + path) is not None if file is None else file.after is not None
 
     def _packed_objects(self) -> set[str]:
-        """The objects of packs that the changes leave alone."""
         folder, ids = f"{self._root.path}/{_PREFIX}objects/pack", set[str]()
         with suppress(OSError):
             for name in os.listdir(folder):
@@ -349,13 +334,17 @@ class RepositoryChanges:
                         ids.update(pack_ids(self._root.read_bytes(_PREFIX + path, _LARGEST_INDEX)))
         return ids
 
-    # -- content ---------------------------------------------------------------------------------------------------
-
     def _text(self, file: FileChange, content: Content) -> bytes:
         try:
             return content(file, _LARGEST_TEXT)
         except ToolError:
             return b""
+
+    def _old_text(self, file: FileChange) -> bytes:
+        return self._text(file, self._before) if _is_file(file.before) else b""
+
+    def _new_text(self, file: FileChange) -> bytes:
+        return self._text(file, self._after) if _is_file(file.after) else b""
 
     def _marks_of(self, file: FileChange, content: Content) -> IndexMarks:
         if content is self._before and not _is_file(file.before):
@@ -412,18 +401,93 @@ def _logged_ids(data: bytes, *, both: bool = False) -> list[str]:
     return [id.decode(errors="replace") for line in words if len(line) == 3 for id in (line[:2] if both else line[1:2])]
 
 
-def _holds_objects(path: str) -> bool:
-    return any(kind.fullmatch(path) for kind in (_LOOSE, _PACK, _PACK_INDEX))
-
-
-def _is_altered(file: FileChange) -> bool:
-    old, new = file.before, file.after
-    return old is not None and new is not None and old.digest != new.digest
-
-
-def _obeyed_text(path: str) -> re.Pattern[bytes] | None:
-    return next((lines for name, lines in _OBEYED_TEXTS.items() if re.fullmatch(name, path)), None)
-
-
 def _is_file(state: FileState | None) -> bool:
     return state is not None and state.kind == "file"
+
+
+_MOST_CONFIGURATIONS = 20
+_MOST_HOOKS = 1_000
+_NAMING = re.compile(
+    rb"^[ \t]*(?:hooksPath|path|fsmonitor|pager|editor|askPass|sshCommand|gitProxy|alternateRefsCommand|attributesFile"
+    rb"|textconv|command|clean|smudge|process|driver|helper|program|cmd|[\w-]+[ \t]*=[ \t]*\"?!)[ \t]*=?[ \t]*(.*)$",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Settings of git whose values name programs, or files with further settings; and aliases that run something."""
+_USER_CONFIGURATIONS = ("~/.gitconfig", "~/.config/git/config")
+
+
+def find_obeyed_files(root: Root, files: Iterable[FileChange]) -> Iterator[str]:
+    """Changed files that git runs or reads: each as the end of a sentence that begins with `it`."""
+    files = [file for file in files if file.after is not None and not file.path.startswith(_PREFIX)]
+    if not files:
+        return
+    named_paths = _named_by_project(root) | _named_by_user()
+    linked_paths = _linked_hooks(root.path, named_paths)
+    for file in files:
+        path = decode_path(file.path)
+        above = {path, *(path[:at] for at, letter in enumerate(path) if letter == "/")}
+        if above & named_paths:
+            yield f"changes {path}, which git runs or reads because its configuration names it"
+        elif above & linked_paths:
+            yield f"changes {path}, which git runs because a hook is a link to it"
+
+
+def _named_by_project(root: Root) -> set[str]:
+    """The paths that the configuration of the repository names, and the files that it includes from the project."""
+    pending, texts = [f"{_PREFIX}config", f"{_PREFIX}config.worktree"], dict[str, bytes]()
+    named_paths: set[str] = set()
+    while pending and len(texts) < _MOST_CONFIGURATIONS:
+        configuration = pending.pop(0)
+        if configuration in texts:
+            continue
+        try:
+            texts[configuration] = root.read_bytes(configuration, _LARGEST_TEXT)
+        except ToolError:
+            continue
+        words = _words_of_values(texts[configuration])
+        bases = {"", ".git", os.path.dirname(configuration)}
+        paths = {os.path.normpath(os.path.join(base, word)) for word in words for base in bases}
+        named_paths |= paths
+        inside = (path for path in paths if not os.path.isabs(path) and not path.startswith(".."))
+        pending += sorted(path for path in inside if os.path.isfile(os.path.join(root.path, path)))
+    return named_paths
+
+
+def _named_by_user() -> set[str]:
+    """Relative paths in the user's own configuration hold in every project. A word without a slash is a program of the
+    search path, unless it is the folder of hooks."""
+    named_paths: set[str] = set()
+    for name in _USER_CONFIGURATIONS:
+        try:
+            with open(os.path.expanduser(name), "rb") as file:
+                data = file.read(_LARGEST_TEXT)
+        except OSError:
+            continue
+        words = [word for word in _words_of_values(data) if "/" in word]
+        folders = re.findall(rb"(?im)^[ \t]*hooksPath[ \t]*=[ \t]*(\S+)", data)
+        words += [os.fsdecode(folder).strip('"') for folder in folders]
+        named_paths |= {os.path.normpath(word) for word in words if word[:1] not in "/~"}
+    return named_paths
+
+
+def _words_of_values(data: bytes) -> list[str]:
+    values = _NAMING.findall(data)
+    return [os.fsdecode(word) for value in values for word in re.split(rb"[\s\"';|&]+", value) if word]
+
+
+def _linked_hooks(root: str, named_paths: Iterable[str]) -> set[str]:
+    """Where links among the hooks lead, relative to the project. Projects link their hooks to scripts that they
+    track."""
+    top = os.path.realpath(root)
+    targets: set[str] = set()
+    for folder in {f"{_PREFIX}hooks", *named_paths} - {"."}:
+        path = os.path.join(top, folder)
+        if os.path.islink(path):
+            targets.add(os.path.realpath(path))
+        try:
+            with os.scandir(path) as entries:
+                links = [entry.path for entry in islice(entries, _MOST_HOOKS) if entry.is_symlink()]
+        except OSError:
+            continue
+        targets.update(os.path.realpath(link) for link in links)
+    return {os.path.relpath(target, top) for target in targets if target != top and is_below(target, top)}

@@ -16,28 +16,18 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from treadle.adapters.workspace.history.apply import GivenContent, StoreSource
-from treadle.adapters.workspace.history.compiled_files import without_compiled
 from treadle.adapters.workspace.history.content_store import ContentStore, after_images
+from treadle.adapters.workspace.history.git_index import git_fingerprint, mark_tracked
 from treadle.adapters.workspace.history.journal import Journals
-from treadle.adapters.workspace.history.seen import SeenFiles
-from treadle.adapters.workspace.history.states import Folders, is_folder, reading, state_of
-from treadle.adapters.workspace.history.tracked_files import mark_tracked
+from treadle.adapters.workspace.history.states import Folders, SeenFiles, is_folder, reading, state_of
 from treadle.adapters.workspace.history.transaction import Transactions
 from treadle.adapters.workspace.root import Root
 from treadle.chat.change_rules import left_out
+from treadle.diff.changes import without_compiled
 from treadle.diff.hunks import is_text
 from treadle.errors import NotFound, ToolError
 from treadle.ports.snapshots import Effect, Plan, UndoRequest
-from treadle.protocol.files import (
-    FileChange,
-    FileConflict,
-    FileState,
-    Link,
-    Trail,
-    Uncaptured,
-    decode_path,
-    git_unit,
-)
+from treadle.protocol.files import FileChange, FileConflict, FileState, Link, Trail, Uncaptured, decode_path, git_unit
 
 if TYPE_CHECKING:
     from treadle.adapters.workspace.git import Git
@@ -57,9 +47,7 @@ class ProjectSnapshots:
         self._folder = folder
         self.images = ContentStore(folder)
         self.journals = Journals(folder / "journals")
-        self._transactions = Transactions(root, self.images, self.journals, self._fingerprint)
-
-    # -- single files -------------------------------------------------------------------------------------------
+        self._transactions = Transactions(root, self.images, self.journals, lambda: git_fingerprint(root))
 
     def state(self, path: str) -> FileState | None:
         return state_of(self._root, path)
@@ -79,7 +67,7 @@ class ProjectSnapshots:
         return effect
 
     def judged(self, files: Sequence[FileChange]) -> Effect:
-        from treadle.adapters.workspace.history.obeyed_files import find_obeyed_files
+        from treadle.adapters.workspace.history.repository_changes import find_obeyed_files
 
         return Effect(mark_tracked(self._root, files), history=tuple(find_obeyed_files(self._root, files)))
 
@@ -96,8 +84,6 @@ class ProjectSnapshots:
 
     def remember(self, files: Sequence[FileChange]) -> None:
         remember(self._root, after_images(self._folder), files)
-
-    # -- commands on a view -------------------------------------------------------------------------------------
 
     def effect(self, view: str, changed_paths: frozenset[str] = frozenset()) -> Effect:
         return self._gated(view, self._effect(view, distrusted=changed_paths), judged=True)
@@ -130,7 +116,7 @@ class ProjectSnapshots:
         from treadle.adapters.workspace.history import frozen
         from treadle.adapters.workspace.history.overlay_upper import Upper
 
-        Upper(view).note_committed(frozen.record(frozen_view))
+        Upper(view).note_committed(frozen.read(frozen_view).record)
 
     def _effect(
         self, view: str, seen_files: SeenFiles | None = None, distrusted: frozenset[str] = frozenset()
@@ -140,7 +126,7 @@ class ProjectSnapshots:
         if copied.is_copied(view):
             return copied.read(self._root, view, self.images)
         if frozen.is_frozen(view):
-            return frozen.read(view)
+            return frozen.read(view).effect
         return effects.read(self._root, view, seen_files=seen_files, distrusted=distrusted)
 
     def beginning(self, view: str) -> "Beginning":
@@ -155,11 +141,7 @@ class ProjectSnapshots:
         effect = replace(effect, files=files)
         from treadle.adapters.workspace.history import effects
 
-        repository = self._repository(
-            files,
-            self._bytes_now,
-            lambda file, most: effects.left_bytes(view, file, most),
-        )
+        repository = self._repository(files, self._bytes_now, lambda file, most: effects.left_bytes(view, file, most))
         remaining = withhold(self._root, effect, repository.new_gitlinks() if repository is not None else {})
         if not judged:
             return remaining
@@ -169,7 +151,6 @@ class ProjectSnapshots:
     def _repository(
         self, files: Sequence[FileChange], old_content: "Content", new_content: "Content"
     ) -> "RepositoryChanges | None":
-        """The effect of the changes on the repository; None if nothing of it is changed."""
         if not any(file.path.startswith(".git/") for file in files):
             return None
         from treadle.adapters.workspace.history.repository_changes import RepositoryChanges
@@ -187,8 +168,6 @@ class ProjectSnapshots:
     def is_apply_decided(self, name: str) -> bool:
         journal = self.journals.read(name)
         return journal is not None and journal.verdict in ("commit", "restore")
-
-    # -- commands that write through ----------------------------------------------------------------------------
 
     def capture(self, name: str) -> tuple[Uncaptured, ...]:
         return self._captures().capture(name)
@@ -216,9 +195,8 @@ class ProjectSnapshots:
         withdrawn = [file for file in effect.files if file.path not in permitted_paths]
         if not withdrawn:
             return effect
-        undone = self.apply(
-            name, UndoRequest(tuple(Trail(each.path, (Link(each.before, each.after),)) for each in withdrawn))
-        )
+        trails = tuple(Trail(each.path, (Link(each.before, each.after),)) for each in withdrawn)
+        undone = self.apply(name, UndoRequest(trails))
         self.journals.release(name)
         return effect if undone.conflicts else replace(permitted_effect, conflicts=effect.conflicts)
 
@@ -230,8 +208,6 @@ class ProjectSnapshots:
         from treadle.adapters.workspace.history.capture import Captures
 
         return Captures(self._root, self.images, self._folder)
-
-    # -- going back ---------------------------------------------------------------------------------------------
 
     def plan(self, request: UndoRequest) -> Plan:
         from treadle.adapters.workspace.history import undo_plan as undoing
@@ -253,13 +229,6 @@ class ProjectSnapshots:
 
         return self._transactions.restore(name, lambda: undoing.prepared(self._root, self.images, request))
 
-    def _fingerprint(self) -> str:
-        from treadle.adapters.workspace.history.git_unit import git_fingerprint
-
-        return git_fingerprint(self._root)
-
-
-# -- content that changes left -----------------------------------------------------------------------------------------
 
 _MOST_REMEMBERED = 500
 """So many files of one set of changes are remembered …"""
@@ -271,7 +240,12 @@ def remember(
     root: Root, after_images: ContentStore, changes: Sequence[FileChange], seen_files: SeenFiles | None = None
 ) -> None:
     """Keep the small texts that these changes left, as they are on disk now, unless they were seen. Never fails."""
-    candidates = [(each.path, each.after) for each in changes if each.after is not None and _is_wanted(each)]
+    shown = (each for each in changes if not each.ignored and not git_unit(each.path))
+    candidates = [
+        (each.path, each.after)
+        for each in shown
+        if each.after is not None and each.after.kind == "file" and each.after.size <= _LARGEST_REMEMBERED
+    ]
     if not candidates:
         return
     with suppress(OSError, ToolError), Folders(root.top()) as folders, after_images.batch() as batch:
@@ -289,14 +263,6 @@ def remember(
                     batch.add(state.digest, data)
 
 
-def _is_wanted(change: FileChange) -> bool:
-    new_state = change.after
-    small = new_state is not None and new_state.kind == "file" and new_state.size <= _LARGEST_REMEMBERED
-    return small and not change.ignored and not git_unit(change.path)
-
-
-# -- the gate: what a view may not bring in ----------------------------------------------------------------------------
-
 IN_THE_WAY = "it would take the place of a folder of the project, and what it is itself is never made"
 
 
@@ -308,17 +274,13 @@ def withhold(root: Root, effect: Effect, other_reasons: Mapping[str, str] = Mapp
     if not reasons:
         return effect
     reported_paths = [path for path in reasons if path.rpartition("/")[0] not in reasons]
-    replaced = [file.path for file in effect.files if file.path in reasons and _replaces_folder(file)]
+    withheld = (file for file in effect.files if file.path in reasons)
+    replaced = [file.path for file in withheld if is_folder(file.before) and file.after and not is_folder(file.after)]
+    conflicts = (FileConflict(path, f"{IN_THE_WAY}: {reasons[path]}") for path in replaced)
+    uncaptured = (Uncaptured(path, reasons[path]) for path in reported_paths if path not in replaced)
     return replace(
         effect,
         files=tuple(file for file in effect.files if file.path not in reasons),
-        conflicts=(*effect.conflicts, *(FileConflict(path, f"{IN_THE_WAY}: {reasons[path]}") for path in replaced)),
-        uncaptured=(
-            *effect.uncaptured,
-            *(Uncaptured(path, reasons[path]) for path in reported_paths if path not in replaced),
-        ),
+        conflicts=(*effect.conflicts, *conflicts),
+        uncaptured=(*effect.uncaptured, *uncaptured),
     )
-
-
-def _replaces_folder(file: FileChange) -> bool:
-    return is_folder(file.before) and file.after is not None and not is_folder(file.after)

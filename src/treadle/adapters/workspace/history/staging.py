@@ -7,9 +7,8 @@ import stat as st
 from contextlib import suppress
 from typing import Self
 
-from treadle.adapters.workspace.paths.durable import Syncing, copy, private_folder, temp_name
-from treadle.adapters.workspace.paths.entries import LIST, closing_fd
-from treadle.adapters.workspace.paths.freeing import Freeing
+from treadle.adapters.workspace.paths.durable import Freeing, Syncing, copy, private_folder, temp_name
+from treadle.adapters.workspace.paths.entries import LIST, closing_fd, lstat
 from treadle.protocol.files import FileState, decode_path
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -32,8 +31,7 @@ class StagingFolder:
         self._fd = -1
         self._again = True
         self._listless: set[str] = set()
-        """Staged files that overlayfs copied up from the file that they will replace, without an access control list.
-        """
+        """Staged files that overlayfs copied up from the file they will replace, without an access control list."""
 
     def open(self, *, new: bool = False) -> None:
         """As an earlier process left it; or empty, if it is `new`."""
@@ -69,19 +67,7 @@ class StagingFolder:
             _remove(home, self._name)
 
     def has(self, name: str) -> bool:
-        if not self._again:
-            return False
-        try:
-            os.stat(name, dir_fd=self._fd, follow_symlinks=False)
-        except FileNotFoundError:
-            return False
-        return True
-
-    def read(self, name: str) -> int:
-        """A file that is ready, open for reading."""
-        return os.open(name, _READ, dir_fd=self._fd)
-
-    # -- making things ready ------------------------------------------------------------------------------------
+        return self._again and lstat(self._fd, name) is not None
 
     def file(self, name: str, source: int, state: FileState, mtime_ns: int, old: os.stat_result | None) -> None:
         """A file with the bytes of `source`, of the owner of what it will replace. On a stage that is used again it has
@@ -140,8 +126,6 @@ class StagingFolder:
             os.fsync(self._fd)
         return synced_device
 
-    # -- putting them into their places -------------------------------------------------------------------------
-
     def put(self, name: str, folder: int, goal: str, *, new: bool) -> None:
         """Give what is ready its name. FileExistsError if it is `new` and something has that name."""
         with suppress(OSError, AttributeError):  # most have none, some systems know none
@@ -170,7 +154,8 @@ class StagingFolder:
             os.chmod(goal, st.S_IMODE(status.st_mode), dir_fd=folder)
         else:
             os.chmod(name, 0o600, dir_fd=self._fd)
-            with closing_fd(self.read(name)) as source, closing_fd(os.open(goal, _NEW, 0o600, dir_fd=folder)) as fd:
+            ready = os.open(name, _READ, dir_fd=self._fd)
+            with closing_fd(ready) as source, closing_fd(os.open(goal, _NEW, 0o600, dir_fd=folder)) as fd:
                 copy(source, fd)
                 os.fchmod(fd, st.S_IMODE(status.st_mode))
                 os.utime(fd, ns=(status.st_mtime_ns, status.st_mtime_ns))
@@ -187,8 +172,7 @@ def _put(source: int, name: str, folder: int, goal: str, *, new: bool) -> None:
         else:
             os.unlink(name, dir_fd=source)
             return
-        with suppress(FileNotFoundError):
-            os.stat(goal, dir_fd=folder, follow_symlinks=False)
+        if lstat(folder, goal) is not None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), goal)
     os.rename(name, goal, src_dir_fd=source, dst_dir_fd=folder)
 

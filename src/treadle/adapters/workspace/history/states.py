@@ -5,15 +5,17 @@ import errno
 import hashlib
 import os
 import stat as st
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
+from itertools import takewhile
 from typing import Self
 
 import msgspec
 
-from treadle.adapters.workspace.history.packs import SMALL as PACKED
-from treadle.adapters.workspace.history.store_batch import StoreBatch
+from treadle.adapters.workspace.history.content_store import SMALL as PACKED
+from treadle.adapters.workspace.history.content_store import StoreBatch
 from treadle.adapters.workspace.paths import entries
 from treadle.adapters.workspace.paths.durable import digest_of
 from treadle.adapters.workspace.paths.entries import (
@@ -62,18 +64,14 @@ def content_of(
     if not st.S_ISREG(status.st_mode):
         return FileContent(FileState("other", mode))
     with closing_fd(open_content()) as fd:
-        return _file(fd, mode, status.st_size)
-
-
-def _file(fd: int, mode: int, expected: int) -> FileContent:
-    first = last = os.read(fd, min(expected + 1, _CHUNK))
-    total, size, lines = hashlib.sha256(first), len(first), first.count(b"\n")
-    if size != expected or size >= _CHUNK:  # the end was not seen
-        while chunk := os.read(fd, _CHUNK):
-            total.update(chunk)
-            lines += chunk.count(b"\n")
-            last = chunk
-            size += len(chunk)
+        first = last = os.read(fd, min(status.st_size + 1, _CHUNK))
+        total, size, lines = hashlib.sha256(first), len(first), first.count(b"\n")
+        if size != status.st_size or size >= _CHUNK:  # the end was not seen
+            while chunk := os.read(fd, _CHUNK):
+                total.update(chunk)
+                lines += chunk.count(b"\n")
+                last = chunk
+                size += len(chunk)
     state = FileState("file", mode, total.hexdigest(), size)
     is_complete = len(first) == size
     data = first if is_complete and size <= PACKED else None
@@ -84,7 +82,6 @@ def _file(fd: int, mode: int, expected: int) -> FileContent:
 
 
 def text_of(data: bytes) -> str:
-    """Any bytes as text, each to its own."""
     return data.decode(errors="surrogateescape")
 
 
@@ -124,12 +121,7 @@ def is_folder(state: FileState | None) -> bool:
 
 
 def kind_of(mode: int) -> StateKind:
-    if st.S_ISFIFO(mode):
-        return "fifo"
-    return entries.kind(mode)
-
-
-# -- single names -----------------------------------------------------------------------------------------------------
+    return "fifo" if st.S_ISFIFO(mode) else entries.kind(mode)
 
 
 def look(folder: int, name: str, batch: StoreBatch | None = None) -> FileState | None:
@@ -156,12 +148,9 @@ def matches(folder: int, name: str, expected: FileState | None) -> bool:
         return False
     if expected.kind == "link":
         return encode_path(os.readlink(name, dir_fd=folder)) == expected.target
-    if st.S_IMODE(status.st_mode) != expected.mode:
-        return False
-    if expected.kind != "file":
-        return True
-    if status.st_size != expected.size:
-        return False
+    fits = st.S_IMODE(status.st_mode) == expected.mode
+    if not fits or expected.kind != "file" or status.st_size != expected.size:
+        return fits and expected.kind != "file"
     with reading(folder, name) as fd:
         return digest_of(fd) == expected.digest
 
@@ -176,31 +165,24 @@ def reading(folder: int, name: str) -> Iterator[int]:
 
 def open_file(folder: int, name: str) -> int:
     """The same; the caller closes it."""
-    fd = _open(folder, name)
+    try:
+        fd = os.open(name, READ, dir_fd=folder)
+    except PermissionError:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if status.st_uid != os.geteuid() or status.st_mode & st.S_IRUSR or not st.S_ISREG(status.st_mode):
+            raise
+        mode = st.S_IMODE(status.st_mode)
+        entries.chmod(folder, name, mode | st.S_IRUSR)
+        try:
+            fd = os.open(name, READ, dir_fd=folder)
+        finally:
+            entries.chmod(folder, name, mode)
     try:
         require_file(os.fstat(fd), name)
     except BaseException:
         os.close(fd)
         raise
     return fd
-
-
-def _open(folder: int, name: str) -> int:
-    try:
-        return os.open(name, READ, dir_fd=folder)
-    except PermissionError:
-        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        if status.st_uid != os.geteuid() or status.st_mode & st.S_IRUSR or not st.S_ISREG(status.st_mode):
-            raise
-    mode = st.S_IMODE(status.st_mode)
-    entries.chmod(folder, name, mode | st.S_IRUSR)
-    try:
-        return os.open(name, READ, dir_fd=folder)
-    finally:
-        entries.chmod(folder, name, mode)
-
-
-# -- paths ------------------------------------------------------------------------------------------------------------
 
 
 class Folders:
@@ -223,9 +205,8 @@ class Folders:
     def at(self, parts: tuple[str, ...]) -> int:
         if parts == self._parts:
             return self._held[-1]
-        common_length = 0
-        while common_length < min(len(parts), len(self._parts)) and parts[common_length] == self._parts[common_length]:
-            common_length += 1
+        equal = (one == other for one, other in zip(parts, self._parts, strict=False))
+        common_length = sum(takewhile(bool, equal))
         self._shorten(common_length)
         for part in parts[common_length:]:
             self._held.append(os.open(part, _STEP, dir_fd=self._held[-1]))
@@ -266,7 +247,7 @@ class Folders:
         self._shorten(0)
         self._leave()
 
-    # -- looking, where a missing folder means that nothing is there ---------------------------------------------
+    # A missing folder means for these that nothing is there.
 
     def lstat(self, path: str) -> os.stat_result | None:
         place = self._place(path)
@@ -291,9 +272,7 @@ class Folders:
 
 def _let_in(fd: int) -> int | None:
     """See to it that a held folder of ours can be looked into; its mode, if that had to be changed."""
-    if os.geteuid() == 0:
-        return None
-    return open_up(fd)
+    return None if os.geteuid() == 0 else open_up(fd)
 
 
 @lru_cache(1 << 12)  # each step of a change asks for them
@@ -305,11 +284,45 @@ def parts_of(path: str) -> tuple[str, ...]:
     return parts
 
 
-# -- for the facade ---------------------------------------------------------------------------------------------------
-
-
 def state_of(root: Root, path: str) -> FileState | None:
     """The state of a path that any caller may give; the folders above may be links that stay inside."""
     with suppress(Missing), root.locate_name(path) as place:
         return look(place.fd, place.name)
     return None
+
+
+_ROOM = 16 << 20
+"""So many bytes are held together."""
+_TICK_NS = 10_000_000
+"""No clock that stamps files goes in coarser steps, unless all its stamps are multiples of this."""
+
+
+class SeenFiles:
+    """Small files as they were read for an effect, for the commit that follows at once: it need not read them again.
+    Old content counts only while the file's status shows that it is unchanged; new content is known by its hash."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, tuple[tuple[int, ...] | None, str, bytes]] = {}
+        """By path: its signature, its hash and its bytes."""
+        self._after: dict[str, bytes] = {}
+        self._room = _ROOM
+
+    def note(self, path: str, status: os.stat_result, old_content: FileContent, new_content: FileContent) -> None:
+        """Note the old and the new content of a path. `status`: its status before it was read."""
+        self._room -= len(old_content.data or b"") + len(new_content.data or b"")
+        if self._room < 0:
+            return
+        # A change from now on must get another ctime than the last one.
+        visible = status.st_ctime_ns % _TICK_NS and time.time_ns() - status.st_ctime_ns > 2 * _TICK_NS
+        if old_content.data is not None and visible:
+            self._before[path] = (signature(status), old_content.state.digest, old_content.data)
+        if new_content.data is not None:
+            self._after[new_content.state.digest] = new_content.data
+
+    def get_old_bytes(self, path: str, state: FileState, now: os.stat_result | None) -> bytes | None:
+        """The bytes of what a path was and is, by its status; None if they are not known."""
+        status, digest, data = self._before.get(path, (None, "", None))
+        return data if digest == state.digest and status == signature(now) else None
+
+    def get_new_bytes(self, digest: str) -> bytes | None:
+        return self._after.get(digest)

@@ -18,18 +18,25 @@ decision is withdrawn.
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import msgspec
 
-from treadle.adapters.workspace.history.apply import ChangeApplier, ContentSource, StoreSource, backwards
+from treadle.adapters.workspace.history.apply import (
+    ChangeApplier,
+    ContentSource,
+    PathProgress,
+    StoreSource,
+    Surveyor,
+    backwards,
+    closed_folders,
+    mode_pending,
+)
 from treadle.adapters.workspace.history.content_store import ContentStore
 from treadle.adapters.workspace.history.journal import Ending, Journal, Journals, Verdict
-from treadle.adapters.workspace.history.progress import PathProgress, Surveyor, closed_folders, mode_pending
-from treadle.adapters.workspace.history.seen import SeenFiles
 from treadle.adapters.workspace.history.staging import StagingFolder
-from treadle.adapters.workspace.history.states import Folders
+from treadle.adapters.workspace.history.states import Folders, SeenFiles
 from treadle.adapters.workspace.paths.durable import FEW, SyncAhead
 from treadle.adapters.workspace.root import Root
 from treadle.base.faultpoint import faultpoint
@@ -40,17 +47,13 @@ from treadle.protocol.files import FileChange, FileConflict, Uncaptured, decode_
 
 SourceOf = Callable[[str], ContentSource]
 """The bytes of the files in a view folder."""
-Fingerprint = Callable[[], str]
 
 
 class Transactions:
     """The changes to one root. `fingerprint` tells what `.git` is like, where changes reach into it."""
 
-    def __init__(self, root: Root, images: ContentStore, journals: Journals, fingerprint: Fingerprint) -> None:
-        self._root = root
-        self._images = images
-        self._journals = journals
-        self._fingerprint = fingerprint
+    def __init__(self, root: Root, images: ContentStore, journals: Journals, fingerprint: Callable[[], str]) -> None:
+        self._root, self._images, self._journals, self._fingerprint = root, images, journals, fingerprint
 
     def commit(
         self, name: str, view: str, read: Callable[[], Effect], source_of: SourceOf, seen_files: SeenFiles | None = None
@@ -109,8 +112,6 @@ class Transactions:
             self._stage(folders, name).remove()
             return None
 
-    # -- the first time -----------------------------------------------------------------------------------------
-
     def _first(
         self, new_journal: Journal, source: ContentSource, folders: Folders, seen_files: SeenFiles | None = None
     ) -> Effect:
@@ -129,7 +130,12 @@ class Transactions:
                 batch.give_names()
                 if conflicts and new_journal.verdict == "commit":
                     return self._report_settled(self._refuse(new_journal, conflicts))
-                batch.lasts(_readied(making, stage, single))  # one sync for what was and for what comes
+                try:
+                    stage.open(new=True)
+                    synced_device = making.prepare(lasting=not single)
+                except OSError as error:
+                    raise _not_made(error) from error
+                batch.lasts(synced_device)  # one sync for what was and for what comes
                 if early_sync is not None:
                     early_sync.check()
                 batch.finish()
@@ -138,7 +144,9 @@ class Transactions:
                 closed_modes = closed_folders(folders, [each.change for each in progress if each.standing == "before"])
                 folders.forget()
                 if closed_modes and new_journal.passing:
-                    raise ToolError(f"Nothing was changed. {_closed_words(closed_modes)}")
+                    folder = inert(decode_path(next(iter(closed_modes))))
+                    read_only = f"The folder {folder} is read-only: its permissions do not allow writing."
+                    raise ToolError(f"Nothing was changed. {read_only}")
                 journal = msgspec.structs.replace(new_journal, closed=closed_modes)
                 if not single:
                     journal = self._journals.decide(journal)
@@ -154,8 +162,6 @@ class Transactions:
     def _refuse(self, journal: Journal, conflicts: Sequence[FileConflict]) -> Journal:
         refused = msgspec.structs.replace(journal, verdict="refuse", conflicts=tuple(conflicts))
         return refused if journal.passing else self._journals.decide(refused)
-
-    # -- again --------------------------------------------------------------------------------------------------
 
     def _complete(self, journal: Journal, source_of: SourceOf, folders: Folders) -> Effect:
         if journal.verdict not in ("commit", "restore"):
@@ -182,8 +188,6 @@ class Transactions:
             return _result(journal, Ending())
         verdict_words = "was discarded" if journal.verdict == "discard" else "was settled before"
         raise ToolError(f"The effect of this call {verdict_words}; nothing was changed now.")
-
-    # -- making it ----------------------------------------------------------------------------------------------
 
     def _carry_out(
         self,
@@ -255,8 +259,6 @@ class Transactions:
             self._journals.withdraw(journal.name)
             stage.remove()
 
-    # -- means --------------------------------------------------------------------------------------------------
-
     def _journal(
         self,
         name: str,
@@ -277,7 +279,7 @@ class Transactions:
             with self._journals.lock(self._root.key), Folders(self._root.top()) as folders:
                 yield folders
         except OSError as error:
-            raise ToolError(f"The changes are not made: {_words(error)}. Try again when that is mended.") from error
+            raise _not_made(error) from error
         except NotFound as error:
             raise ToolError(f"The changes are not made. {error}") from error
 
@@ -289,12 +291,8 @@ class Transactions:
         return StoreSource(self._images)
 
 
-def _readied(making: ChangeApplier, stage: StagingFolder, single: bool) -> int | None:
-    try:
-        stage.open(new=True)
-        return making.prepare(lasting=not single)
-    except OSError as error:
-        raise ToolError(f"The changes are not made: {_words(error)}. Try again when that is mended.") from error
+def _not_made(error: OSError) -> ToolError:
+    return ToolError(f"The changes are not made: {_words(error)}. Try again when that is mended.")
 
 
 def _folder_exists(folders: Folders, change: FileChange) -> bool:
@@ -303,12 +301,6 @@ def _folder_exists(folders: Folders, change: FileChange) -> bool:
         return False
     status = folders.lstat(change.path)
     return status is not None and stat.S_ISDIR(status.st_mode) and not mode_pending(change, status)
-
-
-def _closed_words(closed_modes: Mapping[str, int]) -> str:
-    return (
-        f"The folder {inert(decode_path(next(iter(closed_modes))))} is read-only: its permissions do not allow writing."
-    )
 
 
 def _numbers(changes: Sequence[FileChange]) -> dict[str, str]:

@@ -2,6 +2,10 @@
 with the hash of its bytes; and what was made, changed and removed from one tree to a later one. The file of the last
 one is the cache of the next (W-05). Knows no project: only such files, and the bytes that the caller gives.
 
+Entries that a snapshot leaves out are listed with the reason, never silently (W-05). A folder is left out by its name
+alone only where the name says that a tool made everything in it and can make it again. Names that are also given to
+folders of sources (build, target …) count only where .gitignore names the folder, too.
+
 An entry that changed shortly before it was looked at might change again without its times telling: it is written down
 with no ctime, so that it is read again the next time.
 """
@@ -9,16 +13,79 @@ with no ctime, so that it is read again the next time.
 import hashlib
 import os
 import stat as st
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
-from treadle.adapters.workspace.history.left_out import OWN, listed
 from treadle.base.faultpoint import faultpoint
 from treadle.base.types import new_id
+from treadle.diff.changes import CACHES
 from treadle.diff.diff import count_lines
 from treadle.protocol.files import DiffStat, FileChange, FileState, Uncaptured, change_of, decode_path, encode_path
+
+FILE_CAP = 64 << 20
+IGNORED_FILE_CAP = 1 << 20
+SMALL = 1 << 20
+"""Files up to this size are kept in any number; larger ones up to TOTAL_CAP together, so that a folder of data cannot
+crowd out the sources."""
+TOTAL_CAP = 4 << 30
+IGNORED_TOTAL_CAP = 256 << 20
+DEPTH_CAP = 250
+
+GENERATED_IF_IGNORED = frozenset((
+    "venv", "env", "virtualenv", "build", "dist", "out", "target", "vendor", "Pods", "Carthage", "_build", ".build",
+    "cmake-build-debug", "cmake-build-release", ".cache", ".output", ".yarn", ".bundle", "DerivedData", "bazel-out",
+    "zig-cache", ".zig-cache",
+))  # fmt: skip
+
+CAPTURED = 0
+TOO_LARGE, IGNORED_LARGE, TOTAL_FULL, IGNORED_FULL, UNREADABLE, GENERATED_FOLDER, TOO_DEEP, SPECIAL, OWN = range(1, 10)
+REASONS = {
+    TOO_LARGE: f"larger than {FILE_CAP >> 20} MiB",
+    IGNORED_LARGE: f"named by .gitignore and larger than {IGNORED_FILE_CAP >> 20} MiB",
+    TOTAL_FULL: f"the large files of this project have more than {TOTAL_CAP >> 30} GiB together",
+    IGNORED_FULL: f"the files named by .gitignore have more than {IGNORED_TOTAL_CAP >> 20} MiB together",
+    UNREADABLE: "cannot be read by the user who runs Treadle",
+    GENERATED_FOLDER: "a folder of generated files",
+    TOO_DEEP: f"lies more than {DEPTH_CAP} folders deep",
+    SPECIAL: "a socket or a device",
+    OWN: "Treadle's own data",
+}
+_MOST_LISTED = 40
+
+
+def generated(name: str, ignored: bool) -> bool:
+    return name in CACHES or (ignored and name in GENERATED_IF_IGNORED)
+
+
+def listed(
+    omitted: Iterable[tuple[str, int, int]], outcomes: Mapping[str, str] | None = None
+) -> tuple[Uncaptured, ...]:
+    """Paths with why they were left out and their size, as they are told: folders of one name in one line, and of very
+    many files the largest. `said` is what became of some of them meanwhile."""
+    outcomes = outcomes or {}
+    folders: dict[str, list[str]] = {}
+    entries: list[Uncaptured] = []
+    for path, reason, size in omitted:
+        if reason == OWN:
+            continue
+        if reason == GENERATED_FOLDER and path not in outcomes:
+            folders.setdefault(path.rpartition("/")[2], []).append(path)
+        else:
+            became = f"{outcomes[path]}; " if path in outcomes else ""
+            entries.append(Uncaptured(path, f"{became}{REASONS[reason]}", size))
+    for name, paths in folders.items():
+        alone = len(paths) == 1
+        description = REASONS[GENERATED_FOLDER] if alone else f"{len(paths):,} folders of generated files"
+        entries.append(Uncaptured(paths[0] if alone else f"**/{name}", description))
+    if len(entries) > _MOST_LISTED:
+        entries.sort(key=lambda each: -each.size)
+        surplus = entries[_MOST_LISTED:]
+        total = sum(each.size for each in surplus)
+        entries[_MOST_LISTED:] = [Uncaptured("**", f"{len(surplus):,} more that were left out", total)]
+    return tuple(sorted(entries, key=lambda each: each.path))
+
 
 _VERSION = 1
 _HASH = 32
@@ -181,8 +248,6 @@ def write_tree(folder: Path, tree: Tree, *, durable: bool) -> Path:
     return file
 
 
-# -- from one tree to a later one -------------------------------------------------------------------------------------
-
 _TEXT_CAP = 1 << 20
 _MOST_COUNTED = 1_000
 """The lines of so many changed files are counted."""
@@ -261,14 +326,8 @@ def _became(old: Node | None, new: Node | None) -> str:
         return "deleted"
     if st.S_ISDIR(old.mode) and st.S_ISDIR(new.mode):
         return "" if old.mode == new.mode else "changed"
-    is_unchanged = (old.mode, old.size, old.mtime_ns, old.ctime_ns, old.inode) == (
-        new.mode,
-        new.size,
-        new.mtime_ns,
-        new.ctime_ns,
-        new.inode,
-    )
-    return "" if is_unchanged else "changed"
+    one, two = ((each.mode, each.size, each.mtime_ns, each.ctime_ns, each.inode) for each in (old, new))
+    return "" if one == two else "changed"
 
 
 def _unseen(node: Node | None) -> bool:
@@ -279,23 +338,16 @@ def _unseen(node: Node | None) -> bool:
 def _counted(files: list[FileChange], bytes_of: BytesOf) -> Iterator[FileChange]:
     counted = 0
     for file in files:
-        if file.ignored or counted >= _MOST_COUNTED or not _countable(file):
+        states = [state for state in (file.before, file.after) if state is not None]
+        is_countable = all(state.kind == "file" and state.size <= _TEXT_CAP for state in states)
+        if file.ignored or counted >= _MOST_COUNTED or not is_countable:
             yield file
             continue
         counted += 1
         old = bytes_of(file.path, file.before, False) if file.before else b""
         new = bytes_of(file.path, file.after, True) if file.after else b""
-        yield file if old is None or new is None else _with_lines(file, old, new)
-
-
-def _countable(file: FileChange) -> bool:
-    states = [state for state in (file.before, file.after) if state is not None]
-    return all(state.kind == "file" and state.size <= _TEXT_CAP for state in states)
-
-
-def _with_lines(file: FileChange, old: bytes, new: bytes) -> FileChange:
-    if b"\0" in old[:_BINARY] or b"\0" in new[:_BINARY] or old == new:
-        return file
-    texts = [data.decode(errors="surrogateescape") for data in (old, new)]
-    stat = count_lines(*texts)
-    return change_of(file.path, file.before, file.after, stat, ignored=file.ignored)
+        if old is None or new is None or b"\0" in old[:_BINARY] or b"\0" in new[:_BINARY] or old == new:
+            yield file
+            continue
+        stat = count_lines(*(data.decode(errors="surrogateescape") for data in (old, new)))
+        yield change_of(file.path, file.before, file.after, stat, ignored=file.ignored)

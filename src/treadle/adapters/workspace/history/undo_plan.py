@@ -1,28 +1,36 @@
 """Plans the undo of a chat's changes, from the current state on disk: the changes to make, and the paths to leave alone
 with the reason (W-02, W-03). Reads only; `transaction` makes the changes.
 
-Each path is undone by itself (`path_undo`). Then paths that belong together are checked: a folder is removed only if
-nothing is left in it, a file is restored only into a folder, and the files under `.git` are restored all together or
-not at all. Leaving one path alone may mean that another must be, too, so the check is repeated until no further path is
-left out.
+Each path is undone by itself (`PathUndo`): from its current state, link by link, to the original one. Later changes to
+keep are applied on top of that again: those of the chat itself by a three-way merge, as their states are known; those
+of others, too, if the caller asks for it. If a change cannot be merged, the path is left alone, so that it is never
+lost.
+
+Then paths that belong together are checked: a folder is removed only if nothing is left in it, a file is restored only
+into a folder, and the files under `.git` are restored all together or not at all. Leaving one path alone may mean that
+another must be, too, so the check is repeated until no further path is left out.
 """
 
+import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
-from treadle.adapters.workspace.history.content_store import ContentStore
-from treadle.adapters.workspace.history.git_unit import INDEX, UNIT, git_fingerprint
-from treadle.adapters.workspace.history.path_undo import Blocked, PathUndo, both, conflict
+from treadle.adapters.workspace.history.content_store import ContentStore, after_images
+from treadle.adapters.workspace.history.git_index import INDEX, UNIT, git_fingerprint
 from treadle.adapters.workspace.history.states import Folders, kind_of, parts_of, reading
 from treadle.adapters.workspace.paths.entries import LIST, closing_fd
 from treadle.adapters.workspace.root import Root
 from treadle.chat.change_rules import left_out
-from treadle.diff.hunks import only
-from treadle.errors import ToolError
-from treadle.ports.snapshots import UNCLEAR, Plan, UndoRequest
+from treadle.diff.diff import count_lines, diff
+from treadle.diff.hunks import MAX_TEXT, is_text, only, without
+from treadle.diff.merge import merge
+from treadle.errors import NotFound, ToolError
+from treadle.ports.snapshots import MERGEABLE, UNCLEAR, Plan, UndoRequest
 from treadle.ports.workspace import inert
 from treadle.protocol.files import (
     DiffStat,
@@ -37,6 +45,218 @@ from treadle.protocol.files import (
     encode_path,
     git_unit,
 )
+
+State = FileState | None
+SOMEBODY = "somebody"
+_COUNTED = 1 << 20
+"""Files up to this size are compared to say how many lines change."""
+
+
+class UndoTarget(msgspec.Struct, frozen=True):
+    """The final state of an undo of the path. `merged`: the final state without later changes; `rebased`: the links of
+    the chat's own later changes, with their new states."""
+
+    state: State
+    merged: State = None
+    rebased: tuple[Link, ...] = ()
+
+
+class Blocked(Exception):
+    """The path cannot be undone."""
+
+    def __init__(self, reason: str, diff_text: str = "") -> None:
+        super().__init__(reason)
+        self.reason, self.diff = reason, diff_text
+
+
+def walk(links: Sequence[Link], now: State) -> tuple[State, int]:
+    """Follow the links back until a change by others: return the state there, and the number of links left."""
+    if now not in (links[-1].before, links[-1].after) and now == links[0].before:
+        return now, 0
+    for remaining in range(len(links), 0, -1):
+        link = links[remaining - 1]
+        if now == link.after:
+            now = link.before
+        elif now != link.before:
+            return now, remaining
+    return now, 0
+
+
+class PathUndo:
+    """`path` as it is recorded, `now` what lies there; `on_disk` reads its bytes."""
+
+    def __init__(self, path: str, now: State, images: ContentStore, on_disk: Callable[[str], bytes]) -> None:
+        self._path, self._now, self._images = path, now, images
+        self._after_images = after_images(images.folder)
+        self._on_disk = on_disk
+        self.made: dict[str, bytes] = {}
+        """Texts that are nowhere kept yet, by their hash."""
+
+    def find(
+        self, chain: Sequence[Link], *, merging: bool, never_merge: bool = False, hunks: Sequence[int] = ()
+    ) -> UndoTarget:
+        """Return the target of the undo. Blocked if a later change is in the way, or the original content is no longer
+        kept. `merging`: also merge changes by others, not only those of the chat; `never_merge`: merge none."""
+        selected_links = [link for link in chain if not link.by]
+        start = selected_links[0].before
+        if hunks and (hunk_state := self._take_back_hunks(selected_links, hunks)) is not None:
+            chain = [Link(hunk_state, link.after) if link is selected_links[0] else link for link in chain]
+            selected_links, start = [Link(hunk_state, selected_links[0].after)], hunk_state
+        state, remaining = walk(selected_links, self._now)
+        # Every state from the first link to the current one is known, and some changes are to stay.
+        follows = all(one.after == following.before for one, following in pairwise(chain))
+        if remaining or (follows and chain[-1].after == self._now and any(link.by for link in chain)):
+            try:
+                return self._rebased(chain, start, merging=merging, never_merge=never_merge)
+            except Blocked:
+                if remaining:
+                    raise
+        self._require(state)
+        return UndoTarget(state)
+
+    def _rebased(self, chain: Sequence[Link], start: State, *, merging: bool, never_merge: bool) -> UndoTarget:
+        """The original content plus the changes to keep."""
+        first = next(number for number, link in enumerate(chain) if not link.by)
+        state, rebased_links = start, list(chain[:first])
+        for link in self._with_gaps(chain[first:]):
+            if not link.by:
+                continue
+            if state != link.before and link.foreign and not merging:
+                raise self._drifted(link)
+            previous_state = state
+            state = link.after if state == link.before else self._merged(link, state, never_merge=never_merge)
+            if link.by != SOMEBODY:
+                rebased_links.append(Link(previous_state, state))
+        self._require(state)
+        return UndoTarget(state, start if state != start else None, tuple(rebased_links))
+
+    def _with_gaps(self, chain: Sequence[Link]) -> list[Link]:
+        """The chain with links for the changes by others in between and since."""
+        links: list[Link] = []
+        for link in (*chain, Link(self._now, self._now)):
+            if links and links[-1].after != link.before:
+                links.append(Link(links[-1].after, link.before, SOMEBODY, True))
+            links.append(link)
+        return links[:-1]
+
+    def stat(self, state: State) -> DiffStat:
+        """How many lines the way back adds and removes."""
+        if all(each is None or each.kind != "file" or each.size <= _COUNTED for each in (self._now, state)):
+            old, new = self.text(self._now), self.text(state)
+            if old is not None and new is not None:
+                return count_lines(old.decode("utf-8", "replace"), new.decode("utf-8", "replace"))
+        return DiffStat()
+
+    def _take_back_hunks(self, links: Sequence[Link], hunk_numbers: Sequence[int]) -> State:
+        """The current state without these hunks; None if these are all hunks."""
+        old, new = both(links, self.text)
+        data, new_state = without(old, new, hunk_numbers), links[0].after
+        is_whole = data == old or links[0].before is None or new_state is None
+        return None if is_whole or new_state is None else self._make(data, new_state.mode)
+
+    def _merged(self, link: Link, state: State, *, never_merge: bool) -> State:
+        """A later change, made to another state than it was made to."""
+        if state == link.after:
+            return state
+        kinds = {each.kind if each is not None else "" for each in (link.before, link.after, state)}
+        if never_merge or link.before is None or link.after is None or state is None or kinds - {"file"}:
+            raise self._in_the_way(link, "it was made, removed or replaced as a whole")
+        mode = state.mode if link.after.mode == link.before.mode else link.after.mode
+        if state.mode not in (link.before.mode, mode):
+            raise self._in_the_way(link, "both changed its mode")
+        if link.before.digest == link.after.digest:
+            return replace(state, mode=mode)
+        if link.before.digest == state.digest:
+            return replace(link.after, mode=mode)
+        base, ours, theirs = self.text(link.before), self.text(link.after), self.text(state)
+        if base is None or ours is None or theirs is None:
+            raise self._in_the_way(link, "there is no text on all three sides")
+        merge_result = merge(base, ours, theirs)
+        if merge_result.clashes:
+            lines = ", ".join(f"{each.first}" for each in merge_result.clashes[:10])
+            raise self._in_the_way(link, f"both changed the same lines (at {lines})")
+        return self._make(merge_result.data, mode)
+
+    def _in_the_way(self, link: Link, reason: str) -> Blocked:
+        """A later change that cannot be put on top of what was there before."""
+        if link.foreign:
+            return self._drifted(link, f". It cannot be merged: {reason}")
+        return Blocked(f"{link.by} changed it later, and {reason}; take that back first, or both together")
+
+    def _drifted(self, link: Link, more: str = "") -> Blocked:
+        if link.by != SOMEBODY:
+            return Blocked(f"it was found changed while a background process of {link.by} ran{more}")
+        time_note = " since" if link.after == self._now else " between two changes of this chat"
+        # From what the chat left to what is there, where both are text.
+        old, new, diff_text = self.text(link.before), self.text(link.after), ""
+        if old is not None and new is not None and old != new:
+            sides = ((link.before, old), (link.after, new))
+            texts = (None if state is None else data.decode("utf-8", "replace") for state, data in sides)
+            diff_text = diff(inert(decode_path(self._path)), *texts).text
+        return Blocked(f"{_difference(link.before, link.after)}{time_note}{more}", diff_text)
+
+    def text(self, state: State) -> bytes | None:
+        """The bytes of a state, if they are a text that can be had. Of nothing: none."""
+        if state is None:
+            return b""
+        if state.kind != "file" or state.size > MAX_TEXT:
+            return None
+        try:
+            data = self._bytes(state)
+        except (NotFound, ToolError, OSError):
+            return None
+        return data if is_text(data) else None
+
+    def _bytes(self, state: FileState) -> bytes:
+        if state.digest in self.made:
+            return self.made[state.digest]
+        if self._now is not None and state.digest == self._now.digest:
+            data = self._on_disk(self._path)
+            if hashlib.sha256(data).hexdigest() == state.digest:
+                return data
+        try:
+            return self._images.read(state.digest, MAX_TEXT)
+        except NotFound:
+            return self._after_images.read(state.digest)
+
+    def _make(self, data: bytes, mode: int) -> FileState:
+        digest = hashlib.sha256(data).hexdigest()
+        self.made[digest] = data
+        return FileState("file", mode, digest, len(data))
+
+    def _require(self, state: State) -> None:
+        """That it can be made."""
+        if state == self._now:
+            return
+        if "other" in (state and state.kind, self._now and self._now.kind):
+            raise Blocked("it is or was a socket or a device, which cannot be kept and made again")
+        if state is None or state.kind != "file" or state.digest in self.made or self._images.has(state.digest):
+            return
+        if self._now is None or state.digest != self._now.digest:
+            raise Blocked("its earlier content is no longer stored, so it cannot be restored")
+
+
+def both(links: Sequence[Link], text: Callable[[State], bytes | None]) -> tuple[bytes, bytes]:
+    """The texts at both ends of a single link. ToolError if there is no such thing."""
+    if len(links) != 1:
+        raise Blocked("something else changed it between these changes, so its hunks cannot be told apart")
+    old, new = text(links[0].before), text(links[0].after)
+    if old is None or new is None:
+        raise Blocked("it is no text, or its bytes are no longer kept, so it has no hunks; take all of it or nothing")
+    return old, new
+
+
+def _difference(expected: State, now: State) -> str:
+    if expected is None:
+        return "it was created again"
+    if now is None:
+        return "it was removed"
+    if expected.kind != now.kind:
+        return f"it was replaced by a {now.kind}"
+    if replace(expected, mode=now.mode) == now:
+        return f"{MERGEABLE}: its mode was {expected.mode:o} and is {now.mode:o}"
+    return MERGEABLE
+
 
 _FOLDER_MODE = 0o755
 T = TypeVar("T")
@@ -88,10 +308,7 @@ def keep_hunks(root: Root, images: ContentStore, trail: Trail, hunks: Sequence[i
 
 class _Planning:
     def __init__(self, root: Root, images: ContentStore, folders: Folders, request: UndoRequest) -> None:
-        self._root = root
-        self._images = images
-        self._folders = folders
-        self._wanted = request
+        self._root, self._images, self._folders, self._wanted = root, images, folders, request
         self._ours = {trail.path for trail in request.trails}
         self._changes: dict[str, FileChange] = {}
         self._conflicts: dict[str, FileConflict] = {}
@@ -103,38 +320,47 @@ class _Planning:
     def plan(self) -> Plan:
         for trail in sorted(self._wanted.trails, key=lambda each: parts_of(each.path)):
             if not self._wanted.hunks or trail.path in self._wanted.hunks:
-                self._one(trail)
+                self._plan_path(trail)
         previous_paths: set[str] | None = None
         while previous_paths != set(self._changes):
             previous_paths = set(self._changes)
             if self._wanted.gated:
-                self._leave_what_is_never_made()
+                reasons = left_out(self._changes.values(), lambda path: self._root.inspect(path) is not None)
+                for path, reason in reasons.items():
+                    del self._changes[path]
+                    self._conflicts[path] = FileConflict(path, f"it is not made again: {reason}")
             self._remove_only_empty_folders()
             self._put_only_into_folders()
             self._repositories_whole()
-        ends = [state for change in self._changes.values() for state in _ends(change)]
-        used_digests = {state.digest for state in ends if state is not None}
+        used_digests: set[str] = set()
+        for change in self._changes.values():  # the states that a later undo may go on from
+            ends = (change.after, change.merged, *(end for link in change.rebased for end in (link.before, link.after)))
+            used_digests.update(state.digest for state in ends if state is not None)
         self.made = {digest: data for digest, data in self.made.items() if digest in used_digests}
         return Plan(_sorted(self._changes), _sorted(self._conflicts))
 
-    # -- each path for itself -----------------------------------------------------------------------------------------
-
-    def _one(self, trail: Trail) -> None:
+    def _plan_path(self, trail: Trail) -> None:
         path, unit = trail.path, git_unit(trail.path)
-        if unit == UNIT and self._git_touched():
-            reason = "something else in it has changed since, and it goes back as a whole or not at all"
-            self._refuse(unit, reason)
-            return
+        if unit == UNIT:
+            if self._git_changed is None:
+                self._git_changed = bool(self._wanted.git) and git_fingerprint(self._root) != self._wanted.git
+            if self._git_changed:
+                reason = "something else in it has changed since, and it goes back as a whole or not at all"
+                self._refuse(unit, reason)
+                return
         try:
             if not trail.links:
                 raise Blocked(UNCLEAR)
             now = self._folders.look(path)
-            chain = _as_left(trail, now) if unit == UNIT else trail.chain
+            chain = trail.chain
+            if path == INDEX and now is not None and now.kind == "file" and chain[-1].after is not None:
+                # The entries of the index are known to be unchanged, so notes of git in it do not count.
+                chain = (*chain[:-1], replace(chain[-1], after=now))
             way = PathUndo(path, now, self._images, lambda each: _read(self._folders, each))
             hunks = self._wanted.hunks.get(path, ())
             target = way.find(chain, merging=self._wanted.merge and not unit, never_merge=bool(unit), hunks=hunks)
         except Blocked as blocked:
-            self._conflicts[path] = conflict(path, blocked)
+            self._conflicts[path] = FileConflict(path, blocked.reason, blocked.diff)
             return
         except OSError as error:
             self._conflicts[path] = FileConflict(path, f"it cannot be read: {os.strerror(error.errno or 0)}")
@@ -146,42 +372,28 @@ class _Planning:
                 path, now, target.state, stat, ignored=trail.ignored, merged=target.merged, rebased=target.rebased
             )
 
-    def _git_touched(self) -> bool:
-        if self._git_changed is None:
-            self._git_changed = bool(self._wanted.git) and git_fingerprint(self._root) != self._wanted.git
-        return self._git_changed
-
-    def _leave_what_is_never_made(self) -> None:
-        for path, reason in left_out(self._changes.values(), lambda each: self._root.inspect(each) is not None).items():
-            del self._changes[path]
-            self._conflicts[path] = FileConflict(path, f"it is not made again: {reason}")
-
-    # -- folders ------------------------------------------------------------------------------------------------------
-
     def _remove_only_empty_folders(self) -> None:
         growing = {_parent(path): path for path, change in self._changes.items() if change.after is not None}
         for path in sorted(self._changes, key=_depth, reverse=True):
             change = self._changes[path]
             if _kind(change.before) != "directory" or _kind(change.after) == "directory":
                 continue
-            remaining = [child for child in self._inside(path) if not self._goes(child)]
+            with closing_fd(os.open(".", LIST, dir_fd=self._folders.at(parts_of(path)))) as fd:
+                children = [encode_path(f"{decode_path(path)}/{name}") for name in os.listdir(fd)]
+            remaining = [child for child in children if not self._goes(child)]
             remaining += [growing[path]] if path in growing else []
             if not remaining:
                 continue
             del self._changes[path]
-            foreign = [child for child in remaining if child not in self._conflicts and child not in self._ours]
-            foreign = [child for child in foreign if child not in self._wanted.standing]
+            known_paths = (self._conflicts, self._ours, self._wanted.standing)
+            foreign = [child for child in remaining if not any(child in paths for paths in known_paths)]
             # In the store of objects a folder may serve others, too; there is nothing to say about that.
-            if (foreign or change.after is not None) and not _holds_objects(path):
+            unit = git_unit(path)
+            holds_objects = unit and decode_path(path).startswith(f"{decode_path(unit)}/objects/")
+            if (foreign or change.after is not None) and not holds_objects:
                 shown_path = inert(decode_path((foreign or remaining)[0]))
-                self._conflicts[path] = FileConflict(
-                    path, f"the folder stays, because of what is in it, as {shown_path}"
-                )
-
-    def _inside(self, path: str) -> Iterator[str]:
-        with closing_fd(os.open(".", LIST, dir_fd=self._folders.at(parts_of(path)))) as fd:
-            for name in os.listdir(fd):
-                yield encode_path(f"{decode_path(path)}/{name}")
+                reason = f"the folder stays, because of what is in it, as {shown_path}"
+                self._conflicts[path] = FileConflict(path, reason)
 
     def _goes(self, path: str) -> bool:
         return path in self._changes and self._changes[path].after is None
@@ -194,18 +406,15 @@ class _Planning:
                 self._see_to_folder(_parent(path))
             except Blocked as blocked:
                 del self._changes[path]
-                self._conflicts[path] = conflict(path, blocked)
+                self._conflicts[path] = FileConflict(path, blocked.reason, blocked.diff)
 
     def _see_to_folder(self, path: str) -> None:
         """There is, or will be, a folder: one that is nowhere known is made."""
         if not path:
             return
         planned = self._changes.get(path)
-        if planned is not None:
-            kind = _kind(planned.after)
-        else:
-            status = self._folders.lstat(path)
-            kind = None if status is None else kind_of(status.st_mode)
+        status = self._folders.lstat(path) if planned is None else None
+        kind = _kind(planned.after) if planned else kind_of(status.st_mode) if status else None
         if kind == "directory":
             return
         if kind is not None or planned is not None or path in self._conflicts:
@@ -213,43 +422,20 @@ class _Planning:
         self._see_to_folder(_parent(path))
         self._changes[path] = change_of(path, None, FileState("directory", _FOLDER_MODE), DiffStat())
 
-    # -- repositories -------------------------------------------------------------------------------------------------
-
     def _repositories_whole(self) -> None:
         for path, file_conflict in list(self._conflicts.items()):
             unit = git_unit(path)
             if unit and unit not in self._refused:
-                self._refuse(
-                    unit, f"{inert(decode_path(path))} in it: {file_conflict.reason}; it goes back as a whole or not"
-                )
+                shown_path = inert(decode_path(path))
+                self._refuse(unit, f"{shown_path} in it: {file_conflict.reason}; it goes back as a whole or not")
         if self._refused:
-            self._changes = {
-                path: change for path, change in self._changes.items() if git_unit(path) not in self._refused
-            }
+            changes = self._changes.items()
+            self._changes = {path: change for path, change in changes if git_unit(path) not in self._refused}
 
     def _refuse(self, unit: str, reason: str) -> None:
         self._refused.add(unit)
-        self._conflicts = {
-            path: file_conflict for path, file_conflict in self._conflicts.items() if git_unit(path) != unit
-        }
+        self._conflicts = {path: each for path, each in self._conflicts.items() if git_unit(path) != unit}
         self._conflicts[unit] = FileConflict(unit, reason)
-
-
-def _as_left(trail: Trail, now: FileState | None) -> Sequence[Link]:
-    """Return the chain with the current index as its last state: the entries of the index are known to be unchanged, so
-    notes of git in it do not count."""
-    if trail.path != INDEX or now is None or now.kind != "file" or trail.chain[-1].after is None:
-        return trail.chain
-    *older, last = trail.chain
-    return [*older, replace(last, after=now)]
-
-
-def _ends(change: FileChange) -> Iterator[FileState | None]:
-    """The states that a later undo may go on from."""
-    yield change.after
-    yield change.merged
-    for link in change.rebased:
-        yield from (link.before, link.after)
 
 
 def _read(folders: Folders, path: str) -> bytes:
@@ -263,11 +449,6 @@ def _parent(path: str) -> str:
 
 def _depth(path: str) -> int:
     return decode_path(path).count("/")
-
-
-def _holds_objects(path: str) -> bool:
-    unit = git_unit(path)
-    return bool(unit) and decode_path(path).startswith(f"{decode_path(unit)}/objects/")
 
 
 def _kind(state: FileState | None) -> StateKind | None:

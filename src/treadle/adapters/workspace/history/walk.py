@@ -6,20 +6,118 @@ If little changes, the look at every file is most of the cost of a snapshot, so 
 numbers; and of a large tree only those folders are entered that `glance` does not know to be unchanged.
 """
 
+import errno
+import hashlib
 import os
 import stat as st
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
-from treadle.adapters.workspace.history import left_out
+from treadle.adapters.workspace.history import trees
 from treadle.adapters.workspace.history.glance import odd_folders
 from treadle.adapters.workspace.history.states import reading
 from treadle.adapters.workspace.history.trees import Folder, Node, Tree, folder_above
-from treadle.adapters.workspace.paths.levels import GIT, GONE, Level, Listing, NotEntered, entered, listing_of
+from treadle.adapters.workspace.paths.entries import bytes_at, chmod_held, open_up
+from treadle.adapters.workspace.paths.ignore import MAX_BYTES, NAME, Rules, lines_of
 from treadle.adapters.workspace.root import Root
 from treadle.errors import ToolError
 from treadle.ports.workspace import inert
 from treadle.protocol.files import encode_path
+
+GIT = ".git"
+GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
+"""Error numbers of the system for an entry that is gone, or has become another kind."""
+_CLOSED = (errno.EACCES, errno.EPERM)
+_FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_HELD = getattr(os, "O_PATH", os.O_RDONLY) | _FOLDER
+
+Listing = list[tuple[str, os.stat_result]]
+
+
+class Level:
+    """`path` ends with a slash, except the root's, which is empty. Entries of a `.git` are never ignored."""
+
+    def __init__(self, fd: int, listing: Listing, path: str = "", above: "Level | None" = None) -> None:
+        self.fd, self.listing, self.path, self.above = fd, listing, path, above
+        self.depth: int = 0 if above is None else above.depth + 1
+        self.git: bool = above is not None and (above.git or path.endswith(f"/{GIT}/") or path == f"{GIT}/")
+        self.ignored = False
+        self.key: bytes = b"" if above is None or self.git else above.key
+        """Stands for all the rules that hold here."""
+        self._has_rules = False
+        self._rules: Rules | None = None
+        for name, status in () if self.git else listing:
+            if name == NAME and st.S_ISREG(status.st_mode):
+                self._has_rules = True
+                sign = f"{status.st_ino} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_size}"
+                self.key = hashlib.sha256(self.key + sign.encode()).digest()[:12]
+
+    def ignores(self, name: str, *, directory: bool) -> bool:
+        """By the nearest list that says anything."""
+        if self.ignored or self.git:
+            return self.ignored and not self.git
+        level: Level | None = self
+        while level is not None:
+            if level._has_rules:
+                if level._rules is None:
+                    level._rules = Rules(lines_of(bytes_at(level.fd, NAME, MAX_BYTES) or b""))
+                verdict = level._rules.verdict((self.path + name)[len(level.path) :], directory=directory)
+                if verdict is not None:
+                    return verdict
+            level = level.above
+        return False
+
+
+def listing_of(fd: int) -> Listing:
+    """The entries of a folder, links not followed. PermissionError if the folder may not be listed."""
+    with os.scandir(fd) as entries:
+        dir_entries = list(entries)
+    try:
+        return [(entry.name, entry.stat(follow_symlinks=False)) for entry in dir_entries]
+    except FileNotFoundError:  # some are gone already
+        listing = []
+        for entry in dir_entries:
+            with suppress(FileNotFoundError):
+                listing.append((entry.name, entry.stat(follow_symlinks=False)))
+        return listing
+
+
+class NotEntered(Exception):
+    """A folder that is gone by now, or closed to us."""
+
+    def __init__(self, is_closed: bool) -> None:
+        super().__init__()
+        self.closed = is_closed
+
+
+@contextmanager
+def entered(above: int, name: str) -> Iterator[tuple[int, Listing]]:
+    """A folder held open, and what lies in it. One that its owner has closed to himself is open while it is held."""
+    folder_fd, mode, fd = -1, None, -1
+    try:
+        try:
+            try:
+                fd = os.open(name, os.O_RDONLY | _FOLDER, dir_fd=above)
+                listing = listing_of(fd)
+            except PermissionError:
+                folder_fd = os.open(name, _HELD, dir_fd=above)
+                if (mode := open_up(folder_fd)) is None:
+                    raise
+                fd = fd if fd >= 0 else os.open(".", os.O_RDONLY | _FOLDER, dir_fd=folder_fd)
+                listing = listing_of(fd)
+        except OSError as error:
+            if error.errno not in (*GONE, *_CLOSED):
+                raise
+            raise NotEntered(error.errno in _CLOSED) from error
+        yield fd, listing
+    finally:
+        if mode is not None:
+            chmod_held(folder_fd, mode)
+        for each in (fd, folder_fd):
+            if each >= 0:
+                os.close(each)
+
 
 RACY_NS = 2_000_000_000
 """A file that changed so shortly before it was looked at may change again, unseen, within one tick of the file system's
@@ -40,9 +138,7 @@ class Walk:
     ) -> None:
         self._known = known_tree.folders if known_tree else {}
         self._captured = captured.folders if captured else {}
-        self._take = take
-        self._keep = keep
-        self._own = own_folder
+        self._take, self._keep, self._own = take, keep, own_folder
         self._folders: dict[str, Folder] = {}
         self._clean: dict[str, list[str]] = {}
         """Folders that are as they were, with all that lies below: by path, those in them."""
@@ -80,8 +176,6 @@ class Walk:
                 self._clean[above].append(path)
         return False
 
-    # -- one folder -----------------------------------------------------------------------------------------------
-
     def _visit(self, level: Level) -> None:
         path = _key(level.path)
         old = self._known.get(path)
@@ -97,11 +191,8 @@ class Walk:
             folder = self._changed_folder(level, path, nodes, fresh)
         self._folders[path] = folder
         for name, status in level.listing:
-            if (
-                st.S_ISDIR(status.st_mode)
-                and (node := folder.nodes.get(_key(name))) is not None
-                and not node.left_out_reason
-            ):
+            node = folder.nodes.get(_key(name)) if st.S_ISDIR(status.st_mode) else None
+            if node is not None and not node.left_out_reason:
                 self._descend(level, name, path)
 
     def _split_unchanged(self, listing: Listing, known_nodes: dict[str, Node]) -> tuple[dict[str, Node], Listing]:
@@ -171,10 +262,8 @@ class Walk:
         nodes = dict(folder.nodes)  # the known nodes must stay unchanged
         node = nodes.pop(key)
         if is_closed:
-            nodes[key] = Node(node.mode, left_out_reason=left_out.UNREADABLE, ignored=node.ignored)
+            nodes[key] = Node(node.mode, left_out_reason=trees.UNREADABLE, ignored=node.ignored)
         self._folders[above] = Folder(nodes, folder.rules, folder.large, folder.ignored, folder.lacks or is_closed)
-
-    # -- single entries -------------------------------------------------------------------------------------------
 
     def _build_other_node(self, level: Level, name: str, status: os.stat_result) -> Node | None:
         """An entry that is no regular file; None if it is gone."""
@@ -183,7 +272,7 @@ class Walk:
         if st.S_ISDIR(mode):
             return Node(mode, left_out_reason=self._left_folder(level, name, ignored), ignored=ignored)
         if not st.S_ISLNK(mode):
-            left_out_reason = left_out.CAPTURED if st.S_ISFIFO(mode) else left_out.SPECIAL
+            left_out_reason = trees.CAPTURED if st.S_ISFIFO(mode) else trees.SPECIAL
             return _node(status, b"", _EVER, left_out_reason=left_out_reason, ignored=ignored)
         try:
             target = os.readlink(name, dir_fd=level.fd)
@@ -194,21 +283,20 @@ class Walk:
     def _left_folder(self, level: Level, name: str, ignored: bool) -> int:
         if not level.git and name != GIT:
             if self._own and level.path + name == self._own:
-                return left_out.OWN
-            if left_out.generated(name, ignored):
-                return left_out.GENERATED_FOLDER
-        return left_out.CAPTURED if level.depth < left_out.DEPTH_CAP else left_out.TOO_DEEP
+                return trees.OWN
+            if trees.generated(name, ignored):
+                return trees.GENERATED_FOLDER
+        return trees.CAPTURED if level.depth < trees.DEPTH_CAP else trees.TOO_DEEP
 
     def _read_all(self, level: Level, path: str, files: Listing, nodes: dict[str, Node]) -> None:
         captured = self._captured.get(path)
         for name, status in files:
             key = _key(name)
             ignored = level.ignores(name, directory=False)
-            captured_node = captured.nodes.get(key) if captured else None
+            node = captured.nodes.get(key) if captured else None
+            was_captured = node is not None and not node.left_out_reason and st.S_ISREG(node.mode)
             left_out_reason = self._left_file(status.st_size, ignored)
-            if left_out_reason and (
-                captured_node is None or captured_node.left_out_reason or not st.S_ISREG(captured_node.mode)
-            ):
+            if left_out_reason and not was_captured:
                 nodes[key] = _node(status, b"", _EVER, left_out_reason=left_out_reason, ignored=ignored)
             elif (node := self._read(level.fd, name, ignored)) is not None:
                 nodes[key] = node
@@ -225,34 +313,35 @@ class Walk:
                 final_status = os.fstat(fd)
         except PermissionError:
             status = os.stat(name, dir_fd=directory, follow_symlinks=False)
-            return _node(status, b"", _EVER, left_out_reason=left_out.UNREADABLE, ignored=ignored)
+            return _node(status, b"", _EVER, left_out_reason=trees.UNREADABLE, ignored=ignored)
         except ToolError:
             return None
         except OSError as error:
             if error.errno in GONE:
                 return None
             raise
-        if _times(final_status) != _times(status):
+        times = {(each.st_mtime_ns, each.st_ctime_ns, each.st_size) for each in (status, final_status)}
+        if len(times) > 1:
             began = 0  # it is being written: what was read is what counts, and the next time it is read again
         return _node(status, bytes.fromhex(digest), began, ignored=ignored, is_stored=self._keep)
 
     def _left_file(self, size: int, ignored: bool) -> int:
-        if ignored and size > left_out.IGNORED_FILE_CAP:
-            return left_out.IGNORED_LARGE
-        if size > left_out.FILE_CAP:
-            return left_out.TOO_LARGE
-        if self._keep and ignored and self._ignored + size > left_out.IGNORED_TOTAL_CAP:
-            return left_out.IGNORED_FULL
-        if self._keep and size > left_out.SMALL and self._large + size > left_out.TOTAL_CAP:
-            return left_out.TOTAL_FULL
-        return left_out.CAPTURED
+        if ignored and size > trees.IGNORED_FILE_CAP:
+            return trees.IGNORED_LARGE
+        if size > trees.FILE_CAP:
+            return trees.TOO_LARGE
+        if self._keep and ignored and self._ignored + size > trees.IGNORED_TOTAL_CAP:
+            return trees.IGNORED_FULL
+        if self._keep and size > trees.SMALL and self._large + size > trees.TOTAL_CAP:
+            return trees.TOTAL_FULL
+        return trees.CAPTURED
 
     def _count(self, node: Node) -> None:
         if node.left_out_reason or not st.S_ISREG(node.mode):
             return
         if node.ignored:
             self._ignored += node.size
-        elif node.size > left_out.SMALL:
+        elif node.size > trees.SMALL:
             self._large += node.size
 
 
@@ -271,10 +360,6 @@ def _judged_anew(level: Level, nodes: dict[str, Node]) -> Listing:
     return fresh
 
 
-def _times(status: os.stat_result) -> tuple[int, int, int]:
-    return status.st_mtime_ns, status.st_ctime_ns, status.st_size
-
-
 def _node(
     status: os.stat_result,
     content: bytes,
@@ -287,14 +372,5 @@ def _node(
     """`began` is when its bytes were read."""
     is_settled = max(status.st_ctime_ns, status.st_mtime_ns) < began - RACY_NS
     ctime = status.st_ctime_ns if is_settled else 0
-    return Node(
-        status.st_mode,
-        status.st_size,
-        status.st_mtime_ns,
-        ctime,
-        status.st_ino,
-        content,
-        left_out_reason,
-        ignored,
-        is_stored,
-    )
+    numbers = (status.st_mode, status.st_size, status.st_mtime_ns, ctime, status.st_ino)
+    return Node(*numbers, content, left_out_reason, ignored, is_stored)

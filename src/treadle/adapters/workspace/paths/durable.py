@@ -5,10 +5,12 @@ import _thread
 import errno
 import hashlib
 import os
+import resource
 import stat as st
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
+from typing import Self
 
 from treadle.adapters.workspace.paths.entries import READ, closing_fd
 from treadle.base.file_system import sync_folder
@@ -22,8 +24,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 def digest_of(fd: int) -> str:
     """The SHA-256 of a file from its beginning to its end."""
-    total = hashlib.sha256()
-    offset = 0
+    total, offset = hashlib.sha256(), 0
     while chunk := os.pread(fd, CHUNK, offset):
         total.update(chunk)
         offset += len(chunk)
@@ -33,8 +34,12 @@ def digest_of(fd: int) -> str:
 def copy(source: int, goal: int) -> None:
     """All bytes of a file into an empty one: shared where the file system can, holes left as holes."""
     size = os.fstat(source).st_size
-    if size > CHUNK and _clone(source, goal):
-        return
+    if size > CHUNK:
+        import fcntl
+
+        with suppress(OSError):
+            fcntl.ioctl(goal, _FICLONE, source)
+            return
     offset = 0
     while offset < size:
         try:
@@ -62,23 +67,12 @@ def write_at(fd: int, data: bytes, offset: int) -> None:
         view = view[written_bytes:]
 
 
-def _clone(source: int, goal: int) -> bool:
-    import fcntl
-
-    try:
-        fcntl.ioctl(goal, _FICLONE, source)
-    except OSError:
-        return False
-    return True
-
-
 class Syncing:
     """The written files that must survive a power cut. `data` syncs them: file by file, or, if there are many, the
     whole file system of `place`. Names come later, and `names` syncs them. If not `durable`, nothing is synced."""
 
     def __init__(self, place: str | int, *, durable: bool = True) -> None:
-        self._place = place
-        self._durable = durable
+        self._place, self._durable = place, durable
         self._count = 0
         self._files: list[tuple[str, int | None]] = []
         self._folders: set[str] = set()
@@ -102,7 +96,8 @@ class Syncing:
             synced_device = os.stat(self._place).st_dev
         else:
             for name, folder in self._files:
-                sync_file(name, folder)
+                with closing_fd(os.open(name, READ, dir_fd=folder)) as fd:
+                    os.fsync(fd)
         self._count = 0
         self._files.clear()
         return synced_device
@@ -120,11 +115,6 @@ class Syncing:
         else:
             for path in self._folders:
                 sync_folder(path)
-
-
-def sync_file(name: str, folder: int | None = None) -> None:
-    with closing_fd(os.open(name, READ, dir_fd=folder)) as fd:
-        os.fsync(fd)
 
 
 def sync_all(place: str | int) -> None:
@@ -202,9 +192,6 @@ def unlink_all(paths: Iterable[str]) -> None:
             os.unlink(path)
 
 
-# -- new files --------------------------------------------------------------------------------------------------------
-
-
 def new_mode(folder: int) -> int:
     """The permissions that a file gets which is made in this folder: by the umask, or by what the folder gives."""
     try:
@@ -221,3 +208,78 @@ def temp_name(name: str, token: str) -> str:
     """Short, so that a name of 255 bytes has room; the same for the same writer, so that it can be swept."""
     salt = token or os.urandom(16).hex()
     return f".treadle-{hashlib.sha256(os.fsencode(name) + b'/' + salt.encode()).hexdigest()[:24]}.tmp"
+
+
+_MOST_HELD = 256
+"""So many are held at a time by this process, or a part of the descriptors that it may have …"""
+_SHARE = 8
+"""… and beyond that the caller that removes the name waits."""
+_HOLD = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_lock = _thread.allocate_lock()
+_count = 0
+
+
+def pending() -> int:
+    """How many files are held at this moment."""
+    return _count
+
+
+class Freeing:
+    """Holds files while their last names are removed: they are freed by a thread when the block is left, or when there
+    is no room for more. Freeing blocks can take as long as a sync, and the caller needs only the name to be gone. After
+    a crash the file system itself frees files without a name."""
+
+    def __init__(self) -> None:
+        self._held: list[int] = []
+        self._most = min(_MOST_HELD, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def hold(self, name: str, folder: int | None = None) -> None:
+        """Hold a file; to be called before its name is removed. A file that cannot be held is freed at once."""
+        if not hasattr(os, "O_PATH"):
+            return
+        if not _take(self._most):
+            if len(self._held) >= self._most // 2:  # there will be room again
+                self._begin()
+            return
+        try:
+            self._held.append(os.open(name, _HOLD, dir_fd=folder))
+        except OSError:
+            _give_back()
+
+    def __exit__(self, *_: object) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        descriptors, self._held = self._held, []
+        if not descriptors:
+            return
+        try:
+            _thread.start_new_thread(_let_go, (descriptors,))  # starting a `Thread` would wait until it runs
+        except RuntimeError:  # no more threads
+            _let_go(descriptors)
+
+
+def _let_go(descriptors: list[int]) -> None:
+    while descriptors:
+        with suppress(OSError):
+            os.close(descriptors.pop())
+        _give_back()
+
+
+def _take(most: int) -> bool:
+    global _count
+    with _lock:
+        if _count >= most:
+            return False
+        _count += 1
+        return True
+
+
+def _give_back() -> None:
+    global _count
+    with _lock:
+        _count -= 1

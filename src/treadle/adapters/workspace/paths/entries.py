@@ -19,7 +19,6 @@ _BARE = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW | os.
 
 @contextmanager
 def closing_fd(fd: int) -> Iterator[int]:
-    """A descriptor, closed at the end of the block."""
     try:
         yield fd
     finally:

@@ -4,7 +4,7 @@ models write the patterns. Knows no files."""
 import fnmatch
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from treadle.errors import ToolError
 from treadle.ports.workspace import inert
@@ -23,18 +23,14 @@ def matcher(pattern: str, *, ignore_case: bool = False) -> Matcher:
     """Return a predicate that is True if a relative path matches. A pattern without a slash is matched against the last
     name alone; one that ends with a slash stands for everything below that directory."""
     alternatives = [_compile(each, ignore_case) for each in expand(pattern)]
-    if len(alternatives) == 1:
-        return alternatives[0]
-    return lambda path: any(matches(path) for matches in alternatives)
+    return alternatives[0] if len(alternatives) == 1 else lambda path: any(matches(path) for matches in alternatives)
 
 
 def expand(pattern: str) -> list[str]:
     """The patterns that the braces of one stand for; `{` without an end or a comma is an ordinary character."""
-    patterns = []
-    for each in _expanded(pattern):
-        patterns.append(each)
-        if len(patterns) > _MOST:
-            raise ToolError(f"The braces in {inert(pattern)} stand for more than {_MOST} patterns; use fewer.")
+    patterns = list(islice(_expanded(pattern), _MOST + 1))
+    if len(patterns) > _MOST:
+        raise ToolError(f"The braces in {inert(pattern)} stand for more than {_MOST} patterns; use fewer.")
     return patterns
 
 
@@ -43,8 +39,7 @@ def _expanded(pattern: str) -> Iterator[str]:
     if not commas:
         yield pattern
         return
-    ends = [start, *commas, end]
-    for left, right in pairwise(ends):
+    for left, right in pairwise([start, *commas, end]):
         yield from _expanded(pattern[:start] + pattern[left + 1 : right] + pattern[end + 1 :])
 
 
@@ -90,12 +85,11 @@ def reached(steps: Steps, names: Sequence[str]) -> set[int]:
     for name in names:
         next_states: set[int] = set()
         for state in states:
-            if state < len(steps):
-                step = steps[state]
-                if step is None:
-                    next_states.add(state)
-                elif step(name):
-                    next_states.add(state + 1)
+            step = steps[state] if state < len(steps) else None
+            if step is not None and step(name):
+                next_states.add(state + 1)
+            elif step is None and state < len(steps):
+                next_states.add(state)
         if not next_states:
             return next_states
         states = _expand_states(next_states, steps)

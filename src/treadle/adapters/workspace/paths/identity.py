@@ -30,15 +30,12 @@ def locate(path: str) -> tuple[str, str] | None:
     except (OSError, ValueError):
         return None
     with closing_fd(fd):
-        return _path_of(fd, path), identity(fd)
-
-
-def _path_of(fd: int, path: str) -> str:
-    try:
-        return os.readlink(f"/proc/self/fd/{fd}")
-    except OSError:  # no /proc: by the words, if they still lead to the same folder
-        real = os.path.realpath(path)
-        return real if os.path.samestat(os.stat(real), os.fstat(fd)) else path
+        try:
+            place = os.readlink(f"/proc/self/fd/{fd}")
+        except OSError:  # no /proc: by the words, if they still lead to the same folder
+            real = os.path.realpath(path)
+            place = real if os.path.samestat(os.stat(real), os.fstat(fd)) else path
+        return place, identity(fd)
 
 
 def identity(fd: int) -> str:
@@ -53,10 +50,7 @@ class BoundFolder:
     looked at the folder."""
 
     def __init__(self, path: str, identity: str, given_path: str, ground: Ground | None = None) -> None:
-        self._path = path
-        self._ground = ground
-        self._given = given_path
-        self._identity = identity
+        self._path, self._ground, self._given, self._identity = path, ground, given_path, identity
         self._seen: tuple[int, int] | None = None
         """Device and inode of the folder, once it was found to be the one: the cheaper look."""
 

@@ -1,14 +1,13 @@
-"""The rules of .gitignore files: of one directory, of those above the one that is searched, and on a walk with two
-sides, a folder of a view and the one beneath."""
+"""The rules of .gitignore files: of one directory, of those above the one that is searched, and on a walk."""
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 import msgspec
 
-from treadle.adapters.workspace.paths.entries import LIST, bytes_at
+from treadle.adapters.workspace.paths.entries import LIST, bytes_at, closing_fd
 from treadle.adapters.workspace.paths.glob import Matcher, NameMatcher, Steps, name_matcher, path_matcher, reached
 
 NAME = ".gitignore"
@@ -76,9 +75,10 @@ def seen_from(lines: Iterable[str], below: Sequence[str]) -> list[str]:
         if "/" not in body:
             patterns.append(line)
             continue
+        # The rest of an anchored pattern after the names in between, for each way in which it can match them.
         names = body.removeprefix("/").split("/")
-        for remaining_names in _rests(names, below):
-            patterns.append(f"{mark}/{'/'.join(remaining_names)}{slash}")
+        rests = [names[state:] for state in sorted(reached(_steps(names), below))]
+        patterns += [f"{mark}/{'/'.join(rest)}{slash}" for rest in rests if any(name != _ANY for name in rest)]
     return patterns
 
 
@@ -93,38 +93,23 @@ def _taken_apart(line: str) -> tuple[str, str, str]:
     return body.removesuffix("/"), mark, slash
 
 
-def _rests(names: Sequence[str], below: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The rest of an anchored pattern after the names in between, for each way in which it can match them."""
-    for state in sorted(reached(_steps(names), below)):
-        if any(name != _ANY for name in names[state:]):
-            yield names[state:]
-
-
 def _steps(names: Sequence[str]) -> Steps:
     return [None if name == _ANY else _name(name) for name in names]
-
-
-# -- on a walk with two sides -----------------------------------------------------------------------------------------
 
 
 class Ignoring:
     """The rules that hold in a folder: its own, and weaker those above."""
 
     def __init__(self, sources: tuple[tuple[Rules, int], ...] = (), *, all: bool = False) -> None:
-        self._sources = sources
-        self._all = all
+        self._sources, self._all = sources, all
 
     def under(self, ignored: bool) -> "Ignoring":
         """In a folder that is itself ignored, everything is."""
         return self if ignored == self._all or self._all else type(self)(all=True)
 
-    def within(self, prefix: str, upper: int | None, lower: int | None) -> "Ignoring":
+    def within(self, prefix: str, folder: int | None) -> "Ignoring":
         """With what the folder of this path itself says. `prefix` ends with a slash, but for the root's."""
-        if self._all:
-            return self
-        data = None if upper is None else _list_in(upper)
-        if data is None and lower is not None and (upper is None or not _has(upper)):
-            data = _list_in(lower)
+        data = None if self._all or folder is None else bytes_at(folder, NAME, MAX_BYTES)
         if data is None:
             return self
         return type(self)(((Rules(lines_of(data)), len(prefix)), *self._sources))
@@ -149,7 +134,7 @@ def ignored_folders(top: int, most: int) -> list[str]:
 
 
 def _find_ignored(folder: int, prefix: str, rules: Ignoring, paths: list[str], most: int) -> None:
-    rules = rules.within(prefix, None, folder)
+    rules = rules.within(prefix, folder)
     with os.scandir(folder) as entries:
         names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
     for name in names:
@@ -160,22 +145,5 @@ def _find_ignored(folder: int, prefix: str, rules: Ignoring, paths: list[str], m
         if rules.covers(prefix + name, directory=True):
             paths.append(prefix + name)
             continue
-        with suppress(OSError):  # it is closed to us, or just gone
-            fd = os.open(name, LIST, dir_fd=folder)
-            try:
-                _find_ignored(fd, f"{prefix}{name}/", rules, paths, most)
-            finally:
-                os.close(fd)
-
-
-def _list_in(folder: int) -> bytes | None:
-    return bytes_at(folder, NAME, MAX_BYTES)
-
-
-def _has(folder: int) -> bool:
-    """True if the folder has an entry of this name, even one that marks its removal."""
-    try:
-        os.stat(NAME, dir_fd=folder, follow_symlinks=False)
-    except OSError:
-        return False
-    return True
+        with suppress(OSError), closing_fd(os.open(name, LIST, dir_fd=folder)) as fd:  # else closed to us, or just gone
+            _find_ignored(fd, f"{prefix}{name}/", rules, paths, most)

@@ -144,7 +144,6 @@ class Resolver:
         return [part for part in path.split("/") if part not in ("", ".")]
 
     def _inside(self, path: str) -> str:
-        """An absolute path, made relative to the root."""
         path = "/" + path.lstrip("/")
         for root in self._names:
             if (below := path_below(path, root)) is not None:
@@ -201,7 +200,11 @@ class Resolver:
                     raise ToolError(f"{inert(path)} goes through too many symbolic links.")
                 target = os.readlink(part, dir_fd=descriptors[-1])
                 if os.path.isabs(target):
-                    target = self._through(target, path)
+                    try:
+                        target = self._inside(target)
+                    except OutsideRoot:
+                        leads = f"{inert(path)} is a symbolic link that leads outside the project root."
+                        raise OutsideRoot(leads) from None
                     at.clear()
                     _release(descriptors, 1)
                 todo.extend(self._parts(target)[::-1])
@@ -211,12 +214,6 @@ class Resolver:
             else:
                 return self._end(descriptors, tuple(at), part, status, follow)
         return HeldPath(descriptors[-1], "", tuple(at), os.fstat(descriptors[-1]))
-
-    def _through(self, target: str, path: str) -> str:
-        try:
-            return self._inside(target)
-        except OutsideRoot:
-            raise OutsideRoot(f"{inert(path)} is a symbolic link that leads outside the project root.") from None
 
 
 def _release(descriptors: list[int], keep: int) -> None:

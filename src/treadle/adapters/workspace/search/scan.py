@@ -47,7 +47,7 @@ def inherit(rules: Rules | None) -> Ignoring:
 
 def leaves(top: int, inherited: Rules | None = None) -> Iterator[Leaf]:
     """Every file, in no order. `inherited` are rules from above the top, weaker than any below."""
-    levels = [_read(os.dup(top), "", inherit(inherited))]
+    levels = [_read_folder(os.dup(top), "", inherit(inherited))]
     try:
         while levels:
             level = levels[-1]
@@ -62,7 +62,7 @@ def leaves(top: int, inherited: Rules | None = None) -> Iterator[Leaf]:
                 fd = os.open(name, LIST, dir_fd=level.fd)
             except OSError:  # gone, closed to us, or a link by now
                 continue
-            levels.append(_read(fd, f"{level.prefix}{name}/", level.rules))
+            levels.append(_read_folder(fd, f"{level.prefix}{name}/", level.rules))
     finally:
         for level in levels:
             os.close(level.fd)
@@ -86,35 +86,26 @@ def special_files(top: int, name: str, above: Ignoring | None = None) -> Iterato
                     if entry.is_dir(follow_symlinks=False):
                         inner += [] if entry.name in FOLDERS else [f"{prefix}{entry.name}"]
                     elif entry.name == name:
-                        has_special = _is_special(entry)
+                        with suppress(OSError):  # it is gone, or a link that leads nowhere
+                            has_special = not stat.S_ISREG(entry.stat().st_mode)
             yield has_special
             if rules is not None:
-                rules = rules.within(prefix, fd, None)
+                rules = rules.within(prefix, fd)
                 inner = [path for path in inner if not rules.covers(path, directory=True)]
             folders += [(f"{path}/", rules) for path in inner]
         finally:
             os.close(fd)
 
 
-def _is_special(entry: os.DirEntry[str]) -> bool:
-    try:
-        return not stat.S_ISREG(entry.stat().st_mode)
-    except OSError:  # gone, or a link that leads nowhere
-        return False
-
-
-def _read(fd: int, prefix: str, above: Ignoring) -> _Level:
-    level = _Level(fd, prefix, [], [], above.within(prefix, fd, None))
-    try:
-        with os.scandir(fd) as entries:
-            for entry in entries:
-                directory = entry.is_dir(follow_symlinks=False)
-                if entry.name in FOLDERS or not (directory or entry.is_file(follow_symlinks=False)):
-                    continue
-                if not level.rules.covers(prefix + entry.name, directory=directory):
-                    (level.directories if directory else level.files).append(entry.name)
-    except OSError:  # what could be listed counts
-        pass
+def _read_folder(fd: int, prefix: str, above: Ignoring) -> _Level:
+    level = _Level(fd, prefix, [], [], above.within(prefix, fd))
+    with suppress(OSError), os.scandir(fd) as entries:  # what could be listed counts
+        for entry in entries:
+            directory = entry.is_dir(follow_symlinks=False)
+            if entry.name in FOLDERS or not (directory or entry.is_file(follow_symlinks=False)):
+                continue
+            if not level.rules.covers(prefix + entry.name, directory=directory):
+                (level.directories if directory else level.files).append(entry.name)
     return level
 
 
@@ -158,21 +149,10 @@ def characters(line: str, bytes_before: int) -> int:
 _WHOLE = re.compile(r"\\[AZB]|\(\?[=!<(]")
 """In a pattern with one of these, the neighbours of a line may decide whether it matches: no shortcut by file."""
 _CLASSES = {
-    "alnum": "0-9A-Za-z",
-    "alpha": "A-Za-z",
-    "ascii": r"\x00-\x7f",
-    "blank": r"\t ",
-    "cntrl": r"\x00-\x1f\x7f",
-    "digit": "0-9",
-    "graph": "!-~",
-    "lower": "a-z",
-    "print": " -~",
-    "punct": r"!-/:-@\[-`{-~",
-    "space": r"\t-\r ",
-    "upper": "A-Z",
-    "word": "0-9A-Za-z_",
-    "xdigit": "0-9A-Fa-f",
-}
+    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "ascii": r"\x00-\x7f", "blank": r"\t ", "cntrl": r"\x00-\x1f\x7f",
+    "digit": "0-9", "graph": "!-~", "lower": "a-z", "print": " -~", "punct": r"!-/:-@\[-`{-~", "space": r"\t-\r ",
+    "upper": "A-Z", "word": "0-9A-Za-z_", "xdigit": "0-9A-Fa-f",
+}  # fmt: skip
 _TOKEN = re.compile(r"\[:(\^?)(\w+):\]|\\.|\[\^?\]?|\]|[^\\\[\]]+|.", re.DOTALL)
 _LETTERS_BEYOND_ASCII = (0x130, 0x131, 0x17F, 0x212A)
 """Other cases of the letters i, s and k, as `re` sees them."""
@@ -250,9 +230,13 @@ def _compile(job: SearchJob) -> re.Pattern[str]:
 
 
 def main(text: str) -> int:
+    import resource
+
     job = msgspec.json.decode(text, type=SearchJob)
     signal.alarm(job.seconds)  # its default action ends the process at any point
-    _allow_depth()
+    with suppress(ValueError, OSError):  # one descriptor is held for each level of the tree
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
         with suppress(BrokenPipeError):
             _work(job)
@@ -276,7 +260,12 @@ def _work(job: SearchJob) -> None:
         lines = lines_of(data)
         if lines is None or (shortcut is not None and not shortcut.search("\n".join(lines))):
             continue
-        if block := b"".join(_matches(pattern, lines)):
+        block = bytearray()
+        for number, line in enumerate(lines, 1):
+            if match := pattern.search(line):
+                byte_offset = len(line[: match.start()].encode(errors="surrogateescape"))
+                block += b"%d:%d:\n" % (number, byte_offset + 1)
+        if block:
             out.write(path + b"\0" + block + b"\n")
     out.flush()
 
@@ -294,14 +283,6 @@ def _files(job: SearchJob) -> Iterator[tuple[bytes, bytes]]:
             yield b"./" + os.fsencode(leaf.path), data
 
 
-def _matches(pattern: re.Pattern[str], lines: list[str]) -> Iterator[bytes]:
-    for number, line in enumerate(lines, 1):
-        match = pattern.search(line)
-        if match:
-            byte_offset = len(line[: match.start()].encode(errors="surrogateescape"))
-            yield b"%d:%d:\n" % (number, byte_offset + 1)
-
-
 def inherited_rules(descriptor: int) -> Rules | None:
     """What `SearchJob.rules` says."""
     if descriptor < 0:
@@ -309,12 +290,3 @@ def inherited_rules(descriptor: int) -> Rules | None:
     with open(os.dup(descriptor), "rb") as file:
         file.seek(0)
         return Rules(rules_of(file.read()))
-
-
-def _allow_depth() -> None:
-    """One descriptor is held for each level of the tree."""
-    import resource
-
-    with suppress(ValueError, OSError):
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
@@ -21,7 +21,7 @@ from treadle.adapters.workspace.paths.glob import Matcher, matcher
 from treadle.adapters.workspace.paths.ignore import MAX_BYTES, NAME, seen_from
 from treadle.adapters.workspace.paths.ignore import lines_of as rules_of
 from treadle.adapters.workspace.search import engines
-from treadle.adapters.workspace.search.report import FileReader, MatchReader
+from treadle.adapters.workspace.search.engines import FileReader, MatchReader
 from treadle.adapters.workspace.search.scan import (
     MAX_FILE,
     SearchJob,
@@ -50,8 +50,6 @@ _LOOK_S = 0.02
 
 
 class GuardedRoot(Protocol):
-    """The methods of the root that a search needs."""
-
     path: str
 
     def stat(self, path: str) -> FileStat | None: ...
@@ -99,8 +97,7 @@ class Engine:
     """Which program searches. `program` is that of ripgrep; None is our own."""
 
     def __init__(self, guard: GuardedRoot, program: str | None) -> None:
-        self._guard = guard
-        self._program = program
+        self._guard, self._program = guard, program
 
     def find(self, pattern: str, path: str, *, ignore_case: bool, most: int, stop: threading.Event | None) -> Paths:
         is_wanted = _glob(pattern, self._guard.path, ignore_case=ignore_case)
@@ -139,7 +136,7 @@ class Engine:
             reader.close()
             if other_files and ran.ending == "exited":
                 reader.wanted = is_wanted
-                with _path_list(other_files) as only:
+                with _file_with(b"\0".join(map(os.fsencode, other_files))) as only:
                     job = msgspec.structs.replace(job, only=only)
                     ran = self._run(job, reader.feed, scope, program=None)
                 reader.close()
@@ -159,15 +156,14 @@ class Engine:
     def _other_encodings(self, job: SearchJob, scope: Scope) -> frozenset[str]:
         """Files that ripgrep cannot search as text because they are no UTF-8; our own program reads them as read_file
         does. None, if the pattern cannot match other bytes than ASCII, or only ripgrep understands it."""
-        if self._program is None or not _matches_more_than_ascii(job) or not is_supported(job):
+        more_than_ascii = not job.pattern.isascii() or (not job.literal and _MATCHES_MORE.search(job.pattern))
+        if self._program is None or not more_than_ascii or not is_supported(job):
             return frozenset()
         reader = FileReader(_any, sys.maxsize)
         self._start(engines.list_other_encodings(self._program, job), job, reader.feed, scope)
         return frozenset(name for name, _ in reader.files.sorted())
 
     def _too_large(self, accepts: Matcher, rules: int, scope: Scope) -> tuple[str, ...]:
-        """The files that are not searched because of their size."""
-
         def is_large(name: str) -> bool:
             try:
                 return accepts(name) and os.stat(name, dir_fd=scope.fd, follow_symlinks=False).st_size > MAX_FILE
@@ -192,12 +188,7 @@ class Engine:
         return self._checked(query, reader, ran, lambda _: query.path)
 
     def _run(
-        self,
-        job: SearchJob,
-        feed: Callable[[bytes], None],
-        scope: Scope,
-        stdin: int = -1,
-        program: str | None = "",
+        self, job: SearchJob, feed: Callable[[bytes], None], scope: Scope, stdin: int = -1, program: str | None = ""
     ) -> Completed:
         """With this program instead of the usual one, if one is given; None is our own."""
         program = self._program if program == "" else program
@@ -212,20 +203,12 @@ class Engine:
         return self._run(job, feed, scope, stdin)
 
     def _start(
-        self,
-        command: list[str],
-        job: SearchJob,
-        feed: Callable[[bytes], None],
-        scope: Scope,
-        stdin: int = -1,
+        self, command: list[str], job: SearchJob, feed: Callable[[bytes], None], scope: Scope, stdin: int = -1
     ) -> Completed:
-        launch = Launch(
-            command,
-            engines.environment(),
-            held_folder(scope.fd, os.path.join(self._guard.path, *scope.parts)) if scope.fd >= 0 else "/",
-            stdin if stdin >= 0 else subprocess.DEVNULL,
-            [descriptor for descriptor in (job.rules, job.only) if descriptor >= 0],
-        )
+        cwd = held_folder(scope.fd, os.path.join(self._guard.path, *scope.parts)) if scope.fd >= 0 else "/"
+        descriptors = [descriptor for descriptor in (job.rules, job.only) if descriptor >= 0]
+        source = stdin if stdin >= 0 else subprocess.DEVNULL
+        launch = Launch(command, engines.environment(), cwd, source, descriptors)
         halt = _Halt(scope.stop, scope.fd if command[0] == self._program else -1)
         ran = run_blocking(launch, feed, max(0.1, scope.until - time.monotonic()), halt)
         if halt.blocked:
@@ -238,9 +221,8 @@ class Engine:
         reader: MatchReader,
         ran: Completed,
         name_of: Callable[[str], str],
-        too_large: tuple[str, ...] = (),
+        large: tuple[str, ...] = (),
     ) -> Matches:
-        """Return the matches that lie inside of the root."""
         files: list[FileMatches] = []
         total, total_files, remaining = reader.total, reader.files.total, query.most
         for name, counted in reader.files.sorted()[: query.most]:
@@ -253,7 +235,7 @@ class Engine:
                 continue
             files.append(FileMatches(path, counted.count, lines))
             remaining -= min(counted.count, remaining) if query.texts else 1
-        return Matches(tuple(files), total_files, total, ran.ending == "exited", too_large)
+        return Matches(tuple(files), total_files, total, ran.ending == "exited", large)
 
     def _lines(self, path: str, positions: Sequence[tuple[int, int]], context: int) -> tuple[Line, ...] | None:
         """The lines with these numbers and those around them; None if this is no text file of the project."""
@@ -264,16 +246,13 @@ class Engine:
         if text is None:
             return None
         columns = {number: column for number, column in positions if number <= len(text)}
-        line_numbers = sorted(
-            {neighbour for number in columns for neighbour in range(number - context, number + context + 1)}
-        )
-        return tuple(
-            Line(number, visible(text[number - 1]), characters(text[number - 1], columns[number] - 1))
-            if number in columns
-            else Line(number, visible(text[number - 1]))
-            for number in line_numbers
-            if 1 <= number <= len(text)
-        )
+        around = {near for number in columns for near in range(number - context, number + context + 1)}
+        lines = []
+        for number in sorted(around.intersection(range(1, len(text) + 1))):
+            line = text[number - 1]
+            at = (characters(line, columns[number] - 1),) if number in columns else ()
+            lines.append(Line(number, visible(line), *at))
+        return tuple(lines)
 
     def _is_file(self, path: str) -> bool:
         try:
@@ -295,33 +274,24 @@ class Engine:
         if not rules:
             yield -1
             return
-        with tempfile.TemporaryFile() as file:
-            file.write("\n".join(rules).encode(errors="surrogateescape"))
-            file.seek(0)
-            yield file.fileno()
+        with _file_with("\n".join(rules).encode(errors="surrogateescape")) as fd:
+            yield fd
 
 
 def engine(guard: GuardedRoot) -> Engine:
-    """The fastest that is here."""
     return Engine(guard, engines.ripgrep(guard.path))
 
 
 @contextmanager
-def _path_list(names: Collection[str]) -> Iterator[int]:
-    """A descriptor with these paths."""
+def _file_with(data: bytes) -> Iterator[int]:
     with tempfile.TemporaryFile() as file:
-        file.write(b"\0".join(map(os.fsencode, names)))
+        file.write(data)
         file.seek(0)
         yield file.fileno()
 
 
 def _time_limit() -> float:
     return time.monotonic() + engines.TIMEOUT_S
-
-
-def _matches_more_than_ascii(job: SearchJob) -> bool:
-    """True if a pattern may match something in a text that is no UTF-8 which ripgrep would not find there."""
-    return not job.pattern.isascii() or (not job.literal and _MATCHES_MORE.search(job.pattern) is not None)
 
 
 def _job(query: Query, *, rules: int = -1, stdin: bool = False) -> SearchJob:

@@ -223,7 +223,7 @@ async def _inspect_snapshots(store: "Store", config: "Config", *, repair: bool) 
     from treadle.adapters.stores.integrity import Problem
     from treadle.library.housekeeping.damage import inspect
     from treadle.library.housekeeping.retention import retention_of
-    from treadle.library.housekeeping.stale_database import look_ahead
+    from treadle.library.housekeeping.damage import look_ahead
 
     try:
         problems = await inspect(store, config.home, retention_of(config.settings), repair=repair)
@@ -236,7 +236,7 @@ async def _rescue(terminal: Terminal, config: "Config", path: Path) -> int:
     """Rescue a damaged database file: copy all readable records into another file, and report the rest."""
     from treadle.adapters.stores.sqlite import SqliteStore
     from treadle.diff.changes import count
-    from treadle.library.housekeeping.salvaging import rescue
+    from treadle.library.housekeeping.damage import rescue
 
     try:
         saved = await rescue(path)

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from tests.unit.adapters.workspace.trees_of import changed, states_below
-from treadle.adapters.workspace.history import left_out, walk
+from treadle.adapters.workspace.history import trees, walk
 from treadle.adapters.workspace.history.capture import Captures
 from treadle.adapters.workspace.history.content_store import ContentStore
-from treadle.adapters.workspace.history.git_unit import git_fingerprint
+from treadle.adapters.workspace.history.git_index import git_fingerprint
 from treadle.adapters.workspace.history.trees import Tree
 from treadle.adapters.workspace.history.walk import Walk
 from treadle.adapters.workspace.paths.durable import digest_of
@@ -194,8 +194,8 @@ def listed(project: Project, name: str = "c/1.0") -> dict[str, str]:
 
 
 def test_what_is_too_large_is_listed(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:  # W-05
-    monkeypatch.setattr(left_out, "FILE_CAP", 100)
-    monkeypatch.setattr(left_out, "IGNORED_FILE_CAP", 10)
+    monkeypatch.setattr(trees, "FILE_CAP", 100)
+    monkeypatch.setattr(trees, "IGNORED_FILE_CAP", 10)
     (project.top / "large").write_bytes(b"x" * 101)
     (project.top / ".gitignore").write_text("*.o\n")
     (project.top / "small.o").write_bytes(b"x" * 10)
@@ -217,9 +217,9 @@ def test_what_is_too_large_is_listed(project: Project, monkeypatch: pytest.Monke
 def test_large_files_together_and_ignored_ones_together_have_a_cap(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(left_out, "SMALL", 10)
-    monkeypatch.setattr(left_out, "TOTAL_CAP", 100)
-    monkeypatch.setattr(left_out, "IGNORED_TOTAL_CAP", 20)
+    monkeypatch.setattr(trees, "SMALL", 10)
+    monkeypatch.setattr(trees, "TOTAL_CAP", 100)
+    monkeypatch.setattr(trees, "IGNORED_TOTAL_CAP", 20)
     (project.top / ".gitignore").write_text("*.o\n")
     for number in range(10):
         (project.top / f"small{number}").write_bytes(b"x" * 10)
@@ -263,7 +263,7 @@ def test_rules_that_change_in_between_make_no_false_changes(project: Project) ->
 
 
 def test_very_many_that_are_left_out_are_told_in_short(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(left_out, "FILE_CAP", 0)
+    monkeypatch.setattr(trees, "FILE_CAP", 0)
     for number in range(100):
         (project.top / f"f{number}").write_bytes(b"x" * (number + 1))
     found = listed(project)
@@ -273,18 +273,18 @@ def test_very_many_that_are_left_out_are_told_in_short(project: Project, monkeyp
 
 
 def test_what_lies_too_deep_is_listed(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(left_out, "DEPTH_CAP", 3)
+    monkeypatch.setattr(trees, "DEPTH_CAP", 3)
     (project.top / "1/2/3/4/5").mkdir(parents=True)
     assert listed(project).keys() == {"1/2/3/4"}
 
 
 def test_a_tree_that_is_far_too_deep_is_walked(project: Project) -> None:
     deep = project.top
-    for _ in range(left_out.DEPTH_CAP + 50):
+    for _ in range(trees.DEPTH_CAP + 50):
         deep = deep / "d"
         deep.mkdir()
     (path,) = listed(project)
-    assert path.count("/") == left_out.DEPTH_CAP
+    assert path.count("/") == trees.DEPTH_CAP
     assert project.does("echo > d/d/d/file") == ["created d/d/d/file"]
 
 
@@ -367,9 +367,9 @@ def test_a_tree_that_did_not_change_is_written_once(project: Project, monkeypatc
     project.sh("echo > a")
     for name in ("one", "two", "three"):
         project.captures.capture(name)
-    trees = list((project.home / "snapshots" / "captures").glob("*.tree"))
-    assert len(trees) == 3
-    assert len({tree.stat().st_ino for tree in trees}) == 1
+    files = list((project.home / "snapshots" / "captures").glob("*.tree"))
+    assert len(files) == 3
+    assert len({tree.stat().st_ino for tree in files}) == 1
     for name in ("one", "two", "three"):
         project.captures.release(name)
     assert not list((project.home / "snapshots" / "captures").iterdir())

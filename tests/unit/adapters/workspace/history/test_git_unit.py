@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.adapters.workspace.undo_kit import Project
-from treadle.adapters.workspace.history.git_index import index_digest
-from treadle.adapters.workspace.history.git_unit import NONE, git_fingerprint
+from treadle.adapters.workspace.history.git_index import NONE, git_fingerprint, index_digest
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from treadle.adapters.workspace.history import glance, left_out, walk
+from treadle.adapters.workspace.history import glance, trees, walk
 from treadle.adapters.workspace.history.trees import Tree
 from treadle.adapters.workspace.history.walk import Walk
-from treadle.adapters.workspace.paths import levels
 from treadle.adapters.workspace.paths.durable import digest_of
 from treadle.adapters.workspace.root import Root
 
@@ -85,14 +84,13 @@ def test_a_glance_makes_no_difference(rounds: list[list[str]]) -> None:  # W-10
 def entered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The folders that were listed."""
     found: list[str] = []
-    listed = levels.listing_of
+    listed = walk.listing_of
 
-    def listing(fd: int) -> levels.Listing:
+    def listing(fd: int) -> walk.Listing:
         found.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))
         return listed(fd)
 
     monkeypatch.setattr(walk, "listing_of", listing)
-    monkeypatch.setattr(levels, "listing_of", listing)
     return found
 
 
@@ -194,6 +192,6 @@ def test_a_find_that_the_project_brings_along_is_not_run(
 def test_left_out_folders_are_not_looked_into(project: Path) -> None:
     (project / "a/node_modules/x").mkdir(parents=True)
     known, _ = walked(project, None)
-    assert known.folders["a/"].nodes["node_modules"].left_out_reason == left_out.GENERATED_FOLDER
+    assert known.folders["a/"].nodes["node_modules"].left_out_reason == trees.GENERATED_FOLDER
     (project / "a/node_modules/x/new").write_text("")
     assert walked(project, known) == (known, False)

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from treadle.adapters.workspace.history.content_store import ContentStore
-from treadle.adapters.workspace.history.packs import FULL, SMALL
+from treadle.adapters.workspace.history.content_store import FULL, SMALL, ContentStore
 
 
 def test_small_objects_share_a_file(tmp_path: Path) -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.adapters.workspace.views import Views
-from treadle.adapters.workspace.history.seen import SeenFiles
 from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
-from treadle.adapters.workspace.history.states import FileContent, Folders
+from treadle.adapters.workspace.history.states import FileContent, Folders, SeenFiles
 from treadle.adapters.workspace.root import Root
 from treadle.ports.snapshots import Effect
 from treadle.protocol.files import FileState

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from treadle.adapters.workspace.paths import freeing
-from treadle.adapters.workspace.paths.freeing import Freeing
+from treadle.adapters.workspace.paths import durable
+from treadle.adapters.workspace.paths.durable import Freeing
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="this system cannot hold a file without opening it")
 
@@ -27,7 +27,7 @@ def held_below(folder: Path) -> int:
 
 def settle() -> None:
     until = time.monotonic() + 60
-    while freeing.pending() and time.monotonic() < until:
+    while durable.pending() and time.monotonic() < until:
         time.sleep(0.001)
 
 
@@ -59,7 +59,7 @@ def test_what_is_not_there_is_not_held(tmp_path: Path) -> None:
 
 
 def test_only_a_part_of_the_descriptors_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(freeing, "_SHARE", resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+    monkeypatch.setattr(durable, "_SHARE", resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
     files = [tmp_path / str(number) for number in range(5)]
     for file in files:
         file.write_text("old")
