@@ -20,7 +20,7 @@ from treadle.protocol.references import lost_without
 from treadle.protocol.views import STATUSES, ChatSummary, Status
 
 
-class ChatRow(NamedTuple):
+class StoredChatRow(NamedTuple):
     """A chat's row, as it was read: SQLite keeps anything in any column."""
 
     head: object
@@ -77,7 +77,7 @@ class ChatInspection:
         self.problems += [Problem("blob", f"blob {digest} is missing", self._chat, seq) for seq, digest in missing]
         self.problems.sort(key=lambda problem: problem.seq)
 
-    def compare_row(self, row: ChatRow) -> None:
+    def compare_row(self, row: StoredChatRow) -> None:
         """Check that the chat's row agrees with its log."""
         last = self._expected - 1 if self._repair else self._last
         head, wake_ms, updated_ms = (

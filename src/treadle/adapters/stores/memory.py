@@ -13,19 +13,7 @@ from treadle.adapters.stores.listing import fits, place
 from treadle.adapters.stores.text_index import extract_text, fold_words
 from treadle.base.types import ChatId, Clock, SystemClock
 from treadle.errors import ChatBusy, ChatExists, HeadMoved, InvalidInput, LeaseLost, NotFound, StoreError
-from treadle.ports.store import (
-    ALL_CHATS,
-    LEASE_S,
-    ChatFilter,
-    Commit,
-    Cursor,
-    Delta,
-    Lease,
-    Listed,
-    Reach,
-    Remembered,
-    Snapshot,
-)
+from treadle.ports import store as port
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 
@@ -41,8 +29,8 @@ class _Chat:
         self.worker = ""
         self.lease_until = 0.0
         self.changed = 0
-        self.snapshot: Snapshot | None = None
-        self.deltas: list[Delta] = []
+        self.snapshot: port.Snapshot | None = None
+        self.deltas: list[port.Delta] = []
         self.waiters: set[asyncio.Future[None]] = set()
 
     @property
@@ -52,7 +40,7 @@ class _Chat:
     def is_leased(self, now: float) -> bool:
         return bool(self.worker) and self.lease_until > now
 
-    def holds(self, lease: Lease) -> bool:
+    def holds(self, lease: port.Lease) -> bool:
         return lease.worker == self.worker and lease.epoch == self.epoch
 
     def claimable(self, now: float, now_ms: int) -> bool:
@@ -66,21 +54,21 @@ class _Chat:
 class MemoryStore:
     """A `Store` that lives and dies with the process."""
 
-    def __init__(self, clock: Clock | None = None, *, lease_s: float = LEASE_S) -> None:
+    def __init__(self, clock: Clock | None = None, *, lease_s: float = port.LEASE_S) -> None:
         self._clock = clock or SystemClock()
         self._lease_s = lease_s
         self._chats: dict[ChatId, _Chat] = {}
         self._deleted: dict[ChatId, _Chat] = {}
         """Tombstones: chats without records."""
         self._blobs: dict[str, bytes] = {}
-        self._answers: dict[tuple[str, str], Remembered] = {}
+        self._answers: dict[tuple[str, str], port.Remembered] = {}
         self._orders = itertools.count()
         self._changed = 0
         self._waiters: set[asyncio.Future[None]] = set()
         self._closed = False
 
     async def create(
-        self, summary: ChatSummary, records: Sequence[Record], *, answer: Remembered | None = None
+        self, summary: ChatSummary, records: Sequence[Record], *, answer: port.Remembered | None = None
     ) -> None:
         self._check_open()
         self._check_new(answer)
@@ -94,7 +82,7 @@ class MemoryStore:
         self._chats[summary.chat] = created
         self._count_change(created)
 
-    async def append(self, commit: Commit) -> None:
+    async def append(self, commit: port.Commit) -> None:
         self._check_new(commit.answer)
         chat, records, lease, take = commit.chat, commit.records, commit.lease, commit.take
         entry = self._find(chat)
@@ -155,18 +143,20 @@ class MemoryStore:
         entry = self._find(chat)
         return await _beyond(after_seq, lambda: entry.head, entry.waiters, timeout_s)
 
-    async def get(self, chat: ChatId) -> Listed:
+    async def get(self, chat: ChatId) -> port.Listed:
         return self._listed(self._find(chat))
 
     async def list(
-        self, chat_filter: ChatFilter = ALL_CHATS, *, limit: int = 0, cursor: Cursor | None = None
-    ) -> list[Listed]:
+        self, chat_filter: port.ChatFilter = port.ALL_CHATS, *, limit: int = 0, cursor: port.Cursor | None = None
+    ) -> list[port.Listed]:
         self._check_open()
         matches = [entry for entry in self._chats.values() if fits(chat_filter, entry.summary, cursor)]
         matches.sort(key=lambda entry: place(entry.summary), reverse=True)
         return [self._listed(entry) for entry in (matches[:limit] if limit else matches)]
 
-    async def changes(self, *, owner: str | None = None, after_change: int = 0, limit: int = 0) -> Sequence[Listed]:
+    async def changes(
+        self, *, owner: str | None = None, after_change: int = 0, limit: int = 0
+    ) -> Sequence[port.Listed]:
         self._check_open()
         changed_chats = [
             entry
@@ -190,7 +180,7 @@ class MemoryStore:
         self._check_open()
         return await _beyond(after_change, lambda: self._changed, self._waiters, timeout_s)
 
-    async def claim(self, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> Lease | None:
+    async def claim(self, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> port.Lease | None:
         self._check_open()
         if not worker:
             raise InvalidInput("a worker needs a name to claim a chat")
@@ -207,16 +197,16 @@ class MemoryStore:
             entry = min(ready, key=lambda entry: (busy[entry.summary.owner], entry.waits_since(), entry.order))
         entry.epoch += 1
         entry.worker, entry.lease_until = worker, now + self._lease_s
-        return Lease(entry.summary.chat, entry.epoch, worker, entry.head)
+        return port.Lease(entry.summary.chat, entry.epoch, worker, entry.head)
 
-    async def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+    async def renew(self, leases: Sequence[port.Lease]) -> Sequence[port.Lease]:
         self._check_open()
         held_leases = [lease for lease in leases if (entry := self._chats.get(lease.chat)) and entry.holds(lease)]
         for lease in held_leases:
             self._chats[lease.chat].lease_until = self._clock.monotonic() + self._lease_s
         return held_leases
 
-    async def release(self, lease: Lease) -> None:
+    async def release(self, lease: port.Lease) -> None:
         self._check_open()
         entry = self._chats.get(lease.chat)
         if entry is not None and entry.holds(lease):
@@ -237,31 +227,31 @@ class MemoryStore:
             raise NotFound(f"there is no blob {digest}")
         return self._blobs[digest]
 
-    async def save_snapshot(self, chat: ChatId, snapshot: Snapshot) -> None:
+    async def save_snapshot(self, chat: ChatId, snapshot: port.Snapshot) -> None:
         self._find(chat).snapshot = snapshot
 
-    async def load_snapshot(self, chat: ChatId) -> Snapshot | None:
+    async def load_snapshot(self, chat: ChatId) -> port.Snapshot | None:
         return self._find(chat).snapshot
 
-    async def recall(self, owner: str, key: str) -> Remembered | None:
+    async def recall(self, owner: str, key: str) -> port.Remembered | None:
         self._check_open()
         return self._answers.get((owner, key))
 
-    async def remember(self, answer: Remembered) -> None:
+    async def remember(self, answer: port.Remembered) -> None:
         self._check_open()
         self._check_new(answer)
         self._keep_answer(answer)
 
-    async def put_deltas(self, deltas: Sequence[Delta]) -> None:
+    async def put_deltas(self, deltas: Sequence[port.Delta]) -> None:
         self._check_open()
         for delta in deltas:
             entry = self._chats.get(delta.chat)
             if entry is not None and entry.worker and entry.epoch == delta.epoch:
                 entry.deltas.append(delta)
 
-    async def read_deltas(self, reached: Mapping[ChatId, Reach]) -> Sequence[Delta]:
+    async def read_deltas(self, reached: Mapping[ChatId, port.Reach]) -> Sequence[port.Delta]:
         self._check_open()
-        new_deltas: list[Delta] = []
+        new_deltas: list[port.Delta] = []
         for chat, reach in reached.items():
             if (entry := self._chats.get(chat)) is not None:
                 current = [delta for delta in entry.deltas if delta.epoch == entry.epoch]
@@ -287,16 +277,16 @@ class MemoryStore:
         if self._closed:
             raise StoreError("the store is closed; open a new one")
 
-    def _listed(self, entry: _Chat) -> Listed:
-        return Listed(entry.summary, entry.is_leased(self._clock.monotonic()), entry.changed)
+    def _listed(self, entry: _Chat) -> port.Listed:
+        return port.Listed(entry.summary, entry.is_leased(self._clock.monotonic()), entry.changed)
 
-    def _check_new(self, answer: Remembered | None) -> None:
+    def _check_new(self, answer: port.Remembered | None) -> None:
         if answer is not None:
             first = self._answers.get((answer.owner, answer.key))
             if first is not None and first.time_ms >= answer.expired_ms():
                 raise first.refuse()
 
-    def _keep_answer(self, answer: Remembered | None) -> None:
+    def _keep_answer(self, answer: port.Remembered | None) -> None:
         if answer is not None:
             oldest = answer.expired_ms()
             self._answers = {name: answer for name, answer in self._answers.items() if answer.time_ms >= oldest}
@@ -324,5 +314,5 @@ async def _beyond(threshold: int, now: Callable[[], int], waiters: set[asyncio.F
     return now()
 
 
-def _reach(delta: Delta) -> Reach:
+def _reach(delta: port.Delta) -> port.Reach:
     return delta.epoch, delta.turn, delta.number

@@ -35,21 +35,11 @@ from treadle.frontends.server.service import Service
 from treadle.frontends.server.tokens import Token
 from treadle.protocol.http_requests import Body
 
-ROUTES: tuple[Route, ...] = (
-    *chats.ROUTES,
-    *families.ROUTES,
-    *conversation.ROUTES,
-    *actions.ROUTES,
-    *rules.ROUTES,
-    *changes.ROUTES,
-    *jobs.ROUTES,
-    *worlds.ROUTES,
-    *streams.ROUTES,
-    *outputs.ROUTES,
-    *environment.ROUTES,
-    *operation.ROUTES,
-    *web.ROUTES,
+_MODULES = (
+    *(chats, families, conversation, actions, rules, changes, jobs),
+    *(worlds, streams, outputs, environment, operation, web),
 )
+ROUTES: tuple[Route, ...] = tuple(route for module in _MODULES for route in module.ROUTES)
 
 
 def build(service: Service) -> ASGIApp:

@@ -11,7 +11,7 @@ from hashlib import sha256
 
 import asyncpg  # type: ignore[import-untyped]
 
-from treadle.adapters.stores.inspection import ChatInspection, ChatRow, make_lost_record
+from treadle.adapters.stores.inspection import ChatInspection, StoredChatRow, make_lost_record
 from treadle.adapters.stores.integrity import STRAY, Problem
 from treadle.adapters.stores.packing import Packed
 from treadle.adapters.stores.postgres.connections import PgConnection
@@ -87,7 +87,7 @@ async def _inspect(connection: PgConnection, number: int, chat: str, *, repair: 
             digests = [digest for _, digest in inspection.blobs]
             present = {digest for (digest,) in await connection.fetch(_BLOBS, digests)} if digests else set()
             inspection.report_missing_blobs(present)
-            inspection.compare_row(ChatRow(*row))
+            inspection.compare_row(StoredChatRow(*row))
             if repair:
                 for packed, reason in inspection.lost:
                     await connection.execute(_QUARANTINE, number, packed.seq, reason)

@@ -23,19 +23,7 @@ from treadle.adapters.stores.watch import ANY, DELETED, Heads
 from treadle.base.faultpoint import faultpoint
 from treadle.base.types import ChatId, Clock
 from treadle.errors import ChatBusy, ChatExists, Damaged, HeadMoved, LeaseLost, NotFound
-from treadle.ports.store import (
-    ALL_CHATS,
-    ANSWERS_SWEPT,
-    ChatFilter,
-    Commit,
-    Cursor,
-    Delta,
-    Lease,
-    Listed,
-    Reach,
-    Remembered,
-    Snapshot,
-)
+from treadle.ports import store as port
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 
@@ -116,41 +104,43 @@ class ReadQueries(ABC):
 
         return await self._run(work)
 
-    async def get(self, chat: ChatId) -> Listed:
+    async def get(self, chat: ChatId) -> port.Listed:
         row = await self._run(lambda connection, _: connection.fetchrow(_GET, self._now(), chat))
         if row is None:
             raise NotFound(f"there is no chat {chat}")
         return rows.listed(row)
 
     async def list(
-        self, chat_filter: ChatFilter = ALL_CHATS, *, limit: int = 0, cursor: Cursor | None = None
-    ) -> list[Listed]:
+        self, chat_filter: port.ChatFilter = port.ALL_CHATS, *, limit: int = 0, cursor: port.Cursor | None = None
+    ) -> list[port.Listed]:
         query, values = _listing(chat_filter, limit, cursor)
         matches = await self._run(lambda connection, _: connection.fetch(query, self._now(), *values))
         return [rows.listed(row) for row in matches]
 
-    async def changes(self, *, owner: str | None = None, after_change: int = 0, limit: int = 0) -> Sequence[Listed]:
+    async def changes(
+        self, *, owner: str | None = None, after_change: int = 0, limit: int = 0
+    ) -> Sequence[port.Listed]:
         values = (self._now(), after_change, owner, limit or None)
         matches = await self._run(lambda connection, _: connection.fetch(_CHANGES, *values))
         return [rows.listed(row) for row in matches]
 
-    async def load_snapshot(self, chat: ChatId) -> Snapshot | None:
-        async def work(connection: PgConnection, _: bool) -> Snapshot | None:
+    async def load_snapshot(self, chat: ChatId) -> port.Snapshot | None:
+        async def work(connection: PgConnection, _: bool) -> port.Snapshot | None:
             row = await connection.fetchrow(_SNAPSHOT, chat)
             if row is None:
                 await _head(connection, chat)
                 return None
             try:
-                return Snapshot(row[0], zlib.decompress(row[1]))
+                return port.Snapshot(row[0], zlib.decompress(row[1]))
             except zlib.error:
                 return None  # a cache: what cannot be read is made again
 
         return await self._run(work)
 
-    async def read_deltas(self, reached: Mapping[ChatId, Reach]) -> Sequence[Delta]:
+    async def read_deltas(self, reached: Mapping[ChatId, port.Reach]) -> Sequence[port.Delta]:
         places = [[place[part] for place in reached.values()] for part in range(3)]
         matches = await self._run(lambda connection, _: connection.fetch(_DELTAS, [*reached], *places))
-        return [Delta(*row) for row in matches]
+        return [port.Delta(*row) for row in matches]
 
 
 async def _head(connection: PgConnection, chat: ChatId) -> int:
@@ -160,7 +150,7 @@ async def _head(connection: PgConnection, chat: ChatId) -> int:
     return head
 
 
-def _listing(chat_filter: ChatFilter, limit: int, cursor: Cursor | None) -> tuple[str, list[Any]]:
+def _listing(chat_filter: port.ChatFilter, limit: int, cursor: port.Cursor | None) -> tuple[str, list[Any]]:
     """The query, and its values after $1. Only what is asked for is a condition."""
     values: list[Any] = []
 
@@ -213,7 +203,7 @@ class WriteQueries:
     def now(self) -> int | None:
         return None if self._clock is None else int(self._clock.monotonic() * 1000)
 
-    async def create(self, summary: ChatSummary, packed: Sequence[Packed], answer: Remembered | None) -> None:
+    async def create(self, summary: ChatSummary, packed: Sequence[Packed], answer: port.Remembered | None) -> None:
         check_gapless(packed, 1)
         epoch = max((record.epoch for record in packed), default=0)
 
@@ -229,7 +219,7 @@ class WriteQueries:
         if outcome == "exists":
             raise ChatExists(f"chat {summary.chat} exists already; choose another id")
 
-    async def append(self, commit: Commit, packed: Sequence[Packed]) -> None:
+    async def append(self, commit: port.Commit, packed: Sequence[Packed]) -> None:
         chat, lease, take = commit.chat, commit.lease, commit.take
         first = packed[0].seq if packed else 0
         check_gapless(packed, first)
@@ -274,7 +264,7 @@ class WriteQueries:
         if outcome == "busy":
             raise ChatBusy(f"chat {chat} is held by the live worker {worker}; stop it before you delete it")
 
-    async def claim(self, worker: str, chat: ChatId | None, now_ms: int) -> Lease | None:
+    async def claim(self, worker: str, chat: ChatId | None, now_ms: int) -> port.Lease | None:
         token = uuid4()
 
         async def work(connection: PgConnection, again: bool) -> Any:
@@ -292,9 +282,9 @@ class WriteQueries:
             raise NotFound(f"there is no chat {chat}")
         if row["outcome"] == "busy":
             raise ChatBusy(f"chat {chat} is held by the live worker {row['chat']}; wait until it is released")
-        return Lease(ChatId(row["chat"]), row["epoch"], worker, row["head"]) if row["outcome"] else None
+        return port.Lease(ChatId(row["chat"]), row["epoch"], worker, row["head"]) if row["outcome"] else None
 
-    async def renew(self, leases: Sequence[Lease]) -> list[Lease]:
+    async def renew(self, leases: Sequence[port.Lease]) -> list[port.Lease]:
         if not leases:
             return []
         rows = await self._connections.run(
@@ -303,10 +293,10 @@ class WriteQueries:
         renewed = {(row["chat"], row["epoch"]) for row in rows}
         return [lease for lease in leases if (lease.chat, lease.epoch) in renewed]
 
-    async def release(self, leases: Sequence[Lease]) -> None:
+    async def release(self, leases: Sequence[port.Lease]) -> None:
         await self._connections.execute("SELECT treadle_release($1, $2, $3)", *_columns(leases))
 
-    async def remember(self, answer: Remembered) -> None:
+    async def remember(self, answer: port.Remembered) -> None:
         async def work(connection: PgConnection, again: bool) -> str:
             if again and await _recall(connection, answer.owner, answer.key) == answer:
                 return "done"
@@ -318,20 +308,20 @@ class WriteQueries:
 
         await self._unless_answered(work, answer)
 
-    async def recall(self, owner: str, key: str) -> Remembered | None:
+    async def recall(self, owner: str, key: str) -> port.Remembered | None:
         return await self._connections.run(lambda connection, _: _recall(connection, owner, key))
 
-    async def save_snapshot(self, chat: ChatId, snapshot: Snapshot, body: bytes) -> None:
+    async def save_snapshot(self, chat: ChatId, snapshot: port.Snapshot, body: bytes) -> None:
         query = "SELECT treadle_save_snapshot($1, $2, $3)"
         if not await self._connections.fetchval(query, chat, snapshot.seq, body):
             raise NotFound(f"there is no chat {chat}")
 
-    async def put_deltas(self, deltas: Sequence[Delta]) -> None:
+    async def put_deltas(self, deltas: Sequence[port.Delta]) -> None:
         if deltas:
             columns = zip(*((d.chat, d.epoch, d.turn, d.number, d.payload) for d in deltas), strict=True)
             await self._connections.execute("SELECT treadle_put_deltas($1, $2, $3, $4, $5)", *map(list, columns))
 
-    async def _unless_answered(self, work: Any, answer: Remembered | None) -> Any:
+    async def _unless_answered(self, work: Any, answer: port.Remembered | None) -> Any:
         """Do it, or raise AlreadyAnswered with what its key was answered first."""
         while True:
             try:
@@ -346,21 +336,21 @@ class WriteQueries:
                 raise first.refuse()
 
 
-async def _recall(connection: PgConnection, owner: str, key: str) -> Remembered | None:
+async def _recall(connection: PgConnection, owner: str, key: str) -> port.Remembered | None:
     row = await connection.fetchrow(
         "SELECT owner, key, request, status, body, time_ms FROM treadle_recall($1, $2)", owner, key
     )
-    return Remembered(*row) if row is not None else None
+    return port.Remembered(*row) if row is not None else None
 
 
-def _answering(answer: Remembered | None) -> tuple[object, int, int]:
+def _answering(answer: port.Remembered | None) -> tuple[object, int, int]:
     """An answer as the type `treadle_answer`, and which old ones go."""
     if (a := answer) is None:
-        return None, 0, ANSWERS_SWEPT
-    return (a.owner, a.key, a.request, a.status, a.body, a.time_ms), a.expired_ms(), ANSWERS_SWEPT
+        return None, 0, port.ANSWERS_SWEPT
+    return (a.owner, a.key, a.request, a.status, a.body, a.time_ms), a.expired_ms(), port.ANSWERS_SWEPT
 
 
-def _columns(leases: Sequence[Lease]) -> tuple[list[str], list[int], list[str]]:
+def _columns(leases: Sequence[port.Lease]) -> tuple[list[str], list[int], list[str]]:
     return [lease.chat for lease in leases], [lease.epoch for lease in leases], [lease.worker for lease in leases]
 
 

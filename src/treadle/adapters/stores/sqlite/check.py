@@ -11,7 +11,7 @@ from contextlib import closing
 from hashlib import file_digest
 from pathlib import Path
 
-from treadle.adapters.stores.inspection import ChatInspection, ChatRow, make_lost_record
+from treadle.adapters.stores.inspection import ChatInspection, StoredChatRow, make_lost_record
 from treadle.adapters.stores.integrity import STRAY, Problem
 from treadle.adapters.stores.packing import Packed
 from treadle.adapters.stores.sqlite.blobs import BlobFiles
@@ -74,7 +74,7 @@ def _inspect(
             for place, time_ms, kind, *columns in connection.execute(query, (base, base + PLACES)):
                 inspection.add_record(Packed(place - base, time_ms, types.name(kind), *columns))
             inspection.report_missing_blobs({digest for _, digest in inspection.blobs if blobs.path(digest).is_file()})
-            inspection.compare_row(ChatRow(*row))
+            inspection.compare_row(StoredChatRow(*row))
             if repair:
                 _write_repair(connection, blobs, types, number, inspection)
     except BaseException:

@@ -17,23 +17,11 @@ from treadle.adapters.stores.sqlite.blobs import BlobFiles
 from treadle.adapters.stores.sqlite.leases import Leases
 from treadle.adapters.stores.sqlite.rows import pack
 from treadle.adapters.stores.sqlite.tables import ReadTables, WriteTables
-from treadle.adapters.stores.sqlite.threads import FileThread, Job, ReaderThread, WorkerThread, WriterThread
+from treadle.adapters.stores.sqlite.threads import FileThread, ReaderThread, StoreJob, WorkerThread, WriterThread
 from treadle.adapters.stores.watch import ANY, DELETED, Watch
 from treadle.base.types import ChatId, Clock
 from treadle.errors import Damaged, InvalidInput, StoreError
-from treadle.ports.store import (
-    ALL_CHATS,
-    LEASE_S,
-    ChatFilter,
-    Commit,
-    Cursor,
-    Delta,
-    Lease,
-    Listed,
-    Reach,
-    Remembered,
-    Snapshot,
-)
+from treadle.ports import store as port
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 
@@ -57,7 +45,7 @@ class SqliteStore:
         path: Path,
         *,
         clock: Clock | None = None,
-        lease_s: float = LEASE_S,
+        lease_s: float = port.LEASE_S,
         busy_s: float = BUSY_S,
         migrations: Path = schema.MIGRATIONS,
     ) -> None:
@@ -70,11 +58,11 @@ class SqliteStore:
         self._files = FileThread(path, self._blobs)
         self._watch = Watch(lambda chats: self._read(lambda tables: tables.news(chats)))
         self._catching_up: CatchingUp | None = None
-        self._granted: set[Lease] = set()
+        self._granted: set[port.Lease] = set()
         self._closed = False
 
     async def create(
-        self, summary: ChatSummary, records: Sequence[Record], *, answer: Remembered | None = None
+        self, summary: ChatSummary, records: Sequence[Record], *, answer: port.Remembered | None = None
     ) -> None:
         packed: list[Packed] = []
         await self._write(
@@ -84,7 +72,7 @@ class SqliteStore:
         )
         self._watch.look()
 
-    async def append(self, commit: Commit) -> None:
+    async def append(self, commit: port.Commit) -> None:
         packed: list[Packed] = []
 
         def prepare() -> None:
@@ -124,15 +112,17 @@ class SqliteStore:
             ANY, after_change, timeout_s, lambda: self._read(lambda tables: tables.last_change())
         )
 
-    async def get(self, chat: ChatId) -> Listed:
+    async def get(self, chat: ChatId) -> port.Listed:
         return await self._read(lambda tables: tables.get_chat(chat))
 
     async def list(
-        self, chat_filter: ChatFilter = ALL_CHATS, *, limit: int = 0, cursor: Cursor | None = None
-    ) -> list[Listed]:
+        self, chat_filter: port.ChatFilter = port.ALL_CHATS, *, limit: int = 0, cursor: port.Cursor | None = None
+    ) -> list[port.Listed]:
         return await self._read(lambda tables: tables.list_chats(chat_filter, limit, cursor))
 
-    async def changes(self, *, owner: str | None = None, after_change: int = 0, limit: int = 0) -> Sequence[Listed]:
+    async def changes(
+        self, *, owner: str | None = None, after_change: int = 0, limit: int = 0
+    ) -> Sequence[port.Listed]:
         return await self._read(lambda tables: tables.changes(owner, after_change, limit))
 
     async def search_text(self, words: Sequence[str]) -> Mapping[ChatId, int]:
@@ -149,17 +139,17 @@ class SqliteStore:
         parts = await self._read(lambda tables: tables.open_text_index().parts(chats))
         await self._write(lambda tables: tables.open_text_index().keep(parts))
 
-    async def claim(self, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> Lease | None:
+    async def claim(self, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> port.Lease | None:
         if not worker:
             raise InvalidInput("a worker needs a name to claim a chat")
         return await self._write_for_lease(
             lambda tables: tables.claim(worker, chat, now_ms), lambda: self._leases.hold(worker), durable=False
         )
 
-    async def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+    async def renew(self, leases: Sequence[port.Lease]) -> Sequence[port.Lease]:
         return await self._write(lambda tables: tables.renew(leases))
 
-    async def release(self, lease: Lease) -> None:
+    async def release(self, lease: port.Lease) -> None:
         self._granted.discard(lease)
         await self._write(lambda tables: tables.release([lease]))
 
@@ -172,7 +162,7 @@ class SqliteStore:
     async def get_blob(self, digest: str) -> bytes:
         return await self._submit(self._files, lambda blobs: blobs.get(digest))
 
-    async def save_snapshot(self, chat: ChatId, snapshot: Snapshot) -> None:
+    async def save_snapshot(self, chat: ChatId, snapshot: port.Snapshot) -> None:
         body = b""
 
         def compress() -> None:
@@ -181,19 +171,19 @@ class SqliteStore:
 
         await self._write(lambda tables: tables.save_snapshot(chat, snapshot.seq, body), prepare=compress)
 
-    async def load_snapshot(self, chat: ChatId) -> Snapshot | None:
+    async def load_snapshot(self, chat: ChatId) -> port.Snapshot | None:
         return await self._read(lambda tables: tables.load_snapshot(chat))
 
-    async def recall(self, owner: str, key: str) -> Remembered | None:
+    async def recall(self, owner: str, key: str) -> port.Remembered | None:
         return await self._read(lambda tables: tables.recall(owner, key))
 
-    async def remember(self, answer: Remembered) -> None:
+    async def remember(self, answer: port.Remembered) -> None:
         await self._write(lambda tables: tables.remember(answer), durable=True)
 
-    async def put_deltas(self, deltas: Sequence[Delta]) -> None:
+    async def put_deltas(self, deltas: Sequence[port.Delta]) -> None:
         await self._write(lambda tables: tables.put_deltas(deltas))
 
-    async def read_deltas(self, reached: Mapping[ChatId, Reach]) -> Sequence[Delta]:
+    async def read_deltas(self, reached: Mapping[ChatId, port.Reach]) -> Sequence[port.Delta]:
         return await self._read(lambda tables: tables.read_deltas(reached))
 
     async def check(self, *, repair: bool = False) -> Sequence[Problem]:
@@ -239,8 +229,8 @@ class SqliteStore:
         return self._submit(self._writer, work, prepare, durable, abandoned)
 
     async def _write_for_lease(
-        self, work: Callable[[WriteTables], Lease | None], prepare: Callable[[], None], *, durable: bool
-    ) -> Lease | None:
+        self, work: Callable[[WriteTables], port.Lease | None], prepare: Callable[[], None], *, durable: bool
+    ) -> port.Lease | None:
         """Carry out a write that may return a lease; if the caller was cancelled meanwhile, give the lease back."""
         future = self._write(work, prepare=prepare, durable=durable, abandoned=self._give_back)
         try:
@@ -267,10 +257,10 @@ class SqliteStore:
         if self._closed:
             raise StoreError("the store is closed; open a new one")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        thread.submit(Job(work, future, prepare, durable, abandoned))
+        thread.submit(StoreJob(work, future, prepare, durable, abandoned))
         return future
 
-    def _give_back(self, lease: Lease | None) -> None:
+    def _give_back(self, lease: port.Lease | None) -> None:
         """Release the lease of a claim whose caller was cancelled; no one else would release it."""
         if lease is not None and not self._closed:
             self._write(lambda tables: tables.release([lease]))

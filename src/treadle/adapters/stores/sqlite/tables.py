@@ -20,18 +20,7 @@ from treadle.adapters.stores.sqlite.rows import Types, chat_columns, row_of, unp
 from treadle.adapters.stores.watch import ANY, DELETED
 from treadle.base.types import ChatId
 from treadle.errors import ChatBusy, ChatExists, HeadMoved, LeaseLost, NotFound
-from treadle.ports.store import (
-    ANSWERS_SWEPT,
-    ChatFilter,
-    Commit,
-    Cursor,
-    Delta,
-    Lease,
-    Listed,
-    Reach,
-    Remembered,
-    Snapshot,
-)
+from treadle.ports import store as port
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 
@@ -167,40 +156,40 @@ class ReadTables:
     def last_change(self) -> int:
         return int(self._connection.execute(f"SELECT {_LAST_CHANGE}").fetchone()[0])
 
-    def get_chat(self, chat: ChatId) -> Listed:
+    def get_chat(self, chat: ChatId) -> port.Listed:
         return self._listed(row_of(self._connection, f"{_LISTED} WHERE id = ?", chat))
 
-    def list_chats(self, chat_filter: ChatFilter, limit: int, cursor: Cursor | None) -> list[Listed]:
+    def list_chats(self, chat_filter: port.ChatFilter, limit: int, cursor: port.Cursor | None) -> list[port.Listed]:
         conditions, values = _conditions(chat_filter, cursor)
         query = f"{_LISTED} WHERE {conditions} ORDER BY updated_ms DESC, id DESC LIMIT ?"
         return [self._listed(row) for row in self._connection.execute(query, [*values, limit or -1])]
 
-    def changes(self, owner: str | None, after_change: int, limit: int) -> list[Listed]:
-        conditions, values = _conditions(ChatFilter(owner), None)
+    def changes(self, owner: str | None, after_change: int, limit: int) -> list[port.Listed]:
+        conditions, values = _conditions(port.ChatFilter(owner), None)
         rows = self._connection.execute(
             _CHANGES.format(conditions), [*values, after_change, *values, after_change, limit or -1]
         )
         return [self._listed(row) for row in rows]
 
-    def _listed(self, row: tuple[Any, ...]) -> Listed:
+    def _listed(self, row: tuple[Any, ...]) -> port.Listed:
         chat, summary, worker, until_ms, boot, change_number = row
-        return Listed(decode_summary(chat, summary), self._leases.live(worker, until_ms, boot), change_number)
+        return port.Listed(decode_summary(chat, summary), self._leases.live(worker, until_ms, boot), change_number)
 
-    def load_snapshot(self, chat: ChatId) -> Snapshot | None:
+    def load_snapshot(self, chat: ChatId) -> port.Snapshot | None:
         number = row_of(self._connection, _NUMBER, chat)[0]
         row = self._connection.execute("SELECT seq, body FROM snapshots WHERE chat_no = ?", (number,)).fetchone()
         try:
-            return Snapshot(row[0], zlib.decompress(row[1])) if row else None
+            return port.Snapshot(row[0], zlib.decompress(row[1])) if row else None
         except zlib.error:
             return None  # a cache: what cannot be read is made again
 
-    def recall(self, owner: str, key: str) -> Remembered | None:
+    def recall(self, owner: str, key: str) -> port.Remembered | None:
         row = self._connection.execute(_RECALL, (owner, key)).fetchone()
-        return Remembered(*row) if row else None
+        return port.Remembered(*row) if row else None
 
-    def read_deltas(self, reached: Mapping[ChatId, Reach]) -> list[Delta]:
+    def read_deltas(self, reached: Mapping[ChatId, port.Reach]) -> list[port.Delta]:
         return [
-            Delta(chat, *row)
+            port.Delta(chat, *row)
             for chat, reach in reached.items()
             for row in self._connection.execute(_READ_DELTAS, (chat, *reach))
         ]
@@ -213,7 +202,7 @@ class WriteTables(ReadTables):
         super().__init__(connection, leases, blobs)
         connection.create_function("lease_live", 3, leases.live)
 
-    def create(self, summary: ChatSummary, packed: Sequence[Packed], answer: Remembered | None = None) -> None:
+    def create(self, summary: ChatSummary, packed: Sequence[Packed], answer: port.Remembered | None = None) -> None:
         self._check_new(answer)
         if self._connection.execute(_FENCE, (summary.chat,)).fetchone():
             raise ChatExists(f"chat {summary.chat} exists already; choose another id")
@@ -262,7 +251,7 @@ class WriteTables(ReadTables):
             raise ChatBusy(f"chat {chat} is held by the live worker {worker}; stop it before you delete it")
         return number, chat, chat_owner, epoch
 
-    def append(self, commit: Commit, packed: Sequence[Packed]) -> Lease | None:
+    def append(self, commit: port.Commit, packed: Sequence[Packed]) -> port.Lease | None:
         """The lease that was taken, if one was."""
         chat, lease, take = commit.chat, commit.lease, commit.take
         self._check_new(commit.answer)
@@ -291,7 +280,7 @@ class WriteTables(ReadTables):
             self._connection.execute("DELETE FROM deltas WHERE chat_no = ?", (number,))
         return None if commit.release else take
 
-    def claim(self, worker: str, chat: ChatId | None, now_ms: int) -> Lease | None:
+    def claim(self, worker: str, chat: ChatId | None, now_ms: int) -> port.Lease | None:
         if chat is None:
             row = self._connection.execute(CANDIDATE, (now_ms,)).fetchone()
             if row is None:
@@ -303,9 +292,9 @@ class WriteTables(ReadTables):
                 raise ChatBusy(f"chat {chat} is held by the live worker {holder}; wait until it is released")
         granted = (epoch + 1, worker, self._leases.until_ms(), self._leases.boot)
         self._connection.execute(_CLAIM, (*granted, number))
-        return Lease(ChatId(chat), epoch + 1, worker, head)
+        return port.Lease(ChatId(chat), epoch + 1, worker, head)
 
-    def renew(self, leases: Sequence[Lease]) -> list[Lease]:
+    def renew(self, leases: Sequence[port.Lease]) -> list[port.Lease]:
         if not leases:
             return []
         rows = ", ".join(["(?, ?, ?)"] * len(leases))
@@ -318,7 +307,7 @@ class WriteTables(ReadTables):
         renewed = set(cursor.fetchall())
         return [lease for lease in leases if (lease.chat, lease.epoch, lease.worker) in renewed]
 
-    def release(self, leases: Sequence[Lease]) -> None:
+    def release(self, leases: Sequence[port.Lease]) -> None:
         self._connection.executemany(
             "UPDATE chats SET worker = '' WHERE id = ? AND epoch = ? AND worker = ?",
             [(lease.chat, lease.epoch, lease.worker) for lease in leases],
@@ -333,29 +322,29 @@ class WriteTables(ReadTables):
         number_of = self.types.number
         self._connection.executemany(_INSERT, [(base + p[0], p[1], number_of(p[2]), *p[3:]) for p in packed])
 
-    def remember(self, answer: Remembered) -> None:
+    def remember(self, answer: port.Remembered) -> None:
         self._check_new(answer)
         self._keep_answer(answer)
 
-    def _check_new(self, answer: Remembered | None) -> None:
+    def _check_new(self, answer: port.Remembered | None) -> None:
         """AlreadyAnswered, if it is."""
         if answer is not None:
             first = self.recall(answer.owner, answer.key)
             if first is not None and first.time_ms >= answer.expired_ms():
                 raise first.refuse()
 
-    def _keep_answer(self, answer: Remembered | None) -> None:
+    def _keep_answer(self, answer: port.Remembered | None) -> None:
         """Store an answer, after `_check_new`. Expired answers are removed, a few at a time."""
         if answer is not None:
             a = answer
-            self._connection.execute(_SWEEP, (a.expired_ms(), ANSWERS_SWEPT))
+            self._connection.execute(_SWEEP, (a.expired_ms(), port.ANSWERS_SWEPT))
             self._connection.execute(_REMEMBER, (a.owner, a.key, a.request, a.status, a.body, a.time_ms))
 
-    def put_deltas(self, deltas: Sequence[Delta]) -> None:
+    def put_deltas(self, deltas: Sequence[port.Delta]) -> None:
         self._connection.executemany(_PUT_DELTA, [(d.turn, d.number, d.payload, d.chat, d.epoch) for d in deltas])
 
 
-def _conditions(chat_filter: ChatFilter, cursor: Cursor | None) -> tuple[str, list[Any]]:
+def _conditions(chat_filter: port.ChatFilter, cursor: port.Cursor | None) -> tuple[str, list[Any]]:
     """Only what is asked for: a condition that lets everything pass would keep an index from being used."""
     parts: list[tuple[str, tuple[Any, ...]]] = [("1", ())]
     for column in ("owner", "archived", "status"):

@@ -36,7 +36,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-class Job(msgspec.Struct, Generic[S, T], eq=False):
+class StoreJob(msgspec.Struct, Generic[S, T], eq=False):
     """One piece of work and, later, its outcome."""
 
     work: Callable[[S], T]
@@ -66,10 +66,10 @@ class WorkerThread(ABC, Generic[S]):
     def __init__(self, name: str, path: Path) -> None:
         self._name = name
         self._path = path
-        self._queue: SimpleQueue[Job[S, Any] | None] = SimpleQueue()
+        self._queue: SimpleQueue[StoreJob[S, Any] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def submit(self, job: Job[S, Any]) -> None:
+    def submit(self, job: StoreJob[S, Any]) -> None:
         self._queue.put(job)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
@@ -92,7 +92,7 @@ class WorkerThread(ABC, Generic[S]):
             going = len(batch) == len(waiting)
             if batch:
                 self._execute(batch)
-                by_loop: dict[asyncio.AbstractEventLoop, list[Job[S, Any]]] = {}
+                by_loop: dict[asyncio.AbstractEventLoop, list[StoreJob[S, Any]]] = {}
                 for job in batch:
                     by_loop.setdefault(job.future.get_loop(), []).append(job)
                 for loop, jobs in by_loop.items():
@@ -100,7 +100,7 @@ class WorkerThread(ABC, Generic[S]):
                         loop.call_soon_threadsafe(_settle, jobs)
         self._close()
 
-    def _execute(self, batch: list[Job[S, Any]]) -> None:
+    def _execute(self, batch: list[StoreJob[S, Any]]) -> None:
         """Leave a result or an error in every job."""
         for job in batch:
             try:
@@ -118,7 +118,7 @@ class WorkerThread(ABC, Generic[S]):
         """Free what the thread holds."""
 
 
-def _settle(jobs: list[Job[S, Any]]) -> None:
+def _settle(jobs: list[StoreJob[S, Any]]) -> None:
     for job in jobs:
         job.settle()
 
@@ -184,7 +184,7 @@ class WriterThread(_DatabaseThread[WriteTables]):
     commits = 0
     _full = False
 
-    def _execute(self, batch: list[Job[WriteTables, Any]]) -> None:
+    def _execute(self, batch: list[StoreJob[WriteTables, Any]]) -> None:
         for job in batch:
             try:
                 if job.prepare is not None:
@@ -200,7 +200,7 @@ class WriterThread(_DatabaseThread[WriteTables]):
         super()._close()
         self._full = False
 
-    def _commit(self, jobs: list[Job[WriteTables, Any]]) -> bool:
+    def _commit(self, jobs: list[StoreJob[WriteTables, Any]]) -> bool:
         """One transaction for these jobs. False when it failed and each may be tried alone."""
         try:
             tables, connection = self._open(), self._connection
@@ -238,6 +238,6 @@ class WriterThread(_DatabaseThread[WriteTables]):
             self._fail(jobs, error)
         return True
 
-    def _fail(self, jobs: list[Job[WriteTables, Any]], error: BaseException) -> None:
+    def _fail(self, jobs: list[StoreJob[WriteTables, Any]], error: BaseException) -> None:
         for job in jobs:
             job.error = self._explained(error)

@@ -16,20 +16,7 @@ from treadle.frontends.server.tokens import LOCAL, TICKET_S
 from treadle.library import message_expansion
 from treadle.library.model_choice import OfferedModel
 from treadle.ports.workspace import Workspace, inert
-from treadle.protocol.http_answers import (
-    CommandList,
-    CommandView,
-    FileEntry,
-    FileList,
-    FoundFiles,
-    Me,
-    ModelList,
-    ModelView,
-    ProjectView,
-    ResourceList,
-    ResourceView,
-    Ticket,
-)
+from treadle.protocol import http_answers as answers
 from treadle.protocol.http_queries import FileQuery, FindQuery, PathQuery, RootQuery
 from treadle.protocol.http_requests import Nothing
 from treadle.protocol.options import ChatOptions
@@ -45,19 +32,19 @@ async def models(call: ApiRequest) -> ApiReply:
     default = await call.service.default_model(call.user)
     registry = agent.deps.models
     if not isinstance(registry, ModelRegistry):
-        return reply(ModelList(models=(_model(OfferedModel(registry.get(default).info)),), default=default))
-    views: list[ModelView] = []
+        return reply(answers.ModelList(models=(_model(OfferedModel(registry.get(default).info)),), default=default))
+    views: list[answers.ModelView] = []
     for each in await agent.list_models():
         with suppress(InvalidInput):  # not open to the user
             call.service.admission.model(call.user, each.info.ref)
             views.append(_model(each))
-    return reply(ModelList(models=tuple(views), default=default))
+    return reply(answers.ModelList(models=tuple(views), default=default))
 
 
-def _model(offered: OfferedModel) -> ModelView:
+def _model(offered: OfferedModel) -> answers.ModelView:
     info, reason, place = offered
     same = ("window", "max_output", "native_tools", "thinking", "vision")
-    return ModelView(
+    return answers.ModelView(
         model=info.ref,
         efforts=info.offered_efforts,
         **{name: getattr(info, name) for name in same},
@@ -76,10 +63,10 @@ async def files(call: ApiRequest) -> ApiReply:
     listed = await asyncio.to_thread(workspace.listdir, path)
     children = sorted(listed, key=lambda child: (child.kind != "directory", child.name))
     entries = tuple(
-        FileEntry(name=inert(child.name), kind=child.kind, target=inert(child.target) if child.target else "")
+        answers.FileEntry(name=inert(child.name), kind=child.kind, target=inert(child.target) if child.target else "")
         for child in children
     )
-    return reply(FileList(path=inert(await asyncio.to_thread(workspace.relative, path)), entries=entries))
+    return reply(answers.FileList(path=inert(await asyncio.to_thread(workspace.relative, path)), entries=entries))
 
 
 async def content(call: ApiRequest) -> Response:
@@ -105,8 +92,8 @@ async def commands(call: ApiRequest) -> ApiReply:
         options = await _options_to_come(call, call.query(RootQuery).root)
     commands_by_name = await message_expansion.commands(call.service.agent, options, include_own=call.user == LOCAL)
     found = commands_by_name.values()
-    views = tuple(CommandView(name=each.name, description=each.description, hint=each.hint) for each in found)
-    return reply(CommandList(commands=views))
+    views = tuple(answers.CommandView(name=each.name, description=each.description, hint=each.hint) for each in found)
+    return reply(answers.CommandList(commands=views))
 
 
 async def _options_to_come(call: ApiRequest, root: str) -> ChatOptions:
@@ -126,23 +113,23 @@ async def find_files(call: ApiRequest) -> ApiReply:
     else:
         folder = (await _options_to_come(call, query.root)).root
     names = await asyncio.to_thread(file_names, folder) if folder else []
-    return reply(FoundFiles(paths=tuple(map(inert, best(names, query.query, MOST_FOUND)))))
+    return reply(answers.FoundFiles(paths=tuple(map(inert, best(names, query.query, MOST_FOUND)))))
 
 
 async def project(call: ApiRequest) -> ApiReply:
     root = (await _options_to_come(call, call.query(RootQuery).root)).root
     branch = await asyncio.to_thread(branch_of, root) if root else ""
-    return reply(ProjectView(root=root, branch=branch))
+    return reply(answers.ProjectView(root=root, branch=branch))
 
 
 async def resources(call: ApiRequest) -> ApiReply:
     options, include_own = await _usable(call), call.user == LOCAL
     same = ("name", "description", "media_type", "template")
     views = [
-        ResourceView(mention=each.typed, **{name: getattr(each, name) for name in same})
+        answers.ResourceView(mention=each.typed, **{name: getattr(each, name) for name in same})
         for each in await message_expansion.resources(call.service.agent, options, include_own=include_own)
     ]
-    return reply(ResourceList(resources=tuple(views)))
+    return reply(answers.ResourceList(resources=tuple(views)))
 
 
 async def _usable(call: ApiRequest) -> ChatOptions:
@@ -154,37 +141,38 @@ async def _usable(call: ApiRequest) -> ChatOptions:
 
 async def me(call: ApiRequest) -> ApiReply:
     options = call.service.admission.options
-    return reply(Me(user=call.user, root=options.root if call.user == LOCAL else "", mode=options.mode))
+    return reply(answers.Me(user=call.user, root=options.root if call.user == LOCAL else "", mode=options.mode))
 
 
 async def ticket(call: ApiRequest) -> ApiReply:
     new_ticket = call.service.tokens.ticket(token_of(call.request))
-    return reply(Ticket(ticket=new_ticket, expires_s=TICKET_S))
+    return reply(answers.Ticket(ticket=new_ticket, expires_s=TICKET_S))
 
 
 TAG = "surroundings"
 _CODES = ("tool", "outside_root", "root_changed", "invalid_input")
 ROUTES = (
-    Route("GET", "/api/models", models, "List the models that the server knows.", TAG, reply=ModelList),
-    Route("GET", "/api/chats/{chat}/files", files, "List a folder of the chat's project.", TAG, reply=FileList,
+    Route("GET", "/api/models", models, "List the models that the server knows.", TAG, reply=answers.ModelList),
+    Route("GET", "/api/chats/{chat}/files", files, "List a folder of the chat's project.", TAG, reply=answers.FileList,
           query=PathQuery, codes=_CODES),
     Route("GET", "/api/chats/{chat}/files/content", content, "Read a file of the chat's project.", TAG, query=FileQuery,
           media_type=BYTES, codes=(*_CODES, "too_large")),
     Route("GET", "/api/chats/{chat}/commands", commands,
           "List what can be typed behind a slash in messages with `expand`: own commands, and the prompts that the MCP "
-          "servers of the chat are known to have.", TAG, reply=CommandList, codes=("root_changed", "invalid_input")),
+          "servers of the chat are known to have.", TAG, reply=answers.CommandList,
+          codes=("root_changed", "invalid_input")),
     Route("GET", "/api/chats/{chat}/resources", resources,
-          "List what can be attached as `@server:uri` in messages with `expand`.", TAG, reply=ResourceList,
+          "List what can be attached as `@server:uri` in messages with `expand`.", TAG, reply=answers.ResourceList,
           codes=("root_changed", "invalid_input")),
     Route("GET", "/api/commands", commands, "List the same commands for a chat that has not begun.", TAG,
-          reply=CommandList, query=RootQuery, codes=("root_changed", "invalid_input")),
+          reply=answers.CommandList, query=RootQuery, codes=("root_changed", "invalid_input")),
     Route("GET", "/api/chats/{chat}/files/find", find_files, "Find files of the chat's project by a few letters.", TAG,
-          reply=FoundFiles, query=FindQuery, codes=_CODES),
+          reply=answers.FoundFiles, query=FindQuery, codes=_CODES),
     Route("GET", "/api/files/find", find_files, "Find files of the project of a chat that has not begun.", TAG,
-          reply=FoundFiles, query=FindQuery, codes=("invalid_input",)),
+          reply=answers.FoundFiles, query=FindQuery, codes=("invalid_input",)),
     Route("GET", "/api/project", project, "See in which project and on which branch a chat would begin.", TAG,
-          reply=ProjectView, query=RootQuery, codes=("invalid_input",)),
-    Route("GET", "/api/me", me, "See whose token this is.", TAG, reply=Me),
+          reply=answers.ProjectView, query=RootQuery, codes=("invalid_input",)),
+    Route("GET", "/api/me", me, "See whose token this is.", TAG, reply=answers.Me),
     Route("POST", "/api/tickets", ticket, "Get a ticket for one stream of a browser, good once and for a minute.", TAG,
-          reply=Ticket, body=Nothing),
+          reply=answers.Ticket, body=Nothing),
 )  # fmt: skip
