@@ -13,7 +13,7 @@ from tests.faults.chance import some
 from treadle import Agent, Chat, ScriptedModel
 from treadle.adapters.models.scripted import Call, Say
 from treadle.adapters.stores.sqlite import SqliteStore
-from treadle.base import faultpoint
+from treadle.base import file_system
 from treadle.errors import Refused
 from treadle.protocol.commands import Rename
 from treadle.protocol.content import UserEntry
@@ -80,12 +80,12 @@ async def struck_at(number: int, folder: Path, deed: Callable[[Agent, Chat], Awa
     try:
         chat = await agent.chat(root=str(folder / "root"), summarize=False, auto_approve_commands=True)
         strike = Strike(number)
-        faultpoint.install(strike)
+        file_system.install_fault_hook(strike)
         await chat.send("Go.")
         await strike.struck.wait()
         # By turns from the worker's own process, and from one that only shares the file with it.
         await deed(agent, chat if number % 4 < 2 else other.chat(chat.id))
-        faultpoint.install(None)
+        file_system.install_fault_hook(None)
         if agent.deps.store._closed:
             agent = an_agent(folder)
             chat = agent.chat(chat.id)
@@ -101,7 +101,7 @@ async def struck_at(number: int, folder: Path, deed: Callable[[Agent, Chat], Awa
             problems += [] if unknown else ["the run is done, and its command never ran"]
         return problems
     finally:
-        faultpoint.install(None)
+        file_system.install_fault_hook(None)
         await other.close()
         await agent.close()
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.unit.adapters.workspace.trees import Bench, Node, between, build, picture, taken_back
-from treadle.base import faultpoint
+from treadle.base import file_system
 from treadle.errors import ToolError
 from treadle.protocol.files import FileChange
 from treadle.testing.faults import Fault, Faults
@@ -65,7 +65,7 @@ def forked(work: Callable[[], object], kill_at: int = 0) -> int:
         code = 0
         try:
             if kill_at:
-                faultpoint.install(Faults([Fault("kill", passing=kill_at)]))
+                file_system.install_fault_hook(Faults([Fault("kill", passing=kill_at)]))
             work()
         except BaseException as error:
             print(f"{type(error).__name__}: {error}", file=sys.stderr)

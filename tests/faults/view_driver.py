@@ -30,7 +30,7 @@ from treadle.adapters.tools.builtin.command.tool import RunCommand
 from treadle.adapters.tools.builtin.context import ToolContext
 from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
 from treadle.adapters.workspace.root import Root
-from treadle.base import faultpoint
+from treadle.base import file_system
 from treadle.base.types import CallKey, ChatId
 from treadle.ports.sandbox import Sandbox
 from treadle.ports.toolset import Invocation, Outcome
@@ -141,7 +141,7 @@ def forked(work: Callable[[], Coroutine[Any, Any, None]], kill_at: int = 0) -> i
         code = 0
         try:
             if kill_at:
-                faultpoint.install(Faults([Fault("kill", passing=kill_at)]))
+                file_system.install_fault_hook(Faults([Fault("kill", passing=kill_at)]))
             asyncio.run(work())
         except BaseException as error:
             print(f"{type(error).__name__}: {error}", file=sys.stderr)

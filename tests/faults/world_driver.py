@@ -18,7 +18,7 @@ from tests.writing import write
 from treadle.adapters.sandbox.launcher import Launcher
 from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
 from treadle.adapters.workspace.root import Root
-from treadle.base import faultpoint
+from treadle.base import file_system
 from treadle.library.worlds import ground
 from treadle.library.worlds.home import WorldHome
 from treadle.library.worlds.record import WorldFolders
@@ -152,7 +152,7 @@ def raised(work: Callable[[], None], point: int, error: BaseException) -> bool:
     except BaseException:
         assert came
     finally:
-        faultpoint.install(None)
+        file_system.install_fault_hook(None)
     return came
 
 
@@ -165,7 +165,7 @@ def at(point: int, strike: Callable[[], None]) -> None:
         if left == -1:
             strike()
 
-    faultpoint.install(pass_by)
+    file_system.install_fault_hook(pass_by)
 
 
 def main(folder: str, act: str, strike: str, how: str, *user: str) -> None:

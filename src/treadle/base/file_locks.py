@@ -28,8 +28,7 @@ def lock_file(path: str, patience_s: float) -> Iterator[None]:
 
 
 def _lock(fd: int, path: str) -> bool:
-    """False if the file is locked, or was removed or replaced between `open` and `flock`: then no other process would
-    see this lock."""
+    """False if it is locked, or was removed or replaced since `open`: then no other process would see this lock."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(os.stat(path), os.fstat(fd))

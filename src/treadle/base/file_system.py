@@ -1,7 +1,24 @@
 """Path and file helpers that several packages share: test if a path lies below a folder, and write a file whole or not
-at all. Knows no project and follows no links. The programs beside a command load it, so it imports nothing else."""
+at all; and the fault points at which tests strike. Knows no project and follows no links. The programs beside a command
+load it, so it imports nothing else."""
 
 import os
+from _collections_abc import Callable
+
+_hook: "Callable[[str], None] | None" = None
+
+
+def faultpoint(name: str) -> None:
+    """A named place where a test may kill, raise or delay: every persistence point and every effect has one. The fault
+    runner in `treadle.testing.faults` lists the names of a first run and then repeats it once per name."""
+    if _hook is not None:
+        _hook(name)
+
+
+def install_fault_hook(hook: "Callable[[str], None] | None") -> None:
+    """Set what happens at every fault point; None takes it away."""
+    global _hook
+    _hook = hook
 
 
 def path_steps(path: str) -> list[str]:
@@ -36,8 +53,6 @@ def replace_file(path: str, data: bytes, *, sync: bool = False, mode: int = 0o60
     temp = _write_beside(path, data, sync, mode)
     try:
         if fault:
-            from treadle.base.faultpoint import faultpoint  # not for the programs beside a command
-
             faultpoint(fault)
         os.replace(temp, path)
     except BaseException:
@@ -58,8 +73,7 @@ def create_file(path: str, data: bytes, *, sync: bool = False) -> bool:
 
 
 def sync_folder(path: str, dir_fd: int | None = None) -> None:
-    """Make a change of names in a folder last; silent where the folder cannot be opened for that: the change is made,
-    and must not be reported as failed."""
+    """Make a change of names in a folder last. Silent where it cannot be opened: the change itself has not failed."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
     except PermissionError:

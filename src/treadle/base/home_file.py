@@ -10,17 +10,12 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from treadle.base.faultpoint import faultpoint
-from treadle.base.file_system import replace_file, sync_folder
+from treadle.base.file_system import faultpoint, replace_file, sync_folder
 from treadle.errors import ConfigError
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 _OTHERS_WRITE = 0o022
-
-
-def _version(file_stat: os.stat_result) -> tuple[int, int, int]:
-    return file_stat.st_ino, file_stat.st_mtime_ns, file_stat.st_size
 
 
 class HomeFile(Generic[T]):
@@ -37,7 +32,8 @@ class HomeFile(Generic[T]):
         """Return the content, or the Struct's defaults if the file does not exist. ConfigError if the file cannot be
         used: it grants permissions, so a file that is damaged, or that other users may write, is not trusted."""
         try:
-            if _version(os.stat(self._name)) == self._seen:
+            version = os.stat(self._name)
+            if (version.st_ino, version.st_mtime_ns, version.st_size) == self._seen:
                 return self._kept
             with open(self._name, "rb") as file:
                 file_stat = os.fstat(file.fileno())
@@ -52,7 +48,7 @@ class HomeFile(Generic[T]):
             self._kept = msgspec.json.decode(data, type=self._kind)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ConfigError(f"{self.path} is damaged ({error}); mend it, or move it away") from error
-        self._seen = _version(file_stat)
+        self._seen = (file_stat.st_ino, file_stat.st_mtime_ns, file_stat.st_size)
         return self._kept
 
     def change(self, change: Callable[[T], T]) -> T:

@@ -94,8 +94,7 @@ def joined(one: "bool | Sequence[str]", other_hosts: "bool | Sequence[str]") -> 
 
 
 def without(network: "bool | Sequence[str]", denied: Sequence[str]) -> "bool | tuple[str, ...]":
-    """Return the hosts that stay allowed without the denied ones. A single host cannot be excluded from "all hosts", so
-    nothing stays allowed then."""
+    """The hosts that stay allowed without the denied ones; none of "all hosts", from which none can be excluded."""
     if not denied or network is False:
         return network if isinstance(network, bool) else tuple(network)
     if network is True or ALL in denied:
@@ -139,19 +138,19 @@ def matches(patterns: Iterable[str], host: str, port: int) -> bool:
 def within(requested: Iterable[str], allowed: Iterable[str]) -> bool:
     """True if every requested pattern is covered by the allowed patterns."""
     wide = expand(allowed)
-    return all(pattern in wide or _inside(pattern, wide) for pattern in expand(requested))
+    for pattern in expand(requested):
+        if pattern not in wide:
+            name, port = split_port(pattern, pattern)
+            host, ports = name.replace("*", "any", 1), (port,) if port else PORTS
+            if not all(matches(wide, host, each) for each in ports):
+                return False
+    return True
 
 
 def family(host: str) -> str:
     """The ready set that holds a host which is of little use alone (pypi.org and its files); else the host itself."""
     families = {**REGISTRIES, **GIT_HOSTS}
     return next((name for name, hosts in families.items() if matches(hosts, host, PORTS[1])), host)
-
-
-def _inside(pattern: str, wide: Sequence[str]) -> bool:
-    name, port = split_port(pattern, pattern)
-    ports = (port,) if port else PORTS
-    return all(matches(wide, name.replace("*", "any", 1), each) for each in ports)
 
 
 def split_port(text: str, original: str) -> tuple[str, int]:

@@ -1,5 +1,4 @@
-"""Synchronous façades: an event loop in a thread of its own, and methods that run a coroutine there and wait for it.
-Knows nothing of what runs there."""
+"""Synchronous façades: an event loop in its own thread, and methods that run a coroutine there and wait for it."""
 
 import asyncio
 import threading

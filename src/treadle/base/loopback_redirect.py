@@ -1,5 +1,4 @@
-"""The receiver of an OAuth redirect on the loopback interface (RFC 8252): a person signs in in their browser, which
-then comes back to a port of this machine."""
+"""The receiver of an OAuth redirect on the loopback interface (RFC 8252), to which a person's browser returns."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping

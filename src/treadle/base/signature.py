@@ -122,8 +122,7 @@ def _default(parameter: inspect.Parameter) -> Any:
 
 
 def _schema(struct: type[msgspec.Struct]) -> JsonSchema:
-    """One schema without references, so that every provider takes it; only a type that contains itself keeps its
-    `$defs`."""
+    """One schema without references, so that every provider takes it; a type that contains itself keeps its `$defs`."""
     (top,), parts = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
     recursive: set[str] = set()
     schema: JsonSchema = _inlined(top, parts, (), recursive)

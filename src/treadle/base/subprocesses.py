@@ -149,8 +149,7 @@ def start_blocking(
     stderr: int = subprocess.PIPE,
     pass_fds: Sequence[int] = (),
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """The program, which is gone at the end of the block with all that it started. OSError or ValueError if it cannot
-    be started."""
+    """The program, which is gone at the end of the block with all that it started. OSError, ValueError: not started."""
     process = subprocess.Popen(
         argv, -1, None, stdin, stdout, stderr, cwd=cwd, env=dict(env), start_new_session=True, pass_fds=pass_fds
     )
@@ -210,8 +209,7 @@ async def uncancelled(work: Coroutine[Any, Any, None]) -> None:
 
 
 class _WatchedGroups:
-    """The process groups that must not outlive this process. The process that sees to it starts with the first of
-    them."""
+    """The process groups that must not outlive this process. The watcher starts with the first of them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -397,7 +395,6 @@ def program_outside(name: str, project: str) -> str | None:
 
 
 def held_folder(descriptor: int, path: str) -> str:
-    """Return a path of the open directory itself, even if its own path leads elsewhere by now; its own path where
-    descriptors have no path."""
+    """A path of the open directory itself, wherever its own path leads by now; that one where descriptors have none."""
     name = f"/proc/self/fd/{descriptor}"
     return name if os.path.isdir(name) else path

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.base.types import ChatId, Clock
 from treadle.chat import snapshot
 from treadle.chat.fold import fold_all

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from contextlib import aclosing
 
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.chat.budget import admit
 from treadle.chat.completion import MarkerFilter, marks, strip_marker, strip_thinking

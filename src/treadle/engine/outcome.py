@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.base.logs import log_warning
 from treadle.base.types import CallKey
 from treadle.engine.deps import Deps

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.base.types import ChatId
 from treadle.chat.ledger import LedgerEntry, fingerprint, redone, standing, trails, unnamed
 from treadle.diff.hunks import build_file_diff

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.base.logs import log_error, log_warning
 from treadle.base.types import ChatId, new_id
 from treadle.chat.state import ChatState, open_actions, runnable, status, summary, wake_ms

@@ -5,7 +5,7 @@ Worlds stay: they may hold changes that were never committed. Undo data and atta
 that no chat refers to them. A copy that was forked from the chat has its own log and stays whole.
 """
 
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.base.types import ChatId
 from treadle.engine.deps import Deps
 from treadle.errors import ChatBusy, JobElsewhere, NotFound, Refused

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
 from treadle.adapters.tools.builtin.context import ToolContext
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.base.logs import log_warning
 from treadle.base.types import CallKey, ChatId, new_id
 from treadle.chat.state import ChatState, OpenJob, known_files

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.base.types import ChatId, Clock, SystemClock, new_chat_id
 from treadle.chat import snapshot
 from treadle.chat.closing import close_calls, close_check, end_turn, with_turn_end

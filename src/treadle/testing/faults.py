@@ -1,4 +1,4 @@
-"""Strikes at the named points of `treadle.base.faultpoint`: kill, raise or delay, and a list of the points that were
+"""Strikes at the named points of `treadle.base.file_system`: kill, raise or delay, and a list of the points that were
 passed. Owns the little language of strikes, so that the environment of a process can order them:
 
     TREADLE_FAULTS="kill@append.before:assistant.message#2"   kill -9 of the own process at the 2nd passing
@@ -26,7 +26,7 @@ from typing import Literal, assert_never
 
 import msgspec
 
-from treadle.base import faultpoint
+from treadle.base import file_system
 from treadle.errors import InvalidInput
 
 VARIABLE = "TREADLE_FAULTS"
@@ -73,7 +73,7 @@ def _parse_one(text: str) -> Fault:
 
 
 class Faults:
-    """A hook for `faultpoint.install`. Several threads pass points; a strike happens in the one that passes."""
+    """A hook for `install_fault_hook`. Several threads pass points; a strike happens in the one that passes."""
 
     def __init__(self, fault_list: Sequence[Fault]) -> None:
         self._strikes = tuple(fault for fault in fault_list if fault.action != "list")
@@ -136,7 +136,7 @@ def install_from_environment(environment: Mapping[str, str] = os.environ) -> Fau
     if not text.strip():
         return None
     hook = Faults(parse(text))
-    faultpoint.install(hook)
+    file_system.install_fault_hook(hook)
     return hook
 
 
@@ -145,9 +145,9 @@ def faults(*specs: str | Fault) -> Iterator[Faults]:
     """Strike in this process while the block lasts. Without arguments it only tells which points were passed."""
     read = [one for item in specs for one in (parse(item) if isinstance(item, str) else (item,))]
     hook = Faults(read)
-    faultpoint.install(hook)
+    file_system.install_fault_hook(hook)
     try:
         yield hook
     finally:
-        faultpoint.install(None)
+        file_system.install_fault_hook(None)
         hook.close()

@@ -15,7 +15,7 @@ from tests.scenario.scenes.world import (
 )
 from treadle import Agent
 from treadle.adapters.models.scripted import Call, Hang, Say, ScriptedModel
-from treadle.base.faultpoint import install
+from treadle.base.file_system import install_fault_hook
 from treadle.base.types import ChatId
 from treadle.engine.loop import advance
 from treadle.engine.tenure import Tenure
@@ -42,13 +42,13 @@ async def crash(world: World, point: str, steps: list[Any], **options: Any) -> C
     chat = agent.chat(options=world.options(**options))
     await chat.open()
     await agent.deps.log.execute(chat.id, c.Send("Go."))
-    install(strike)
+    install_fault_hook(strike)
     try:
         lease = await world.store.claim("doomed", chat.id)
         assert lease is not None
         await _drive_to_death(agent, lease)
     finally:
-        install(None)
+        install_fault_hook(None)
     assert not armed, f"{point} was never reached"
     await finish(agent)
     agent = world.agent(ScriptedModel(steps))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.errors import InvalidInput
 from treadle.testing.faults import Fault, InjectedFault, faults, install_from_environment, parse
 
@@ -71,7 +71,7 @@ def test_nothing_in_the_environment_installs_nothing() -> None:
 def test_a_process_is_killed_by_its_environment_and_leaves_its_list(tmp_path: Path) -> None:
     code = (
         "from treadle.testing.faults import install_from_environment as go\n"
-        "from treadle.base.faultpoint import faultpoint\n"
+        "from treadle.base.file_system import faultpoint\n"
         "go()\n"
         "for name in 'a', 'b:c.d', 'a', 'after': faultpoint(name)\n"
     )

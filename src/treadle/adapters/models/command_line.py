@@ -19,7 +19,7 @@ from treadle.adapters.models.keys import Secret
 from treadle.adapters.models.provider_context import ProviderContext
 from treadle.adapters.models.wire.encoder import NO_PICTURES, resolve_pictures
 from treadle.adapters.models.wire.failures import classify
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.base.subprocesses import Completed, Program
 from treadle.base.types import CallKey
 from treadle.errors import ConfigError, ModelError, ModelErrorKind

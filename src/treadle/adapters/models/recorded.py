@@ -9,7 +9,7 @@ import msgspec
 
 from treadle.adapters.models.base import ModelBase
 from treadle.adapters.models.provider_context import ProviderContext
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.errors import ConfigError, ModelError, ModelErrorKind, ScriptError
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.protocol import deltas as d

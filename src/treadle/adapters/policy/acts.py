@@ -51,8 +51,7 @@ class Act(msgspec.Struct, frozen=True):
     hidden_target: bool = False
     """It writes a file whose name cannot be known beforehand."""
     variables: Mapping[str, str | None] = {}
-    """Variables that earlier commands set for it (None: unset) and that may change the meaning of its words (T-14,
-    S-18)."""
+    """Variables that earlier commands set (None: unset) and that may change the meaning of its words (T-14, S-18)."""
 
     def sensitive(self, root: str, user_patterns: Mapping[str, bool]) -> tuple[Sensitive, ...]:
         sensitive = [find(root, file, user_patterns) for file in self.files]
@@ -116,8 +115,7 @@ def _placed_targets(parts: Iterable[Part], start: str) -> Iterator[str]:
 
 
 def _targets(part: Part) -> Iterator[str]:
-    """The files that a simple command writes, as far as it is plain: its redirections, and what well-known programs
-    change by their arguments."""
+    """The files that a simple command plainly writes: its redirections, and what well-known programs change."""
     yield from (target for target in part.writes if not target.startswith("/dev/"))
     name = os.path.basename(part.program)
     plain = [word for word in part.words[1:] if not word.startswith("-")]

@@ -220,15 +220,12 @@ def _executables(files: Iterable[_ChangedPath], all_of: Iterable[_ChangedPath]) 
 
 
 def _is_started(each: _ChangedPath) -> bool:
-    after = each.file.after
-    if after is None:
-        return False
-    return _runs_by_itself(each.path, existed=each.file.before is not None, is_link=after.kind == "link")
+    before, after = each.file.before, each.file.after
+    return after is not None and _runs_by_itself(each.path, existed=before is not None, is_link=after.kind == "link")
 
 
 def is_run_from_cache(path: str) -> bool:
-    """True if programs run such a file unasked, by its name alone: for commands whose changes are not known before they
-    are made."""
+    """True if programs run such a file unasked, by its name alone: for changes that are not known beforehand."""
     return path.endswith(_COMPILED) or _runs_by_itself(path, existed=True)
 
 

@@ -131,7 +131,9 @@ def never_allowed(words: Sequence[str]) -> str:
     program = _kind(words[0])
     open_ended = words[-1] == ANY
     arguments = [word for word in words[1:] if word != ANY]
-    if program in WRAPPERS or _runs_words(program, arguments, open_ended):
+    verb = RUNNERS.get(program, "")  # as in `uv run *`: it runs the words behind its verb, and the pattern names none
+    names_none = open_ended and all(word.startswith("-") for word in arguments[1:])
+    if program in WRAPPERS or (verb and arguments[:1] == [verb] and names_none):
         return f"{program} runs other commands, and it would cover them all"
     if program in INTERPRETERS and not _names_script(program, arguments, open_ended):
         return f"{program} runs any code, and the rule would cover all of it; name a script, as in 'python gen.py'"
@@ -140,12 +142,6 @@ def never_allowed(words: Sequence[str]) -> str:
     if program == "git" and open_ended and not arguments:
         return "git runs its aliases and hooks; name the git command, as in 'git status *'"
     return ""
-
-
-def _runs_words(program: str, arguments: Sequence[str], open_ended: bool) -> bool:
-    """True for `uv run *` and its like: the program runs the words behind its verb, and the pattern names none."""
-    verb = RUNNERS.get(program, "")
-    return bool(verb) and arguments[:1] == [verb] and open_ended and all(word.startswith("-") for word in arguments[1:])
 
 
 def _names_script(program: str, arguments: Sequence[str], open_ended: bool) -> bool:
@@ -175,8 +171,7 @@ def split(pattern: str) -> list[str]:
 
 
 def is_read_only(part: Part) -> bool:
-    """True for a part that needs no rule of its own: it only looks, writes no file, and sets nothing that
-    the other parts could obey."""
+    """True for a part that needs no rule: it only looks, writes no file, and sets nothing that other parts obey."""
     if part.severity != "none" or part.assigns or set(part.writes) - _NOWHERE:
         return False
     return part.program not in FILE_WRITERS and part.program != "exec"
@@ -188,15 +183,12 @@ def passes_on(part: Part) -> bool:
 
 
 def folder_of(root: str, start: str, parts: Iterable[Part]) -> str | None:
-    """The folder of the parts, relative to the root ("." for the root itself); None if it cannot be known, because the
-    command changes it on the way."""
+    """The folder of the parts, relative to the root (or "."); None if unknown, because the command changes it."""
     if any(part.program in _MOVES for part in parts) or ".." in start.split("/"):
         return None
     path = os.path.normpath(os.path.join(root, start))
     top = os.path.normpath(root)
-    if path == top:
-        return "."
-    return path[len(top) + 1 :] if path.startswith(f"{top}/") else path
+    return "." if path == top else path[len(top) + 1 :] if path.startswith(f"{top}/") else path
 
 
 def allows_part(rules: Iterable[Rule], part: Part, folder: str | None = ".") -> Rule | None:
@@ -209,15 +201,11 @@ def allows_part(rules: Iterable[Rule], part: Part, folder: str | None = ".") -> 
     obeys = kind in INTERPRETERS or kind in WRAPPERS
     if obeys and (part.unknown or part.reads_input or folder != "."):
         return None  # where it runs decides which script the words name
-    if kind in _MAKE and any(_OPEN_FILE.fullmatch(word) for word in part.words):
-        return None
     words = place_words(part.words, folder)
-    if words is None:
+    if words is None or (kind in _MAKE and any(_OPEN_FILE.fullmatch(word) for word in part.words)):
         return None
-    for rule in rules:
-        if rule.effect == "allow" and rule.tool == COMMAND_TOOL and rule.pattern and _covers(rule.pattern, part, words):
-            return rule
-    return None
+    usable = (rule for rule in rules if rule.effect == "allow" and rule.tool == COMMAND_TOOL and rule.pattern)
+    return next((rule for rule in usable if _covers(rule.pattern, part, words)), None)
 
 
 def place_words(words: Sequence[str], folder: str | None) -> tuple[str, ...] | None:
@@ -280,8 +268,7 @@ def _fit(pattern_words: Sequence[str], words: Sequence[str]) -> bool:
 def stops_command(
     rules: Iterable[Rule], effect: RuleEffect, tool: str, parts: Iterable[Part]
 ) -> tuple[Rule, Match] | None:
-    """The rule that stops the command because of one of the commands in it, and whether it surely does ("yes") or only
-    may ("maybe"). A sure one comes first."""
+    """The rule that stops one of the commands in it, and whether it surely does ("yes", preferred) or may ("maybe")."""
     candidates = [rule for rule in rules if rule.effect == effect and rule.tool == tool]
     doubtful: Rule | None = None
     for part in parts:
@@ -313,8 +300,7 @@ def compare_widely(pattern: str, part: Part) -> Match:
 
 
 def _may_run_words(pattern_words: Sequence[str], part: Part) -> bool:
-    """True if a program that is not known here has the command of the pattern among its arguments: it may be a wrapper,
-    as in `chronic git push`."""
+    """True if an unknown program has the pattern's command among its arguments: a wrapper, as in `chronic git push`?"""
     if is_known(_name(part.words[0])):
         return False
     program = _kind(pattern_words[0])
@@ -361,9 +347,6 @@ class _WordComparison:
                 self._known[pattern_at, at] = self._compare(pattern_at, at)
         return self._known[0, 0]
 
-    def _from(self, pattern_at: int, at: int) -> Match:
-        return self._known[pattern_at, min(at, len(self._words))]
-
     def _compare(self, pattern_at: int, at: int) -> Match:
         """Compare the pattern's words from `pattern_at` on with the command's words from `at` on."""
         if pattern_at == len(self._pattern):
@@ -375,11 +358,12 @@ class _WordComparison:
             return "maybe"
         answers: set[Match] = set()
         if word == target or (at == 0 and _kind(word) == _kind(target)):
-            answers.add(self._from(pattern_at + 1, at + 1))
-        if at and self._is_option(word):
+            answers.add(self._known[pattern_at + 1, at + 1])
+        is_assignment = self._program in _MAKE and re.match(r"[A-Za-z_]\w*[:+?]?=", word)
+        if at and (is_assignment or word.startswith("-") or (self._program == "cargo" and word.startswith("+"))):
             for next_at in self._after_option(at):
                 unknown = any(_OPEN in skipped for skipped in self._words[at:next_at])  # it may be several words
-                answers.add("maybe" if unknown else self._from(pattern_at, next_at))
+                answers.add("maybe" if unknown else self._known[pattern_at, min(next_at, len(self._words))])
             if self._program == "git" and word.startswith(_GIT_ALIASES):
                 answers.add("maybe")  # an alias may have any name
         return "yes" if "yes" in answers else "maybe" if "maybe" in answers else "no"
@@ -395,11 +379,6 @@ class _WordComparison:
         if any(_OPEN not in word and not (word.startswith("-") and _flags(word) <= flags) for word in remaining_words):
             return "no"
         return "maybe" if any(_OPEN in word for word in remaining_words) else "yes"
-
-    def _is_option(self, word: str) -> bool:
-        if self._program in _MAKE and re.match(r"[A-Za-z_]\w*[:+?]?=", word):
-            return True
-        return word.startswith("-") or (self._program == "cargo" and word.startswith("+"))
 
     def _after_option(self, at: int) -> Iterator[int]:
         """Where the words go on behind an option: behind its value, if it has one."""
@@ -440,8 +419,7 @@ def _name(word: str) -> str:
 
 
 def _kind(word: str) -> str:
-    """A program's name without its place and, for programs that are known here, its version: `/usr/bin/python3.12` is
-    python."""
+    """A program's name without its place and, if known here, its version: `/usr/bin/python3.12` is python."""
     name = _name(word)
     plain = _VERSION.sub("", name)
     is_known_program = name not in INTERPRETERS and (plain in INTERPRETERS or plain in WRAPPERS or plain in _VALUED)

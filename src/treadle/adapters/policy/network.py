@@ -42,8 +42,7 @@ def stopped(case: Case) -> Verdict | None:
 
 
 def standing(case: Case, verdict: Verdict) -> Verdict:
-    """The verdict by words, with what standing rules let the call reach; an approval lets it reach what its words need,
-    too."""
+    """The verdict by words, with the network that standing rules allow; an approval allows what its words need, too."""
     if case.act.kind != "command":
         return verdict
     wants = _missing(case)
@@ -54,8 +53,7 @@ def standing(case: Case, verdict: Verdict) -> Verdict:
 
 
 def needed(case: Case) -> Verdict | None:
-    """The question about a command whose words plainly need hosts that it may not reach; None if there is none, or its
-    words are trusted: then it is tried."""
+    """The question about a command whose words need hosts that it may not reach; None if trusted: then it is tried."""
     wants = _missing(case)
     return _question(case, wants) if wants and not word_verdicts.trusted(case) else None
 

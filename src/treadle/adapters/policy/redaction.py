@@ -218,8 +218,7 @@ def _assigned(match: re.Match[str]) -> str:
 
 
 def _password(match: re.Match[str]) -> str:
-    """Passwords need not look random: under a name in capitals every plain value is one. In small letters it may be
-    the argument of a call."""
+    """Under a name in capitals every plain value is a password; in small letters it may be the argument of a call."""
     name, value = (match["name"] or "") + match["word"], match["secret"]
     if not _is_plain(value) or not (name.isupper() or (_looks_random(value) and len(value) >= SHORTEST)):
         return match[0]

@@ -1,5 +1,4 @@
-"""Rules that outlast a chat: a file in Treadle's home. Those of a project are kept under the project's real path, and
-never read from the project itself (S-09)."""
+"""Rules that outlast a chat: a file in Treadle's home, by the project's real path, never in the project (S-09)."""
 
 import os
 import re
@@ -21,8 +20,7 @@ from treadle.protocol.permissions import LATEST_EXPIRY_MS, Rule
 
 FILE_NAME = "rules.json"
 USE_FOLDER = "rules-used"
-"""One empty file a rule, whose time is that of the rule's last use. A use is noted without a lock and without a sync:
-losing one costs nothing."""
+"""One empty file a rule; its time is the rule's last use. Noted without lock and sync: losing one costs nothing."""
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -154,7 +152,6 @@ def _in_range(rule: Rule) -> Rule:
 
 
 def rules_of(book: RuleBook | None, root: str, options: ChatOptions, now_ms: int) -> tuple[Rule, ...]:
-    """The rules that hold for a chat in this root: its own, those of the project, those of the user. ConfigError: those
-    that are kept cannot be read."""
+    """A chat's own rules, those of the project, those of the user. ConfigError if the stored ones cannot be read."""
     stored_rules = book.of(root) if book is not None and root else ()
     return (*live(options.rules, now_ms), *stored_rules)

@@ -56,8 +56,7 @@ def about_file(
 
 
 def allows_file(rules: Iterable[Rule], tool: str, names: Sequence[str], *, sensitive: bool) -> Rule | None:
-    """The rule that allows a change of this file under each of its names. A sensitive one must be named: a pattern that
-    happens to include it does not count."""
+    """The rule that allows a change of this file under each of its names. For a sensitive one it must name the file."""
     usable = [rule for rule in rules if rule.pattern and (is_literal(rule.pattern) or not sensitive)]
     allowing_rule: Rule | None = None
     for name in names:

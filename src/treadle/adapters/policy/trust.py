@@ -39,8 +39,7 @@ class Trust:
         self._file = HomeFile(self._home / FILE_NAME, _TrustedFiles)
 
     def trusted(self, path: str, content: bytes) -> bool:
-        """True if a person trusted this file with exactly this content. Use the same bytes afterwards; do not read the
-        file again."""
+        """True if a person trusted this file with exactly this content. Use these bytes; do not read the file again."""
         real = os.path.realpath(path)
         if self._reachable_from(real):
             return False

@@ -9,21 +9,33 @@ from contextlib import suppress
 
 import msgspec
 
-from treadle.adapters.policy import offers, rules, secret_files
+from treadle.adapters.policy import rules, secret_files
 from treadle.adapters.policy.acts import Act, render_call, start_folder
 from treadle.adapters.policy.changes import Concern, is_run_from_cache, listed
-from treadle.adapters.policy.command_rules import Match, allows_part, folder_of, is_read_only, passes_on, stops_command
+from treadle.adapters.policy.command_rules import (
+    ANY,
+    Match,
+    allows_part,
+    folder_of,
+    is_interpreter,
+    is_read_only,
+    never_allowed,
+    passes_on,
+    place_words,
+    stops_command,
+)
+from treadle.adapters.policy.globs import literal
 from treadle.adapters.policy.sensitive_files import Sensitive, names
 from treadle.adapters.policy.shell.model import Part
-from treadle.adapters.policy.tool_pins import ToolPins
+from treadle.adapters.policy.tool_pins import ToolPins, pin_of
 from treadle.base.file_system import is_below
 from treadle.base.inert import printable
 from treadle.errors import ConfigError
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.permissions import Offer, Rule, RuleEffect
-from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOL, ToolSpec
+from treadle.protocol.permissions import STANDING, Offer, Rule, RuleEffect
+from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOL, MCP_PREFIX, ToolSpec
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -262,7 +274,7 @@ def command_need(case: Case, reason: str) -> Need:
     """With the rule that would have answered, if there is one."""
     parts, allowed = _match_parts(case)
     open_parts = [part for part, rule in zip(parts, allowed, strict=True) if rule is None]
-    rule_offers = offers.for_command(open_parts, case.invocation.name, _folder(case))
+    rule_offers = _command_offers(open_parts, case.invocation.name, _folder(case))
     ways = ["start it with --mode autopilot", "set auto_approve_commands"]
     if rule_offers:
         ways.insert(0, f"allow it with: treadle rules add --allow {shlex.quote(rule_offers[0].rule.pattern)}")
@@ -313,12 +325,12 @@ def sensitive_passed(case: Case) -> str:
 
 def edit_need(case: Case, paths: Sequence[str]) -> Need:
     """In a mode that asks for every change."""
-    rule_offers = offers.for_files(paths, case.invocation.name, sensitive=bool(case.sensitive))
+    rule_offers = _file_offers(paths, case.invocation.name, sensitive=bool(case.sensitive))
     return Need(f"in mode {case.options.mode} every change is asked for", rule_offers, _MODE_WAY)
 
 
 def sensitive_need(paths: Sequence[str], reason: str, tool: str) -> Need:
-    return Need(reason, offers.for_files(paths, tool, sensitive=True), SENSITIVE_WAY)
+    return Need(reason, _file_offers(paths, tool, sensitive=True), SENSITIVE_WAY)
 
 
 def _file_allowed(case: Case, file: Sensitive, tool: str) -> bool:
@@ -347,4 +359,73 @@ def _judge_other_tool(case: Case) -> Judged:
     way = f"A person can allow it with: treadle rules add --allow --tool {name}."
     if naming:
         reason = f"its description or schema is not the one for which {rules.in_words(naming[-1])} was made"
-    return Need(reason, offers.for_tool(case.spec, has_changed=bool(naming)), way, printable(change)), ""
+    return Need(reason, _tool_offers(case.spec, has_changed=bool(naming)), way, printable(change)), ""
+
+
+# -- rules that a person is offered when asked (S-07), each with what it would cover and what not. Never one that would
+# let through an interpreter or a wrapper as a whole, nor more than one kind of command.
+
+_FAMILIES = frozenset(
+    {("pytest",), ("mypy",), ("pyright",), ("tsc",), ("eslint",), ("jest",), ("vitest",)}
+    | {("npm", "test"), ("yarn", "test"), ("pnpm", "test"), ("bun", "test")}
+    | {("cargo", word) for word in ("build", "check", "clippy", "fmt", "test")}
+    | {("go", word) for word in ("build", "fmt", "test", "vet")}
+    | {("git", word) for word in ("add", "commit", "fetch", "restore", "stash", "switch")}
+    | {("ruff", word) for word in ("check", "format")}
+    | {("gradle", "test"), ("mvn", "test"), ("dotnet", "build"), ("dotnet", "test"), ("swift", "test")}
+)
+"""Commands that stay what they are with any further words."""
+_INLINE = frozenset({"-c", "-e", "-E", "-p", "--eval", "--command", "-"})
+_LONGEST_PATTERN = 200
+_LEAVES = "the same with other words, with its output into a file, with variables set for it, or run by another command"
+_LEAVES_FAMILY = "other commands of the same program, the same with its output into a file, or run by another command"
+
+
+def _command_offers(parts: Sequence[Part], tool: str, folder: str | None) -> tuple[Offer, ...]:
+    """For the simple commands that need an answer, in their folder. One rule answers for one; for several is none."""
+    if len({part.words for part in parts}) != 1 or not parts[0].words:
+        return ()
+    part = parts[0]
+    words = place_words(part.words, folder)
+    if words is None or ANY in "".join(words) or never_allowed(words):
+        return ()
+    if is_interpreter(words[0]) and _INLINE.intersection(words):  # an interpreter with a program among its words
+        return ()
+    pattern = shlex.join(words)
+    exact = Rule("allow", tool, pattern)
+    if len(pattern) > _LONGEST_PATTERN or any(allows_part((exact,), each, folder) is None for each in parts):
+        return ()
+    offer = Offer(exact, f"`{pattern}`, word for word", _LEAVES, STANDING)
+    family = next((family for family in (part.words[:2], part.words[:1]) if family in _FAMILIES), None)
+    if family is None:
+        return (offer,)
+    name = shlex.join(family)
+    return offer, Offer(Rule("allow", tool, f"{name} {ANY}"), f"`{name}` with any words", _LEAVES_FAMILY, STANDING)
+
+
+def _file_offers(files: Sequence[str], tool: str, *, sensitive: bool) -> tuple[Offer, ...]:
+    """For the files that need an answer, by their names relative to the root."""
+    if len(set(files)) != 1:
+        return ()
+    (file,) = set(files)
+    exact = Offer(Rule("allow", tool, literal(file)), f"every change of {file}", "every other file", STANDING)
+    folder = file.rpartition("/")[0]
+    if sensitive or not folder:
+        return (exact,)
+    wide = Rule("allow", tool, f"{literal(folder).removeprefix('/')}/**")
+    return (exact, Offer(wide, f"every change below {folder}/", "sensitive files in it, and all others", STANDING))
+
+
+def _tool_offers(spec: ToolSpec, *, has_changed: bool) -> tuple[Offer, ...]:
+    """`changed`: a rule names the tool, and the tool has changed since. Then it alone is offered."""
+    tool, server = spec.name, spec.server
+    calls = f"every call of {tool}, with any arguments"
+    if not server:
+        return (Offer(Rule("allow", tool), calls, "every other tool", STANDING),)
+    leaves = "every other tool, and this one when its description or schema changes"
+    exact = Offer(Rule("allow", tool, pin=pin_of(spec)), calls, leaves, STANDING)
+    if has_changed:
+        return (exact,)
+    wide = Rule("allow", f"{MCP_PREFIX}{server}__*")
+    covers = f"every tool of the MCP server {server}, also one that it adds later, as each is when it is first called"
+    return exact, Offer(wide, covers, "every other server, and a tool that changes", STANDING)

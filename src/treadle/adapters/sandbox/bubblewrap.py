@@ -131,7 +131,9 @@ class Bubblewrap(Sandbox):
         if gitconfig := confinement.home.gitconfig.encode() if confinement.home else b"":
             line = ["/bin/sh", "-c", _OPEN_FILES, filter_file, self._content_file("gitconfig", gitconfig), *words]
         if sockets:
-            line = self._launcher.line("cover", {"paths": sockets, "at": len(line) - len(words) + mounted}, line)
+            line = self._launcher.line(
+                "overlay.cover", {"paths": sockets, "at": len(line) - len(words) + mounted}, line
+            )
         if isinstance(network := confinement.network, Hosts):
             spec = {"patterns": list(network.patterns), "log": network.log, "port": PROXY_PORT}
             line = self._launcher.line("handover", spec, line)
@@ -153,7 +155,7 @@ class Bubblewrap(Sandbox):
             argv = [*_linger_shell(), "-c", script, "sh", *argv]
         if not isinstance(confinement.network, AllHosts) or landlock.version() < landlock.SCOPES:
             return argv
-        return self._launcher.line("scope", {}, argv)
+        return self._launcher.line("become.refuse_abstract_sockets", {}, argv)
 
     def tidy(self) -> None:
         if os.path.isdir(self._notes):
@@ -297,8 +299,7 @@ class Bubblewrap(Sandbox):
 
 @cache
 def _linger_shell() -> tuple[str, ...]:
-    """dash starts in half the time of bash. `-p`: this bash must not run the startup files that the environment names
-    for the command."""
+    """dash starts in half the time of bash. `-p`: bash must not run the startup files that the environment names."""
     bash = shutil.which("bash")
     if bash is None or os.path.basename(os.path.realpath("/bin/sh")) == "dash":
         return ("/bin/sh",)
@@ -321,8 +322,7 @@ def _check(confinement: Confinement) -> None:
 
 
 def _hide_paths(confinement: Confinement) -> Iterable[Mount]:
-    """Yield mounts that hide paths: an empty folder, or a device that cannot be opened. Paths below a private folder
-    are invisible anyway."""
+    """Mounts that hide paths: an empty folder, or a device that cannot be opened; none below a private folder."""
     home = confinement.home
     for hidden_path in (*confinement.hidden_paths, *(home.keys if home else ())):
         path = os.path.realpath(hidden_path)

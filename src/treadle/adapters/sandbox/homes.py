@@ -75,8 +75,7 @@ _GIT_S = 5.0
 
 
 def private_home(root: str, env: Mapping[str, str], extra_paths: Iterable[str] = ()) -> PrivateHome | None:
-    """Return the home that the commands of a project see instead of the real homes; None if the project is a home or
-    contains one."""
+    """The home that commands see instead of the real ones; None if the project is a home or contains one."""
     own_homes, homes = _homes(env)
     home = next(iter(own_homes), "")
     if not home or is_below(home, root):
@@ -91,12 +90,17 @@ def private_home(root: str, env: Mapping[str, str], extra_paths: Iterable[str] =
     candidates += (os.path.normpath(os.path.join(home, os.path.expanduser(path))) for path in extra_paths)
     caches = _select_visible(_below(own_homes, _CACHES.split()), covered, root)
     visible = [path for path in _select_visible(candidates, covered, root) if path not in caches]
+    keys = []
+    for folder in visible:
+        with suppress(OSError):
+            names = os.listdir(folder) if os.path.isdir(folder) else ()
+            keys += [f"{folder}/{name}" for name in names if any(fnmatchcase(name, each) for each in KEY_FILES)]
     return PrivateHome(
         path=home,
         covered=covered,
         visible=tuple(visible),
         caches=tuple(caches),
-        keys=tuple(sorted(_keys(visible))),
+        keys=tuple(sorted(keys)),
         variables={name: f"{home}/{place}" for name, place in _VARIABLES.items() if os.path.isdir(f"{home}/{place}")},
         gitconfig=_git_settings(env.get("HOME", "")),
     )
@@ -137,22 +141,13 @@ def _around(root: str, covered: Iterable[str]) -> Iterator[str]:
 
 
 def _select_visible(paths: Iterable[str], covered: Iterable[str], root: str) -> list[str]:
-    """Those that exist below a covered folder and outside the root, without those that lie in another of them. A home
-    is never shown."""
+    """Those that exist below a covered folder and outside the root, the outermost ones. A home is never shown."""
     homes = set(covered)
     absolute_paths = dict.fromkeys(os.path.normpath(path) for path in paths if os.path.isabs(path))
-    inside = [
-        path for path in absolute_paths if any(is_below(path, home) for home in homes) and not is_below(path, root)
-    ]
+    outside = [path for path in absolute_paths if not is_below(path, root)]
+    inside = [path for path in outside if any(is_below(path, home) for home in homes)]
     there = [path for path in inside if os.path.exists(path) and not any(is_below(home, path) for home in homes)]
     return [path for path in there if not any(is_below(path, outer) for outer in there if outer != path)]
-
-
-def _keys(visible: Iterable[str]) -> Iterator[str]:
-    for folder in visible:
-        with suppress(OSError):
-            names = os.listdir(folder) if os.path.isdir(folder) else ()
-            yield from (f"{folder}/{name}" for name in names if any(fnmatchcase(name, each) for each in KEY_FILES))
 
 
 _SYSTEM_PATH = "/usr/local/bin:/opt/homebrew/bin:/usr/bin:/bin"
@@ -161,8 +156,7 @@ _SYSTEM_PATH = "/usr/local/bin:/opt/homebrew/bin:/usr/bin:/bin"
 
 @cache
 def _git_settings(home: str) -> str:
-    """Return those of the user's git settings that name neither programs nor secrets: the committer's name, line
-    endings."""
+    """The user's git settings that name neither programs nor secrets: the committer's name, line endings."""
     git = shutil.which("git", path=_SYSTEM_PATH)
     if git is None:
         return ""

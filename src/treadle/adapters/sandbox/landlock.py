@@ -71,6 +71,7 @@ class Landlock(Sandbox):
                 if is_below(path, readable_folder):
                     raise SandboxError(f"Landlock cannot hide {path} inside {readable_folder}, which commands may read")
         network = all_hosts(confinement.network, self.level)
+        families = (AF_INET, AF_INET6, AF_NETLINK) if network else ()
         spec = {
             "root": confinement.root,
             "root_writable": isinstance(confinement.mount, Direct),
@@ -86,16 +87,12 @@ class Landlock(Sandbox):
             "report_fd": confinement.report_fd,
             "linger_s": LINGER_S if confinement.report_fd else 0.0,
             "temporary": temporary,
-            "filter": assemble(self._filter(network)),
+            # Unix sockets are closed with or without a network: the way to Docker leads through them.
+            "filter": assemble(Filter(families=families, metadata=False, truncate=self._abi >= 3)),
             "chores": chores(),
             **self._rights(network),
         }
         return self._launcher.line("confine", spec, argv)
-
-    def _filter(self, network: bool) -> Filter:
-        """Unix sockets are closed with or without a network: the way to Docker leads through them."""
-        families = (AF_INET, AF_INET6, AF_NETLINK) if network else ()
-        return Filter(families=families, metadata=False, truncate=self._abi >= 3)
 
     def _rights(self, network: bool) -> dict[str, object]:
         newer = (REFER if self._abi >= 2 else 0) | (TRUNCATE if self._abi >= 3 else 0)

@@ -18,7 +18,7 @@ more time than all the rest of its preparation."""
 
 _BOOT = (
     "import sys;t=type(sys)('treadle');t.__path__=[sys.argv[1]];sys.modules['treadle']=t;"
-    "from treadle.adapters.sandbox.launch.{module} import main;main(sys.argv[2:])"
+    "from treadle.adapters.sandbox.launch.{module} import {function};{function}(sys.argv[2:])"
 )
 """Imports a launcher without running `treadle/__init__`, which loads what no launcher needs."""
 
@@ -29,15 +29,17 @@ class Launcher(msgspec.Struct, frozen=True):
     python: str = sys.executable
     package: str = str(Path(__file__).parents[2])
 
-    def line(self, module: str, spec: Spec, argv: Sequence[str] = ()) -> list[str]:
-        boot = _BOOT.format(module=module)
+    def line(self, program: str, spec: Spec, argv: Sequence[str] = ()) -> list[str]:
+        """`program` is a module of `launch` with a `main`, or a function in one: `become.enter_world`."""
+        module, _, function = program.partition(".")
+        boot = _BOOT.format(module=module, function=function or "main")
         spec_hex = marshal.dumps(dict(spec), 2).hex()
         return [self.python, "-I", "-S", "-c", boot, self.package, spec_hex, *argv]
 
 
 def in_world(launcher: Launcher, line: Sequence[str], world: WorldMount, cwd: str) -> list[str]:
     """The command line, started in `cwd` where the layers of a world are mounted (W-11)."""
-    return launcher.line("enter", {"holder": world.holder, "cwd": cwd}, line)
+    return launcher.line("become.enter_world", {"holder": world.holder, "cwd": cwd}, line)
 
 
 def at_folder(world: WorldMount, root: str, path: str) -> str:

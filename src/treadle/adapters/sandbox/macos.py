@@ -46,30 +46,21 @@ def profile(confinement: Confinement, temporary: str = "") -> str:
         writable.insert(0, confinement.root)
     lines = [_BASE, _NO_SOCKETS if all_hosts(confinement.network, "sandbox-exec") else _NO_NETWORK]
     lines += [f"(allow file-write* (subpath {_quoted(path)}))" for path in writable]
-    lines += _home_rules(confinement, writable)
+    if home := confinement.home:
+        # Homes are closed but for what is visible in them; that they are there may be known, or nothing below could be
+        # reached.
+        lines += [f"(deny file-read* (subpath {_quoted(path)}))" for path in home.covered]
+        lines += [f"(allow file-read-metadata (subpath {_quoted(path)}))" for path in home.covered]
+        readable_paths = (confinement.root, *writable, *home.visible, *home.caches)
+        lines += [f"(allow file-read* (subpath {_quoted(path)}))" for path in readable_paths]
     lines += [_TERMINAL] if confinement.terminal else []
     for path in confinement.protected:
         lines.append(f"(deny file-write* (subpath {_quoted(path)}))")
         above = folders_between(confinement.root, path)  # a command that could rename them could replace them
         lines += [f"(deny file-write-unlink (literal {_quoted(folder)}))" for folder in above]
-    keys = confinement.home.keys if confinement.home else ()
-    denied_paths = (*confinement.hidden_paths, *keys, *confinement.secrets)
+    denied_paths = (*confinement.hidden_paths, *(home.keys if home else ()), *confinement.secrets)
     lines += [f"(deny file-read* file-write* (subpath {_quoted(path)}))" for path in denied_paths]
     return "\n".join(lines) + "\n"
-
-
-def _home_rules(confinement: Confinement, writable: Sequence[str]) -> list[str]:
-    """Homes are closed but for what is visible in them; that they are there may be known, or nothing below could be
-    reached."""
-    home = confinement.home
-    if home is None:
-        return []
-    readable_paths = (confinement.root, *writable, *home.visible, *home.caches)
-    return [
-        *(f"(deny file-read* (subpath {_quoted(path)}))" for path in home.covered),
-        *(f"(allow file-read-metadata (subpath {_quoted(path)}))" for path in home.covered),
-        *(f"(allow file-read* (subpath {_quoted(path)}))" for path in readable_paths),
-    ]
 
 
 def _quoted(path: str) -> str:

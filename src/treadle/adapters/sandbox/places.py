@@ -1,5 +1,4 @@
-"""The default lists of guarded paths in a project and in a home. Owns the lists and the stand-ins for protected paths
-that do not exist; mounts nothing."""
+"""The lists of guarded paths in a project and in a home, and the stand-ins for those that do not exist."""
 
 import os
 import sys

@@ -129,7 +129,10 @@ class ProbeFixture:
             listener = socket.socket(family, kind)
             self._closing.append(listener.close)
             if address is None:
-                self._sockets[name] = path = _bind_somewhere(listener, self._places(name))
+                # Where Docker's and its like are, if this user may make one there; else, and for the young one, in a
+                # folder of one's own; else, because the name of a socket must be short, where everybody may.
+                shared = [] if name == "connect_young" else ["/run", os.environ.get("XDG_RUNTIME_DIR") or "/run"]
+                self._sockets[name] = path = _bind_somewhere(listener, [*shared, str(self.outside), ROOMY])
                 self._closing.append(partial(path.unlink, missing_ok=True))
                 if name == "connect_unix":
                     os.utime(path, (1, 1))
@@ -139,12 +142,6 @@ class ProbeFixture:
                 listener.listen()
             listener.setblocking(False)
             self._listeners[name] = listener
-
-    def _places(self, name: str) -> list[str]:
-        """Where Docker's and its like are, if this user may make one there; else, and for the young one, in a folder of
-        one's own; else, because the name of a socket must be short, where everybody may."""
-        shared = [] if name == "connect_young" else ["/run", os.environ.get("XDG_RUNTIME_DIR") or "/run"]
-        return [*shared, str(self.outside), ROOMY]
 
     def _end_victim(self) -> int:
         if self._victim.stdin and not self._victim.stdin.closed:
@@ -181,7 +178,9 @@ class ProbeFixture:
             "names": [each.name for each in ESCAPES],
         }
         line = sandbox.wrap(self._launcher.line("escapes", spec), self.confinement, str(self.root))
-        line = self._launcher.line("terminal", {"terminal": self._terminal, "take": termios.TIOCSCTTY}, line)
+        line = self._launcher.line(
+            "become.take_terminal", {"terminal": self._terminal, "take": termios.TIOCSCTTY}, line
+        )
         report_file = self._folder / "said"
         with report_file.open("wb") as out:
             process = subprocess.Popen(

@@ -68,8 +68,7 @@ _CREATES = 0x400040
 _MODES: Mapping[str, int] = {"creat": 1, "mknod": 1, "mknodat": 2}
 _MODES_BY_FLAGS: Mapping[str, tuple[int, int]] = {"open": (1, 2), "openat": (2, 3)}
 _MODES_CHANGED: Mapping[str, int] = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}
-"""The position of the argument with the mode. A set-user-id program would be a way out for a user that calls it later.
-"""
+"""The position of the mode argument. A set-user-id program would be a way out for a user that calls it later."""
 
 # fmt: off
 _ATTRIBUTES = (

@@ -33,8 +33,7 @@ def mount_points() -> tuple[str, ...]:
 
 
 def settled_folder(path: str, device: int, mounts: tuple[str, ...]) -> str:
-    """The outermost folder on the way to a path that lies on a device, holds no other mount, and does not come and go.
-    Empty: there is none."""
+    """The outermost lasting folder on the way to a path, on this device and without other mounts; empty if none."""
     for folder in folders_between("/", path):
         try:
             fits = folder.count("/") >= _SETTLED and os.stat(folder).st_dev == device

@@ -20,7 +20,7 @@ import msgspec
 from treadle.adapters.tools.builtin.command.project import CommandProject
 from treadle.adapters.tools.builtin.context import ToolContext
 from treadle.adapters.tools.builtin.environment import without_secrets
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.base.logs import log_warning
 from treadle.base.subprocesses import Completed, run_program
 from treadle.diff.changes import merged, total

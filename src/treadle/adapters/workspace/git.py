@@ -21,8 +21,7 @@ from itertools import chain
 import msgspec
 
 from treadle.adapters.workspace.paths.entries import READ
-from treadle.base.faultpoint import faultpoint
-from treadle.base.file_system import is_below
+from treadle.base.file_system import faultpoint, is_below
 from treadle.base.subprocesses import Completed, Launch, program_outside, run_blocking
 from treadle.errors import SandboxError, ToolError
 from treadle.ports.sandbox import IN_A_REPOSITORY, Confinement, Direct, Sandbox, Unwritable

@@ -1,5 +1,4 @@
-"""Messages of JSON-RPC on a stream of bytes: a header with Content-Length, an empty line, a JSON text. Knows nothing of
-what they say."""
+"""Messages of JSON-RPC on a stream of bytes: a header with Content-Length, an empty line, a JSON text."""
 
 import asyncio
 from typing import Any

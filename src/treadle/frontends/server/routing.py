@@ -10,7 +10,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.errors import AlreadyAnswered, TreadleError
 from treadle.frontends.server.guard import token_of
 from treadle.frontends.server.idempotency import HEADER, Key, first_answer, key_of, repeat_reply

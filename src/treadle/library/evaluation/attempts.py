@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from treadle.base.faultpoint import faultpoint
-from treadle.base.file_system import replace_file
+from treadle.base.file_system import faultpoint, replace_file
 from treadle.base.inert import inert
 from treadle.base.types import CallKey, ChatId
 from treadle.errors import TreadleError

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.base.faultpoint import faultpoint
 from treadle.base.file_locks import lock_file
+from treadle.base.file_system import faultpoint
 from treadle.errors import Refused, TreadleError
 from treadle.library.agent import Agent
 from treadle.library.evaluation.attempts import Attempt, carry_out, noted

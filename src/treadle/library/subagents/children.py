@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.adapters.tools.builtin.base import run_to_end
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.base.inert import inert_line
 from treadle.base.types import CallKey, ChatId
 from treadle.chat.state import ChatState, open_actions, status

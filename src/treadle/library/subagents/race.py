@@ -6,7 +6,7 @@ import asyncio
 import msgspec
 from msgspec.structs import replace
 
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.base.inert import inert_line
 from treadle.chat.applying import last_answer
 from treadle.diff.changes import count

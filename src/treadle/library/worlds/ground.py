@@ -19,7 +19,7 @@ from treadle.adapters.sandbox.launcher import Launcher
 from treadle.adapters.workspace.history.overlay_upper import UPPER, Beginnings, States
 from treadle.adapters.workspace.paths.entries import closing_fd
 from treadle.adapters.workspace.paths.identity import BoundFolder
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.errors import NotFound, ToolError, WorldBusy
 from treadle.library.worlds.record import World, WorldFolders
 from treadle.ports.sandbox import WorldMount

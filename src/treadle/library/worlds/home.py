@@ -15,7 +15,7 @@ from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
 from treadle.adapters.workspace.history.states import is_folder
 from treadle.adapters.workspace.paths.entries import closing_fd
 from treadle.adapters.workspace.paths.identity import locate
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.base.types import new_id
 from treadle.diff.hunks import is_text
 from treadle.diff.merge import merge

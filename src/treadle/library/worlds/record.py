@@ -20,9 +20,8 @@ from msgspec.structs import replace
 
 from treadle.adapters.sandbox.supervisor.removal import remove_tree
 from treadle.adapters.workspace.history.overlay_upper import BEGAN, LASTING
-from treadle.base.faultpoint import faultpoint
 from treadle.base.file_locks import lock_file
-from treadle.base.file_system import create_file, replace_file
+from treadle.base.file_system import create_file, faultpoint, replace_file
 from treadle.base.types import new_id
 from treadle.errors import NotFound, WorldBusy
 from treadle.protocol.content import Value

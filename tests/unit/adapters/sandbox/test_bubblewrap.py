@@ -297,7 +297,7 @@ def test_a_caller_that_covers_sockets_itself_needs_no_program_for_it(bubblewrap:
             sandbox.wrap(["true"], bubblewrap.confinement(covered_sockets=covered), str(bubblewrap.root))
             for covered in ((), sockets)
         ]
-    assert [any("cover import main" in word for word in line) for line in lines] == [True, False]
+    assert [any("overlay import cover" in word for word in line) for line in lines] == [True, False]
 
 
 def test_with_the_network_abstract_sockets_are_closed(bubblewrap: Grounds) -> None:  # S-18
@@ -342,7 +342,7 @@ def test_a_terminal_of_its_own_is_its_to_control(bubblewrap: Grounds) -> None:
     def run(terminal: bool) -> bytes:
         line = bubblewrap.line(LEVEL, "(: < /dev/tty) && echo mine", bubblewrap.confinement(terminal=terminal))
         master, slave = pty.openpty()
-        line = bubblewrap.launcher.line("terminal", {"terminal": 0, "take": termios.TIOCSCTTY}, line)
+        line = bubblewrap.launcher.line("become.take_terminal", {"terminal": 0, "take": termios.TIOCSCTTY}, line)
         with subprocess.Popen(line, stdin=slave, stdout=slave, stderr=slave, start_new_session=True) as process:
             os.close(slave)
             said = b""

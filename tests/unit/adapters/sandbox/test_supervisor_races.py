@@ -19,7 +19,7 @@ import pytest
 from treadle.adapters.sandbox.supervisor import commands as worker_side
 from treadle.adapters.sandbox.supervisor import folder as names
 from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
-from treadle.base import faultpoint
+from treadle.base import file_system
 from treadle.base.file_system import replace_file
 from treadle.base.types import CallKey, ChatId
 from treadle.errors import ToolError
@@ -86,7 +86,7 @@ async def commands(tmp_path: Path) -> AsyncIterator[SupervisedCommands]:
 @pytest.fixture(autouse=True)
 def no_faults() -> Iterator[None]:
     yield
-    faultpoint.install(None)
+    file_system.install_fault_hook(None)
 
 
 def job(script: str, **changes: Any) -> CommandSpec:
@@ -119,9 +119,9 @@ async def test_a_start_that_overtakes_a_stop_is_stopped(commands: SupervisedComm
             passed.append(name)
             commands._claim(commands._path(CHAT, CALL), line)
 
-    faultpoint.install(strike)
+    file_system.install_fault_hook(strike)
     await commands.prevent(CHAT, CALL)
-    faultpoint.install(None)
+    file_system.install_fault_hook(None)
     assert passed
     assert await (await commands.start(CHAT, CALL, line)).wait(20) == CommandExit("stopped", -15)
     assert not (tmp_path / "ran").exists()
@@ -137,9 +137,9 @@ async def test_a_stop_that_overtakes_a_start_prevents_it(commands: SupervisedCom
             if name == point:
                 worker_side._bury_unborn(path)
 
-        faultpoint.install(strike)
+        file_system.install_fault_hook(strike)
         assert await (await commands.start(CHAT, call, line)).wait(20) == CommandExit("stopped", -15)
-        faultpoint.install(None)
+        file_system.install_fault_hook(None)
     assert not (tmp_path / "ran").exists()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.writing import write
 from treadle.adapters.workspace.root import Root
-from treadle.base import faultpoint
+from treadle.base import file_system
 from treadle.errors import Conflict, ToolError
 
 
@@ -45,24 +45,26 @@ def test_a_change_between_the_bytes_and_the_step(
         (folder / "a").write_bytes(before)
     elif after is None:
         return
-    faultpoint.install(lambda name: name == "transaction.ready" and (folder / "a").write_bytes(b"the user's"))
+    file_system.install_fault_hook(
+        lambda name: name == "transaction.ready" and (folder / "a").write_bytes(b"the user's")
+    )
     try:
         with pytest.raises(Conflict):
             write(root, "a", after)
     finally:
-        faultpoint.install(None)
+        file_system.install_fault_hook(None)
     assert (folder / "a").read_bytes() == b"the user's"
     assert os.listdir(folder) == ["a"]
 
 
 def test_what_is_gone_at_the_last_moment_is_not_made_anew(root: Root, folder: Path) -> None:
     (folder / "a").write_bytes(b"old")
-    faultpoint.install(lambda name: name == "transaction.ready" and (folder / "a").unlink(missing_ok=True))
+    file_system.install_fault_hook(lambda name: name == "transaction.ready" and (folder / "a").unlink(missing_ok=True))
     try:
         with pytest.raises(Conflict):
             write(root, "a", b"new")
     finally:
-        faultpoint.install(None)
+        file_system.install_fault_hook(None)
     assert os.listdir(folder) == []
 
 

@@ -13,7 +13,7 @@ import pytest
 from treadle.adapters.sandbox.choose import choose
 from treadle.adapters.sandbox.launcher import NoSandbox
 from treadle.adapters.workspace.git import Git, blob_ids, make_branch, repository_of
-from treadle.base.faultpoint import install
+from treadle.base.file_system import install_fault_hook
 from treadle.errors import ToolError
 from treadle.ports.sandbox import Sandbox
 from treadle.protocol.events import GitBranchCreated
@@ -80,12 +80,12 @@ def test_again_after_a_crash_it_is_the_same(repository: Path, point: str) -> Non
             raise Crash
 
     head = git(repository, "rev-parse", "HEAD")
-    install(strike)
+    install_fault_hook(strike)
     try:
         with pytest.raises(Crash):
             make(repository)
     finally:
-        install(None)
+        install_fault_hook(None)
     for _ in range(2):
         assert make(repository) == GitBranchCreated(NAME, head, "main")
 

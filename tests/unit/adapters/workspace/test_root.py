@@ -13,7 +13,7 @@ import pytest
 
 from tests.writing import history, write
 from treadle.adapters.workspace.root import Root
-from treadle.base import faultpoint
+from treadle.base import file_system
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import Child, Workspace, inert
 
@@ -251,9 +251,9 @@ def test_directories_are_no_files(root: Root) -> None:
 
 def test_a_write_that_dies_leaves_the_old_file_and_can_be_swept(root: Root, project: Path) -> None:  # fault 3
     death = (
-        "import os, sys; from treadle.base import faultpoint; from treadle.adapters.workspace.root import Root\n"
+        "import os, sys; from treadle.base import file_system; from treadle.adapters.workspace.root import Root\n"
         "from tests.writing import write\n"
-        "faultpoint.install(lambda name: os._exit(9) if name == 'transaction.ready' else None)\n"
+        "file_system.install_fault_hook(lambda name: os._exit(9) if name == 'transaction.ready' else None)\n"
         "write(Root(sys.argv[1]), 'src/a.txt', b'half', name='c/1.0')"
     )
     stage = project.with_name("project.home") / "snapshots" / "stage"
@@ -270,12 +270,12 @@ def test_a_write_that_fails_leaves_nothing_beside_the_file(root: Root, project: 
         if name == "transaction.ready":
             raise OSError(28, "No space left on device")
 
-    faultpoint.install(fail)
+    file_system.install_fault_hook(fail)
     try:
         with pytest.raises(ToolError, match="No space left"):
             write(root, "src/a.txt", b"new")
     finally:
-        faultpoint.install(None)
+        file_system.install_fault_hook(None)
     assert [p.name for p in (project / "src").iterdir()] == ["a.txt"]
     assert root.read_bytes("src/a.txt") == b"inside\n"
 

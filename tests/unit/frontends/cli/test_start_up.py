@@ -155,7 +155,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 WATCHED_RUN = """
 import gc, json, sys, threading
-from treadle.base import faultpoint
+from treadle.base import file_system
 
 seen = {"processes": [], "commits": 0, "threads": [], "collections": 0}
 start = threading.Thread.start
@@ -177,7 +177,7 @@ def collect(phase, info):
 gc.callbacks.append(collect)
 threading.Thread.start = watched_start
 sys.addaudithook(audit)
-faultpoint.install(point)
+file_system.install_fault_hook(point)
 from treadle.frontends.cli import main
 code = main()
 with open("../seen.json", "w") as file:

@@ -16,7 +16,7 @@ from tests.writing import write
 from treadle.adapters.stores.integrity import Problem
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.adapters.workspace.history.overlay_upper import Beginnings
-from treadle.base import faultpoint
+from treadle.base import file_system
 from treadle.errors import Conflict, NotFound, ToolError
 from treadle.library.housekeeping.damage import inspect
 from treadle.library.housekeeping.retention import Retention
@@ -161,10 +161,10 @@ def test_what_is_saved_after_the_look_counts_as_changed(case: Case) -> None:
         if name == "world.before_new_beginning":
             (case.project / "text").write_text("person\n2\n3\n4\n5\n6\n")
 
-    faultpoint.install(save)
+    file_system.install_fault_hook(save)
     with suppress(Conflict):
         case.worlds.rebase(case.world)
-    faultpoint.install(None)
+    file_system.install_fault_hook(None)
     assert case.worlds.effect(case.world).conflicts
     case.worlds.rebase(case.world)
     assert case.inside()["text"] == b"person\n2\n3\n4\n5\nworld\n"

@@ -22,7 +22,7 @@ from io import BufferedRandom
 from pathlib import Path
 
 from treadle.adapters.models.local.weights import FOLDER, Weights, WeightsPart
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.base.subprocesses import Launch, run_blocking
 from treadle.errors import ConfigError, FetchError
 

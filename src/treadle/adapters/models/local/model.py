@@ -19,7 +19,7 @@ from treadle.adapters.models.local.answer import GrammarReader, answer_schema, r
 from treadle.adapters.models.local.weights import find_library, find_weights
 from treadle.adapters.models.openai_chat.stream import ChatChunk, usage_of
 from treadle.adapters.models.provider_context import ProviderContext
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.base.subprocesses import kill_group, start_program
 from treadle.errors import ConfigError, ModelError
 from treadle.ports.model import Memo, ModelInfo, ModelRequest

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from treadle.adapters.models.keys import Secret
 from treadle.adapters.models.wire.failures import failure
 from treadle.adapters.models.wire.framing import ANSWER_BYTES, SizeExceeded, over_limit
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.base.http.client import DamagedBody, HttpClient, HttpResponse, UnknownEncoding
 from treadle.base.http.connection import CutOff
 from treadle.base.http.route import CONNECT_S, InvalidAddress

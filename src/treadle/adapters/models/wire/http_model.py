@@ -17,7 +17,7 @@ from treadle.adapters.models.wire.encoder import NO_PICTURES, NONE_REFUSED, Requ
 from treadle.adapters.models.wire.failures import is_refusal, refuses
 from treadle.adapters.models.wire.http import Http, host_of, server_of
 from treadle.adapters.models.wire.reading import AnswerReader
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.errors import ModelError
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
 from treadle.protocol.deltas import Delta, NoticeDelta, UsageDelta

@@ -23,8 +23,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One simple command that would run. A text that cannot be read as a whole gives an unknown part without a
-    program."""
+    """One simple command that would run; an unknown one without a program for a text that cannot be read."""
 
     program: str
     words: tuple[str, ...]

@@ -85,9 +85,8 @@ def _interpreter(call: ShellCall) -> Meanings:
         yield Rating("high", f"{call.name} runs code that is not known before it does", unseen=True)
     if call.stdin is not None and (not code_arguments or code_arguments == ("-",)):
         if UNKNOWN in call.stdin:
-            yield Rating(
-                "high", f"{call.name} runs the text that is piped into it, which no person has seen", unseen=True
-            )
+            reason = f"{call.name} runs the text that is piped into it, which no person has seen"
+            yield Rating("high", reason, unseen=True)
         yield from ruin(call.stdin)
 
 
@@ -128,9 +127,8 @@ def _rate_deletion(call: ShellCall, operands: tuple[str, ...], recursive: bool) 
                 rating = deleting(word, call.cwd, recursive=True)
                 if rating.severity == "critical" and not resolve(word, call.cwd).startswith((".", "*")):
                     yield Rating("critical", rating.reason.replace("deletes", "moves or changes", 1))
-            if call.name != "mv" and any(
-                (each := writing(word, call.cwd)) and each.severity != "medium" for word in operands[1:]
-            ):
+            written = [writing(word, call.cwd) for word in operands[1:]] if call.name != "mv" else []
+            if any(each is not None and each.severity != "medium" for each in written):
                 yield Rating("high", "changes the permissions of a part of the system")
         case "rsync" if any(word.startswith("--del") for word in call.args) and operands:
             if resolve(operands[-1], call.cwd) != "." and ":" not in operands[-1]:

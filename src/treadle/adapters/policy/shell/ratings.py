@@ -6,7 +6,9 @@
 import re
 from functools import lru_cache
 
-from treadle.adapters.policy.shell.model import Rating, ShellCall
+import msgspec
+
+from treadle.adapters.policy.shell.model import Rating, Severity, ShellCall
 
 _TABLE = r"""
 critical makes a file system, and what was there is gone
@@ -137,19 +139,12 @@ def _ratings() -> dict[str, list[tuple[str, Rating]]]:
         listed, _, pattern = line.partition(" ~ ")
         if not line.startswith(" "):
             severity, _, reason = line.partition(" ")
-            rating = Rating("medium", reason, network=True) if severity == "network" else _make_rating(severity, reason)
+            network = severity == "network"
+            rating = Rating(msgspec.convert("medium" if network else severity, Severity), reason, network)
             continue
         for name in listed.split():
             table.setdefault(name, []).append((pattern, rating))
     return table
-
-
-def _make_rating(severity: str, reason: str) -> Rating:
-    match severity:
-        case "critical" | "high" | "medium":
-            return Rating(severity, reason)
-        case _:
-            raise ValueError(f"the table has no severity {severity!r}")
 
 
 def ratings(call: ShellCall) -> list[Rating]:

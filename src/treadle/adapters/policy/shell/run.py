@@ -49,14 +49,10 @@ class Scope(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, wrapped_by=(*self.wrapped_by, program), depth=self.depth + 1)
 
 
-class ShellMemory:
+class ShellMemory(msgspec.Struct):
     """The directory of a shell. A subshell gets a copy."""
 
-    def __init__(self, cwd: str = ".") -> None:
-        self.cwd = cwd
-
-    def copy(self) -> "ShellMemory":
-        return ShellMemory(self.cwd)
+    cwd: str = "."
 
 
 class Record:
@@ -138,7 +134,14 @@ class Runner:
             meanings += self._program(simple, shell)
         self._part(simple, [each for each in meanings if isinstance(each, Rating)], scope)
         for meaning in meanings:
-            self._hand_on(meaning, simple, shell, scope)
+            if isinstance(meaning, NestedCommand) and meaning.argv:
+                there = shell if meaning.cwd is None else ShellMemory(resolve(meaning.cwd, shell.cwd))
+                inner = Simple(meaning.argv, stdin=meaning.stdin)
+                self.command(inner, there, scope.inside(mask_unknown(simple.argv[0])))
+            elif isinstance(meaning, Script) and meaning.text.strip(UNKNOWN + " \n\t"):
+                there = shell if simple.argv[0] in ("eval", "trap") else ShellMemory(shell.cwd)
+                stdin = None if meaning.text == simple.stdin else simple.stdin
+                self.nested(meaning.text, there, scope.inside(mask_unknown(simple.argv[0])), stdin)
 
     def _program(self, simple: Simple, shell: ShellMemory) -> list[Meaning]:
         name, args = simple.argv[0], simple.argv[1:]
@@ -146,22 +149,24 @@ class Runner:
             return self._unnamed(simple, shell)
         base, usual = plain_name(name)
         if base in ("cd", "pushd"):
-            shell.cwd = _resolve_cd(args, shell.cwd)
+            operands = [word for word in args if word == "-" or not word.startswith("-")]
+            path = resolve(UNKNOWN if operands[:1] == ["-"] else operands[0] if operands else "~", shell.cwd)
+            shell.cwd = "~" + path[len(HOME) :] if path.startswith(HOME) else path
         call = ShellCall(base, args, shell.cwd, simple.stdin)
         if usual:
             return [*judge(call)]
-        strange = Rating(
-            "medium", f"{mask_unknown(name)} is a program in another folder, despite its name", unseen=True
-        )
+        reason = f"{mask_unknown(name)} is a program in another folder, despite its name"
+        strange = Rating("medium", reason, unseen=True)
         return [strange, *(judge(call) if is_known(base) else ruin(call.line))]
 
     def _unnamed(self, simple: Simple, shell: ShellMemory) -> list[Meaning]:
         """The name is not literal: it may be nothing, and the next word the program; or it may be rm."""
         name, arguments = simple.argv[0].replace(UNKNOWN, ""), simple.argv[1:]
+        reason = "which program runs is not known before it does"
         meanings: list[Meaning] = [
-            Rating("high", "which program runs is not known before it does", unseen=True, hides_commands=True)
+            Rating("high", reason, unseen=True, hides_commands=True),
+            *ruin(" ".join(simple.argv)),
         ]
-        meanings += ruin(" ".join(simple.argv))
         as_rm = judge(ShellCall("rm", arguments, shell.cwd))
         meanings += [each for each in as_rm if isinstance(each, Rating) and each.severity == "critical"]
         if not _PATTERN.search(name):
@@ -194,23 +199,7 @@ class Runner:
         self.record.words += [("" if scope.captured else program, word) for word in simple.argv[1:]]
         self.record.words += [("", place) for place in simple.writes]
 
-    def _hand_on(self, meaning: Meaning, simple: Simple, shell: ShellMemory, scope: Scope) -> None:
-        if isinstance(meaning, NestedCommand) and meaning.argv:
-            there = shell if meaning.cwd is None else ShellMemory(resolve(meaning.cwd, shell.cwd))
-            self.command(Simple(meaning.argv, stdin=meaning.stdin), there, scope.inside(mask_unknown(simple.argv[0])))
-        elif isinstance(meaning, Script) and meaning.text.strip(UNKNOWN + " \n\t"):
-            there = shell if simple.argv[0] in ("eval", "trap") else shell.copy()
-            stdin = None if meaning.text == simple.stdin else simple.stdin
-            self.nested(meaning.text, there, scope.inside(mask_unknown(simple.argv[0])), stdin)
-
     def read_from(self, place: str, shell: ShellMemory) -> None:
         self.record.words.append(("", place))
         if rating := reading(place, shell.cwd):
             self.record.notes.append(rating)
-
-
-def _resolve_cd(args: tuple[str, ...], cwd: str) -> str:
-    """The directory after a `cd`."""
-    operands = [word for word in args if word == "-" or not word.startswith("-")]
-    path = resolve(UNKNOWN if operands[:1] == ["-"] else operands[0] if operands else "~", cwd)
-    return "~" + path[len(HOME) :] if path.startswith(HOME) else path

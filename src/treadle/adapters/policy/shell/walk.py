@@ -92,7 +92,12 @@ class Walker:
             case "command":
                 return self._command(node, stdin, Redirections())
             case "pipeline":
-                return self._pipeline(node, stdin)
+                printed, shell = stdin, self.shell
+                for child in node.named_children:
+                    self.shell = ShellMemory(shell.cwd)
+                    printed = self.node(child, printed)
+                self.shell = shell
+                return printed
             case "redirected_statement":
                 return self._redirected(node, stdin)
             case "variable_assignment":
@@ -108,7 +113,9 @@ class Walker:
             case "while_statement" | "c_style_for_statement":
                 self._loop(node, stdin)
             case "test_command":
-                self._test(node)
+                descend(node, self)
+                if _EVALUATED.search(text_of(node)):
+                    self.evaluated(text_of(node))
             case "compound_statement" if text_of(node).startswith("(("):
                 arithmetic(node, self)
             case "comment":
@@ -125,20 +132,12 @@ class Walker:
 
     def _walk_subshell(self, node: "Node", stdin: str | None = None, *, captured: bool = False) -> None:
         saved_state = self.shell, self.scope
-        self.shell, self.scope = self.shell.copy(), self._scope(captured)
+        self.shell, self.scope = ShellMemory(self.shell.cwd), self._scope(captured)
         self._sequence(node, stdin)
         self.shell, self.scope = saved_state
 
     def _scope(self, captured: bool) -> Scope:
         return msgspec.structs.replace(self.scope, captured=self.scope.captured or captured)
-
-    def _pipeline(self, node: "Node", stdin: str | None) -> str | None:
-        printed, shell = stdin, self.shell
-        for child in node.named_children:
-            self.shell = shell.copy()
-            printed = self.node(child, printed)
-        self.shell = shell
-        return printed
 
     def _redirected(self, node: "Node", stdin: str | None) -> str | None:
         body = last = node.child_by_field_name("body")
@@ -194,12 +193,8 @@ class Walker:
         nests = re.search(r"\$[({\[]|[`\\]", heredoc.body)
         root = self.record.parse(': "{}"'.format(heredoc.body if nests else heredoc.body.replace('"', '\\"')))
         command = root.named_children[0] if root.named_child_count else None
-        if (
-            root.has_error
-            or (nests and re.search('"|<<', heredoc.body))
-            or command is None
-            or command.type != "command"
-        ):
+        unclear = root.has_error or (nests and re.search('"|<<', heredoc.body))
+        if unclear or command is None or command.type != "command":
             self.confused()
             return UNKNOWN
         return " ".join(word(each, self) for each in group(command.children[1:]))
@@ -222,13 +217,9 @@ class Walker:
         return self._words(words, self._redirections(redirects, there), stdin, tuple(assigned), text_of(node))
 
     def _words(
-        self,
-        words: "list[Node]",
-        there: Redirections,
-        stdin: str | None,
-        assigned: tuple[tuple[str, str], ...] = (),
+        self, words: "list[Node]", there: Redirections, stdin: str | None, assigned: tuple[tuple[str, str], ...] = (),
         text: str = "",
-    ) -> str | None:
+    ) -> str | None:  # fmt: skip
         stdin = there.stdin if there.stdin is not None else stdin
         argv = tuple([word(each, self) for each in group([*words, *there.late])])
         self._run(Simple(argv, assigned, there.writes, stdin, text=text))
@@ -268,12 +259,6 @@ class Walker:
             else:
                 argv.append(word(each, self))
         self._run(Simple(tuple(argv), text=text_of(node)))
-
-    def _test(self, node: "Node") -> None:
-        descend(node, self)
-        text = text_of(node)
-        if _EVALUATED.search(text):
-            self.evaluated(text)
 
     # ---- functions and loops
 
@@ -323,7 +308,7 @@ class Walker:
         if source.startswith("`") or (source.startswith("$(") and "<<" in source):
             inner = re.sub(r"\\([\\`$])", r"\1", source[1:].removesuffix("`")) if source[0] == "`" else source[2:-1]
             self.record.notes += ruin(inner) if "<<" in inner else ()
-            self.nested(inner, self.shell.copy(), self._scope(True).inside(source[0]), None)
+            self.nested(inner, ShellMemory(self.shell.cwd), self._scope(True).inside(source[0]), None)
         elif node.named_children and all(child.type == "file_redirect" for child in node.named_children):
             self._redirections(node.named_children, Redirections())
         else:

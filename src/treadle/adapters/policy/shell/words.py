@@ -80,9 +80,9 @@ def _piece(node: "Node", reader: WordReader, first: bool) -> str:
             return _string(node, reader, first)
         case "simple_expansion":
             return _GIVEN.get(text_of(node)[1:], UNKNOWN)
-        case "expansion":
-            return _expansion(node, reader)
-        case "arithmetic_expansion":
+        case "expansion" if re.fullmatch(r"\$\{\w+\}", text_of(node)):
+            return _GIVEN.get(text_of(node)[2:-1], UNKNOWN)
+        case "expansion" | "arithmetic_expansion":
             arithmetic(node, reader)
             return UNKNOWN
         case "command_substitution" | "process_substitution":
@@ -102,14 +102,6 @@ def _plain(text: str, reader: WordReader, first: bool) -> str:
         reader.confused()
         return UNKNOWN
     return _PLAIN.sub(r"\1", _VARIABLE.sub(lambda match: _GIVEN.get(match[1], UNKNOWN), text))
-
-
-def _expansion(node: "Node", reader: WordReader) -> str:
-    text = text_of(node)
-    if re.fullmatch(r"\$\{\w+\}", text):
-        return _GIVEN.get(text[2:-1], UNKNOWN)
-    arithmetic(node, reader)
-    return UNKNOWN
 
 
 def arithmetic(node: "Node", reader: WordReader) -> None:
@@ -151,8 +143,7 @@ def _literal(text: str, first: bool) -> str:
 
 
 def _ansi(text: str) -> str:
-    """`$'…'`. A NUL ends it; escapes that Python does not have are unknown, and so are characters that mean something
-    here."""
+    """`$'…'`, up to a NUL. Escapes that Python does not have and characters with a meaning here are unknown."""
     if not _ANSI.fullmatch(text):
         return UNKNOWN
     plain = text.encode("latin-1", "backslashreplace").decode("unicode_escape").split("\0", 1)[0]

@@ -67,11 +67,8 @@ def wrapper(call: ShellCall) -> Meanings | None:
             return _find(args)
         case "fd" | "fdfind":
             at = next((n for n, word in enumerate(args) if word in ("-x", "-X", "--exec", "--exec-batch")), len(args))
-            return (
-                [NestedCommand((*(each.replace("{}", UNKNOWN) for each in args[at + 1 :]), UNKNOWN))]
-                if at < len(args)
-                else []
-            )
+            words = [each.replace("{}", UNKNOWN) for each in args[at + 1 :]]
+            return [NestedCommand((*words, UNKNOWN))] if at < len(args) else []
     return None
 
 
@@ -146,12 +143,8 @@ def _text(text: str) -> Meanings:
 
 def _input(call: ShellCall) -> Meanings:
     if UNKNOWN in (call.stdin or ""):
-        yield Rating(
-            "high",
-            f"{call.name} runs the text that is piped into it, which no person has seen",
-            unseen=True,
-            hides_commands=True,
-        )
+        reason = f"{call.name} runs the text that is piped into it, which no person has seen"
+        yield Rating("high", reason, unseen=True, hides_commands=True)
     yield Script(call.stdin or "")
 
 

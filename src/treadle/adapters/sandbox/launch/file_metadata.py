@@ -120,8 +120,7 @@ class MetadataServer:
         ioctl(self._listener, _STILL_ASKED, system_call.id)
 
     def _judged(self, fd: int) -> os.stat_result:
-        """By where the kernel says that the opened file lies, and only for the user's own files: this process may have
-        rights that the command gave up."""
+        """By the kernel's path of the opened file, and only for the user's own: this process may have more rights."""
         place = os.readlink(f"/proc/self/fd/{fd}")
         allowed = any(is_below(place, each) for each in self._allowed)
         status = os.fstat(fd)

@@ -40,7 +40,12 @@ def main(words: list[str]) -> None:
         print(f"treadle: the command could not be given a network and did not run: {error}", file=sys.stderr)
         end_as(system.CANNOT)
     os.close(go)
-    code = _wait(sandbox, proxy)
+    ended_pid = code = 0
+    while ended_pid != sandbox:
+        ended_pid, status = os.wait()
+        code = os.waitstatus_to_exitcode(status)
+        if ended_pid == proxy and code:
+            print(ENDED, file=sys.stderr, flush=True)
     _end(proxy)
     end_as(code)
 
@@ -75,8 +80,7 @@ def _first_process(info: int) -> int:
 
 
 def _listener(inside: int, port: int) -> int:
-    """Return a socket that listens in the network of that process. A child makes it, because a process cannot leave a
-    network that it has joined."""
+    """A socket that listens in the network of that process. A child makes it: no process can leave a joined network."""
     here, there = _socket.socketpair()
     pid = os.fork()
     if pid == 0:
@@ -125,16 +129,6 @@ def _start_proxy(listener: int, spec: "dict[str, object]") -> int:
         os._exit(0)
     finally:
         os._exit(1)
-
-
-def _wait(sandbox: int, proxy: int) -> int:
-    while True:
-        pid, status = os.wait()
-        code = os.waitstatus_to_exitcode(status)
-        if pid == sandbox:
-            return code
-        if pid == proxy and code:
-            print(ENDED, file=sys.stderr, flush=True)
 
 
 def _end(proxy: int) -> None:

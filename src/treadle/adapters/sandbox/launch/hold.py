@@ -13,8 +13,7 @@ CANNOT = 125
 ALIVE_FD = 8
 """Kept open by the sandbox's first process, which is the last to die."""
 PENDING = -1
-"""Instead of an inode number: the process that wrote it was killed before it could record the file or folder that it
-made, if any."""
+"""Instead of an inode number: the writer was killed before it could record what it made, if anything."""
 SMALL = 2
 """Bytes of the largest file that is ever made here; a larger file was not made here."""
 
@@ -86,8 +85,7 @@ def _number(path: str) -> int:
 
 
 def _make(note: int, place: str, content: bytes | None) -> None:
-    """Note that it will be made, make it, note its inode number. A place that exists already is held as it is and never
-    removed: its number is 0."""
+    """Note that it will be made, make it, note its inode number: 0 for what existed already, which is never removed."""
     if os.path.lexists(place):
         _write(note, 0, place)
         return
@@ -111,8 +109,7 @@ def _read(note: int) -> tuple[int, str]:
 
 
 def _last_sign_of_life() -> int:
-    """Return the reading end of a pipe, which reaches its end of file when the sandbox's first process has closed the
-    other end."""
+    """The reading end of a pipe that ends when the sandbox's first process has closed the other end."""
     alive, kept_open = os.pipe()
     if alive == ALIVE_FD:
         alive = os.dup(alive)

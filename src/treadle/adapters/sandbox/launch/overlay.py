@@ -26,6 +26,26 @@ def main(words: list[str]) -> None:
         os._exit(CANNOT)
 
 
+def cover(words: list[str]) -> None:
+    """Cover sockets by their path, in a mount namespace of its own, and become the sandbox. bubblewrap can cover them,
+    too, but a socket that vanishes meanwhile would keep it from starting: here one that is gone is passed over. `at`:
+    where bubblewrap takes more mounts, for kernels that give namespaces to it alone (setuid)."""
+    spec, line = marshal.loads(bytes.fromhex(words[0])), words[1:]
+    try:
+        own_namespaces()
+    except OSError:
+        paths = [path for path in spec["paths"] if os.path.lexists(path)]
+        line[spec["at"] : spec["at"]] = [word for path in paths for word in ("--ro-bind", "/dev/null", path)]
+    else:
+        try:
+            make_mounts_private()
+            cover_sockets(spec["paths"])
+        except OSError as error:
+            sys.stderr.write(f"treadle: sockets outside the project cannot be covered: {error.strerror}\n")
+            os._exit(CANNOT)
+    os.execvp(line[0], line)
+
+
 def lay_view(root: str, upper: str, work: str, place: str) -> None:
     """Mount a view of the root at `place`, for this process and all that it starts. Users stay who they are, and the
     next program that is executed has no more rights than before."""

@@ -1,5 +1,4 @@
-"""System calls that Python does not have: Landlock, seccomp, capabilities, namespaces. One function each, OSError on
-failure."""
+"""System calls that Python does not have: Landlock, seccomp, capabilities, namespaces. OSError on failure."""
 
 import ctypes
 import os

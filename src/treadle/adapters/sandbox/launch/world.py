@@ -159,8 +159,7 @@ class Holder:
         mount("none", f"/proc/self/fd/{self._top}", "", _REMOUNT | _NOSUID | _NODEV, "")
 
     def _is_in_use(self) -> bool:
-        """True if another process is in the namespace. For a sandbox that was started there, the process that waits for
-        its end is."""
+        """True if another process is in the namespace; for a sandbox, the process that waits for its end is."""
         for name in os.listdir("/proc"):
             try:
                 other = name.isdigit() and int(name) != os.getpid()

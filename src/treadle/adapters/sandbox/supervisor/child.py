@@ -1,5 +1,4 @@
-"""The first process of a command: its descriptors, its session, and the step from the supervisor's copy into the
-command itself."""
+"""The first process of a command: its descriptors, its session, and the step from the supervisor into the command."""
 
 # _signal: `signal` itself brings enum along, which takes longer to load than all the rest. For the same reason there is
 # no contextlib here.

@@ -23,8 +23,7 @@ import msgspec
 from treadle.adapters.sandbox.supervisor import folder as names
 from treadle.adapters.sandbox.supervisor.command import MARK, SupervisedCommand
 from treadle.adapters.sandbox.supervisor.removal import remove_tree
-from treadle.base.faultpoint import faultpoint
-from treadle.base.file_system import create_file, path_steps, replace_file
+from treadle.base.file_system import create_file, faultpoint, path_steps, replace_file
 from treadle.base.types import CallKey, ChatId, new_id
 from treadle.errors import ToolError
 from treadle.ports.commands import CommandExit, CommandSpec, KnownCommand

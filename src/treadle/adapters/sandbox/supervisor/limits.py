@@ -19,8 +19,7 @@ _COUNT_S = 5.0
 """And counted at the latest."""
 _LAST_DISK = 1 << 30
 _LAST_MEMORY = 20
-"""The part that must stay free: so many bytes of the disk, and this part of the memory; or half of what was free at
-first."""
+"""The part of disk (bytes) and memory (a fraction) that must stay free; or half of what was free at first."""
 _NICE = 5
 _WATCHED = _TASKS, _MEMORY, _DISK = "processes", "memory", "disk"
 _WORDS = {
@@ -36,8 +35,7 @@ def limits_of(job: "dict[str, object]") -> Limits:
 
 
 def restrain(limits: Limits) -> None:
-    """Set the kernel's limits in the process that becomes the command, and a lower priority than that of interactive
-    work."""
+    """In the process that becomes the command: set the kernel's limits, and a lower priority."""
     import resource
 
     resource_limits = {
@@ -148,9 +146,7 @@ def too_much_memory(limits: Limits) -> str:
 
 
 def _machine(folder: str) -> "dict[str, int]":
-    """Return the use of the machine as numbers that grow with it: tasks; for memory and disk the free bytes,
-    negative.
-    """
+    """The use of the machine as numbers that grow with it: tasks, and the negative free bytes of memory and disk."""
     try:
         with open("/proc/loadavg", "rb") as file:
             tasks = int(file.read().split()[3].partition(b"/")[2])

@@ -45,10 +45,23 @@ def main(folder: str) -> None:
     elif not os.path.exists(JOB):  # the folder is being removed, and a `stop` may have gone with it
         return
     else:
-        error = _stamp() if job["view"] else ""
+        error = ""
+        if job["view"]:  # record when it begins: changes in the project from now on are not its own
+            try:
+                with open(BEGAN, "wb") as file:
+                    file.write(b"%d %d" % (time.time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)))
+            except OSError as failure:
+                error = failure.strerror or "its beginning cannot be noted"
         group = make_group(limits_of(job))
         ends = child.Ends() if error else child.start(job, umask, group)
-        _report()
+        try:  # noqa: SIM105 - tell the worker that the command runs, and let go of it
+            os.write(1, b"started\n")
+        except OSError:
+            pass  # it is dead; that is what this process is for
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(null, number)
+        os.close(null)
         if error or ends.error:
             write_exit("failed", 127, False, recorder, error or ends.error)
         else:
@@ -88,26 +101,3 @@ def _claim() -> bool:
         return False
     replace_file(OWNER, f"{os.getpid()}\n".encode())
     return True
-
-
-def _report() -> None:
-    """Tell the worker that the command runs, and let go of it."""
-    try:  # noqa: SIM105
-        os.write(1, b"started\n")
-    except OSError:
-        pass  # it is dead; that is what this process is for
-    null = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(null, number)
-    os.close(null)
-
-
-def _stamp() -> str:
-    """Record when a command on a view begins: changes in the project from now on are not its own. Return the reason if
-    that is impossible."""
-    try:
-        with open(BEGAN, "wb") as file:
-            file.write(b"%d %d" % (time.time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)))
-    except OSError as error:
-        return error.strerror or "its beginning cannot be noted"
-    return ""

@@ -20,8 +20,7 @@ def adopt_orphans() -> None:
 
 
 def die_with_parent() -> None:
-    """Called in the command's process: have the kernel kill it with its supervisor, because no other process would end
-    it."""
+    """In the command's process: have the kernel kill it with its supervisor, since no other process would."""
     if _LINUX:
         _try_to(_DEATH_SIGNAL, _SIGKILL)
 
@@ -74,8 +73,7 @@ def is_group_gone(group: int) -> bool:
 
 
 def working() -> "list[bytes] | None":
-    """The names of all that lives but the sandbox itself, which may take a moment to be taken down; None where they
-    cannot be known."""
+    """The names of all that lives but the sandbox, which may take a moment to end; None where they are unknown."""
     return [name for name in descendants().values() if name != b"bwrap"] if _LINUX else None
 
 
@@ -85,8 +83,7 @@ def tasks() -> int:
 
 
 def memory(most: int) -> int:
-    """Return the bytes of memory that they take. Above `most`, memory shared by forked processes counts once: that
-    takes longer to find out."""
+    """The bytes of memory that they take. Above `most`, shared memory counts once, which takes longer to find out."""
     living = _living()
     private_bytes = os.sysconf("SC_PAGE_SIZE") * sum(_number(pid, "statm", _private_pages) for pid in living)
     return (

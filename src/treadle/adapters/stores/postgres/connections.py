@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import asyncpg  # type: ignore[import-untyped]
 
 from treadle.adapters.stores import number_migrations, redact_address
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.errors import InvalidInput, NewerSchema, StoreBusy, StoreError, TreadleError
 
 CONNECTIONS = 10

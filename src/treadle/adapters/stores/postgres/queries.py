@@ -20,7 +20,7 @@ from treadle.adapters.stores.postgres import rows
 from treadle.adapters.stores.postgres.connections import ALREADY_ANSWERED, Connections, PgConnection, T, Work, state
 from treadle.adapters.stores.text_index import SPOKEN, Part, UnindexedRange, fold_words, parts
 from treadle.adapters.stores.watch import ANY, DELETED, Heads
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.base.types import ChatId, Clock
 from treadle.errors import ChatBusy, ChatExists, Damaged, HeadMoved, LeaseLost, NotFound
 from treadle.ports import store as port

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 
-from treadle.base.faultpoint import faultpoint
-from treadle.base.file_system import replace_file, sync_folder
+from treadle.base.file_system import faultpoint, replace_file, sync_folder
 from treadle.base.types import new_id
 from treadle.errors import Damaged, NotFound
 

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from treadle.adapters.stores import number_migrations
 from treadle.adapters.stores.listing import folded
 from treadle.adapters.stores.sqlite.failures import primary_code, read_only
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.base.process_folders import process_folder_prefix
 from treadle.errors import NewerSchema, StoreError
 

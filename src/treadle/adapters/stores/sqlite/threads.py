@@ -25,7 +25,7 @@ from treadle.adapters.stores.sqlite.blobs import BlobFiles
 from treadle.adapters.stores.sqlite.failures import REOPEN, explained, primary_code, read_only
 from treadle.adapters.stores.sqlite.schema import Database, may_write
 from treadle.adapters.stores.sqlite.tables import ReadTables, WriteTables
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.errors import TreadleError
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from treadle.adapters.tools.builtin.base import carried_out, in_thread
 from treadle.adapters.tools.builtin.context import Blobs, WithContext
 from treadle.adapters.tools.builtin.text import MAX_FILE, decode
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.base.inert import printable
 from treadle.chat.change_rules import left_out
 from treadle.diff.diff import Diff, bounded, diff

@@ -24,8 +24,7 @@ from treadle.adapters.workspace.history.states import Folders, SeenFiles, is_fol
 from treadle.adapters.workspace.paths import entries
 from treadle.adapters.workspace.paths.durable import FEW, Freeing, sync_all
 from treadle.adapters.workspace.paths.entries import closing_fd, lstat
-from treadle.base.faultpoint import faultpoint
-from treadle.base.file_system import sync_folder
+from treadle.base.file_system import faultpoint, sync_folder
 from treadle.errors import ToolError
 from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileConflict, FileState, decode_path, encode_path

@@ -24,8 +24,7 @@ from treadle.adapters.workspace.history.walk import GIT, Walk
 from treadle.adapters.workspace.paths.durable import digest_of
 from treadle.adapters.workspace.paths.entries import closing_fd
 from treadle.adapters.workspace.root import Root
-from treadle.base.faultpoint import faultpoint
-from treadle.base.file_system import create_file, path_below, replace_file, sync_folder
+from treadle.base.file_system import create_file, faultpoint, path_below, replace_file, sync_folder
 from treadle.base.types import new_id
 from treadle.errors import NotFound, ToolError
 from treadle.ports.snapshots import Effect

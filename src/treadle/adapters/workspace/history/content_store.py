@@ -32,7 +32,7 @@ from treadle.adapters.workspace.paths.durable import (
     write_at,
 )
 from treadle.adapters.workspace.paths.entries import closing_fd
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.errors import NotFound, ToolError
 
 SMALL = 1 << 15

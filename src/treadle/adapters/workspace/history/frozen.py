@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from treadle.adapters.workspace.history.apply import ContentSource
 from treadle.adapters.workspace.history.overlay_upper import LayerRecord, Upper
 from treadle.adapters.workspace.paths.entries import closing_fd
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.base.types import new_id
 from treadle.errors import ToolError
 from treadle.ports.snapshots import Effect

@@ -15,9 +15,8 @@ from typing import Literal, TypeVar
 import msgspec
 
 from treadle.adapters.workspace.paths.durable import Freeing, private_folder
-from treadle.base.faultpoint import faultpoint
 from treadle.base.file_locks import lock_file
-from treadle.base.file_system import create_file, replace_file, sync_folder
+from treadle.base.file_system import create_file, faultpoint, replace_file, sync_folder
 from treadle.errors import ToolError
 from treadle.protocol.content import Value
 from treadle.protocol.files import FileChange, FileConflict, Uncaptured

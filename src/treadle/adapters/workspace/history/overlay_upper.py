@@ -18,9 +18,8 @@ from treadle.adapters.workspace.history.apply import ContentSource
 from treadle.adapters.workspace.history.states import Folders
 from treadle.adapters.workspace.paths import entries
 from treadle.adapters.workspace.paths.entries import LIST, READ, closing_fd, explain
-from treadle.base.faultpoint import faultpoint
 from treadle.base.file_locks import lock_file
-from treadle.base.file_system import replace_file
+from treadle.base.file_system import faultpoint, replace_file
 from treadle.errors import ToolError
 from treadle.protocol.content import Value
 from treadle.protocol.files import FileState, decode_path

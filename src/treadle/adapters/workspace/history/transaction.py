@@ -39,7 +39,7 @@ from treadle.adapters.workspace.history.staging import StagingFolder
 from treadle.adapters.workspace.history.states import Folders, SeenFiles
 from treadle.adapters.workspace.paths.durable import FEW, SyncAhead
 from treadle.adapters.workspace.root import Root
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.errors import NotFound, ToolError, TreadleError
 from treadle.ports.snapshots import Effect, Plan
 from treadle.ports.workspace import inert

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.base.types import new_id
 from treadle.diff.changes import CACHES
 from treadle.diff.diff import count_lines

@@ -221,9 +221,8 @@ async def fsck(repair: bool, as_json: bool) -> int:
 async def _inspect_snapshots(store: "Store", config: "Config", *, repair: bool) -> "list[Problem]":
     """Return the problems of the data beside the database. An error while reading that data is one more problem."""
     from treadle.adapters.stores.integrity import Problem
-    from treadle.library.housekeeping.damage import inspect
+    from treadle.library.housekeeping.damage import inspect, look_ahead
     from treadle.library.housekeeping.retention import retention_of
-    from treadle.library.housekeeping.damage import look_ahead
 
     try:
         problems = await inspect(store, config.home, retention_of(config.settings), repair=repair)

@@ -11,7 +11,7 @@ import pytest
 from tests.postgres import Postgres
 from tests.unit.adapters.stores.postgres.conftest import Line
 from treadle.adapters.stores.postgres import PostgresStore
-from treadle.base import faultpoint
+from treadle.base import file_system
 from treadle.base.types import ChatId
 from treadle.errors import AlreadyAnswered, ChatBusy, ChatExists, HeadMoved, LeaseLost, StoreError
 from treadle.ports.store import Commit, Lease, Remembered
@@ -245,11 +245,11 @@ async def test_a_fault_before_the_commit_changes_nothing(store: PostgresStore) -
         if name == "store.before_commit":
             raise RuntimeError("struck")
 
-    faultpoint.install(strike)
+    file_system.install_fault_hook(strike)
     try:
         with pytest.raises(RuntimeError):
             await add(store, A, 2)
     finally:
-        faultpoint.install(None)
+        file_system.install_fault_hook(None)
     assert await store.head(A) == 1
     await add(store, A, 2)

@@ -11,7 +11,7 @@ import pytest
 
 from treadle.adapters.stores.postgres import PostgresStore
 from treadle.adapters.stores.postgres import connections as schema
-from treadle.base import faultpoint
+from treadle.base import file_system
 from treadle.errors import NewerSchema, StoreError
 from treadle.testing.store_contract.helpers import A, B, add, begin
 
@@ -29,9 +29,9 @@ def newer(tmp_path: Path) -> Path:
 @pytest.fixture
 def points() -> Iterator[list[str]]:
     passed: list[str] = []
-    faultpoint.install(passed.append)
+    file_system.install_fault_hook(passed.append)
     yield passed
-    faultpoint.install(None)
+    file_system.install_fault_hook(None)
 
 
 async def test_of_many_starters_one_migrates(postgres: str, points: list[str]) -> None:
@@ -62,13 +62,13 @@ async def test_a_migration_that_fails_changes_nothing(postgres: str, newer: Path
         if name == "store.migrating":
             raise RuntimeError("struck")
 
-    faultpoint.install(strike)
+    file_system.install_fault_hook(strike)
     new = PostgresStore(postgres, migrations=newer)
     try:
         with pytest.raises(RuntimeError):
             await new.head(A)
     finally:
-        faultpoint.install(None)
+        file_system.install_fault_hook(None)
     assert await behind.fetchval("SELECT to_regclass('added')") is None
     assert await behind.fetchval("SELECT version FROM treadle_meta") == len(schema.number_migrations(schema.MIGRATIONS))
     assert await new.head(A) == 1

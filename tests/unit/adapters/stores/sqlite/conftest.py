@@ -16,7 +16,7 @@ from treadle.adapters.stores.sqlite import SqliteStore
 PRELUDE = """
 import asyncio, os, signal, sys, time
 from pathlib import Path
-from treadle.base import faultpoint
+from treadle.base import file_system
 from treadle.errors import *
 from treadle.ports.store import Commit
 from treadle.adapters.stores.sqlite import SqliteStore

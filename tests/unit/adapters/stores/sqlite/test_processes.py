@@ -170,7 +170,7 @@ async def test_killed_at_a_persistence_point(store: SqliteStore, spawn: Spawn, n
     worker = spawn(
         f"""
         lease = await claimed(store, "gone")
-        faultpoint.install(lambda name: os.kill(os.getpid(), signal.SIGKILL) if name == "{name}" else None)
+        file_system.install_fault_hook(lambda name: os.kill(os.getpid(), signal.SIGKILL) if name == "{name}" else None)
         new = [record(2, text("x" * 100_000))]
         await store.append(Commit(A, new, summary(A, 2, runnable=True), lease=lease))
         """
@@ -188,7 +188,7 @@ async def test_killed_while_the_database_is_made(store: SqliteStore, spawn: Spaw
     """Fault 3"""
     worker = spawn(
         f"""
-        faultpoint.install(lambda name: os.kill(os.getpid(), signal.SIGKILL) if name == "{name}" else None)
+        file_system.install_fault_hook(lambda name: os.kill(os.getpid(), signal.SIGKILL) if name == "{name}" else None)
         await begin(store, A)
         """
     )

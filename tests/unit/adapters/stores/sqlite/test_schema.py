@@ -11,7 +11,7 @@ import pytest
 
 from treadle.adapters.stores.sqlite import SqliteStore, schema
 from treadle.adapters.stores.sqlite.schema import ReadOnly
-from treadle.base import faultpoint
+from treadle.base import file_system
 from treadle.errors import NewerSchema, StoreError
 from treadle.ports.store import ChatFilter
 from treadle.testing.store_contract.helpers import A, begin
@@ -117,7 +117,7 @@ async def test_of_many_starters_one_migrates(path: Path, newer: Path) -> None:
     await begin(old, A)
     await old.close()
     passed: list[str] = []
-    faultpoint.install(passed.append)
+    file_system.install_fault_hook(passed.append)
     errors: list[BaseException] = []
 
     def start() -> None:
@@ -133,7 +133,7 @@ async def test_of_many_starters_one_migrates(path: Path, newer: Path) -> None:
         for starter in starters:
             starter.join()
     finally:
-        faultpoint.install(None)
+        file_system.install_fault_hook(None)
     assert errors == []
     assert passed.count("store.migrating") == 1
     assert passed.count("store.backed_up") == 1
@@ -150,12 +150,12 @@ async def test_a_migration_that_fails_changes_nothing(path: Path, newer: Path, p
         if name == point:
             raise RuntimeError("struck")
 
-    faultpoint.install(strike)
+    file_system.install_fault_hook(strike)
     try:
         with pytest.raises(RuntimeError):
             schema.prepare(path, busy_s=1, migrations=newer)
     finally:
-        faultpoint.install(None)
+        file_system.install_fault_hook(None)
     assert query(path, "SELECT name FROM sqlite_master WHERE name = 'added'") == []
     still = SqliteStore(path)
     assert await still.head(A) == 1

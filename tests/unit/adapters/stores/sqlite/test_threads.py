@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.adapters.stores.sqlite.conftest import text
 from treadle.adapters.stores.sqlite import SqliteStore
-from treadle.base import faultpoint
+from treadle.base import file_system
 from treadle.base.types import ChatId
 from treadle.errors import HeadMoved, StoreError
 from treadle.ports.store import Commit, Snapshot
@@ -27,9 +27,9 @@ class Struck(Exception):
 def points() -> Iterator[list[str]]:
     """The fault points in the order in which they were passed."""
     passed: list[str] = []
-    faultpoint.install(passed.append)
+    file_system.install_fault_hook(passed.append)
     yield passed
-    faultpoint.install(None)
+    file_system.install_fault_hook(None)
 
 
 async def test_what_waits_together_is_committed_together(store: SqliteStore, points: list[str]) -> None:
@@ -46,12 +46,14 @@ async def test_a_batch_is_as_durable_as_its_most_demanding_job(path: Path) -> No
     store = SqliteStore(path)
     await begin(store, A)
     seen: list[int] = []
-    faultpoint.install(lambda name: seen.append(_synchronous(store)) if name == "store.before_commit" else None)
+    file_system.install_fault_hook(
+        lambda name: seen.append(_synchronous(store)) if name == "store.before_commit" else None
+    )
     try:
         for seq, durable in ((2, False), (3, True), (4, True), (5, False)):
             await store.append(Commit(A, [record(seq)], summary(A, seq), durable=durable))
     finally:
-        faultpoint.install(None)
+        file_system.install_fault_hook(None)
     await store.close()
     assert seen == [1, 2, 2, 1]
 
@@ -74,12 +76,12 @@ async def test_a_transaction_that_fails_is_repeated_job_by_job(store: SqliteStor
             struck += 1
             raise Struck
 
-    faultpoint.install(strike)
+    file_system.install_fault_hook(strike)
     try:
         first = asyncio.create_task(add(store, A, 99))  # occupies the writer while the others gather
         outcome = await asyncio.gather(*(add(store, chat, 2) for chat in chats), first, return_exceptions=True)
     finally:
-        faultpoint.install(None)
+        file_system.install_fault_hook(None)
     heads = [await store.head(chat) for chat in chats]
     assert [head == 2 for head in heads] == [error is None for error in outcome[:5]]
     assert sum(head == 2 for head in heads) >= 4
@@ -95,12 +97,12 @@ async def test_a_fault_after_the_commit_is_not_repeated(store: SqliteStore) -> N
         if name == "store.after_commit":
             raise Struck
 
-    faultpoint.install(strike)
+    file_system.install_fault_hook(strike)
     try:
         with pytest.raises(Struck):
             await add(store, A, 2)
     finally:
-        faultpoint.install(None)
+        file_system.install_fault_hook(None)
     with pytest.raises(HeadMoved):
         await add(store, A, 2)
     assert seqs(await store.read(A)) == [1, 2]
@@ -113,12 +115,12 @@ async def test_a_type_numbered_in_a_lost_transaction_is_numbered_again(store: Sq
         if name == "store.before_commit":
             raise Struck
 
-    faultpoint.install(strike)
+    file_system.install_fault_hook(strike)
     try:
         with pytest.raises(Struck):
             await add(store, A, 1)
     finally:
-        faultpoint.install(None)
+        file_system.install_fault_hook(None)
     await add(store, A, 1)
     assert await store.read(A) == [record(1)]
 

@@ -17,7 +17,7 @@ from treadle.adapters.tools.builtin.edit import EditFile, WriteFile
 from treadle.adapters.tools.builtin.patch import ApplyPatch
 from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
 from treadle.adapters.workspace.root import Root
-from treadle.base import faultpoint
+from treadle.base import file_system
 from treadle.errors import ToolError
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.files import FileChange, FileState
@@ -202,7 +202,7 @@ def die_at(point: str, passing: int) -> None:
         if name == point and passed == passing:
             raise Death
 
-    faultpoint.install(hook)
+    file_system.install_fault_hook(hook)
 
 
 @pytest.mark.parametrize("stopped", [False, True])
@@ -219,7 +219,7 @@ async def test_found_half_done_it_is_finished_and_told_in_full(
         with pytest.raises(Death):
             await tool.run(invocation)
     finally:
-        faultpoint.install(None)
+        file_system.install_fault_hook(None)
     if stopped:
         outcome = await tool.stop(invocation)
     elif (outcome := await tool.settle(invocation)) == "run_again":
@@ -241,7 +241,9 @@ async def test_a_stop_in_the_midst_of_a_write_tells_of_it(call, project: Path, c
     tool = WriteFile(context)
     invocation = await planned(tool, call(path="new/a", content="a"))
     loop, reached = asyncio.get_running_loop(), asyncio.Event()
-    faultpoint.install(lambda name: loop.call_soon_threadsafe(reached.set) if name == "tool.write_before" else None)
+    file_system.install_fault_hook(
+        lambda name: loop.call_soon_threadsafe(reached.set) if name == "tool.write_before" else None
+    )
     try:
         task = asyncio.create_task(tool.run(invocation))
         await reached.wait()
@@ -249,7 +251,7 @@ async def test_a_stop_in_the_midst_of_a_write_tells_of_it(call, project: Path, c
         with pytest.raises(asyncio.CancelledError):
             await task
     finally:
-        faultpoint.install(None)
+        file_system.install_fault_hook(None)
     stopped = await tool.stop(invocation)
     assert stopped is not None
     assert states(stopped) == {"new": (None, FileState("directory", 0o755)), "new/a": (None, file(b"a"))}

@@ -13,7 +13,7 @@ from tests.unit.adapters.tools.contexts import context_with, told
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.adapters.tools.builtin.context import ToolContext
 from treadle.adapters.tools.builtin.patch import ApplyPatch
-from treadle.base import faultpoint
+from treadle.base import file_system
 from treadle.errors import Conflict, EditError, OutsideRoot, ToolError
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.content import KnownFile
@@ -157,7 +157,7 @@ _DEATH = """
 import asyncio, os, sys
 from pathlib import Path
 import msgspec
-from treadle.base import faultpoint
+from treadle.base import file_system
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions
 from treadle.adapters.stores.sqlite import SqliteStore
@@ -172,7 +172,7 @@ def strike(name):
             os._exit(9)
 async def main():
     tool = ApplyPatch(context_with(SqliteStore(Path(sys.argv[2]))))
-    faultpoint.install(strike)
+    file_system.install_fault_hook(strike)
     arguments, plan = msgspec.json.decode(sys.argv[5])
     await tool.run(Invocation("c_1", "1.0", "tool", arguments, plan, ChatOptions(root=sys.argv[1])))
 asyncio.run(main())
@@ -237,10 +237,10 @@ async def test_a_file_swapped_in_the_last_moment_is_not_overwritten(
         if name == "tool.patch_before":
             (files / "old.sh").write_bytes(b"the user's\n")
 
-    faultpoint.install(strike)
+    file_system.install_fault_hook(strike)
     try:
         with pytest.raises(Conflict, match=r"old\.sh was changed on disk"):
             await tool.run(invocation)
     finally:
-        faultpoint.install(None)
+        file_system.install_fault_hook(None)
     assert contents(files) == BEFORE | {"old.sh": b"the user's\n"}  # W-07, fault 21

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.adapters.tools.contexts import context_with, told
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.adapters.tools.builtin.edit import EditFile, WriteFile
-from treadle.base import faultpoint
+from treadle.base import file_system
 from treadle.errors import Conflict, EditError, OutsideRoot, ToolError
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.events import DiffStat
@@ -191,13 +191,13 @@ async def test_a_file_changed_since_the_intent_is_a_conflict(call, project: Path
 _DEATH = """
 import asyncio, os, sys
 import msgspec
-from treadle.base import faultpoint
+from treadle.base import file_system
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.adapters.tools.builtin.edit import WriteFile
 from tests.unit.adapters.tools.contexts import context_with
-faultpoint.install(lambda name: os._exit(9) if name == sys.argv[2] else None)
+file_system.install_fault_hook(lambda name: os._exit(9) if name == sys.argv[2] else None)
 arguments, plan = msgspec.json.decode(sys.argv[3])
 tool = WriteFile(context_with(MemoryStore()))
 seen = {"a": plan["files"][0]["file"]["before"]["digest"]}
@@ -240,7 +240,7 @@ async def test_cancelling_waits_for_the_write_to_end(call, project: Path) -> Non
         if name == "tool.write_before":
             loop.call_soon_threadsafe(reached.set)
 
-    faultpoint.install(hook)
+    file_system.install_fault_hook(hook)
     try:
         task = asyncio.create_task(WRITE.run(make_write(call)))
         await reached.wait()
@@ -248,7 +248,7 @@ async def test_cancelling_waits_for_the_write_to_end(call, project: Path) -> Non
         with pytest.raises(asyncio.CancelledError):
             await task
     finally:
-        faultpoint.install(None)
+        file_system.install_fault_hook(None)
     assert (project / "a").read_bytes() == b"new\n"
     assert names(project) == ["a"]
 

@@ -26,7 +26,7 @@ from tests.unit.adapters.workspace.trees import (
     picture,
     taken_back,
 )
-from treadle.base import faultpoint
+from treadle.base import file_system
 from treadle.errors import ToolError
 from treadle.ports.snapshots import Effect
 from treadle.protocol.files import FileChange, FileState
@@ -81,11 +81,11 @@ def bench() -> Iterator[Bench]:
 def once(point: str, act: Callable[[], None]) -> Iterator[None]:
     """Do something when a point is first passed."""
     left = [act]
-    faultpoint.install(lambda name: left.pop()() if name == point and left else None)
+    file_system.install_fault_hook(lambda name: left.pop()() if name == point and left else None)
     try:
         yield
     finally:
-        faultpoint.install(None)
+        file_system.install_fault_hook(None)
 
 
 # -- somebody else ------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from treadle.adapters.tools.builtin.command.request import CommandPlan, CommandR
 from treadle.adapters.tools.builtin.command.setup import CommandSetup
 from treadle.adapters.tools.builtin.command.shell import ShellEnd
 from treadle.adapters.tools.builtin.context import ToolContext
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.base.host_patterns import in_words
 from treadle.base.types import CallKey
 from treadle.diff.changes import count, sort_out

@@ -9,7 +9,7 @@ from treadle.adapters.tools.builtin.command import output
 from treadle.adapters.tools.builtin.command.project import folders_made
 from treadle.adapters.tools.builtin.command.request import CommandPlan
 from treadle.adapters.tools.builtin.command.run import ATTEMPTS, DONE, CommandAttempt, CommandRun
-from treadle.base.faultpoint import faultpoint
+from treadle.base.file_system import faultpoint
 from treadle.errors import ToolError
 from treadle.ports.commands import CommandExit
 from treadle.ports.snapshots import Effect
