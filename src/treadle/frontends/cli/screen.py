@@ -26,6 +26,7 @@ from treadle.frontends.presentation.notices import (
     notice,
     waiting,
 )
+from treadle.frontends.presentation.overview import usage_of
 from treadle.frontends.presentation.styled import Span, spans, tail
 from treadle.library.chat import Chat
 from treadle.protocol import events as e
@@ -166,6 +167,7 @@ class Screen(Show):
     def event(self, envelope: e.Envelope) -> None:
         event = envelope.data
         self.seq = envelope.seq or self.seq
+        self._usage += usage_of(event) or Usage()
         if self._waits_since:
             self._began += time.monotonic() - self._waits_since
             self._waits_since = 0.0
@@ -188,10 +190,9 @@ class Screen(Show):
                 self._received = ""
             case e.AssistantMessage():
                 self._answer(event)
-            case e.TurnEnd(usage=usage):
+            case e.TurnEnd():
                 self._activity.end()
                 self._turns += 1
-                self._usage += usage
             case e.TrialStart() | e.ExecutionStart() | e.ExecutionOutput() | e.ExecutionComplete():
                 self._call(event)
             case e.CheckStarted(check=check, command=command):
@@ -208,10 +209,8 @@ class Screen(Show):
             case e.TaskComplete(summary=summary) if summary:
                 self._terminal.stream(spans(Span("✓", ("green",)), " "))
                 self._show_full_text(summary)
-            case e.ModelCall():
-                self._usage += event.usage
-                if event.purpose == "summary" and event.text:
-                    self._show_full_text(event.text)
+            case e.ModelCall(purpose="summary", text=text) if text:
+                self._show_full_text(text)
             case e.RunEnd():
                 self._ended = True
             case e.SessionIdle():
@@ -298,8 +297,6 @@ class Screen(Show):
         self._terminal.end_line()
 
     def _notice(self, event: e.Event) -> None:
-        if isinstance(event, e.TurnRetry | e.CompactionComplete | e.SubagentCompleted):
-            self._usage += event.usage
         if styled_notice := notice(event):
             self._terminal.tell(*styled_notice)
         if isinstance(event, e.TurnRetry):

@@ -12,7 +12,7 @@ import msgspec
 from treadle import __version__
 from treadle.frontends.copilot_words.names import shown_arguments, shown_name
 from treadle.protocol import events as e
-from treadle.protocol.content import ToolRequest, Usage
+from treadle.protocol.content import ToolRequest
 from treadle.protocol.events import Envelope
 
 SdkEvent = dict[str, Any]
@@ -75,15 +75,6 @@ class Telling:
         self._last = id
         return event
 
-    def _model_change(self, changes: Mapping[str, Any]) -> Data:
-        previous = self.shown_model(self.model)
-        data: Data = {"newModel": previous, "previousModel": previous}
-        if "model" in changes:
-            data["newModel"] = self.shown_model(str(changes["model"]))
-        if changes.get("reasoning_effort"):
-            data["reasoningEffort"] = changes["reasoning_effort"]
-        return data
-
     def message_id(self, turn: int) -> str:
         return event_id(self.chat, "message", turn)
 
@@ -95,19 +86,16 @@ class Telling:
             case e.AssistantMessage() as answer:
                 yield from self._answer(answer)
             case e.OptionsChanged(changes=changes):
-                if "model" in changes or "reasoning_effort" in changes:
-                    yield "session.model_change", self._model_change(changes), False
-                if "mode" in changes:
-                    mode = MODES.get(str(changes["mode"]), "interactive")
-                    yield "session.mode_changed", {"newMode": mode, "previousMode": "interactive"}, False
+                yield from self._changes(changes)
             case e.PermissionCompleted(by="policy"):
                 return  # decided by a rule, not by a person
-            case data if type(data) in _WORDS:
-                kind, live, payload = _WORDS[type(data)]
-                yield kind, payload(self, data, envelope), live
-            case other:
+            case data:
                 notification = {"source": "treadle", "name": envelope.type, "version": 1}
-                yield "session.custom_notification", {**notification, "payload": msgspec.to_builtins(other)}, True
+                yield (
+                    self._of_turn(data, envelope)
+                    or self._of_session(data, envelope)
+                    or ("session.custom_notification", {**notification, "payload": msgspec.to_builtins(data)}, True)
+                )
 
     def _answer(self, answer: e.AssistantMessage) -> Iterator[Told]:
         model = self.shown_model(self.model)
@@ -118,34 +106,105 @@ class Telling:
             data["reasoningText"] = reasoning
         if answer.tool_requests:
             data["toolRequests"] = [_request(request) for request in answer.tool_requests]
-        if answer.usage is not None:
-            data["outputTokens"] = answer.usage.output
-        yield "assistant.message", data, False
-        if answer.usage is not None:
-            yield "assistant.usage", _usage(answer.usage, model), True
+        if answer.usage is None:
+            yield "assistant.message", data, False
+            return
+        usage = answer.usage
+        yield "assistant.message", {**data, "outputTokens": usage.output}, False
+        tokens = {"model": model, "inputTokens": usage.input, "outputTokens": usage.output, "cost": usage.usd}
+        yield "assistant.usage", {**tokens, "cacheReadTokens": usage.cached, "reasoningTokens": usage.reasoning}, True
 
+    def _changes(self, changes: Mapping[str, Any]) -> Iterator[Told]:
+        if "model" in changes or "reasoning_effort" in changes:
+            previous = self.shown_model(self.model)
+            new = self.shown_model(str(changes["model"])) if "model" in changes else previous
+            effort = {"reasoningEffort": changes["reasoning_effort"]} if changes.get("reasoning_effort") else {}
+            yield "session.model_change", {"newModel": new, "previousModel": previous, **effort}, False
+        if "mode" in changes:
+            mode = MODES.get(str(changes["mode"]), "interactive")
+            yield "session.mode_changed", {"newMode": mode, "previousMode": "interactive"}, False
 
-# -- payloads -----------------------------------------------------------------------------------------------------
+    def _of_turn(self, data: e.Event, envelope: Envelope) -> Told | None:
+        """Events of a turn: the type that each has there, its payload, and whether it is only live there."""
+        match data:
+            case e.MessageDelta(turn=turn, text=text):
+                return "assistant.message_delta", {"messageId": self.message_id(turn), "deltaContent": text}, True
+            case e.ReasoningDelta(turn=turn, text=text):
+                return "assistant.reasoning_delta", {"reasoningId": self.reasoning_id(turn), "deltaContent": text}, True
+            case e.ToolCallDelta(turn=turn, position=position, name=name, arguments=arguments):
+                piece = {"toolCallId": f"{turn}.{position}", "inputDelta": arguments}
+                return "assistant.tool_call_delta", piece | ({"toolName": shown_name(name)} if name else {}), True
+            case e.ExecutionOutput(call=call, text=text):
+                return "tool.execution_partial_result", {"toolCallId": call, "partialOutput": text}, True
+            case e.UserMessage(source=source):
+                id = data.queue_id or event_id(self.chat, envelope.seq, 0)
+                message: Data = {"content": data.content, "delivery": data.delivery, "messageId": id}
+                message |= {"isAutopilotContinuation": True} if source == "autopilot" else {}
+                return "user.message", message | ({"source": source} if source != "person" else {}), False
+            case e.TurnStart(turn=turn, model=model):
+                self.model = model
+                return "assistant.turn_start", {"turnId": str(turn), "model": self.shown_model(model)}, False
+            case e.TurnEnd(turn=turn):
+                return "assistant.turn_end", {"turnId": str(turn)}, False
+            case e.TurnRetry(turn=turn, message=text):
+                return "assistant.turn_retry", {"turnId": str(turn), "reason": text}, True
+            case e.ExecutionStart(call=call, name=name):
+                start = {"toolCallId": call, "toolName": shown_name(name), "turnId": call.partition(".")[0]}
+                return "tool.execution_start", {**start, "arguments": shown_arguments(name, data.arguments)}, False
+            case e.ExecutionComplete(call=call, success=success):
+                code = _CODES.get(data.synthetic, "failure")
+                error = {"error": {"message": data.error or data.result, "code": code}}
+                result: Data = {"toolCallId": call, "success": success, "turnId": call.partition(".")[0]}
+                result |= {"result": {"content": data.result}} if success else error
+                return "tool.execution_complete", result, False
+            case e.PermissionCompleted(action=action, decision=decision):
+                outcome = {"kind": REFUSED, "feedback": data.feedback} if decision != "allow" else {"kind": APPROVED}
+                return "permission.completed", {"requestId": action, "toolCallId": action, "result": outcome}, True
+            case e.ExternalToolCompleted(call=call):
+                return "external_tool.completed", {"requestId": call}, True
+            case e.UserInputCompleted(action=action, answer=text):
+                return "user_input.completed", {"requestId": action, "answer": text}, True
+            case _:
+                return None
 
-
-def _start(telling: Telling, created: e.SessionCreated, envelope: Envelope) -> Data:
-    telling.model = created.options.model
-    data = {"sessionId": telling.chat, "version": 1, "producer": "treadle", "copilotVersion": __version__}
-    data |= {"startTime": stamp(envelope.time_ms), "selectedModel": telling.shown_model(created.options.model)}
-    return {**data, "context": {"cwd": created.options.root}}
-
-
-def _turn(telling: Telling, turn_start: e.TurnStart, _envelope: Envelope) -> Data:
-    telling.model = turn_start.model
-    return {"turnId": str(turn_start.turn), "model": telling.shown_model(turn_start.model)}
-
-
-def _user_message(telling: Telling, message: e.UserMessage, envelope: Envelope) -> Data:
-    id = message.queue_id or event_id(telling.chat, envelope.seq, 0)
-    data: Data = {"content": message.content, "delivery": message.delivery, "messageId": id}
-    if message.source == "autopilot":
-        data["isAutopilotContinuation"] = True
-    return {**data, "source": message.source} if message.source != "person" else data
+    def _of_session(self, data: e.Event, envelope: Envelope) -> Told | None:
+        """The same for events of the session."""
+        match data:
+            case e.SessionCreated(options=options):
+                self.model = options.model
+                start = {"sessionId": self.chat, "version": 1, "producer": "treadle", "copilotVersion": __version__}
+                start |= {"startTime": stamp(envelope.time_ms), "selectedModel": self.shown_model(options.model)}
+                return "session.start", {**start, "context": {"cwd": options.root}}, False
+            case e.SessionIdle(reason=reason):
+                return "session.idle", {"aborted": True} if reason == "interrupted" else {}, True
+            case e.SessionError(error_class=kind, message=text):
+                return "session.error", {"errorType": _ERRORS.get(kind, kind), "message": text}, False
+            case e.Interrupted():
+                return "abort", {"reason": "user_initiated"}, False
+            case e.TaskComplete(summary=summary):
+                return "session.task_complete", {"summary": summary, "success": True}, False
+            case e.TitleChanged(title=title):
+                return "session.title_changed", {"title": title}, True
+            case e.CompactionStart(trigger=trigger, tokens_before=tokens):
+                compaction = {"trigger": _TRIGGERS.get(trigger, trigger), "currentTokens": tokens}
+                return "session.compaction_start", compaction, False
+            case e.CompactionComplete():
+                return "session.compaction_complete", _compaction(data), False
+            case e.UsageInfo(window=window, tokens=tokens):
+                usage = {"tokenLimit": window, "currentTokens": tokens, "messagesLength": self.messages + 1}
+                return "session.usage_info", usage, True
+            case e.QueueChanged():
+                return "pending_messages.modified", {}, True
+            case e.SessionRewound(message=message):
+                rewind = {"upToEventId": event_id(self.chat, message, 0), "eventsRemoved": envelope.seq - message}
+                return "session.snapshot_rewind", rewind, True
+            case e.ModelNotice(text=text) | e.SandboxNotice(text=text):
+                return "session.info", {"infoType": "notification", "message": text}, True
+            case e.LimitWarning(kind=kind) | e.LimitReached(kind=kind):
+                words = envelope.type.removeprefix("session.").replace("_", " ")
+                return "session.warning", {"warningType": "limit", "message": f"{words}: {kind}"}, True
+            case _:
+                return None
 
 
 def _request(request: ToolRequest) -> Data:
@@ -158,37 +217,7 @@ def _request(request: ToolRequest) -> Data:
     return {"toolCallId": request.call, "name": shown_name(request.name), "arguments": arguments, "type": "function"}
 
 
-def _usage(usage: Usage, model: str) -> Data:
-    data = {"model": model, "inputTokens": usage.input, "outputTokens": usage.output, "cost": usage.usd}
-    return {**data, "cacheReadTokens": usage.cached, "reasoningTokens": usage.reasoning}
-
-
-def _call(_telling: Telling, call: e.ExecutionStart, _envelope: Envelope) -> Data:
-    data = {"toolCallId": call.call, "toolName": shown_name(call.name), "turnId": call.call.partition(".")[0]}
-    return {**data, "arguments": shown_arguments(call.name, call.arguments)}
-
-
-def _piece(_telling: Telling, piece: e.ToolCallDelta, _envelope: Envelope) -> Data:
-    data = {"toolCallId": f"{piece.turn}.{piece.position}", "inputDelta": piece.arguments}
-    return {**data, "toolName": shown_name(piece.name)} if piece.name else data
-
-
-def _result(_telling: Telling, completion: e.ExecutionComplete, _envelope: Envelope) -> Data:
-    call, success = completion.call, completion.success
-    data: Data = {"toolCallId": call, "success": success, "turnId": call.partition(".")[0]}
-    if success:
-        return {**data, "result": {"content": completion.result}}
-    code = _CODES.get(completion.synthetic, "failure")
-    return {**data, "error": {"message": completion.error or completion.result, "code": code}}
-
-
-def _permission(_telling: Telling, completion: e.PermissionCompleted, _envelope: Envelope) -> Data:
-    is_allowed = completion.decision == "allow"
-    result = {"kind": APPROVED} if is_allowed else {"kind": REFUSED, "feedback": completion.feedback}
-    return {"requestId": completion.action, "toolCallId": completion.action, "result": result}
-
-
-def _compaction(_telling: Telling, completion: e.CompactionComplete, _envelope: Envelope) -> Data:
+def _compaction(completion: e.CompactionComplete) -> Data:
     data: Data = {
         "success": completion.success,
         "trigger": _TRIGGERS.get(completion.trigger, completion.trigger),
@@ -200,77 +229,3 @@ def _compaction(_telling: Telling, completion: e.CompactionComplete, _envelope: 
     }
     more = {"summaryContent": completion.summary, "error": completion.error}
     return data | {name: text for name, text in more.items() if text}
-
-
-def _limit(_telling: Telling, limit: e.LimitWarning | e.LimitReached, envelope: Envelope) -> Data:
-    words = envelope.type.removeprefix("session.").replace("_", " ")
-    return {"warningType": "limit", "message": f"{words}: {limit.kind}"}
-
-
-def _notice(_telling: Telling, notice: e.ModelNotice | e.SandboxNotice, _envelope: Envelope) -> Data:
-    return {"infoType": "notification", "message": notice.text}
-
-
-_WORDS: Mapping[type, tuple[str, bool, Callable[[Telling, Any, Envelope], Data]]] = {
-    e.SessionCreated: ("session.start", False, _start),
-    e.UserMessage: ("user.message", False, _user_message),
-    e.TurnStart: ("assistant.turn_start", False, _turn),
-    e.TurnEnd: ("assistant.turn_end", False, lambda _t, d, _e: {"turnId": str(d.turn)}),
-    e.TurnRetry: ("assistant.turn_retry", True, lambda _t, d, _e: {"turnId": str(d.turn), "reason": d.message}),
-    e.MessageDelta: (
-        "assistant.message_delta",
-        True,
-        lambda t, d, _e: {"messageId": t.message_id(d.turn), "deltaContent": d.text},
-    ),
-    e.ReasoningDelta: (
-        "assistant.reasoning_delta",
-        True,
-        lambda t, d, _e: {"reasoningId": t.reasoning_id(d.turn), "deltaContent": d.text},
-    ),
-    e.ToolCallDelta: ("assistant.tool_call_delta", True, _piece),
-    e.ExecutionStart: ("tool.execution_start", False, _call),
-    e.ExecutionComplete: ("tool.execution_complete", False, _result),
-    e.ExecutionOutput: (
-        "tool.execution_partial_result",
-        True,
-        lambda _t, d, _e: {"toolCallId": d.call, "partialOutput": d.text},
-    ),
-    e.PermissionCompleted: ("permission.completed", True, _permission),
-    e.ExternalToolCompleted: ("external_tool.completed", True, lambda _t, d, _e: {"requestId": d.call}),
-    e.UserInputCompleted: (
-        "user_input.completed",
-        True,
-        lambda _t, d, _e: {"requestId": d.action, "answer": d.answer},
-    ),
-    e.SessionIdle: ("session.idle", True, lambda _t, d, _e: {"aborted": True} if d.reason == "interrupted" else {}),
-    e.SessionError: (
-        "session.error",
-        False,
-        lambda _t, d, _e: {"errorType": _ERRORS.get(d.error_class, d.error_class), "message": d.message},
-    ),
-    e.Interrupted: ("abort", False, lambda _t, _d, _e: {"reason": "user_initiated"}),
-    e.TaskComplete: ("session.task_complete", False, lambda _t, d, _e: {"summary": d.summary, "success": True}),
-    e.TitleChanged: ("session.title_changed", True, lambda _t, d, _e: {"title": d.title}),
-    e.CompactionStart: (
-        "session.compaction_start",
-        False,
-        lambda _t, d, _e: {"trigger": _TRIGGERS.get(d.trigger, d.trigger), "currentTokens": d.tokens_before},
-    ),
-    e.CompactionComplete: ("session.compaction_complete", False, _compaction),
-    e.UsageInfo: (
-        "session.usage_info",
-        True,
-        lambda t, d, _e: {"tokenLimit": d.window, "currentTokens": d.tokens, "messagesLength": t.messages + 1},
-    ),
-    e.QueueChanged: ("pending_messages.modified", True, lambda _t, _d, _e: {}),
-    e.SessionRewound: (
-        "session.snapshot_rewind",
-        True,
-        lambda t, d, at: {"upToEventId": event_id(t.chat, d.message, 0), "eventsRemoved": at.seq - d.message},
-    ),
-    e.ModelNotice: ("session.info", True, _notice),
-    e.SandboxNotice: ("session.info", True, _notice),
-    e.LimitWarning: ("session.warning", True, _limit),
-    e.LimitReached: ("session.warning", True, _limit),
-}
-"""By type: the name that it has there, whether it is only live there, and its payload."""

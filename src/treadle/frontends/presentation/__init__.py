@@ -1,2 +1,2 @@
-"""Texts about events for front ends: the line of a call, notices, the open actions of a chat. The command line and the
-terminal app draw them each in its own way; nothing here knows a screen."""
+"""Texts and projections for front ends: events to blocks (`conversation`) and to facts (`overview`), the line of a
+call, notices, the open actions of a chat. Each front end draws them in its own way; nothing here knows a screen."""

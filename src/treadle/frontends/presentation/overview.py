@@ -45,8 +45,19 @@ class Overview(msgspec.Struct, frozen=True):
     last_end: str = ""
 
 
+def usage_of(event: e.Event) -> Usage | None:
+    """The cost that a recorded event adds to its chat; None if it adds nothing."""
+    match event:
+        case e.TurnEnd() | e.TurnRetry() | e.ModelCall() | e.CompactionComplete() | e.SubagentCompleted():
+            return event.usage
+        case _:
+            return None
+
+
 def apply_event(view: Overview, envelope: e.Envelope) -> Overview:
     event = envelope.data
+    if (spent := usage_of(event)) is not None:
+        view = replace(view, usage=view.usage + spent, run_usage=view.run_usage + spent)
     match event:
         case e.SessionCreated(options=options):
             return replace(view, options=options)
@@ -61,11 +72,8 @@ def apply_event(view: Overview, envelope: e.Envelope) -> Overview:
             return _begin_run(view, event, envelope.time_ms)
         case e.TurnStart():
             return replace(view, busy=True, activity="waiting for the model", turns=view.turns + 1)
-        case e.TurnEnd(usage=usage) | e.ModelCall(usage=usage):
-            return replace(view, usage=view.usage + usage, run_usage=view.run_usage + usage)
-        case e.SubagentCompleted(usage=usage, chat=chat):
-            remaining = tuple(each for each in view.children if each != chat)
-            return replace(view, usage=view.usage + usage, run_usage=view.run_usage + usage, children=remaining)
+        case e.SubagentCompleted(chat=chat):
+            return replace(view, children=tuple(each for each in view.children if each != chat))
         case e.ReasoningDelta():
             return view if view.activity == "thinking" else replace(view, activity="thinking")
         case e.MessageDelta():

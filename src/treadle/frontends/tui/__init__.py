@@ -1,6 +1,6 @@
-"""The terminal app. Events and live text become blocks (`conversation`), blocks become lines (`drawing`), and widgets
-show them; actions of the person go through a `Connection`, to a chat of this process or of a server. The only package
-that knows Textual; only `treadle` without a command loads it."""
+"""The terminal app. Events and live text become blocks (`presentation.conversation`), blocks become lines (`drawing`),
+and widgets show them; actions of the person go through `ChatApi` to a chat of this process (`embedded`) or of a server
+(`remote`). The only package that knows Textual; only `treadle` without a command loads it."""
 
 import os
 

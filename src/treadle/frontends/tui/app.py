@@ -290,8 +290,8 @@ class TreadleApp(App[AppExit]):
     async def on_composer_submitted(self, message: Composer.Submitted) -> None:
         if self.controller is None:
             self.composer.give_back(message.draft)
-            return
-        self.run_worker(self.guarded(self.controller.submitted(message)))
+        else:
+            self.run_worker(self.guarded(self.controller.submitted(message)))
 
     def on_composer_attaching(self, message: Composer.Attaching) -> None:
         if self.controller is not None:
@@ -307,19 +307,16 @@ class TreadleApp(App[AppExit]):
 
     async def action_leave(self) -> None:
         """Ctrl-C stops the run; without one it clears what is written. The second press quits."""
-        now = time.monotonic()
+        now, busy = time.monotonic(), self._showing is not None and self.conversation.view.busy
         if now - self._asked_to_leave < LEAVE_S:
             self.leave()
-            return
-        if self._showing is not None and self.conversation.view.busy:
-            self._asked_to_leave = now
-            self.notify("Ctrl-C again quits.", timeout=LEAVE_S)
-            await self._stop_run()
-        elif self.composer.text.strip() and self.composer.has_focus:
+        elif self.composer.text.strip() and self.composer.has_focus and not busy:
             self.composer.clear_all()
         else:
             self._asked_to_leave = now
             self.notify("Ctrl-C again quits.", timeout=LEAVE_S)
+            if busy:
+                await self._stop_run()
 
     async def _stop_run(self) -> None:
         if self.link is not None:

@@ -190,18 +190,15 @@ class Card(VerticalScroll, can_focus=True):
         if action.kind == "user_input":
             head = Text(f"{look.marks.asks} {inert(action.text)}{more}", "bold")
             options = [Text(f"  {number} {inert_line(text, 200)}") for number, text in enumerate(action.options, 1)]
-            return [head, *options, self._question_hint(action)]
+            hint = Text("a number, or your own words and Enter" if self.armed else "your own words and Enter", "dim")
+            if self._held is not None:
+                option = inert_line(action.options[int(self._held.character or 1) - 1], 100)
+                hint = Text(f"answering: {option} (type on to write a message instead)", "bold")
+            return [head, *options, hint]
         style = "bold red" if action.severity in _RED else "bold yellow"
         head = Text(f"{look.marks.asks} {inert_line(action.name or 'a call', 60)} needs your approval{more}", style)
         reasons = [Text(f"{look.marks.dot} {line}", "dim") for line in why_asked(action)]
         return [head, self._keys(action, look.width), *asked_for(action, look), *reasons]
-
-    def _question_hint(self, action: OpenAction) -> Text:
-        if self._held is not None:
-            option = action.options[int(self._held.character or 1) - 1]
-            return Text(f"answering: {inert_line(option, 100)} (type on to write a message instead)", "bold")
-        hint = "your own words and Enter"
-        return Text(f"a number, or {hint}" if self.armed else hint, "dim")
 
     def _keys(self, action: OpenAction, width: int) -> Text:
         if self._yields:
@@ -214,10 +211,8 @@ class Card(VerticalScroll, can_focus=True):
             if self._left:
                 return Text("Tab shows the choices", "dim")
             return Text("one moment: text that you type does not answer the card", "dim")
-        key_choices = choices(action)
-        return key_hints(
-            key_choices if width >= NARROW else [(key, _SHORT.get(key, words)) for key, words in key_choices], width
-        )
+        short = {} if width >= NARROW else _SHORT
+        return key_hints([(key, short.get(key, words)) for key, words in choices(action)], width)
 
     def _held_words(self, action: OpenAction, key: str) -> Text:
         words = dict(choices(action))[key]
@@ -282,35 +277,21 @@ class Card(VerticalScroll, can_focus=True):
         self._answer(self.asked.action, key)
 
     def _answer(self, action: OpenAction, key: str) -> None:
-        rule = _rule_of(action, key)
-        if action.kind == "user_input":
-            self._choose("answer", text=action.options[int(key) - 1])
-        elif rule is not None:
-            self._choose("rule", offer=rule[0], scope=rule[1])
-        else:
-            match key:
-                case "y":
-                    self._choose("once")
-                case "n":
-                    self._choose("deny")
-                case "f":
-                    self._yield_to_composer("feedback")
-                case "e":
-                    self._yield_to_composer("edit")
-                case "w":
-                    self._choose("rule", scope="once", offer=_network_offer(action))
-
-    def _yield_to_composer(self, kind: str) -> None:
-        """Treat further keys as text, also before the composer has the text to edit."""
-        assert self.asked is not None
-        self.armed, self._yields = False, True
-        self._draw()
-        self.post_message(Choice(self.asked, kind))
-
-    def _choose(self, kind: str, *, scope: RuleScope = "once", offer: int = -1, text: str = "") -> None:
         assert self.asked is not None
         self.armed = False  # a second key is no second answer
-        self.post_message(Choice(self.asked, kind, scope=scope, offer=offer, text=text))
+        rule = _rule_of(action, key)
+        if action.kind == "user_input":
+            choice = Choice(self.asked, "answer", text=action.options[int(key) - 1])
+        elif rule is not None:
+            choice = Choice(self.asked, "rule", offer=rule[0], scope=rule[1])
+        elif key == "w":
+            choice = Choice(self.asked, "rule", scope="once", offer=_network_offer(action))
+        else:
+            choice = Choice(self.asked, {"y": "once", "n": "deny", "f": "feedback", "e": "edit"}[key])
+        if choice.kind in ("feedback", "edit"):
+            self._yields = True  # further keys are text, also before the composer has the text to edit
+            self._draw()
+        self.post_message(choice)
 
 
 _SCOPE_KEYS: dict[str, RuleScope] = {"c": "chat", "p": "project", "u": "user"}

@@ -62,10 +62,8 @@ class CommandContext:
 
     async def open(self, link: ChatLink) -> None:
         self.app.showing.attach(link)
-        listed = {row.id: row for row in await self.connection.chats(limit=500)}
-        row = listed.get(link.id)
-        is_cut_off = row is not None and row.status == "pending" and not self.connection.stays
-        self._cut_at = row.head if row is not None and is_cut_off else -1
+        rows = [row for row in await self.connection.chats(limit=500) if row.id == link.id and row.status == "pending"]
+        self._cut_at = rows[0].head if rows and not self.connection.stays else -1
 
     def ask_for(self, purpose: Purpose, text: str = "") -> None:
         """Use the composer for this, until Enter or Esc."""
@@ -123,14 +121,9 @@ class CommandContext:
         model = await self.present_model()
         rows = {row.model: row for row in await self.connection.models()}
         if model in rows and not rows[model].vision:
-            vision_models = [
-                row.model for row in sorted(rows.values(), key=lambda row: bool(row.unusable_reason)) if row.vision
-            ]
-            seeing = (
-                f"these can: {', '.join(vision_models[:6])}; choose one with /model"
-                if vision_models
-                else "none here can"
-            )
+            usable_first = sorted(rows.values(), key=lambda row: bool(row.unusable_reason))
+            vision_models = ", ".join([row.model for row in usable_first if row.vision][:6])
+            seeing = f"these can: {vision_models}; choose one with /model" if vision_models else "none here can"
             raise InvalidInput(f"{inert_line(model, 80)} cannot see images, so it was not attached; {seeing}")
         self.app.composer.add_chip("image", label or path.rpartition("/")[2], "", path)
         self.app.composer.focus()
@@ -138,24 +131,22 @@ class CommandContext:
     async def _ensure_chat(self) -> bool:
         """Begin a chat if there is none; False if the user did not agree to its model."""
         async with self._beginning:
-            return self.app.link is not None or await self._begin_chat()
-
-    async def _begin_chat(self) -> bool:
-        app = self.app
-        model = self.next_chat_options.get("model") or app.start.model
-        if not model:
-            if (choice := await self.connection.default_model()) is None:
-                raise InvalidInput("no model is chosen yet; choose one with /model")
-            model = choice.model
-        if not await self.may_see(model):
-            return False
-        app.showing.attach(await self.connection.create(**{"model": model, **self.next_chat_options}), new=True)
-        return True
+            if self.app.link is not None:
+                return True
+            model = self.next_chat_options.get("model") or self.app.start.model
+            if not model:
+                if (choice := await self.connection.default_model()) is None:
+                    raise InvalidInput("no model is chosen yet; choose one with /model")
+                model = choice.model
+            if not await self.may_see(model):
+                return False
+            link = await self.connection.create(**{"model": model, **self.next_chat_options})
+            self.app.showing.attach(link, new=True)
+            return True
 
     async def may_see(self, model: str) -> bool:
         """True if the user knows which provider gets to see the project, and agrees."""
-        disclosure = await self.connection.disclosure(model)
-        if not disclosure:
+        if not (disclosure := await self.connection.disclosure(model)):
             return True
         question = f"{disclosure[0].upper()}{disclosure[1:]}."
         if not await self.app.push_screen_wait(Confirm(question, "go on, and do not ask again", "do not")):
@@ -168,12 +159,10 @@ def outcome_words(word: str, outcome: Outcome) -> str:
     """The outcome of an undo, a redo or a keep, in words."""
     if outcome.error:
         return f"not {word}: {inert_line(outcome.error, 300)}"
+    if not (outcome.files or outcome.conflicts):
+        return f"there is nothing to be {word}"
     conflicts_text = "".join(f"\nnot changed: {inert_line(each, 200)}" for each in outcome.conflicts[:5])
-    return (
-        f"{word}: {count(outcome.files, 'change')}{conflicts_text}"
-        if outcome.files or conflicts_text
-        else f"there is nothing to be {word}"
-    )
+    return f"{word}: {count(outcome.files, 'change')}{conflicts_text}"
 
 
 def look_of(context: CommandContext, width: int) -> Look:

@@ -97,43 +97,34 @@ class Composer(TextArea):
         match event.key:
             case "enter" if self.text.endswith("\\") and self.cursor_location == self.document.end:
                 self.action_delete_left()
-                self._newline(event)
+                self.insert("\n")
             case "enter" | "ctrl+s":
-                event.stop()
-                event.prevent_default()
                 self._submit(steers=event.key == "ctrl+s")
             case key if key in _NEW_LINE:
-                self._newline(event)
-            case "up" if self.cursor_location[0] == 0:
-                self._recall(self.typed.recall_previous(self.text), event)
-            case "down" if self.cursor_location[0] == self.document.line_count - 1:
-                self._recall(self.typed.recall_next(), event)
+                self.insert("\n")
+            case "up" if self.cursor_location[0] == 0 and (text := self.typed.recall_previous(self.text)) is not None:
+                self.put(text)
+            case "down" if (
+                self.cursor_location[0] == self.document.line_count - 1
+                and (text := self.typed.recall_next()) is not None
+            ):
+                self.put(text)
             case _:
-                pass
-
-    def _newline(self, event: Key) -> None:
+                return
         event.stop()
         event.prevent_default()
-        self.insert("\n")
-
-    def _recall(self, text: str | None, event: Key) -> None:
-        if text is not None:
-            event.stop()
-            event.prevent_default()
-            self.put(text)
 
     def put(self, text: str) -> None:
         self.text = text
         self.move_cursor(self.document.end)
 
     def _submit(self, *, steers: bool) -> None:
-        if not self.text.strip():
-            return
-        draft, visible_text = self.draft, self.text
-        text, images = self.expanded(visible_text)
-        self.typed.add(visible_text if not self._chips else text[:20_000])
-        self.clear_all()
-        self.post_message(self.Submitted(text, images, draft, steers=steers))
+        if self.text.strip():
+            draft = self.draft
+            text, images = self.expanded(draft.text)
+            self.typed.add(text[:20_000] if self._chips else draft.text)
+            self.clear_all()
+            self.post_message(self.Submitted(text, images, draft, steers=steers))
 
     @property
     def draft(self) -> Draft:

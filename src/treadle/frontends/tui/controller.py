@@ -41,22 +41,17 @@ class Controller(CommandContext):
             await self.open(await self.connection.open(start.chat))
         elif start.picks:
             await self.command("chats", "")
-        elif not start.model:
-            await self._choose_model()
+        elif not start.model:  # the model of the first chat is found or asked for (U-10)
+            if (choice := await self.connection.default_model()) is None:
+                await first_run(self)
+            elif choice.reason:
+                self.next_chat_options["model"] = choice.model
+                self.app.showing.draw_facts()
+                self.app.tell(f"using {inert_line(choice.model)} ({choice.reason}); /model changes it", grave=False)
         if start.prompt:
             await self.say(start.prompt, ())
         await self._read_own()
         await self._read_files()
-
-    async def _choose_model(self) -> None:
-        """The model of the first chat, found or asked for (U-10)."""
-        choice = await self.connection.default_model()
-        if choice is None:
-            await first_run(self)
-        elif choice.reason:
-            self.next_chat_options["model"] = choice.model
-            self.app.showing.draw_facts()
-            self.app.tell(f"using {inert_line(choice.model)} ({choice.reason}); /model changes it", grave=False)
 
     @property
     def cut_off(self) -> bool:

@@ -71,17 +71,17 @@ async def clipboard_picture(folder: Path | None) -> str:
         kill_group(process.pid)
     if not data.startswith(PNG):
         raise InvalidInput("there is no picture in the clipboard")
-    return await asyncio.to_thread(_save_picture, data, folder)
 
+    def save() -> str:
+        place = None if folder is None else folder / "pictures"
+        if place is not None:
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor, path = tempfile.mkstemp(".png", "clipboard-", place)
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        return path
 
-def _save_picture(data: bytes, folder: Path | None) -> str:
-    place = None if folder is None else folder / "pictures"
-    if place is not None:
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor, path = tempfile.mkstemp(".png", "clipboard-", place)
-    with open(descriptor, "wb") as file:
-        file.write(data)
-    return path
+    return await asyncio.to_thread(save)
 
 
 def copy_command(environment: Mapping[str, str]) -> list[str]:

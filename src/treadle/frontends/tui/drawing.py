@@ -2,6 +2,7 @@
 themes map, and never colour alone."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from itertools import groupby
 
@@ -65,8 +66,12 @@ def draw_block(block: AnyBlock, look: Look) -> Drawable | None:
             return _calls(block, look)
         case Checklist(steps=steps):
             return checklist(steps, look.marks)
+        case Note(mark="done"):
+            return Group(Text(f"{look.marks.completed} done", "bold green"), markdown(block.text, look))
+        case Note(mark="error"):
+            return Text(f"{look.marks.failed} {block.text}", "bold red")
         case Note():
-            return _note(block, look)
+            return Text(f"{look.marks.dot} {block.text}", block.colour)
         case RunEndBlock(text=text, files=files):
             lines = [Text(f"{look.marks.rule}{look.marks.rule} {inert_line(text)}", "dim")]
             lines += [Text(f"   {inert_line(file)}", "dim") for file in files]
@@ -111,12 +116,9 @@ def _draw_thought(block: ThoughtBlock, look: Look) -> Drawable | None:
 
 
 def checklist(steps: Iterable[PlanStep], marks: Marks) -> Drawable:
-    rows = []
+    rows, looks = [], {"done": (marks.completed, "green"), "in_progress": (marks.now, "bold yellow")}
     for step in steps:
-        mark, style = {
-            "done": (marks.completed, "green"),
-            "in_progress": (marks.now, "bold yellow"),
-        }.get(step.status, (marks.todo, "dim"))
+        mark, style = looks.get(step.status, (marks.todo, "dim"))
         text = Text(inert_line(step.text, 300), "dim" if step.status == "done" else "")
         rows.append((_marked(f"  {mark}", style), text))
     return grid(rows)
@@ -128,16 +130,6 @@ def grid(rows: Iterable[Iterable[Drawable]], room: int = 0) -> Drawable:
     for row in rows:
         table.add_row(*row)
     return table
-
-
-def _note(block: Note, look: Look) -> Drawable:
-    match block.mark:
-        case "done":
-            return Group(Text(f"{look.marks.completed} done", "bold green"), markdown(block.text, look))
-        case "error":
-            return Text(f"{look.marks.failed} {block.text}", "bold red")
-        case _:
-            return Text(f"{look.marks.dot} {block.text}", block.colour)
 
 
 # -- calls -----------------------------------------------------------------------------------------------------------
@@ -175,19 +167,14 @@ def key_hints(keys: Iterable[tuple[str, str]], width: int) -> Text:
 
 def _folds(call: ShownCall) -> bool:
     """True for a successful call that only read: several such calls are one line."""
-    return (
-        call.completion is not None and call.completion.success and call.effect == "read" and call.name != "run_command"
-    )
+    is_success = call.completion is not None and call.completion.success
+    return is_success and call.effect == "read" and call.name != "run_command"
 
 
 def _folded(calls: list[ShownCall], look: Look) -> Drawable:
-    numbers: dict[tuple[str, str], int] = {}
-    for call in calls:
-        word = _DONE.get(call.name, (call.name, ""))
-        numbers[word] = numbers.get(word, 0) + 1
     summary = ", ".join(
         f"{verb} {count(number, noun)}" if noun else f"{verb} {'once' if number == 1 else f'{number} times'}"
-        for (verb, noun), number in numbers.items()
+        for (verb, noun), number in Counter(_DONE.get(call.name, (call.name, "")) for call in calls).items()
     )
     text = _marked(look.marks.call, "green")
     text.append(summary, "bold")
@@ -201,12 +188,13 @@ def _call(call: ShownCall, look: Look) -> list[Drawable]:
         return _under_way(call, look)
     if call.completion.diff_stat is not None and not call.completion.effect and "@@" in call.completion.result:
         return _edited(call, look)
-    lines = call_lines(call.name or "call", call.summary, call.completion, look.width)
+    lines: list[Drawable] = [
+        styled(line, look.marks) for line in call_lines(call.name or "call", call.summary, call.completion, look.width)
+    ]
     if look.unfolded and call.name == "run_command":
-        head = lines[:1]
         output = inert(call.completion.result or call.completion.error).partition(CHANGED)[0].rstrip()
-        return [styled(line, look.marks) for line in head] + [_bars(output.split("\n"), look)]
-    return [styled(line, look.marks) for line in lines]
+        return [*lines[:1], _bars(output.split("\n"), look)]
+    return lines
 
 
 def _under_way(call: ShownCall, look: Look) -> list[Drawable]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 KEPT = 1_000
@@ -11,41 +12,24 @@ FILE_NAME = "history.jsonl"
 class History:
     def __init__(self, home: Path | None) -> None:
         self._path = None if home is None else home / FILE_NAME
-        self._entries = self._read()
-        self._at = len(self._entries)
+        self._entries: list[str] = []
         self._draft = ""
-
-    def _read(self) -> list[str]:
-        try:
+        with suppress(OSError, UnicodeDecodeError):
             lines = self._path.read_text(encoding="utf-8").splitlines() if self._path is not None else []
-        except (OSError, UnicodeDecodeError):
-            return []
-        messages = []
-        for line in lines[-KEPT:]:
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(entry, str):
-                messages.append(entry)
-        return messages
+            for line in lines[-KEPT:]:
+                with suppress(ValueError):
+                    self._entries += [entry] if isinstance(entry := json.loads(line), str) else []
+        self._at = len(self._entries)
 
     def add(self, text: str) -> None:
         if text.strip() and (not self._entries or self._entries[-1] != text):
             self._entries.append(text)
-            self._write(text)
+            with suppress(OSError):  # a home that cannot be written costs the history, and nothing else
+                if self._path is not None:
+                    descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+                    with open(descriptor, "a", encoding="utf-8") as file:
+                        file.write(json.dumps(text) + "\n")
         self._at, self._draft = len(self._entries), ""
-
-    def _write(self, text: str) -> None:
-        if self._path is None:
-            return
-        try:
-            with open(
-                os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a", encoding="utf-8"
-            ) as file:
-                file.write(json.dumps(text) + "\n")
-        except OSError:  # a home that cannot be written costs the history, and nothing else
-            pass
 
     def newest(self) -> list[str]:
         """Every entry once, the newest first."""

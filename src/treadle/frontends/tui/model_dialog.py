@@ -84,7 +84,11 @@ async def choose_model(context: CommandContext, title: str = "Model") -> str:
     """The model that the person chose, ready to be used; empty if they left."""
     query = ""
     while True:
-        rows = _with_preferred(await context.connection.models())
+        rows = list(await context.connection.models())
+        usable = {row.model.partition(":")[0] for row in rows if not row.unusable_reason}
+        best = [f"{provider}:{name}" for provider, name in PREFERRED.items() if name and provider in usable]
+        # The best model of each provider that can be used, should the catalogue list it elsewhere.
+        rows += [ModelRow(model) for model in best if all(row.model != model for row in rows)]
 
         async def find(typed: str, rows: Sequence[ModelRow] = rows) -> Sequence[Entry[Offer]]:
             return list(_entries(context, rows, typed.strip()))
@@ -93,8 +97,11 @@ async def choose_model(context: CommandContext, title: str = "Model") -> str:
         if offer is None:
             return ""
         if offer.kind == "demo":
-            return _begin_demo(context)
-        if offer.kind == "model" and not _missing_key(rows, offer.name):
+            assert context.app.start.make_demo is not None
+            context.next_chat_options["root"], model = context.app.start.make_demo()
+            context.app.tell("the demo: a small project with a failing test; write anything", grave=False)
+            return model
+        if offer.kind == "model" and not _lacks_key(rows, offer.name):
             return offer.name
         try:
             query = await _get_access(context, offer)
@@ -103,22 +110,11 @@ async def choose_model(context: CommandContext, title: str = "Model") -> str:
             context.app.tell(inert_line(str(error), 400))
 
 
-def _with_preferred(rows: Sequence[ModelRow]) -> list[ModelRow]:
-    """The rows, and the best model of each provider that can be used, should the catalogue list it elsewhere."""
-    usable = {row.model.partition(":")[0] for row in rows if not row.unusable_reason}
-    best = [f"{provider}:{name}" for provider, name in PREFERRED.items() if name and provider in usable]
-    return [*rows, *(ModelRow(model) for model in best if all(row.model != model for row in rows))]
-
-
-def _missing_key(rows: Sequence[ModelRow], model: str) -> str:
-    """The provider of a typed model that lacks its key."""
+def _lacks_key(rows: Sequence[ModelRow], model: str) -> bool:
+    """True if the provider of a typed model lacks its key."""
     provider = model.partition(":")[0]
-    provider_rows = [row for row in rows if row.model.partition(":")[0] == provider]
-    return (
-        provider
-        if provider_rows and all(row.unusable_reason for row in provider_rows) and provider in PREFERRED
-        else ""
-    )
+    reasons = [row.unusable_reason for row in rows if row.model.partition(":")[0] == provider]
+    return bool(reasons) and all(reasons) and provider in PREFERRED
 
 
 async def _get_access(context: CommandContext, offer: Offer) -> str:
@@ -145,8 +141,7 @@ async def _enter_key(context: CommandContext, provider: str, variable: str) -> s
 async def _enter_server(context: CommandContext) -> str:
     app = context.app
     question = "The base URL of the server, for instance http://127.0.0.1:8000/v1:"
-    url = await app.push_screen_wait(TextPrompt(question))
-    if not url:
+    if not (url := await app.push_screen_wait(TextPrompt(question))):
         return ""
     key = await app.push_screen_wait(TextPrompt("Its key; leave it empty if it needs none:", secret=True))
     if key is None:
@@ -169,15 +164,6 @@ async def _sign_in_to_copilot(context: CommandContext) -> str:
     return f"{COPILOT}:"
 
 
-def _begin_demo(context: CommandContext) -> str:
-    make = context.app.start.make_demo
-    assert make is not None
-    root, model = make()
-    context.next_chat_options["root"] = root
-    context.app.tell("the demo: a small project with a failing test; write anything", grave=False)
-    return model
-
-
 def _entries(context: CommandContext, rows: Sequence[ModelRow], typed: str) -> Iterator[Entry[Offer]]:
     """All rows that match, under their headings. A model that is not in the list is offered as it was typed."""
     words = typed.casefold()
@@ -187,34 +173,33 @@ def _entries(context: CommandContext, rows: Sequence[ModelRow], typed: str) -> I
         ("models that you can use now", [row for row in _ordered(rows) if not row.unusable_reason]),
         ("models that need a key first", [row for row in _ordered(rows) if row.unusable_reason] if words else []),
     ]
-    for heading, group in groups:
-        yield from _group(heading, [(_label(row), _offer_of(context, row)) for row in group], words)
     takes_keys = context.connection.takes_keys
+    for heading, group in groups:
+        labels: list[tuple[Text, Offer | None]] = []
+        for row in group:
+            # A model without its key can be chosen where the key can be entered.
+            can_choose = not row.unusable_reason or (takes_keys and row.model.partition(":")[0] in PREFERRED)
+            labels.append((_label(row), Offer("model", row.model) if can_choose else None))
+        yield from _group(heading, labels, words)
+    lacking = {row.model.partition(":")[0] for row in rows if row.unusable_reason}
     keys: list[tuple[Text, Offer | None]] = [
         (Text.assemble(f"  {PROVIDER_NAMES[name]}", ("  enter a key", "dim")), Offer("key", name))
         for name in PREFERRED
-        if takes_keys and name != COPILOT and any(_is_of(row, name) and row.unusable_reason for row in rows)
+        if takes_keys and name != COPILOT and name in lacking
     ]
     yield from _group("enter a key", keys if takes_keys else [(Text(f"  {REMOTE_KEYS}"), None)], words)
-    other_offers: list[tuple[Text, Offer | None]] = []
+    options: dict[Offer, tuple[str, str]] = {}
     if takes_keys:
-        other_offers.append(
-            (_format_option("enter the address of a server", "vLLM, LM Studio, a gateway …"), Offer("address"))
-        )
-        other_offers.append((_format_option("sign in to GitHub Copilot", "with gh, or a token"), Offer("copilot")))
+        options[Offer("address")] = "enter the address of a server", "vLLM, LM Studio, a gateway …"
+        options[Offer("copilot")] = "sign in to GitHub Copilot", "with gh, or a token"
     if context.app.start.make_demo is not None:
-        other_offers.append(
-            (_format_option("try the demo model", "a script on a small project; no key"), Offer("demo"))
-        )
-    if takes_keys:
-        other_offers.append((Text(f"  {FETCH}"), None))
-    yield from _group("other ways", other_offers, words)
+        options[Offer("demo")] = "try the demo model", "a script on a small project; no key"
+    others: list[tuple[Text, Offer | None]] = [
+        (Text.assemble(f"  {does}", (f"  {about}", "dim")), offer) for offer, (does, about) in options.items()
+    ]
+    yield from _group("other ways", [*others, (Text(f"  {FETCH}"), None)] if takes_keys else others, words)
     if typed and ":" not in typed:
         yield Entry(Text(f"  a model of another name: type provider:name, such as openai:{typed}", "dim"), None)
-
-
-def _is_of(row: ModelRow, provider: str) -> bool:
-    return row.model.partition(":")[0] == provider
 
 
 def _ordered(rows: Sequence[ModelRow]) -> list[ModelRow]:
@@ -227,16 +212,6 @@ def _label(row: ModelRow) -> Text:
     model = (f"  {inert_line(row.model, 60)}", "dim" if row.unusable_reason else "bold")
     facts = [f"{row.window:,} tokens" if row.window else "", row.place, inert_line(row.unusable_reason, 120)]
     return Text.assemble(model, ("  " + "  ".join(filter(None, facts)), "dim"), no_wrap=True)
-
-
-def _offer_of(context: CommandContext, row: ModelRow) -> Offer | None:
-    """A model without its key can be chosen where the key can be entered."""
-    usable = not row.unusable_reason or (context.connection.takes_keys and row.model.partition(":")[0] in PREFERRED)
-    return Offer("model", row.model) if usable else None
-
-
-def _format_option(words: str, about: str) -> Text:
-    return Text.assemble(f"  {words}", (f"  {about}", "dim"))
 
 
 def _group(heading: str, rows: Sequence[tuple[Text, Offer | None]], words: str) -> Iterator[Entry[Offer]]:

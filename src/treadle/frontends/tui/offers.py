@@ -68,18 +68,14 @@ class Offers:
         option_list.display = bool(names)
         width = max((len(name) for name in names), default=0)
         for name in names:
-            option_list.add_option(
-                Text(self._line(name, width) if kind == "command" else inert_line(name), no_wrap=True)
-            )
+            line: str = inert_line(name)
+            if kind == "command":
+                own = self.own.get(name)
+                words = inert_line(f"{own.hint} {own.description}".strip(), 200) if own is not None else ""
+                line = f"/{name:{width}}  {COMMANDS.get(name) or words}"
+            option_list.add_option(Text(line, no_wrap=True))
         if names:
             option_list.highlighted = 0
-
-    def _line(self, name: str, width: int) -> str:
-        custom_command = self.own.get(name)
-        words = COMMANDS.get(name) or (
-            inert_line(f"{custom_command.hint} {custom_command.description}".strip(), 200) if custom_command else ""
-        )
-        return f"/{name:{width}}  {words}"
 
     def _key(self, key: str) -> bool:
         composer = self._app.composer

@@ -94,18 +94,20 @@ class Painter:
         rendered = strip.render(console)
         if (cached := self._strips.get(rendered)) is not None:
             return cached
-        cells: list[Cell] = []
-        for segment in strip:
-            cells += self._segment_cells(segment, console)
         if len(self._strips) > _STYLES:
             self._strips.clear()
-        row = self._strips[rendered] = tuple(cells)
+        row = tuple(cell for segment in strip for cell in self._segment_cells(segment, console))
+        self._strips[rendered] = row
         return row
 
     def _segment_cells(self, segment: Segment, console: Console) -> Iterator[Cell]:
         text, style, _ = segment
-        sgr = self._sgr(style, console) if style is not None else ""
-        blank = Cell(" ", sgr if style is None or _shows_on_blanks(style) else self._sgr(_ground(style), console))
+        sgr = blank_sgr = self._sgr(style, console) if style is not None else ""
+        if style is not None and not (
+            style.reverse or style.underline or style.underline2 or style.strike or style.overline
+        ):  # nothing but its ground is seen of a style on a blank: two blanks of one ground are the same cell
+            blank_sgr = self._sgr(Style(bgcolor=style.bgcolor), console)
+        blank = Cell(" ", blank_sgr)
         if text.isascii():
             return (blank if letter == " " else Cell(letter, sgr) for letter in text)
         return (blank if cell.text == " " else cell for cell in _wide_cells(text, sgr))
@@ -148,15 +150,6 @@ def _parts(update: ChopsUpdate | LayoutUpdate) -> Iterator[tuple[int, int, Strip
                 yield y, x, chop if chop_end <= end else chop.crop(0, end - x)
 
 
-def _shows_on_blanks(style: Style) -> bool:
-    return bool(style.reverse or style.underline or style.underline2 or style.strike or style.overline)
-
-
-def _ground(style: Style) -> Style:
-    """All that is seen of a style where nothing is written: two blanks of one ground are the same cell."""
-    return Style(bgcolor=style.bgcolor)
-
-
 def _wide_cells(text: str, sgr: str) -> Iterator[Cell]:
     from rich.cells import cell_len, get_character_cell_size
 
@@ -181,9 +174,8 @@ def _has_plain_widths(row: Row) -> bool:
 
 def _best_scroll(screen_rows: Sequence[Row], next_rows: Sequence[Row]) -> tuple[int, int, int] | None:
     """The rows, from the first to before the end, that moved up, and by how many; None if too little would be saved."""
-    changed_rows = [
-        y for y, (old, new) in enumerate(zip(screen_rows, next_rows, strict=True)) if old is not new and old != new
-    ]
+    pairs = enumerate(zip(screen_rows, next_rows, strict=True))
+    changed_rows = [y for y, (old, new) in pairs if old is not new and old != new]
     if len(changed_rows) <= LEAST_SAVED:
         return None
     first, end = changed_rows[0], changed_rows[-1] + 1

@@ -203,18 +203,16 @@ class ChatDisplay:
     def _footer(self, view: Overview) -> str:
         app, options = self._app, view.options
         model = model_name(options.model or app.start.model or "no model", 40)
-        parts = [f"{model} ({options.reasoning_effort})" if options.reasoning_effort else model, options.mode]
-        if view.window:
-            parts.append(f"{view.tokens / view.window:.0%} full")
-        if cost := view.cost or view.usage.usd:
-            parts.append(f"${cost:.4f}")
-        if app.folded:
-            if self.side.files:
-                parts.append(f"{len(self.side.files)} changed")
-            if view.jobs:
-                parts.append(f"{len(view.jobs)} in the background")
-        if view.queue:
-            parts.append(f"{len(view.queue)} queued")
+        cost = view.cost or view.usage.usd
+        parts = (
+            f"{model} ({options.reasoning_effort})" if options.reasoning_effort else model,
+            options.mode,
+            f"{view.tokens / view.window:.0%} full" if view.window else "",
+            f"${cost:.4f}" if cost else "",
+            f"{len(self.side.files)} changed" if app.folded and self.side.files else "",
+            f"{len(view.jobs)} in the background" if app.folded and view.jobs else "",
+            f"{len(view.queue)} queued" if view.queue else "",
+        )
         footer = " · ".join(part for part in parts if part)
         room = app.query_one("#footer").size.width - len(footer) - 5
         return f"{footer} · {tail(inert_line(options.root or app.start.root), min(room, 40))}" if room > 8 else footer
@@ -225,18 +223,14 @@ class ChatDisplay:
         if gc.get_freeze_count() and time.monotonic() - self._app.last_key > QUIET_S:
             gc.collect()
 
-    def _trouble(self) -> str:
-        connection = self._app.connection
-        if connection is not None and connection.away:
-            return f"{inert_line(connection.place)} cannot be reached; it is tried again"
-        return self._lost
-
     def _draw_status(self) -> None:
         app, view = self._app, self.conversation.view
         if app.controller is None:
             return
-        if trouble := self._trouble():
-            app.say_status(trouble, "red")
+        if app.connection is not None and app.connection.away:
+            app.say_status(f"{inert_line(app.connection.place)} cannot be reached; it is tried again", "red")
+        elif self._lost:
+            app.say_status(self._lost, "red")
         elif (purpose := app.controller.purpose_words()) and not view.actions:
             app.say_status(purpose, "yellow")
         elif app.controller.cut_off:

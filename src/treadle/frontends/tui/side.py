@@ -58,9 +58,8 @@ class Side:
         lines: list[Drawable] = []
         for file in self.files[:MOST]:
             count = numbers(file.change.added, file.change.removed)
-            name = inert_line(decode_path(file.change.path))
-            room = max(8, width - len(count) - 4)
-            lines.append(Text.assemble(f"  {name if len(name) <= room else '…' + name[1 - room :]} ", count))
+            name = tail(inert_line(decode_path(file.change.path)), max(8, width - len(count) - 4))
+            lines.append(Text.assemble(f"  {name} ", count))
         if len(self.files) > MOST:
             lines.append(Text(f"  … {len(self.files) - MOST} more", "dim"))
         return lines

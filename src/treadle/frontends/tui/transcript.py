@@ -211,9 +211,8 @@ class Transcript(ScrollView, can_focus=True):
         strip = strips[inside] if inside < len(strips) else Strip.blank(width)
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(line)) is not None:
-            return self._highlight_selection(strip.crop_extend(0, width, style).apply_style(style), span).apply_offsets(
-                0, line
-            )
+            drawn = strip.crop_extend(0, width, style).apply_style(style)
+            return self._highlight_selection(drawn, span).apply_offsets(0, line)
         cached = self._ready.get(line)
         if cached is None or cached[0] is not strip:
             if len(self._ready) > READY:
@@ -276,12 +275,8 @@ class Transcript(ScrollView, can_focus=True):
     # -- copying ------------------------------------------------------------------------------------------------------
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        lines = [strip.text.rstrip() for at in range(len(self._heights)) for strip in self._padded(at)]
-        return selection.extract("\n".join(lines)), "\n"
-
-    def _padded(self, at: int) -> list[Strip]:
-        strips = self._lines.get(at)
-        return strips if strips is not None else [Strip.blank(0)] * self._heights[at]
+        strips = (self._lines.get(at, [Strip.blank(0)] * height) for at, height in enumerate(self._heights))
+        return selection.extract("\n".join(strip.text.rstrip() for lines in strips for strip in lines)), "\n"
 
     def last_lines(self, most: int) -> list[str]:
         """The end of the conversation as it would be written to a terminal, at most so many lines."""
@@ -354,15 +349,9 @@ def code_parts(text: str) -> list[str]:
         return [text]
     lines = text[match.end() :].splitlines(keepends=True)
     parts, begin = list[str](), text[: match.end()]
-    while line_count := _find_split(lines):
-        parts.append(f"{begin}{''.join(lines[:line_count])}{match[1]}\n")
-        lines, begin = lines[line_count:], match[0]
-    return [*parts, begin + "".join(lines)]
-
-
-def _find_split(lines: list[str]) -> int:
-    """Where the first part of code ends, not beside an empty line, which would be lost; 0: it is still to come."""
-    return next(
-        (at for at in range(CODE_LINES, len(lines)) if lines[at - 1].strip() and lines[at].strip()),
-        0,
-    )
+    while True:
+        splits = (at for at in range(CODE_LINES, len(lines)) if lines[at - 1].strip() and lines[at].strip())
+        if (end := next(splits, 0)) == 0:  # beside an empty line, that line would be lost
+            return [*parts, begin + "".join(lines)]
+        parts.append(f"{begin}{''.join(lines[:end])}{match[1]}\n")
+        lines, begin = lines[end:], match[0]

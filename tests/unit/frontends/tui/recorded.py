@@ -18,7 +18,7 @@ CHAT = ChatId("c_1")
 
 
 class Recorded:
-    """Connection and link in one: it can be opened and followed, and nothing else."""
+    """Connection, link and chat in one: it can be opened and followed, and nothing else."""
 
     id = "c_1"
     place = "a test"
@@ -28,6 +28,11 @@ class Recorded:
 
     def __init__(self, log: Sequence[e.Event]) -> None:
         self._log = [e.Envelope(number, CHAT, 0, event) for number, event in enumerate(log, 1)]
+
+    @property
+    def chat(self) -> "Recorded":
+        """The chat of the link."""
+        return self
 
     async def open(self, id: str) -> "Recorded":
         return self
