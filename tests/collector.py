@@ -76,44 +76,44 @@ class Collector:
             if path == "/v1/traces":
                 self.spans += _spans(ExportTraceServiceRequest.FromString(body))
             elif path == "/v1/metrics":
-                sent = ExportMetricsServiceRequest.FromString(body)
-                self.metrics += [m for r in sent.resource_metrics for s in r.scope_metrics for m in s.metrics]
+                request = ExportMetricsServiceRequest.FromString(body)
+                self.metrics += [m for r in request.resource_metrics for s in r.scope_metrics for m in s.metrics]
             self._news.notify_all()
 
     def until(self, fact: Callable[[], bool]) -> None:
         with self._news:
             assert self._news.wait_for(fact, 60), "it did not come"
 
-    def named(self, name: str) -> list[Received]:
+    def find_spans(self, name: str) -> list[Received]:
         return [span for span in self.spans if span.name == name]
 
     def one(self, name: str) -> Received:
-        (span,) = self.named(name)
+        (span,) = self.find_spans(name)
         return span
 
     def points(self, name: str) -> list[tuple[dict[str, Any], float, int]]:
         """Of a metric: attributes, sum and count of what was last said."""
-        found: dict[str, tuple[dict[str, Any], float, int]] = {}
+        latest_points: dict[str, tuple[dict[str, Any], float, int]] = {}
         for metric in self.metrics:
             if metric.name == name:
                 data = getattr(metric, metric.WhichOneof("data"))
                 for point in data.data_points:
-                    told = _attributes(point.attributes)
+                    attributes = _attributes(point.attributes)
                     value = point.sum if hasattr(point, "sum") else point.as_double
-                    found[str(sorted(told.items()))] = (told, value, getattr(point, "count", 1))
-        return list(found.values())
+                    latest_points[str(sorted(attributes.items()))] = (attributes, value, getattr(point, "count", 1))
+        return list(latest_points.values())
 
     def problems(self, parent: str = "") -> list[str]:
         """Why the spans are not whole trees, each with one root below `parent`."""
         ids = {span.id for span in self.spans}
-        found = [f"{id} came {n} times" for id, n in Counter(span.id for span in self.spans).items() if n > 1]
+        problems = [f"{id} came {n} times" for id, n in Counter(span.id for span in self.spans).items() if n > 1]
         for span in self.spans:
             if span.parent not in ids and span.parent != parent:
-                found.append(f"{span.name} has lost its parent")
+                problems.append(f"{span.name} has lost its parent")
             if span.end < span.start:
-                found.append(f"{span.name} ends before it begins")
+                problems.append(f"{span.name} ends before it begins")
         roots = Counter(span.trace for span in self.spans if span.parent == parent)
-        return found + [f"trace {trace} has {n} roots" for trace, n in roots.items() if n > 1]
+        return problems + [f"trace {trace} has {n} roots" for trace, n in roots.items() if n > 1]
 
     def tree(self) -> list[str]:
         """The spans by their beginnings, indented."""
@@ -129,7 +129,7 @@ class Collector:
         return lines
 
 
-def _spans(sent: ExportTraceServiceRequest) -> list[Received]:
+def _spans(request: ExportTraceServiceRequest) -> list[Received]:
     return [
         Received(
             span.trace_id.hex(),
@@ -145,7 +145,7 @@ def _spans(sent: ExportTraceServiceRequest) -> list[Received]:
             tuple(event.name for event in span.events),
             scope.schema_url,
         )
-        for resource in sent.resource_spans
+        for resource in request.resource_spans
         for scope in resource.scope_spans
         for span in scope.spans
     ]

@@ -58,7 +58,7 @@ class CopilotService(Dialect):
         self.good: set[str] = set()
         """The tokens with which models may be asked."""
         self.refuses_all = False
-        """Whether no token is good, however fresh."""
+        """If true, no token is good, however fresh."""
         self.exchange_refusal: tuple[int, str] | None = None
         """Status and sentence with which every exchange is refused."""
         self.exchange_headers: list[Headers] = []
@@ -80,8 +80,8 @@ class CopilotService(Dialect):
         if (method, path) == ("GET", "/copilot_internal/v2/token"):
             return self._exchange(headers)
         if self.refuses_all or headers.get("authorization", "").removeprefix("Bearer ") not in self.good:
-            said = frame(b"unauthorized: token expired\n")
-            return FakeResponse((head(401, "text/plain; charset=utf-8") + said + END,))
+            error_body = frame(b"unauthorized: token expired\n")
+            return FakeResponse((head(401, "text/plain; charset=utf-8") + error_body + END,))
         missing = [name for name in ("editor-version", "copilot-integration-id") if not headers.get(name)]
         if missing:
             return json_answer(400, self.failure(400, f"bad request: missing {missing[0]} header for IDE auth"))
@@ -108,11 +108,11 @@ class CopilotService(Dialect):
         return json_answer(200, {"token": token, "chat_enabled": True, "endpoints": endpoints, **times})
 
     def _refuse_protocol(self, body: bytes) -> FakeResponse | None:
-        named = next((name for name in self._only_responses if f'"model":"{name}"'.encode() in body), None)
-        if named is None:
+        model_name = next((name for name in self._only_responses if f'"model":"{name}"'.encode() in body), None)
+        if model_name is None:
             return None
-        said = f'model "{named}" is not accessible via the /chat/completions endpoint'
-        return json_answer(400, {"error": {"message": said, "code": "unsupported_api_for_model"}})
+        message = f'model "{model_name}" is not accessible via the /chat/completions endpoint'
+        return json_answer(400, {"error": {"message": message, "code": "unsupported_api_for_model"}})
 
     def _models(self) -> list[JsonObject]:
         chat = {"type": "chat", "limits": _LIMITS, "supports": {"tool_calls": True}}

@@ -1,6 +1,6 @@
-"""Starting `python -m MODULE`, above all the command line, at the price of a fork. `Forked` is `subprocess.Popen`: what
-is asked for comes from the zygote of this process of the test run; where it is about the start of an interpreter
-itself, or cannot be had so, an interpreter is started."""
+"""Starting `python -m MODULE`, above all the command line, at the price of a fork. `Forked` is `subprocess.Popen`: the
+process comes from the zygote of this process of the test run; where a test is about the start of an interpreter
+itself, or a fork is not possible, an interpreter is started."""
 
 import atexit
 import inspect
@@ -50,56 +50,65 @@ class Forked(subprocess.Popen[Any]):
             more |= {"start_new_session": True, "preexec_fn": zygote.take_terminal}
         super().__init__(args, **more)
 
-    def _execute_child(self, *given: Any) -> None:
-        """What `Popen` does when all pipes are made."""
-        wanted = SIGNATURE.bind(self, *given).arguments
-        pid = 0 if self._fresh or not forkable(wanted) else ask(wanted)
+    def _execute_child(self, *arguments: Any) -> None:
+        """The step of `Popen` after all pipes are made."""
+        call_arguments = SIGNATURE.bind(self, *arguments).arguments
+        pid = 0 if self._fresh or not forkable(call_arguments) else ask(call_arguments)
         if not pid:
-            super()._execute_child(*given)  # type: ignore[misc]
+            super()._execute_child(*arguments)  # type: ignore[misc]
             return
         self.pid = pid
         self._child_created = True
-        self._close_pipe_fds(*(wanted[name] for name in PIPES))  # type: ignore[attr-defined]
+        self._close_pipe_fds(*(call_arguments[name] for name in PIPES))  # type: ignore[attr-defined]
 
 
 SIGNATURE = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
 PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
 
 
-def forkable(wanted: Mapping[str, Any]) -> bool:
-    """Whether a fork is as good as a start."""
-    args, environment = wanted["args"], wanted["env"] or os.environ
-    others = {name for name in environment if name.startswith(AT_START)} - FOLLOWED
-    odd = wanted["pass_fds"] or wanted["shell"] or wanted["executable"] or not wanted["close_fds"]
-    another = any(wanted[name] is not None for name in ("uid", "gid", "gids")) or wanted["umask"] >= 0
+def forkable(call_arguments: Mapping[str, Any]) -> bool:
+    """True if a fork is as good as a start."""
+    args, environment = call_arguments["args"], call_arguments["env"] or os.environ
+    start_variables = {name for name in environment if name.startswith(AT_START)} - FOLLOWED
+    odd = (
+        call_arguments["pass_fds"]
+        or call_arguments["shell"]
+        or call_arguments["executable"]
+        or not call_arguments["close_fds"]
+    )
+    another = any(call_arguments[name] is not None for name in ("uid", "gid", "gids")) or call_arguments["umask"] >= 0
     return (
         isinstance(args, list | tuple)
         and list(args[:2]) == [sys.executable, "-m"]
-        and wanted["preexec_fn"] in (None, zygote.take_terminal)
+        and call_arguments["preexec_fn"] in (None, zygote.take_terminal)
         and not (odd or another)
-        and {name: environment[name] for name in others} == {"LANG": ENVIRONMENT["LANG"]}
+        and {name: environment[name] for name in start_variables} == {"LANG": ENVIRONMENT["LANG"]}
         and environment.get("PYTHONPATH", "").split(os.pathsep)[0] == SOURCES
-        and os.path.isdir(wanted["cwd"] or ".")
+        and os.path.isdir(call_arguments["cwd"] or ".")
     )
 
 
-def ask(wanted: Mapping[str, Any]) -> int:
+def ask(call_arguments: Mapping[str, Any]) -> int:
     """The process that became of it; 0 if it cannot be had."""
-    environment = {os.fsdecode(name): os.fsdecode(value) for name, value in (wanted["env"] or os.environ).items()}
-    module, *arguments = map(os.fsdecode, wanted["args"][2:])
+    environment = {
+        os.fsdecode(name): os.fsdecode(value) for name, value in (call_arguments["env"] or os.environ).items()
+    }
+    module, *arguments = map(os.fsdecode, call_arguments["args"][2:])
     request = {
         "module": module,
         "arguments": arguments,
         "environment": environment,
-        "folder": os.path.abspath(os.fsdecode(wanted["cwd"] or ".")),
+        "folder": os.path.abspath(os.fsdecode(call_arguments["cwd"] or ".")),
         "paths": environment["PYTHONPATH"].split(os.pathsep),
-        "session": wanted["start_new_session"],
-        "group": wanted["process_group"],
-        "terminal": wanted["preexec_fn"] is not None,
+        "session": call_arguments["start_new_session"],
+        "group": call_arguments["process_group"],
+        "terminal": call_arguments["preexec_fn"] is not None,
     }
-    files = (wanted["p2cread"], wanted["c2pwrite"], wanted["errwrite"])
+    files = (call_arguments["p2cread"], call_arguments["c2pwrite"], call_arguments["errwrite"])
     line = the_zygote()
-    return line.fork(request, [own if file < 0 else file for own, file in enumerate(files)]) if line else 0
+    return (
+        line.fork(request, [descriptor if file < 0 else file for descriptor, file in enumerate(files)]) if line else 0
+    )
 
 
 @contextmanager
@@ -191,10 +200,10 @@ def the_zygote() -> Zygote | None:
     """The one of this process; None where there cannot be one."""
     if zygote.CLONE < 0 or not sys.platform.startswith("linux"):
         return None
-    made = Zygote()
-    SHARED.add(made.pid)
-    atexit.register(made.close)
-    return made
+    new_zygote = Zygote()
+    SHARED.add(new_zygote.pid)
+    atexit.register(new_zygote.close)
+    return new_zygote
 
 
 def run(args: Sequence[str], *, input: str = "", timeout: float, **more: Any) -> subprocess.CompletedProcess[str]:

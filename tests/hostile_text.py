@@ -35,12 +35,12 @@ _FORBIDDEN = re.compile(
 )
 
 
-def check_inert(shown: str, *, styled: bool = False) -> None:
+def check_inert(output: str, *, styled: bool = False) -> None:
     """Fails on anything that a terminal obeys or that hides or reorders text. `styled`: colours of our own are there;
     the colour that the hostile text asks for must not be among them as it stands there."""
-    assert "\x1b[31mred" not in shown
-    match = _FORBIDDEN.search(_SGR.sub("", shown) if styled else shown)
-    assert match is None, (match[0], shown[max(0, match.start() - 200) : match.start() + 200])
+    assert "\x1b[31mred" not in output
+    match = _FORBIDDEN.search(_SGR.sub("", output) if styled else output)
+    assert match is None, (match[0], output[max(0, match.start() - 200) : match.start() + 200])
 
 
 def hostile_events(text: str) -> Iterator[e.Envelope]:
@@ -51,9 +51,9 @@ def hostile_events(text: str) -> Iterator[e.Envelope]:
         values = {field.name: _value(field.type, text) for field in info.fields}
         yield e.Envelope(number, ChatId("c_1"), 1_700_000_000_000, kind(**values))
         for field in info.fields:
-            for other in _choices(field.type, text):
-                if other != values[field.name]:
-                    yield e.Envelope(0, ChatId("c_1"), 1_700_000_000_000, kind(**values | {field.name: other}))
+            for choice in _choices(field.type, text):
+                if choice != values[field.name]:
+                    yield e.Envelope(0, ChatId("c_1"), 1_700_000_000_000, kind(**values | {field.name: choice}))
 
 
 def hostile(kind: Any, text: str) -> Any:

@@ -56,12 +56,12 @@ def children(pid: int) -> Iterator[int]:
         return
 
 
-def descendants(pid: int, known: Collection[int] = ()) -> Iterator[int]:
+def descendants(pid: int, known_pids: Collection[int] = ()) -> Iterator[int]:
     """Those that are not known, nor started by a known one."""
     for child in children(pid):
-        if child not in SHARED and child not in known:
+        if child not in SHARED and child not in known_pids:
             yield child
-            yield from descendants(child, known)
+            yield from descendants(child, known_pids)
 
 
 def share_helpers(pids: Iterable[int]) -> None:
@@ -74,10 +74,10 @@ def share_helpers(pids: Iterable[int]) -> None:
 
 def adopter_of_orphans() -> int:
     """The process that becomes the parent of an orphan of this one: the nearest subreaper, or the first process."""
-    started = subprocess.run(
+    process = subprocess.run(
         ["/bin/sh", "-c", "sleep 60 > /dev/null 2>&1 & echo $!"], stdout=subprocess.PIPE, text=True, check=True
     )
-    orphan = int(started.stdout)
+    orphan = int(process.stdout)
     parent = _status(orphan)[1]
     os.kill(orphan, signal.SIGKILL)
     return parent
@@ -118,9 +118,9 @@ def describe(pids: Iterable[int]) -> str:
 def still_running(pids: Iterable[int]) -> list[int]:
     """Those of these processes that do not end within the grace."""
     deadline = time.monotonic() + GRACE_S
-    while (left := [pid for pid in pids if _status(pid)[0] not in "ZX"]) and time.monotonic() < deadline:
+    while (running_pids := [pid for pid in pids if _status(pid)[0] not in "ZX"]) and time.monotonic() < deadline:
         time.sleep(0.05)
-    return left
+    return running_pids
 
 
 class Watch:
@@ -133,9 +133,9 @@ class Watch:
         self._others: set[int] = set()
         """Children of the adopter that have nothing to do with the tests of this process."""
 
-    def running(self, known: Collection[int] = ()) -> set[int]:
+    def running(self, known_pids: Collection[int] = ()) -> set[int]:
         """Processes that are not known, nor started by a known one."""
-        return {*descendants(os.getpid(), known), *self._orphans()}.difference(known)
+        return {*descendants(os.getpid(), known_pids), *self._orphans()}.difference(known_pids)
 
     def _orphans(self) -> list[int]:
         try:
@@ -157,13 +157,13 @@ def process_watch(tmp_path_factory: pytest.TempPathFactory) -> Watch:
 def no_process_is_left(process_watch: Watch) -> Iterator[None]:
     """A process that a test started ends with it. Processes of fixtures with a wider scope run already, or are
     SHARED."""
-    before = process_watch.running()
+    earlier_pids = process_watch.running()
     yield
-    started = process_watch.running(before)
-    share_helpers(started)
-    if left := still_running(started - SHARED):
-        words = describe(left)
-        _end(left)
+    new_pids = process_watch.running(earlier_pids)
+    share_helpers(new_pids)
+    if leftover_pids := still_running(new_pids - SHARED):
+        words = describe(leftover_pids)
+        _end(leftover_pids)
         pytest.fail(f"processes that the test left behind:\n{words}", pytrace=False)
 
 
@@ -190,11 +190,11 @@ def _left_by_the_run() -> str:
     from treadle.library.tool_setup import remove_abandoned_folders  # late: no test needs it to be loaded
 
     folder = run_folder()
-    own = {os.getpid(), *SHARED}
+    own_pids = {os.getpid(), *SHARED}
     every = (int(name) for name in os.listdir(_PROC) if name.isdigit()) if _PROC.is_dir() else ()
-    started = [pid for pid in every if pid not in own and mentions(pid, [str(folder)])]
-    _end(pid for pid in started if WORLD_HOLDER in describe([pid]))  # they would end a minute later
-    left = still_running(started)
+    run_pids = [pid for pid in every if pid not in own_pids and mentions(pid, [str(folder)])]
+    _end(pid for pid in run_pids if WORLD_HOLDER in describe([pid]))  # they would end a minute later
+    leftover_pids = still_running(run_pids)
     remove_abandoned_folders(str(folder))  # tests kill processes; the next start of Treadle removes what they leave
     files = sorted(path.name for path in folder.iterdir() if path.name != "home")
-    return "\n".join(filter(None, [describe(left), *(f"{folder}/{name}" for name in files)]))
+    return "\n".join(filter(None, [describe(leftover_pids), *(f"{folder}/{name}" for name in files)]))

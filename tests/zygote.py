@@ -1,7 +1,7 @@
 """A program that has imported what the command line imports, and forks: its children become `python -m MODULE` with the
 arguments, the environment, the folder and the files of a request, without the third of a second of processor time that
-an interpreter and its imports take. They are children of whoever started this program, as any process is that one
-starts, and end as any other does. `forked` asks for them; this file knows nothing of tests.
+an interpreter and its imports take. They are children of the process that started this program, like all its own
+processes, and end as any other does. `forked` asks for them; this file knows nothing of tests.
 
     python zygote.py SOCKET
 """
@@ -26,7 +26,7 @@ import time
 from typing import Any, cast
 
 PLAIN, SPEAKS = b".", b"+"
-"""What a request begins with."""
+"""The first byte of a request."""
 CLONE_PARENT = 0x8000
 CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine(), -1)
 """The number of the system call; the one of `fork` cannot be told whose child it makes."""
@@ -36,10 +36,10 @@ ROOMS = (
     "adapters.workspace", "engine", "frontends.cli", "frontends.copilot", "frontends.server", "library.evaluation",
     "library.housekeeping", "library.mcp_hub", "library.replay", "library.subagents", "library.worlds",
 )  # fmt: skip
-"""What is imported as a whole: the parts of Treadle that commands use. Not what few use and takes long."""
+"""Packages that are imported as a whole: commands use them. Slow packages that few commands use are left out."""
 PROTOCOLS = ("frontends.acp", "adapters.mcp")
-"""What takes a second each, and only the commands for editors and for MCP servers use: imported with the first of
-these."""
+"""Packages that take a second each and that only the commands for editors and for MCP servers use: imported with the
+first of these."""
 MORE = (
     "concurrent.futures.thread", "jsonschema_rs", "platformdirs", "tomllib", "treadle.base.jsonrpc.connection",
     "treadle.adapters.sandbox.homes", "treadle.adapters.sandbox.probe", "treadle.adapters.sandbox.trial_folders",
@@ -75,12 +75,12 @@ def fork_for_parent() -> int:
 
 
 def serve(line: socket.socket) -> list[int]:
-    """Fork for every request, and return in the children: what they were given, the request itself first. A request
+    """Fork for every request, and return in the children the files of it, the request itself first. A request
     that comes with SPEAKS is for a command that needs the protocols."""
     speaks = False
     while True:
         try:
-            message, given, _, _ = socket.recv_fds(line, 1, 4)
+            message, fds, _, _ = socket.recv_fds(line, 1, 4)
         except KeyboardInterrupt:
             os._exit(130)
         if not message:
@@ -92,8 +92,8 @@ def serve(line: socket.socket) -> list[int]:
             speaks = True
         if (pid := fork_for_parent()) == 0:
             line.close()
-            return given
-        for each in given:
+            return fds
+        for each in fds:
             os.close(each)
         line.sendall(pid.to_bytes(8, "big", signed=True))
 
@@ -129,9 +129,9 @@ def standard_stream(number: int, like: Any) -> io.TextIOWrapper:
     binary = open(number, "wb" if number else "rb", closefd=False)  # noqa: SIM115 - for as long as the process
     cast(Any, binary).raw.name = like.name
     lines = number == 2 or os.isatty(number)
-    made = io.TextIOWrapper(binary, like.encoding, like.errors, newline="\n", line_buffering=lines)
-    cast(Any, made).mode = "w" if number else "r"
-    return made
+    stream = io.TextIOWrapper(binary, like.encoding, like.errors, newline="\n", line_buffering=lines)
+    cast(Any, stream).mode = "w" if number else "r"
+    return stream
 
 
 def take_terminal() -> None:
@@ -143,7 +143,7 @@ def take_terminal() -> None:
 
 
 def leave(code: int) -> None:
-    """What an interpreter does at its end that others notice; to clear away what was imported takes ten times as long
+    """Do the visible part of an interpreter's end; to clear away all imported modules takes ten times as long
     as the fork."""
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
@@ -157,10 +157,10 @@ def main() -> None:
     preload()
     gc.collect()
     gc.freeze()
-    given = serve(socket.socket(fileno=int(sys.argv[1])))
-    with open(given[0], "rb") as file:
+    fds = serve(socket.socket(fileno=int(sys.argv[1])))
+    with open(fds[0], "rb") as file:
         request = json.load(file)
-    become(request, given[1:])
+    become(request, fds[1:])
     try:
         runpy._run_module_as_main(request["module"])  # type: ignore[attr-defined]
     except SystemExit as end:

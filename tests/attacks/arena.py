@@ -166,11 +166,11 @@ class Arena:
         for number, calls in enumerate(attack.runs):
             model = self.cli.script(self._script_of(calls, attack.runs[:number]), f"script{number}.toml")
             chat = ("--chat", "last") if number else ()
-            ended = self.cli("run", "Go.", "--model", model, "--headless", *attack.options, *chat, env=env)
-            assert ended.code in (EXIT_OK, EXIT_REFUSED), (ended.code, ended.err)
-            check_inert(ended.out)
-            check_inert(ended.err)
-            yield ended.out + ended.err
+            run_result = self.cli("run", "Go.", "--model", model, "--headless", *attack.options, *chat, env=env)
+            assert run_result.code in (EXIT_OK, EXIT_REFUSED), (run_result.code, run_result.err)
+            check_inert(run_result.out)
+            check_inert(run_result.err)
+            yield run_result.out + run_result.err
 
     def _script(self, attack: Attack) -> str:
         return "".join(self._script_of(calls, ()) for calls in attack.runs)
@@ -250,11 +250,12 @@ class Arena:
         return process.stdout
 
 
-def _unwanted_changes(attack: Attack, before: Mapping[str, Node], after: Mapping[str, Node]) -> list[str]:
+def _unwanted_changes(attack: Attack, old_nodes: Mapping[str, Node], new_nodes: Mapping[str, Node]) -> list[str]:
     allowed = (*GIT_DATA, *attack.may_change)
-    paths = {path for path in before.keys() | after.keys() if not any(_fits(path, each) for each in allowed)}
+    paths = {path for path in old_nodes.keys() | new_nodes.keys() if not any(_fits(path, each) for each in allowed)}
     return differences(
-        {path: before[path] for path in paths & before.keys()}, {path: after[path] for path in paths & after.keys()}
+        {path: old_nodes[path] for path in paths & old_nodes.keys()},
+        {path: new_nodes[path] for path in paths & new_nodes.keys()},
     )
 
 

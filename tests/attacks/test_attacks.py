@@ -54,6 +54,6 @@ UNGUARDED = {
 def test_harm_is_found_where_nothing_is_guarded(arena: Arena, name: str) -> None:
     """Without this, a checker that finds nothing would pass."""
     settings = {"SANDBOX": "none", "COMMAND_VIEW": "false", "MODE": "autopilot", "AUTO_APPROVE_SENSITIVE_EDITS": "true"}
-    call, done = UNGUARDED[name], ToolUse("task_complete", {"summary": "Done."})
+    call, end_call = UNGUARDED[name], ToolUse("task_complete", {"summary": "Done."})
     unguarded = tuple((f"TREADLE_{key}", value) for key, value in settings.items())
-    assert arena.find_harm(Attack(name, ((call, done),), settings=unguarded)) != []
+    assert arena.find_harm(Attack(name, ((call, end_call),), settings=unguarded)) != []

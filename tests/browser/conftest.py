@@ -15,13 +15,13 @@ def browser() -> Iterator[object]:
         pytest.skip("there is no chromium to look with; apt install chromium")
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with sync_api.sync_playwright() as playwright:
-        opened = launch(playwright)
-        yield opened
-        opened.close()
+        playwright_browser = launch(playwright)
+        yield playwright_browser
+        playwright_browser.close()
 
 
 @pytest.fixture(scope="module")
 def site(browser: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    made = Site(tmp_path_factory.mktemp("site"), {"MISTRAL_BASE_URL": "http://127.0.0.1:9/v1"})
-    yield made
-    made.close()
+    new_site = Site(tmp_path_factory.mktemp("site"), {"MISTRAL_BASE_URL": "http://127.0.0.1:9/v1"})
+    yield new_site
+    new_site.close()

@@ -47,9 +47,9 @@ class Site:
         self.process = self.cli.start("serve", "--port", str(self.port), "--model", model)
         SHARED.add(self.process.pid)  # a test may start it again for the other tests of the module
         assert self.process.stdout is not None
-        found = re.fullmatch(r"serving (http://127\.0\.0\.1:(\d+)/)#token=(\S+)\n", self.process.stdout.readline())
-        assert found, self.process.communicate()
-        self.address, self.port, self.token = found[1], int(found[2]), found[3]
+        match = re.fullmatch(r"serving (http://127\.0\.0\.1:(\d+)/)#token=(\S+)\n", self.process.stdout.readline())
+        assert match, self.process.communicate()
+        self.address, self.port, self.token = match[1], int(match[2]), match[3]
         self.link = f"{self.address}#token={self.token}"
 
     def kill(self) -> None:
@@ -65,8 +65,8 @@ class Site:
         """The code that the terminal shows."""
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            if found := re.search(r"good once: (\S+)", line):
-                return found[1]
+            if match := re.search(r"good once: (\S+)", line):
+                return match[1]
         raise AssertionError("no code was shown")
 
     def script(self, text: str) -> str:
@@ -75,9 +75,9 @@ class Site:
 
     def __call__(self, method: str, path: str, body: Any = None) -> Any:
         headers = {"authorization": f"Bearer {self.token}"}
-        done = requests.request(method, self.address + path[1:], json=body, headers=headers, timeout=60)
-        assert done.ok, done.text
-        return done.json() if done.content else None
+        response = requests.request(method, self.address + path[1:], json=body, headers=headers, timeout=60)
+        assert response.ok, response.text
+        return response.json() if response.content else None
 
     def create(self, content: str, script: str, **options: Any) -> str:
         body = {"content": content, "model": self.script(script), "mode": "auto-edit", "verify": False, **options}
@@ -105,15 +105,15 @@ class Window:
         self.faults: list[str] = []
         self.foreign: list[str] = []
         self.page.on("pageerror", lambda error: self.faults.append(str(error)))
-        self.page.on("console", self._said)
-        self.page.on("request", self._asked)
+        self.page.on("console", self._record_console_error)
+        self.page.on("request", self._record_foreign_request)
 
-    def _said(self, message: ConsoleMessage) -> None:
-        """What the network did is no fault of the page; a breach of its policy is."""
+    def _record_console_error(self, message: ConsoleMessage) -> None:
+        """A network error is no fault of the page; a breach of its policy is."""
         if message.type == "error" and "Failed to load" not in message.text and "WebSocket" not in message.text:
             self.faults.append(message.text)
 
-    def _asked(self, request: Request) -> None:
+    def _record_foreign_request(self, request: Request) -> None:
         if not request.url.startswith((self.site.address, "blob:")):
             self.foreign.append(request.url)
 
@@ -133,10 +133,10 @@ class Window:
 
 @contextmanager
 def window(browser: Browser, site: Site, size: tuple[int, int] = DESKTOP, **more: Any) -> Iterator[Window]:
-    opened = Window(browser, site, size, **more)
+    new_window = Window(browser, site, size, **more)
     try:
-        yield opened
-        assert not opened.faults
-        assert not opened.foreign
+        yield new_window
+        assert not new_window.faults
+        assert not new_window.foreign
     finally:
-        opened.context.close()
+        new_window.context.close()

@@ -1,4 +1,4 @@
-"""Nobody is left out: names, roles, contrast, keys; by axe-core where npm brought it, and by a check of our own."""
+"""Accessibility: names, roles, contrast, keys; by axe-core where npm brought it, and by a check of our own."""
 
 import os
 from pathlib import Path
@@ -27,19 +27,19 @@ UNNAMED = """() => [...document.querySelectorAll('button, a, input, select, text
 
 
 def asking(site: Site) -> str:
-    """A chat that waits for an approval: what it wants to write is written nowhere yet."""
+    """A chat that waits for an approval of a write. No file is written yet."""
     return site.create("Go.", ASK.replace("NUMBER", str(site.scripts)), mode="ask")
 
 
 def complaints(page: Page) -> list[str]:
-    """What axe-core finds, if it is there; and what has no name."""
-    found: list[str] = page.evaluate(UNNAMED)
+    """The violations that axe-core finds, if it is there; and the elements without a name."""
+    faults: list[str] = page.evaluate(UNNAMED)
     if AXE.exists():
         if not page.evaluate("Boolean(window.axe)"):
             page.evaluate(AXE.read_text())
         for each in page.evaluate("axe.run()")["violations"]:
-            found += [f"{each['id']}: {node['html'][:200]} {node['failureSummary']}" for node in each["nodes"]]
-    return found
+            faults += [f"{each['id']}: {node['html'][:200]} {node['failureSummary']}" for node in each["nodes"]]
+    return faults
 
 
 @pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed")
@@ -53,12 +53,12 @@ def test_no_fault(browser: Browser, site: Site, scheme: str, size: tuple[int, in
     chat = asking(site)
     (site.cli.home / "commands").mkdir(exist_ok=True)
     (site.cli.home / "commands" / "tidy.md").write_text("Tidy up.")
-    with window(browser, site, size, color_scheme=scheme, reduced_motion="reduce") as opened:
-        page = opened.page
+    with window(browser, site, size, color_scheme=scheme, reduced_motion="reduce") as browser_window:
+        page = browser_window.page
         page.goto(site.address)
         page.wait_for_selector("sign-in")
         assert complaints(page) == []
-        opened.sign_in()  # by the link, in the tab that shows the page already
+        browser_window.sign_in()  # by the link, in the tab that shows the page already
         assert complaints(page) == []
         page.goto(f"{site.address}#/new")
         page.click("new-chat summary")
@@ -67,7 +67,7 @@ def test_no_fault(browser: Browser, site: Site, scheme: str, size: tuple[int, in
         expect(page.locator(".hints li >> nth=-1")).to_contain_text("/tidy")
         assert complaints(page) == []
         page.keyboard.press("Backspace")
-        opened.show(chat)
+        browser_window.show(chat)
         expect(page.locator(".action .allow")).to_be_visible()
         expect(page.locator(".code .k, .code .nb").first).to_be_visible()
         assert complaints(page) == []
@@ -91,8 +91,8 @@ def test_no_fault(browser: Browser, site: Site, scheme: str, size: tuple[int, in
 
 def test_by_keys_alone(browser: Browser, site: Site) -> None:  # U-05
     chat = asking(site)
-    with window(browser, site) as opened:
-        page = opened.show(chat)
+    with window(browser, site) as browser_window:
+        page = browser_window.show(chat)
         expect(page.locator(".action .allow")).to_be_visible()
         page.focus(".skip")
         page.keyboard.press("Enter")
@@ -105,7 +105,7 @@ def test_by_keys_alone(browser: Browser, site: Site) -> None:  # U-05
         expect(page.locator(".action")).to_be_focused()
         page.keyboard.type("all of that text ax \n")
         expect(page.locator(".action .allow")).to_be_enabled()  # typed text answers no card
-        opened.show(chat)
+        browser_window.show(chat)
         expect(page.locator(".action")).to_be_focused()
         page.keyboard.press("Alt+a")
         expect(page.locator(".row-end")).to_be_visible()

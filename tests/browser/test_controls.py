@@ -1,5 +1,5 @@
-"""What people steer a chat with in a browser: files in a message, its options, background commands; and what it all
-cost (U-03, L-11, S-14)."""
+"""The controls of a chat in a browser: files in a message, its options, background commands; and the usage of all chats
+(U-03, L-11, S-14)."""
 
 import base64
 import json
@@ -34,8 +34,8 @@ def attached(name: str, media_type: str, content: bytes) -> FilePayload:
 def test_files_go_with_a_message(browser: Browser, site: Site) -> None:  # U-03
     chat = site.create("Hello.", IDLE)
     site.idle(chat)
-    with window(browser, site) as opened:
-        page = opened.show(chat)
+    with window(browser, site) as browser_window:
+        page = browser_window.show(chat)
         expect(page.locator(".row-end")).to_be_visible()
         expect(page.locator(".gauge")).to_contain_text(" / 200k (")  # also where no answer told the window
         field = page.locator("chat-composer input[type=file]")
@@ -53,23 +53,23 @@ def test_files_go_with_a_message(browser: Browser, site: Site) -> None:  # U-03
         field.set_input_files([attached("big.bin", "application/zip", bytes((8 << 20) + 1))])
         expect(page.locator(".toast.bad >> nth=-1")).to_contain_text("big.bin is larger than 8 MiB")
         page.click("button[aria-label=Send]")
-        shown = page.locator(".row-user >> nth=-1 >> .pictures img")
-        expect(shown).to_have_js_property("naturalWidth", 1)
+        pictures = page.locator(".row-user >> nth=-1 >> .pictures img")
+        expect(pictures).to_have_js_property("naturalWidth", 1)
         expect(page.locator(".row-user >> nth=-1 >> pre")).to_contain_text("<b>not bold</b>")
         expect(page.locator("chat-answer >> nth=-1")).to_contain_text("Again.")
         expect(page.locator(".attached .file")).to_have_count(0)
         expect(message).to_have_value("")
-    said = [each for each in site("GET", f"/api/chats/{chat}/log")["events"] if each["type"] == "user.message"]
-    assert [image["media_type"] for image in said[-1]["data"]["images"]] == ["image/png"]
-    assert said[-1]["data"]["content"] == "notes.md:\n````\n```\n<b>not bold</b>\n```\n\n````"
+    user_messages = [each for each in site("GET", f"/api/chats/{chat}/log")["events"] if each["type"] == "user.message"]
+    assert [image["media_type"] for image in user_messages[-1]["data"]["images"]] == ["image/png"]
+    assert user_messages[-1]["data"]["content"] == "notes.md:\n````\n```\n<b>not bold</b>\n```\n\n````"
 
 
 def test_options_change_in_every_window(browser: Browser, site: Site) -> None:  # L-11, U-05
     chat = site.create("Hello.", IDLE)
     site.idle(chat)
-    before = site("GET", f"/api/chats/{chat}")["options"]
+    old_options = site("GET", f"/api/chats/{chat}")["options"]
     with window(browser, site) as here, window(browser, site) as there:
-        page, other = here.show(chat), there.show(chat)
+        page, second_page = here.show(chat), there.show(chat)
         expect(page.locator(".row-end")).to_be_visible()
         page.click("button[aria-label='Options of this chat']")
         page.fill("dialog label:has-text('Title') input", "Renamed")
@@ -81,18 +81,18 @@ def test_options_change_in_every_window(browser: Browser, site: Site) -> None:  
         page.fill("input[aria-label='Budget of the chat: turns']", "7")
         page.click("dialog button.primary")
         expect(page.locator("dialog")).to_have_count(0)
-        for each in (page, other):
+        for each in (page, second_page):
             expect(each.locator("chat-page h1")).to_have_text("Renamed")
             expect(each.locator(".row-note")).to_contain_text("mode: read-only")
             expect(each.locator(".row-note")).to_contain_text(f"model: {default}")
-        expect(other.locator(f"chat-list a[data-id='{chat}']")).to_contain_text("Renamed")
-        after = site("GET", f"/api/chats/{chat}")["options"]
-        changed = {name for name in after if json.dumps(after[name]) != json.dumps(before[name])}
-        assert changed == {"model", "mode", "run_budget", "chat_budget"}
-        assert (after["run_budget"]["usd"], after["chat_budget"]["turns"]) == (1.5, 7)
-        other.click("button[aria-label='Options of this chat']")
-        expect(other.locator("input[aria-label='Budget of a run: US dollars']")).to_have_value("1.5")
-        other.click("dialog button:has-text('Archive')")
+        expect(second_page.locator(f"chat-list a[data-id='{chat}']")).to_contain_text("Renamed")
+        new_options = site("GET", f"/api/chats/{chat}")["options"]
+        changed_names = {name for name in new_options if json.dumps(new_options[name]) != json.dumps(old_options[name])}
+        assert changed_names == {"model", "mode", "run_budget", "chat_budget"}
+        assert (new_options["run_budget"]["usd"], new_options["chat_budget"]["turns"]) == (1.5, 7)
+        second_page.click("button[aria-label='Options of this chat']")
+        expect(second_page.locator("input[aria-label='Budget of a run: US dollars']")).to_have_value("1.5")
+        second_page.click("dialog button:has-text('Archive')")
         expect(page.locator(".status")).to_have_text("archived")
         expect(page.locator(f"chat-list a[data-id='{chat}']")).to_have_count(0)
 
@@ -100,16 +100,16 @@ def test_options_change_in_every_window(browser: Browser, site: Site) -> None:  
 def test_model_and_mode_beside_the_message(browser: Browser, site: Site) -> None:  # U-10
     chat = site.create("Hello.", IDLE)
     site.idle(chat)
-    with window(browser, site) as opened:
-        page = opened.show(chat)
+    with window(browser, site) as browser_window:
+        page = browser_window.show(chat)
         mode, model = page.locator("chat-composer select[name=mode]"), page.locator("chat-composer select[name=model]")
         expect(mode).to_have_value("auto-edit")
-        other = model.locator("option:not([selected])").first.get_attribute("value")
-        assert other
+        other_model = model.locator("option:not([selected])").first.get_attribute("value")
+        assert other_model
         mode.select_option("review")
         expect(page.locator(".row-note >> nth=-1")).to_contain_text("mode: review")
-        model.select_option(other)
-        expect(page.locator(".row-note >> nth=-1")).to_contain_text(f"model: {other}")
+        model.select_option(other_model)
+        expect(page.locator(".row-note >> nth=-1")).to_contain_text(f"model: {other_model}")
         effort = page.locator("chat-composer select[name=reasoning_effort]")  # M-16
         expect(effort).to_have_value("")
         effort.select_option("high")
@@ -118,7 +118,7 @@ def test_model_and_mode_beside_the_message(browser: Browser, site: Site) -> None
         expect(page.locator(".gauge")).not_to_contain_text("price")
         page.fill("textarea[aria-label=Message]", "")
         site("PATCH", f"/api/chats/{chat}", {"mode": "ask", "model": "mistral:unheard-of"})
-        expect(mode).to_have_value("ask")  # what another window chose
+        expect(mode).to_have_value("ask")  # the choice of another window
         expect(page.locator(".gauge")).to_contain_text("price unknown")
         page.goto(f"{site.address}#/new")
         expect(page.locator("new-chat h1")).to_have_text("What should I work on?")
@@ -145,20 +145,20 @@ text = "Counted: see `count.py:2`."
 def test_the_whole_output_and_what_to_do_with_an_answer(browser: Browser, site: Site) -> None:  # U-03
     (site.cli.project / "count.py").write_text("a = 1\nb = 2\n")
     chat = site.create("Count.", OUTPUT, auto_approve_commands=True)
-    with window(browser, site, permissions=["clipboard-read", "clipboard-write"]) as opened:
-        page = opened.show(chat)
+    with window(browser, site, permissions=["clipboard-read", "clipboard-write"]) as browser_window:
+        page = browser_window.show(chat)
         page.click("chat-answer .place")
         expect(page.locator("file-view .meant")).to_have_text("b = 2")
         page.click("button[aria-label='Close the panel']")
         page.click(".call summary")
         page.click("button:has-text('Show the whole output')")
-        whole = page.locator("pre[aria-label='Whole output']")
+        output = page.locator("pre[aria-label='Whole output']")
         expect(page.locator("button:has-text('Show more')")).to_have_text("Show more: 101 KB left")
         page.click("button:has-text('Show more')")
         expect(page.locator("button:has-text('Show more')")).to_have_text("Show more: 37 KB left")
         page.click("button:has-text('Show more')")
         expect(page.locator("button:has-text('Show more')")).to_be_hidden()
-        assert (whole.text_content() or "").endswith("\n30000\n")
+        assert (output.text_content() or "").endswith("\n30000\n")
         with page.expect_download() as saved:
             page.click("button[aria-label='Download the whole output']")
         assert saved.value.path().read_text() == "".join(f"{number}\n" for number in range(1, 30_001))
@@ -174,14 +174,14 @@ def test_the_whole_output_and_what_to_do_with_an_answer(browser: Browser, site: 
         with page.expect_download() as saved:
             page.keyboard.press("Enter")
         assert saved.value.suggested_filename == f"{chat}.jsonl"
-    said = [each for each in site("GET", f"/api/chats/{chat}/log")["events"] if each["type"] == "user.message"]
-    assert [each["data"]["edits"] > 0 for each in said] == [False, True]
+    user_messages = [each for each in site("GET", f"/api/chats/{chat}/log")["events"] if each["type"] == "user.message"]
+    assert [each["data"]["edits"] > 0 for each in user_messages] == [False, True]
 
 
 def test_a_background_command_is_read_talked_to_and_stopped(browser: Browser, site: Site) -> None:  # S-14
     chat = site.create("Serve.", SERVE, auto_approve_commands=True)
-    with window(browser, site) as opened:
-        page = opened.show(chat)
+    with window(browser, site) as browser_window:
+        page = browser_window.show(chat)
         expect(page.locator(".row-note:has-text('In the background: echo up')")).to_be_visible()
         page.click(".tabs button:has-text('Jobs')")
         job = page.locator("job-list section")
@@ -189,7 +189,7 @@ def test_a_background_command_is_read_talked_to_and_stopped(browser: Browser, si
         expect(job.locator("pre")).to_contain_text("up")
         page.fill("input[aria-label='Input of 1.0']", "hello there")
         page.keyboard.press("Enter")
-        page.click("job-list section code")  # what is typed into is not drawn anew
+        page.click("job-list section code")  # a field with typed text is not drawn anew
         expect(job.locator("pre")).to_contain_text("got hello there")
         page.click("job-list button:has-text('Stop')")
         expect(job).to_contain_text("1.0 · stopped")
@@ -208,8 +208,8 @@ text = "It runs."
 
 def test_what_a_job_changed_is_shown_before_it_is_committed(browser: Browser, site: Site) -> None:  # W-10, S-07
     chat = site.create("Serve.", LEFT, auto_approve_commands=True)
-    with window(browser, site) as opened:
-        page = opened.show(chat)
+    with window(browser, site) as browser_window:
+        page = browser_window.show(chat)
         page.click(".tabs button:has-text('Jobs')")
         page.click("job-list button:has-text('Review and commit')")
         expect(page.locator("dialog h2")).to_have_text("Commit 1 changed file of 1.0?")
@@ -224,8 +224,8 @@ def test_the_usage_of_all_chats(browser: Browser, site: Site) -> None:  # L-11
     chat = site.create("Spend.", PRICED)
     site.idle(chat)
     spent = site("GET", f"/api/chats/{chat}/usage")["usage"]
-    with window(browser, site) as opened:
-        page = opened.sign_in()
+    with window(browser, site) as browser_window:
+        page = browser_window.sign_in()
         page.click(".nav-foot a:has-text('Usage')")
         expect(page.locator(".tile:has-text('cost') b")).to_have_text(f"${spent['usd']:.2f}")
         model = site("GET", f"/api/chats/{chat}")["model"]
@@ -241,11 +241,11 @@ def test_the_usage_of_all_chats(browser: Browser, site: Site) -> None:  # L-11
 
 
 def test_a_chat_is_deleted_after_a_confirmation(browser: Browser, site: Site) -> None:  # U-03, A-06
-    chat, other = site.create("Hello.", IDLE), site.create("Stay.", IDLE)
+    chat, other_chat = site.create("Hello.", IDLE), site.create("Stay.", IDLE)
     site.idle(chat)
-    site.idle(other)
-    with window(browser, site) as opened, window(browser, site) as beside:
-        page, watching = opened.show(chat), beside.show(chat)
+    site.idle(other_chat)
+    with window(browser, site) as browser_window, window(browser, site) as second_window:
+        page, watching = browser_window.show(chat), second_window.show(chat)
         entry = f"chat-list a[data-id='{chat}']"
         expect(watching.locator(entry)).to_be_visible()
         for answer in ("Cancel", "Delete"):
@@ -257,4 +257,4 @@ def test_a_chat_is_deleted_after_a_confirmation(browser: Browser, site: Site) ->
         expect(page.locator("chat-page")).to_have_count(0)
         expect(watching.locator("main h1")).to_have_text("This chat is not on the server")
         expect(watching.locator(entry)).to_have_count(0)
-        expect(watching.locator(f"chat-list a[data-id='{other}']")).to_be_visible()
+        expect(watching.locator(f"chat-list a[data-id='{other_chat}']")).to_be_visible()

@@ -98,8 +98,8 @@ WEATHER = {"name": "weather", "description": "Tells the weather.", "input_schema
 
 
 def test_a_chat_is_begun_and_streams(browser: Browser, site: Site) -> None:  # U-02, U-03, U-05
-    with window(browser, site) as opened:
-        page = opened.sign_in()
+    with window(browser, site) as browser_window:
+        page = browser_window.sign_in()
         assert "token" not in page.url
         page.fill("chat-composer textarea", "not sent yet")
         page.reload()
@@ -114,16 +114,16 @@ def test_a_chat_is_begun_and_streams(browser: Browser, site: Site) -> None:  # U
         assert page.inner_text("chat-answer").count("The end.") == 1
         expect(page.locator(".thinking summary")).to_contain_text("Thought")
         expect(page.locator(".status")).to_have_text("idle")
-        done = site.cli("run", "--chat", chat, "Said in a terminal.")
-        assert (done.code, "Heard in both." in done.out) == (0, True)
+        run_result = site.cli("run", "--chat", chat, "Said in a terminal.")
+        assert (run_result.code, "Heard in both." in run_result.out) == (0, True)
         expect(page.locator(".row-user .bubble >> nth=-1")).to_have_text("Said in a terminal.")
         expect(page.locator("chat-answer >> nth=-1")).to_have_text("Heard in both.")
         expect(page.locator(".row-end")).to_have_count(2)
 
 
 def test_an_incomplete_answer_says_so(browser: Browser, site: Site) -> None:  # M-11, U-03
-    with window(browser, site) as opened:
-        page = opened.show(site.create("A story.", '[[turn]]\ntext = "Once upon"\nfinish = "length"\n'))
+    with window(browser, site) as browser_window:
+        page = browser_window.show(site.create("A story.", '[[turn]]\ntext = "Once upon"\nfinish = "length"\n'))
         expect(page.locator(".row-end")).to_contain_text("Ended with an incomplete answer")
         expect(page.locator("chat-conversation")).to_contain_text("reached its output limit")
     source = (Path(treadle.__file__).parent / "frontends" / "web" / "family.js").read_text(encoding="utf-8")
@@ -133,13 +133,13 @@ def test_an_incomplete_answer_says_so(browser: Browser, site: Site) -> None:  # 
 
 
 def test_begun_in_the_page_and_stopped(browser: Browser, site: Site) -> None:  # L-07, L-08
-    with window(browser, site) as opened:
-        page = opened.sign_in()
+    with window(browser, site) as browser_window:
+        page = browser_window.sign_in()
         page.fill("textarea[aria-label=Message]", "Hi there")
         page.keyboard.press("Enter")
         expect(page.locator(".row-user")).to_contain_text("Hi there")
         expect(page.locator("chat-answer")).to_contain_text("Hello.")
-        opened.show(site.create("A story.", HANG))
+        browser_window.show(site.create("A story.", HANG))
         expect(page.locator("chat-answer .tail")).to_have_text("Once upon a time there was ")
         page.fill("textarea[aria-label=Message]", "and then?")
         page.keyboard.press("Enter")
@@ -214,8 +214,8 @@ def complete_words_of_servers(page: Page, site: Site) -> None:  # T-10
 
 
 def test_nothing_hostile_comes_alive(browser: Browser, site: Site) -> None:  # S-12
-    with window(browser, site) as opened:
-        page = opened.show(
+    with window(browser, site) as browser_window:
+        page = browser_window.show(
             site.create("<script>window.hacked = 1</script> **x**", HOSTILE, title="<img src=x onerror=hacked=1>\u202e")
         )
         expect(page.locator(".row-end")).to_be_visible()
@@ -226,8 +226,8 @@ def test_nothing_hostile_comes_alive(browser: Browser, site: Site) -> None:  # S
         page.click(".thinking summary")
         for text in ("hacked=1>\\u202e", "I \\u202e think", "a\\u202eb\\u200bc"):
             expect(page.locator("body")).to_contain_text(text)
-        said = page.evaluate("document.title + document.body.textContent")
-        assert not set(said) & {"\u202e", "\u200b"}  # nothing reorders or hides what is read
+        page_text = page.evaluate("document.title + document.body.textContent")
+        assert not set(page_text) & {"\u202e", "\u200b"}  # nothing reorders or hides what is read
         assert page.evaluate("window.hacked") is None
         assert page.locator("chat-page img, chat-page iframe, chat-page script").count() == 0
         links = page.eval_on_selector_all("chat-page a[href]", "all => all.map(a => a.getAttribute('href'))")
@@ -235,14 +235,21 @@ def test_nothing_hostile_comes_alive(browser: Browser, site: Site) -> None:  # S
 
 
 def test_the_browser_enforces_the_policy(browser: Browser, site: Site) -> None:  # S-12
-    """Whatever a script of the page tried: no HTML but the renderer's, nothing inline, nothing from elsewhere."""
-    wanted = ["connect-src", "frame-src", "img-src", "require-trusted-types-for", "style-src-attr", "style-src-elem"]
-    wanted.append("trusted-types")
+    """A script of the page can add no HTML but the renderer's, nothing inline, nothing from elsewhere."""
+    directives = [
+        "connect-src",
+        "frame-src",
+        "img-src",
+        "require-trusted-types-for",
+        "style-src-attr",
+        "style-src-elem",
+    ]
+    directives.append("trusted-types")
     page = browser.new_page()
     page.goto(site.address)
     page.wait_for_selector("sign-in")
-    found = page.evaluate(BREACHES.replace("WANTED", str(len(wanted))))
-    assert found == {"html": ["TypeError"] * 5, "far": "TypeError", "broken": wanted, "hacked": None}
+    breaches = page.evaluate(BREACHES.replace("WANTED", str(len(directives))))
+    assert breaches == {"html": ["TypeError"] * 5, "far": "TypeError", "broken": directives, "hacked": None}
     page.close()
 
 
@@ -274,8 +281,8 @@ def test_answered_in_one_window_and_gone_from_the_other(browser: Browser, site: 
 
 def test_a_phone_signs_in_with_a_code(browser: Browser, site: Site) -> None:  # S-13
     code = site.code()
-    with window(browser, site, PHONE, has_touch=True, is_mobile=True) as opened:
-        page = opened.page
+    with window(browser, site, PHONE, has_touch=True, is_mobile=True) as browser_window:
+        page = browser_window.page
         page.goto(site.address)
         page.fill("sign-in input", code.lower())
         page.click("sign-in button")

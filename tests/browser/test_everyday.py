@@ -1,4 +1,4 @@
-"""What people see and do all day: a run with all that happens in one, chats found again, and a terminal beside the page
+"""Everyday use of the page: a run with all that happens in one, chats found again, and a terminal beside the page
 (U-03, U-05, L-08)."""
 
 from playwright.sync_api import Browser, expect
@@ -34,8 +34,8 @@ BROKEN = '[[turn]]\nfail = { kind = "auth", message = "no key", times = 0 }\n'
 
 def test_a_busy_run(browser: Browser, site: Site) -> None:  # U-03, L-08, S-08
     chat = site.create("Work.", BUSY, mode="ask")
-    with window(browser, site) as opened:
-        page = opened.show(chat)
+    with window(browser, site) as browser_window:
+        page = browser_window.show(chat)
         expect(page.locator(".row-note >> nth=0")).to_contain_text("Attempt 1 failed (overloaded)")
         expect(page.locator(".action .added")).to_contain_text("on: push")
         expect(page.locator(".plan-box summary")).to_contain_text("Plan: 1 of 2 done write")
@@ -64,8 +64,8 @@ def test_chats_are_found_again(browser: Browser, site: Site) -> None:  # U-05
     talk, broken = site.create("Where is it?", TALK), site.create("Broken.", BROKEN)
     for chat in (talk, broken):
         site.idle(chat)
-    with window(browser, site) as opened:
-        page = opened.sign_in()
+    with window(browser, site) as browser_window:
+        page = browser_window.sign_in()
         lines = page.locator("chat-list a.chat")
         page.keyboard.press("Escape")
         page.evaluate("document.activeElement.blur()")
@@ -96,8 +96,8 @@ text = "Done."
 
 def test_a_rule_has_the_scopes_that_are_offered(browser: Browser, site: Site) -> None:  # S-07
     chat = site.create("Fetch.", NETWORK, mode="ask")
-    with window(browser, site) as opened:
-        page = opened.show(chat)
+    with window(browser, site) as browser_window:
+        page = browser_window.show(chat)
         expect(page.locator(".action")).to_be_focused()  # the chat opens with the card
         choices = page.locator(".action select option")
         hosts = "commands that reach example.org"
@@ -137,8 +137,8 @@ text = "Second."
 
 def test_rules_are_listed_with_their_use_and_revoked(browser: Browser, site: Site) -> None:  # S-07
     chat = site.create("Make it.", PRINT_TWICE, mode="confirm")
-    with window(browser, site) as opened:
-        page = opened.show(chat)
+    with window(browser, site) as browser_window:
+        page = browser_window.show(chat)
         page.select_option(".action select", "0 project")
         page.click(".action .allow")
         expect(page.locator("chat-answer >> nth=-1")).to_contain_text("First.")
@@ -154,7 +154,7 @@ def test_rules_are_listed_with_their_use_and_revoked(browser: Browser, site: Sit
         expect(row).to_have_count(1)
         expect(row).to_contain_text("Allow run_command touch made-1.txt")
         expect(row).to_contain_text("in the project project")
-        opened.show(chat)
+        browser_window.show(chat)
         page.fill("textarea[aria-label=Message]", "Once more")
         page.keyboard.press("Enter")
         expect(page.locator("chat-answer >> nth=-1")).to_contain_text("Second.")

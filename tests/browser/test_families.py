@@ -34,12 +34,12 @@ text = "Shared."
 
 
 def test_a_world_is_looked_at_and_committed(browser: Browser, site: Site) -> None:  # W-11, W-12
-    with window(browser, site) as opened:
+    with window(browser, site) as browser_window:
         chat = site.create("Make it.", WRITE.replace("NAME", "in-world.txt"), world="chat")
-        page = opened.show(chat)
+        page = browser_window.show(chat)
         expect(page.locator(".row-end")).to_contain_text("Done")
-        made = site.cli.project / "in-world.txt"
-        assert not made.exists()
+        new_file = site.cli.project / "in-world.txt"
+        assert not new_file.exists()
         expect(page.locator(".tabs button:has-text('Tree')")).to_be_hidden()
         page.click(".tabs button:has-text('World')")
         expect(page.locator("world-view .diffs")).to_contain_text("in-world.txt")
@@ -48,20 +48,20 @@ def test_a_world_is_looked_at_and_committed(browser: Browser, site: Site) -> Non
         page.click("world-view button:has-text('Commit')")
         expect(page.locator("chat-page h1")).to_contain_text("commit")
         expect(page.locator(".row-end")).to_contain_text("in-world.txt")
-        assert made.read_text() == "made\n"
+        assert new_file.read_text() == "made\n"
         expect(page.locator(".tabs button:has-text('World')")).to_be_hidden()
 
 
 def test_the_attempts_of_a_race_and_the_tree_of_chats(browser: Browser, site: Site) -> None:  # L-22, L-23
     short = site.script(WRITE.replace("NAME", "raced.txt"))
     long = site.script(WRITE.replace("NAME", "raced.txt").replace("made", "made\\n\\n"))
-    done = site.cli(
+    race_result = site.cli(
         "race", "Write it.", "--model", f"{long},{short}", "--check", "test -f raced.txt", "--all", "--json"
     )
-    assert done.code == 0, done.err
-    chat = json.loads(done.out.splitlines()[-1])["chat"]
-    with window(browser, site, PHONE) as phone, window(browser, site) as opened:
-        page, small = opened.show(chat), phone.show(chat)
+    assert race_result.code == 0, race_result.err
+    chat = json.loads(race_result.out.splitlines()[-1])["chat"]
+    with window(browser, site, PHONE) as phone, window(browser, site) as browser_window:
+        page, small = browser_window.show(chat), phone.show(chat)
         attempts = page.locator(".call table.tree tbody tr")
         expect(attempts).to_have_count(2)
         expect(attempts.nth(1)).to_contain_text("committed")
@@ -84,8 +84,8 @@ def test_a_sub_agent_asks_in_the_chat_that_began_it(browser: Browser, site: Site
     front = f"name: writer\ndescription: Writes.\nmodel: {site.script(ASKING)}"
     (agents / "writer.md").write_text(f"---\n{front}\n---\nWrite.\n")
     chat = site.create("Share it.", SHARING, mode="ask")
-    with window(browser, site) as opened, window(browser, site, PHONE) as phone:
-        page, small = opened.show(chat), phone.show(chat)
+    with window(browser, site) as browser_window, window(browser, site, PHONE) as phone:
+        page, small = browser_window.show(chat), phone.show(chat)
         for each in (page, small):
             expect(each.locator(".action")).to_contain_text("Asked by Write the workflow.")
             expect(each.locator(".action .added")).to_contain_text("on: push")
@@ -110,8 +110,8 @@ def test_a_sub_agent_asks_in_the_chat_that_began_it(browser: Browser, site: Site
 
 
 def test_a_race_is_begun_in_the_page(browser: Browser, site: Site) -> None:  # L-22
-    with window(browser, site) as opened:
-        page = opened.sign_in()
+    with window(browser, site) as browser_window:
+        page = browser_window.sign_in()
         page.fill("textarea[aria-label=Message]", "Say hello.")
         page.click("summary:has-text('race')")
         page.fill("label:has-text('Attempts') input", "2")
@@ -125,8 +125,8 @@ def test_a_race_is_begun_in_the_page(browser: Browser, site: Site) -> None:  # L
 
 
 def test_a_chat_is_begun_in_a_world_which_is_dropped(browser: Browser, site: Site) -> None:  # W-11
-    with window(browser, site) as opened:
-        page = opened.sign_in()
+    with window(browser, site) as browser_window:
+        page = browser_window.sign_in()
         page.fill("textarea[aria-label=Message]", "Hello in there.")
         page.click("summary:has-text('race')")
         page.check("label:has-text('Work in its own world') input")
@@ -151,8 +151,8 @@ def test_a_world_is_put_onto_what_changed_meanwhile(browser: Browser, site: Site
     lines = [f"line {number}\n" for number in range(1, 31)]
     file.write_text("".join(lines))
     chat = site.create("Edit it.", EDIT, world="chat")
-    with window(browser, site, PHONE) as opened:
-        page = opened.show(chat)
+    with window(browser, site, PHONE) as browser_window:
+        page = browser_window.show(chat)
         expect(page.locator(".row-end")).to_contain_text("shared.txt")
         lines[28] = "twenty-ninth\n"
         file.write_text("".join(lines))

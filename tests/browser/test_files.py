@@ -41,8 +41,8 @@ def files(page: Page) -> None:
 def test_a_hunk_is_undone_and_the_rest_kept(browser: Browser, site: Site) -> None:  # W-03, W-04
     chat = edited(site, "a.txt")
     assert text(site, "a.txt").count("second") == 1
-    with window(browser, site) as opened:
-        page = opened.show(chat)
+    with window(browser, site) as browser_window:
+        page = browser_window.show(chat)
         expect(page.locator(".row-end")).to_contain_text("a.txt")
         files(page)
         expect(page.locator(".piece")).to_have_count(2)
@@ -66,8 +66,8 @@ def test_a_hunk_is_undone_and_the_rest_kept(browser: Browser, site: Site) -> Non
 
 def test_going_back_to_a_message(browser: Browser, site: Site) -> None:  # W-03, L-09
     chat = edited(site, "b.txt")
-    with window(browser, site) as opened:
-        page = opened.show(chat)
+    with window(browser, site) as browser_window:
+        page = browser_window.show(chat)
         expect(page.locator(".row-end")).to_be_visible()
         page.hover(".row-user")
         page.click("button[aria-label='Go back to before this message']")
@@ -76,21 +76,21 @@ def test_going_back_to_a_message(browser: Browser, site: Site) -> None:  # W-03,
         expect(page.locator(".row-user")).to_have_count(0)
         expect(page.locator("textarea[aria-label=Message]")).to_have_value("Read b.txt and edit it.")
         assert text(site, "b.txt") == LINES
-        opened.show(edited(site, "d.txt"))
-        for what, left, file in (("Files only", 1, LINES), ("Conversation only", 0, LINES)):
+        browser_window.show(edited(site, "d.txt"))
+        for choice, message_count, file in (("Files only", 1, LINES), ("Conversation only", 0, LINES)):
             page.hover(".row-user")
             page.click("button[aria-label='Go back to before this message']")
-            page.click(f"dialog button:has-text('{what}')")
-            expect(page.locator(".row-user")).to_have_count(left)
-            if left:
+            page.click(f"dialog button:has-text('{choice}')")
+            expect(page.locator(".row-user")).to_have_count(message_count)
+            if message_count:
                 expect(page.locator(".row-note >> nth=-1")).to_contain_text("Undid 1 file: d.txt")
             assert text(site, "d.txt") == file
 
 
 def test_a_message_is_said_differently(browser: Browser, site: Site) -> None:  # L-09
     chat = edited(site, "e.txt")
-    with window(browser, site) as opened:
-        page = opened.show(chat)
+    with window(browser, site) as browser_window:
+        page = browser_window.show(chat)
         expect(page.locator(".row-end")).to_be_visible()
         page.hover(".row-user")
         page.click(".row-user button:has-text('Edit')")
@@ -106,19 +106,19 @@ def test_a_message_is_said_differently(browser: Browser, site: Site) -> None:  #
 
 def test_the_panels_of_a_run(browser: Browser, site: Site) -> None:  # D-07
     chat = edited(site, "c.txt")
-    with window(browser, site) as opened:
-        page = opened.show(chat)
+    with window(browser, site) as browser_window:
+        page = browser_window.show(chat)
         expect(page.locator(".row-end")).to_be_visible()
         page.keyboard.press("Escape")
         page.keyboard.press("Alt+2")
-        expect(page.locator("g.bar.call")).to_have_count(3)  # what was tried on a view first is one, too
+        expect(page.locator("g.bar.call")).to_have_count(3)  # a call that was tried on a view first is one, too
         expect(page.locator("g.bar.turn")).to_have_count(2)
         page.click("g.bar.call >> nth=1")
         expect(page.locator(".row-calls")).to_have_class("row row-calls flash")
         page.keyboard.press("Alt+3")
         page.fill("input[aria-label='Filter events']", "execution_complete")
         expect(page.locator(".events li")).to_have_count(3)
-        opened.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        browser_window.context.grant_permissions(["clipboard-read", "clipboard-write"])
         page.click("button:has-text('Copy as JSONL')")
         expect(page.locator(".toast")).to_have_text("Copied")
         copied = page.evaluate("navigator.clipboard.readText()").splitlines()
@@ -127,7 +127,7 @@ def test_the_panels_of_a_run(browser: Browser, site: Site) -> None:  # D-07
         page.click(".events summary >> nth=0")
         page.click(".events button:has-text('Fork from here')")
         expect(page.locator(".row-note >> nth=0")).to_contain_text(f"A copy of {chat}@")
-        opened.show(chat)
+        browser_window.show(chat)
         page.click(".row-end button:has-text('Replay')")
         page.select_option("select[aria-label=Speed]", "20")
         expect(page.locator("replay-view .row-end")).to_be_visible()

@@ -42,24 +42,24 @@ def is_followed_to_the_end(page: Page, number: int) -> bool:
 
 
 def test_runs_of_several_steps_are_followed(browser: Browser, site: Site) -> None:  # U-02
-    with window(browser, site) as opened:
-        page = opened.sign_in()
-        lost = []
+    with window(browser, site) as browser_window:
+        page = browser_window.sign_in()
+        lost_numbers = []
         for number in range(3):
-            opened.show(site.create("Go.", steps_of(number)))
+            browser_window.show(site.create("Go.", steps_of(number)))
             if not is_followed_to_the_end(page, number):
-                lost.append(number)
+                lost_numbers.append(number)
             else:
                 page.wait_for_function(AT_END)
-        assert not lost
+        assert not lost_numbers
         assert page.evaluate(ROW_BEFORE_FLUSH), "a row that waits to be shown was taken for scrolling by hand"
 
 
 def test_a_person_scrolls_up_and_sends(browser: Browser, site: Site) -> None:  # U-02
     chat = site.create("Go.", steps_of(0))
     site.idle(chat)
-    with window(browser, site) as opened:
-        page = opened.show(chat)
+    with window(browser, site) as browser_window:
+        page = browser_window.show(chat)
         assert is_followed_to_the_end(page, 0)
         page.wait_for_function(AT_END)
         page.evaluate(NUDGE_UP)

@@ -33,8 +33,8 @@ RUNS = 2_000
 
 def test_killed_in_the_middle_and_back(browser: Browser, site: Site) -> None:  # D-04, fault 6
     chat = site.create("Say a lot.", LONG)
-    with window(browser, site) as opened:
-        page = opened.show(chat)
+    with window(browser, site) as browser_window:
+        page = browser_window.show(chat)
         expect(page.locator("chat-answer")).to_contain_text("word20")
         site.kill()
         expect(page.locator(".offline")).to_be_visible()
@@ -53,8 +53,8 @@ def test_killed_in_the_middle_and_back(browser: Browser, site: Site) -> None:  #
 def test_sent_while_the_server_is_away(browser: Browser, site: Site) -> None:  # A-07, U-05
     chat = site.create("Hello.", LONG)
     site.idle(chat)
-    with window(browser, site) as opened:
-        page = opened.show(chat)
+    with window(browser, site) as browser_window:
+        page = browser_window.show(chat)
         expect(page.locator(".row-end")).to_be_visible()
         site.kill()
         expect(page.locator(".offline")).to_be_visible(timeout=2_000)
@@ -69,9 +69,9 @@ def test_sent_while_the_server_is_away(browser: Browser, site: Site) -> None:  #
 
 
 def test_a_tab_that_slept(browser: Browser, site: Site) -> None:  # A-07
-    """Its line is dead, and nobody says so: a look at the page finds out at once, not after a silence."""
-    with window(browser, site) as opened:
-        page = opened.sign_in()
+    """Its line is dead without a notice: a look at the page finds out at once, not after a silence."""
+    with window(browser, site) as browser_window:
+        page = browser_window.sign_in()
         site.process.send_signal(signal.SIGSTOP)
         try:
             page.evaluate(LATER)
@@ -87,16 +87,16 @@ def test_a_revoked_token_signs_out_every_tab(browser: Browser, site: Site) -> No
     token = site.cli("tokens", "add", "local").out.strip()
     id = next(each["id"] for each in site.cli("tokens", "--json").lines if each["id"] != "own")
     chat = site.create("Hello.", LONG)
-    with window(browser, site) as opened:
-        page, other = opened.page, opened.context.new_page()
-        other.goto(site.address)
-        other.wait_for_selector("sign-in")
+    with window(browser, site) as browser_window:
+        page, second_page = browser_window.page, browser_window.context.new_page()
+        second_page.goto(site.address)
+        second_page.wait_for_selector("sign-in")
         page.goto(f"{site.address}#token={token}")
-        for each in (page, other):  # one signs in, both are
+        for each in (page, second_page):  # one signs in, both are
             each.wait_for_selector(f"chat-list a[data-id='{chat}']")
-        opened.show(chat)
+        browser_window.show(chat)
         assert site.cli("tokens", "revoke", id).code == 0
-        for each in (page, other):  # one of them hears it first
+        for each in (page, second_page):  # one of them hears it first
             expect(each.locator("sign-in .bad")).to_have_text(re.compile("does not know this token|was signed out"))
         assert page.evaluate("localStorage.getItem('treadle.token')") is None
         page.fill("sign-in input", "trd_of-somebody-else")
@@ -116,12 +116,12 @@ def exported(site: Site) -> Iterator[str]:
     for number in range(1, RUNS + 1):
         for line in run:
             seq += 1
-            told = json.loads(json.dumps(line)) | {"seq": seq, "id": f"{chat}:{seq}"}
-            if "turn" in told["data"]:
-                told["data"]["turn"] = number
-            if "content" in told["data"]:
-                told["data"]["content"] += f" ({number})"
-            yield json.dumps(told)
+            event = json.loads(json.dumps(line)) | {"seq": seq, "id": f"{chat}:{seq}"}
+            if "turn" in event["data"]:
+                event["data"]["turn"] = number
+            if "content" in event["data"]:
+                event["data"]["content"] += f" ({number})"
+            yield json.dumps(event)
 
 
 def test_ten_thousand_events(browser: Browser, site: Site) -> None:  # fault 29
@@ -129,15 +129,15 @@ def test_ten_thousand_events(browser: Browser, site: Site) -> None:  # fault 29
     file.write_text("".join(f"{line}\n" for line in exported(site)))
     chat = site.cli("import", str(file), "--new-id").out.split()[-1]
     assert site("GET", f"/api/chats/{chat}")["head"] > 5 * RUNS
-    with window(browser, site) as opened:
-        page = opened.show(chat)
+    with window(browser, site) as browser_window:
+        page = browser_window.show(chat)
         expect(page.locator("chat-answer").last).to_contain_text(f"({RUNS})")
         assert page.locator(".row").count() <= 200
         assert page.evaluate("document.querySelectorAll('*').length") < 4_000
         expect(page.locator(".above")).to_contain_text("earlier rows")
-        seen = page.evaluate("document.querySelector('.row').dataset.seq")
+        first_seq = page.evaluate("document.querySelector('.row').dataset.seq")
         page.evaluate("document.querySelector('.scroller').scrollTop = 0")
-        page.wait_for_function("seen => document.querySelector('.row').dataset.seq !== seen", arg=seen)
+        page.wait_for_function("seen => document.querySelector('.row').dataset.seq !== seen", arg=first_seq)
         assert page.locator(".row").count() <= 200
         page.click("button[aria-label='To the end']")
         expect(page.locator("chat-answer").last).to_contain_text(f"({RUNS})")
@@ -145,14 +145,14 @@ def test_ten_thousand_events(browser: Browser, site: Site) -> None:  # fault 29
         expect(page.locator(".row >> nth=0")).to_contain_text("(1)")
         page.click(".tabs button:has-text('Timeline')")
         expect(page.locator("g.bar.turn")).to_have_count(1)
-        assert 50 < page.evaluate(MANY_CALLS) < 500  # what is too thin to be seen alone stands together
+        assert 50 < page.evaluate(MANY_CALLS) < 500  # calls that are too thin to be seen alone stand together
 
 
 def test_another_database_behind_the_same_address(browser: Browser, site: Site) -> None:  # A-07
-    """The last of this module: what it finds is not there any more."""
+    """The last test of this module, because it replaces the database."""
     chat = site.create("Hello.", '[[turn]]\ntext = "Hi."\n')
-    with window(browser, site) as opened:
-        page = opened.show(chat)
+    with window(browser, site) as browser_window:
+        page = browser_window.show(chat)
         expect(page.locator(".row-end")).to_be_visible()
         site.kill()
         site.cli.environment["TREADLE_STORE"] = str(site.cli.folder / "other.db")

@@ -56,9 +56,9 @@ class Stage:
             await client.force_stop()
 
 
-def lookup(name: str, answer: str, seen: list[Any]) -> Any:
+def lookup(name: str, answer: str, calls: list[Any]) -> Any:
     async def handler(invocation: Any) -> Any:
-        seen.append(invocation.arguments)
+        calls.append(invocation.arguments)
         return ToolResult(text_result_for_llm=answer)
 
     schema = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
@@ -68,11 +68,11 @@ def lookup(name: str, answer: str, seen: list[Any]) -> Any:
 def watch(session: Any, kind: str) -> "asyncio.Future[Any]":
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-    def heard(event: Any) -> None:
+    def resolve_future(event: Any) -> None:
         if event.type.value == kind and not future.done():
             future.set_result(event)
 
-    session.on(heard)
+    session.on(resolve_future)
     return future
 
 
@@ -105,8 +105,8 @@ text = "And again."
 
 async def conversation(stage: Stage) -> dict[str, Any]:
     client = await stage.client(TALK)
-    seen: list[Any] = []
-    asked: list[Any] = []
+    tool_calls: list[Any] = []
+    questions: list[Any] = []
     hooks: list[Any] = []
     permitted: list[str] = []
 
@@ -115,11 +115,11 @@ async def conversation(stage: Stage) -> dict[str, Any]:
         return PermissionHandler.approve_all(request, invocation)
 
     def answer(request: Any, invocation: Any) -> Any:
-        asked.append([request["question"], request["choices"]])
+        questions.append([request["question"], request["choices"]])
         return {"answer": "Blue", "wasFreeform": False}
 
-    def told(kind: str, field: str) -> Any:
-        return lambda given, invocation: hooks.append([kind, given[field]])
+    def record_hook(kind: str, field: str) -> Any:
+        return lambda hook_input, invocation: hooks.append([kind, hook_input[field]])
 
     live: list[Any] = []
     session = await client.create_session(
@@ -127,14 +127,14 @@ async def conversation(stage: Stage) -> dict[str, Any]:
         on_event=live.append,
         on_permission_request=permit,
         on_user_input_request=answer,
-        tools=[lookup("lookup", "54321", seen)],
+        tools=[lookup("lookup", "54321", tool_calls)],
         streaming=True,
         hooks={
-            "on_pre_tool_use": told("pre", "toolName"),
-            "on_post_tool_use": told("post", "toolName"),
-            "on_user_prompt_submitted": told("prompt", "prompt"),
-            "on_session_start": told("start", "source"),
-            "on_session_end": told("end", "reason"),
+            "on_pre_tool_use": record_hook("pre", "toolName"),
+            "on_post_tool_use": record_hook("post", "toolName"),
+            "on_user_prompt_submitted": record_hook("prompt", "prompt"),
+            "on_session_start": record_hook("start", "source"),
+            "on_session_end": record_hook("end", "reason"),
         },
     )
     reply = await session.send_and_wait("Look it up.", timeout=PATIENCE_S)
@@ -149,8 +149,8 @@ async def conversation(stage: Stage) -> dict[str, Any]:
         "models": len(await client.list_models()),
         "reply": reply.data.content,
         "second": second.data.content,
-        "tool": seen,
-        "asked": asked,
+        "tool": tool_calls,
+        "asked": questions,
         "hooks": hooks,
         "permitted": sorted(permitted),
         "file": (stage.project / "out.txt").read_text(),
@@ -196,23 +196,23 @@ async def refusals(stage: Stage) -> dict[str, Any]:
             return PermissionDecisionReject(feedback="not today")
         return PermissionHandler.approve_all(request, invocation)
 
-    def before(given: Any, invocation: Any) -> Any:
-        path = given["toolArgs"].get("path")
+    def handle_pre_tool_use(hook_input: Any, invocation: Any) -> Any:
+        path = hook_input["toolArgs"].get("path")
         if path == "a.txt":
             return {"permissionDecision": "deny", "permissionDecisionReason": "a.txt is mine"}
         if path == "b.txt":
-            return {"modifiedArgs": {**given["toolArgs"], "file_text": "hook"}}
+            return {"modifiedArgs": {**hook_input["toolArgs"], "file_text": "hook"}}
         return None
 
-    def after(given: Any, invocation: Any) -> Any:
+    def handle_post_tool_use(hook_input: Any, invocation: Any) -> Any:
         return {"additionalContext": "the hook was here"}
 
-    hooks = {"on_pre_tool_use": before, "on_post_tool_use": after}
+    hooks = {"on_pre_tool_use": handle_pre_tool_use, "on_post_tool_use": handle_post_tool_use}
     session = await client.create_session(on_permission_request=permit, hooks=hooks)
     await session.send_and_wait("Do it.", timeout=PATIENCE_S)
-    done = [event.data for event in await session.get_events() if event.type.value == "tool.execution_complete"]
+    completions = [event.data for event in await session.get_events() if event.type.value == "tool.execution_complete"]
     return {
-        "results": [each.error.message if each.error else each.result.content for each in done],
+        "results": [each.error.message if each.error else each.result.content for each in completions],
         "files": sorted(path.name for path in stage.project.iterdir()),
         "b": (stage.project / "b.txt").read_text(),
     }
@@ -279,18 +279,20 @@ async def two_clients(stage: Stage) -> dict[str, Any]:
     session = await one.create_session(
         on_permission_request=PermissionHandler.approve_all, tools=[lookup("first_tool", "eins", seen_one)]
     )
-    other = await two.resume_session(session.session_id, tools=[lookup("second_tool", "zwei", seen_two)])
-    heard: list[str] = []
-    other.on(lambda event: heard.append(event.type.value))
+    second_session = await two.resume_session(session.session_id, tools=[lookup("second_tool", "zwei", seen_two)])
+    event_types: list[str] = []
+    second_session.on(lambda event: event_types.append(event.type.value))
     reply = await session.send_and_wait("Use both.", timeout=PATIENCE_S)
-    results = [e.data.result.content for e in await other.get_events() if e.type.value == "tool.execution_complete"]
+    results = [
+        e.data.result.content for e in await second_session.get_events() if e.type.value == "tool.execution_complete"
+    ]
     return {
         "refused": "AUTHENTICATION_FAILED" in refused,
         "reply": reply.data.content,
         "one": seen_one,
         "two": seen_two,
         "results": sorted(results),
-        "both_heard": "assistant.message" in heard,
+        "both_heard": "assistant.message" in event_types,
     }
 
 
@@ -309,9 +311,9 @@ async def killed(stage: Stage) -> dict[str, Any]:
     client = await stage.client(RESUMED)
     waits = Tool(name="slow_tool", description="Waits.", parameters={"type": "object"}, skip_permission=True)
     session = await client.create_session(on_permission_request=PermissionHandler.approve_all, tools=[waits])
-    wanted = watch(session, "external_tool.requested")
+    tool_request = watch(session, "external_tool.requested")
     await session.send("Ask it.")
-    first = await soon(wanted)
+    first = await soon(tool_request)
     os.kill(client._cli_process.pid, signal.SIGKILL)
     again = await stage.client()
     resumed = await again.resume_session(
@@ -320,10 +322,10 @@ async def killed(stage: Stage) -> dict[str, Any]:
         tools=[waits],
         continue_pending_work=True,
     )
-    said, idle = watch(resumed, "assistant.message"), watch(resumed, "session.idle")
+    message, idle = watch(resumed, "assistant.message"), watch(resumed, "session.idle")
     request = HandlePendingToolCallRequest(request_id=first.data.request_id, result="ready")
     accepted = await resumed.rpc.tools.handle_pending_tool_call(request)
-    reply = await soon(said)
+    reply = await soon(message)
     await soon(idle)
     kinds = [event.type.value for event in await resumed.get_events()]
     return {
@@ -348,7 +350,7 @@ async def methods(stage: Stage) -> dict[str, Any]:
     api = session.rpc
     await api.name.set(rpc.NameSetRequest(name="A name"))
     await api.mode.set(rpc.ModeSetRequest(mode=SessionMode.PLAN))
-    chosen = await api.agent.select(rpc.AgentSelectRequest(name="reader"))
+    selection = await api.agent.select(rpc.AgentSelectRequest(name="reader"))
     await session.log("noted")
     await session.set_model("another-model")
     await api.permissions.set_approve_all(rpc.PermissionsSetApproveAllRequest(enabled=True))
@@ -356,7 +358,7 @@ async def methods(stage: Stage) -> dict[str, Any]:
         "name": (await api.name.get()).name,
         "mode": (await api.mode.get()).value,
         "agents": [agent.name for agent in (await api.agent.list()).agents],
-        "agent": chosen.agent.display_name,
+        "agent": selection.agent.display_name,
         "tools": len((await api.tools.get_current_metadata()).tools or []) > 3,
         "all_tools": len((await client.rpc.tools.list(rpc.ToolsListRequest())).tools) > 3,
         "queue": (await api.queue.pending_items()).items,

@@ -21,7 +21,7 @@ TOOLS = (ToolSpec("read_file", "Reads a file.", {"type": "object", "properties":
 FINISH = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}
 
 
-class Told(NamedTuple):
+class CommonAnswer(NamedTuple):
     """An answer as far as both sides know it."""
 
     text: str
@@ -31,7 +31,7 @@ class Told(NamedTuple):
     finish: str
 
 
-async def by_adapter(url: str, request: ModelRequest) -> Told:
+async def by_adapter(url: str, request: ModelRequest) -> CommonAnswer:
     model = AnthropicMessages(INFO, base_url=url, api_key="key")
     assembler = Assembler(1)
     async for deltas in model.stream(request):
@@ -41,7 +41,7 @@ async def by_adapter(url: str, request: ModelRequest) -> Told:
     usage = answer.usage
     assert usage is not None
     blocks = [msgspec.json.decode(block.opaque) for block in answer.thinking]
-    return Told(
+    return CommonAnswer(
         answer.text,
         [block[-1] if isinstance(block, list) else block for block in blocks],
         [(call.id, call.name, msgspec.json.decode(call.arguments)) for call in answer.requests],
@@ -50,19 +50,24 @@ async def by_adapter(url: str, request: ModelRequest) -> Told:
     )
 
 
-async def by_sdk(url: str, body: dict[str, Any]) -> Told:
-    asked = {name: value for name, value in body.items() if name != "stream"}
+async def by_sdk(url: str, body: dict[str, Any]) -> CommonAnswer:
+    parameters = {name: value for name, value in body.items() if name != "stream"}
     client = anthropic.AsyncAnthropic(base_url=url, api_key="key", max_retries=0)
-    async with client, client.messages.stream(**asked) as stream:
+    async with client, client.messages.stream(**parameters) as stream:
         message = await stream.get_final_message()
     usage = message.usage
     details = usage.output_tokens_details
-    whole = usage.input_tokens + (usage.cache_creation_input_tokens or 0) + (usage.cache_read_input_tokens or 0)
-    return Told(
+    input_tokens = usage.input_tokens + (usage.cache_creation_input_tokens or 0) + (usage.cache_read_input_tokens or 0)
+    return CommonAnswer(
         "".join(block.text for block in message.content if block.type == "text"),
         [block.to_dict() for block in message.content if "thinking" in block.type],
         [(block.id, block.name, block.input) for block in message.content if block.type == "tool_use"],
-        (whole, usage.output_tokens, usage.cache_read_input_tokens or 0, details.thinking_tokens if details else 0),
+        (
+            input_tokens,
+            usage.output_tokens,
+            usage.cache_read_input_tokens or 0,
+            details.thinking_tokens if details else 0,
+        ),
         FINISH[message.stop_reason],
     )
 
@@ -175,10 +180,12 @@ async def test_what_the_sdk_sends_back_is_what_we_send_back() -> None:  # M-10: 
         async with client, client.messages.stream(**body) as stream:
             message = await stream.get_final_message()
     answer = assembler.finish(INFO.ref)
-    said = AssistantEntry(1, answer.text, answer.thinking, answer.requests)
+    entry = AssistantEntry(1, answer.text, answer.thinking, answer.requests)
     results = ResultsEntry(1, tuple(ToolResult(call.call, "ok") for call in answer.requests))
-    sent = AnthropicEncoder(INFO.ref).body({"model": "m"}, ModelRequest("", [UserEntry("go"), said, results], TOOLS))
-    assert msgspec.json.decode(sent)["messages"][1] == {
+    encoded_body = AnthropicEncoder(INFO.ref).body(
+        {"model": "m"}, ModelRequest("", [UserEntry("go"), entry, results], TOOLS)
+    )
+    assert msgspec.json.decode(encoded_body)["messages"][1] == {
         "role": "assistant",
         "content": [block.to_dict() for block in message.content],
     }

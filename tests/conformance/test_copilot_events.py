@@ -21,7 +21,7 @@ for event in json.load(sys.stdin):
 """
 
 
-def told() -> list[dict[str, Any]]:
+def translate_samples() -> list[dict[str, Any]]:
     telling = Telling("c_1", str)
     envelopes = [Envelope(seq, ChatId("c_1"), 1_700_000_000_000, data) for seq, data in enumerate(SAMPLES.values(), 1)]
     return [event for envelope in envelopes for event in telling.tell(envelope)]
@@ -30,11 +30,11 @@ def told() -> list[dict[str, Any]]:
 @with_python
 def test_no_event_is_unknown_to_the_sdk() -> None:
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PYTHON_SDK), "LANG": "C.UTF-8"}
-    events = json.dumps(told())
+    events = json.dumps(translate_samples())
     ran = subprocess.run(
         [sys.executable, "-c", READ], input=events, env=env, capture_output=True, text=True, timeout=120
     )
     assert ran.returncode == 0, ran.stderr
     lines = [line.split() for line in ran.stdout.splitlines()]
-    assert len(lines) == len(told())
+    assert len(lines) == len(translate_samples())
     assert [line for line in lines if line[0] != line[1] or line[2].startswith("Raw")] == []

@@ -39,7 +39,7 @@ CASES = {
 }
 
 
-class Told(NamedTuple):
+class CommonAnswer(NamedTuple):
     """An answer as far as both sides know it."""
 
     text: str
@@ -58,10 +58,10 @@ async def answer_of(model: Gemini, request: ModelRequest) -> ModelAnswer:
     return assembler.finish(model.info.ref)
 
 
-def by_adapter(answer: ModelAnswer) -> Told:
+def by_adapter(answer: ModelAnswer) -> CommonAnswer:
     usage = answer.usage
-    signed = [(block, found) for block in answer.thinking if (found := unseal(block.opaque)) is not None]
-    return Told(
+    signed = [(block, opaque_value) for block in answer.thinking if (opaque_value := unseal(block.opaque)) is not None]
+    return CommonAnswer(
         answer.text,
         "".join(block.text for block in answer.thinking),
         [base64.b64decode(signature.value) for signature in signatures(signed)],
@@ -88,12 +88,12 @@ def parts_of(client: Any, info: ModelInfo, *, stream: bool = True) -> tuple[list
     return parts, response
 
 
-def by_sdk(parts: list[Any], last: Any) -> Told:
+def by_sdk(parts: list[Any], last: Any) -> CommonAnswer:
     counts = last.usage_metadata
     calls = [part.function_call for part in parts if part.function_call]
     finish = last.candidates[0].finish_reason.value
     thoughts = (counts and counts.thoughts_token_count) or 0
-    return Told(
+    return CommonAnswer(
         "".join(part.text for part in parts if part.text and not part.thought),
         "".join(part.text for part in parts if part.text and part.thought),
         [part.thought_signature for part in parts if part.thought_signature],
@@ -118,23 +118,23 @@ async def test_the_same_answers_from_the_same_bytes(stream: bool, info: ModelInf
 
 def returned(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The parts of an answer as they go back, with pieces of unsigned text joined and signatures as their bytes."""
-    found: list[dict[str, Any]] = []
+    merged_parts: list[dict[str, Any]] = []
     for part in parts:
         if "thoughtSignature" in part:
-            given = part["thoughtSignature"].replace("-", "+").replace("_", "/")
-            found.append({**part, "thoughtSignature": base64.b64decode(given)})
+            signature = part["thoughtSignature"].replace("-", "+").replace("_", "/")
+            merged_parts.append({**part, "thoughtSignature": base64.b64decode(signature)})
         elif part.get("thought"):
-            continue  # what was thought in words need not go back
-        elif found and found[-1].keys() == part.keys() == {"text"}:
-            found[-1] = {"text": found[-1]["text"] + part["text"]}
+            continue  # the text of thoughts need not go back
+        elif merged_parts and merged_parts[-1].keys() == part.keys() == {"text"}:
+            merged_parts[-1] = {"text": merged_parts[-1]["text"] + part["text"]}
         else:
-            found.append(part)
-    return found
+            merged_parts.append(part)
+    return merged_parts
 
 
 @pytest.mark.parametrize("case", ["text", "text at once", "calls", "everything"])
 async def test_the_sdk_sends_the_same_conversation_back(case: str) -> None:  # M-10
-    """What Google's own chat keeps of an answer is what the adapter returns: each signature on its part."""
+    """The adapter returns the same parts of an answer as Google's own chat keeps: each signature on its part."""
     with FakeGemini([CASES[case], Reply(text="done")]) as fake:
         answer = await answer_of(Gemini(INFO, base_url=fake.base_url), ModelRequest("", [UserEntry("hi")]))
         entries: list[Entry] = [UserEntry("hi"), AssistantEntry(1, answer.text, answer.thinking, answer.requests)]
@@ -145,9 +145,9 @@ async def test_the_sdk_sends_the_same_conversation_back(case: str) -> None:  # M
             chat = client.chats.create(model=INFO.name)
             for _ in chat.send_message_stream("hi"):
                 pass
-    kept = [part for content in chat.get_history() if content.role == "model" for part in content.parts]
-    told = [msgspec.json.decode(part.model_dump_json(exclude_none=True, by_alias=True)) for part in kept]
-    assert returned(fake.requests[1]["contents"][1]["parts"]) == returned(told)
+    model_parts = [part for content in chat.get_history() if content.role == "model" for part in content.parts]
+    parts = [msgspec.json.decode(part.model_dump_json(exclude_none=True, by_alias=True)) for part in model_parts]
+    assert returned(fake.requests[1]["contents"][1]["parts"]) == returned(parts)
 
 
 async def test_vertex_reads_the_same() -> None:

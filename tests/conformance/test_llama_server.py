@@ -1,5 +1,5 @@
 """Real software: llama.cpp's own server with a real model behind it, through the command line, on each of the three
-wires that it speaks (M-01, M-02, M-05). The model is tiny and often wrong: what is tested is how runs end."""
+wires that it speaks (M-01, M-02, M-05). The model is tiny and often wrong: the tests check how runs end."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenario.command_line import CommandLine, Ended
+from tests.scenario.command_line import CommandLine, CommandResult
 from tests.unit.adapters.models.local import real
 
 SCRIPT = Path(__file__).parent / "llama_server.py"
@@ -51,7 +51,7 @@ def llama(tmp_path: Path, address: str) -> CommandLine:
     return cli
 
 
-def run(llama: CommandLine, model: str, text: str, *options: str) -> Ended:
+def run(llama: CommandLine, model: str, text: str, *options: str) -> CommandResult:
     words = ("--system", str(llama.folder / "system.txt"), "--tools", ",", "--json", *options)
     return llama("run", text, "--model", model, *words)
 
@@ -59,47 +59,47 @@ def run(llama: CommandLine, model: str, text: str, *options: str) -> Ended:
 @pytest.mark.parametrize("model", WIRES)
 def test_an_answer_that_is_cut_at_the_limit(llama: CommandLine, model: str) -> None:
     llama.environment["TREADLE_MAX_TOKENS"] = "16"
-    ended = run(llama, model, "Tell me a long story about a dog.")
-    assert ended.code == 54, ended.err
-    (message,) = ended.of("assistant.message")
+    run_result = run(llama, model, "Tell me a long story about a dog.")
+    assert run_result.code == 54, run_result.err
+    (message,) = run_result.of("assistant.message")
     assert message["content"]
-    (turn,) = ended.of("assistant.turn_end")
+    (turn,) = run_result.of("assistant.turn_end")
     assert (turn["finish_reason"], turn["usage"]["output"]) == ("length", 16)
     assert turn["usage"]["input"] > 10
 
 
 @pytest.mark.parametrize("model", WIRES)
 def test_a_question_that_does_not_fit(llama: CommandLine, model: str) -> None:
-    ended = run(llama, model, "word " * 4_000)
-    assert ended.code == 1
-    assert ended.of("session.error")[0]["class"] == "context_limit", ended.out
+    run_result = run(llama, model, "word " * 4_000)
+    assert run_result.code == 1
+    assert run_result.of("session.error")[0]["class"] == "context_limit", run_result.out
 
 
 @pytest.mark.parametrize("effort", ["none", "low"])
 def test_the_server_takes_a_reasoning_effort(llama: CommandLine, effort: str) -> None:  # M-16
     llama.environment["TREADLE_MAX_TOKENS"] = "4"
-    ended = run(llama, "llamacpp:smollm2", "Hi.", "--reasoning-effort", effort)
-    assert ended.code in (0, 54), ended.err
-    assert not [notice for notice in ended.of("model.notice") if notice["kind"] == "effort"]
+    run_result = run(llama, "llamacpp:smollm2", "Hi.", "--reasoning-effort", effort)
+    assert run_result.code in (0, 54), run_result.err
+    assert not [notice for notice in run_result.of("model.notice") if notice["kind"] == "effort"]
 
 
 def test_a_chat_goes_from_wire_to_wire(llama: CommandLine) -> None:  # M-10
     llama.environment["TREADLE_MAX_TOKENS"] = "8"
     assert run(llama, "llamacpp:smollm2", "Hi.").code in (0, 54)
     for model in WIRES:
-        ended = run(llama, model, "Go on.", "--chat", "last")
-        assert ended.code in (0, 54), ended.out
+        run_result = run(llama, model, "Go on.", "--chat", "last")
+        assert run_result.code in (0, 54), run_result.out
 
 
 def test_tools_by_the_protocol(llama: CommandLine) -> None:
-    """Whether it calls one is the model's business; the request with tools is taken, and every call is answered."""
+    """The model may call a tool or not; the request with tools is taken, and every call is answered."""
     llama.environment["TREADLE_MAX_TOKENS"] = "64"
     words = ("--system", str(llama.folder / "system.txt"), "--tools", "list_directory", "--max-turns", "2", "--json")
-    ended = llama("run", "List the files.", "--model", "llamacpp:smollm2", *words)
-    assert ended.code in (0, 1, 53, 54), ended.err
-    assert not ended.of("session.error"), ended.out
-    calls = [call["call"] for message in ended.of("assistant.message") for call in message["tool_requests"]]
-    assert calls == [result["call"] for result in ended.of("tool.execution_complete")]
+    run_result = llama("run", "List the files.", "--model", "llamacpp:smollm2", *words)
+    assert run_result.code in (0, 1, 53, 54), run_result.err
+    assert not run_result.of("session.error"), run_result.out
+    calls = [call["call"] for message in run_result.of("assistant.message") for call in message["tool_requests"]]
+    assert calls == [result["call"] for result in run_result.of("tool.execution_complete")]
 
 
 def test_the_server_lists_its_models(llama: CommandLine) -> None:  # M-12

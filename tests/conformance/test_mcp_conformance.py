@@ -52,8 +52,8 @@ def _need_suite() -> None:
 
 
 def run_suite(*arguments: str) -> subprocess.CompletedProcess[str]:
-    others = {name: value for name, value in os.environ.items() if not name.startswith(AT_START)}
-    env = {**others, **OURS, "NO_COLOR": "1"}
+    base_env = {name: value for name, value in os.environ.items() if not name.startswith(AT_START)}
+    env = {**base_env, **OURS, "NO_COLOR": "1"}
     command = [node(), str(SUITE), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=150, check=False, env=env)
 

@@ -20,19 +20,21 @@ needed = pytest.mark.skipif(
 )
 
 
-def inspect(cli: CommandLine, model: str, method: str, tool: str = "", **given: Any) -> Any:
-    named = ["--tool-name", tool, *(f"--tool-arg={name}={value}" for name, value in given.items())] if tool else []
+def inspect(cli: CommandLine, model: str, method: str, tool: str = "", **arguments: Any) -> Any:
+    tool_options = (
+        ["--tool-name", tool, *(f"--tool-arg={name}={value}" for name, value in arguments.items())] if tool else []
+    )
     server = [sys.executable, "-m", "treadle", "mcp", "serve", "--root", str(cli.project), "--model", model]
-    done = subprocess.run(
-        ["node", str(INSPECTOR), "--cli", *server, "--method", method, *named],
+    process = subprocess.run(
+        ["node", str(INSPECTOR), "--cli", *server, "--method", method, *tool_options],
         env=cli.environment,
         cwd=cli.project,
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S * 2,
     )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
 
 
 @needed

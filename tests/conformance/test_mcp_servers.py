@@ -1,5 +1,5 @@
 """MCP servers that others wrote, used through a run (E-01): every tool that can be called, prompts and resources, over
-standard streams and over streamable HTTP. `make conformance` installs them; what is missing is skipped."""
+standard streams and over streamable HTTP. `make conformance` installs them; missing ones are skipped."""
 
 import asyncio
 import base64
@@ -17,7 +17,7 @@ import pytest
 
 from scripts.mcp_servers import place
 from tests.scenario.kit import of
-from tests.scenario.mcp_servers.kit import Kit, action, results, seen
+from tests.scenario.mcp_servers.kit import Kit, action, collect_events, results
 from treadle import Chat, Envelope
 from treadle.adapters.models.scripted import Call, Say, ScriptedModel
 from treadle.protocol import events as e
@@ -40,20 +40,20 @@ def need(path: Path) -> str:
 
 @pytest.fixture
 async def kit(tmp_path: Path) -> AsyncIterator[Kit]:
-    made = Kit(tmp_path)
-    yield made
-    await made.close()
+    new_kit = Kit(tmp_path)
+    yield new_kit
+    await new_kit.close()
 
 
-async def used(kit: Kit, server: dict[str, Any], calls: list[Any], **options: Any) -> tuple[list[Envelope], Chat]:
+async def run_calls(kit: Kit, server: dict[str, Any], calls: list[Any], **options: Any) -> tuple[list[Envelope], Chat]:
     chat = kit.chat(kit.agent([*calls, Say("Done.")], {"it": server}), **{"max_turns": 60} | options)
-    return await seen(chat.send("Go.")), chat
+    return await collect_events(chat.send("Go.")), chat
 
 
 def unused(kit: Kit, events: list[Envelope]) -> set[str]:
     """The tools of the server that were not called."""
-    known = kit.agents[0].mcp.hub.available(ChatOptions(root=str(kit.root)))
-    return {name.removeprefix("it__") for name in known} - {
+    tool_names = kit.agents[0].mcp.hub.available(ChatOptions(root=str(kit.root)))
+    return {name.removeprefix("it__") for name in tool_names} - {
         start.name.removeprefix("it__") for start in of(events, e.ExecutionStart)
     }
 
@@ -63,15 +63,15 @@ def texts(events: list[Envelope]) -> list[str]:
 
 
 def own_children(name: str) -> list[int]:
-    found: list[int] = []
+    pids: list[int] = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
             if parent == os.getpid() and name.encode() in (folder / "cmdline").read_bytes():
-                found.append(int(folder.name))
+                pids.append(int(folder.name))
         except OSError:
             continue
-    return found
+    return pids
 
 
 EACH: list[tuple[str, dict[str, Any], str]] = [
@@ -88,7 +88,7 @@ EACH: list[tuple[str, dict[str, Any], str]] = [
     ("trigger-long-running-operation", {"duration": 0.2, "steps": 2}, "completed"),
     ("get-roots-list", {}, "project"),
     ("gzip-file-as-resource", {"name": "a.gz", "data": "data:text/plain,hi", "outputType": "resource"}, "gzip"),
-    ("trigger-elicitation-request", {}, "declined"),  # nobody is there
+    ("trigger-elicitation-request", {}, "declined"),  # no person is there
     ("trigger-url-elicitation", {"url": "https://example.com/", "message": "Look."}, "declined"),
     ("simulate-research-query", {"topic": "looms"}, "requires task augmentation"),  # which is not spoken here
 ]
@@ -96,21 +96,21 @@ EACH: list[tuple[str, dict[str, Any], str]] = [
 
 async def test_everything_over_standard_streams(kit: Kit) -> None:
     server = {"command": NODE, "args": [need(EVERYTHING), "stdio"]}
-    events, _ = await used(kit, server, [Call(f"it__{name}", **arguments) for name, arguments, _ in EACH])
-    for (name, _, wanted), text in zip(EACH, texts(events), strict=True):
-        assert wanted in text, f"{name}: {text}"
+    events, _ = await run_calls(kit, server, [Call(f"it__{name}", **arguments) for name, arguments, _ in EACH])
+    for (name, _, expected_text), text in zip(EACH, texts(events), strict=True):
+        assert expected_text in text, f"{name}: {text}"
     assert unused(kit, events) == set()
     assert len([image for result in results(events) for image in result.images]) == 2
     assert any("of 2" in output.text for output in of(events, e.ExecutionOutput))
     servers, root = kit.agents[0].mcp, str(kit.root)
     for prompt in await servers.prompts(root):
-        given = dict(
+        prompt_arguments = dict(
             zip(prompt.arguments, ("Text", "1") if "resourceType" in prompt.arguments else ("a", "b"), strict=False)
         )
-        assert (await servers.prompt("it", prompt.name, given, root)).text
-    whole = [each for each in await servers.resources(root) if not each.template]
-    assert len(whole) >= 5
-    for resource in whole:
+        assert (await servers.prompt("it", prompt.name, prompt_arguments, root)).text
+    plain_resources = [each for each in await servers.resources(root) if not each.template]
+    assert len(plain_resources) >= 5
+    for resource in plain_resources:
         assert (await servers.resource(resource.mention, root)).text
 
 
@@ -119,20 +119,20 @@ async def test_everything_asks_a_person_and_the_model(kit: Kit) -> None:
     wishes = [Call("it__trigger-elicitation-request"), Call("it__trigger-sampling-request", prompt="Why?")]
     model = ScriptedModel([*wishes, Say("Done.")], side_answers={"sampling": "Because."})
     chat = kit.chat(kit.agent(model, {"it": server}), interactive=True)
-    asked = action(await seen(chat.send("Go.")))
-    assert "\n  name: " in asked.text
-    events = await seen(chat.answer(asked, json.dumps({"name": "Ada", "check": True})))
+    question = action(await collect_events(chat.send("Go.")))
+    assert "\n  name: " in question.text
+    events = await collect_events(chat.answer(question, json.dumps({"name": "Ada", "check": True})))
     assert "Ada" in texts(events)[0]
     wished = action(events)
     assert "Why?" in wished.text
-    events = await seen(chat.answer(wished, "allow"))
+    events = await collect_events(chat.answer(wished, "allow"))
     assert "Because." in texts(events)[0]
     assert [call.purpose for call in of(events, e.ModelCall)] == ["sampling"]
 
 
 async def test_everything_over_http(kit: Kit, everything_url: str) -> None:
     calls = [Call("it__echo", message="far"), Call("it__trigger-long-running-operation", duration=0.2, steps=2)]
-    events, _ = await used(kit, {"url": everything_url}, calls)
+    events, _ = await run_calls(kit, {"url": everything_url}, calls)
     assert texts(events)[0] == "Echo: far"
     assert "completed" in texts(events)[1]
 
@@ -178,11 +178,11 @@ async def test_the_files_of_a_project(kit: Kit) -> None:
         Call("it__list_directory_with_sizes", path=root),
         Call("it__read_text_file", path="/etc/passwd"),
     ]
-    events, _ = await used(kit, {"command": NODE, "args": [need(FILES), root]}, calls)
-    said = texts(events)
-    assert root in said[0]
-    assert said[1] == "one\ntwo\n"
-    assert [text.startswith("ERROR") for text in said] == [False] * 14 + [True]
+    events, _ = await run_calls(kit, {"command": NODE, "args": [need(FILES), root]}, calls)
+    replies = texts(events)
+    assert root in replies[0]
+    assert replies[1] == "one\ntwo\n"
+    assert [text.startswith("ERROR") for text in replies] == [False] * 14 + [True]
     assert unused(kit, events) == set()
     assert (kit.root / "c.txt").read_text() == "four\n"
 
@@ -211,7 +211,7 @@ async def test_a_repository(kit: Kit) -> None:
         Call("it__git_reset", repo_path=root),
     ]
     server = {"command": need(BIN / "mcp-server-git"), "accept_hints": True}
-    events, _ = await used(kit, server, calls)
+    events, _ = await run_calls(kit, server, calls)
     assert [text.startswith("ERROR") for text in texts(events)] == [False] * len(calls), texts(events)
     assert "first" in texts(events)[4]
     assert unused(kit, events) == set()
@@ -225,18 +225,18 @@ async def test_the_time_and_a_kill_in_the_middle(kit: Kit) -> None:
         Call("it__convert_time", source_timezone="Europe/Berlin", time="12:00", target_timezone="Asia/Tokyo"),
         Call("it__get_current_time", timezone="No/Where"),
     ]
-    events, chat = await used(kit, {"command": need(BIN / "mcp-server-time")}, calls)
+    events, chat = await run_calls(kit, {"command": need(BIN / "mcp-server-time")}, calls)
     assert unused(kit, events) == set()
     now, converted, wrong = texts(events)
     assert "Europe/Berlin" in now
     assert "Asia/Tokyo" in converted
     assert wrong.startswith("ERROR")
     connection, _ = await kit.agents[0].mcp.hub.connected("it", str(kit.root))
-    before = connection.restarts
+    old_restarts = connection.restarts
     for pid in own_children("mcp-server-time"):
         os.kill(pid, signal.SIGKILL)
     async with asyncio.timeout(60):
-        while connection.restarts == before:  # noqa: ASYNC110 - another process dies
+        while connection.restarts == old_restarts:  # noqa: ASYNC110 - another process dies
             await asyncio.sleep(0.05)
     await connection.ready()  # it is there again
     assert (await chat.status()) == "idle"

@@ -1,6 +1,6 @@
 """MCP servers that others wrote, in trouble (E-01): they hang, are killed in the middle of a call, say too much; and a
 second of each over streamable HTTP. Real processes, stopped and killed by signals. `make conformance` installs them;
-what is missing is skipped."""
+missing ones are skipped."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ import pytest
 
 from scripts.mcp_servers import place
 from tests.conformance.test_mcp_servers import BIN, EVERYTHING, FILES, NODE, need, own_children, repository, texts
-from tests.scenario.mcp_servers.kit import PATIENCE_S, Kit, results, seen
+from tests.scenario.mcp_servers.kit import PATIENCE_S, Kit, collect_events, results
 from treadle import Agent
 from treadle.adapters.models.scripted import Call, Say
 from treadle.protocol import events as e
@@ -64,10 +64,10 @@ SERVERS = {
 
 @pytest.fixture
 async def kit(tmp_path: Path) -> AsyncIterator[Kit]:
-    made = Kit(tmp_path)
-    fill(made.root)
-    yield made
-    await made.close()
+    new_kit = Kit(tmp_path)
+    fill(new_kit.root)
+    yield new_kit
+    await new_kit.close()
 
 
 def fill(root: Path) -> None:
@@ -82,7 +82,7 @@ def call(kit: Kit, server: str, tool: str, arguments: dict[str, Any]) -> Call:
     return Call(f"{server}__{tool}", **filled)
 
 
-def heard(folder: Path, name: str) -> Path:
+def get_transcript_path(folder: Path, name: str) -> Path:
     """Where everything stands that a server was sent, by its name here."""
     return folder / f"{name}.heard"
 
@@ -90,7 +90,7 @@ def heard(folder: Path, name: str) -> Path:
 def overheard(kit: Kit, name: str, command: list[str]) -> dict[str, Any]:
     """A server whose input is kept on its way: so it is known what was sent to it, also while it cannot read."""
     script = 'exec 3<&0; file=$1; shift; exec "$@" < <(tee "$file" <&3)'
-    arguments = ["-c", script, "bash", str(heard(kit.folder, name)), *command]
+    arguments = ["-c", script, "bash", str(get_transcript_path(kit.folder, name)), *command]
     return {"command": need(Path(shutil.which("bash") or "bash")), "args": arguments, "start_s": 60}
 
 
@@ -101,9 +101,9 @@ async def ready(agent: Agent, kit: Kit, *names: str) -> None:
         await connection.ready()
 
 
-async def sent(kit: Kit, server: str, times: int) -> None:
+async def wait_for_calls(kit: Kit, server: str, times: int) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while heard(kit.folder, server).read_bytes().count(b'"tools/call"') < times:  # noqa: ASYNC110 - tee writes it
+        while get_transcript_path(kit.folder, server).read_bytes().count(b'"tools/call"') < times:  # noqa: ASYNC110 - tee writes it
             await asyncio.sleep(0.02)
 
 
@@ -111,36 +111,36 @@ async def sent(kit: Kit, server: str, times: int) -> None:
 async def test_it_says_too_much_hangs_and_is_killed_in_the_middle_of_a_call(kit: Kit, name: str) -> None:
     real = SERVERS[name]
     command = real.command(str(kit.root))
-    tool, given, wanted = real.works
-    works, slow = call(kit, "it", tool, given), call(kit, "slow", tool, given)
+    tool, arguments, expected_text = real.works
+    works, slow = call(kit, "it", tool, arguments), call(kit, "slow", tool, arguments)
     flood = call(kit, "it", *real.floods)
     steps = [works, flood, Say("Works."), slow, Say("Hung."), works, Say("Killed."), works, Say("Again.")]
     servers = {"it": overheard(kit, "it", command), "slow": {**overheard(kit, "slow", command), "timeout_s": 0.5}}
     agent = kit.agent(steps, servers)
     await ready(agent, kit, "it", "slow")
     chat = kit.chat(agent)
-    worked, much = results(await seen(chat.send("Go.")))
-    assert wanted in worked.result
+    worked, much = results(await collect_events(chat.send("Go.")))
+    assert expected_text in worked.result
     assert "bytes truncated" in much.result + much.error  # T-11
     assert len(much.result + much.error) < 60_000
     children = own_children(Path(command[1] if command[0] == NODE else command[0]).name)
     assert len(children) == 2
     for pid in children:
         os.kill(pid, signal.SIGSTOP)
-    [hung] = texts(await seen(chat.send("Go.")))
+    [hung] = texts(await collect_events(chat.send("Go.")))
     assert hung.startswith("ERROR"), hung
     events = []
     async for envelope in chat.send("Go."):
         events.append(envelope)
         if isinstance(envelope.data, e.ExecutionStart):
-            await sent(kit, "it", 3)  # stopped as it is, it cannot answer
+            await wait_for_calls(kit, "it", 3)  # stopped as it is, it cannot answer
             for pid in children:
                 os.kill(pid, signal.SIGKILL)
     [killed] = results(events)
     assert not killed.success
     assert "not known whether it took effect" in killed.error, killed  # D-02: and it is not repeated
     await ready(agent, kit, "it")  # it is there again
-    assert wanted in texts(await seen(chat.send("Go.")))[0]
+    assert expected_text in texts(await collect_events(chat.send("Go.")))[0]
 
 
 @contextmanager
@@ -164,16 +164,16 @@ def over_http(command: list[str], folder: Path) -> Iterator[str]:
 @pytest.mark.parametrize("name", [each for each in SERVERS if each != "everything"])  # which speaks it by itself
 async def test_a_second_one_over_http(kit: Kit, name: str) -> None:
     real = SERVERS[name]
-    tool, given, wanted = real.works
+    tool, arguments, expected_text = real.works
     command = real.command(str(kit.root))
     with over_http(command, kit.root) as url:
         servers = {"near": {"command": command[0], "args": command[1:]}, "far": {"url": url}}
-        calls = [call(kit, which, tool, given) for which in ("near", "far")]
+        calls = [call(kit, server_name, tool, arguments) for server_name in ("near", "far")]
         flood = call(kit, "far", *real.floods)
         agent = kit.agent([*calls, flood, Say("Both.")], servers)
         await ready(agent, kit, "near", "far")
-        events = await seen(kit.chat(agent).send("Go."))
-    near, far, much = results(events)
-    assert wanted in near.result
-    assert wanted in far.result
+        events = await collect_events(kit.chat(agent).send("Go."))
+    near_result, far_result, much = results(events)
+    assert expected_text in near_result.result
+    assert expected_text in far_result.result
     assert "bytes truncated" in much.result + much.error

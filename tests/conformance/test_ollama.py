@@ -26,7 +26,7 @@ PARAMETERS = {
 TOOLS = (ToolSpec("read_file", "Reads a file.", PARAMETERS),)
 
 
-class Told(NamedTuple):
+class CommonAnswer(NamedTuple):
     """An answer as far as both sides know it."""
 
     text: str
@@ -36,7 +36,7 @@ class Told(NamedTuple):
     finish: str
 
 
-async def by_adapter(url: str, request: ModelRequest) -> Told:
+async def by_adapter(url: str, request: ModelRequest) -> CommonAnswer:
     model = OllamaChat(INFO, base_url=url)
     assembler = Assembler(1)
     try:
@@ -45,7 +45,7 @@ async def by_adapter(url: str, request: ModelRequest) -> Told:
     finally:
         await model.close()
     answer = assembler.finish(INFO.ref)
-    return Told(
+    return CommonAnswer(
         answer.text,
         assembler.thinking_text,
         [(call.name, msgspec.json.decode(call.arguments)) for call in answer.requests],
@@ -54,14 +54,14 @@ async def by_adapter(url: str, request: ModelRequest) -> Told:
     )
 
 
-async def by_sdk(url: str, body: dict[str, Any]) -> Told:
-    asked = {name: body[name] for name in ("model", "messages", "tools", "think", "options") if name in body}
+async def by_sdk(url: str, body: dict[str, Any]) -> CommonAnswer:
+    parameters = {name: body[name] for name in ("model", "messages", "tools", "think", "options") if name in body}
     async with ollama.AsyncClient(host=url) as client:
-        parts = [part async for part in await client.chat(**asked, stream=True)]
+        parts = [part async for part in await client.chat(**parameters, stream=True)]
     last = parts[-1]
     assert last.done
     calls = [call.function for part in parts for call in part.message.tool_calls or ()]
-    return Told(
+    return CommonAnswer(
         "".join(part.message.content or "" for part in parts),
         "".join(part.message.thinking or "" for part in parts),
         [(call.name, dict(call.arguments)) for call in calls],
@@ -126,9 +126,9 @@ async def test_the_sdk_and_the_adapter_read_the_same(case: str) -> None:
         ours = await by_adapter(fake.url, ModelRequest("Be brief.", [UserEntry("go")], TOOLS))
         theirs = await by_sdk(fake.url, fake.requests[0])  # type: ignore[arg-type]
     assert ours == theirs
-    sent, again = fake.requests
-    own = {"truncate", "shift"}  # words of the server that the SDK does not have
-    assert {name: value for name, value in sent.items() if name not in own} == again
+    first_request, again = fake.requests
+    server_fields = {"truncate", "shift"}  # words of the server that the SDK does not have
+    assert {name: value for name, value in first_request.items() if name not in server_fields} == again
 
 
 async def test_what_a_model_can_as_the_sdk_reads_it() -> None:
@@ -137,15 +137,15 @@ async def test_what_a_model_can_as_the_sdk_reads_it() -> None:
         await model.prepare()
         await model.close()
         async with ollama.AsyncClient(host=fake.url) as client:
-            shown = await client.show("qwen3:8b")
+            description = await client.show("qwen3:8b")
             listed = await client.list()
             with pytest.raises(ollama.ResponseError, match="not found"):
                 await client.show("other")
     assert model.served_model is not None
-    assert model.served_model.capabilities == frozenset(shown.capabilities)
-    assert model.served_model.window == shown.modelinfo["fake.context_length"]
-    assert shown.parameters == "num_ctx 4096"
-    assert [found.model for found in listed.models] == ["qwen3:8b"]
+    assert model.served_model.capabilities == frozenset(description.capabilities)
+    assert model.served_model.window == description.modelinfo["fake.context_length"]
+    assert description.parameters == "num_ctx 4096"
+    assert [listed_model.model for listed_model in listed.models] == ["qwen3:8b"]
 
 
 async def test_the_sdk_sees_the_same_failures() -> None:
@@ -165,11 +165,11 @@ def test_a_conversation_that_the_sdk_could_have_sent() -> None:
     entries = [UserEntry("go"), AssistantEntry(1, "", calls=calls), results]
     body = msgspec.json.decode(OllamaEncoder("").body({"model": "m"}, ModelRequest("s", entries, TOOLS)))
     message = ollama.Message
-    messages = [message.model_validate(sent).model_dump(exclude_none=True) for sent in body["messages"]]
-    assert [sent["role"] for sent in messages] == ["system", "user", "assistant", "tool", "tool"]
+    messages = [message.model_validate(item).model_dump(exclude_none=True) for item in body["messages"]]
+    assert [item["role"] for item in messages] == ["system", "user", "assistant", "tool", "tool"]
     assert messages[2]["tool_calls"] == [
         {"function": {"name": "read_file", "arguments": {"path": "a"}}},
         {"function": {"name": "read_file", "arguments": {"invalid_json": "broken"}}},
     ]
-    assert [sent["tool_name"] for sent in messages[3:]] == ["read_file", "read_file"]
+    assert [item["tool_name"] for item in messages[3:]] == ["read_file", "read_file"]
     assert ollama.Tool.model_validate(body["tools"][0]).model_dump(exclude_none=True) == body["tools"][0]

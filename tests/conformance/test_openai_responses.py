@@ -41,23 +41,23 @@ async def ours(base_url: str, request: ModelRequest) -> ModelAnswer:
 
 async def theirs(base_url: str, request: ModelRequest, *, stream: bool) -> Any:
     async with openai.AsyncOpenAI(base_url=base_url, api_key="k", max_retries=0) as client:
-        asked: dict[str, Any] = {"model": INFO.name, "input": [{"role": "user", "content": "hi"}], "store": False}
+        parameters: dict[str, Any] = {"model": INFO.name, "input": [{"role": "user", "content": "hi"}], "store": False}
         if not stream:
-            return await client.responses.create(**asked)
-        told = {"output_text": "", "function_call_arguments": "", "reasoning_summary_text": ""}
-        async with client.responses.stream(**asked) as events:
+            return await client.responses.create(**parameters)
+        texts = {"output_text": "", "function_call_arguments": "", "reasoning_summary_text": ""}
+        async with client.responses.stream(**parameters) as events:
             async for event in events:
                 _, _, kind = event.type.removesuffix(".delta").partition(".")
                 if event.type.endswith(".delta"):
-                    told[kind] += event.delta
+                    texts[kind] += event.delta
         response = event.response
-        assert told["output_text"] == response.output_text  # the pieces make up the whole
+        assert texts["output_text"] == response.output_text  # the pieces make up the whole
         arguments = [item.arguments for item in response.output if item.type == "function_call"]
-        assert told["function_call_arguments"] == "".join(arguments)
+        assert texts["function_call_arguments"] == "".join(arguments)
         return response
 
 
-def same(answer: ModelAnswer, response: Any) -> None:
+def check_same(answer: ModelAnswer, response: Any) -> None:
     assert answer.text == response.output_text
     calls = [item for item in response.output if item.type == "function_call"]
     assert [(call.id, call.name, call.arguments) for call in answer.requests] == [
@@ -65,9 +65,11 @@ def same(answer: ModelAnswer, response: Any) -> None:
     ]
     reasoning = [item for item in response.output if item.type == "reasoning"]
     heads = [block for block in answer.thinking if '"type":"message"' in block.opaque]
-    thought = [block for block in answer.thinking if block not in heads]
-    assert [block.text for block in thought] == ["\n\n".join(part.text for part in item.summary) for item in reasoning]
-    assert all(item.encrypted_content in block.opaque for block, item in zip(thought, reasoning, strict=True))
+    thinking_blocks = [block for block in answer.thinking if block not in heads]
+    assert [block.text for block in thinking_blocks] == [
+        "\n\n".join(part.text for part in item.summary) for item in reasoning
+    ]
+    assert all(item.encrypted_content in block.opaque for block, item in zip(thinking_blocks, reasoning, strict=True))
     messages = [item for item in response.output if item.type == "message"]
     assert all(message.id in head.opaque for head, message in zip(heads, messages, strict=True))
     if response.usage is None:
@@ -85,22 +87,22 @@ def same(answer: ModelAnswer, response: Any) -> None:
 async def test_the_same_answer_from_the_same_bytes(case: str, stream: bool) -> None:
     request = ModelRequest("", [UserEntry("hi")])
     with FakeResponses([CASES[case]]) as fake:
-        same(await ours(fake.base_url, request), await theirs(fake.base_url, request, stream=stream))
+        check_same(await ours(fake.base_url, request), await theirs(fake.base_url, request, stream=stream))
 
 
 async def test_the_sdk_sends_back_the_same_items() -> None:  # M-10
-    """What the SDK would return of an answer is what the adapter returns, but for ids and states, which need not be."""
+    """The adapter returns the same items of an answer as the SDK, but for ids and states, which need not be."""
     with FakeResponses([CASES["everything"], Reply(text="done")]) as fake:
         answer = await ours(fake.base_url, ModelRequest("", [UserEntry("hi")]))
         response = await theirs(fake.base_url, ModelRequest("", [UserEntry("hi")]), stream=False)
         entry = AssistantEntry(1, answer.text, answer.thinking, answer.requests)
         entries: list[Entry] = [UserEntry("hi"), entry, ResultsEntry(1, (ToolResult(call_key(1, 0), "r"),))]
         await ours(fake.base_url, ModelRequest("", entries, (ToolSpec("run"),)))
-    sent = fake.requests[-1]["input"][1:-1]
+    items = fake.requests[-1]["input"][1:-1]
     reasoning, message, call = (item.model_dump(exclude_none=True) for item in response.output)
-    assert sent[0] == reasoning
-    assert sent[1]["content"][0]["text"] == message["content"][0]["text"]
-    assert {**call, **sent[2]} == call
+    assert items[0] == reasoning
+    assert items[1]["content"][0]["text"] == message["content"][0]["text"]
+    assert {**call, **items[2]} == call
 
 
 async def test_the_sdk_reads_failures() -> None:  # fault 8

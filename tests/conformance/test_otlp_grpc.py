@@ -46,9 +46,9 @@ class GrpcCollector(Collector):
 
         return export
 
-    def __exit__(self, *ended: Any) -> None:
+    def __exit__(self, *exception_info: Any) -> None:
         self._grpc.stop(None).wait()
-        super().__exit__(*ended)
+        super().__exit__(*exception_info)
 
 
 @pytest.fixture
@@ -58,8 +58,8 @@ def cli(tmp_path: Path) -> CommandLine:
 
 @pytest.fixture
 def collector() -> Iterator[GrpcCollector]:
-    with GrpcCollector() as made:
-        yield made
+    with GrpcCollector() as new_collector:
+        yield new_collector
 
 
 async def test_a_run_is_a_tree_and_its_metrics_come_too(
@@ -89,23 +89,27 @@ def test_a_command_joins_the_trace_of_its_job_by_the_usual_variables(
 ) -> None:
     model = cli.script('[[turn]]\ntext = "Hello."\n')
     variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.address, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
-    done = cli("run", "--model", model, "Say hello.", env={**variables, "TRACEPARENT": OUTSIDE})
-    assert (done.code, "collector" in done.err) == (0, False), done.err
+    run_result = cli("run", "--model", model, "Say hello.", env={**variables, "TRACEPARENT": OUTSIDE})
+    assert (run_result.code, "collector" in run_result.err) == (0, False), run_result.err
     assert collector.problems(OUTSIDE.split("-")[2]) == []
     assert collector.one("invoke_agent treadle").trace == OUTSIDE.split("-")[1]
     assert collector.points("gen_ai.client.token.usage")
 
 
 def test_a_command_whose_collector_is_away_says_so_and_ends(cli: CommandLine) -> None:
-    with GrpcCollector() as gone:
+    with GrpcCollector() as absent_collector:
         pass
     model = cli.script('[[turn]]\ntext = "Hello."\n')
-    away = {"TREADLE_OTEL_ENDPOINT": gone.address, "TREADLE_OTEL_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_TIMEOUT": "1"}
-    done = cli("run", "--model", model, "Say hello.", env=away)
-    assert done.code == 0
-    (line,) = [line for line in done.err.splitlines() if gone.address in line]
-    assert line.startswith(f"traces do not reach the collector ({gone.address})")
-    assert "Traceback" not in done.err
+    away = {
+        "TREADLE_OTEL_ENDPOINT": absent_collector.address,
+        "TREADLE_OTEL_PROTOCOL": "grpc",
+        "OTEL_EXPORTER_OTLP_TIMEOUT": "1",
+    }
+    run_result = cli("run", "--model", model, "Say hello.", env=away)
+    assert run_result.code == 0
+    (line,) = [line for line in run_result.err.splitlines() if absent_collector.address in line]
+    assert line.startswith(f"traces do not reach the collector ({absent_collector.address})")
+    assert "Traceback" not in run_result.err
 
 
 def test_a_run_that_was_killed_and_resumed_is_one_tree(

@@ -21,7 +21,7 @@ ollama = lazily("ollama._types")
 mistral = lazily("mistralai.client.models")
 
 MISTRAL_EXTRAS = {"stream_options"}
-"""Not in Mistral's SDK. Whether its server takes them is not known here; if not, the adapter leaves them out."""
+"""Not in Mistral's SDK. Its server may take them or not; if not, the adapter leaves them out."""
 
 
 @cache
@@ -44,41 +44,41 @@ def required_names(kind: Any) -> frozenset[str]:
     }
 
 
-def faults(value: Any, kind: Any, where: str = "request") -> list[str]:
-    """What does not fit a type of an SDK. Pydantic reads iterables of these types only in part, and fails at some."""
+def faults(value: Any, kind: Any, location: str = "request") -> list[str]:
+    """Mismatches with a type of an SDK. Pydantic reads iterables of these types only in part, and fails at some."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Annotated, Required, NotRequired):
-        return faults(value, arguments[0], where)
+        return faults(value, arguments[0], location)
     if kind in (Any, object) or isinstance(kind, TypeVar):
         return []
     if origin in (Union, UnionType):
-        found = [faults(value, each, where) for each in arguments]
-        return [] if [] in found else min(found, key=len)
+        alternatives = [faults(value, each, location) for each in arguments]
+        return [] if [] in alternatives else min(alternatives, key=len)
     if origin is Literal:
-        return [] if value in arguments else [f"{where} is {value!r}, none of {arguments}"]
+        return [] if value in arguments else [f"{location} is {value!r}, none of {arguments}"]
     if is_typeddict(kind):
         if not isinstance(value, dict):
-            return [f"{where} is no object: {value!r}"]
-        missing = [f"{where} has no {name}" for name in required_names(kind) if name not in value]
-        known = hints(kind)
+            return [f"{location} is no object: {value!r}"]
+        missing = [f"{location} has no {name}" for name in required_names(kind) if name not in value]
+        field_types = hints(kind)
         return missing + [
             fault
             for name, item in value.items()
-            if name in known
-            for fault in faults(item, known[name], f"{where}.{name}")
+            if name in field_types
+            for fault in faults(item, field_types[name], f"{location}.{name}")
         ]
     if origin in (list, abc.Iterable, abc.Sequence):
         if not isinstance(value, list):
-            return [f"{where} is no list: {value!r}"]
-        return [fault for at, item in enumerate(value) for fault in faults(item, arguments[0], f"{where}[{at}]")]
+            return [f"{location} is no list: {value!r}"]
+        return [fault for at, item in enumerate(value) for fault in faults(item, arguments[0], f"{location}[{at}]")]
     if origin in (dict, abc.Mapping):
-        return [] if isinstance(value, dict) else [f"{where} is no object: {value!r}"]
+        return [] if isinstance(value, dict) else [f"{location} is no object: {value!r}"]
     if kind in (None, NoneType):
-        return [] if value is None else [f"{where} is not null: {value!r}"]
+        return [] if value is None else [f"{location} is not null: {value!r}"]
     if kind is float:
-        return [] if isinstance(value, int | float) and not isinstance(value, bool) else [f"{where} is no number"]
+        return [] if isinstance(value, int | float) and not isinstance(value, bool) else [f"{location} is no number"]
     if isinstance(kind, type):
-        return [] if isinstance(value, kind) else [f"{where} is no {kind.__name__}: {value!r}"]
+        return [] if isinstance(value, kind) else [f"{location} is no {kind.__name__}: {value!r}"]
     raise AssertionError(f"{kind} is not understood")
 
 
@@ -126,21 +126,23 @@ def validate_mistral_request(body: dict[str, Any]) -> None:
     assert fields.get("reasoning_effort", "high") in levels  # the SDK takes any word
 
 
-def unknown_fields(sent: Any, parsed: Any, where: str = "request") -> list[str]:
+def unknown_fields(document: Any, parsed: Any, location: str = "request") -> list[str]:
     """Fields of a request that a model of an SDK left out when it read the request."""
-    if isinstance(sent, dict) and isinstance(parsed, dict):
+    if isinstance(document, dict) and isinstance(parsed, dict):
         return [
             fault
-            for name, value in sent.items()
+            for name, value in document.items()
             for fault in (
-                unknown_fields(value, parsed[name], f"{where}.{name}")
+                unknown_fields(value, parsed[name], f"{location}.{name}")
                 if name in parsed
-                else [f"{where} has an unknown {name}"]
+                else [f"{location} has an unknown {name}"]
             )
         ]
-    if isinstance(sent, list) and isinstance(parsed, list):
-        pairs = enumerate(zip(sent, parsed, strict=True))
-        return [fault for at, (one, other) in pairs for fault in unknown_fields(one, other, f"{where}[{at}]")]
+    if isinstance(document, list) and isinstance(parsed, list):
+        pairs = enumerate(zip(document, parsed, strict=True))
+        return [
+            fault for at, (one, parsed_item) in pairs for fault in unknown_fields(one, parsed_item, f"{location}[{at}]")
+        ]
     return []
 
 

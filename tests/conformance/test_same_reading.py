@@ -84,7 +84,7 @@ class Source:
         arguments = {f"k{at}": self.chance.choice(values) for at in range(self.chance.randrange(4))}
         return Call(f"call_{number}", self.chance.choice(("read_file", "list_files")), arguments)
 
-    def cut(self, text: str) -> list[str]:
+    def split_text(self, text: str) -> list[str]:
         """The text in pieces, some of them empty."""
         places = sorted(self.chance.randrange(len(text) + 1) for _ in range(self.chance.randrange(4)))
         return [text[start:end] for start, end in zip([0, *places], [*places, len(text)], strict=True)]
@@ -95,19 +95,19 @@ class Source:
         return tuple(frame(piece) for piece in pieces if piece)
 
     def events(
-        self, items: list[dict[str, Any]], *, named: bool = False, done: bool = False, plain: bool = False
+        self, items: list[dict[str, Any]], *, has_names: bool = False, has_end: bool = False, plain: bool = False
     ) -> bytes:
         """Server-sent events, in one of the ways to write them; `plain`: in the only one that Google's SDK reads."""
         end, space = self.chance.choice(("\n", "\r\n")), " " if plain else self.chance.choice(("", " "))
-        written = []
+        chunks = []
         for item in items:
             if not plain and self.chance.random() < 0.1:
-                written.append(f": comment{end}{end}")
-            name = f"event:{space}{item['type']}{end}" if named else ""
-            written.append(f"{name}data:{space}{encode(item, self.chance)}{end}{end}")
-        if done:
-            written.append(f"data:{space}[DONE]{end}{end}")
-        return "".join(written).encode()
+                chunks.append(f": comment{end}{end}")
+            name = f"event:{space}{item['type']}{end}" if has_names else ""
+            chunks.append(f"{name}data:{space}{encode(item, self.chance)}{end}{end}")
+        if has_end:
+            chunks.append(f"data:{space}[DONE]{end}{end}")
+        return "".join(chunks).encode()
 
 
 def encode(item: dict[str, Any], chance: Random) -> str:
@@ -130,10 +130,12 @@ def chat_stream(source: Source) -> bytes:
     items += [chunk({"content": piece}) for piece in source.texts]
     pieces = []
     for index, call in enumerate(source.calls):
-        first, *rest = source.cut(msgspec.json.encode(call.arguments).decode())
+        first, *other_pieces = source.split_text(msgspec.json.encode(call.arguments).decode())
         function = {"name": call.name, "arguments": first}
         items.append(chunk({"tool_calls": [{"index": index, "id": call.id, "type": "function", "function": function}]}))
-        pieces.append([chunk({"tool_calls": [{"index": index, "function": {"arguments": each}}]}) for each in rest])
+        pieces.append(
+            [chunk({"tool_calls": [{"index": index, "function": {"arguments": each}}]}) for each in other_pieces]
+        )
     while remaining := [each for each in pieces if each]:  # the calls take turns
         items.append(source.chance.choice(remaining).pop(0))
     items.append(chunk({}, source.ending))
@@ -144,7 +146,7 @@ def chat_stream(source: Source) -> bytes:
         **{"completion_tokens_details": {"reasoning_tokens": reasoning}},
     }
     items.append({**chunk({}), "choices": [], "usage": usage})
-    return source.events(items, done=True)
+    return source.events(items, has_end=True)
 
 
 async def read_chat(url: str) -> Reading:
@@ -189,9 +191,9 @@ def responses_stream(source: Source) -> bytes:
         put("reasoning_summary_part.added", part={"type": "summary_text", "text": ""}, **place)
         for piece in source.thoughts:
             put("reasoning_summary_text.delta", delta=piece, **place)
-        whole = "".join(source.thoughts)
-        put("reasoning_summary_text.done", text=whole, **place)
-        output.append({**item, "summary": [{"type": "summary_text", "text": whole}]})
+        full_text = "".join(source.thoughts)
+        put("reasoning_summary_text.done", text=full_text, **place)
+        output.append({**item, "summary": [{"type": "summary_text", "text": full_text}]})
         put("output_item.done", output_index=at, item=output[-1])
     if source.texts:
         at = len(output)
@@ -202,15 +204,15 @@ def responses_stream(source: Source) -> bytes:
         put("content_part.added", part=part, **place)
         for piece in source.texts:
             put("output_text.delta", delta=piece, logprobs=[], **place)
-        whole = "".join(source.texts)
-        put("output_text.done", text=whole, logprobs=[], **place)
-        output.append({**item, "status": "completed", "content": [{**part, "text": whole}]})
+        full_text = "".join(source.texts)
+        put("output_text.done", text=full_text, logprobs=[], **place)
+        output.append({**item, "status": "completed", "content": [{**part, "text": full_text}]})
         put("output_item.done", output_index=at, item=output[-1])
     for call in source.calls:
         at, arguments = len(output), msgspec.json.encode(call.arguments).decode()
         item = {"id": f"fc_{at}", "type": "function_call", "call_id": call.id, "name": call.name, "arguments": ""}
         put("output_item.added", output_index=at, item={**item, "status": "in_progress"})
-        for piece in source.cut(arguments):
+        for piece in source.split_text(arguments):
             put("function_call_arguments.delta", delta=piece, item_id=item["id"], output_index=at)
         put(
             "function_call_arguments.done",
@@ -229,7 +231,7 @@ def responses_stream(source: Source) -> bytes:
         put("incomplete", response=envelope("incomplete", output=output, usage=usage, incomplete_details=details))
     else:
         put("completed", response=envelope("completed", output=output, usage=usage))
-    return source.events(events, named=True)
+    return source.events(events, has_names=True)
 
 
 async def read_responses(url: str) -> Reading:
@@ -260,7 +262,7 @@ ANTHROPIC_ENDINGS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "
 
 
 def anthropic_stream(source: Source) -> bytes:
-    prompt, answer, cached, thought = source.counts
+    prompt, answer, cached, thought_tokens = source.counts
     usage = {"input_tokens": prompt, "output_tokens": 1, "cache_read_input_tokens": cached}
     message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": usage}
     items: list[dict[str, Any]] = [
@@ -287,12 +289,12 @@ def anthropic_stream(source: Source) -> bytes:
             put_block({"type": "text", "text": ""}, [{"type": "text_delta", "text": piece} for piece in part])
     for call in source.calls:
         text = msgspec.json.encode(call.arguments).decode() if call.arguments else ""
-        deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *source.cut(text))]
+        deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *source.split_text(text))]
         put_block({"type": "tool_use", "id": call.id, "name": call.name, "input": {}}, deltas)
-    counts = {"output_tokens": answer, "output_tokens_details": {"thinking_tokens": thought}}
+    counts = {"output_tokens": answer, "output_tokens_details": {"thinking_tokens": thought_tokens}}
     reason = {"stop_reason": ANTHROPIC_ENDINGS[source.ending], "stop_sequence": None}
     items += [{"type": "message_delta", "delta": reason, "usage": counts}, {"type": "message_stop"}]
-    return source.events(items, named=True)
+    return source.events(items, has_names=True)
 
 
 async def read_anthropic(url: str) -> Reading:
@@ -314,7 +316,7 @@ async def read_anthropic(url: str) -> Reading:
 
 
 def gemini_stream(source: Source) -> bytes:
-    prompt, answer, cached, thought = source.counts
+    prompt, answer, cached, thought_tokens = source.counts
     parts: list[dict[str, Any]] = [{"text": piece, "thought": True} for piece in source.thoughts]
     parts += [{"text": piece} for piece in source.texts]
     for number, call in enumerate(source.calls):
@@ -328,7 +330,7 @@ def gemini_stream(source: Source) -> bytes:
         del parts[:count]
     reason = "MAX_TOKENS" if source.ending == "length" else "STOP"
     counts = {"promptTokenCount": prompt, "candidatesTokenCount": answer}
-    counts |= {"cachedContentTokenCount": cached, "thoughtsTokenCount": thought}
+    counts |= {"cachedContentTokenCount": cached, "thoughtsTokenCount": thought_tokens}
     last = {"content": {"role": "model", "parts": [{"text": ""}]}, "finishReason": reason, "index": 0}
     items.append({"candidates": [last], "usageMetadata": counts})
     return escape_separators(source.events(items, plain=True))
@@ -344,17 +346,17 @@ async def read_gemini(url: str) -> Reading:
     response = answers[-1]
     calls = [part.function_call for part in parts if part.function_call]
     counts = response.usage_metadata
-    thought = counts.thoughts_token_count
-    ended = "length" if response.candidates[0].finish_reason.value == "MAX_TOKENS" else "stop"
+    thought_tokens = counts.thoughts_token_count
+    finish_reason = "length" if response.candidates[0].finish_reason.value == "MAX_TOKENS" else "stop"
     return Reading(
         "".join(part.text for part in parts if part.text and not part.thought),
         "".join(part.text for part in parts if part.text and part.thought),
         [(call.name, call.args) for call in calls],
         (
-            *(counts.prompt_token_count, counts.candidates_token_count + thought),
-            *(counts.cached_content_token_count, thought),
+            *(counts.prompt_token_count, counts.candidates_token_count + thought_tokens),
+            *(counts.cached_content_token_count, thought_tokens),
         ),
-        "tool_calls" if calls else ended,
+        "tool_calls" if calls else finish_reason,
     )
 
 

@@ -75,9 +75,11 @@ def test_reasons_of_incomplete_responses() -> None:
     assert "max_output_tokens" in words
     for word in (*words, "a_word_of_tomorrow"):
         text = {"type": "response.output_text.delta", "output_index": 0, "delta": "Half"}
-        whole = {"status": "incomplete", "incomplete_details": {"reason": word}, "output": []}
+        response_body = {"status": "incomplete", "incomplete_details": {"reason": word}, "output": []}
         assert_told(
-            run("openai-responses:m", text, {"type": "response.incomplete", "response": whole}), word, complete=False
+            run("openai-responses:m", text, {"type": "response.incomplete", "response": response_body}),
+            word,
+            complete=False,
         )
 
 

@@ -30,7 +30,7 @@ def test_a_git_diff_makes_what_git_apply_makes(folder: Path) -> None:
         assert _apply(patch, old) == new, patch
         if context != "-U0":  # git itself loses final newlines there
             _write(folder, old)
-            _git(folder, "apply", "-", given=patch)
+            _git(folder, "apply", "-", stdin_text=patch)
             assert _read(folder) == new
 
 
@@ -39,19 +39,19 @@ def test_a_git_diff_of_another_file_is_applied_as_git_does_or_refused(folder: Pa
     both = 0
     for chance in random_cases(80, 3_000, "drift"):
         lines = [f"{number} {line}" for number, line in enumerate(random_lines(chance, 40))]  # each line once
-        changed = changed_lines(chance, lines)
-        old, new, now = (joined(each).decode() for each in (lines, changed, changed_lines(chance, lines)))
+        new_lines = changed_lines(chance, lines)
+        old, new, now = (joined(each).decode() for each in (lines, new_lines, changed_lines(chance, lines)))
         patch = _git(folder, "diff", *(_write(folder, {"f": (text, False)}) for text in (old, new)))
         _write(folder, {"f": (now, False)})
-        done = _run_git(folder, "apply", "-", given=patch)
-        if not patch or done.returncode:
+        process = _run_git(folder, "apply", "-", stdin_text=patch)
+        if not patch or process.returncode:
             continue
         try:
-            made = _apply(patch, {"f": (now, False)})
+            new_tree = _apply(patch, {"f": (now, False)})
         except EditError:
             continue
         both += 1
-        assert made == _read(folder), patch
+        assert new_tree == _read(folder), patch
     assert both > 5
 
 
@@ -91,15 +91,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "files"
 
 
-def _git(folder: Path, *arguments: str, given: str = "") -> str:
-    done = _run_git(folder, *arguments, given=given)
-    assert not done.returncode, done.stderr
-    return done.stdout.decode()
+def _git(folder: Path, *arguments: str, stdin_text: str = "") -> str:
+    process = _run_git(folder, *arguments, stdin_text=stdin_text)
+    assert not process.returncode, process.stderr
+    return process.stdout.decode()
 
 
-def _run_git(folder: Path, *arguments: str, given: str) -> subprocess.CompletedProcess[bytes]:
+def _run_git(folder: Path, *arguments: str, stdin_text: str) -> subprocess.CompletedProcess[bytes]:
     command = ["git", f"--git-dir={folder.parent}/repository", f"--work-tree={folder}", "-c", "core.autocrlf=false"]
-    return subprocess.run([*command, *arguments], cwd=folder, input=given.encode(), capture_output=True)
+    return subprocess.run([*command, *arguments], cwd=folder, input=stdin_text.encode(), capture_output=True)
 
 
 def _write(folder: Path, tree: Tree) -> str:
@@ -122,11 +122,11 @@ def _read(folder: Path) -> Tree:
 
 
 def _apply(patch: str, tree: Tree) -> Tree:
-    made = plan(patch, {path: text for path, (text, _) in tree.items()}.get)
+    patch_plan = plan(patch, {path: text for path, (text, _) in tree.items()}.get)
     result = dict(tree)
-    for path, text in made.texts.items():
-        was = tree.get(made.old_paths.get(path, path), ("", False))
-        result[path] = (text or "", made.executable.get(path, was[1]))
+    for path, text in patch_plan.texts.items():
+        was = tree.get(patch_plan.old_paths.get(path, path), ("", False))
+        result[path] = (text or "", patch_plan.executable.get(path, was[1]))
         if text is None:
             del result[path]
     return result

@@ -26,11 +26,11 @@ def test_git_makes_the_new_text_of_our_diff(tmp_path: Path) -> None:
         applied += 1
         assert _apply(tmp_path, old, diff("f", old.decode(), new.decode()).text + "\n") == new
         parts = hunks(old, new)
-        chosen = chance.choice(parts)
-        text = "\n".join(["--- f", "+++ f", chosen.header, *chosen.lines, ""])
-        expected = only(old, new, [chosen.number])
+        hunk = chance.choice(parts)
+        text = "\n".join(["--- f", "+++ f", hunk.header, *hunk.lines, ""])
+        expected = only(old, new, [hunk.number])
         assert _apply(tmp_path, old, text) == expected
-        assert without(old, new, [part.number for part in parts if part != chosen]) == expected
+        assert without(old, new, [part.number for part in parts if part != hunk]) == expected
     assert applied > 50
 
 

@@ -38,5 +38,5 @@ def _merge_with_git(folder: Path, base: bytes, ours: bytes, theirs: bytes) -> by
     files = {"ours": ours, "base": base, "theirs": theirs}
     for name, data in files.items():
         (folder / name).write_bytes(data)
-    done = subprocess.run(["git", "merge-file", "-p", "-q", *files], cwd=folder, capture_output=True)
-    return done.stdout if done.returncode == 0 else None
+    process = subprocess.run(["git", "merge-file", "-p", "-q", *files], cwd=folder, capture_output=True)
+    return process.stdout if process.returncode == 0 else None

@@ -50,11 +50,13 @@ def test_both_programs_find_the_same_lines(tmp_path: Path) -> None:
         answers = []
         for each in (program, None):
             try:
-                found = Engine(root, each).search(query, None)
+                search_result = Engine(root, each).search(query, None)
             except ToolError:
                 answers.append(None)
                 continue
-            answers.append([(file.path, [(line.number, line.text) for line in file.lines]) for file in found.files])
+            answers.append(
+                [(file.path, [(line.number, line.text) for line in file.lines]) for file in search_result.files]
+            )
         assert answers[0] == answers[1], (query, {name: (tmp_path / name).read_bytes() for name in names})
         total += bool(answers[0])
         refused += answers[0] is None

@@ -36,10 +36,10 @@ async def test_example(heading: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     async with serving(MemoryStore(), tmp_path, steps, builtin=True) as server:
         names = {"url": server.address, "token": server.local.token, "model": "scripted:test", "root": str(project)}
         await execute(GUIDE[heading], names)
-    said = capsys.readouterr().out
-    assert said.endswith(printed)
+    output = capsys.readouterr().out
+    assert output.endswith(printed)
     if heading == "Approvals and questions":
-        assert said.startswith("permission ")
+        assert output.startswith("permission ")
         assert not (project / "notes.txt").exists()
     else:
-        assert said == printed
+        assert output == printed

@@ -1,5 +1,5 @@
-"""What lies in deploy/ is true: its commands, flags and variables exist, it gives processes the time that they need to
-end, it holds no secret, and nothing in it keeps the sandbox from working."""
+"""The files in deploy/ are true: their commands, flags and variables exist, they give processes the time that they need
+to end, they hold no secret, and nothing in them keeps the sandbox from working."""
 
 import re
 import shlex
@@ -29,8 +29,8 @@ SETTINGS = {variable(name) for name in Settings.__struct_fields__} | {HOME_VARIA
 def command_lines() -> list[list[str]]:
     """The words after `treadle` of every command in the files and the guide."""
     lines = [
-        [word.strip().strip('"') for word in found.split(",")]
-        for found in re.findall(r"command: \[(.*)\]$", COMPOSE, flags=re.M)
+        [word.strip().strip('"') for word in match.split(",")]
+        for match in re.findall(r"command: \[(.*)\]$", COMPOSE, flags=re.M)
     ]
     texts = [line for unit in UNITS for line in re.findall(r"^ExecStart=(.*)$", unit.read_text(), flags=re.M)]
     texts += [
@@ -40,8 +40,8 @@ def command_lines() -> list[list[str]]:
         for line in block.split("\n")
     ]
     for text in texts:
-        if found := re.search(r"(?:^|[ /])treadle ((?:[a-z]|--).*)$", text):
-            lines.append(shlex.split(found[1], comments=True))
+        if match := re.search(r"(?:^|[ /])treadle ((?:[a-z]|--).*)$", text):
+            lines.append(shlex.split(match[1], comments=True))
     return lines
 
 
@@ -52,22 +52,22 @@ def test_commands_were_found() -> None:
 
 @pytest.mark.parametrize("words", [words for words in command_lines() if words[0] in COMMANDS], ids=" ".join)
 def test_every_flag_exists(words: list[str]) -> None:
-    known: set[str] = set()
+    known_flags: set[str] = set()
     group: click.Command = cli
     for word in words:
         if word.startswith("--"):
-            assert word in known, f"treadle {words[0]} has no {word}"
-        elif isinstance(group, click.Group) and (found := group.get_command(click.Context(group), word)):
-            group = found
-            known |= {flag for parameter in found.params for flag in parameter.opts}
+            assert word in known_flags, f"treadle {words[0]} has no {word}"
+        elif isinstance(group, click.Group) and (subcommand := group.get_command(click.Context(group), word)):
+            group = subcommand
+            known_flags |= {flag for parameter in subcommand.params for flag in parameter.opts}
 
 
 @pytest.mark.parametrize(
     "file", [*UNITS, DEPLOY / "compose.yaml", DEPLOY / "treadle.env.example", DEPLOY / "Dockerfile"]
 )
 def test_every_variable_is_a_setting(file: Path) -> None:
-    named = set(re.findall(r"\bTREADLE_[A-Z_]*[A-Z]\b", file.read_text(encoding="utf-8")))
-    assert named <= SETTINGS
+    variables = set(re.findall(r"\bTREADLE_[A-Z_]*[A-Z]\b", file.read_text(encoding="utf-8")))
+    assert variables <= SETTINGS
 
 
 def test_what_compose_asks_for_is_in_the_example_or_has_a_default() -> None:
@@ -111,7 +111,7 @@ def test_the_image_is_built_from_what_its_context_has() -> None:
 def test_systemd_understands_the_units(unit: Path, tmp_path: Path) -> None:
     copy = tmp_path / unit.name.replace("@.", "@1.")
     copy.write_text(unit.read_text().replace("/opt/treadle/bin/treadle", "/bin/true"))
-    seen = subprocess.run(
+    process = subprocess.run(
         ["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, check=False, timeout=60
     )
-    assert unit.stem not in seen.stderr, seen.stderr
+    assert unit.stem not in process.stderr, process.stderr

@@ -20,12 +20,12 @@ ROOT = Path(__file__).parents[2]
 
 def blocks(page: str) -> dict[str, str]:
     """The Python blocks of a page, by the heading that they stand under."""
-    found: dict[str, str] = {}
+    code_blocks: dict[str, str] = {}
     for section in re.split(r"^## ", (ROOT / page).read_text(), flags=re.M):
         heading = section.partition("\n")[0].strip()
         for number, block in enumerate(re.findall(r"```python\n(.*?)```", section, flags=re.S)):
-            found[heading if not number else f"{heading} {number}"] = block
-    return found
+            code_blocks[heading if not number else f"{heading} {number}"] = block
+    return code_blocks
 
 
 def scripted(*turns: Sequence[Any]) -> ScriptedModel:
@@ -95,12 +95,12 @@ async def test_approvals(project: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 async def test_while_it_runs(project: Path) -> None:
     """The queue and steering, on a chat that is busy with a tool until both are sent."""
-    sent = asyncio.Event()
+    sent_signal = asyncio.Event()
 
     @tool
     async def busy() -> str:
         """Work until the others have spoken."""
-        await sent.wait()
+        await sent_signal.wait()
         return "done"
 
     model = scripted([Call("busy")], [Say("I use the other file.")], [Say("The changelog is updated.")])
@@ -109,12 +109,12 @@ async def test_while_it_runs(project: Path) -> None:
         chat = names["chat"] = agent.chat(root=project, verify=False)  # this model only talks
         await chat.send("Begin.")
         await execute(GUIDE["While it runs"], names)
-        sent.set()
+        sent_signal.set()
         for _run in range(2):
             async for _event in chat.resume():
                 pass
-        said = [event.data.content for event in await chat.events() if event.type == "user.message"]  # type: ignore[attr-defined]
-    assert said == ["Begin.", "Use the other file.", "Also update the changelog."]
+        messages = [event.data.content for event in await chat.events() if event.type == "user.message"]  # type: ignore[attr-defined]
+    assert messages == ["Begin.", "Use the other file.", "Also update the changelog."]
 
 
 async def test_plain_chat_and_applying(project: Path, capsys: pytest.CaptureFixture[str]) -> None:  # L-18

@@ -27,7 +27,7 @@ def test_listed_modules_exist() -> None:
 
 
 def test_named_files_exist() -> None:
-    named = re.findall(r"`([a-z_/]+\.py)`", ARCHITECTURE)
+    file_names = re.findall(r"`([a-z_/]+\.py)`", ARCHITECTURE)
     files = [str(path) for folder in ("src", "tests", "scripts") for path in (REPOSITORY / folder).rglob("*.py")]
-    assert len(named) > 50
-    assert [name for name in named if not any(file.endswith(f"/{name}") for file in files)] == []
+    assert len(file_names) > 50
+    assert [name for name in file_names if not any(file.endswith(f"/{name}") for file in files)] == []

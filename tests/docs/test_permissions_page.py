@@ -9,7 +9,7 @@ import pytest
 
 from tests.docs.test_examples import blocks, execute
 from tests.unit.adapters.policy.kit import Judge, allow, ask
-from tests.unit.adapters.policy.test_changes import made
+from tests.unit.adapters.policy.test_changes import build_creation
 from treadle import Agent, ScriptedModel
 from treadle.adapters.models.scripted import Call, Say
 from treadle.library.agent import Agent as Runtime
@@ -33,10 +33,10 @@ async def test_the_table_of_modes_is_true(mode: Any) -> None:
     nothing, plain, concern, sensitive = (WORDS[cell.strip()] for cell in row[1].split("|"))
     judge = Judge(mode=mode, rules=(ask("ruled.py", "edit_file"),))
     assert await judge.changing(command="ls") == nothing
-    assert await judge.changing(made("a.py"), command="ls") == plain
-    assert await judge.changing(made("run.sh", 0o755), command="ls") == concern
-    assert await judge.changing(made(".env"), command="ls") == sensitive
-    assert await judge.changing(made("ruled.py"), command="ls") == sensitive
+    assert await judge.changing(build_creation("a.py"), command="ls") == plain
+    assert await judge.changing(build_creation("run.sh", 0o755), command="ls") == concern
+    assert await judge.changing(build_creation(".env"), command="ls") == sensitive
+    assert await judge.changing(build_creation("ruled.py"), command="ls") == sensitive
     if mode == "read-only":
         assert await judge.edit("a.py") == "deny"
 

@@ -1,4 +1,4 @@
-"""What can be typed and what can be set is documented, completely and truly."""
+"""All commands, options and settings are documented, completely and truly."""
 
 import re
 from pathlib import Path
@@ -21,9 +21,9 @@ CONFIGURATION = (REFERENCE / "configuration.md").read_text(encoding="utf-8")
 
 
 def command(name: str) -> click.Command:
-    found = cli.get_command(click.Context(cli), name)
-    assert found is not None
-    return found
+    subcommand = cli.get_command(click.Context(cli), name)
+    assert subcommand is not None
+    return subcommand
 
 
 def section(name: str) -> str:
@@ -47,8 +47,8 @@ def test_every_option_is_documented_and_no_other(name: str) -> None:
         for flag in parameter.opts
         if flag.startswith("--")
     }
-    told = set(re.findall(r"`(--[a-z-]+)", section(name)))
-    assert options <= told
+    documented_options = set(re.findall(r"`(--[a-z-]+)", section(name)))
+    assert options <= documented_options
     rows = set(re.findall(r"^\| `(--[a-z-]+)", section(name), flags=re.M))
     assert rows <= options
 

@@ -18,12 +18,12 @@ async def test_the_sql_of_the_page_works(postgres: str) -> None:
     connection = await asyncpg.connect(postgres)
     try:
         await begin(store, A, runnable=True)
-        size, vacuum, held, waiting = STATEMENTS
+        size, vacuum, held_query, waiting = STATEMENTS
         assert (await connection.fetchrow(size))["events"] == 1
         assert await connection.execute(vacuum) == "ALTER TABLE"
         assert (await connection.fetchrow(waiting))["waiting"] == 1
         await claimed(store, "w1")
-        assert [tuple(row) for row in await connection.fetch(held)] == [("w1", 1)]
+        assert [tuple(row) for row in await connection.fetch(held_query)] == [("w1", 1)]
         assert (await connection.fetchrow(waiting))["waiting"] == 0
     finally:
         await connection.close()

@@ -16,15 +16,17 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
 
 def command_lines(page: Path) -> list[list[str]]:
     """The words behind each `treadle` in the shell blocks of a page."""
-    found = []
+    word_lists = []
     for block in re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.S):
         for line in block.replace("\\\n", " ").splitlines():
             for match in re.finditer(r"(?:^|[|\s(/])treadle\s+(?=[a-z-])([^|>)]*)", line):
                 try:
-                    found.append(shlex.split(match[1].partition(" #")[0].partition("  ")[0].strip().rstrip("\\;&")))
+                    word_lists.append(
+                        shlex.split(match[1].partition(" #")[0].partition("  ")[0].strip().rstrip("\\;&"))
+                    )
                 except ValueError:  # a quotation that goes on
-                    found.append(match[1].split('"')[0].split("'")[0].split())
-    return [words for words in found if words]
+                    word_lists.append(match[1].split('"')[0].split("'")[0].split())
+    return [words for words in word_lists if words]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -38,6 +40,6 @@ def test_commands_and_options_exist(page: Path) -> None:
         assert command is not None
         if isinstance(command, click.Group) or words[0] in ("rules", "models", "tokens"):
             continue
-        known = {flag for each in command.params for flag in (*each.opts, *each.secondary_opts)} | {"--help"}
-        used = {word.partition("=")[0] for word in words[1:] if re.fullmatch(r"-{1,2}[a-z][a-z-]*(=.*)?", word)}
-        assert used <= known, (words, used - known)
+        known_options = {flag for each in command.params for flag in (*each.opts, *each.secondary_opts)} | {"--help"}
+        used_options = {word.partition("=")[0] for word in words[1:] if re.fullmatch(r"-{1,2}[a-z][a-z-]*(=.*)?", word)}
+        assert used_options <= known_options, (words, used_options - known_options)

@@ -17,7 +17,7 @@ from treadle.testing.fake_model import Reply
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 300
 STUBS = ("pipx", "uv")
-"""Installers: what they would install is here already."""
+"""Installers: the programs that they would install are here already."""
 APP = """\
 import os, pty, sys
 child, screen = pty.fork()
@@ -47,9 +47,9 @@ def reply(request: JsonObject) -> Reply:
     messages = request["messages"]
     assert isinstance(messages, list)
     content = messages[-1]["content"]
-    done = not isinstance(content, str) and any(part["type"] == "tool_result" for part in content)
+    has_result = not isinstance(content, str) and any(part["type"] == "tool_result" for part in content)
     arguments = {"path": "tests/test_footer.py", "content": f"# {len(messages)}\n"}
-    return Reply(text="Here it is.") if done else Reply(calls=[("write_file", arguments)])
+    return Reply(text="Here it is.") if has_result else Reply(calls=[("write_file", arguments)])
 
 
 def program(path: Path, text: str) -> None:
@@ -86,7 +86,7 @@ def run(place: Path, script: str, cwd: Path) -> str:
         "LANG": "C.UTF-8",
     }
     with FakeAnthropic(reply) as fake:
-        ended = subprocess.run(
+        process = subprocess.run(
             ["bash", "-e", "-o", "pipefail", "-c", script],
             cwd=cwd,
             env={**env, "ANTHROPIC_BASE_URL": fake.base_url},
@@ -96,8 +96,8 @@ def run(place: Path, script: str, cwd: Path) -> str:
             text=True,
             timeout=PATIENCE_S,
         )
-    assert ended.returncode == 0, ended.stdout
-    return ended.stdout
+    assert process.returncode == 0, process.stdout
+    return process.stdout
 
 
 def without(script: str, words: Sequence[str]) -> str:

@@ -21,10 +21,10 @@ def test_keys() -> None:
 
 def test_commands_of_the_page() -> None:
     body = source("chat-page.js").partition("  commands() {")[2].partition("\n  }\n")[0]
-    own = set(re.findall(r"\b(\w+): (?:panel\(|\{ about:)", body))
-    named = re.search(r"commands of the\s+page \(([^)]+)\)", GUIDE)
-    assert named
-    assert set(re.findall(r"`/(\w+)`", named[1])) == own != set()
+    page_commands = set(re.findall(r"\b(\w+): (?:panel\(|\{ about:)", body))
+    match = re.search(r"commands of the\s+page \(([^)]+)\)", GUIDE)
+    assert match
+    assert set(re.findall(r"`/(\w+)`", match[1])) == page_commands != set()
 
 
 def test_panels_limits_and_words() -> None:

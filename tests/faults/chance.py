@@ -29,5 +29,5 @@ def some(items: Sequence[T], one_of: int, salt: str) -> list[T]:
     print(f"TEST_SEED={SEED}")
     count = -(-len(items) // one_of)
     count = min(count, FEW) + max(0, count - FEW) // 2
-    chosen = set(random.Random(f"{SEED} {salt}").sample(range(len(items)), count))
-    return [item for index, item in enumerate(items) if index in chosen]
+    indexes = set(random.Random(f"{SEED} {salt}").sample(range(len(items)), count))
+    return [item for index, item in enumerate(items) if index in indexes]

@@ -35,7 +35,7 @@ MARK = "TREADLE_TEST_MARK"
 
 
 class Visit(msgspec.Struct, frozen=True):
-    """What a child is to do. Paths are those of the case's own folder."""
+    """The task of a child. Paths are those of the case's own folder."""
 
     folder: str
     url: str
@@ -47,7 +47,7 @@ class Visit(msgspec.Struct, frozen=True):
     seen: str = "seen.jsonl"
     prompt: str = PROMPT
     undo: bool = False
-    """Whether what was changed is undone when the run is over."""
+    """If true, the changes are undone when the run is over."""
     apply: str = ""
     """The file to which the block of the answer is applied when the run is over."""
     direct: bool = False
@@ -76,59 +76,59 @@ def deploy_tool(counter: Path) -> object:
     return deploy
 
 
-async def visit(wanted: Visit) -> int:
-    store = SqliteStore(wanted.path("chats.db"), lease_s=wanted.lease_s)
-    model = OpenAIChat(ModelInfo("openai", "fake", window=128_000), base_url=wanted.url)
+async def visit(task: Visit) -> int:
+    store = SqliteStore(task.path("chats.db"), lease_s=task.lease_s)
+    model = OpenAIChat(ModelInfo("openai", "fake", window=128_000), base_url=task.url)
     async with Agent(
         store,
         model=model,
-        tools=[deploy_tool(wanted.path("root") / "counter")],
+        tools=[deploy_tool(task.path("root") / "counter")],
         retry_base_s=0.001,
-        renew_s=wanted.renew_s,
+        renew_s=task.renew_s,
         allowance=Allowance(env=(MARK,)),
-        telemetry=Telemetry(wanted.collector) if wanted.collector else False,
+        telemetry=Telemetry(task.collector) if task.collector else False,
     ) as agent:
-        known = await agent.chats()
-        if wanted.crowd:
-            ids = [listed.summary.chat for listed in known]
-            codes = await asyncio.gather(*(see_through(agent.chat(chat), wanted) for chat in ids))
+        chats = await agent.chats()
+        if task.crowd:
+            ids = [listed.summary.chat for listed in chats]
+            codes = await asyncio.gather(*(see_through(agent.chat(chat), task) for chat in ids))
             return max(codes)
-        if known:
-            chat = agent.chat(known[0].summary.chat)
+        if chats:
+            chat = agent.chat(chats[0].summary.chat)
         else:
             lookup = DynamicTool("lookup", "Look something up.", {"type": "object"})
             options = {"interactive": True, "auto_approve_commands": True, "dynamic_tools": (lookup,)}
-            options["command_view"] = not wanted.direct
-            chat = agent.chat(root=str(wanted.path("root")), **options)
-        return await follow(chat, wanted)
+            options["command_view"] = not task.direct
+            chat = agent.chat(root=str(task.path("root")), **options)
+        return await follow(chat, task)
 
 
-async def follow(chat: Chat, wanted: Visit) -> int:
-    """What a client does after a reconnection: take what it missed, say what is due, and watch."""
-    with wanted.path(wanted.seen).open("ab") as seen:
+async def follow(chat: Chat, task: Visit) -> int:
+    """Act as a client after a reconnection: take the missed events, send the due message, and watch."""
+    with task.path(task.seen).open("ab") as seen_file:
 
         def show(envelope: Envelope) -> None:
-            seen.write(wire.to_json(envelope) + b"\n")
-            seen.flush()
+            seen_file.write(wire.to_json(envelope) + b"\n")
+            seen_file.flush()
 
         code = FAILED
-        async for envelope in await due(chat, wanted):
+        async for envelope in await due(chat, task):
             show(envelope)
             if isinstance(envelope.data, SessionIdle):
                 code = IDLE
             if isinstance(envelope.data, ActionRequired):
                 code = WAITING
         events = await chat.events()
-        more = (wanted.undo and not undone(events)) or (wanted.apply and not applied(events))
+        more = (task.undo and not undone(events)) or (task.apply and not applied(events))
         return WAITING if code == IDLE and more else code
 
 
-async def see_through(chat: Chat, wanted: Visit) -> int:
+async def see_through(chat: Chat, task: Visit) -> int:
     """Follow one chat of many to its end. Others may answer first; then there is nothing to answer any more."""
-    own = replace(wanted, seen=f"seen.{chat.id}.{os.getpid()}")
+    own_task = replace(task, seen=f"seen.{chat.id}.{os.getpid()}")
     while True:
         try:
-            code = await follow(chat, own)
+            code = await follow(chat, own_task)
         except Refused:
             continue
         if code == FAILED or (code == IDLE and await chat.status() in ("idle", "error")):
@@ -139,25 +139,25 @@ def _last_seen(path: Path) -> int:
     return max((wire.from_json(line).seq for line in path.read_bytes().splitlines()), default=0)
 
 
-async def due(chat: Chat, wanted: Visit) -> Following:
-    last_seen = _last_seen(wanted.path(wanted.seen))
-    if wanted.action == "interrupt":
+async def due(chat: Chat, task: Visit) -> Following:
+    last_seen = _last_seen(task.path(task.seen))
+    if task.action == "interrupt":
         await chat.interrupt()
-    if wanted.action in ("resume", "interrupt"):
+    if task.action in ("resume", "interrupt"):
         return chat.resume().resume_after(last_seen)
-    if wanted.action == "again":
+    if task.action == "again":
         return chat.send("Go on.").resume_after(last_seen)
-    if wanted.action == "advance":
+    if task.action == "advance":
         events = await chat.events()
         if not any(isinstance(envelope.data, UserMessage) for envelope in events):
-            return chat.send(wanted.prompt).resume_after(last_seen)
+            return chat.send(task.prompt).resume_after(last_seen)
         if open_actions := await chat.actions():
             return answer(chat, open_actions).resume_after(last_seen)
-        if wanted.apply and await chat.status() in ("idle", "error") and not applied(events):
-            return chat.apply(wanted.apply).resume_after(last_seen)
-        if wanted.undo and await chat.status() in ("idle", "error") and not undone(events):
-            asked = sum(isinstance(envelope.data, RestoreRequested) for envelope in events)
-            return Following(chat, Restore(f"u{asked}")).resume_after(last_seen)
+        if task.apply and await chat.status() in ("idle", "error") and not applied(events):
+            return chat.apply(task.apply).resume_after(last_seen)
+        if task.undo and await chat.status() in ("idle", "error") and not undone(events):
+            restore_count = sum(isinstance(envelope.data, RestoreRequested) for envelope in events)
+            return Following(chat, Restore(f"u{restore_count}")).resume_after(last_seen)
     return chat.resume().resume_after(last_seen)
 
 
@@ -181,12 +181,12 @@ def answer(chat: Chat, actions: tuple[OpenAction, ...]) -> Following:
 
 
 def main() -> int:
-    wanted = msgspec.json.decode(sys.argv[1], type=Visit)
+    task = msgspec.json.decode(sys.argv[1], type=Visit)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    handle.FOLLOW_S = min(handle.FOLLOW_S, wanted.renew_s)  # a follower looks as often as leases are renewed
+    handle.FOLLOW_S = min(handle.FOLLOW_S, task.renew_s)  # a follower looks as often as leases are renewed
     install_from_environment()
     try:
-        return asyncio.run(visit(wanted))
+        return asyncio.run(visit(task))
     except BaseException:
         traceback.print_exc()
         return FAILED

@@ -61,17 +61,17 @@ class Case:
 
     def start(self, *, faults: str = "", **changes: Any) -> int:
         visit = msgspec.json.encode(replace(self.visit, **changes)).decode()
-        told = {name: value for name, value in os.environ.items() if name.startswith(TOLD)}
+        environment = {name: value for name, value in os.environ.items() if name.startswith(TOLD)}
         with open(self.folder / "stderr", "ab") as errors:
-            started = Forked(
+            process = Forked(
                 [sys.executable, "-m", "tests.faults.driver", visit],
-                env=OURS | told | {"TREADLE_FAULTS": faults, MARK: self.mark},
+                env=OURS | environment | {"TREADLE_FAULTS": faults, MARK: self.mark},
                 stdin=subprocess.DEVNULL,
                 stdout=errors,
                 stderr=errors,
             )
-        self._visits[started.pid] = started
-        return started.pid
+        self._visits[process.pid] = process
+        return process.pid
 
     def end(self, pid: int) -> int:
         try:
@@ -81,11 +81,11 @@ class Case:
             self._visits[pid].wait()
             raise AssertionError(f"a visit hangs\n{self.errors()}\n{self.story()}") from hangs
 
-    def start_until(self, name: str, passing: int = 1, *, then: str = "", **changes: Any) -> int:
+    def start_until(self, name: str, passing: int = 1, *, extra_faults: str = "", **changes: Any) -> int:
         """Start a visit and return when it has passed a point."""
-        passed = self.folder / f"passed.{uuid.uuid4().hex}"
-        pid = self.start(faults=f"list={passed};{then}", **changes)
-        self.until(lambda: passed.exists() and passed.read_text().split().count(name) >= passing)
+        points_file = self.folder / f"passed.{uuid.uuid4().hex}"
+        pid = self.start(faults=f"list={points_file};{extra_faults}", **changes)
+        self.until(lambda: points_file.exists() and points_file.read_text().split().count(name) >= passing)
         return pid
 
     def go(self, **changes: Any) -> int:
@@ -111,13 +111,13 @@ class Case:
     def until(self, fact: Callable[[], bool]) -> None:
         assert not eventually(lambda: [] if fact() else ["it did not happen"]), f"{self.errors()}\n{self.story()}"
 
-    def check(self, *, settled: bool = True, also: Iterable[str] = ()) -> None:
-        """The checker, all of it. `also`: what other clients saw, who left when they saw the chat wait."""
+    def check(self, *, is_settled: bool = True, also: Iterable[str] = ()) -> None:
+        """The checker, all of it. `also`: event files of other clients, which left when they saw the chat wait."""
         import asyncio
 
-        problems, log = asyncio.run(self._look(settled))
-        seen = (self.folder / self.visit.seen).read_bytes().splitlines()
-        problems += check_seen(seen, log)
+        problems, log = asyncio.run(self._look(is_settled))
+        seen_lines = (self.folder / self.visit.seen).read_bytes().splitlines()
+        problems += check_seen(seen_lines, log)
         for name in also:
             lines = (self.folder / name).read_bytes().splitlines()
             problems += [f"{name}: {problem}" for problem in check_seen(lines, log[: self._last(lines)])]
@@ -126,23 +126,23 @@ class Case:
         problems += eventually(lambda: check_processes(f"{MARK}={self.mark}"))
         for request in self.fake.requests:
             problems += check_messages(request["messages"])
-        left = [path.name for path in self.root.rglob("*") if path.name.startswith(".") or path.suffix == ".tmp"]
-        if left:
-            problems.append(f"left in the project: {left}")
+        leftovers = [path.name for path in self.root.rglob("*") if path.name.startswith(".") or path.suffix == ".tmp"]
+        if leftovers:
+            problems.append(f"left in the project: {leftovers}")
         assert not problems, "\n".join([*problems, self.story(), self.errors()])
 
     @staticmethod
     def _last(lines: list[bytes]) -> int:
         return max((wire.from_json(line).seq for line in lines), default=0)
 
-    async def _look(self, settled: bool = True) -> tuple[list[str], list[Envelope]]:
+    async def _look(self, is_settled: bool = True) -> tuple[list[str], list[Envelope]]:
         store = SqliteStore(self.folder / "chats.db", lease_s=self.visit.lease_s)
         try:
             (listed,) = await store.list()
             chat = ChatId(listed.summary.chat)
             log = [wire.decode(chat, record) for record in await store.read(chat)]
-            problems = await check(store, chat, is_idle=settled)
-            if settled and (divergence := (await replay(store, chat)).divergence) is not None:
+            problems = await check(store, chat, is_idle=is_settled)
+            if is_settled and (divergence := (await replay(store, chat)).divergence) is not None:
                 problems.append(f"it cannot be replayed (D-07): {divergence.text}")
             return problems, log
         finally:
@@ -150,8 +150,8 @@ class Case:
 
 
 def eventually(look: Callable[[], list[str]], patience_s: float = 30.0) -> list[str]:
-    """What `look` still finds when nothing more changes: a killed worker's command may take a moment to end."""
+    """All that `look` still finds when nothing more changes: a killed worker's command may take a moment to end."""
     until = time.monotonic() + patience_s
-    while (found := look()) and time.monotonic() < until:
+    while (problems := look()) and time.monotonic() < until:
         time.sleep(0.01)
-    return found
+    return problems

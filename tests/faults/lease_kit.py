@@ -1,5 +1,5 @@
-"""What the random runs of workers share: a model that notes each call, a tool whose effect may happen once, and the
-sums that must come out. A process of its own drives chats with them:
+"""Shared parts of the random runs of workers: a model that notes each call, a tool whose effect may happen once, and
+the sums that must come out. A process of its own drives chats with them:
 
     python -m tests.faults.lease_kit STORE FOLDER LEASE_S
 """
@@ -56,9 +56,9 @@ class NotedModel:
         return self._model.info
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        named = re.search(r"\bc_\d+\b", request.system)
-        assert named is not None
-        chat = named[0]
+        match = re.search(r"\bc_\d+\b", request.system)
+        assert match is not None
+        chat = match[0]
         _append_line(self._file, chat)
         self.inside[chat] += 1
         self.most = max(self.most, self.inside[chat])
@@ -74,7 +74,7 @@ class NotedModel:
 
 
 class Effect(PlainTool):
-    """Leaves one line for its call. Nobody can tell afterwards whether it did, so that it is never repeated."""
+    """Leaves one line for its call. No check can tell afterwards whether it did, so that it is never repeated."""
 
     spec = ToolSpec(
         "effect",
@@ -136,16 +136,16 @@ async def at_rest(store: Store, chats: Sequence[ChatId], timeout_s: float) -> li
 
 async def lost_since(store: Store, chats: Sequence[ChatId], since_ms: int) -> dict[ChatId, int]:
     """By chat: how many model calls were given up since then, because their worker had lost the chat."""
-    lost: dict[ChatId, int] = {}
+    counts: dict[ChatId, int] = {}
     for chat in chats:
         log = [wire.decode(chat, record) for record in await store.read(chat)]
         retries = [each for each in log if isinstance(each.data, e.TurnRetry) and each.time_ms > since_ms]
-        lost[chat] = len(retries)
-    return lost
+        counts[chat] = len(retries)
+    return counts
 
 
 async def problems_of(store: Store, folder: Path, chats: Sequence[ChatId]) -> list[str]:
-    """Whether every log is whole, no effect happened twice, and what was paid for is what was recorded."""
+    """The logs that are not whole, the effects that happened twice, and the costs that were not recorded."""
     problems = check_effects(folder / "effects")
     calls = Counter((folder / "calls").read_text().split()) if (folder / "calls").exists() else Counter()
     for chat in chats:
@@ -165,7 +165,7 @@ async def problems_of(store: Store, folder: Path, chats: Sequence[ChatId]) -> li
 
 
 def _usage(event: e.Event) -> Usage:
-    """What an event says that was spent. The end of a turn repeats what its message says."""
+    """The usage that an event records. The end of a turn repeats the usage of its message."""
     if isinstance(event, e.AssistantMessage | e.TurnRetry | e.ModelCall):
         return event.usage or Usage()
     return Usage()
@@ -173,8 +173,8 @@ def _usage(event: e.Event) -> Usage:
 
 def _cut_off(log: Sequence[Any]) -> int:
     """Turns that ended without a message: an interrupt came before the first word."""
-    said = {each.data.turn for each in log if isinstance(each.data, e.AssistantMessage)}
-    return sum(isinstance(each.data, e.TurnEnd) and each.data.turn not in said for each in log)
+    answered_turns = {each.data.turn for each in log if isinstance(each.data, e.AssistantMessage)}
+    return sum(isinstance(each.data, e.TurnEnd) and each.data.turn not in answered_turns for each in log)
 
 
 async def _drive_for_ever(address: str, folder: Path, lease_s: float) -> None:

@@ -17,7 +17,7 @@ ANSWER = [Reply(text="Like this:\n```\nfresh\n```\n")]
 SHARDS = 2
 
 
-def answered(folder: Path, fake: FakeOpenAI) -> Case:
+def make_answered_case(folder: Path, fake: FakeOpenAI) -> Case:
     case = new_case(folder, fake, apply="made/new.txt")
     assert case.go() == WAITING, case.errors()
     return case
@@ -37,16 +37,16 @@ def check_applied(case: Case) -> None:
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_killed_at_every_point_it_is_applied_once(shard: int, tmp_path: Path) -> None:
     with FakeOpenAI(ANSWER) as fake:
-        whole = answered(tmp_path / "listed", fake)
-        points = listed(whole, 1)
-        check_applied(whole)
+        undisturbed_case = make_answered_case(tmp_path / "listed", fake)
+        points = listed(undisturbed_case, 1)
+        check_applied(undisturbed_case)
     names = {name for _, name, _ in points}
     assert names >= {"append.before:user.message", "tool.before:write_file", "tool.write_after", "lease.claimed"}
     struck = list(enumerate(p for p in points if every_passing(p, points)))[shard::SHARDS]
     for index, point in some(struck, 2, f"apply {shard}"):
         _, name, passing = point
         with FakeOpenAI(ANSWER) as fake:
-            case = answered(tmp_path / str(index), fake)
+            case = make_answered_case(tmp_path / str(index), fake)
             code = case.go(faults=f"kill@{name}#{passing}")
             assert code == -signal.SIGKILL or (name.startswith("store.") and passing > 1), (point, case.errors())
             case.finish()

@@ -1,4 +1,4 @@
-"""An approval and the death of processes: whatever dies where, what was allowed runs once, and nothing else runs (S-08,
+"""An approval and the death of processes: wherever one dies, the approved call runs once, and nothing else runs (S-08,
 faults 1 and 6)."""
 
 import signal
@@ -37,13 +37,13 @@ def test_killed_at_any_point_of_an_approval(cli: CommandLine, point: str) -> Non
     model = cli.script(SCRIPT)
     env = {"TREADLE_FAULTS": f"kill@{point}"}
     file = cli.project / "AGENTS.md"
-    asked = cli("run", "Work.", "--model", model, "--interactive", "--json", env=env)
-    if asked.code == -signal.SIGKILL:
+    run_result = cli("run", "Work.", "--model", model, "--interactive", "--json", env=env)
+    if run_result.code == -signal.SIGKILL:
         assert not file.exists()
         assert cli("resume", "last", "--json").types[-1] == "session.action_required"
     assert not file.exists()
-    answered = cli("approve", "last", "--json", env=env)
-    if answered.code == -signal.SIGKILL:
+    approve_result = cli("approve", "last", "--json", env=env)
+    if approve_result.code == -signal.SIGKILL:
         resumed = cli("resume", "last", "--json")
         waits = bool(cli("pending", "--json").out)
         assert resumed.code == (56 if waits else 0)

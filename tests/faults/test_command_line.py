@@ -46,9 +46,9 @@ class Shell:
     def __call__(self, *arguments: str, faults: str = "") -> tuple[int, list[dict]]:
         command = [sys.executable, "-m", "treadle", *arguments]
         environment = self.environment | {"TREADLE_FAULTS": faults}
-        done = forked.run(command, env=environment, cwd=self.root, timeout=60)
-        assert not done.stderr, done.stderr
-        return done.returncode, [msgspec.json.decode(line) for line in done.stdout.splitlines()]
+        result = forked.run(command, env=environment, cwd=self.root, timeout=60)
+        assert not result.stderr, result.stderr
+        return result.returncode, [msgspec.json.decode(line) for line in result.stdout.splitlines()]
 
 
 @pytest.mark.parametrize("point", some(POINTS, 2, "command line"))
@@ -65,19 +65,19 @@ def test_killed_it_resumes(point: str, tmp_path: Path) -> None:
             str(treadle.root),
             "Do it.",
         )
-        code, before = treadle(*run, faults=f"kill@{point}")
+        code, first_events = treadle(*run, faults=f"kill@{point}")
         assert code == -signal.SIGKILL
         _, (chat,) = treadle("chats", "--json")
-        code, after = treadle("resume", "--json", chat.get("id") or chat["chat"])
+        code, later_events = treadle("resume", "--json", chat.get("id") or chat["chat"])
         assert code == 0
-        assert after[-1]["type"] == "session.idle"
+        assert later_events[-1]["type"] == "session.idle"
         code, log = treadle("export", chat.get("id") or chat["chat"])
         assert code == 0
         seqs = [event["seq"] for event in log if event.get("seq")]
         assert seqs == list(range(1, len(seqs) + 1))
-        # What was shown live, before and after, is in the log, each event once and in order (D-04).
-        shown = [event["seq"] for event in [*before, *after] if "seq" in event]
-        assert shown == sorted(set(shown))
+        # The events that were shown live, before and after, are in the log, each once and in order (D-04).
+        live_seqs = [event["seq"] for event in [*first_events, *later_events] if "seq" in event]
+        assert live_seqs == sorted(set(live_seqs))
         types = [event["type"] for event in log]
         assert types.count("session.run_end") == 1
         assert types.count("assistant.turn_start") == len(SCRIPT)

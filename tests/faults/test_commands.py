@@ -45,7 +45,7 @@ class Treadle:
             "TREADLE_HOME": str(seed(folder / "home")),
             "OPENAI_BASE_URL": fake.base_url,
             "OPENAI_API_KEY": "none",
-            "TREADLE_COMMAND_VIEW": "false",  # what they do is looked at while they run; test_views has the others
+            "TREADLE_COMMAND_VIEW": "false",  # the tests look at changes while commands run; test_views has the others
         }
 
     def start(self, *arguments: str, faults: str = "") -> "subprocess.Popen[bytes]":
@@ -100,9 +100,9 @@ def until(fact: Callable[[], bool]) -> None:
 @pytest.fixture
 def treadle(tmp_path: Path) -> Iterator[Treadle]:
     with FakeOpenAI([Reply(calls=[("run_command", {"command": GATED})]), Reply(text="That was it.")]) as fake:
-        made = Treadle(tmp_path, fake)
-        yield made
-        made.go()  # whatever became of the test, the command ends
+        new_treadle = Treadle(tmp_path, fake)
+        yield new_treadle
+        new_treadle.go()  # the command ends, even if the test failed
 
 
 def test_killed_while_the_command_runs(treadle: Treadle) -> None:
@@ -148,15 +148,15 @@ def test_a_stop_that_comes_while_nobody_drives_the_chat_ends_the_command(treadle
 
 def commands_of(treadle: Treadle) -> list[str]:
     """The processes that work in this project."""
-    found = []
+    command_names = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 if os.readlink(entry / "cwd") == str(treadle.root) and os.getpid() != int(entry.name):
-                    found.append(entry.name)
+                    command_names.append(entry.name)
             except OSError:
                 continue
-    return found
+    return command_names
 
 
 def end_supervisor(treadle: Treadle, call: str = "1.0") -> None:
@@ -165,9 +165,9 @@ def end_supervisor(treadle: Treadle, call: str = "1.0") -> None:
 
 
 def assert_told_and_undoable(treadle: Treadle) -> None:
-    """What a lost command did is in the log, nothing of its sandbox is in the project, and all of it can be undone."""
-    changed = [event["data"] for event in treadle.log() if event["type"] == "workspace.files_changed"]
-    assert {file["path"] for event in changed for file in event["files"]} == {"counter"}
+    """The changes of a lost command are in the log, nothing of its sandbox is in the project, and all can be undone."""
+    changes = [event["data"] for event in treadle.log() if event["type"] == "workspace.files_changed"]
+    assert {file["path"] for event in changes for file in event["files"]} == {"counter"}
     assert sorted(os.listdir(treadle.root)) == ["counter"]
     assert treadle.counter.read_text() == "ran\n"
     code, _ = treadle.end(treadle.start("undo", "last", "counter", "--json"))
@@ -232,8 +232,8 @@ def test_a_background_process_outlives_its_worker(tmp_path: Path, point: str) ->
         until(treadle.counter.exists)
         code, events = treadle.resume()
     assert code == 0
-    begun, _, stopped, *_ = results(events)
-    assert '[handle "1.0", running' in begun["result"]
+    start_result, _, stopped, *_ = results(events)
+    assert '[handle "1.0", running' in start_result["result"]
     assert stopped["result"].endswith("[stopped]")
     assert treadle.counter.read_text() == "ran\n"
     until(lambda: not commands_of(treadle))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.adapters.sandbox.grounds import NOBODY, grounds, may, missing
+from tests.unit.adapters.sandbox.grounds import NOBODY, can_run, grounds, missing
 from treadle.adapters.sandbox.launch import escapes
 from treadle.adapters.sandbox.probe import has_views, probe
 from treadle.adapters.sandbox.report import ESCAPES, LevelReport
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap and 
 
 USERS = [pytest.param(None, id="own-user"), pytest.param(NOBODY, id="nobody")]
 UNDONE = {"create_protected", "change_protected", "move_protected"}
-"""What Landlock cannot refuse: it is put back when the command has ended."""
+"""Changes that Landlock cannot refuse: they are put back when the command has ended."""
 NEEDS_PRIVILEGES = {
     "remount": ("unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "."),
     "make_device": ("mknod", "disk", "b", "7", "0"),
@@ -30,17 +30,17 @@ KERNEL_MAY_REFUSE = {"type_into_terminal", "use_io_uring", "new_namespace", "rea
 
 @pytest.fixture(scope="module", params=USERS)
 def user(request: pytest.FixtureRequest) -> int | None:
-    found: int | None = request.param
-    return found
+    uid: int | None = request.param
+    return uid
 
 
 def report(level: str, user: int | None) -> LevelReport:
-    if why := missing(level, user):
-        pytest.skip(why)
+    if reason := missing(level, user):
+        pytest.skip(reason)
     with grounds(user) as place:
-        made = probe(place.sandbox(level), place.folder, place.launcher, user)
-    assert made.failure == ""
-    return made
+        level_report = probe(place.sandbox(level), place.folder, place.launcher, user)
+    assert level_report.failure == ""
+    return level_report
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_landlock_refuses_or_undoes(name: str, landlock: LevelReport) -> None:  
 def test_without_a_sandbox_it_succeeds(name: str, without: LevelReport, user: int | None) -> None:
     verdicts = {each.name: each for each in without.tried}
     if name in NEEDS_PRIVILEGES:
-        succeeds = user is None and may(*NEEDS_PRIVILEGES[name])
+        succeeds = user is None and can_run(*NEEDS_PRIVILEGES[name])
         assert verdicts[name].verdict == ("allowed" if succeeds else "refused"), verdicts[name]
     elif name in KERNEL_MAY_REFUSE or (name == "trace_process" and YAMA.exists() and YAMA.read_text() != "0\n"):
         assert verdicts[name].verdict in ("allowed", "refused")
@@ -94,8 +94,8 @@ def test_every_attempt_is_described_and_made() -> None:
 
 
 def test_a_view_leaves_the_project_as_it_was(user: int | None) -> None:  # W-08
-    if why := missing("bubblewrap", user) or missing("view", user):
-        pytest.skip(why)
+    if reason := missing("bubblewrap", user) or missing("view", user):
+        pytest.skip(reason)
     with grounds(user) as place:
         assert has_views(place.sandbox("bubblewrap"), place.folder, user)
         assert has_views(place.sandbox("bubblewrap"), place.folder, user, lays=place.launcher)

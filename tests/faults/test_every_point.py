@@ -24,7 +24,7 @@ ONE_OF = 6
 SHORT_LEASE = {"lease_s": 0.25, "renew_s": 0.08}
 DELAY_S = 0.4
 ONCE_A_MACHINE = ("sandbox.probed", "sandbox.file_written")
-"""What only the first of all runs passes: whoever strikes later would wait for it in vain."""
+"""Points that only the first of all runs passes: a later strike would wait for them in vain."""
 EXPECTED = {
     "append.after:assistant.message",
     "append.before:user.message",
@@ -46,11 +46,11 @@ each = pytest.mark.parametrize(
 )
 
 
-def listed(case: Case, before: int = 0) -> list[Point]:
-    """Every passing of every point in an undisturbed run, visit by visit, from visit `before` on."""
+def listed(case: Case, first_visit: int = 0) -> list[Point]:
+    """Every passing of every point in an undisturbed run, visit by visit, from visit `first_visit` on."""
     points: list[Point] = []
     code = WAITING
-    number = before
+    number = first_visit
     while code == WAITING:
         file = case.folder / f"points.{number}"
         code = case.go(faults=f"list={file}")
@@ -82,11 +82,11 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> Passed:
 
 
 def cases(
-    scenario: str, points: list[Point], shard: int, tmp_path: Path, wanted: Wanted, **settings: float
+    scenario: str, points: list[Point], shard: int, tmp_path: Path, predicate: Wanted, **settings: float
 ) -> Iterator[tuple[Case, Point, FakeOpenAI]]:
     """The cases of one shard, each at the visit in which its point is passed."""
-    chosen = list(enumerate(point for point in points if wanted(point, points)))[shard::SHARDS]
-    for index, point in some(chosen, ONE_OF, f"{scenario} {shard}"):
+    selection = list(enumerate(point for point in points if predicate(point, points)))[shard::SHARDS]
+    for index, point in some(selection, ONE_OF, f"{scenario} {shard}"):
         with FakeOpenAI(SCENARIOS[scenario]) as fake:
             case = new_case(tmp_path / str(index), fake, undo=scenario == "undo", **settings)
             for _ in range(point[0]):
@@ -107,17 +107,17 @@ def check_outcome(case: Case, scenario: str, point: Point) -> None:
         words = [event.data.content for event in log if isinstance(event.data, AssistantMessage)]
         assert words[-1] == LAST_WORDS[scenario]
         assert [event.data.reason for event in log if isinstance(event.data, RunEnd)] == ["done"]
-        done = {event.data.call: event.data for event in log if isinstance(event.data, ExecutionComplete)}
+        completions = {event.data.call: event.data for event in log if isinstance(event.data, ExecutionComplete)}
         if scenario == "work":
             assert (case.root / "made/new.txt").read_text() == "fresh\n"
-            assert done["2.0"].success
+            assert completions["2.0"].success
         if scenario == "undo":
             assert tree(case.root) == {"notes.txt": ("file", 0o644, b"one\ntwo\n")}
         if call := COMMAND_OUTCOMES.get(scenario):
-            known = done[call].success and not done[call].synthetic
-            assert known or scenario == "approval", "a command's end is always known (D-02)"
-            assert known or done[call].synthetic == "unknown"
-            assert scenario == "undo" or case.counter.exists() or not known, "it has a result and never ran"
+            is_known = completions[call].success and not completions[call].synthetic
+            assert is_known or scenario == "approval", "a command's end is always known (D-02)"
+            assert is_known or completions[call].synthetic == "unknown"
+            assert scenario == "undo" or case.counter.exists() or not is_known, "it has a result and never ran"
     except AssertionError as error:
         raise AssertionError(f"{scenario}, struck at {point}: {error}\n{case.story()}\n{case.errors()}") from error
 
@@ -134,19 +134,19 @@ def once_a_visit(point: Point, _points: list[Point]) -> bool:
 
 def once(point: Point, points: list[Point]) -> bool:
     """Each name once, and none before the chat is there to be taken over."""
-    begun = points.index((0, "append.after:user.message", 1))
-    return points.index(point) > begun and next(p for p in points[begun:] if p[1] == point[1]) == point
+    start_index = points.index((0, "append.after:user.message", 1))
+    return points.index(point) > start_index and next(p for p in points[start_index:] if p[1] == point[1]) == point
 
 
 OWN = ("permission", "user_input", "deploy", "transaction", "restore", "snapshot", "workspace.")
 
 
 def once_and_own(point: Point, points: list[Point]) -> bool:
-    """What only this scenario passes: the rest is struck in "work"."""
-    return once(point, points) and own(point)
+    """Points that only this scenario passes: the others are struck in "work"."""
+    return once(point, points) and is_own_point(point)
 
 
-def own(point: Point) -> bool:
+def is_own_point(point: Point) -> bool:
     return any(word in point[1] for word in OWN)
 
 
@@ -154,8 +154,12 @@ def own(point: Point) -> bool:
 def test_killed_at_every_point_it_resumes_and_nothing_happens_twice(
     scenario: str, shard: int, passed: Passed, tmp_path: Path
 ) -> None:
-    chosen = every_passing if scenario == "work" else lambda point, points: every_passing(point, points) and own(point)
-    for case, point, _ in cases(scenario, passed(scenario), shard, tmp_path, chosen):
+    predicate = (
+        every_passing
+        if scenario == "work"
+        else lambda point, points: every_passing(point, points) and is_own_point(point)
+    )
+    for case, point, _ in cases(scenario, passed(scenario), shard, tmp_path, predicate):
         _, name, passing = point
         code = case.go(faults=f"kill@{name}#{passing}")
         # How many commits there are is a matter of timing: what waits at the same moment shares one.
@@ -168,8 +172,12 @@ def test_killed_at_every_point_it_resumes_and_nothing_happens_twice(
 def test_an_exception_at_any_point_leaves_a_usable_chat(
     scenario: str, shard: int, passed: Passed, tmp_path: Path
 ) -> None:
-    chosen = once_a_visit if scenario == "work" else lambda point, points: once_a_visit(point, points) and own(point)
-    for case, point, _ in cases(scenario, passed(scenario), shard, tmp_path, chosen):
+    predicate = (
+        once_a_visit
+        if scenario == "work"
+        else lambda point, points: once_a_visit(point, points) and is_own_point(point)
+    )
+    for case, point, _ in cases(scenario, passed(scenario), shard, tmp_path, predicate):
         _, name, passing = point
         assert case.go(faults=f"raise@{name}#{passing}") in (IDLE, WAITING, FAILED), point
         case.finish()
@@ -189,11 +197,11 @@ def test_an_exception_at_any_point_leaves_a_usable_chat(
 def test_a_worker_delayed_past_its_lease_is_refused_and_its_successor_finishes(
     scenario: str, shard: int, passed: Passed, tmp_path: Path
 ) -> None:
-    """Fault 1c, D-03. Both are clients as well: each must have seen the whole log, whoever wrote it (D-04)."""
-    chosen = once if scenario == "work" else once_and_own
-    for case, point, _ in cases(scenario, passed(scenario), shard, tmp_path, chosen, **SHORT_LEASE):
+    """Fault 1c, D-03. Both are clients as well: each must have seen the whole log, also the other's events (D-04)."""
+    predicate = once if scenario == "work" else once_and_own
+    for case, point, _ in cases(scenario, passed(scenario), shard, tmp_path, predicate, **SHORT_LEASE):
         _, name, passing = point
-        delayed = case.start_until(name, passing, then=f"delay@{name}#{passing}={DELAY_S}", seen="zombie.jsonl")
+        delayed = case.start_until(name, passing, extra_faults=f"delay@{name}#{passing}={DELAY_S}", seen="zombie.jsonl")
         successor = case.start(action="resume", seen="successor.jsonl")
         codes = (case.end(delayed), case.end(successor))
         assert set(codes) <= {IDLE, WAITING}, (point, codes, case.errors(), case.story())

@@ -26,7 +26,7 @@ PARTS = {
     "refs/tags": None,
     "README": "x\n",
 }
-"""What may come into a folder; None: a folder."""
+"""Entries that may come into a folder; None: a folder."""
 LINKS = {"objects": "../store/objects", "refs": "../store/refs", "HEAD": "refs/heads/main"}
 TREES = 40
 
@@ -46,24 +46,24 @@ def state_of(path: Path) -> FileState | None:
     return FileState("file", 0o644, "ab", 2) if path.exists() else None
 
 
-def planned(root: Path, wanted: dict[str, tuple[str, str]], *, folders: bool) -> list[FileChange]:
+def planned(root: Path, entries: dict[str, tuple[str, str]], *, folders: bool) -> list[FileChange]:
     """With the folders that come into being as changes of their own, as a command's effect has them, or without, as a
     patch has them."""
     changes: dict[str, FileChange] = {}
-    for path, (kind, content) in wanted.items():
+    for path, (kind, content) in entries.items():
         above = path.split("/")[:-1]
         for depth in range(1, len(above) + 1):
             folder = "/".join(above[:depth])
             if folders and state_of(root / folder) is None:
                 changes[folder] = change_of(folder, None, FileState("directory", 0o755), DiffStat())
-        after = FileState("link", target=content) if kind == "link" else FileState("file", 0o644, "cd", 2)
-        after = FileState("directory", 0o755) if kind == "directory" else after
-        changes[path] = change_of(path, state_of(root / path), after, DiffStat())
+        new_state = FileState("link", target=content) if kind == "link" else FileState("file", 0o644, "cd", 2)
+        new_state = FileState("directory", 0o755) if kind == "directory" else new_state
+        changes[path] = change_of(path, state_of(root / path), new_state, DiffStat())
     return list(changes.values())
 
 
-def make(root: Path, wanted: dict[str, tuple[str, str]], path: str) -> None:
-    kind, content = wanted.get(path, ("directory", ""))
+def make(root: Path, entries: dict[str, tuple[str, str]], path: str) -> None:
+    kind, content = entries.get(path, ("directory", ""))
     place = root / path
     place.parent.mkdir(parents=True, exist_ok=True)
     if kind == "directory":
@@ -75,20 +75,20 @@ def make(root: Path, wanted: dict[str, tuple[str, str]], path: str) -> None:
 
 
 def step(dice: random.Random, root: Path) -> dict[str, tuple[str, str]]:
-    wanted: dict[str, tuple[str, str]] = {}
+    entries: dict[str, tuple[str, str]] = {}
     for folder in dice.sample(FOLDERS, dice.randint(1, 2)):
         for name in dice.sample(sorted(PARTS), dice.randint(1, len(PARTS))):
             content = PARTS[name]
-            wanted[folder + name] = ("directory", "") if content is None else ("file", content)
+            entries[folder + name] = ("directory", "") if content is None else ("file", content)
         if folder and dice.random() < 0.3:
             name = dice.choice(sorted(LINKS))
-            if not any(path.startswith(f"{folder}{name}") for path in wanted):
-                wanted[folder + name] = ("link", LINKS[name])
-    return {path: value for path, value in wanted.items() if fits(root, path, value[0])}
+            if not any(path.startswith(f"{folder}{name}") for path in entries):
+                entries[folder + name] = ("link", LINKS[name])
+    return {path: value for path, value in entries.items() if fits(root, path, value[0])}
 
 
 def fits(root: Path, path: str, kind: str) -> bool:
-    """Whether it can be written there: no link on the way, nothing of another kind in its place."""
+    """True if it can be written there: no link on the way, nothing of another kind in its place."""
     parts = path.split("/")
     if any((root / "/".join(parts[:depth])).is_symlink() for depth in range(1, len(parts) + 1)):
         return False
@@ -108,18 +108,22 @@ def test_git_takes_no_changed_folder_for_a_repository(tmp_path: Path, seed: int)
     if dice.random() < 0.5:  # a bare repository that lies in the project since before
         subprocess.run(["git", "init", "-q", "--bare", str(root / "fixture.git")], check=True, capture_output=True)
     for _ in range(4):
-        wanted = step(dice, root)
-        changes = planned(root, wanted, folders=dice.random() < 0.5)
-        kept = frozenset(left_out(changes, lambda path: os.path.lexists(root / path)))
-        made = [change.path for change in changes if change.path not in kept]
-        for path in made:
-            if not any(path.startswith(f"{each}/") for each in kept):
-                make(root, wanted, path)
+        entries = step(dice, root)
+        changes = planned(root, entries, folders=dice.random() < 0.5)
+        excluded_paths = frozenset(left_out(changes, lambda path: os.path.lexists(root / path)))
+        made_paths = [change.path for change in changes if change.path not in excluded_paths]
+        for path in made_paths:
+            if not any(path.startswith(f"{each}/") for each in excluded_paths):
+                make(root, entries, path)
         for folder in (root, *(path for path in root.rglob("*") if path.is_dir() and not path.is_symlink())):
-            inside = [path for path in made if (root / path).is_relative_to(folder) and (root / path) != folder]
-            named = [path for path in inside if (root / path).relative_to(folder).parts[0] != "README"]
-            own = [path for path in named if not any(part in FOLDERS_OF_OTHERS for part in _parts(root, folder, path))]
-            assert not own or not is_git_directory(folder), (seed, folder, own)
+            inside = [path for path in made_paths if (root / path).is_relative_to(folder) and (root / path) != folder]
+            relevant_paths = [path for path in inside if (root / path).relative_to(folder).parts[0] != "README"]
+            own_paths = [
+                path
+                for path in relevant_paths
+                if not any(part in FOLDERS_OF_OTHERS for part in _parts(root, folder, path))
+            ]
+            assert not own_paths or not is_git_directory(folder), (seed, folder, own_paths)
 
 
 FOLDERS_OF_OTHERS = ("a", "fixture.git")
@@ -134,10 +138,10 @@ def test_a_bare_repository_of_the_project_is_not_changed(tmp_path: Path, name: s
     subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "t/fixture")], check=True, capture_output=True)
     changes = planned(tmp_path, {f"t/fixture/{name}": ("file", "x")}, folders=True)
     assert f"t/fixture/{name}" in left_out(changes, lambda path: os.path.lexists(tmp_path / path))
-    beside = planned(tmp_path, {"t/fixture/README": ("file", "x"), "t/other": ("file", "x")}, folders=True)
-    assert left_out(beside, lambda path: os.path.lexists(tmp_path / path)) == {}
+    other_changes = planned(tmp_path, {"t/fixture/README": ("file", "x"), "t/other": ("file", "x")}, folders=True)
+    assert left_out(other_changes, lambda path: os.path.lexists(tmp_path / path)) == {}
 
 
 def test_one_patch_without_folders_of_its_own_makes_none(tmp_path: Path) -> None:  # fault 35
-    wanted = {f"x/{name}": ("file", "x") for name in ("HEAD", "objects/a", "refs/heads/a", "config")}
-    assert set(left_out(planned(tmp_path, wanted, folders=False), lambda _path: False)) == set(wanted)
+    entries = {f"x/{name}": ("file", "x") for name in ("HEAD", "objects/a", "refs/heads/a", "config")}
+    assert set(left_out(planned(tmp_path, entries, folders=False), lambda _path: False)) == set(entries)

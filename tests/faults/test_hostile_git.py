@@ -1,5 +1,5 @@
-"""A repository whose configuration names programs (fault 28, S-03, S-09): whatever Treadle itself asks of its git, none
-of them reaches anything outside a sandbox. Each repository would leave a file outside if it did."""
+"""A repository whose configuration names programs (fault 28, S-03, S-09): when Treadle itself runs git there, none of
+them reaches anything outside a sandbox. Each repository would leave a file outside if it did."""
 
 import os
 import shutil
@@ -28,10 +28,10 @@ Spoil = Callable[[Path, str], None]
 
 
 def git(folder: Path, *words: str) -> str:
-    who = ["-c", "user.name=n", "-c", "user.email=e", "-c", "init.defaultBranch=main"]
+    identity = ["-c", "user.name=n", "-c", "user.email=e", "-c", "init.defaultBranch=main"]
     env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
-    done = subprocess.run(["git", *who, *words], cwd=folder, env=env, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+    result = subprocess.run(["git", *identity, *words], cwd=folder, env=env, capture_output=True, text=True, check=True)
+    return result.stdout.strip()
 
 
 def configured(text: str) -> Spoil:
@@ -51,7 +51,7 @@ def included(text: str) -> Spoil:
 
 
 def missing_objects(text: str) -> Spoil:
-    """A partial clone whose objects are to be fetched the moment somebody looks at HEAD."""
+    """A partial clone whose objects are to be fetched the moment a program reads HEAD."""
 
     def spoil(project: Path, act: str) -> None:
         head = git(project, "rev-parse", "HEAD")
@@ -102,12 +102,12 @@ def of_the_worktree(project: Path, act: str) -> None:
 
 def borrowed(project: Path, act: str) -> None:
     """Objects, references and hooks of a repository that lies beside the project."""
-    beside = project.parent / "beside"
-    shutil.copytree(project / ".git", beside)
+    other_repository = project.parent / "beside"
+    shutil.copytree(project / ".git", other_repository)
     hooked(project, act)
-    shutil.copytree(project / ".git/hooks", beside / "hooks", dirs_exist_ok=True)
-    (project / ".git/objects/info/alternates").write_text(f"{beside}/objects\n")
-    (project / ".git/commondir").write_text(f"{beside}\n")
+    shutil.copytree(project / ".git/hooks", other_repository / "hooks", dirs_exist_ok=True)
+    (project / ".git/objects/info/alternates").write_text(f"{other_repository}/objects\n")
+    (project / ".git/commondir").write_text(f"{other_repository}\n")
 
 
 PROMISOR = '[remote "origin"]\n\tpromisor = true\n\tpartialclonefilter = blob:none\n'
@@ -158,13 +158,13 @@ VECTORS: dict[str, Spoil] = {
 
 @pytest.fixture
 def cli(tmp_path: Path) -> CommandLine:
-    made = CommandLine(tmp_path)
-    git(made.project, "init", "-q", "-b", "main")
-    (made.project / "f").write_text("one\n")
-    git(made.project, "add", "-A")
-    git(made.project, "commit", "-qm", "first")
-    (made.folder / "canary").mkdir()
-    return made
+    command_line = CommandLine(tmp_path)
+    git(command_line.project, "init", "-q", "-b", "main")
+    (command_line.project / "f").write_text("one\n")
+    git(command_line.project, "add", "-A")
+    git(command_line.project, "commit", "-qm", "first")
+    (command_line.folder / "canary").mkdir()
+    return command_line
 
 
 @pytest.mark.parametrize("name", VECTORS)
@@ -174,6 +174,6 @@ def test_nothing_that_a_repository_names_runs_outside(cli: CommandLine, name: st
     act.write_text(f'#!/bin/sh\necho {name!r} "$@" > "{canary}/ran"\n')
     act.chmod(0o755)
     VECTORS[name](cli.project, str(act))
-    ended = cli("run", "Go.", "--model", cli.script(CALLS), "--json", "--git-branch", "--mode", "auto-edit")
-    assert ended.of("tool.execution_complete"), ended.err
+    run_result = cli("run", "Go.", "--model", cli.script(CALLS), "--json", "--git-branch", "--mode", "auto-edit")
+    assert run_result.of("tool.execution_complete"), run_result.err
     assert os.listdir(canary) == []

@@ -1,5 +1,5 @@
-"""A repository that wants more than it may (S-09, fault 28): whatever lies in it, nothing widens permissions, nothing
-runs before a person trusted it, and nothing of it reaches the terminal alive."""
+"""A repository that wants more than it may (S-09, fault 28): none of its files widens permissions, nothing runs before
+a person trusted it, and nothing of it reaches the terminal alive."""
 
 import os
 import subprocess
@@ -15,10 +15,12 @@ DONE = '[[turn]]\ntext = "All done."\n'
 
 @pytest.fixture
 def cli(tmp_path: Path) -> CommandLine:
-    made = CommandLine(tmp_path)
-    made.environment["PYTHONSAFEPATH"] = "1"  # as for the installed program: the working directory is not imported
-    hostile(made.project, tmp_path / "canary")
-    return made
+    command_line = CommandLine(tmp_path)
+    command_line.environment["PYTHONSAFEPATH"] = (
+        "1"  # as for the installed program: the working directory is not imported
+    )
+    hostile(command_line.project, tmp_path / "canary")
+    return command_line
 
 
 def hostile(project: Path, canary: Path) -> None:
@@ -65,11 +67,11 @@ def test_nothing_widens_and_nothing_runs(cli: CommandLine) -> None:
     calls = '[[turn]]\ncall = [{ name = "list_directory", args = { path = "." } }]\n'
     calls += '[[turn]]\ncall = [{ name = "read_file", args = { path = "AGENTS.md" } }]\n'
     calls += '[[turn]]\ncall = [{ name = "run_command", args = { command = "make pwn" } }]\n'
-    ended = cli("run", "Look around.", "--model", cli.script(calls + DONE), "--json")
-    assert ended.code == 0
-    options = ended.of("session.created")[0]["options"]
+    run_result = cli("run", "Look around.", "--model", cli.script(calls + DONE), "--json")
+    assert run_result.code == 0
+    options = run_result.of("session.created")[0]["options"]
     assert (options["mode"], options["auto_approve_commands"]) == ("ask", False)
-    ran = ended.of("tool.execution_complete")[-1]
+    ran = run_result.of("tool.execution_complete")[-1]
     assert not ran["success"]
     assert "cannot touch" in ran["error"], "it ran on a view, and reached nothing outside"
     quiet(cli)
@@ -92,15 +94,15 @@ def test_no_command_of_treadle_runs_what_lies_there(cli: CommandLine, folder: st
         ["trust"],
         ["pending"],
     ):
-        done = forked.run(
+        result = forked.run(
             cli.words(*arguments),
             cwd=cli.project / folder,
             env=cli.environment,
             timeout=60,
             fresh=folder == ".",
         )
-        assert done.returncode == 0, (arguments, done.stderr)
-        assert "\x1b" not in done.stdout + done.stderr
+        assert result.returncode == 0, (arguments, result.stderr)
+        assert "\x1b" not in result.stdout + result.stderr
     quiet(cli)
 
 
@@ -108,10 +110,10 @@ def test_names_of_files_reach_nobody_alive(cli: CommandLine) -> None:  # S-12
     calls = '[[turn]]\ncall = [{ name = "list_directory", args = { path = "." } }]\n'
     calls += '[[turn]]\ncall = [{ name = "write_file", args = { path = "x\\u001b[2J/.env", content = "A" } }]\n'
     cli.script(calls + DONE)
-    asked = cli("run", "Look.", "--model", f"scripted:{cli.folder / 'script.toml'}", "--interactive")
-    assert "waits for your approval" in asked.err
-    for shown in (asked, cli("pending"), cli("show", "last"), cli("approve", "last", "--deny")):
-        assert not set(shown.out + shown.err) & {"\x1b", "\x07"}
+    run_result = cli("run", "Look.", "--model", f"scripted:{cli.folder / 'script.toml'}", "--interactive")
+    assert "waits for your approval" in run_result.err
+    for result in (run_result, cli("pending"), cli("show", "last"), cli("approve", "last", "--deny")):
+        assert not set(result.out + result.err) & {"\x1b", "\x07"}
 
 
 def test_a_projects_hooks_hold_once_they_are_trusted_and_not_when_they_change(cli: CommandLine) -> None:
@@ -125,7 +127,7 @@ def test_a_projects_hooks_hold_once_they_are_trusted_and_not_when_they_change(cl
     assert not cli(*run).of("tool.execution_complete")[0]["success"]
     hooks.write_text(block + "\n")
     assert cli(*run).of("tool.execution_complete")[0]["success"]
-    hooks.write_text("#" * 100_000)  # whether it is trusted cannot be told: it stands for a check that failed
+    hooks.write_text("#" * 100_000)  # it is too large to be read: it stands for a check that failed
     assert "cannot be read" in cli(*run).of("tool.execution_complete")[0]["error"]
 
 
@@ -136,7 +138,7 @@ def test_hooks_and_servers_are_trusted_by_content(cli: CommandLine) -> None:
     assert ".mcp.json" in listed.out
     trusted = cli("trust", ".treadle/hooks.toml")
     assert trusted.code == 0
-    assert "command = " in trusted.err  # what is trusted is shown
+    assert "command = " in trusted.err  # the trusted content is shown
     (cli.project / ".treadle" / "hooks.toml").write_text("changed")
     states = {line["path"]: line["state"] for line in cli("trust", "--json").lines}
     assert states[str(cli.project / ".treadle" / "hooks.toml")] == "changed"

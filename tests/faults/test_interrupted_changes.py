@@ -16,8 +16,10 @@ EDIT = Reply(calls=[("edit_file", {"path": "a", "old_str": "old", "new_str": "ne
 
 
 def _run(shell: Shell, *arguments: str) -> tuple[int, str, str]:
-    done = forked.run([sys.executable, "-m", "treadle", *arguments], env=shell.environment, cwd=shell.root, timeout=60)
-    return done.returncode, done.stdout, done.stderr
+    result = forked.run(
+        [sys.executable, "-m", "treadle", *arguments], env=shell.environment, cwd=shell.root, timeout=60
+    )
+    return result.returncode, result.stdout, result.stderr
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ class Unsteady:
         self._dice = dice
         self.calm = False
         self.leases_lapse = False
-        """Whether no lease can be renewed."""
+        """If true, no lease can be renewed."""
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
@@ -114,8 +114,10 @@ async def test_workers_on_unsteady_stores(address: str, tmp_path: Path) -> None:
         store.calm = True
     calm_ms = person.deps.clock.now_ms()
     problems = await at_rest(person.deps.store, CHATS, QUIET_S)
-    lost = await lost_since(person.deps.store, CHATS, calm_ms)
-    problems += [f"{chat} lost its worker {times} times on a calm store" for chat, times in lost.items() if times > 2]
+    loss_counts = await lost_since(person.deps.store, CHATS, calm_ms)
+    problems += [
+        f"{chat} lost its worker {times} times on a calm store" for chat, times in loss_counts.items() if times > 2
+    ]
     problems += await problems_of(person.deps.store, tmp_path, CHATS)
     for model in models:
         problems += [f"a worker asked the model {model.most} times at once for one chat"] if model.most > 1 else []
@@ -127,7 +129,7 @@ async def test_workers_on_unsteady_stores(address: str, tmp_path: Path) -> None:
 
 
 async def test_libraries_without_a_pool(address: str, tmp_path: Path) -> None:
-    """Two agents send to the same chats and drive them only because they send: nobody claims what is left over."""
+    """Two agents send to the same chats and drive them only because they send: no pool claims the remaining chats."""
     print(f"TEST_SEED={SEED}")
     dice = random.Random(SEED)
     agents = [agent_on(store_at(address, 30.0), tmp_path, 30.0, takes_s=0.0) for _ in range(2)]

@@ -82,10 +82,10 @@ asyncio.run(main())
 """
 
 
-def opened(path: Path) -> tuple[float, int, int]:
+def measure_opening(path: Path) -> tuple[float, int, int]:
     """CPU seconds and KB that a fresh process needs to open the chat up to its next request; and its head."""
-    done = subprocess.run([sys.executable, "-c", OPEN, str(path), CHAT], capture_output=True, text=True, check=True)
-    seconds, kilobytes, head = done.stdout.split()
+    result = subprocess.run([sys.executable, "-c", OPEN, str(path), CHAT], capture_output=True, text=True, check=True)
+    seconds, kilobytes, head = result.stdout.split()
     return float(seconds), int(kilobytes), int(head)
 
 
@@ -98,10 +98,10 @@ async def test_a_long_chat_opens_from_its_tail_and_grows_at_the_price_of_a_short
         path.parent.mkdir()
     state = await write(long_, length)
     await write(short, 100)
-    cold_s, cold_kb, head = opened(long_)
+    cold_s, cold_kb, head = measure_opening(long_)
     assert head == state.head >= length
 
-    # A worker leaves a snapshot behind; whoever comes next reads the tail and nothing else.
+    # A worker leaves a snapshot behind; the next worker reads the tail and nothing else.
     store = CountingStore(long_)
     async with Agent(store, model=ScriptedModel(["Fine."], follow="calls")) as agent:
         answer = await agent.chat(CHAT).ask("And the last one?")
@@ -114,7 +114,7 @@ async def test_a_long_chat_opens_from_its_tail_and_grows_at_the_price_of_a_short
         assert check_summary(again, (await store.get(CHAT)).summary) == []
         assert again.history[len(state.history) - 1] == state.history[len(state.history) - 1]
 
-    warm_s, warm_kb, _ = opened(long_)
+    warm_s, warm_kb, _ = measure_opening(long_)
     print(f"{length}: cold {cold_s:.2f} s {cold_kb} KB, from the snapshot {warm_s:.2f} s {warm_kb} KB")
     # 0.3 KB of conversation an event here, several copies of it on the way in: in proportion, and no more.
     assert max(cold_kb, warm_kb) < 30_000 + length * 4
@@ -188,7 +188,7 @@ def test_changes_of_a_long_chat_cost_what_changed(
 def test_showing_a_long_chat_and_listing_many_costs_what_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Bounded work, whatever there is: records that are decoded, chats that are read."""
+    """The work is bounded for any size of the store: records that are decoded, chats that are read."""
     monkeypatch.setenv("TREADLE_HOME", str(tmp_path))
     path = tmp_path / "treadle.db"
     asyncio.run(many(path, 6_000, 300))
@@ -197,9 +197,9 @@ def test_showing_a_long_chat_and_listing_many_costs_what_is_shown(
     monkeypatch.setattr(wire, "decode", lambda chat, record: decoded.append(record.seq) or decode(chat, record))
     assert invoke(["show", CHAT]) == 0
     assert 0 < len(decoded) <= chats.MOST_EVENTS + SNAPSHOT_EVERY
-    said = capsys.readouterr()
-    assert "earlier events are not shown" in said.err
-    assert "What about file" in said.out
+    output = capsys.readouterr()
+    assert "earlier events are not shown" in output.err
+    assert "What about file" in output.out
     decoded.clear()
     assert invoke(["show", CHAT, "--all"]) == 0
     assert len(decoded) >= 6_000
@@ -209,14 +209,14 @@ def test_showing_a_long_chat_and_listing_many_costs_what_is_shown(
     list_chats = ReadTables.list_chats
     monkeypatch.setattr(ReadTables, "list_chats", lambda *values: _counted(listed, list_chats(*values)))
     assert invoke(["chats"]) == 0
-    said = capsys.readouterr()
-    assert len(said.out.splitlines()) == chats.MOST
-    assert "treadle chats --all" in said.err
+    output = capsys.readouterr()
+    assert len(output.out.splitlines()) == chats.MOST
+    assert "treadle chats --all" in output.err
     assert listed == [chats.MOST + 1]
     assert invoke(["chats", "--all"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 301
 
 
-def _counted(counts: list[int], found: Sequence[Listed]) -> Sequence[Listed]:
-    counts.append(len(found))
-    return found
+def _counted(counts: list[int], rows: Sequence[Listed]) -> Sequence[Listed]:
+    counts.append(len(rows))
+    return rows

@@ -1,6 +1,6 @@
 """Something happens at every point of a run: the worker is told to go, a person stops the run, steers it, queues a
-message, renames the chat (fault 1: cancel at each await; L-07, L-08, law 2). What was done is recorded and never done
-again; what was only decided is decided anew."""
+message, renames the chat (fault 1: cancel at each await; L-07, L-08, law 2). A finished step is recorded and never done
+again; a step that was only decided is decided anew."""
 
 import asyncio
 import contextlib
@@ -53,10 +53,10 @@ async def count_points(folder: Path) -> int:
     """How many points an undisturbed run passes once its message is written."""
     async with an_agent(prepared(folder)) as agent:
         chat = await agent.chat(root=str(folder / "root"), summarize=False, auto_approve_commands=True)
-        with faults() as passed:
+        with faults() as fault_log:
             assert (await chat.ask("Go.")).text == "All done."
             await asyncio.sleep(0)
-        return len(passed.passed)
+        return len(fault_log.passed)
 
 
 def prepared(folder: Path) -> Path:
@@ -65,7 +65,7 @@ def prepared(folder: Path) -> Path:
     return folder
 
 
-async def settled(agent: Agent, chat: Chat) -> None:
+async def follow_until_idle(agent: Agent, chat: Chat) -> None:
     """Follow until the chat is at rest."""
     async with asyncio.timeout(60):
         while (await agent.deps.store.get(chat.id)).summary.runnable:
@@ -74,9 +74,9 @@ async def settled(agent: Agent, chat: Chat) -> None:
 
 
 async def struck_at(number: int, folder: Path, deed: Callable[[Agent, Chat], Awaitable[None]]) -> list[str]:
-    """Start a run, do the deed at the nth point, and see the chat to its end; what the checker says of it."""
+    """Start a run, do the deed at the nth point, and see the chat to its end. Return the checker's problems."""
     prepared(folder)
-    agent, other = an_agent(folder), an_agent(folder)
+    agent, second_agent = an_agent(folder), an_agent(folder)
     try:
         chat = await agent.chat(root=str(folder / "root"), summarize=False, auto_approve_commands=True)
         strike = Strike(number)
@@ -84,12 +84,12 @@ async def struck_at(number: int, folder: Path, deed: Callable[[Agent, Chat], Awa
         await chat.send("Go.")
         await strike.struck.wait()
         # By turns from the worker's own process, and from one that only shares the file with it.
-        await deed(agent, chat if number % 4 < 2 else other.chat(chat.id))
+        await deed(agent, chat if number % 4 < 2 else second_agent.chat(chat.id))
         file_system.install_fault_hook(None)
         if agent.deps.store._closed:
             agent = an_agent(folder)
             chat = agent.chat(chat.id)
-        await settled(agent, chat)
+        await follow_until_idle(agent, chat)
         problems = await check(agent.deps.store, chat.id)
         ran = (folder / "root" / "counter").exists()
         log = await chat.events()
@@ -102,7 +102,7 @@ async def struck_at(number: int, folder: Path, deed: Callable[[Agent, Chat], Awa
         return problems
     finally:
         file_system.install_fault_hook(None)
-        await other.close()
+        await second_agent.close()
         await agent.close()
 
 
@@ -147,8 +147,8 @@ async def test_a_steering_message_reaches_the_model_and_a_queued_one_has_a_run_o
         async with an_agent(folder) as agent:
             (listed,) = await agent.chats()
             state = await agent.chat(listed.summary.chat).state()
-            said = [entry.text for entry in state.history if isinstance(entry, UserEntry)]
-            assert said[0] == "Go."
-            assert len(said) == 2
+            user_texts = [entry.text for entry in state.history if isinstance(entry, UserEntry)]
+            assert user_texts[0] == "Go."
+            assert len(user_texts) == 2
             log = await agent.chat(listed.summary.chat).events()
             assert len([event for event in log if isinstance(event.data, RunEnd)]) == runs

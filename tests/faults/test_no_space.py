@@ -66,7 +66,7 @@ asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
 
 
 def strike(tmp_path: Path, case: str) -> str:
-    """What the script says, with a file system of a megabyte, or one that cannot be written, at its place."""
+    """The output of the script, with a file system of a megabyte, or one that cannot be written, at its place."""
     place, elsewhere = tmp_path / "small", tmp_path / "elsewhere"
     (place / "project").mkdir(parents=True)
     elsewhere.mkdir()
@@ -77,34 +77,34 @@ def strike(tmp_path: Path, case: str) -> str:
     bubblewrap = [find_bubblewrap(), "--bind", "/", "/", "--dev", "/dev", *mount]
     if not bubblewrap[0] or subprocess.run([*bubblewrap, "true"], capture_output=True).returncode:
         pytest.skip("no small file system can be mounted here")
-    done = subprocess.run(
+    process = subprocess.run(
         [*bubblewrap, sys.executable, "-c", SCRIPT, str(place), case, str(elsewhere)],
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")},
         capture_output=True,
         text=True,
         timeout=280,
     )
-    assert not done.returncode, done.stderr
-    return done.stdout
+    assert not process.returncode, process.stderr
+    return process.stdout
 
 
 def test_a_project_without_space_is_left_as_it_was(tmp_path: Path) -> None:
-    written, patched, left, again = strike(tmp_path, "project").splitlines()
-    assert "No space left" in written
+    write_error, patched, project_state, again = strike(tmp_path, "project").splitlines()
+    assert "No space left" in write_error
     assert "No space left" in patched
-    assert left == "['a'] one"
+    assert project_state == "['a'] one"
     assert again.startswith("Created new")
 
 
 def test_a_project_that_cannot_be_written_is_left_as_it_was(tmp_path: Path) -> None:
-    written, patched, left = strike(tmp_path, "read-only").splitlines()
-    assert "Read-only file system" in written
+    write_error, patched, project_state = strike(tmp_path, "read-only").splitlines()
+    assert "Read-only file system" in write_error
     assert "read-only" in patched
-    assert left == "['a'] one"
+    assert project_state == "['a'] one"
 
 
 def test_a_database_without_space_says_so_and_loses_nothing(tmp_path: Path) -> None:
-    said, after = strike(tmp_path, "database").splitlines()
-    assert said.startswith("StoreError")
-    assert "no space left" in said
-    assert after == "1 idle"
+    error_line, chat_state = strike(tmp_path, "database").splitlines()
+    assert error_line.startswith("StoreError")
+    assert "no space left" in error_line
+    assert chat_state == "1 idle"

@@ -74,7 +74,7 @@ def project(tmp_path: Path) -> Iterator[Path]:
     (canary / "sub").mkdir(parents=True)
     for name in ("secret", "only-outside", "sub/secret"):
         (canary / name).write_bytes(OUTSIDE)
-    before = photograph(canary)
+    canary_state = photograph(canary)
     root = tmp_path / "project"
     (root / "swap" / "sub").mkdir(parents=True)
     for name in ("file", "swap/secret", "swap/sub/secret"):
@@ -82,17 +82,17 @@ def project(tmp_path: Path) -> Iterator[Path]:
     (root / "swap.link").symlink_to("../canary")
     (root / "file.link").symlink_to("../canary/secret")
     yield root
-    assert photograph(canary) == before
+    assert photograph(canary) == canary_state
 
 
 def photograph(folder: Path) -> list[tuple[str, int, int, int, bytes]]:
     """Everything about a directory that a write would change."""
-    found = []
+    entries = []
     for path in sorted([folder, *folder.rglob("*")]):
         status = path.lstat()
         content = path.read_bytes() if stat.S_ISREG(status.st_mode) else b""
-        found.append((str(path), status.st_mode, status.st_mtime_ns, status.st_ctime_ns, content))
-    return found
+        entries.append((str(path), status.st_mode, status.st_mtime_ns, status.st_ctime_ns, content))
+    return entries
 
 
 def read(root: Root, number: int) -> None:
@@ -127,18 +127,18 @@ def test_nothing_outside_is_reached_while_everything_is_swapped(project: Path, w
     if way == "openat2" and open_beneath() is None:
         pytest.skip("the kernel has no openat2")
     root = Root(str(project), openat2=way == "openat2")
-    seen: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
     with swapping(project):
         for number in itertools.count():
-            if number >= TRIES and min(seen["done"], seen["refused"]) >= 50:
+            if number >= TRIES and min(outcomes["done"], outcomes["refused"]) >= 50:
                 break  # the other process was seen at work, however the two were scheduled
             try:
                 TURNS[number % len(TURNS)](root, number)
-                seen["done"] += 1
+                outcomes["done"] += 1
             except OutsideRoot:
-                seen["refused"] += 1
+                outcomes["refused"] += 1
             except ToolError:  # in between there is nothing with that name
-                seen["missing"] += 1
+                outcomes["missing"] += 1
 
 
 @pytest.mark.parametrize(("program", "tries"), [("ripgrep", 60), ("own", 8)])
@@ -156,10 +156,10 @@ def test_a_search_shows_nothing_from_outside_while_everything_is_swapped(
                 break
             path = (".", "swap", "file")[number % 3]
             with suppress(ToolError):
-                found = engine.search(Query("hit", path, context=1, most=200), None)
-                lines = {line.text for file in found.files for line in file.lines}
+                search_result = engine.search(Query("hit", path, context=1, most=200), None)
+                lines = {line.text for file in search_result.files for line in file.lines}
                 assert lines <= {"hit inside"}
-                assert not any("only-outside" in file.path for file in found.files)
+                assert not any("only-outside" in file.path for file in search_result.files)
                 inside |= bool(lines)
             with suppress(ToolError):
                 paths = engine.find("**", "swap" if number % 2 else ".", ignore_case=False, most=1_000, stop=None)

@@ -1,6 +1,6 @@
 """A provider that breaks off, stumbles, refuses or falls silent, through the whole loop (faults 7, 8; M-08, M-11).
 
-A live client is watched all the time: what it has on its screen when a message is recorded is that message, once."""
+A live client is watched all the time: when a message is recorded, its screen shows that message, once."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -42,7 +42,7 @@ BODY = (
 """A short stream with a call, cut through letters and through its arguments."""
 
 Answer = Callable[[int, int], Reply]
-"""What to answer: by the number of assistant messages before, and of requests with so many."""
+"""The answer to a request, by its turn (assistant messages before it) and its attempt (requests of that turn)."""
 
 
 class Stage:
@@ -70,10 +70,10 @@ class Stage:
         check_screen(self.seen)
 
 
-def check_screen(seen: list[Envelope]) -> None:
-    """What a live client shows for a turn is what is recorded of it: no text twice, none left over."""
+def check_screen(envelopes: list[Envelope]) -> None:
+    """A live client shows the recorded text of a turn: no text twice, none left over."""
     screen = ""
-    for envelope in seen:
+    for envelope in envelopes:
         match envelope.data:
             case MessageDelta(text=text):
                 screen += text
@@ -90,12 +90,12 @@ def check_screen(seen: list[Envelope]) -> None:
 
 @asynccontextmanager
 async def stage(answer: Answer, *, silence_s: float = 5.0) -> AsyncIterator[Stage]:
-    asked: dict[int, int] = {}
+    attempts: dict[int, int] = {}
 
     def script(request: JsonObject) -> Reply:
-        before = sum(message["role"] == "assistant" for message in request["messages"])
-        asked[before] = asked.get(before, 0) + 1
-        return answer(before, asked[before])
+        turn = sum(message["role"] == "assistant" for message in request["messages"])
+        attempts[turn] = attempts.get(turn, 0) + 1
+        return answer(turn, attempts[turn])
 
     notes: list[str] = []
 
@@ -119,24 +119,26 @@ def of(news: list[Envelope], kind: type) -> list:
 
 async def test_cut_at_every_byte_no_half_call_runs_and_no_text_comes_twice() -> None:
     """Fault 7. The first answer is cut after n bytes, for every n; asked again, the provider gives the whole."""
-    cut = 0
+    byte_count = 0
 
-    def answer(before: int, asked: int) -> Reply:
-        if before % 2:
+    def answer(turn: int, attempt: int) -> Reply:
+        if turn % 2:
             return Reply(text="Done.")
-        return Reply(raw=BODY, cut_after=cut if asked == 1 else None)
+        return Reply(raw=BODY, cut_after=byte_count if attempt == 1 else None)
 
-    for cut in some(range(len(BODY)), 3, "bytes"):
+    for byte_count in some(range(len(BODY)), 3, "bytes"):
         async with stage(answer) as on:
             news = await on.send()
-            assert on.notes == ["x"], f"cut after {cut} bytes"
+            assert on.notes == ["x"], f"cut after {byte_count} bytes"
             assert len(of(news, ExecutionStart)) == len(of(news, ExecutionComplete)) == 1
             assert [message.content for message in of(news, AssistantMessage)] == [TEXT, "Done."]
             assert [type(envelope.data) for envelope in news].count(SessionIdle) == 1
             assert type(news[-1].data) is SessionIdle
             # Cut within its last marks, the answer is whole already.
             retries = len(on.fake.requests) - 2
-            assert retries == 1 or (retries == 0 and cut > BODY.rindex(b"finish_reason")), f"cut after {cut} bytes"
+            assert retries == 1 or (retries == 0 and byte_count > BODY.rindex(b"finish_reason")), (
+                f"cut after {byte_count} bytes"
+            )
             assert [retry.error_class for retry in of(news, TurnRetry)] == ["cut_stream"] * retries
             await on.check()
 
@@ -144,7 +146,7 @@ async def test_cut_at_every_byte_no_half_call_runs_and_no_text_comes_twice() -> 
 @pytest.mark.parametrize("split", [1, 2, 3, 5, 7, 11, 13, 17, 64, len(BODY) - 1])
 async def test_every_split_of_a_stream_gives_the_same_result(split: int) -> None:
     """Fault 7: one byte at a time, in mid-UTF-8, between CR and LF."""
-    async with stage(lambda before, _: Reply(text="Done.") if before else Reply(raw=BODY, split=split)) as on:
+    async with stage(lambda turn, _: Reply(text="Done.") if turn else Reply(raw=BODY, split=split)) as on:
         news = await on.send()
         assert on.notes == ["x"]
         assert [message.content for message in of(news, AssistantMessage)] == [TEXT, "Done."]
@@ -173,7 +175,7 @@ FAILURES: dict[str, tuple[Reply, str]] = {
 async def test_a_passing_failure_is_retried_and_shown(name: str) -> None:
     """Fault 8, M-11."""
     failure, kind = FAILURES[name]
-    answer: Answer = lambda before, asked: failure if asked <= 2 else Reply(text=TEXT, chunk_size=1)  # noqa: E731
+    answer: Answer = lambda turn, attempt: failure if attempt <= 2 else Reply(text=TEXT, chunk_size=1)  # noqa: E731
     async with stage(answer, silence_s=0.3 if "silence" in name else 5.0) as on:
         news = await on.send()
         assert [(retry.attempt, retry.error_class) for retry in of(news, TurnRetry)] == [(1, kind), (2, kind)]
@@ -187,7 +189,7 @@ async def test_a_passing_failure_is_retried_and_shown(name: str) -> None:
 async def test_a_failure_that_stays_ends_in_an_error_and_idle_and_the_chat_goes_on_later(name: str) -> None:
     """Fault 8: bounded, shown, idle, resumable."""
     failure, kind = FAILURES[name]
-    answer: Answer = lambda before, asked: failure if asked <= RETRIES + 1 else Reply(text=TEXT)  # noqa: E731
+    answer: Answer = lambda turn, attempt: failure if attempt <= RETRIES + 1 else Reply(text=TEXT)  # noqa: E731
     async with stage(answer, silence_s=0.3 if "silence" in name else 5.0) as on:
         news = await on.send()
         assert len(on.fake.requests) == RETRIES + 1
@@ -215,8 +217,8 @@ async def test_a_failure_that_stays_ends_in_an_error_and_idle_and_the_chat_goes_
     ],
 )
 async def test_what_cannot_pass_is_not_retried(failure: Reply, kind: str) -> None:
-    """M-11: no key becomes right by asking again, and nobody waits for an hour."""
-    async with stage(lambda before, asked: failure) as on:
+    """M-11: no key becomes right by asking again, and no run waits for an hour."""
+    async with stage(lambda turn, attempt: failure) as on:
         news = await on.send()
         assert len(on.fake.requests) == 1
         assert [error.error_class for error in of(news, SessionError)] == [kind]
@@ -225,7 +227,7 @@ async def test_what_cannot_pass_is_not_retried(failure: Reply, kind: str) -> Non
 
 
 async def test_a_server_that_is_not_there() -> None:
-    async with stage(lambda before, asked: Reply(text="never")) as on:
+    async with stage(lambda turn, attempt: Reply(text="never")) as on:
         model = OpenAIChat(ModelInfo("openai", "gone"), base_url="http://127.0.0.1:9/v1")
         async with Agent(model=model, retry_base_s=0.0001) as agent:
             news = [envelope async for envelope in agent.chat().send("Go.")]
@@ -239,12 +241,12 @@ async def test_repeated_ids_with_other_arguments_each_run_once() -> None:
     """Fault 23, M-09: the same id in every turn, and twice in one."""
     calls = [("note", {"text": "a"}), ("note", {"text": "b"})]
 
-    def answer(before: int, asked: int) -> Reply:
-        match before:
+    def answer(turn: int, attempt: int) -> Reply:
+        match turn:
             case 0:
                 return Reply(calls=calls, ids=["same", "same"])
             case 1 | 2:
-                return Reply(calls=[("note", {"text": str(before)})], ids=["same"])
+                return Reply(calls=[("note", {"text": str(turn)})], ids=["same"])
         return Reply(text="Done.")
 
     async with stage(answer) as on:
@@ -272,8 +274,8 @@ BAD_ARGUMENTS = {
 async def test_bad_arguments_are_an_error_result_and_nothing_runs(name: str) -> None:
     """Fault 10, T-12."""
 
-    def answer(before: int, asked: int) -> Reply:
-        return Reply(text="Done.") if before else Reply(calls=[("note", BAD_ARGUMENTS[name])])
+    def answer(turn: int, attempt: int) -> Reply:
+        return Reply(text="Done.") if turn else Reply(calls=[("note", BAD_ARGUMENTS[name])])
 
     async with stage(answer) as on:
         news = await on.send()
@@ -295,7 +297,7 @@ async def test_large_arguments_duplicate_keys_and_unknown_tools() -> None:
         ("", {}),
         ("note", {"text": "fine"}),
     ]
-    async with stage(lambda before, asked: Reply(text="Done.") if before else Reply(calls=calls)) as on:
+    async with stage(lambda turn, attempt: Reply(text="Done.") if turn else Reply(calls=calls)) as on:
         news = await on.send()
         assert [complete.success for complete in of(news, ExecutionComplete)] == [False, False, False, False, True]
         assert on.notes == ["fine"]

@@ -48,7 +48,7 @@ class Wire(NamedTuple):
     fake: Callable[[Callable[[JsonObject], Reply]], FakeModelServer]
     connect: Callable[[Any], Model]
     keeps_alive: bytes
-    """What a server of this kind may send to keep the line open."""
+    """The bytes that a server of this kind may send to keep the line open."""
 
 
 def priced(provider: str) -> ModelInfo:
@@ -121,7 +121,7 @@ def of(news: Sequence[Envelope], kind: type) -> list[Any]:
 
 @asynccontextmanager
 async def stage(wire: str, *replies: Reply, text_rung: bool = False, **settings: float) -> AsyncIterator[Stage]:
-    left = list(replies)
+    pending_replies = list(replies)
     notes: list[str] = []
 
     @tool
@@ -130,7 +130,7 @@ async def stage(wire: str, *replies: Reply, text_rung: bool = False, **settings:
         notes.append(text)
         return "noted"
 
-    with WIRES[wire].fake(lambda _: left.pop(0) if left else Reply(text="Fine.")) as fake:
+    with WIRES[wire].fake(lambda _: pending_replies.pop(0) if pending_replies else Reply(text="Fine.")) as fake:
         model = WIRES[wire].connect(fake)
         async with Agent(
             MemoryStore(),
@@ -219,7 +219,7 @@ async def test_a_line_without_end() -> None:
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_body_without_end(wire: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However small its parts are, and however well compressed: what counts is what it unfolds to."""
+    """However small its parts are, and however well compressed: the decompressed size counts."""
     monkeypatch.setattr(http, "ANSWER_BYTES", 2 * 1024 * 1024)
     endless = WIRES[wire].keeps_alive * (3 * 1024 * 1024 // len(WIRES[wire].keeps_alive))
     bomb = gzip.compress(endless)
@@ -309,17 +309,17 @@ async def test_between_two_calls_others_get_their_turn(name: str) -> None:
     async with stage("openai", Reply(calls=calls)) as on:
         at: list[int] = []
 
-        async def others() -> None:
+        async def count_turns() -> None:
             nonlocal turns
             while True:
                 turns += 1
                 await asyncio.sleep(0)
 
-        beside = asyncio.create_task(others())
+        counter_task = asyncio.create_task(count_turns())
         async for envelope in on.chat.send("Go."):
             if isinstance(envelope.data, ExecutionStart):
                 at.append(turns)
-        beside.cancel()
+        counter_task.cancel()
         state = await on.agent.deps.log.load(on.chat.id)
     assert state.totals.tool_calls == count
     assert len(set(at)) > count * 0.9

@@ -36,7 +36,7 @@ def script(request: JsonObject) -> Reply:
     """Chat number n does the same as the others, in an order of its own."""
     messages = request["messages"]
     number = int(re.findall(r"\d+", next(m["content"] for m in messages if m["role"] == "user"))[0])
-    done = sum(message["role"] == "assistant" for message in messages)
+    step_index = sum(message["role"] == "assistant" for message in messages)
     steps = [
         Reply(text="Look.", calls=[("read_file", {"path": "notes.txt"}), ("list_directory", {})]),
         Reply(calls=[("run_command", {"command": f"echo command {number} >> counter"})]),
@@ -45,7 +45,7 @@ def script(request: JsonObject) -> Reply:
         Reply(calls=[("ask_user", {"question": "Sure?"})]),
     ]
     random.Random(number).shuffle(steps)
-    return steps[done] if done < len(steps) else Reply(text=f"Done {number}.")
+    return steps[step_index] if step_index < len(steps) else Reply(text=f"Done {number}.")
 
 
 def strike(dice: random.Random) -> str:
@@ -66,7 +66,7 @@ async def begin(case: Case) -> None:
 
 
 async def meddle(case: Case, dice: random.Random) -> None:
-    """What people do between two deaths of a worker."""
+    """The actions of people between two deaths of a worker."""
     chat = ChatId(f"c_{dice.randrange(CHATS)}")
     command = dice.choice(
         [
@@ -114,12 +114,12 @@ async def look(case: Case) -> list[str]:
     try:
         for listed in await store.list():
             chat = listed.summary.chat
-            found = await check(store, chat)
+            chat_problems = await check(store, chat)
             log = [wire.decode(chat, record) for record in await store.read(chat)]
             for path in case.folder.glob(f"seen.{chat}.*"):
                 lines = path.read_bytes().splitlines()
-                found += check_seen(lines, log[: case._last(lines)])
-            problems += [f"{chat}: {problem}" for problem in found]
+                chat_problems += check_seen(lines, log[: case._last(lines)])
+            problems += [f"{chat}: {problem}" for problem in chat_problems]
     finally:
         await store.close()
     return problems

@@ -54,7 +54,7 @@ def test_killed_at_every_point_of_its_recovery(first: str, tmp_path: Path) -> No
             check_outcome(case, "work", (0, f"{first}, then {names[number - 1]}", number))
 
 
-class Held:
+class HoldTool:
     """A tool that waits inside, so that a worker can be caught at it."""
 
     def __init__(self) -> None:
@@ -74,11 +74,11 @@ class Held:
 
 async def cut_off_inside(path: Path) -> str:
     """A chat whose worker went away in the middle of a call."""
-    held = Held()
-    async with Agent(path, model=ScriptedModel([[Call("hold")], "Done."]), tools=[held.tool()]) as agent:
+    hold_tool = HoldTool()
+    async with Agent(path, model=ScriptedModel([[Call("hold")], "Done."]), tools=[hold_tool.tool()]) as agent:
         chat = await agent.chat()
         await chat.send("Go.")
-        await held.inside.wait()
+        await hold_tool.inside.wait()
         return chat.id
 
 
@@ -91,7 +91,7 @@ async def test_a_fault_of_ours_in_recovery_that_stays_leaves_an_unknown_and_the_
     path = tmp_path / "chats.db"
     id_ = await cut_off_inside(path)
     model = ScriptedModel([[Call("hold")], "Still here."])
-    async with Agent(path, model=model, tools=[Held().tool()]) as agent:
+    async with Agent(path, model=model, tools=[HoldTool().tool()]) as agent:
         chat = agent.chat(id_)
         with faults("raise@recovery.settled#*") as struck:
             news = await follow(chat)
@@ -135,29 +135,29 @@ async def test_a_compaction_that_always_fails_ends_the_run_instead_of_being_trie
 
 
 async def test_a_renewal_that_fails_is_made_again(tmp_path: Path) -> None:
-    """D-03: a store that refuses for a moment costs nobody the lease."""
+    """D-03: a store that refuses for a moment costs no worker its lease."""
     path = tmp_path / "chats.db"
-    held = Held()
+    hold_tool = HoldTool()
     store = SqliteStore(path, lease_s=3.0)
-    other = SqliteStore(path, lease_s=3.0)
+    second_store = SqliteStore(path, lease_s=3.0)
     model = ScriptedModel([[Call("hold")], "Done."])
-    async with Agent(store, model=model, tools=[held.tool()], renew_s=0.05) as agent:
+    async with Agent(store, model=model, tools=[hold_tool.tool()], renew_s=0.05) as agent:
         chat = await agent.chat()
         await chat.send("Go.")
-        await held.inside.wait()
+        await hold_tool.inside.wait()
         with faults("raise@store.before_commit#*") as struck:
             while len(struck.struck) < 2:  # noqa: ASYNC110 (faults strike in the store's own thread)
                 await asyncio.sleep(0.01)
         until = time.monotonic() + 3.3  # longer than a lease lasts without renewal
         while time.monotonic() < until:
             with pytest.raises(ChatBusy):
-                await other.claim("other", chat.id)
+                await second_store.claim("other", chat.id)
             await asyncio.sleep(0.05)
         following = chat.resume()
-        held.leave.set()
+        hold_tool.leave.set()
         news = [envelope async for envelope in following]
         assert news[-1].data == SessionIdle("done")
-    await other.close()
+    await second_store.close()
 
 
 async def test_a_chat_that_fails_at_once_does_not_make_a_worker_spin(tmp_path: Path) -> None:
@@ -174,31 +174,31 @@ async def test_a_chat_that_fails_at_once_does_not_make_a_worker_spin(tmp_path: P
 
 
 async def test_a_worker_takes_up_what_another_process_wrote_into_a_chat_that_it_knows(tmp_path: Path) -> None:
-    """D-01: what a worker remembers of a chat is a cache. Here it remembers an idle one, which is no longer so."""
+    """D-01: a worker's memory of a chat is a cache. Here it remembers an idle one, which is no longer so."""
     path = tmp_path / "chats.db"
     async with (
         Agent(path, model=ScriptedModel(["One.", "Two."])) as agent,
-        Agent(path, model=ScriptedModel([])) as other,
+        Agent(path, model=ScriptedModel([])) as second_agent,
     ):
         chat = agent.chat()
         await chat.ask("First.")
-        await other.deps.log.execute(chat.id, Send("Second."))
+        await second_agent.deps.log.execute(chat.id, Send("Second."))
         pool = WorkerPool(agent.worker)
-        with faults() as passed:
+        with faults() as fault_log:
             pool.start()
             async with asyncio.timeout(60):
                 while len(await chat.events()) < 11:
                     await agent.deps.store.wait(chat.id, len(await chat.events()), 1.0)
             await pool.drain()
-        assert passed.passed.count("lease.claimed") == 1
+        assert fault_log.passed.count("lease.claimed") == 1
         assert await check(agent.deps.store, chat.id) == []
 
 
 async def test_a_lease_is_given_back_when_the_chat_cannot_even_be_loaded(tmp_path: Path) -> None:
-    """D-03: nobody has to wait until the lease of a failed attempt is over."""
+    """D-03: no worker has to wait until the lease of a failed attempt is over."""
     path = tmp_path / "chats.db"
     id_ = await cut_off_inside(path)
-    async with Agent(path, model=ScriptedModel([[Call("hold")], "Done."]), tools=[Held().tool()]) as agent:
+    async with Agent(path, model=ScriptedModel([[Call("hold")], "Done."]), tools=[HoldTool().tool()]) as agent:
         with faults("raise@lease.claimed"), pytest.raises(InjectedFault):
             await agent.worker.drive(ChatId(id_))
         assert not (await agent.deps.store.get(ChatId(id_))).leased

@@ -67,31 +67,37 @@ def new_case(folder: Path, fake: FakeOpenAI, scene: str) -> Case:
     return case
 
 
-def chosen(scene: str, points: list[Point]) -> list[tuple[str, Point]]:
-    """The strikes of this run. What is undone is struck while it is undone."""
+def choose_strikes(scene: str, points: list[Point]) -> list[tuple[str, Point]]:
+    """The strikes of this run. The scene "undo" is struck during its undo."""
     visit = 1 if scene == "undo" else 0
     there = [point for point in points if point[0] == visit and every_passing(point, points)]
     if SOAK:
         return [(strike, point) for strike in STRIKES for point in there]
-    named = [(visit, name, passing) for name, passings in NAMED[scene].items() for passing in passings]
-    assert not set(named) - set(there), f"not passed: {set(named) - set(there)}"
+    named_points = [(visit, name, passing) for name, passings in NAMED[scene].items() for passing in passings]
+    assert not set(named_points) - set(there), f"not passed: {set(named_points) - set(there)}"
     dice = random.Random(f"{SEED} {scene}")
-    others = [(strike, point) for strike in STRIKES if strike != "memory" for point in dice.sample(named, BY_CHANCE)]
-    rest = dice.sample([point for point in there if point not in named], BY_CHANCE)
-    return [*(("memory", point) for point in named), *others, *((dice.choice(STRIKES), point) for point in rest)]
+    other_strikes = [
+        (strike, point) for strike in STRIKES if strike != "memory" for point in dice.sample(named_points, BY_CHANCE)
+    ]
+    other_points = dice.sample([point for point in there if point not in named_points], BY_CHANCE)
+    return [
+        *(("memory", point) for point in named_points),
+        *other_strikes,
+        *((dice.choice(STRIKES), point) for point in other_points),
+    ]
 
 
 def cases(scene: str, shard: int, tmp_path: Path) -> Iterator[tuple[Case, Tree, str]]:
     with FakeOpenAI(STRUCK[scene]) as fake:
         points = listed(new_case(tmp_path / "listed", fake, scene))
-    for number, (strike, point) in list(enumerate(chosen(scene, points)))[shard::SHARDS]:
+    for number, (strike, point) in list(enumerate(choose_strikes(scene, points)))[shard::SHARDS]:
         visits, name, passing = point
         with FakeOpenAI(STRUCK[scene]) as fake:
             case = new_case(tmp_path / str(number), fake, scene)
-            before = files_of(case.root)
+            initial_files = files_of(case.root)
             for _ in range(visits):
                 assert case.go() == WAITING, case.errors()
-            yield case, before, f"{strike}@{name}#{passing}"
+            yield case, initial_files, f"{strike}@{name}#{passing}"
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
@@ -99,10 +105,10 @@ def cases(scene: str, shard: int, tmp_path: Path) -> Iterator[tuple[Case, Tree, 
 def test_struck_at_every_point(scene: str, shard: int, tmp_path: Path) -> None:
     wrong: list[str] = []
     count = 0
-    for case, before, fault in cases(scene, shard, tmp_path):
+    for case, initial_files, fault in cases(scene, shard, tmp_path):
         count += 1
         try:
-            struck(case, before, fault)
+            struck(case, initial_files, fault)
         except AssertionError as error:
             wrong.append(f"== {fault}: {error}\n{case.story()}\n{case.errors()[-3000:]}")
         shutil.rmtree(case.folder, ignore_errors=True)
@@ -110,13 +116,13 @@ def test_struck_at_every_point(scene: str, shard: int, tmp_path: Path) -> None:
     assert not wrong, "\n\n".join(wrong)
 
 
-def struck(case: Case, before: Tree, fault: str) -> None:
+def struck(case: Case, initial_files: Tree, fault: str) -> None:
     """One strike, and all that must hold after it."""
     assert case.go(faults=fault) in (-9, IDLE, WAITING, FAILED)
     case.finish()
     case.check()
-    assert check_files(case.log(), before, files_of(case.root)) == []
+    assert check_files(case.log(), initial_files, files_of(case.root)) == []
     case.finish(undo=True)
     case.check()
-    assert check_files(case.log(), before, files_of(case.root)) == []
-    assert files_of(case.root) == before, "the undo did not bring back what was"
+    assert check_files(case.log(), initial_files, files_of(case.root)) == []
+    assert files_of(case.root) == initial_files, "the undo did not bring back what was"

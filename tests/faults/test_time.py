@@ -22,7 +22,7 @@ HOUR_MS = 3_600_000
 
 
 class JumpyClock(SystemClock):
-    """A wall clock that is set anew, by up to a day in either direction, each time somebody looks at it."""
+    """A wall clock that is set anew, by up to a day in either direction, each time it is read."""
 
     def __init__(self, seed: int) -> None:
         self._dice = random.Random(seed)
@@ -47,13 +47,13 @@ async def test_order_is_by_seq_whatever_the_clock_says(seed: int, tmp_path: Path
     store = SqliteStore(tmp_path / "chats.db")
     async with Agent(store, model=ScriptedModel(turns), clock=JumpyClock(seed)) as agent:
         chat = await agent.chat(root=str(tmp_path / "root"))
-        seen = await chat.events()
+        envelopes = await chat.events()
         for text in ("Go.", "And again."):
-            seen += [envelope async for envelope in chat.send(text)]
+            envelopes += [envelope async for envelope in chat.send(text)]
         log = await chat.events()
         assert sorted(event.time_ms for event in log) != [event.time_ms for event in log], "the clock did not jump"
         assert await check(store, chat.id) == []
-        assert check_seen(seen, log) == []
+        assert check_seen(envelopes, log) == []
         assert [event.data.reason for event in log if isinstance(event.data, RunEnd)] == ["done", "done"]
         assert (await chat.state()).totals.wall_ms >= 0
 
@@ -74,14 +74,14 @@ async def test_no_lease_is_stolen_by_a_clock_that_is_hours_off(hours: int, tmp_p
     model = ScriptedModel([[Call("linger")], "Done."])
     async with (
         Agent(path, model=model, tools=[linger]) as agent,
-        Agent(path, model=model, clock=ShiftedClock(hours)) as other,
+        Agent(path, model=model, clock=ShiftedClock(hours)) as second_agent,
     ):
         chat = await agent.chat()
         await chat.send("Go.")
         await inside.wait()
         with pytest.raises(ChatBusy):
-            await other.worker.drive(chat.id)
-        assert await other.deps.store.claim("other", now_ms=other.deps.clock.now_ms()) is None
+            await second_agent.worker.drive(chat.id)
+        assert await second_agent.deps.store.claim("other", now_ms=second_agent.deps.clock.now_ms()) is None
         following = chat.resume()
         leave.set()
         news = [envelope async for envelope in following]
@@ -100,9 +100,9 @@ LIMIT = 12_000
 
 async def asked_or_ended(fake: FakeOpenAI, chat: Chat) -> bool:
     """Wait until the provider was asked once more, or the run is over; tell whether it is."""
-    before = len(fake.requests)
+    request_count = len(fake.requests)
     while (await chat.state()).run is not None:
-        if len(fake.requests) > before:
+        if len(fake.requests) > request_count:
             return False
         await asyncio.sleep(0.005)
     return True

@@ -22,8 +22,8 @@ _ENDS = e.RunEnd | e.PermissionRequested | e.ExternalToolRequested | e.UserInput
 
 def names(collector: Collector) -> Counter[str]:
     """Without attempts that were lost with their worker."""
-    lost = [span for span in collector.spans if span.attributes.get("error.type") == "worker_lost"]
-    return Counter(span.name for span in collector.spans if span not in lost)
+    lost_spans = [span for span in collector.spans if span.attributes.get("error.type") == "worker_lost"]
+    return Counter(span.name for span in collector.spans if span not in lost_spans)
 
 
 @pytest.mark.parametrize("scenario", ["work", "approval"])
@@ -31,32 +31,32 @@ def test_a_run_that_is_killed_anywhere_is_one_tree(scenario: str, tmp_path: Path
     with FakeOpenAI(SCENARIOS[scenario]) as fake, Collector() as collector:
         (tmp_path / "whole").mkdir()
         points = listed(Case(tmp_path / "whole", fake, collector=collector.url))
-        whole = names(collector)
+        span_counts = names(collector)
         assert collector.problems() == []
         assert len({span.trace for span in collector.spans}) == 1
-    begun = points.index((0, "append.after:user.message", 1))
-    for point in some([point for point in points[begun:] if point[2] == 1], ONE_OF, scenario):
+    start_index = points.index((0, "append.after:user.message", 1))
+    for point in some([point for point in points[start_index:] if point[2] == 1], ONE_OF, scenario):
         (tmp_path / str(points.index(point))).mkdir()
-        strike(point, Counter(whole), tmp_path / str(points.index(point)), scenario)
+        strike(point, Counter(span_counts), tmp_path / str(points.index(point)), scenario)
 
 
-def strike(point: Point, whole: Counter[str], folder: Path, scenario: str) -> None:
+def strike(point: Point, span_counts: Counter[str], folder: Path, scenario: str) -> None:
     visit, name, passing = point
     with FakeOpenAI(SCENARIOS[scenario]) as fake, Collector() as collector:
         case = Case(folder, fake, collector=collector.url)
         for _ in range(visit):
             assert case.go() == WAITING
-        before = case.log()[-1].seq if visit else 0
+        start_seq = case.log()[-1].seq if visit else 0
         if case.go(faults=f"kill@{name}#{passing}") != -signal.SIGKILL:
-            return  # what it passes differs a little from time to time
-        if any(isinstance(one.data, _ENDS) for one in case.log()[before:]):
+            return  # the points that it passes differ a little from time to time
+        if any(isinstance(one.data, _ENDS) for one in case.log()[start_seq:]):
             return  # a portion had ended and may not have been sent: as far as a kill allows
         while (code := case.go()) == WAITING:
             pass
         assert code == IDLE, case.errors()
-        told = f"killed at {point}\n" + "\n".join(collector.tree()) + "\n" + case.story()
-        assert collector.problems() == [], told
-        assert names(collector) == whole, told
-        assert len({span.trace for span in collector.spans}) == 1, told
+        report = f"killed at {point}\n" + "\n".join(collector.tree()) + "\n" + case.story()
+        assert collector.problems() == [], report
+        assert names(collector) == span_counts, report
+        assert len({span.trace for span in collector.spans}) == 1, report
         tenures = {one.epoch for one in case.log() if one.epoch}
-        assert collector.one("invoke_agent treadle").moments.count("treadle.worker") == len(tenures), told
+        assert collector.one("invoke_agent treadle").moments.count("treadle.worker") == len(tenures), report

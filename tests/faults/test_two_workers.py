@@ -51,10 +51,10 @@ def test_a_worker_stopped_past_its_lease_is_refused_and_its_command_is_taken_ove
 def test_a_worker_that_lives_keeps_its_lease_for_as_long_as_it_takes(slow: Case) -> None:
     """Renewal: three lease times go by, another process asks for the chat all the time, and does not get it."""
     first = slow.start_until("tool.command_started")
-    other = slow.start(action="resume", seen="other.jsonl")
+    second = slow.start(action="resume", seen="other.jsonl")
     time.sleep(0.9)  # the fact to be shown is that nothing happens meanwhile
     (slow.root / "go").touch()
-    assert (slow.end(first), slow.end(other)) == (IDLE, IDLE)
+    assert (slow.end(first), slow.end(second)) == (IDLE, IDLE)
     slow.check(also=["other.jsonl"])
     log = slow.log()
     assert [event.data.success for event in log if isinstance(event.data, ExecutionComplete)] == [True]
@@ -76,7 +76,7 @@ def test_of_many_who_take_a_chat_at_once_one_drives_it_and_all_see_it(round_: in
 
 
 def test_a_cancelled_run_is_not_continued_after_a_crash_and_a_crashed_one_is(slow: Case) -> None:
-    """Fault 22. The worker dies in mid-command; then somebody asks for a stop and dies at the moment it is recorded."""
+    """Fault 22. The worker dies in mid-command; then a client asks for a stop and dies at the moment it is recorded."""
     worker = slow.start_until("tool.command_started")
     slow.until(slow.counter.exists)
     os.kill(worker, signal.SIGKILL)

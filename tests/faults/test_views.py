@@ -17,11 +17,11 @@ from tests.unit.adapters.sandbox.grounds import NOBODY, becoming, grounds, missi
 ROOT = Path(__file__).parents[2]
 
 
-def run(folder: Path, home: Path, how: str, step: int, user: int | None = None) -> None:
+def run(folder: Path, home: Path, scenario: str, step: int, user: int | None = None) -> None:
     python = sys.executable if user is None else python_for_everyone()
     libraries = os.pathsep.join([str(ROOT), str(ROOT / "src"), sysconfig.get_path("purelib")])
     ran = subprocess.run(
-        [python, "-m", "tests.faults.view_driver", str(folder), str(home), how, str(step)],
+        [python, "-m", "tests.faults.view_driver", str(folder), str(home), scenario, str(step)],
         cwd=folder,
         env={"PATH": os.environ["PATH"], "PYTHONPATH": libraries, "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
@@ -30,24 +30,24 @@ def run(folder: Path, home: Path, how: str, step: int, user: int | None = None) 
         **becoming(user),
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
-    told = json.loads(ran.stdout)
-    if why := told.get("skip"):
-        pytest.skip(why)
-    assert told["problems"] == [], ran.stderr[-3000:]
-    assert told["points"] > 25, "it was not killed at the points that matter"
+    report = json.loads(ran.stdout)
+    if reason := report.get("skip"):
+        pytest.skip(reason)
+    assert report["problems"] == [], ran.stderr[-3000:]
+    assert report["points"] > 25, "it was not killed at the points that matter"
 
 
 @pytest.mark.parametrize(("how", "step"), [("settle", 1), ("stop", 2), ("lost", 2)])
 def test_killed_at_every_point(how: str, step: int) -> None:
-    if why := missing("view"):
-        pytest.skip(why)
+    if reason := missing("view"):
+        pytest.skip(reason)
     with grounds() as place:
         run(place.root, seed(place.scratch), how, step)
 
 
 def test_killed_at_points_as_an_ordinary_user() -> None:
-    if why := missing("view", NOBODY):
-        pytest.skip(why)
+    if reason := missing("view", NOBODY):
+        pytest.skip(reason)
     try:
         import_check = [python_for_everyone(), "-c", "import msgspec, hypothesis"]
         environment = {"PYTHONPATH": sysconfig.get_path("purelib")}

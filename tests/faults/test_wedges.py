@@ -1,5 +1,5 @@
-"""Whatever is broken around the loop, every wedge ends in `session.error` and idle, once, and nothing is written for
-ever (L-12): model lookup, tool schemas, what is compacted on an idle chat, and chats that fail at once."""
+"""Every fault around the loop ends in `session.error` and idle, once, and nothing is written for ever (L-12): model
+lookup, tool schemas, the compaction of an idle chat, and chats that fail at once."""
 
 import asyncio
 from pathlib import Path
@@ -50,7 +50,7 @@ async def odd(n: int = 0) -> str:
 odd.spec.parameters["default"] = object()
 
 
-class Ended(MemoryStore):
+class LimitedStore(MemoryStore):
     """A store that takes only so many commits: a loop that writes for ever is seen, not waited for."""
 
     MOST = 60
@@ -71,12 +71,12 @@ async def news(chat: Chat, following: Any) -> list[Envelope]:
         return [envelope async for envelope in following]
 
 
-def errors(seen: list[Envelope]) -> list[str]:
-    return [one.data.error_class for one in seen if isinstance(one.data, SessionError)]
+def errors(envelopes: list[Envelope]) -> list[str]:
+    return [one.data.error_class for one in envelopes if isinstance(one.data, SessionError)]
 
 
-def idles(seen: list[Envelope]) -> list[str]:
-    return [one.data.reason for one in seen if isinstance(one.data, SessionIdle)]
+def idles(envelopes: list[Envelope]) -> list[str]:
+    return [one.data.reason for one in envelopes if isinstance(one.data, SessionIdle)]
 
 
 async def sound(chat: Chat, store: Any) -> None:
@@ -91,9 +91,9 @@ async def test_a_model_that_cannot_be_looked_up_while_a_call_is_open(tmp_path: P
     async with Agent(path, model=model, tools=[hold]) as agent:
         chat = agent.chat(id_)
         with faults("raise@recovery.settled"):  # the call stays open, and nothing can be said of the model
-            seen = await news(chat, chat.resume().resume_after(0))
-        assert errors(seen) == ["internal"]
-        assert idles(seen) == ["error"]
+            envelopes = await news(chat, chat.resume().resume_after(0))
+        assert errors(envelopes) == ["internal"]
+        assert idles(envelopes) == ["error"]
         await sound(chat, agent.deps.store)
         model.broken = False
         assert (await chat.ask("Are you there?")).text == "Still here."
@@ -101,19 +101,19 @@ async def test_a_model_that_cannot_be_looked_up_while_a_call_is_open(tmp_path: P
 
 @pytest.mark.parametrize("broken", ["model", "tool"])
 async def test_a_fault_before_the_first_turn_leaves_the_message_in_the_log(broken: str) -> None:
-    store = Ended()
+    store = LimitedStore()
     model = Unknowable(["Here."]) if broken == "model" else ScriptedModel(["Here."])
     async with Agent(store, model=model, tools=[odd] if broken == "tool" else []) as agent:
         chat = await agent.chat()
-        seen = await news(chat, chat.send("Remember me."))
-        assert [one.data.content for one in seen if isinstance(one.data, UserMessage)] == ["Remember me."]
-        assert errors(seen) == ["internal"]
-        assert idles(seen) == ["error"]
+        envelopes = await news(chat, chat.send("Remember me."))
+        assert [one.data.content for one in envelopes if isinstance(one.data, UserMessage)] == ["Remember me."]
+        assert errors(envelopes) == ["internal"]
+        assert idles(envelopes) == ["error"]
         await sound(chat, store)
 
 
 async def test_a_model_that_is_lost_in_the_middle_of_a_run() -> None:
-    store = Ended()
+    store = LimitedStore()
     model = Unknowable([Call("lose"), "Never said."])
     model.broken = False
 
@@ -125,35 +125,35 @@ async def test_a_model_that_is_lost_in_the_middle_of_a_run() -> None:
 
     async with Agent(store, model=model, tools=[lose]) as agent:
         chat = await agent.chat()
-        seen = await news(chat, chat.send("Go."))
-        assert errors(seen) == ["internal"]
-        assert idles(seen) == ["error"]
+        envelopes = await news(chat, chat.send("Go."))
+        assert errors(envelopes) == ["internal"]
+        assert idles(envelopes) == ["error"]
         await sound(chat, store)
 
 
 async def test_a_queue_before_a_broken_model_is_not_worked_off_for_ever() -> None:
-    store = Ended()
+    store = LimitedStore()
     model = Unknowable(["One.", "Two."])
     async with Agent(store, model=model) as agent:
         chat = await agent.chat()
         await agent.deps.log.execute(chat.id, [Send("One.", queue_id="q1"), Send("Two.", queue_id="q2")])
-        seen = await news(chat, chat.resume().resume_after(0))
-        assert idles(seen) == ["error"]
+        envelopes = await news(chat, chat.resume().resume_after(0))
+        assert idles(envelopes) == ["error"]
         assert [item.content for item in (await chat.state()).queue] == ["Two."]
         await sound(chat, store)
 
 
 async def test_a_compaction_of_an_idle_chat_that_fails_each_time() -> None:
-    store = Ended()
+    store = LimitedStore()
     async with Agent(store, model=ScriptedModel(["One.", "Two.", "A summary.", "Here."])) as agent:
         chat = await agent.chat()
         await chat.ask("First?")
         await chat.ask("Second?")
         with faults("raise@append.before:session.model_call#*") as struck:
             await chat.command(Compact())
-            seen = await news(chat, chat.resume())
+            envelopes = await news(chat, chat.resume())
         assert struck.struck
-        assert idles(seen) == ["done"]
+        assert idles(envelopes) == ["done"]
         log = await chat.events()
         assert errors(log) == ["internal"]
         assert not (await chat.state()).compacting
@@ -162,7 +162,7 @@ async def test_a_compaction_of_an_idle_chat_that_fails_each_time() -> None:
 
 async def test_a_pool_does_not_take_up_a_chat_that_fails_at_once_over_and_over() -> None:
     """Even the error cannot be written: the chat is held and left alone for longer and longer."""
-    store = Ended()
+    store = LimitedStore()
     async with Agent(store, model=Unknowable(["Here."])) as agent:
         chat = await agent.chat()
         with faults("raise@append.before:session.error#*") as struck:
@@ -180,11 +180,11 @@ async def test_a_pool_goes_on_claiming_after_a_fault_of_any_kind() -> None:
     class Odd(MemoryStore):
         claims = 0
 
-        async def claim(self, *given: Any, **more: Any) -> Any:
+        async def claim(self, *arguments: Any, **more: Any) -> Any:
             self.claims += 1
             if self.claims == 1:
                 raise KeyError("no StoreError at all")
-            return await super().claim(*given, **more)
+            return await super().claim(*arguments, **more)
 
     store = Odd()
     async with Agent(store, model=ScriptedModel(["Here."])) as agent:
@@ -200,12 +200,12 @@ async def test_a_pool_goes_on_claiming_after_a_fault_of_any_kind() -> None:
 
 async def test_a_step_of_which_nothing_comes_is_a_fault() -> None:
     """A tool that asks for its call to be looked at again and again, by way of a hook that swallows it."""
-    store = Ended()
+    store = LimitedStore()
     async with Agent(store, model=ScriptedModel([[Call("hold")], Say("Never.")]), tools=[hold]) as agent:
         chat = await agent.chat()
         calls = 0
 
-        async def nothing(*_given: Any) -> None:
+        async def nothing(*_arguments: Any) -> None:
             nonlocal calls
             calls += 1
             assert calls < 50, "it spins"
@@ -214,10 +214,10 @@ async def test_a_step_of_which_nothing_comes_is_a_fault() -> None:
         real = loop.run_calls
         loop.run_calls = nothing  # type: ignore[assignment]
         try:
-            seen = await news(chat, chat.send("Go."))
+            envelopes = await news(chat, chat.send("Go."))
         finally:
             loop.run_calls = real
-        assert errors(seen) == ["internal"]
+        assert errors(envelopes) == ["internal"]
         assert calls == loop.AGAIN
-        assert [one.data.reason for one in seen if isinstance(one.data, RunEnd)] == ["error"]
+        assert [one.data.reason for one in envelopes if isinstance(one.data, RunEnd)] == ["error"]
         await sound(chat, store)

@@ -30,16 +30,16 @@ def test_an_exception_at_every_point(act: str, how: str) -> None:
     strike(act, how)
 
 
-def strike(act: str, strike: str, how: str = "overlay", user: int | None = None) -> None:
-    if how == "overlay" and (why := missing("view", user)):
-        pytest.skip(why)
+def strike(act: str, strike: str, world_kind: str = "overlay", user: int | None = None) -> None:
+    if world_kind == "overlay" and (reason := missing("view", user)):
+        pytest.skip(reason)
     with grounds(user) as place:
         folder = place.folder / "worlds"
         folder.mkdir()
         more = [] if user is None else [str(user), place.launcher.python, place.launcher.package]
-        line = [sys.executable, "-m", "tests.faults.world_driver", str(folder), act, strike, how, *more]
+        line = [sys.executable, "-m", "tests.faults.world_driver", str(folder), act, strike, world_kind, *more]
         ran = forked.run(line, env=forked.OURS, timeout=300)
     assert ran.returncode == 0, ran.stderr[-3000:]
-    told = json.loads(ran.stdout)
-    assert told["wrong"] == {}, ran.stderr[-3000:]
-    assert told["points"] >= (8 if act in ("commit", "rebase") else 1)
+    report = json.loads(ran.stdout)
+    assert report["wrong"] == {}, ran.stderr[-3000:]
+    assert report["points"] >= (8 if act in ("commit", "rebase") else 1)

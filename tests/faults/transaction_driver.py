@@ -78,7 +78,7 @@ def forked(work: Callable[[], object], kill_at: int = 0) -> int:
 
 
 class Case:
-    """What is done, and what must have come of it when somebody has completed it."""
+    """A set of changes, and the expected result when another process has completed it."""
 
     def __init__(self, folder: Path) -> None:
         self.bench = fresh(folder)
@@ -90,7 +90,7 @@ class Case:
         self.bench.commit(files=self.changes)
 
     def meanwhile(self) -> None:
-        """What happens between the death and the next process."""
+        """Events between the death and the next process."""
 
     def complete(self) -> None:
         self.bench.commit(files=self.changes)
@@ -100,12 +100,12 @@ class Case:
         twins = [(self.bench.project / name).stat().st_nlink for name in ("twin", "other twin")]
         self.expect("names of each file", twins, [1, 1])
 
-    def expect(self, what: str, found: object, wanted: object) -> None:
-        if found != wanted:
-            if isinstance(found, dict) and isinstance(wanted, dict):
-                keys = {key for key in {*found, *wanted} if found.get(key) != wanted.get(key)}
-                found, wanted = {k: found.get(k) for k in keys}, {k: wanted.get(k) for k in keys}
-            self.wrong.append(f"{what}: {found!r} instead of {wanted!r}")
+    def expect(self, subject: str, actual: object, expected: object) -> None:
+        if actual != expected:
+            if isinstance(actual, dict) and isinstance(expected, dict):
+                keys = {key for key in {*actual, *expected} if actual.get(key) != expected.get(key)}
+                actual, expected = {k: actual.get(k) for k in keys}, {k: expected.get(k) for k in keys}
+            self.wrong.append(f"{subject}: {actual!r} instead of {expected!r}")
 
 
 class Commit(Case):
@@ -124,9 +124,9 @@ class Meanwhile(Case):
 
     def complete(self) -> None:
         effect = self.bench.commit(files=self.changes)
-        named = [conflict.path for conflict in effect.conflicts]
-        if named != ([] if self.done else ["edited"]):
-            raise AssertionError(f"conflicts: {named}")
+        conflict_paths = [conflict.path for conflict in effect.conflicts]
+        if conflict_paths != ([] if self.done else ["edited"]):
+            raise AssertionError(f"conflicts: {conflict_paths}")
 
     def check(self) -> None:
         if not self.done:
@@ -134,7 +134,7 @@ class Meanwhile(Case):
 
 
 class Discard(Case):
-    """Whoever stops the call: what was not decided never happens, what was is completed."""
+    """The call is stopped: undecided changes never happen, decided ones are completed."""
 
     def meanwhile(self) -> None:
         self.decided = self.bench.journals.read("c_1/1.0") is not None
@@ -169,7 +169,7 @@ class Restore(Case):
 
 
 class Failing(Case):
-    """Something cannot be made for good: what was made is taken back, also by the next process."""
+    """A change cannot be made for good: the changes before it are taken back, also by the next process."""
 
     def run(self) -> None:
         """A folder that becomes a file is no longer empty, behind the back of everybody's checks."""
@@ -201,21 +201,21 @@ CASES: dict[str, type[Case]] = {each.__name__.lower(): each for each in (Commit,
 
 
 def strike(kind: type[Case], folder: Path, point: int) -> tuple[bool, list[str]]:
-    """Kill at this point, let another complete it; whether there was such a point, and what was wrong."""
+    """Kill at this point, let another complete it. Return true if there was such a point, and the problems."""
     case = kind(folder)
-    ended = forked(case.run, point)
-    if ended not in (0, signal.SIGKILL):
+    exit_code = forked(case.run, point)
+    if exit_code not in (0, signal.SIGKILL):
         case.wrong.append("it failed")
     name = "c_1/u_1" if kind is Restore else "c_1/1.0"
-    if ended == signal.SIGKILL and case.bench.journals.read(name) is None:
+    if exit_code == signal.SIGKILL and case.bench.journals.read(name) is None:
         case.expect("undecided", _without_temps(picture(case.bench.project)), case.before)
     case.meanwhile()
     if forked(lambda: _completed(case)) != 0:
         case.wrong.append("it could not be completed")
     case.check()
-    left = [path for path in case.bench.left_over() if "incoming" not in path]
-    case.expect("left over", left, [])
-    return ended == signal.SIGKILL, case.wrong
+    leftovers = [path for path in case.bench.left_over() if "incoming" not in path]
+    case.expect("left over", leftovers, [])
+    return exit_code == signal.SIGKILL, case.wrong
 
 
 def _completed(case: Case) -> None:
@@ -224,12 +224,12 @@ def _completed(case: Case) -> None:
         raise AssertionError(case.wrong)
 
 
-def _without_temps(found: dict[str, tuple[str, int, str]]) -> dict[str, tuple[str, int, str]]:
-    return {path: value for path, value in found.items() if not path.startswith(".treadle-")}
+def _without_temps(nodes: dict[str, tuple[str, int, str]]) -> dict[str, tuple[str, int, str]]:
+    return {path: value for path, value in nodes.items() if not path.startswith(".treadle-")}
 
 
 def main(folder: str, kind: str, uid: str = "") -> None:
-    chosen = CASES[kind]
+    case_type = CASES[kind]
     Case(Path(folder) / "first").run()  # so that everything is loaded
     if uid:
         os.chown(folder, int(uid), int(uid))
@@ -239,9 +239,9 @@ def main(folder: str, kind: str, uid: str = "") -> None:
     wrong: dict[int, list[str]] = {}
     point = 1
     while True:
-        there, found = strike(chosen, Path(folder) / str(point), point)
-        if found:
-            wrong[point] = found
+        there, problems = strike(case_type, Path(folder) / str(point), point)
+        if problems:
+            wrong[point] = problems
         if not there:
             break
         point += 1

@@ -81,7 +81,7 @@ class Case:
             SupervisedCommands(home / "commands"),
             lambda _demand: self._sandbox,
             os.environ,
-            snapshots_of=lambda root, bound, _world="": ProjectSnapshots(Root(root, bound), home),
+            snapshots_of=lambda root, root_id, _world="": ProjectSnapshots(Root(root, root_id), home),
         )
         return RunCommand(means)
 
@@ -102,20 +102,20 @@ class Case:
         self._record(await self.tool().run(self.call()))
 
     async def settle(self) -> None:
-        settled = await self.tool().settle(self.call())
-        assert settled == "run_again", settled
+        decision = await self.tool().settle(self.call())
+        assert decision == "run_again", decision
         await self.run()
 
     async def stop(self) -> None:
         self._record(await self.tool().stop(self.call()))
 
     def _record(self, outcome: Outcome | None) -> None:
-        told = None if outcome is None else {"text": outcome.text, "files": [file.path for file in outcome.files]}
-        (self.folder / "outcome").write_text(json.dumps(told))
+        record = None if outcome is None else {"text": outcome.text, "files": [file.path for file in outcome.files]}
+        (self.folder / "outcome").write_text(json.dumps(record))
 
     def outcome(self) -> dict[str, Any] | None:
-        told: dict[str, Any] | None = json.loads((self.folder / "outcome").read_text())
-        return told
+        record: dict[str, Any] | None = json.loads((self.folder / "outcome").read_text())
+        return record
 
     def end_supervisor(self) -> None:
         """Kill -9, if it lives; wait until nothing is left of it."""
@@ -153,7 +153,7 @@ def forked(work: Callable[[], Coroutine[Any, Any, None]], kill_at: int = 0) -> i
     return os.WTERMSIG(status) if os.WIFSIGNALED(status) else -os.WEXITSTATUS(status)
 
 
-def problems_of(case: Case, how: str, point: int) -> list[str]:
+def problems_of(case: Case, scenario: str, point: int) -> list[str]:
     """One kill, one recovery, and what is not as it must be."""
     case.build()
     old, goal = picture(case.project), case.folder / "goal"
@@ -164,46 +164,46 @@ def problems_of(case: Case, how: str, point: int) -> list[str]:
     killed = forked(case.run, point)
     if killed == 0:
         return [DONE]
-    if how == "lost":
+    if scenario == "lost":
         case.end_supervisor()
-    code = forked(case.stop if how == "stop" else case.settle)
+    code = forked(case.stop if scenario == "stop" else case.settle)
     case.tidy()
     new = picture(case.project)
-    where = f"{how}, killed ({killed}) at point {point}"
+    context = f"{scenario}, killed ({killed}) at point {point}"
     if code:
-        return [f"{where}: the next worker failed ({code})"]
-    told = case.outcome()
-    before, after = new == old, new == picture(goal)
-    found = [] if before or after else [f"{where}: neither before nor after: {sorted(new)}"]
-    if how != "stop":
-        found += [] if after else [f"{where}: it was not made"]
-        if told is None or not told["text"].startswith("said\n"):
-            found.append(f"{where}: its output is lost: {told}")
-        if told is not None and "counter" not in told["files"]:
-            found.append(f"{where}: what it changed is not told: {told}")
-    elif after != (told is not None and "counter" in told["files"]):
-        found.append(f"{where}: made {after}, told {told}")
-    return found
+        return [f"{context}: the next worker failed ({code})"]
+    outcome = case.outcome()
+    is_unchanged, is_changed = new == old, new == picture(goal)
+    problems = [] if is_unchanged or is_changed else [f"{context}: neither before nor after: {sorted(new)}"]
+    if scenario != "stop":
+        problems += [] if is_changed else [f"{context}: it was not made"]
+        if outcome is None or not outcome["text"].startswith("said\n"):
+            problems.append(f"{context}: its output is lost: {outcome}")
+        if outcome is not None and "counter" not in outcome["files"]:
+            problems.append(f"{context}: what it changed is not told: {outcome}")
+    elif is_changed != (outcome is not None and "counter" in outcome["files"]):
+        problems.append(f"{context}: made {is_changed}, told {outcome}")
+    return problems
 
 
 DONE = "all points were passed"
 
 
-def main(folder: Path, home: Path, how: str, step: int) -> dict[str, Any]:
+def main(folder: Path, home: Path, scenario: str, step: int) -> dict[str, Any]:
     sandbox = choose(home).sandbox
     if not sandbox.views:
         return {"skip": "no copy-on-write view works on this machine"}
-    found: list[str] = []
+    all_problems: list[str] = []
     point = 1
     while True:
-        problems = problems_of(Case(folder / str(point), sandbox), how, point)
+        problems = problems_of(Case(folder / str(point), sandbox), scenario, point)
         if problems == [DONE]:
-            return {"points": point - 1, "problems": found}
-        found += problems
+            return {"points": point - 1, "problems": all_problems}
+        all_problems += problems
         point += step
 
 
 if __name__ == "__main__":
-    _, _folder, _home, _how, _step = sys.argv
+    _, _folder, _home, _scenario, _step = sys.argv
     os.umask(0o022)
-    print(json.dumps(main(Path(_folder), Path(_home), _how, int(_step))))
+    print(json.dumps(main(Path(_folder), Path(_home), _scenario, int(_step))))

@@ -35,7 +35,7 @@ NAME = "chat/1.0"
 class Case:
     """A project with a world in which something was changed."""
 
-    def __init__(self, folder: Path, how: str = "overlay", *, opened: bool = True) -> None:
+    def __init__(self, folder: Path, world_kind: str = "overlay", *, has_world: bool = True) -> None:
         self.project, self.home = folder / "project", folder / "home"
         self.project.mkdir(parents=True)
         (self.project / "a").write_text("old\n")
@@ -43,10 +43,10 @@ class Case:
         self.before = tree(self.project)
         self.grounds: dict[str, ground.WorldGround] = {}
         self.worlds = WorldHome(WorldFolders(str(self.home)), self.ground, self.history)
-        if how == "copy":
+        if world_kind == "copy":
             self.worlds._missing = lambda *_: "for a test"  # type: ignore[method-assign]
         self.world = ""
-        if opened:
+        if has_world:
             self.world = self.worlds.open(str(self.project), "", "", "").id
             top = self.ground(self.world).open(os.O_RDONLY)
             os.mkdir("new", dir_fd=top)
@@ -60,8 +60,8 @@ class Case:
     def ground(self, world: str) -> ground.WorldGround:
         return self.grounds.get(world) or self.grounds.setdefault(world, ground.WorldGround(self.worlds.folders, world))
 
-    def history(self, root: str, bound: str, world: str) -> ProjectSnapshots:
-        return ProjectSnapshots(Root(root, bound, self.ground(world) if world else None), self.home)
+    def history(self, root: str, root_id: str, world: str) -> ProjectSnapshots:
+        return ProjectSnapshots(Root(root, root_id, self.ground(world) if world else None), self.home)
 
     def let_go(self) -> None:
         """Lines are those of one process."""
@@ -78,7 +78,7 @@ class Case:
         assert {file.path for file in effect.files} == {"a", "gone", "new", "new/b"}, effect
 
     def differ(self) -> None:
-        """Open a world in which a text is changed that somebody else changes, too, with other files."""
+        """Open a world that changes a text; the project changes the same text, too, with other files."""
         text = self.project / "text"
         text.write_text("1\n2\n3\n4\n")
         self.world = self.worlds.open(str(self.project), "", "", "").id
@@ -98,20 +98,20 @@ class Case:
             self.worlds.drop(self.world)
 
     def wrong(self, act: str) -> str:
-        """What is not as it must be when the act was done, at last."""
+        """Describe the difference from the expected state after the act; empty if there is none."""
         files = contents(tree(self.project))
-        known = [each.id for each in self.worlds.folders.all()]
+        world_ids = [each.id for each in self.worlds.folders.all()]
         if act == "commit":
-            left = self.worlds.effect(self.world)
-            return "" if files == AFTER and not left.files and not left.conflicts else f"{files} {left}"
+            effect = self.worlds.effect(self.world)
+            return "" if files == AFTER and not effect.files and not effect.conflicts else f"{files} {effect}"
         if act == "rebase":
-            left, inside = self.worlds.effect(self.world), self.inside()
+            effect, inside = self.worlds.effect(self.world), self.inside()
             fine = inside == {**files, "text": b"theirs\n2\n3\nours\n"} and tree(self.project) == self.before
-            whole = [file.path for file in left.files] == ["text"] and not left.conflicts
-            return "" if fine and whole else f"{inside} {left}"
+            is_text_only = [file.path for file in effect.files] == ["text"] and not effect.conflicts
+            return "" if fine and is_text_only else f"{inside} {effect}"
         self.worlds.folders.sweep()
-        fine = tree(self.project) == self.before and (len(known) >= 1 if act == "open" else known == [])
-        return "" if fine else f"{files} {known} {os.listdir(self.worlds.folders.folder)}"
+        fine = tree(self.project) == self.before and (len(world_ids) >= 1 if act == "open" else world_ids == [])
+        return "" if fine else f"{files} {world_ids} {os.listdir(self.worlds.folders.folder)}"
 
     def inside(self) -> dict[str, bytes]:
         """The files of its world."""
@@ -123,12 +123,12 @@ class Case:
             self.ground(world.id).end()
 
 
-def contents(found: dict[str, Node]) -> dict[str, bytes]:
-    return {path: node[2] for path, node in found.items() if node[0] == "file"}
+def contents(nodes: dict[str, Node]) -> dict[str, bytes]:
+    return {path: node[2] for path, node in nodes.items() if node[0] == "file"}
 
 
 def killed(work: Callable[[], None], point: int) -> bool:
-    """Do it in a fork that is killed at the point of this number. Whether it came so far."""
+    """Do it in a fork that is killed at the point of this number. Return true if it came so far."""
     pid = os.fork()
     if pid == 0:
         at(point, lambda: os.kill(os.getpid(), signal.SIGKILL))
@@ -138,40 +138,40 @@ def killed(work: Callable[[], None], point: int) -> bool:
 
 
 def raised(work: Callable[[], None], point: int, error: BaseException) -> bool:
-    """Do it, with an exception at the point of this number. Whether it came so far."""
-    came = False
+    """Do it, with an exception at the point of this number. Return true if it came so far."""
+    has_struck = False
 
     def strike() -> None:
-        nonlocal came
-        came = True
+        nonlocal has_struck
+        has_struck = True
         raise error
 
     at(point, strike)
     try:
         work()
     except BaseException:
-        assert came
+        assert has_struck
     finally:
         file_system.install_fault_hook(None)
-    return came
+    return has_struck
 
 
 def at(point: int, strike: Callable[[], None]) -> None:
-    left = point
+    countdown = point
 
     def pass_by(_name: str) -> None:
-        nonlocal left
-        left -= 1
-        if left == -1:
+        nonlocal countdown
+        countdown -= 1
+        if countdown == -1:
             strike()
 
     file_system.install_fault_hook(pass_by)
 
 
-def main(folder: str, act: str, strike: str, how: str, *user: str) -> None:
+def main(folder: str, act: str, strike: str, world_kind: str, *user: str) -> None:
     if user:
         uid, python, package = user
-        warm = Case(Path(folder, "warm"))  # what is loaded late lies where only root can read it
+        warm = Case(Path(folder, "warm"))  # modules that are loaded late lie where only root can read them
         warm.commit()
         warm.wrong("commit")
         warm.drop()
@@ -183,7 +183,7 @@ def main(folder: str, act: str, strike: str, how: str, *user: str) -> None:
     wrong: dict[str, str] = {}
     point = 0
     while True:
-        case = Case(Path(folder, str(point)), how, opened=act not in ("open", "rebase"))
+        case = Case(Path(folder, str(point)), world_kind, has_world=act not in ("open", "rebase"))
         if act == "rebase":
             case.differ()
         work = getattr(case, act)

@@ -23,16 +23,16 @@ text = "The workflow is there."
 
 @pytest.fixture
 def site(browser: Browser, tmp_path: Path) -> Iterator[Site]:
-    made = Site(tmp_path, {"TREADLE_HOME": str(tmp_path / "empty"), "HOME": str(tmp_path / "user")})
-    yield made
-    made.close()
+    new_site = Site(tmp_path, {"TREADLE_HOME": str(tmp_path / "empty"), "HOME": str(tmp_path / "user")})
+    yield new_site
+    new_site.close()
 
 
 @pytest.fixture
 def terminal(site: Site, tmp_path: Path) -> Iterator[Terminal]:
-    shown = Terminal(tmp_path, site.cli.environment, 120, 34)
-    yield shown
-    shown.close()
+    new_terminal = Terminal(tmp_path, site.cli.environment, 120, 34)
+    yield new_terminal
+    new_terminal.close()
 
 
 def test_a_phone_approves_what_the_terminal_asked(browser: Browser, site: Site, terminal: Terminal) -> None:

@@ -33,9 +33,9 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     user = tmp_path / "user"
     user.mkdir()
     environment = {"PATH": os.environ["PATH"], "HOME": str(user), "PYTHONPATH": SOURCES, **NO_LOCAL_SERVER}
-    shown = Terminal(tmp_path, environment, 120, 34)
-    yield shown
-    shown.close()
+    new_terminal = Terminal(tmp_path, environment, 120, 34)
+    yield new_terminal
+    new_terminal.close()
 
 
 def say(terminal: Terminal, text: str) -> None:
@@ -68,18 +68,22 @@ def test_first_run_without_a_key(terminal: Terminal, project: Path) -> None:
     with FakeOpenAI([Reply(text="Hello from the server.")]) as fake, ThreadedServer(other_program) as page:
         terminal.environment["LLAMACPP_BASE_URL"] = f"{page.url}/v1"
         terminal.start(cwd=project)
-        shown = terminal.wait("Welcome to Treadle", "enter a key", "OpenAI", "GitHub Copilot", "try the demo model")
-        assert "llama.cpp" not in shown  # a program on its port is no model server
-        assert "treadle models fetch qwen-coder" in shown
+        screen_text = terminal.wait(
+            "Welcome to Treadle", "enter a key", "OpenAI", "GitHub Copilot", "try the demo model"
+        )
+        assert "llama.cpp" not in screen_text  # a program on its port is no model server
+        assert "treadle models fetch qwen-coder" in screen_text
         terminal.type("address")
-        shown = terminal.wait("enter the address of a server", gone="try the demo model")  # typing filters all rows
-        assert "GitHub Copilot" not in shown
+        screen_text = terminal.wait(
+            "enter the address of a server", absent_text="try the demo model"
+        )  # typing filters all rows
+        assert "GitHub Copilot" not in screen_text
         terminal.keys("Enter")
         enter(terminal, "The base URL of the server", fake.url)
         enter(terminal, "Its key", "")
         terminal.wait("custom:fake")
         terminal.keys("Enter")
-        terminal.wait("custom:fake", gone="Welcome to Treadle")
+        terminal.wait("custom:fake", absent_text="Welcome to Treadle")
         say(terminal, "Good morning.")
         terminal.wait("Hello from the server.")
         leave(terminal)
@@ -89,9 +93,9 @@ def test_the_demo_model_needs_nothing(terminal: Terminal, project: Path) -> None
     terminal.start(cwd=project)
     terminal.wait("Welcome to Treadle")
     terminal.type("demo")
-    terminal.wait("try the demo model", gone="enter the address")
+    terminal.wait("try the demo model", absent_text="enter the address")
     terminal.keys("Enter")
-    terminal.wait("a small project with a failing test", gone="Welcome to Treadle")
+    terminal.wait("a small project with a failing test", absent_text="Welcome to Treadle")
     say(terminal, "Fix it.")
     terminal.wait("I'll find out what fails first")
     assert list(project.iterdir()) == [project / "a.py"]
@@ -101,8 +105,8 @@ def test_with_an_openai_key_it_starts_at_once_and_remembers_the_model(terminal: 
     with FakeOpenAI([Reply(text="Hello from OpenAI."), Reply(text="Hello again.")]) as fake:
         terminal.environment |= {"OPENAI_API_KEY": "sk-0123456789abcdef", "OPENAI_BASE_URL": fake.base_url}
         terminal.start(cwd=project)
-        shown = terminal.wait("using openai:fake", "OPENAI_API_KEY")
-        assert "Welcome" not in shown
+        screen_text = terminal.wait("using openai:fake", "OPENAI_API_KEY")
+        assert "Welcome" not in screen_text
         say(terminal, "Good morning.")
         terminal.wait("Hello from OpenAI.")
         leave(terminal)
@@ -138,7 +142,7 @@ def test_review_and_undo_a_change(terminal: Terminal, project: Path) -> None:
         say(terminal, "/review")
         terminal.wait("Changes", "M a.py", "1 + x = 2")
         terminal.keys("Escape")
-        terminal.wait("All done.", gone="Changes")
+        terminal.wait("All done.", absent_text="Changes")
         say(terminal, "/undo")
         terminal.wait("undone: 1 change")
         assert (project / "a.py").read_text() == "x = 1\n"

@@ -22,14 +22,14 @@ NO_LOCAL_SERVER = {
 """No model server of the machine that runs the tests is found."""
 
 
-class Ended(NamedTuple):
+class CommandResult(NamedTuple):
     code: int
     out: str
     err: str
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """What was printed, a JSON object a line."""
+        """The printed JSON objects, one per line."""
         return [json.loads(line) for line in self.out.splitlines()]
 
     @property
@@ -69,13 +69,13 @@ class CommandLine:
 
     def __call__(
         self, *arguments: str, env: Mapping[str, str] | None = None, input: str = "", fresh: bool = False
-    ) -> Ended:
+    ) -> CommandResult:
         """Run a command to its end, in the project; `fresh`: in an interpreter of its own."""
         environment = self.environment | dict(env or {})
-        done = forked.run(
+        process = forked.run(
             self.words(*arguments), cwd=self.project, env=environment, input=input, timeout=TIMEOUT_S, fresh=fresh
         )
-        return Ended(done.returncode, done.stdout, done.stderr)
+        return CommandResult(process.returncode, process.stdout, process.stderr)
 
     def start(self, *arguments: str, env: Mapping[str, str] | None = None, **more: Any) -> "subprocess.Popen[str]":
         """Start a command, in the project. `more`: as for `Forked`."""
@@ -102,6 +102,6 @@ def until(process: "subprocess.Popen[str]", kind: str) -> list[dict[str, Any]]:
     raise AssertionError(f"no {kind} in {[event['type'] for event in events]}")
 
 
-def end(process: "subprocess.Popen[str]") -> Ended:
+def end(process: "subprocess.Popen[str]") -> CommandResult:
     out, err = process.communicate(timeout=TIMEOUT_S)
-    return Ended(process.returncode, out, err)
+    return CommandResult(process.returncode, out, err)

@@ -22,14 +22,14 @@ def cli(tmp_path: Path) -> CommandLine:
 @pytest.fixture
 async def start(cli: CommandLine) -> AsyncIterator[Start]:
     """Starts `treadle copilot` with a script for its model; a program that speaks to it."""
-    started: list[Program] = []
+    programs: list[Program] = []
 
     async def begin(script: str) -> Program:
-        started.append(await Program.start(cli, cli.script(script)))
-        return started[-1]
+        programs.append(await Program.start(cli, cli.script(script)))
+        return programs[-1]
 
     yield begin
-    for program in started:
+    for program in programs:
         await program.close()
 
 
@@ -44,9 +44,9 @@ def every_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 @pytest.fixture
 async def stage(every_store: Store) -> AsyncIterator[Stage]:
     """The same scenario on every store (D-05)."""
-    made = Stage(every_store)
-    yield made
-    await made.close()
+    new_stage = Stage(every_store)
+    yield new_stage
+    await new_stage.close()
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -13,7 +13,7 @@ PATIENCE_S = 60
 Event = dict[str, Any]
 
 
-class Answered(Exception):
+class ErrorAnswer(Exception):
     """The runtime answered with an error."""
 
     def __init__(self, error: dict[str, Any]) -> None:
@@ -25,7 +25,7 @@ class Answered(Exception):
 
 class Program:
     """Answers what it is asked with `answers`, by method; an answer may be a function of the parameters, which may be
-    asynchronous, or an error (`Answered`)."""
+    asynchronous, or an error (`ErrorAnswer`)."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: Any, process: asyncio.subprocess.Process | None) -> None:
         self._reader = reader
@@ -74,27 +74,27 @@ class Program:
     def write_bytes(self, data: bytes) -> None:
         self._writer.write(data)
 
-    async def heard(self, wanted: Callable[[Event], bool] | str, since: int = 0) -> Event:
+    async def wait_for_event(self, condition: Callable[[Event], bool] | str, since: int = 0) -> Event:
         """The first event that is wanted, now or later."""
-        test = (lambda event: event["type"] == wanted) if isinstance(wanted, str) else wanted
+        test = (lambda event: event["type"] == condition) if isinstance(condition, str) else condition
 
-        def found() -> Event | None:
+        def find_event() -> Event | None:
             return next((event for event in self.events[since:] if test(event)), None)
 
         async with self._news:
-            await asyncio.wait_for(self._news.wait_for(lambda: found() is not None), PATIENCE_S)
-        event = found()
+            await asyncio.wait_for(self._news.wait_for(lambda: find_event() is not None), PATIENCE_S)
+        event = find_event()
         assert event is not None
         return event
 
-    async def was_asked(self, method: str, **given: Any) -> None:
+    async def was_asked(self, method: str, **parameters: Any) -> None:
         """Wait until it was asked this, with these parameters among others."""
 
-        def found() -> bool:
-            return any(name == method and given.items() <= params.items() for name, params in self.asked)
+        def has_request() -> bool:
+            return any(name == method and parameters.items() <= params.items() for name, params in self.asked)
 
         async with self._news:
-            await asyncio.wait_for(self._news.wait_for(found), PATIENCE_S)
+            await asyncio.wait_for(self._news.wait_for(has_request), PATIENCE_S)
 
     @property
     def types(self) -> list[str]:
@@ -126,18 +126,18 @@ class Program:
                 self.refusals.append(message["error"])
                 self._news.notify_all()
         elif "error" in message:
-            self._open.pop(message["id"]).set_exception(Answered(message["error"]))
+            self._open.pop(message["id"]).set_exception(ErrorAnswer(message["error"]))
         else:
             self._open.pop(message["id"]).set_result(message["result"])
 
     async def _reply(self, number: int, result: Any) -> None:
         if asyncio.iscoroutine(result):
             result = await result
-        reply = {"error": result.error} if isinstance(result, Answered) else {"result": result}
+        reply = {"error": result.error} if isinstance(result, ErrorAnswer) else {"result": result}
         self.write({"jsonrpc": "2.0", "id": number, **reply})
 
     def hang_up(self) -> None:
-        """Leave in the middle of whatever it is doing. Only over TCP."""
+        """Abort the connection in the middle of its work. Only over TCP."""
         self._writer.transport.abort()
 
     async def close(self) -> None:
@@ -156,12 +156,14 @@ Start = Callable[[str], Awaitable[Program]]
 
 def turns(*calls: tuple[str, dict[str, Any]], last: str = "Done.") -> str:
     """A script: one turn a call, then a last word."""
-    made = [f'[[turn]]\n[[turn.call]]\nname = "{name}"\nraw = {json.dumps(json.dumps(args))}\n' for name, args in calls]
-    return "\n".join([*made, f'[[turn]]\ntext = "{last}"\n'])
+    call_turns = [
+        f'[[turn]]\n[[turn.call]]\nname = "{name}"\nraw = {json.dumps(json.dumps(args))}\n' for name, args in calls
+    ]
+    return "\n".join([*call_turns, f'[[turn]]\ntext = "{last}"\n'])
 
 
 async def talk(program: Program, session: str = "s1", **config: Any) -> dict[str, Any]:
     """Make a session, send a message, wait until it is idle; the answer."""
     await program.call("session.create", {"sessionId": session, "requestPermission": True, **config})
-    found: dict[str, Any] = await program.call("session.sendAndWait", {"sessionId": session, "prompt": "Go."})
-    return found
+    reply: dict[str, Any] = await program.call("session.sendAndWait", {"sessionId": session, "prompt": "Go."})
+    return reply

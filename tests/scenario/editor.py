@@ -39,12 +39,12 @@ class Editor:
     ) -> a.RequestPermissionResponse:
         self.asked.append((tool_call, options))
         self._news.set()
-        chosen = self.choose(options)
-        if chosen == "wait":
+        option_id = self.choose(options)
+        if option_id == "wait":
             await asyncio.Event().wait()
-        if chosen is None:
+        if option_id is None:
             return a.RequestPermissionResponse(outcome=a.DeniedOutcome(outcome="cancelled"))
-        return a.RequestPermissionResponse(outcome=a.AllowedOutcome(outcome="selected", option_id=chosen))
+        return a.RequestPermissionResponse(outcome=a.AllowedOutcome(outcome="selected", option_id=option_id))
 
     async def read_text_file(self, session_id: str, path: str, **_: Any) -> a.ReadTextFileResponse:
         self.read.append(path)
@@ -66,12 +66,12 @@ class Editor:
 
     def calls(self) -> dict[str, dict[str, Any]]:
         """By call: the last that was said of each of its fields."""
-        found: dict[str, dict[str, Any]] = {}
+        fields_by_call: dict[str, dict[str, Any]] = {}
         for update in self.updates:
             if update.session_update in ("tool_call", "tool_call_update"):
-                said = {key: value for key, value in dict(update).items() if value is not None}
-                found.setdefault(update.tool_call_id, {}).update(said)
-        return found
+                fields = {key: value for key, value in dict(update).items() if value is not None}
+                fields_by_call.setdefault(update.tool_call_id, {}).update(fields)
+        return fields_by_call
 
     async def until(self, fact: Callable[[], Any]) -> None:
         async with asyncio.timeout(WAIT_S):
@@ -80,9 +80,9 @@ class Editor:
                 await self._news.wait()
 
     async def say(self, session: str, *blocks: str | Any) -> a.PromptResponse:
-        made = [acp.text_block(block) if isinstance(block, str) else block for block in blocks]
+        content_blocks = [acp.text_block(block) if isinstance(block, str) else block for block in blocks]
         async with asyncio.timeout(WAIT_S):
-            return await self.agent.prompt(session_id=session, prompt=made)
+            return await self.agent.prompt(session_id=session, prompt=content_blocks)
 
 
 @asynccontextmanager
@@ -110,5 +110,5 @@ async def editing(
 
 
 async def begin(editor: Editor, cli: CommandLine, servers: Sequence[Any] = ()) -> str:
-    made = await editor.agent.new_session(cwd=str(cli.project), mcp_servers=list(servers))
-    return made.session_id
+    new_session = await editor.agent.new_session(cwd=str(cli.project), mcp_servers=list(servers))
+    return new_session.session_id

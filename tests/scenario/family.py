@@ -1,4 +1,4 @@
-"""What the scenarios of sub-agents and races share: a model that plays another script for every task, from the
+"""Shared by the scenarios of sub-agents and races: a model that plays another script for every task, from the
 conversation alone, so that any number of chats and processes may use it."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -11,15 +11,15 @@ from treadle.protocol.deltas import Delta
 
 
 class ByTask:
-    """The script of the first words that somebody said which has one; by the beginning of them."""
+    """Plays the script whose key is the longest beginning of the first user message."""
 
     def __init__(self, scripts: Mapping[str, Sequence[Step]], info: ModelInfo | None = None) -> None:
-        self._scripts = {said: ScriptedModel(steps, info=info) for said, steps in scripts.items()}
+        self._scripts = {prompt: ScriptedModel(steps, info=info) for prompt, steps in scripts.items()}
         self.info = info or ModelInfo("scripted", "family")
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        said = next(entry.text for entry in request.entries if isinstance(entry, UserEntry))
-        script = max((each for each in self._scripts if said.startswith(each)), key=len)
+        prompt = next(entry.text for entry in request.entries if isinstance(entry, UserEntry))
+        script = max((each for each in self._scripts if prompt.startswith(each)), key=len)
         async for deltas in self._scripts[script].stream(request):
             yield deltas
 
@@ -28,8 +28,8 @@ class ByTask:
 
 
 def project(folder: Path) -> Path:
-    made = folder / "project"
-    made.mkdir()
+    project_folder = folder / "project"
+    project_folder.mkdir()
     for name in ("a.txt", "b.txt", "c.txt"):
-        (made / name).write_text(f"{name}\n")
-    return made
+        (project_folder / name).write_text(f"{name}\n")
+    return project_folder

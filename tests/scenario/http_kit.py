@@ -70,9 +70,9 @@ class Client:
             return Answer(response.status, response.headers, await response.read())
 
     async def create(self, content: str = "", **options: Any) -> str:
-        done = await self("POST", "/api/chats", {"content": content, **options})
-        assert done.status == 201, done.data
-        return str(done.json["id"])
+        reply = await self("POST", "/api/chats", {"content": content, **options})
+        assert reply.status == 201, reply.data
+        return str(reply.json["id"])
 
     async def events(
         self, chat: str, *, after_seq: int | None = None, follow: bool = True, query: str = ""
@@ -85,14 +85,14 @@ class Client:
             async for event in sse(response.content):
                 yield event
 
-    async def until(self, chat: str, kind: str, *, after: int | None = None) -> list[dict[str, Any]]:
+    async def until(self, chat: str, kind: str, *, after_seq: int | None = None) -> list[dict[str, Any]]:
         """Everything up to the first event of this type."""
-        seen: list[dict[str, Any]] = []
-        async for event in self.events(chat, after_seq=after):
-            seen.append(event)
+        events: list[dict[str, Any]] = []
+        async for event in self.events(chat, after_seq=after_seq):
+            events.append(event)
             if event["type"] == kind:
-                return seen
-        raise AssertionError(f"no {kind} in {[event['type'] for event in seen]}")
+                return events
+        raise AssertionError(f"no {kind} in {[event['type'] for event in events]}")
 
     async def log(self, chat: str) -> list[dict[str, Any]]:
         events: list[dict[str, Any]] = (await self("GET", f"/api/chats/{chat}/log?limit=500")).json["events"]
@@ -114,7 +114,7 @@ async def sse(content: aiohttp.StreamReader) -> AsyncIterator[dict[str, Any]]:
 
 
 async def eventually(fact: Callable[[], bool]) -> None:
-    """Wait until something is so that nobody tells."""
+    """Wait for a condition that no event reports."""
     async with asyncio.timeout(WAIT_S):
         for _ in iter(fact, True):
             await asyncio.sleep(0.005)
@@ -140,7 +140,7 @@ class Server:
         return Client(self.session, self.address, self.tokens.add(name)[1])
 
     @property
-    def nobody(self) -> Client:
+    def anonymous_client(self) -> Client:
         return Client(self.session, self.address, "")
 
 
@@ -161,11 +161,13 @@ async def serving(
 ) -> AsyncIterator[Server]:
     """With `env` the models are those that it names, not the steps."""
     model = steps if hasattr(steps, "stream") else ScriptedModel(steps, follow="entries")  # type: ignore[arg-type]
-    chosen = options or ChatOptions(model="scripted:test", interactive=True, summarize=False, verify=False)
+    chat_options = options or ChatOptions(model="scripted:test", interactive=True, summarize=False, verify=False)
     one = model if env is None else None  # type: ignore[assignment]
-    agent = Agent(store, model=one, env=env, tools=tools, builtin=builtin, options=chosen, home=home, retry_base_s=0.0)
+    agent = Agent(
+        store, model=one, env=env, tools=tools, builtin=builtin, options=chat_options, home=home, retry_base_s=0.0
+    )
     tokens = Tokens(home / "tokens.json")
-    service = Service(agent, tokens, admission or Admission(chosen), works=works, limits=limits, hosts=hosts)
+    service = Service(agent, tokens, admission or Admission(chat_options), works=works, limits=limits, hosts=hosts)
     listening = bind("127.0.0.1", 0)
     if buffer:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)

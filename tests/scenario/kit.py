@@ -1,4 +1,4 @@
-"""What the scenarios of the loop share: agents on a given store with a scripted model, and short ways to see what
+"""Shared by the scenarios of the loop: agents on a given store with a scripted model, and short ways to see what
 happened. The public surface only: Agent, chats, events."""
 
 import asyncio
@@ -40,7 +40,9 @@ class Recording:
 
     def turns(self) -> list[list[Entry]]:
         """The conversations that were sent for turns."""
-        return [shown for shown, asked in zip(self.entries, self.requests, strict=True) if asked.purpose == "turn"]
+        return [
+            entries for entries, request in zip(self.entries, self.requests, strict=True) if request.purpose == "turn"
+        ]
 
 
 class Stage:
@@ -50,23 +52,23 @@ class Stage:
         self.store = store
         self._agents: list[Agent] = []
         self.replayed = True
-        """Whether its chats are driven again at the end. Where commands race with effects, the order in the log does
+        """If true, its chats are driven again at the end. Where commands race with effects, the order in the log does
         not tell what the worker knew when it acted."""
 
     def agent(self, steps: Iterable[Step] | Model, *tools: Tool, builtin: bool = False, **settings: Any) -> Agent:
         model = steps if hasattr(steps, "stream") else ScriptedModel(steps)  # type: ignore[arg-type]
         settings = {"retry_base_s": 0.0} | settings
-        made = Agent(self.store, model=model, tools=tools, builtin=builtin, **settings)  # type: ignore[arg-type]
-        self._agents.append(made)
-        return made
+        new_agent = Agent(self.store, model=model, tools=tools, builtin=builtin, **settings)  # type: ignore[arg-type]
+        self._agents.append(new_agent)
+        return new_agent
 
     async def kill(self) -> None:
-        """Every worker dies; what it did is in the store or nowhere."""
+        """Every worker dies; its work is in the store or nowhere."""
         while self._agents:
             await self._agents.pop().worker.close()
 
     async def close(self) -> None:
-        """Whatever the scenario was, its chats can be driven again from their logs (D-07)."""
+        """The chats of every scenario can be driven again from their logs (D-07)."""
         try:
             await self.kill()
             for listed in await self.store.list() if self.replayed else ():
@@ -81,28 +83,28 @@ async def play(following: Following) -> list[Envelope]:
     return [envelope async for envelope in following]
 
 
-async def until(following: Following, wanted: Callable[[e.Event], bool]) -> list[Envelope]:
+async def until(following: Following, condition: Callable[[e.Event], bool]) -> list[Envelope]:
     """Everything up to the first wanted event; then the reader leaves, which stops nothing."""
-    seen: list[Envelope] = []
+    envelopes: list[Envelope] = []
     async for envelope in following:
-        seen.append(envelope)
-        if wanted(envelope.data):
-            return seen
-    raise AssertionError(f"never came: {types(seen)}")
+        envelopes.append(envelope)
+        if condition(envelope.data):
+            return envelopes
+    raise AssertionError(f"never came: {types(envelopes)}")
 
 
-def types(seen: Iterable[Envelope], *, live: bool = False) -> list[str]:
-    return [envelope.type for envelope in seen if live or not envelope.ephemeral]
+def types(envelopes: Iterable[Envelope], *, live: bool = False) -> list[str]:
+    return [envelope.type for envelope in envelopes if live or not envelope.ephemeral]
 
 
-def of(seen: Iterable[Envelope], kind: type[Any]) -> list[Any]:
+def of(envelopes: Iterable[Envelope], kind: type[Any]) -> list[Any]:
     """The events of one type."""
-    return [envelope.data for envelope in seen if isinstance(envelope.data, kind)]
+    return [envelope.data for envelope in envelopes if isinstance(envelope.data, kind)]
 
 
-def ended(seen: Iterable[Envelope]) -> list[str]:
+def list_idle_reasons(envelopes: Iterable[Envelope]) -> list[str]:
     """The reasons of all ends that were seen live."""
-    return [idle.reason for idle in of(seen, e.SessionIdle)]
+    return [idle.reason for idle in of(envelopes, e.SessionIdle)]
 
 
 async def results(chat: Chat) -> list[str]:

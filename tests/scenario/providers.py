@@ -24,14 +24,14 @@ class Provider(NamedTuple):
     make: Callable[[Script], FakeModelServer]
     env: Callable[[Fake], Mapping[str, str]]
     """Where the command line finds the fake, and what opens its door."""
-    seen: Callable[[Fake], bool] = lambda _: True
-    """What the server must have seen after three rounds."""
+    has_expected_requests: Callable[[Fake], bool] = lambda _: True
+    """Checks the requests that the server has received after three rounds."""
     secrets: tuple[str, ...] = (KEY,)
-    """What must be found nowhere afterwards (M-13)."""
+    """Texts that must be found nowhere afterwards (M-13)."""
 
 
 def copilot(name: str, path: str) -> Provider:
-    def seen(fake: FakeCopilot) -> bool:
+    def has_expected_requests(fake: FakeCopilot) -> bool:
         initiators = [headers["x-initiator"] for headers in fake.headers]
         return (fake.exchanges, set(fake.paths), initiators) == (1, {path}, ["user", *["agent"] * 3])
 
@@ -39,7 +39,7 @@ def copilot(name: str, path: str) -> Provider:
         f"copilot:{name}",
         lambda script: FakeCopilot(script, only_responses=["gpt-5.3-codex"]),
         lambda fake: fake.env,
-        seen,
+        has_expected_requests,
         (GITHUB_TOKEN, "tid="),
     )
 
@@ -91,17 +91,17 @@ PROVIDERS = {
 
 
 def thoughts_in_messages(fake: Fake, thoughts: list[str]) -> bool:
-    sent = [block for message in fake.requests[-1]["messages"] for block in message["content"]]
-    return [block["thinking"] for block in sent if block["type"] == "thinking"] == thoughts
+    blocks = [block for message in fake.requests[-1]["messages"] for block in message["content"]]
+    return [block["thinking"] for block in blocks if block["type"] == "thinking"] == thoughts
 
 
 def thoughts_in_items(fake: Fake, thoughts: list[str]) -> bool:
-    sent = [item for item in fake.requests[-1]["input"] if item["type"] == "reasoning"]
-    return ["\n\n".join(part["text"] for part in item["summary"]) for item in sent] == thoughts
+    items = [item for item in fake.requests[-1]["input"] if item["type"] == "reasoning"]
+    return ["\n\n".join(part["text"] for part in item["summary"]) for item in items] == thoughts
 
 
 def signatures(fake: Fake) -> list[str]:
-    """What the calls that went back to Gemini were signed with."""
+    """The signatures of the calls that went back to Gemini."""
     parts = [part for content in fake.requests[-1]["contents"] for part in content["parts"]]
     return [part["thoughtSignature"] for part in parts if "functionCall" in part]
 
@@ -113,9 +113,9 @@ def signed(fake: Fake, thoughts: list[str]) -> bool:
 def beside_calls(fake: Fake, thoughts: list[str]) -> bool:
     """Thinking goes back to Ollama with the calls; every result names its tool."""
     messages = fake.requests[-1]["messages"]
-    named = [message["tool_name"] for message in messages if message["role"] == "tool"]
+    tool_names = [message["tool_name"] for message in messages if message["role"] == "tool"]
     returned = [message["thinking"] for message in messages if message.get("tool_calls")]
-    return named == ["read_file", "write_file", "run_command"] and returned == thoughts
+    return tool_names == ["read_file", "write_file", "run_command"] and returned == thoughts
 
 
 RETURNED: dict[str, Callable[[Fake, list[str]], bool]] = {
@@ -124,4 +124,4 @@ RETURNED: dict[str, Callable[[Fake, list[str]], bool]] = {
     "gemini": signed,
     "ollama": beside_calls,
 }
-"""Whether the thinking of earlier turns went back as the provider wants it (M-10)."""
+"""Checks that the thinking of earlier turns went back in the form that the provider wants (M-10)."""

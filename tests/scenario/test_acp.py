@@ -22,12 +22,13 @@ TRIES = 5
 
 def turn(text: str = "", *calls: tuple[str, dict[str, Any]], think: str = "") -> str:
     """One turn of a script; JSON texts and tables with quoted keys are TOML, too."""
-    made = ", ".join(
-        f"{{ name = {json.dumps(name)}, args = {{ {', '.join(f'{k} = {json.dumps(v)}' for k, v in given.items())} }} }}"
-        for name, given in calls
+    calls_text = ", ".join(
+        "{ name = %s, args = { %s } }"
+        % (json.dumps(name), ", ".join(f"{key} = {json.dumps(value)}" for key, value in arguments.items()))
+        for name, arguments in calls
     )
     lines = [f"think = {json.dumps(think)}" if think else "", f"text = {json.dumps(text)}" if text else ""]
-    return "\n".join(["[[turn]]", *filter(None, lines), f"call = [{made}]" if made else "", ""])
+    return "\n".join(["[[turn]]", *filter(None, lines), f"call = [{calls_text}]" if calls_text else "", ""])
 
 
 def command(words: str) -> tuple[str, dict[str, Any]]:
@@ -58,9 +59,9 @@ async def test_a_prompt_is_streamed_with_thoughts_calls_and_diffs(cli: CommandLi
         assert (read["title"], read["kind"], read["status"]) == ("Read a.txt", "read", "completed")
         assert [(each.path, each.line) for each in read["locations"]] == [(str(cli.project / "a.txt"), 2)]
         assert (edit["title"], edit["kind"], edit["status"]) == ("Edit a.txt", "edit", "completed")
-        [shown] = edit["content"]
-        assert (shown.type, shown.path) == ("diff", str(cli.project / "a.txt"))
-        assert (shown.old_text, shown.new_text) == ("one\ntwo\n", "one\nthree\n")
+        [diff] = edit["content"]
+        assert (diff.type, diff.path) == ("diff", str(cli.project / "a.txt"))
+        assert (diff.old_text, diff.new_text) == ("one\ntwo\n", "one\nthree\n")
         assert (ran["title"], ran["kind"], ran["status"]) == (
             "`echo out; sleep 0.2; echo more`",
             "execute",
@@ -75,14 +76,14 @@ async def test_a_prompt_is_streamed_with_thoughts_calls_and_diffs(cli: CommandLi
 
 
 async def _the_same_after_loading(cli: CommandLine, watched: Editor, session: str) -> None:
-    """`session/load` replays the log: what was watched, and what the person said."""
-    before, watched.updates = watched.updates, []
+    """`session/load` replays the log: the watched updates, and the messages of the person."""
+    old_updates, watched.updates = watched.updates, []
     await watched.agent.load_session(cwd=str(cli.project), session_id=session)
-    said = watched.of("user_message_chunk")
-    assert [update.content.text for update in said] == ["Change it."]
+    user_chunks = watched.of("user_message_chunk")
+    assert [update.content.text for update in user_chunks] == ["Change it."]
     assert watched.text == "Looking.All done."
     assert [update.content.text for update in watched.of("agent_thought_chunk")] == ["Where is it?"]
-    again, watched.updates = watched.calls(), before
+    again, watched.updates = watched.calls(), old_updates
     for key, call in watched.calls().items():
         assert [again[key][name] for name in ("title", "kind", "status", "content")] == [
             call[name] for name in ("title", "kind", "status", "content")
@@ -112,8 +113,8 @@ async def test_approvals_have_our_scopes(cli: CommandLine) -> None:  # S-07, S-0
         editor.choose = lambda _options: "once"
         await editor.say(session, "Third.")
         tool_call, _ = editor.asked[2]
-        [shown] = [each for each in tool_call.content or () if each.type == "diff"]
-        assert (shown.path, shown.new_text) == (str(cli.project / "b.txt"), "b\n")
+        [diff] = [each for each in tool_call.content or () if each.type == "diff"]
+        assert (diff.path, diff.new_text) == (str(cli.project / "b.txt"), "b\n")
         assert (cli.project / "b.txt").read_text() == "b\n"
         (cli.project / "made.txt").unlink()
         await editor.say(session, "Fourth.")
@@ -127,18 +128,18 @@ async def test_cancelled_in_the_middle_of_a_command_and_of_a_question(cli: Comma
     async with editing(cli, "--model", script, "--mode", "auto-edit") as editor:
         session = await begin(editor, cli)
         editor.choose = lambda _options: "once"
-        said = asyncio.create_task(editor.say(session, "Sleep."))
+        prompt_task = asyncio.create_task(editor.say(session, "Sleep."))
         await editor.until(lambda: "begun" in _output(editor, "1.0"))
         await editor.agent.cancel(session_id=session)
-        assert (await said).stop_reason == "cancelled"
+        assert (await prompt_task).stop_reason == "cancelled"
         assert not running_with(nap)
         assert editor.calls()["1.0"]["status"] == "failed"
         await editor.agent.set_session_mode(session_id=session, mode_id="confirm")
         editor.choose = lambda _options: "wait"
-        said = asyncio.create_task(editor.say(session, "Again."))
+        prompt_task = asyncio.create_task(editor.say(session, "Again."))
         await editor.until(lambda: any(call.tool_call_id == "2.0" for call, _ in editor.asked))
         await editor.agent.cancel(session_id=session)
-        assert (await said).stop_reason == "cancelled"
+        assert (await prompt_task).stop_reason == "cancelled"
         assert not (cli.project / "made.txt").exists()
         assert (await editor.say(session, "Well?")).stop_reason == "end_turn"
         assert editor.text.endswith("All done.")
@@ -157,11 +158,11 @@ async def test_killed_in_the_middle_of_a_command_and_loaded_again(cli: CommandLi
     async with editing(cli, *options) as editor:
         session = await begin(editor, cli)
         editor.choose = lambda _options: "once"
-        said = asyncio.create_task(editor.say(session, "Work."))
+        prompt_task = asyncio.create_task(editor.say(session, "Work."))
         await asyncio.to_thread(_wait_for, nap)
         editor.process.kill()
         with pytest.raises(ConnectionError):
-            await said
+            await prompt_task
     async with editing(cli, *options) as editor:
         editor.choose = lambda _options: "once"
         listed = await editor.agent.list_sessions(cwd=str(cli.project))
@@ -233,8 +234,8 @@ async def test_servers_of_every_transport_are_passed_on(cli: CommandLine) -> Non
         a.HttpMcpServer(type="http", name="new", url="http://127.0.0.1:1/sse", headers=[]),
     ]
     async with editing(cli, "--model", cli.script(DONE)) as editor:
-        made = await editor.agent.new_session(cwd=str(cli.project), mcp_servers=servers)
-        await editor.say(made.session_id, "Go.")
+        new_session = await editor.agent.new_session(cwd=str(cli.project), mcp_servers=servers)
+        await editor.say(new_session.session_id, "Go.")
         assert "of the editor is not used" not in editor.text
 
 
@@ -242,46 +243,46 @@ async def test_modes_models_commands_and_the_life_of_a_session(cli: CommandLine)
     (cli.project / "a.txt").write_text("a\n")
     steps = '[[turn]]\ncall = [{ name = "update_plan", args = { steps = [{ text = "Look", status = "done" }] } }]\n'
     script = cli.script(turn("", ("write_file", {"path": "b.txt", "content": "b\n"})) + steps + DONE + turn("Copy."))
-    other = cli.script(DONE, "other.toml")
+    other_script = cli.script(DONE, "other.toml")
     reviewer = cli.home / "agents" / "reviewer.md"
     reviewer.parent.mkdir(parents=True)
     reviewer.write_text("---\nname: reviewer\n---\nYou review.\n")
     server = a.AcpMcpServer(type="acp", name="files", server_id="1")
     async with editing(cli, "--model", script, "--mode", "auto-edit") as editor:
-        made = await editor.agent.new_session(cwd=str(cli.project), mcp_servers=[server])
-        session = made.session_id
-        assert made.modes is not None
-        assert made.modes.current_mode_id == "auto-edit"
-        chosen = {each.id: each.current_value for each in made.config_options or ()}
-        assert chosen == {"mode": "auto-edit", "model": script, "reasoning_effort": "default", "agent": "none"}
+        new_session = await editor.agent.new_session(cwd=str(cli.project), mcp_servers=[server])
+        session = new_session.session_id
+        assert new_session.modes is not None
+        assert new_session.modes.current_mode_id == "auto-edit"
+        current_values = {each.id: each.current_value for each in new_session.config_options or ()}
+        assert current_values == {"mode": "auto-edit", "model": script, "reasoning_effort": "default", "agent": "none"}
         await editor.until(lambda: "files" in editor.text)  # it is said that it is not used
         [commands] = editor.of("available_commands_update")
         assert {"undo", "compact", "mode"} <= {each.name for each in commands.available_commands}
         await editor.say(session, "Write.")
         assert [each.content for each in editor.of("plan")[0].entries] == ["Look"]
-        assert "b.txt" in (await _said(editor, session, "/changes"))
-        assert "Undone: 1 change" in (await _said(editor, session, "/undo"))
+        assert "b.txt" in (await _get_answer(editor, session, "/changes"))
+        assert "Undone: 1 change" in (await _get_answer(editor, session, "/undo"))
         assert not (cli.project / "b.txt").exists()
         await editor.say(session, "/redo")
         assert (cli.project / "b.txt").exists()
         await editor.say(session, "/mode ask")
         assert editor.of("current_mode_update")[-1].current_mode_id == "ask"
-        changed = await editor.agent.set_config_option(session_id=session, config_id="model", value=other)
-        assert changed is not None
-        assert {each.id: each.current_value for each in changed.config_options}["model"] == other
+        config_reply = await editor.agent.set_config_option(session_id=session, config_id="model", value=other_script)
+        assert config_reply is not None
+        assert {each.id: each.current_value for each in config_reply.config_options}["model"] == other_script
         await editor.agent.set_config_option(session_id=session, config_id="model", value=script)
         for value in ("reviewer", "none"):
-            changed = await editor.agent.set_config_option(session_id=session, config_id="agent", value=value)
-            assert changed is not None
-            assert {each.id: each.current_value for each in changed.config_options}["agent"] == value
+            config_reply = await editor.agent.set_config_option(session_id=session, config_id="agent", value=value)
+            assert config_reply is not None
+            assert {each.id: each.current_value for each in config_reply.config_options}["agent"] == value
         copy = await editor.agent.fork_session(session_id=session, cwd=str(cli.project))
-        assert (await _said(editor, copy.session_id, "Go on.")) == "Copy."
+        assert (await _get_answer(editor, copy.session_id, "Go on.")) == "Copy."
         await editor.agent.close_session(session_id=session)
         with pytest.raises(acp.RequestError, match="load it first"):
             await editor.say(session, "Hello?")
         await editor.agent.resume_session(session_id=session, cwd=str(cli.project))
         assert not editor.of("user_message_chunk")  # nothing is replayed
-        assert (await _said(editor, session, "Go on.")) == "Copy."
+        assert (await _get_answer(editor, session, "Go on.")) == "Copy."
         with pytest.raises(acp.RequestError, match="works in"):
             await editor.agent.load_session(cwd=str(cli.folder), session_id=session)
         with pytest.raises(acp.RequestError, match="whole disk"):
@@ -301,16 +302,16 @@ async def test_the_editor_passes_mcp_servers_on(cli: CommandLine) -> None:  # E-
             if any(call["status"] == "completed" for call in editor.calls().values()):
                 break
         assert len(editor.asked) == 1
-        named = [each.name for each in editor.of("available_commands_update")[-1].available_commands]
-        assert "odd-one:tidy" in named  # its prompts, once it has started
+        command_names = [each.name for each in editor.of("available_commands_update")[-1].available_commands]
+        assert "odd-one:tidy" in command_names  # its prompts, once it has started
     assert notes.read_text() == "hello\n"
 
 
-async def _said(editor: Editor, session: str, text: str) -> str:
-    """What is said in answer."""
-    before = len(editor.text)
+async def _get_answer(editor: Editor, session: str, text: str) -> str:
+    """Send a text; return the text of the answer."""
+    old_length = len(editor.text)
     await editor.say(session, text)
-    return editor.text[before:].strip(" \n*")
+    return editor.text[old_length:].strip(" \n*")
 
 
 async def test_questions_are_buttons_or_are_answered_in_words(cli: CommandLine) -> None:  # T-07
@@ -329,8 +330,8 @@ async def test_questions_are_buttons_or_are_answered_in_words(cli: CommandLine) 
         assert editor.text.strip().endswith("And why?")
         await editor.say(session, "Because.")
         assert editor.text.endswith("All done.")
-    given = [data["answer"] for data in cli("export", "last").of("user_input.completed")]
-    assert given == ["right", "Because."]
+    answers = [data["answer"] for data in cli("export", "last").of("user_input.completed")]
+    assert answers == ["right", "Because."]
 
 
 async def test_what_cannot_be_done_is_said(cli: CommandLine) -> None:

@@ -37,34 +37,34 @@ class Editor:
 async def agent(tmp_path: Path) -> AsyncIterator[Agent]:
     options = ChatOptions(model="scripted:test", summarize=False, verify=False)
     store = SqliteStore(tmp_path / "t.db")
-    made = Agent(store, model=ScriptedModel([Say("Hello.")] * 3), options=options, home=tmp_path, retry_base_s=0.0)
-    yield made
-    await made.close()
+    new_agent = Agent(store, model=ScriptedModel([Say("Hello.")] * 3), options=options, home=tmp_path, retry_base_s=0.0)
+    yield new_agent
+    await new_agent.close()
 
 
 def served(agent: Agent, editor: Editor) -> Any:
-    made = editing.EditorAgent(
+    editor_agent = editing.EditorAgent(
         agent,
         lambda root: ChatOptions(model="scripted:test", root=root),
         Path,
         unsaved.UnsavedFiles(agent.workspace_of),
     )
-    made.on_connect(editor)
-    return made
+    editor_agent.on_connect(editor)
+    return editor_agent
 
 
 async def test_pages_of_a_list_hold_every_session_once(agent: Agent, tmp_path: Path) -> None:
     server = served(agent, Editor())
-    made = [agent.chat(root=str(tmp_path)) for _ in range(editing.PAGE * 2 + 1)]
-    for chat in made:
+    chats = [agent.chat(root=str(tmp_path)) for _ in range(editing.PAGE * 2 + 1)]
+    for chat in chats:
         await chat.open()
     page = await server.list_sessions(cwd=str(tmp_path))
-    found = [each.session_id for each in page.sessions]
+    session_ids = [each.session_id for each in page.sessions]
     await agent.chat(root=str(tmp_path)).open()  # a new one moves the others down
     while page.next_cursor:
         page = await server.list_sessions(cwd=str(tmp_path), cursor=page.next_cursor)
-        found += [each.session_id for each in page.sessions]
-    assert sorted(found) == sorted(chat.id for chat in made)
+        session_ids += [each.session_id for each in page.sessions]
+    assert sorted(session_ids) == sorted(chat.id for chat in chats)
     with pytest.raises(acp.RequestError, match="cursor"):
         await server.list_sessions(cursor="50")
 
@@ -84,17 +84,17 @@ async def test_a_failure_of_earlier_work_does_not_meet_the_next_prompt(agent: Ag
         await failed.wait()
         editor.take = lambda _update: None
         block = a.TextContentBlock(type="text", text="Hi.")
-        done = await server.prompt(session_id=session, prompt=[block])
-    assert done.stop_reason == "end_turn"
+        reply = await server.prompt(session_id=session, prompt=[block])
+    assert reply.stop_reason == "end_turn"
 
 
 async def test_a_prompt_that_is_cancelled_while_it_waits_ends(agent: Agent, tmp_path: Path) -> None:
     editor = Editor()
     server = served(agent, editor)
-    begun, leaving = asyncio.Event(), asyncio.Event()
+    start_event, leaving = asyncio.Event(), asyncio.Event()
 
     async def dawdle() -> None:
-        begun.set()
+        start_event.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -104,7 +104,7 @@ async def test_a_prompt_that_is_cancelled_while_it_waits_ends(agent: Agent, tmp_
     editor.take = lambda _update: dawdle()
     session = (await server.new_session(cwd=str(tmp_path))).session_id
     async with asyncio.timeout(WAIT_S):
-        await begun.wait()
+        await start_event.wait()
         block = a.TextContentBlock(type="text", text="Hi.")
         prompt = asyncio.create_task(server.prompt(session_id=session, prompt=[block]))
         await leaving.wait()

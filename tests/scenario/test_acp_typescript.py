@@ -35,7 +35,7 @@ def test_a_session_with_the_typescript_sdk(cli: CommandLine) -> None:
         '[[turn]]\ntext = "All done."\n'
     )
     agent = [sys.executable, "-m", "treadle", "acp", "--model", script, "--mode", "confirm"]
-    ended = subprocess.run(
+    process = subprocess.run(
         ["node", str(CLIENT), _sdk(), str(cli.project), *agent],
         env=cli.environment,
         capture_output=True,
@@ -43,15 +43,15 @@ def test_a_session_with_the_typescript_sdk(cli: CommandLine) -> None:
         timeout=TIMEOUT_S * 2,
         check=False,
     )
-    assert ended.returncode == 0, ended.stderr
-    seen = json.loads(ended.stdout)
-    assert (seen["version"], seen["stopReason"], seen["sessions"]) == (1, "end_turn", 1)
-    assert seen["asked"] == [["allow_once", "reject_once"]]
+    assert process.returncode == 0, process.stderr
+    report = json.loads(process.stdout)
+    assert (report["version"], report["stopReason"], report["sessions"]) == (1, "end_turn", 1)
+    assert report["asked"] == [["allow_once", "reject_once"]]
     assert (cli.project / "made").read_text() == "x\n"
-    for updates in (seen["live"], seen["loaded"]):
-        said = [each["content"]["text"] for each in updates if each["sessionUpdate"] == "agent_message_chunk"]
-        assert "".join(said) == "Working.All done."
+    for updates in (report["live"], report["loaded"]):
+        texts = [each["content"]["text"] for each in updates if each["sessionUpdate"] == "agent_message_chunk"]
+        assert "".join(texts) == "Working.All done."
         calls = [each for each in updates if each["sessionUpdate"] in ("tool_call", "tool_call_update")]
         assert (calls[0]["kind"], calls[-1].get("content", [{}])[-1].get("type")) == ("execute", "diff")
         assert "completed" in [each.get("status") for each in calls]
-    assert next(each["sessionUpdate"] for each in seen["loaded"]) == "user_message_chunk"
+    assert next(each["sessionUpdate"] for each in report["loaded"]) == "user_message_chunk"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.scenario.kit import Gate, Recording, Stage, ended, of, play, results, types, until
+from tests.scenario.kit import Gate, Recording, Stage, list_idle_reasons, of, play, results, types, until
 from treadle import tool
 from treadle.adapters.models.scripted import Call, Say, ScriptedModel
 from treadle.adapters.tools.builtin.edit import WriteFile
@@ -28,9 +28,9 @@ async def test_a_block_of_an_answer_is_written_undone_and_written_again(stage: S
     chat = stage.agent(model, builtin=True).chat(root=str(tmp_path), tools=())
     await play(chat.send("How do I greet?"))
     assert model.requests[0].tools == ()  # plain chat
-    seen = await play(chat.apply("src/hello.py"))
-    assert types(seen) == [*TURN, *CALL, *END]
-    assert ended(seen) == ["done"]
+    events = await play(chat.apply("src/hello.py"))
+    assert types(events) == [*TURN, *CALL, *END]
+    assert list_idle_reasons(events) == ["done"]
     file = tmp_path / "src/hello.py"
     assert file.read_text() == "print('hello')\n"
     await chat.files.undo()
@@ -39,8 +39,8 @@ async def test_a_block_of_an_answer_is_written_undone_and_written_again(stage: S
     assert file.read_text() == "print('hello')\n"
     assert len(model.requests) == 1
     await play(chat.send("And now?"))
-    shown = model.turns()[1]
-    assert [type(entry) for entry in shown[2:]] == [UserEntry, AssistantEntry, ResultsEntry, UserEntry]
+    entries = model.turns()[1]
+    assert [type(entry) for entry in entries[2:]] == [UserEntry, AssistantEntry, ResultsEntry, UserEntry]
     assert (await chat.state()).totals.turns == 2  # model calls
     assert await check(stage.store, chat.id) == []
 
@@ -48,20 +48,20 @@ async def test_a_block_of_an_answer_is_written_undone_and_written_again(stage: S
 async def test_a_sensitive_file_asks_and_shows_what_would_be_written(stage: Stage, tmp_path: Path) -> None:  # S-06
     chat = stage.agent([SCRIPT], builtin=True).chat(root=str(tmp_path), tools=(), interactive=True)
     await play(chat.send("How?"))
-    seen = await play(chat.apply(".env", content="A=1\n"))
-    assert types(seen) == [*TURN, "permission.requested"]
+    events = await play(chat.apply(".env", content="A=1\n"))
+    assert types(events) == [*TURN, "permission.requested"]
     with pytest.raises(Refused) as refused:
         await chat.apply("other.txt", content="x")
     assert refused.value.reason == "awaiting_action"
     (action,) = await chat.actions()
     assert "+A=1" in action.text
     assert await chat.arguments(action) == {"path": ".env", "content": "A=1\n"}
-    seen = await play(chat.deny(action, "not there"))
-    assert ended(seen) == ["done"]
+    events = await play(chat.deny(action, "not there"))
+    assert list_idle_reasons(events) == ["done"]
     assert not (tmp_path / ".env").exists()
     await play(chat.apply(".env", content="A=1\n"))
     (action,) = await chat.actions()
-    (tmp_path / ".env").write_text("B=2\n")  # what was shown holds no more: it is asked for again (S-08)
+    (tmp_path / ".env").write_text("B=2\n")  # the shown diff is outdated, so the call asks again (S-08)
     await play(chat.approve(action))
     (action,) = await chat.actions()
     assert "-B=2" in action.text
@@ -95,7 +95,7 @@ async def test_a_file_that_the_model_has_not_seen_or_not_so_is_written(stage: St
     for path in ("a.txt", "b.txt"):
         await play(chat.apply(path))
         assert (tmp_path / path).read_text() == "print('hello')\n"
-    await play(chat.send("Now you."))  # what was applied counts as seen
+    await play(chat.send("Now you."))  # an applied file counts as read
     assert file.read_text() == "model\n"
     assert all("changed on disk" not in text for text in await results(chat))
 

@@ -26,10 +26,10 @@ ASK = ("--mode", "confirm", "--interactive", "--json")
 
 def ask(cli: CommandLine, script: str, *flags: str) -> str:
     """Begin a run that stops at a question; the chat's id."""
-    asked = cli("run", "Work.", "--model", cli.script(script), *ASK, *flags)
-    assert asked.code == EXIT_WAITING, asked.err
-    assert asked.types[-1] == "session.action_required", asked.types
-    return str(asked.events[0]["chat"])
+    run_result = cli("run", "Work.", "--model", cli.script(script), *ASK, *flags)
+    assert run_result.code == EXIT_WAITING, run_result.err
+    assert run_result.types[-1] == "session.action_required", run_result.types
+    return str(run_result.events[0]["chat"])
 
 
 def count(cli: CommandLine) -> int:
@@ -46,7 +46,7 @@ def test_asked_by_a_process_that_was_killed_and_answered_from_another(cli: Comma
     assert "command: echo x >> count" in pending["text"]
     approved = cli("approve", pending["id"], "--json")
     assert approved.code == 0
-    assert approved.types[0] == "permission.requested"  # what is approved comes first
+    assert approved.types[0] == "permission.requested"  # the approved action comes first
     order = ["permission.requested", "permission.completed", "tool.execution_start", "tool.execution_complete"]
     assert [kind for kind in approved.types if kind in order] == order
     assert approved.types[-1] == "session.idle"
@@ -101,9 +101,9 @@ def test_a_file_that_changed_behind_the_diff_is_asked_for_again(cli: CommandLine
     chat = ask(cli, read + SECRET + DONE)
     assert "may hold secrets" in cli("pending").out  # S-18
     cli("approve", chat)  # it is read, and now the edit is asked for
-    shown = cli("pending").out
-    assert "-A=1" in shown
-    assert "+A=2" in shown
+    pending_text = cli("pending").out
+    assert "-A=1" in pending_text
+    assert "+A=2" in pending_text
     (cli.project / ".env").write_text("A=1\nB=secret\n")
     again = cli("approve", chat, "--json")
     assert again.types[-1] != "session.idle" or not again.of("tool.execution_complete")[-1]["success"]
@@ -120,40 +120,40 @@ def test_a_refusal_with_feedback(cli: CommandLine) -> None:
 
 def test_an_edited_command_runs_instead(cli: CommandLine) -> None:  # S-08
     chat = ask(cli, COUNT + DONE)
-    done = cli("approve", chat, "--edit", "echo xxx >> count", "--json")
-    assert done.code == 0
-    assert done.of("permission.completed")[0]["arguments"] == {"command": "echo xxx >> count"}
-    assert done.of("tool.execution_start")[0]["arguments"]["command"] == "echo xxx >> count"
+    approval = cli("approve", chat, "--edit", "echo xxx >> count", "--json")
+    assert approval.code == 0
+    assert approval.of("permission.completed")[0]["arguments"] == {"command": "echo xxx >> count"}
+    assert approval.of("tool.execution_start")[0]["arguments"]["command"] == "echo xxx >> count"
     assert count(cli) == 3
 
 
 def test_it_says_what_it_approves_before_it_does(cli: CommandLine) -> None:
     chat = ask(cli, TEST + DONE)
-    done = cli("approve", chat)
-    assert done.err.index("allowing in chat") < done.err.index("command: touch built; make test")
-    assert "severity: medium" in done.err
-    assert "asked because: it writes files" in done.err
+    approval = cli("approve", chat)
+    assert approval.err.index("allowing in chat") < approval.err.index("command: touch built; make test")
+    assert "severity: medium" in approval.err
+    assert "asked because: it writes files" in approval.err
 
 
 def test_what_is_asked_for_holds_no_escapes(cli: CommandLine) -> None:  # S-12
     script = '[[turn]]\ncall = [{ name = "run_command", args = { command = "make \\u001b[2Jx\\u0007" } }]\n'
     chat = ask(cli, script + DONE)
-    for shown in (cli("pending"), cli("approve", chat, "--deny"), cli("rules")):
-        assert not set(shown.out + shown.err) & {"\x1b", "\x07"}
+    for result in (cli("pending"), cli("approve", chat, "--deny"), cli("rules")):
+        assert not set(result.out + result.err) & {"\x1b", "\x07"}
 
 
 def test_remembered_in_the_chat_and_in_the_project(cli: CommandLine) -> None:  # S-07
     (cli.project / "Makefile").write_text("test:\n\t@echo x >> count\n")
     script = '[[turn]]\ncall = [{ name = "run_command", args = { command = "make test" } }]\n'
     chat = ask(cli, script + script + DONE)
-    done = cli("approve", chat, "--remember", "chat", "--json")
-    assert (done.code, count(cli)) == (0, 2)  # the second one was not asked for
-    auto = [data for data in done.of("permission.completed") if data["auto_approved"]]
+    approval = cli("approve", chat, "--remember", "chat", "--json")
+    assert (approval.code, count(cli)) == (0, 2)  # the second one was not asked for
+    auto = [data for data in approval.of("permission.completed") if data["auto_approved"]]
     assert "allowed by the chat rule `allow make test`" in auto[0]["feedback"]
     assert json.loads(cli("rules", "--chat", chat, "--json").out)["pattern"] == "make test"
     assert cli("rules", "--json").out == ""
-    other = ask(cli, script + DONE)
-    assert cli("approve", other, "--remember", "project", "--expires", "7d").code == 0
+    other_chat = ask(cli, script + DONE)
+    assert cli("approve", other_chat, "--remember", "project", "--expires", "7d").code == 0
     (rule,) = cli("rules", "--json").lines
     assert (rule["pattern"], rule["scope"], rule["root"]) == ("make test", "project", str(cli.project))
     assert rule["expires_ms"] > rule["created_ms"]
@@ -232,7 +232,7 @@ async def test_the_library_makes_rules_too(stage: Stage) -> None:  # S-07
     (action,) = await chat.actions()
     assert action.offers[0].covers == "every call of change, with any arguments"
     assert await chat.arguments(action) == {"n": 1}
-    seen = await play(chat.approve(action, rule=action.offers[0].rule))
-    assert len(of(seen, e.ExecutionComplete)) == 2
+    events = await play(chat.approve(action, rule=action.offers[0].rule))
+    assert len(of(events, e.ExecutionComplete)) == 2
     (rule,) = (await chat.state()).options.rules
     assert rule.id

@@ -19,15 +19,15 @@ from treadle.testing.checker import check
 
 async def test_an_outcome_waits_for_a_busy_database(tmp_path: Path) -> None:
     path, ran = tmp_path / "t.db", 0
-    other = sqlite3.connect(tmp_path / "t.db", isolation_level=None)
+    connection = sqlite3.connect(tmp_path / "t.db", isolation_level=None)
 
     @tool
     async def effect() -> str:
         """Do something once; another process holds the database when it is done."""
         nonlocal ran
         ran += 1
-        other.execute("BEGIN IMMEDIATE")
-        asyncio.get_running_loop().call_later(1.5, other.execute, "ROLLBACK")
+        connection.execute("BEGIN IMMEDIATE")
+        asyncio.get_running_loop().call_later(1.5, connection.execute, "ROLLBACK")
         return "did it"
 
     store = SqliteStore(path, busy_s=0.1)
@@ -37,21 +37,21 @@ async def test_an_outcome_waits_for_a_busy_database(tmp_path: Path) -> None:
         chat = await agent.chat()
         answer = await chat.ask("go")
         assert answer.text == "Done."
-        (done,) = of(await chat.events(), e.ExecutionComplete)
-        assert (done.result, done.synthetic, ran) == ("did it", "", 1)
+        (completion,) = of(await chat.events(), e.ExecutionComplete)
+        assert (completion.result, completion.synthetic, ran) == ("did it", "", 1)
         assert await check(store, chat.id) == []
     await store.close()
-    other.close()
+    connection.close()
 
 
 async def test_an_outcome_waits_no_longer_than_a_lease(tmp_path: Path) -> None:
-    """Whoever follows the chat hears why it cannot go on."""
-    other = sqlite3.connect(tmp_path / "t.db", isolation_level=None)
+    """A follower of the chat hears why it cannot go on."""
+    connection = sqlite3.connect(tmp_path / "t.db", isolation_level=None)
 
     @tool
     async def effect() -> str:
         """Do something; the database stays locked."""
-        other.execute("BEGIN IMMEDIATE")
+        connection.execute("BEGIN IMMEDIATE")
         return "did it"
 
     store = SqliteStore(tmp_path / "t.db", busy_s=0.05)
@@ -61,26 +61,26 @@ async def test_an_outcome_waits_no_longer_than_a_lease(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="locked"):
             async with asyncio.timeout(30):
                 await chat.ask("go")
-        other.execute("ROLLBACK")
+        connection.execute("ROLLBACK")
     await store.close()
-    other.close()
+    connection.close()
 
 
 async def test_a_message_waits_for_a_busy_database_without_a_pool(tmp_path: Path) -> None:
     """The message is acknowledged; then another process holds the database when the chat is to be claimed."""
-    other = sqlite3.connect(tmp_path / "t.db", isolation_level=None)
+    connection = sqlite3.connect(tmp_path / "t.db", isolation_level=None)
     store = SqliteStore(tmp_path / "t.db", busy_s=0.05)
     async with Agent(store, model=ScriptedModel([Say("Done.")]), builtin=False) as agent:
         chat = await agent.chat()
         await agent.deps.log.execute(chat.id, Send("go"))
-        other.execute("BEGIN IMMEDIATE")
+        connection.execute("BEGIN IMMEDIATE")
         agent.worker.start(chat.id)
-        asyncio.get_running_loop().call_later(1.0, other.execute, "ROLLBACK")
+        asyncio.get_running_loop().call_later(1.0, connection.execute, "ROLLBACK")
         async with asyncio.timeout(30):
             head = 0
             while not of(await chat.events(), e.RunEnd):
                 head = await store.wait(chat.id, head, 1.0)
-    other.close()
+    connection.close()
 
 
 async def test_fsck_repairs_chat_by_chat(tmp_path: Path) -> None:
@@ -91,14 +91,14 @@ async def test_fsck_repairs_chat_by_chat(tmp_path: Path) -> None:
         sound, damaged = await agent.chat(), await agent.chat()
         await sound.ask("hello")
         await damaged.ask("hello")
-        with sqlite3.connect(path, isolation_level=None) as other:
-            other.execute("BEGIN IMMEDIATE")
+        with sqlite3.connect(path, isolation_level=None) as connection:
+            connection.execute("BEGIN IMMEDIATE")
             async with asyncio.timeout(8):
                 assert await store.check(repair=True) == []
-            other.execute("ROLLBACK")
-        with sqlite3.connect(path) as other:
-            last = other.execute("SELECT max(place) FROM events").fetchone()[0]
-            other.execute("UPDATE events SET body = x'00' WHERE place = ?", (last,))
+            connection.execute("ROLLBACK")
+        with sqlite3.connect(path) as connection:
+            last = connection.execute("SELECT max(place) FROM events").fetchone()[0]
+            connection.execute("UPDATE events SET body = x'00' WHERE place = ?", (last,))
         problems = await store.check(repair=True)
         assert [(problem.chat, problem.repaired) for problem in problems] == [(damaged.id, True)]
         assert await store.check() == []

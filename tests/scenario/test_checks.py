@@ -1,4 +1,4 @@
-"""Completion is verified (L-16): what the model is told before it may stop, and what it cannot talk its way around."""
+"""Completion is verified (L-16): the model gets check messages before it may stop and cannot evade them."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.processes import running_with, unlike_any_other
-from tests.scenario.kit import Recording, Stage, change, ended, look, of, play, until
+from tests.scenario.kit import Recording, Stage, change, list_idle_reasons, look, of, play, until
 from treadle import Chat
 from treadle.adapters.models.scripted import Call, Say, ScriptedModel
 from treadle.adapters.stores.sqlite import SqliteStore
@@ -21,8 +21,8 @@ WRITE = Call("write_file", path="a.txt", content="a\n")
 BROKEN = "test -e mended || { echo it is broken; exit 3; }"
 
 
-def told(seen: list[e.Envelope]) -> list[str]:
-    return [message.content for message in of(seen, e.UserMessage) if message.source == "check"]
+def list_check_messages(events: list[e.Envelope]) -> list[str]:
+    return [message.content for message in of(events, e.UserMessage) if message.source == "check"]
 
 
 @pytest.fixture
@@ -36,22 +36,22 @@ def root(tmp_path: Path) -> Path:
 
 async def test_a_task_that_asks_for_changes_and_gets_none_is_told_once(stage: Stage, root: Path) -> None:
     model = Recording(ScriptedModel([Say("Fixed!"), Say("Fixed, I say."), Say("never")]))
-    seen = await play(stage.agent(model, builtin=True).chat(root=str(root)).send("Fix the bug in a.txt"))
-    assert told(seen) == [NOTHING_WRITTEN]
+    events = await play(stage.agent(model, builtin=True).chat(root=str(root)).send("Fix the bug in a.txt"))
+    assert list_check_messages(events) == [NOTHING_WRITTEN]
     entry = model.turns()[1][-1]
     assert isinstance(entry, UserEntry)
     assert (entry.text, entry.source) == (NOTHING_WRITTEN, "check")
-    assert ended(seen) == ["done"]
+    assert list_idle_reasons(events) == ["done"]
 
 
 async def test_a_completion_is_taken_back_when_nothing_was_written(stage: Stage, root: Path) -> None:
     finish = Call("task_complete", summary="All done.")
-    seen = await play(
+    events = await play(
         stage.agent([finish, WRITE, finish], builtin=True).chat(root=str(root)).send("Create a.txt with an a")
     )
-    assert told(seen) == [NOTHING_WRITTEN]
-    assert len(of(seen, e.TaskComplete)) == 2  # both are what the model said; only the second one was accepted
-    assert ended(seen) == ["task_complete"]
+    assert list_check_messages(events) == [NOTHING_WRITTEN]
+    assert len(of(events, e.TaskComplete)) == 2  # both are what the model said; only the second one was accepted
+    assert list_idle_reasons(events) == ["task_complete"]
     assert (root / "a.txt").read_text() == "a\n"
 
 
@@ -64,14 +64,14 @@ async def test_a_completion_is_taken_back_when_nothing_was_written(stage: Stage,
     ],
 )
 async def test_otherwise_it_is_not_told(stage: Stage, root: Path, task: str, options: dict[str, object]) -> None:
-    seen = await play(stage.agent([Say("Like this.")], builtin=True).chat(root=str(root), **options).send(task))
-    assert told(seen) == []
-    assert ended(seen) == ["done"]
+    events = await play(stage.agent([Say("Like this.")], builtin=True).chat(root=str(root), **options).send(task))
+    assert list_check_messages(events) == []
+    assert list_idle_reasons(events) == ["done"]
 
 
 async def test_a_question_back_may_wait_for_its_answer(stage: Stage, root: Path) -> None:
     chat = stage.agent([Say("Which one?")], builtin=True).chat(root=str(root), interactive=True)
-    assert told(await play(chat.send("Fix the bug"))) == []
+    assert list_check_messages(await play(chat.send("Fix the bug"))) == []
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ async def test_a_question_back_may_wait_for_its_answer(stage: Stage, root: Path)
     [
         (WRITE, False),
         (Call("run_command", command="echo b > a.txt"), False),
-        (Call("run_command", command="sed -i s/a/b/ none.txt || true"), True),  # what a command did is known
+        (Call("run_command", command="sed -i s/a/b/ none.txt || true"), True),  # the effect of a command is known
         (Call("run_command", command="ls -la | grep txt; git status"), True),
         (Call("edit_file", path="none.txt", old_str="a", new_str="b"), True),
         (Call("change"), False),  # a tool that Treadle does not know may do anything
@@ -89,7 +89,7 @@ async def test_a_question_back_may_wait_for_its_answer(stage: Stage, root: Path)
 async def test_what_counts_as_written(stage: Stage, root: Path, call: Call, reminded: bool) -> None:
     steps = [call, Say("Done."), Say("Yes.")]
     chat = stage.agent(steps, look, change, builtin=True).chat(root=str(root), auto_approve_commands=True)
-    assert bool(told(await play(chat.send("Change a.txt")))) == reminded
+    assert bool(list_check_messages(await play(chat.send("Change a.txt")))) == reminded
 
 
 @pytest.mark.parametrize("named", ["b.txt", "a.txt"])
@@ -97,9 +97,9 @@ async def test_a_change_of_another_file_than_the_one_to_write_to_is_told_once(
     stage: Stage, root: Path, named: str
 ) -> None:
     chat = stage.agent([WRITE, Say("Done."), Say("Really."), Say("never")], builtin=True).chat(root=str(root))
-    seen = await play(chat.send(f"How many files are there? Write the number to {named}."))
-    assert told(seen) == ([FILE_NOT_WRITTEN.format(file="b.txt")] if named == "b.txt" else [])
-    assert ended(seen) == ["done"]
+    events = await play(chat.send(f"How many files are there? Write the number to {named}."))
+    assert list_check_messages(events) == ([FILE_NOT_WRITTEN.format(file="b.txt")] if named == "b.txt" else [])
+    assert list_idle_reasons(events) == ["done"]
 
 
 # -- checks -----------------------------------------------------------------------------------------------------------
@@ -108,30 +108,30 @@ async def test_a_change_of_another_file_than_the_one_to_write_to_is_told_once(
 async def test_a_failing_check_goes_back_and_a_passing_one_ends_the_run(stage: Stage, root: Path) -> None:
     mend = Call("write_file", path="mended", content="")
     model = Recording(ScriptedModel([WRITE, Say("Done."), mend, Say("Now it is.")]))
-    seen = await play(stage.agent(model, builtin=True).chat(root=str(root), checks=(BROKEN,)).send("Do it"))
-    first, second = of(seen, e.CheckCompleted)
+    events = await play(stage.agent(model, builtin=True).chat(root=str(root), checks=(BROKEN,)).send("Do it"))
+    first, second = of(events, e.CheckCompleted)
     assert (first.success, second.success) == (False, True)
-    assert [(start.command, start.attempt) for start in of(seen, e.CheckStarted)] == [(BROKEN, 1), (BROKEN, 2)]
-    [said] = told(seen)
-    assert BROKEN in said
-    assert re.search(r"it is broken\n.*exit.* 3", said)
+    assert [(start.command, start.attempt) for start in of(events, e.CheckStarted)] == [(BROKEN, 1), (BROKEN, 2)]
+    [check_message] = list_check_messages(events)
+    assert BROKEN in check_message
+    assert re.search(r"it is broken\n.*exit.* 3", check_message)
     entry = model.turns()[2][-1]
     assert isinstance(entry, UserEntry)
-    assert entry.text == said
-    assert ended(seen) == ["done"]
+    assert entry.text == check_message
+    assert list_idle_reasons(events) == ["done"]
 
 
 async def test_after_three_times_the_completion_is_refused(stage: Stage, root: Path) -> None:
     finish = Call("task_complete", summary="All done.")
     chat = stage.agent([finish] * 4 + [Say("Sorry.")], builtin=True).chat(root=str(root), checks=("false", "true"))
-    seen = await play(chat.send("Do it"))
-    assert len(told(seen)) == 3
-    assert [start.attempt for start in of(seen, e.CheckStarted)] == [1, 1, 2, 2, 3, 3, 4, 4]
-    [refused] = of(seen, e.SessionError)
+    events = await play(chat.send("Do it"))
+    assert len(list_check_messages(events)) == 3
+    assert [start.attempt for start in of(events, e.CheckStarted)] == [1, 1, 2, 2, 3, 3, 4, 4]
+    [refused] = of(events, e.SessionError)
     assert refused.error_class == "checks_failed"
     assert "`false`" in refused.message
     assert "`true`" not in refused.message
-    assert ended(seen) == ["error"]
+    assert list_idle_reasons(events) == ["error"]
     await chat.command(c.ChangeOptions({"checks": ()}))
     assert (await chat.ask("Why?")).text == "Sorry."  # the chat stays usable
 
@@ -139,34 +139,34 @@ async def test_after_three_times_the_completion_is_refused(stage: Stage, root: P
 async def test_all_checks_are_run_and_their_failures_told_together(stage: Stage, root: Path) -> None:
     checks = ("echo one; false", "true", "echo two; false")
     chat = stage.agent([Say("Done.")] * 4, builtin=True).chat(root=str(root), checks=checks)
-    said = told(await play(chat.send("Do it")))[0]
-    assert "one" in said
-    assert "two" in said
-    assert "$ true" not in said
+    check_message = list_check_messages(await play(chat.send("Do it")))[0]
+    assert "one" in check_message
+    assert "two" in check_message
+    assert "$ true" not in check_message
 
 
 async def test_a_question_that_changed_nothing_is_not_checked(stage: Stage, root: Path) -> None:
     chat = stage.agent([Say("Because.")], builtin=True).chat(root=str(root), checks=("false",))
-    seen = await play(chat.send("Why does the test fail?"))
-    assert of(seen, e.CheckStarted) == []
-    assert ended(seen) == ["done"]
+    events = await play(chat.send("Why does the test fail?"))
+    assert of(events, e.CheckStarted) == []
+    assert list_idle_reasons(events) == ["done"]
 
 
 async def test_the_turn_cap_still_ends_the_run(stage: Stage, root: Path) -> None:
     chat = stage.agent([Say("Done.")] * 3, builtin=True).chat(
         root=str(root), checks=("false",), max_turns=2, on_limit="error"
     )
-    seen = await play(chat.send("Do it"))
-    assert [failed.error_class for failed in of(seen, e.SessionError)] == ["turn_cap"]
-    assert len(told(seen)) == 2
+    events = await play(chat.send("Do it"))
+    assert [failed.error_class for failed in of(events, e.SessionError)] == ["turn_cap"]
+    assert len(list_check_messages(events)) == 2
 
 
 async def test_a_check_needs_no_approval_and_no_permission_of_the_model(stage: Stage, root: Path) -> None:
     chat = stage.agent([Say("Done.")], builtin=True).chat(
         root=str(root), mode="confirm", tools=("read_file",), checks=("echo ran > ran",)
     )
-    seen = await play(chat.send("Do it"))
-    assert [done.success for done in of(seen, e.CheckCompleted)] == [True]
+    events = await play(chat.send("Do it"))
+    assert [check_result.success for check_result in of(events, e.CheckCompleted)] == [True]
     assert (root / "ran").read_text() == "ran\n"
 
 
@@ -176,15 +176,15 @@ async def test_a_check_begins_at_the_root_whatever_the_shell_was_left_in(stage: 
     chat = stage.agent(steps, builtin=True).chat(
         root=str(root), auto_approve_commands=True, checks=('test -d sub && test -z "$DEBUG"',)
     )
-    assert [done.success for done in of(await play(chat.send("Do it")), e.CheckCompleted)] == [True]
+    assert [check_result.success for check_result in of(await play(chat.send("Do it")), e.CheckCompleted)] == [True]
 
 
 async def test_without_a_tool_for_commands_it_is_said_that_nothing_was_checked(stage: Stage) -> None:
-    seen = await play(stage.agent([Say("Done.")]).chat(checks=("true",)).send("Do it"))
-    [skipped] = of(seen, e.CheckCompleted)
+    events = await play(stage.agent([Say("Done.")]).chat(checks=("true",)).send("Do it"))
+    [skipped] = of(events, e.CheckCompleted)
     assert (skipped.success, skipped.synthetic) == (False, "skipped")
     assert "run_command" in skipped.result
-    assert ended(seen) == ["done"]
+    assert list_idle_reasons(events) == ["done"]
 
 
 # -- stops and crashes ------------------------------------------------------------------------------------------------
@@ -204,9 +204,9 @@ async def test_an_interrupt_stops_a_check_with_all_it_started(stage: Stage, root
     chat = stage.agent([Say("Done."), Say("Fine.")], builtin=True).chat(root=str(root), checks=checks)
     await until(chat.send("Do it"), lambda event: isinstance(event, e.ExecutionOutput))
     await chat.interrupt()
-    seen = await play(chat.resume(after_seq=0))
-    assert ended(seen) == ["interrupted"]
-    assert [done.synthetic for done in of(seen, e.CheckCompleted)] == ["stopped"]
+    events = await play(chat.resume(after_seq=0))
+    assert list_idle_reasons(events) == ["interrupted"]
+    assert [check_result.synthetic for check_result in of(events, e.CheckCompleted)] == ["stopped"]
     assert running_with(nap) == []
     await chat.command(c.ChangeOptions({"checks": ()}))
     assert (await chat.ask("Again?")).text == "Fine."
@@ -221,9 +221,9 @@ async def test_a_check_whose_worker_is_lost_is_seen_through_by_the_next(stage: S
     await stage.kill()
     gate.write_text("go\n")
     chat = stage.agent([Say("Done.")] * 2, builtin=True).chat(chat.id)
-    seen = await play(chat.resume(after_seq=0))
-    assert ended(seen) == ["done"]
-    assert of(seen, e.CheckCompleted)[-1].success
+    events = await play(chat.resume(after_seq=0))
+    assert list_idle_reasons(events) == ["done"]
+    assert of(events, e.CheckCompleted)[-1].success
     assert await check(stage.store, chat.id) == []
     if isinstance(stage.store, SqliteStore):  # chats in memory end with their process, and so do their commands
         assert (root / "runs").read_text() == "ran\n"
@@ -231,8 +231,8 @@ async def test_a_check_whose_worker_is_lost_is_seen_through_by_the_next(stage: S
 
 async def test_checks_of_many_runs_have_keys_of_their_own(stage: Stage, root: Path) -> None:
     chat: Chat = stage.agent([Say("One."), Say("Two.")], builtin=True).chat(root=str(root), checks=("true",))
-    seen = [*await play(chat.send("Do it")), *await play(chat.send("Do it again"))]
-    assert [start.check for start in of(seen, e.CheckStarted)] == ["check.1", "check.2"]
+    events = [*await play(chat.send("Do it")), *await play(chat.send("Do it again"))]
+    assert [start.check for start in of(events, e.CheckStarted)] == ["check.1", "check.2"]
 
 
 # -- what a check changes ---------------------------------------------------------------------------------------------
@@ -251,8 +251,8 @@ async def test_what_a_check_changes_is_judged(
     stage: Stage, root: Path, line: str, options: dict[str, object], left: set[str]
 ) -> None:  # S-16
     chat = stage.agent([WRITE, Say("Done.")], builtin=True).chat(root=str(root), checks=(line,), mode="ask", **options)
-    seen = await play(chat.send("Write a.txt"))
-    (done,) = of(seen, e.CheckCompleted)
-    assert done.success  # that something is not kept says nothing about what was checked
+    events = await play(chat.send("Write a.txt"))
+    (check_result,) = of(events, e.CheckCompleted)
+    assert check_result.success  # that something is not kept says nothing about what was checked
     assert set(os.listdir(root)) == left
-    assert ("It would have changed" in done.result) == ("out.txt" not in left)
+    assert ("It would have changed" in check_result.result) == ("out.txt" not in left)

@@ -35,28 +35,28 @@ def file(cli: CommandLine) -> Path:
 
 @pytest.mark.parametrize("patch", [UNIFIED, ENVELOPE, f"Take this:\n\n```diff\n{UNIFIED}```\n"])
 def test_a_patch_is_shown_applied_and_undone(cli: CommandLine, file: Path, patch: str) -> None:
-    shown = cli("apply", "--preview", input=patch)
-    assert (shown.code, file.read_text()) == (0, "one\ntwo\n")
-    assert "-two\n+zwei\n" in shown.out
-    assert "nothing was changed" in shown.err
+    preview = cli("apply", "--preview", input=patch)
+    assert (preview.code, file.read_text()) == (0, "one\ntwo\n")
+    assert "-two\n+zwei\n" in preview.out
+    assert "nothing was changed" in preview.err
     assert cli("chats", "--json").out == ""
-    done = cli("apply", input=patch)
-    assert (done.code, file.read_text()) == (0, "one\nzwei\n")
-    assert "applied: " in done.err
+    apply_result = cli("apply", input=patch)
+    assert (apply_result.code, file.read_text()) == (0, "one\nzwei\n")
+    assert "applied: " in apply_result.err
     assert cli("undo", "-y").code == 0
     assert file.read_text() == "one\ntwo\n"
     assert not (cli.project / "b.txt").exists()
 
 
 def test_all_of_it_or_nothing(cli: CommandLine, file: Path) -> None:
-    other = "--- a/missing.txt\n+++ b/missing.txt\n@@ -1 +1 @@\n-x\n+y\n"
-    refused = cli("apply", input=UNIFIED + other)
+    other_patch = "--- a/missing.txt\n+++ b/missing.txt\n@@ -1 +1 @@\n-x\n+y\n"
+    refused = cli("apply", input=UNIFIED + other_patch)
     assert refused.code == 1
     assert "missing.txt does not exist" in refused.err
     assert file.read_text() == "one\ntwo\n"
     (cli.folder / "fix.patch").write_text(UNIFIED)
-    done = cli("apply", str(cli.folder / "fix.patch"), "--json").lines[0]
-    assert (done["applied"], [each["path"] for each in done["files"]]) == (True, ["a.txt"])
+    apply_result = cli("apply", str(cli.folder / "fix.patch"), "--json").lines[0]
+    assert (apply_result["applied"], [each["path"] for each in apply_result["files"]]) == (True, ["a.txt"])
     again = cli("apply", str(cli.folder / "fix.patch"))
     assert (again.code, "already" in again.err) == (1, True)
 
@@ -75,14 +75,14 @@ def test_a_block_becomes_a_file(cli: CommandLine) -> None:
 
 def test_the_last_answer_of_a_chat(cli: CommandLine) -> None:
     cli("run", "How?", "--model", cli.script(ANSWER))
-    done = cli("apply", "--chat", "last", "--to", "src/one.py", "--json").lines[0]
+    apply_result = cli("apply", "--chat", "last", "--to", "src/one.py", "--json").lines[0]
     assert (cli.project / "src/one.py").read_text() == "print(1)\n"
-    assert [chat["chat"] for chat in cli("chats", "--json").lines] == [done["chat"]]  # it is in that chat's log
+    assert [chat["chat"] for chat in cli("chats", "--json").lines] == [apply_result["chat"]]  # it is in that chat's log
 
 
 def test_sensitive_files_need_a_yes(cli: CommandLine) -> None:  # S-06
-    asked = cli("apply", "--to", ".env", input="A=1\n")
-    assert asked.code == 1
+    apply_result = cli("apply", "--to", ".env", input="A=1\n")
+    assert apply_result.code == 1
     assert not (cli.project / ".env").exists()
     assert cli("apply", "--to", ".env", "--yes", input="A=1\n").code == 0
     assert (cli.project / ".env").read_text() == "A=1\n"

@@ -27,8 +27,8 @@ def test_chats_are_listed_newest_first(cli: CommandLine, model: str) -> None:
     assert [chat["title"] for chat in listed] == ["The second.", "The first."]
     newest = listed[0]
     assert (newest["status"], newest["turns"], newest["model"], newest["leased"]) == ("idle", 2, model, False)
-    shown = cli("chats").out.splitlines()
-    assert [line.split()[0] for line in shown] == [second, first]
+    lines = cli("chats").out.splitlines()
+    assert [line.split()[0] for line in lines] == [second, first]
 
 
 def test_a_chat_in_error_says_why(cli: CommandLine) -> None:
@@ -59,11 +59,11 @@ def test_a_chat_is_named_by_its_beginning_if_that_is_enough(cli: CommandLine, mo
 
 def test_show_tells_a_chat_from_its_log(cli: CommandLine, model: str) -> None:
     ran = cli("run", "What is here?", "--model", model)
-    shown = cli("show", "last")
-    assert shown.out == f"> What is here?\n{ran.out}"
-    whole = json.loads(cli("show", "last", "--json").out)
-    assert [message["role"] for message in whole["messages"]] == ["user", "assistant", "tool", "assistant"]
-    assert (whole["last_end"], whole["options"]["model"]) == ("done", model)
+    show_result = cli("show", "last")
+    assert show_result.out == f"> What is here?\n{ran.out}"
+    chat_json = json.loads(cli("show", "last", "--json").out)
+    assert [message["role"] for message in chat_json["messages"]] == ["user", "assistant", "tool", "assistant"]
+    assert (chat_json["last_end"], chat_json["options"]["model"]) == ("done", model)
 
 
 def test_export_and_import_keep_the_log(cli: CommandLine, model: str) -> None:  # D-08
@@ -72,21 +72,21 @@ def test_export_and_import_keep_the_log(cli: CommandLine, model: str) -> None:  
     assert exported.types[0] == "session.created"
     assert [event["seq"] for event in exported.events] == list(range(1, len(exported.events) + 1))
     assert all(exported.types)
-    taken = cli("import", "-", input=exported.out)
-    assert taken.code == 1
-    assert "exists already" in taken.err
+    import_result = cli("import", "-", input=exported.out)
+    assert import_result.code == 1
+    assert "exists already" in import_result.err
     copy = cli("import", "-", "--new-id", input=exported.out).out.strip()
     assert copy not in ("", chat)
     length = len(exported.events)
     compared = cli("diff-runs", chat, copy).out
     assert compared.startswith(f"The first difference is at {length + 1}: ")
     assert "session.imported" in compared  # nothing else is new but what import says itself
-    other = {"TREADLE_HOME": str(cli.folder / "other")}
-    assert cli("import", "-", input=exported.out, env=other).out.strip() == chat
-    again = cli("export", "last", env=other).events
+    other_env = {"TREADLE_HOME": str(cli.folder / "other")}
+    assert cli("import", "-", input=exported.out, env=other_env).out.strip() == chat
+    again = cli("export", "last", env=other_env).events
     assert [event["data"] for event in again[:length]] == [event["data"] for event in exported.events]
     assert again[length]["type"] == "session.imported"
-    broken = cli("import", "-", input="{}\n", env=other)
+    broken = cli("import", "-", input="{}\n", env=other_env)
     assert broken.code == 1
     assert "Line 1" in broken.err
     assert cli("import", str(cli.folder / "missing")).code == 2
@@ -94,8 +94,8 @@ def test_export_and_import_keep_the_log(cli: CommandLine, model: str) -> None:  
 
 def test_fork_goes_its_own_way(cli: CommandLine, model: str) -> None:  # D-07
     chat = cli("run", "Look.", "--model", model, "--json").events[0]["chat"]
-    other = cli.script(LOOK + '[[turn]]\ntext = "Something else."\n' * 2, "other.toml")
-    forked = cli("fork", f"{chat}@7", "--model", other)
+    other_model = cli.script(LOOK + '[[turn]]\ntext = "Something else."\n' * 2, "other.toml")
+    forked = cli("fork", f"{chat}@7", "--model", other_model)
     assert forked.code == 0
     copy = forked.out.strip()
     assert cli("run", "Go on.", "--chat", copy, "--json").of("assistant.message")[-1]["content"] == "Something else."
@@ -112,10 +112,10 @@ def test_fsck_finds_and_mends(cli: CommandLine, model: str) -> None:  # D-06
     with sqlite3.connect(cli.home / "treadle.db") as database:
         database.execute("UPDATE events SET body = x'00' WHERE place = (SELECT max(place) - 1 FROM events)")
     database.close()
-    found = cli("fsck")
-    assert found.code == 1
-    assert found.out.startswith("found: record")
-    assert "treadle fsck --repair" in found.err
+    fsck_result = cli("fsck")
+    assert fsck_result.code == 1
+    assert fsck_result.out.startswith("found: record")
+    assert "treadle fsck --repair" in fsck_result.err
     mended = cli("fsck", "--repair")
     assert (mended.code, mended.out.startswith("mended: record")) == (0, True)
     assert cli("fsck").code == 0
@@ -126,29 +126,29 @@ def test_config_tells_where_every_value_comes_from(cli: CommandLine) -> None:  #
     (cli.home / "config.toml").write_text('model = "openai:a"\nmax_turns = 7\nnonsense = 1\n', encoding="utf-8")
     key = "sk-test-very-secret-indeed"
     env = {"TREADLE_MODEL": "openai:b", "OPENAI_API_KEY": key, "OPENAI_BASE_URL": "http://me:hush@localhost:1/v1"}
-    ended = cli("config", "--json", env=env)
-    shown = json.loads(ended.out)
-    assert shown["settings"]["model"] == {"value": "openai:b", "source": "environment TREADLE_MODEL"}
-    assert shown["settings"]["max_turns"] == {"value": 7, "source": f"file {cli.home / 'config.toml'}"}
-    assert shown["settings"]["mode"] == {"value": "ask", "source": "default"}
-    assert (shown["keys"]["OPENAI_API_KEY"], shown["keys"]["GROQ_API_KEY"]) == ("set", "not set")
-    assert (shown["environment"]["OPENAI_BASE_URL"], shown["environment"]["GROQ_BASE_URL"]) == (
+    config_result = cli("config", "--json", env=env)
+    config = json.loads(config_result.out)
+    assert config["settings"]["model"] == {"value": "openai:b", "source": "environment TREADLE_MODEL"}
+    assert config["settings"]["max_turns"] == {"value": 7, "source": f"file {cli.home / 'config.toml'}"}
+    assert config["settings"]["mode"] == {"value": "ask", "source": "default"}
+    assert (config["keys"]["OPENAI_API_KEY"], config["keys"]["GROQ_API_KEY"]) == ("set", "not set")
+    assert (config["environment"]["OPENAI_BASE_URL"], config["environment"]["GROQ_BASE_URL"]) == (
         "http://localhost:1/v1",
         "",
     )
-    assert "no setting 'nonsense'" in ended.err
+    assert "no setting 'nonsense'" in config_result.err
     text = cli("config", env=env)
     assert "max_turns" in text.out
     for secret in (key, "hush"):
-        assert secret not in ended.out + ended.err + text.out + text.err
+        assert secret not in config_result.out + config_result.err + text.out + text.err
 
 
 def test_a_wrong_setting_is_named_with_its_file(cli: CommandLine) -> None:
     cli.home.mkdir(exist_ok=True)
     (cli.home / "config.toml").write_text('max_turns = "many"\n', encoding="utf-8")
-    ended = cli("run", "Hi.", "--model", "scripted:x")
-    assert ended.code == 2
-    assert "config.toml: max_turns = 'many' does not fit" in ended.err
+    run_result = cli("run", "Hi.", "--model", "scripted:x")
+    assert run_result.code == 2
+    assert "config.toml: max_turns = 'many' does not fit" in run_result.err
 
 
 def test_replay_brings_the_same_events_offline(cli: CommandLine, model: str) -> None:  # D-07

@@ -23,31 +23,31 @@ def program(cli: CommandLine) -> str:
     return str(path)
 
 
-def offered(cli: CommandLine, script: Path, *words: str) -> list[str]:
-    """What bash would offer for the last word."""
+def complete_in_bash(cli: CommandLine, script: Path, *words: str) -> list[str]:
+    """Return the words that bash offers for the last word."""
     words_of_shell = 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _treadle_completion "$1"'
     line = f'source {script}; {words_of_shell}; printf "%s\\n" "${{COMPREPLY[@]}}"'
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "-c", line, "bash", *words], cwd=cli.project, env=cli.environment, capture_output=True, text=True
     )
-    assert done.stderr == ""
-    return done.stdout.split()
+    assert process.stderr == ""
+    return process.stdout.split()
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_in_bash(cli: CommandLine, program: str) -> None:
     script = cli.folder / "completion.bash"
     script.write_text(cli("completion", "bash").out)
-    assert offered(cli, script, program, "") == [*COMMANDS]
-    assert offered(cli, script, program, "re") == ["resume", "review", "redo", "replay"]
-    assert offered(cli, script, program, "run", "--mode", "auto") == ["auto-edit", "autopilot"]
-    assert "--json" in offered(cli, script, program, "chats", "--")
-    assert offered(cli, script, program, "completion", "f") == ["fish"]
-    assert offered(cli, script, program, "show", "") == ["last"]
+    assert complete_in_bash(cli, script, program, "") == [*COMMANDS]
+    assert complete_in_bash(cli, script, program, "re") == ["resume", "review", "redo", "replay"]
+    assert complete_in_bash(cli, script, program, "run", "--mode", "auto") == ["auto-edit", "autopilot"]
+    assert "--json" in complete_in_bash(cli, script, program, "chats", "--")
+    assert complete_in_bash(cli, script, program, "completion", "f") == ["fish"]
+    assert complete_in_bash(cli, script, program, "show", "") == ["last"]
     model = cli.script('[[turn]]\ntext = "Hello."\n')
     chats = [cli("run", f"Say {word}.", "--model", model, "--json").events[0]["chat"] for word in ("one", "two")]
     for words in (("show", "c_"), ("run", "--chat", "c_")):
-        assert offered(cli, script, program, *words) == [*reversed(chats)]
+        assert complete_in_bash(cli, script, program, *words) == [*reversed(chats)]
     listed = cli(env={"_TREADLE_COMPLETE": "zsh_complete", "COMP_WORDS": "treadle show c_", "COMP_CWORD": "2"})
     assert listed.out == f"plain\n{chats[1]}\nsay two.\nplain\n{chats[0]}\nsay one.\n"
 
@@ -66,9 +66,9 @@ def test_in_other_shells_it_can_be_read(cli: CommandLine, shell: str) -> None:
 def test_in_fish(cli: CommandLine, program: str) -> None:
     def offers(line: str) -> list[str]:
         words = ["fish", "--no-config", "-c", "treadle completion fish | source; complete -C $argv", line]
-        done = subprocess.run(words, cwd=cli.project, env=cli.environment, capture_output=True, text=True)
-        assert done.stderr == ""
-        return [row.partition("\t")[0] for row in done.stdout.splitlines()]
+        process = subprocess.run(words, cwd=cli.project, env=cli.environment, capture_output=True, text=True)
+        assert process.stderr == ""
+        return [row.partition("\t")[0] for row in process.stdout.splitlines()]
 
     assert set(offers("treadle wor")) == {"worker", "world"}
     assert set(offers("treadle run --mode auto")) == {"auto-edit", "autopilot"}

@@ -12,16 +12,16 @@ TRANSCRIPT = Path(__file__).parents[2] / "docs" / "images" / "demo.txt"
 
 def test_the_demo_is_killed_resumed_and_checked(cli: CommandLine) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as name:  # a short one: lines with its path are cut
-        ended = cli("demo", env={"TMPDIR": name, "TREADLE_MODEL": "openai:none"})
+        demo_result = cli("demo", env={"TMPDIR": name, "TREADLE_MODEL": "openai:none"})
         assert os.listdir(name) == []
-    assert ended.code == 0, ended.err
-    assert "The model is a script" in ended.out
-    assert re.search(r"kill -9 \d+", ended.out)
-    assert "(Found done after a restart.)" in ended.out
-    assert ended.out.count("  ✓ ") == 4
-    assert 'treadle run "Why' in ended.out
+    assert demo_result.code == 0, demo_result.err
+    assert "The model is a script" in demo_result.out
+    assert re.search(r"kill -9 \d+", demo_result.out)
+    assert "(Found done after a restart.)" in demo_result.out
+    assert demo_result.out.count("  ✓ ") == 4
+    assert 'treadle run "Why' in demo_result.out
     assert not (cli.home / "treadle.db").exists()
-    assert [without_chance(line) for line in ended.out.splitlines()] == [
+    assert [without_chance(line) for line in demo_result.out.splitlines()] == [
         without_chance(line) for line in TRANSCRIPT.read_text(encoding="utf-8").splitlines()
     ]
 
@@ -29,12 +29,12 @@ def test_the_demo_is_killed_resumed_and_checked(cli: CommandLine) -> None:
 def test_the_folder_can_be_kept(cli: CommandLine) -> None:
     temporary = cli.folder / "tmp"
     temporary.mkdir()
-    ended = cli("demo", "--keep", env={"TMPDIR": str(temporary)})
-    (kept,) = temporary.iterdir()
-    assert str(kept) in ended.out
-    assert "/ len(numbers)" in (kept / "project" / "stats.py").read_text(encoding="utf-8")
-    shown = cli("show", "last", env={"TREADLE_HOME": str(kept / "home")})
-    assert "mean() now divides" in shown.out
+    demo_result = cli("demo", "--keep", env={"TMPDIR": str(temporary)})
+    (demo_folder,) = temporary.iterdir()
+    assert str(demo_folder) in demo_result.out
+    assert "/ len(numbers)" in (demo_folder / "project" / "stats.py").read_text(encoding="utf-8")
+    show_result = cli("show", "last", env={"TREADLE_HOME": str(demo_folder / "home")})
+    assert "mean() now divides" in show_result.out
 
 
 def without_chance(line: str) -> str:

@@ -79,11 +79,11 @@ class Person:
 def person(
     cli: CommandLine, *arguments: str, env: Mapping[str, str] | None = None, shell: str = ""
 ) -> Iterator[Person]:
-    made = Person(cli, arguments, env or {}, shell)
+    scripted_person = Person(cli, arguments, env or {}, shell)
     try:
-        yield made
+        yield scripted_person
     finally:
-        made.close()
+        scripted_person.close()
 
 
 def prepared(cli: CommandLine, script: str) -> tuple[str, ...]:
@@ -160,7 +160,7 @@ def test_another_command_instead(cli: CommandLine) -> None:
     with person(cli, *prepared(cli, MAKE + DONE)) as one:
         one.sees("[e]dit")
         one.types("e")
-        one.sees("run instead: make count")  # what is asked for, to be changed
+        one.sees("run instead: make count")  # the requested command, to be edited
         one.types("\x15echo xx >> count")
         assert one.leaves() == 0
     assert count(cli) == 2
@@ -206,7 +206,7 @@ def test_answered_elsewhere_while_the_card_is_shown(cli: CommandLine) -> None:  
             one.sees("[n]o")
             assert cli("approve", "last", *([answer] if answer else [])).code == 0
             one.sees("answered elsewhere")
-            one.sees("All done.")  # nobody typed anything
+            one.sees("All done.")  # without any typed input
             assert one.leaves() == 0
         assert count(cli) == ran
 
@@ -258,7 +258,7 @@ def test_headless_on_a_terminal_asks_nothing(cli: CommandLine) -> None:
 
 
 def program(cli: CommandLine) -> dict[str, str]:
-    """A program as the model: what it does with what it is told, nobody knows."""
+    """A program is the model, and Treadle cannot know where it sends the text."""
     path = cli.folder / "talker"
     path.write_text(f"#!{sys.executable}\nopen({str(cli.folder / 'asked')!r}, 'a').write('x')\nprint('Hello.')\n")
     path.chmod(0o755)
@@ -274,14 +274,14 @@ def test_told_once_and_recorded(cli: CommandLine) -> None:
     assert (first.code, second.code) == (0, 0)
     assert first.err.count("are sent to the program behind command:talker") == 1
     assert second.err == ""
-    notices = [[data["kind"] for data in ended.of("model.notice")] for ended in (first, second)]
+    notices = [[data["kind"] for data in result.of("model.notice")] for result in (first, second)]
     assert notices == [["consent", "rung"], ["rung"]]
 
 
 def test_a_setting_accepts_beforehand(cli: CommandLine) -> None:
-    ended = cli(*RUN, "--json", env=program(cli) | {"TREADLE_CONSENT": "command\nxai"})
-    assert (ended.code, ended.err) == (0, "")
-    assert [data["kind"] for data in ended.of("model.notice")] == ["rung"]
+    run_result = cli(*RUN, "--json", env=program(cli) | {"TREADLE_CONSENT": "command\nxai"})
+    assert (run_result.code, run_result.err) == (0, "")
+    assert [data["kind"] for data in run_result.of("model.notice")] == ["rung"]
 
 
 def test_a_person_is_asked_and_nothing_is_sent_before(cli: CommandLine) -> None:

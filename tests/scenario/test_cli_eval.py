@@ -30,14 +30,14 @@ DONE = 'text = "Done."\nusage = { input = 100, output = 10 }'
 
 def suite(cli: CommandLine, **turns: list[str]) -> list[str]:
     """A suite of tasks with a scripted model for each; the words of the command line that names them."""
-    for name, said in turns.items():
+    for name, task_turns in turns.items():
         folder = cli.folder / "suite" / name
         (folder / "start").mkdir(parents=True)
         (folder / "start" / "readme").write_text("Write the answer.\n")
         (folder / "check").mkdir()
         (folder / "check" / ".right").write_text("42\n")
         (folder / "task.toml").write_text('prompt = "Write the answer."\ncheck = "cmp answer .right"\n')
-        cli.script("".join(f"[[turn]]\n{turn}\n" for turn in said), f"{name}.toml")
+        cli.script("".join(f"[[turn]]\n{turn}\n" for turn in task_turns), f"{name}.toml")
     return [str(cli.folder / "suite"), "--model", f"scripted:{cli.folder}/{{task}}.toml"]
 
 
@@ -62,8 +62,8 @@ async def chats(cli: CommandLine) -> int:
 
 async def test_attempts_are_checked_counted_and_reported(cli: CommandLine) -> None:
     words = suite(cli, good=[WRITE, DONE], bad=[BAD, ASKS, DONE])
-    ended = cli("eval", *words, "-n", "2", "--jobs", "2")
-    assert ended.code == 0, ended.err
+    eval_result = cli("eval", *words, "-n", "2", "--jobs", "2")
+    assert eval_result.code == 0, eval_result.err
     rows = results(cli)
     assert sorted((row["task"], row["attempt"], row["solved"]) for row in rows) == [
         ("bad", 1, False),
@@ -74,9 +74,9 @@ async def test_attempts_are_checked_counted_and_reported(cli: CommandLine) -> No
     bad = next(row for row in rows if row["task"] == "bad")
     assert (bad["turns"], bad["tool_errors"], bad["rejected"], bad["approvals"]) == (3, 3, 2, 1)
     assert (bad["input_tokens"], bad["output_tokens"]) >= (100, 10)
-    assert "2/4 = 50% (15%–85%)" in ended.out  # noqa: RUF001
+    assert "2/4 = 50% (15%–85%)" in eval_result.out  # noqa: RUF001
     folder = cli.project / "eval-results" / "suite"
-    assert (folder / "report.txt").read_text().strip() in ended.out
+    assert (folder / "report.txt").read_text().strip() in eval_result.out
     assert ElementTree.parse(folder / "report.svg").getroot().tag.endswith("svg")
     worlds = [path.name for path in (folder / "store" / "worlds").glob("world_*")]
     assert sorted(worlds) == sorted(row["world"] for row in rows), "those of checks are gone"
@@ -84,7 +84,7 @@ async def test_attempts_are_checked_counted_and_reported(cli: CommandLine) -> No
     assert not (cli.folder / "suite" / "good" / "start" / "answer").exists()
     again = cli("eval", *words, "-n", "2")
     assert again.code == 0
-    assert results(cli) == rows  # what is done is not done again
+    assert results(cli) == rows  # finished attempts are not made again
     assert await chats(cli) == 4
 
 
@@ -102,8 +102,8 @@ async def test_killed_anywhere_nothing_is_done_twice(cli: CommandLine, fault: st
     words = suite(cli, a=[COUNT, WRITE, DONE], b=[COUNT, WRITE, DONE])
     killed = end(cli.start("eval", *words, env={"TREADLE_FAULTS": fault}))
     assert killed.code == -signal.SIGKILL, killed.err
-    ended = cli("eval", *words)
-    assert ended.code == 0, ended.err
+    eval_result = cli("eval", *words)
+    assert eval_result.code == 0, eval_result.err
     assert [(row["task"], row["solved"]) for row in results(cli)] == [("a", True), ("b", True)]
     assert counted(cli) == [1, 1]
     assert await chats(cli) == 2
@@ -119,8 +119,8 @@ async def test_what_ended_in_an_error_is_made_again_if_told(cli: CommandLine) ->
     cli.script(f"[[turn]]\n{COUNT}\n[[turn]]\n{WRITE}\n[[turn]]\n{DONE}\n", "a.toml")
     assert len(results(cli)) == 1
     assert cli("eval", *words, "--retry-errors").code == 0
-    [found] = read_results(cli.project / "eval-results" / "suite")
-    assert found.solved
+    [attempt] = read_results(cli.project / "eval-results" / "suite")
+    assert attempt.solved
     assert counted(cli) == [1]  # from the beginning
 
 
@@ -138,10 +138,10 @@ def test_a_check_cannot_reach_out_of_its_copy(cli: CommandLine) -> None:
     task = cli.folder / "suite" / "a" / "task.toml"
     marker = cli.folder / "suite" / "marker"
     task.write_text(f"prompt = 'x'\ncheck = 'echo x > {marker}; cmp answer .right'\n")
-    ended = cli("eval", *words)
-    assert ended.code == 0, ended.err
+    eval_result = cli("eval", *words)
+    assert eval_result.code == 0, eval_result.err
     assert results(cli)[0]["solved"]
-    if "without a sandbox" not in ended.err:
+    if "without a sandbox" not in eval_result.err:
         assert not marker.exists()
 
 
@@ -173,21 +173,21 @@ def test_a_swe_bench_instance(cli: CommandLine) -> None:
     look = '{ name = "run_command", args = { command = "git log --oneline | wc -l > commits" } }'
     model = cli.script(f"[[turn]]\ncall = [{edit}, {look}]\n[[turn]]\n{DONE}\n")
     words = ["--repos", str(cli.folder / "repos"), "--model", model, "--out", "out"]
-    ended = cli("eval", str(cli.folder / "set.jsonl"), *words)
-    assert ended.code == 0, ended.err
-    [found] = read_results(cli.project / "out")
-    assert found.solved, found.check
+    eval_result = cli("eval", str(cli.folder / "set.jsonl"), *words)
+    assert eval_result.code == 0, eval_result.err
+    [attempt] = read_results(cli.project / "out")
+    assert attempt.solved, attempt.check
     [diff] = (cli.project / "out" / "attempts").glob("*/*/*/diff")
-    assert "+++ commits\n@@ -0,0 +1 @@\n+1\n" in diff.read_text()  # what came later is not there to be found
+    assert "+++ commits\n@@ -0,0 +1 @@\n+1\n" in diff.read_text()  # the copy has no later commits
 
 
 async def test_without_overlays_an_attempt_works_in_a_copy(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WorldHome, "_missing", lambda *_: "for a test")
     place, _, model = suite(cli, a=[WRITE, DONE])
     async with Agent(cli.folder / "out" / "store" / "chats.db") as agent:
-        [found] = await evaluate(agent, read_suite(Path(place)), Plan((model,)), cli.folder / "out")
-        assert found.solved, found
-        assert [(each.id, each.how) for each in await agent.worlds.list()] == [(found.world, "copy")]
+        [attempt] = await evaluate(agent, read_suite(Path(place)), Plan((model,)), cli.folder / "out")
+        assert attempt.solved, attempt
+        assert [(each.id, each.how) for each in await agent.worlds.list()] == [(attempt.world, "copy")]
 
 
 def reference_script(task: Task) -> str:
@@ -199,11 +199,11 @@ def reference_script(task: Task) -> str:
     writes = [("write_file", {"path": name, "content": path.read_bytes().decode()}) for name, path in files.items()]
     removals = [("run_command", {"command": f"rm {name}"}) for name in task.deleted]
     turns = [turn for turn in (reads, writes + removals) if turn]
-    said = ["[[turn]]\n" + "".join(map(written, turn)) for turn in turns]
-    return "".join([*said, '[[turn]]\ntext = "Done."\n'])
+    turn_tables = ["[[turn]]\n" + "".join(map(format_call, turn)) for turn in turns]
+    return "".join([*turn_tables, '[[turn]]\ntext = "Done."\n'])
 
 
-def written(call: tuple[str, dict[str, str]]) -> str:
+def format_call(call: tuple[str, dict[str, str]]) -> str:
     name, arguments = call
     return f"[[turn.call]]\nname = {json.dumps(name)}\nraw = {json.dumps(json.dumps(arguments))}\n"
 
@@ -216,11 +216,11 @@ def test_the_references_of_the_own_suite_solve_it(cli: CommandLine) -> None:
     for task in tasks:
         shutil.copytree(suite_folder / task.name, place / task.name)
         cli.script(reference_script(task), f"{task.name}.toml")
-    ended = cli("eval", str(place), "--model", f"scripted:{cli.folder}/{{task}}.toml", "--jobs", "4", "--out", "out")
-    assert ended.code == 0, ended.err
-    found = read_results(cli.project / "out")
-    assert len(found) == len(tasks)
-    assert not [(each.task, each.error, each.check) for each in found if not each.solved]
+    result = cli("eval", str(place), "--model", f"scripted:{cli.folder}/{{task}}.toml", "--jobs", "4", "--out", "out")
+    assert result.code == 0, result.err
+    attempts = read_results(cli.project / "out")
+    assert len(attempts) == len(tasks)
+    assert not [(each.task, each.error, each.check) for each in attempts if not each.solved]
 
 
 def test_words_that_do_not_go_together(cli: CommandLine) -> None:
@@ -235,17 +235,17 @@ def rows(model: str, *solved: tuple[str, bool]) -> list[Result]:
 
 
 def test_compare_tells_better_and_worse(tmp_path: Path, cli: CommandLine) -> None:
-    before = rows("m", ("a", False), ("b", True), ("c", True), ("old", True))
-    after = rows("m", ("a", True), ("b", False), ("c", True))
-    for name, found in (("A", before), ("B", after)):
+    old_rows = rows("m", ("a", False), ("b", True), ("c", True), ("old", True))
+    new_rows = rows("m", ("a", True), ("b", False), ("c", True))
+    for name, attempts in (("A", old_rows), ("B", new_rows)):
         (tmp_path / name).mkdir()
-        for each in found:
+        for each in attempts:
             append(tmp_path / name, each)
-    said = cli("eval", "compare", str(tmp_path / "A"), str(tmp_path / "B")).out
-    assert said.strip() == compare(before, after).strip()
-    assert "Better: 1 of 3 tasks\n  a: 0/1 → 1/1" in said
-    assert "Worse: 1 of 3 tasks\n  b: 1/1 → 0/1" in said
-    assert "Left out: 1 tasks" in said
+    comparison = cli("eval", "compare", str(tmp_path / "A"), str(tmp_path / "B")).out
+    assert comparison.strip() == compare(old_rows, new_rows).strip()
+    assert "Better: 1 of 3 tasks\n  a: 0/1 → 1/1" in comparison
+    assert "Worse: 1 of 3 tasks\n  b: 1/1 → 0/1" in comparison
+    assert "Left out: 1 tasks" in comparison
 
 
 def test_half_a_line_is_no_result(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_half_a_line_is_no_result(tmp_path: Path) -> None:
 
 
 def test_wilson() -> None:
-    assert [f"{bound:.3f}" for bound in Rate(8, 10).bounds] == ["0.490", "0.943"]
+    assert [f"{limit:.3f}" for limit in Rate(8, 10).bounds] == ["0.490", "0.943"]
     assert Rate(0, 0).bounds == (0.0, 1.0)
     assert Rate(0, 5).bounds[0] == 0.0
     assert Rate(5, 5).bounds[1] == 1.0

@@ -24,19 +24,19 @@ def test_0_when_all_is_well(cli: CommandLine) -> None:
 
 def test_1_when_the_model_fails_for_good(cli: CommandLine) -> None:
     with FakeOpenAI([Reply(status=400, error={"message": "no such model"})]) as fake:
-        ended = cli("run", "Hi.", "--model", "openai:x", "--json", env={"OPENAI_BASE_URL": fake.base_url})
-    assert ended.code == 1
-    assert ended.of("session.error")[0]["class"] == "bad_request"
-    assert ended.types[-1] == "session.idle"
-    assert ended.types.count("session.idle") == 1
+        run_result = cli("run", "Hi.", "--model", "openai:x", "--json", env={"OPENAI_BASE_URL": fake.base_url})
+    assert run_result.code == 1
+    assert run_result.of("session.error")[0]["class"] == "bad_request"
+    assert run_result.types[-1] == "session.idle"
+    assert run_result.types.count("session.idle") == 1
 
 
 def test_1_for_an_unknown_chat(cli: CommandLine) -> None:
     for arguments in (["resume", "c_nothing"], ["run", "Hi.", "--chat", "nope"], ["show", "last"], ["export", "x"]):
-        ended = cli(*arguments)
-        assert (ended.code, ended.out) == (1, "")
-        assert ended.err.startswith("treadle: there is no chat")
-        assert "Traceback" not in ended.err
+        result = cli(*arguments)
+        assert (result.code, result.out) == (1, "")
+        assert result.err.startswith("treadle: there is no chat")
+        assert "Traceback" not in result.err
 
 
 @pytest.mark.parametrize(
@@ -58,56 +58,56 @@ def test_1_for_an_unknown_chat(cli: CommandLine) -> None:
     ],
 )
 def test_2_for_wrong_usage_before_anything_is_written(cli: CommandLine, arguments: list[str], told: str) -> None:
-    ended = cli(*arguments, env=NO_LOCAL_SERVER)
-    assert (ended.code, ended.out) == (2, "")
-    assert told in ended.err
-    assert "Traceback" not in ended.err
+    result = cli(*arguments, env=NO_LOCAL_SERVER)
+    assert (result.code, result.out) == (2, "")
+    assert told in result.err
+    assert "Traceback" not in result.err
     assert not (cli.home / "treadle.db").exists()
 
 
 @pytest.mark.parametrize(("rule", "last"), [("answer", "Enough."), ("error", "")])
 def test_53_at_the_turn_cap(cli: CommandLine, rule: str, last: str) -> None:  # L-03
     model = cli.script(LOOK + LOOK + '[[turn]]\ntext = "Enough."\n')
-    ended = cli("run", "Look.", "--model", model, "--max-turns", "2", "--on-limit", rule, "--json")
-    assert ended.code == 53
-    assert ended.of("assistant.message")[-1]["content"] == last
-    assert len(ended.of("assistant.turn_start")) == 2 + bool(last)
-    assert ended.types[-1] == "session.idle"
+    run_result = cli("run", "Look.", "--model", model, "--max-turns", "2", "--on-limit", rule, "--json")
+    assert run_result.code == 53
+    assert run_result.of("assistant.message")[-1]["content"] == last
+    assert len(run_result.of("assistant.turn_start")) == 2 + bool(last)
+    assert run_result.types[-1] == "session.idle"
 
 
 def test_at_the_cap_it_says_how_to_get_more_turns(cli: CommandLine) -> None:  # L-03
-    ended = cli("run", "Look.", "--model", cli.script(LOOK + HELLO), "--max-turns", "1")
-    assert ended.code == 53
-    assert "Hello." in ended.out
-    assert "--max-turns N" in ended.err
+    run_result = cli("run", "Look.", "--model", cli.script(LOOK + HELLO), "--max-turns", "1")
+    assert run_result.code == 53
+    assert "Hello." in run_result.out
+    assert "--max-turns N" in run_result.err
 
 
 def test_53_when_the_cap_asks_and_nobody_is_there(cli: CommandLine) -> None:
     model = cli.script(LOOK + HELLO)
-    ended = cli("run", "Look.", "--model", model, "--max-turns", "1", "--on-limit", "ask")
-    assert ended.code == 53
-    assert "waits for someone" in ended.err
-    answered = cli("resume", "last", "--answer", "continue", "--json")
-    assert answered.code == 0
-    assert answered.of("assistant.message")[-1]["content"] == "Hello."
+    run_result = cli("run", "Look.", "--model", model, "--max-turns", "1", "--on-limit", "ask")
+    assert run_result.code == 53
+    assert "waits for someone" in run_result.err
+    resume_result = cli("resume", "last", "--answer", "continue", "--json")
+    assert resume_result.code == 0
+    assert resume_result.of("assistant.message")[-1]["content"] == "Hello."
 
 
 def test_55_at_the_budget(cli: CommandLine) -> None:  # L-11
     model = cli.script("[model]\nusd_per_million_input = 100.0\n" + LOOK + HELLO)
-    ended = cli("run", "Look.", "--model", model, "--budget-usd", "0.15", "--json")
-    assert ended.code == 55
-    assert ended.of("session.limit_reached")[0]["kind"] == "usd"
-    assert ended.types[-1] == "session.idle"
-    (idle,) = ended.of("session.idle")
+    run_result = cli("run", "Look.", "--model", model, "--budget-usd", "0.15", "--json")
+    assert run_result.code == 55
+    assert run_result.of("session.limit_reached")[0]["kind"] == "usd"
+    assert run_result.types[-1] == "session.idle"
+    (idle,) = run_result.of("session.idle")
     assert idle["why"].startswith("stopped at the budget: $0.")
-    assert ended.of("session.run_end") == [idle]
+    assert run_result.of("session.run_end") == [idle]
 
 
 def test_the_last_line_at_the_budget_has_the_sum(cli: CommandLine) -> None:  # L-11
     model = cli.script("[model]\nusd_per_million_input = 100.0\n" + LOOK + HELLO)
-    ended = cli("run", "Look.", "--model", model, "--budget-usd", "0.15")
-    assert ended.code == 55
-    assert re.search(r"^── stopped at the budget: \$0\.\d+ of \$0\.15", ended.err, re.MULTILINE)
+    run_result = cli("run", "Look.", "--model", model, "--budget-usd", "0.15")
+    assert run_result.code == 55
+    assert re.search(r"^── stopped at the budget: \$0\.\d+ of \$0\.15", run_result.err, re.MULTILINE)
     again = cli("show", "last")
     assert "── stopped at the budget: $0." in again.err
     assert json.loads(cli("show", "last", "--json").out)["last_why"].startswith("stopped at the budget: $0.")
@@ -146,14 +146,14 @@ DIRECT = {"TREADLE_COMMAND_VIEW": "false", "TREADLE_AUTO_APPROVE_COMMANDS": "tru
 
 def test_130_when_interrupted_and_the_stop_is_recorded(cli: CommandLine) -> None:  # L-07, fault 22
     process = cli.start("run", "Sleep.", "--model", cli.script(SLEEP), "--json", env=DIRECT)
-    before = until(process, "tool.execution_start")
+    early_events = until(process, "tool.execution_start")
     process.send_signal(signal.SIGINT)
-    ended = end(process)
-    assert ended.code == 130
-    assert ended.types.index("session.interrupted") < ended.types.index("tool.execution_complete")
-    assert ended.of("session.idle") == [{"reason": "interrupted", "why": ""}]
-    assert ended.types[-1] == "session.idle"
-    resumed = cli("resume", before[0]["chat"], "--json")
+    run_result = end(process)
+    assert run_result.code == 130
+    assert run_result.types.index("session.interrupted") < run_result.types.index("tool.execution_complete")
+    assert run_result.of("session.idle") == [{"reason": "interrupted", "why": ""}]
+    assert run_result.types[-1] == "session.idle"
+    resumed = cli("resume", early_events[0]["chat"], "--json")
     assert (resumed.code, resumed.types) == (130, ["session.idle"])  # a stopped run is not taken for a crashed one
 
 
@@ -163,9 +163,9 @@ def test_130_when_interrupted_while_a_command_is_tried(cli: CommandLine) -> None
     while not running_with(seconds):
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    ended = end(process)
-    assert ended.code == 130
-    assert ended.of("session.idle") == [{"reason": "interrupted", "why": ""}]
+    run_result = end(process)
+    assert run_result.code == 130
+    assert run_result.of("session.idle") == [{"reason": "interrupted", "why": ""}]
     assert not running_with(seconds)
     assert not (cli.project / "pid").exists()
 
@@ -229,9 +229,9 @@ def test_sigterm_leaves_a_run_that_can_be_resumed_at_once(cli: CommandLine) -> N
     until(process, "tool.execution_start")
     wait_for((cli.project / "count").exists)
     process.send_signal(signal.SIGTERM)
-    ended = end(process)
-    assert ended.code == 143
-    assert "session.interrupted" not in ended.types
+    run_result = end(process)
+    assert run_result.code == 143
+    assert "session.interrupted" not in run_result.types
     (cli.project / "go").touch()
     resumed = cli("resume", "last", "--json")
     assert resumed.code == 0

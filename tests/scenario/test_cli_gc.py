@@ -34,8 +34,8 @@ def test_what_nobody_needs_is_told_and_removed(cli: CommandLine) -> None:
     cli("run", "Write.", "--model", cli.script(WRITE))
     images = ContentStore(cli.home / "snapshots")
     old(images, b"nobody's " * 1000)
-    told = cli("gc", "--dry-run")
-    assert told.out == "would be removed: 1 kept file (9.0 kB)\n"
+    dry_run = cli("gc", "--dry-run")
+    assert dry_run.out == "would be removed: 1 kept file (9.0 kB)\n"
     assert cli("gc").out == "removed: 1 kept file (9.0 kB)\n"
     assert cli("gc").out == "removed: 0 kept files (0 bytes)\n"
     assert cli("gc", "--older-than", "-1").code == 2
@@ -60,8 +60,8 @@ def test_fsck_looks_at_what_is_kept(cli: CommandLine) -> None:
     file = images.folder / "objects" / digest[:2] / digest
     file.chmod(0o600)
     file.write_bytes(b"broken")
-    found = cli("fsck")
-    assert (found.code, "found: image: the stored file" in found.out) == (1, True)
+    fsck_result = cli("fsck")
+    assert (fsck_result.code, "found: image: the stored file" in fsck_result.out) == (1, True)
     assert cli("fsck", "--repair").code == 0
     assert cli("fsck").code == 0
 
@@ -79,9 +79,9 @@ def test_very_many_changes_move_with_their_chat(cli: CommandLine, tmp_path: Path
         (cli.project / f"f{number}").write_text(f"old {number}\n")
     cli("run", "Make them new.", "--model", cli.script(MANY), "--auto-approve-commands")
     exported = cli("export", "last")
-    (changed,) = exported.of("workspace.files_changed")
-    assert changed["total"] == 250
-    assert changed["manifest"] in {digest for line in exported.lines for digest in line.get("blobs", {})}
+    (changes,) = exported.of("workspace.files_changed")
+    assert changes["total"] == 250
+    assert changes["manifest"] in {digest for line in exported.lines for digest in line.get("blobs", {})}
     elsewhere = {"TREADLE_HOME": str(tmp_path / "elsewhere")}
     assert cli("run", "Write.", "--model", cli.script(WRITE), env=elsewhere).code == 0
     assert cli("import", "-", input=exported.out, env=elsewhere).code == 0
@@ -92,14 +92,14 @@ def test_very_many_changes_move_with_their_chat(cli: CommandLine, tmp_path: Path
 
 def test_a_lost_list_of_changes_stops_neither_gc_nor_fsck(cli: CommandLine) -> None:  # D-06
     cli("run", "Make them new.", "--model", cli.script(MANY), "--auto-approve-commands")
-    (changed,) = cli("export", "last").of("workspace.files_changed")
-    (cli.home / "blobs" / changed["manifest"][:2] / changed["manifest"]).unlink()
+    (changes,) = cli("export", "last").of("workspace.files_changed")
+    (cli.home / "blobs" / changes["manifest"][:2] / changes["manifest"]).unlink()
     chat = cli("chats", "--json").lines[0]["chat"]
     cli("run", "Write.", "--model", cli.script(WRITE))
     assert cli("gc").code == 0
     checked = cli("fsck")
     assert checked.code == 1
-    assert checked.out == f"found: blob: blob {changed['manifest']} is missing ({chat} seq {changed_seq(cli, chat)})\n"
+    assert checked.out == f"found: blob: blob {changes['manifest']} is missing ({chat} seq {changed_seq(cli, chat)})\n"
     undone = cli("undo", chat, "--yes")
     assert undone.code == 1
     assert "the list of the 250 files" in undone.err

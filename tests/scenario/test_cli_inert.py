@@ -64,31 +64,31 @@ def hostile_cli(cli: CommandLine) -> CommandLine:
     return cli
 
 
-def check(shown: str) -> None:
-    check_inert(shown.replace("\r\x1b[2K", "").replace("\r\n", "\n"), styled=True)
+def check(screen_text: str) -> None:
+    check_inert(screen_text.replace("\r\x1b[2K", "").replace("\r\n", "\n"), styled=True)
 
 
 def test_nothing_of_a_hostile_chat_reaches_the_terminal_alive(hostile_cli: CommandLine) -> None:  # S-12, S-22
     cli, env = hostile_cli, {"PAGER": "cat", "LINES": "100000"}
     model = cli.script(SCRIPT)
-    shown = screen(cli, "run", TEXT, "--model", model, "--auto-approve-commands", env=env)
-    check(shown)
-    assert "\\x1b]0;title\\x07" in shown
-    for path in cli.project.iterdir():  # what is there is not overwritten unread
+    screen_text = screen(cli, "run", TEXT, "--model", model, "--auto-approve-commands", env=env)
+    check(screen_text)
+    assert "\\x1b]0;title\\x07" in screen_text
+    for path in cli.project.iterdir():  # an existing file is not overwritten unread
         path.unlink()
     piped = cli("run", TEXT, "--model", model, "--auto-approve-commands")
     check_inert(piped.out)
     check_inert(piped.err)
     for command in COMMANDS:
         check(screen(cli, *command, env=env))
-        ended = cli(*command)
-        assert ended.code == 0, ended.err
-        check_inert(ended.out)
-        check_inert(ended.err)
+        result = cli(*command)
+        assert result.code == 0, result.err
+        check_inert(result.out)
+        check_inert(result.err)
     for command in (["show", "last"], ["diff", "last"], ["jobs", "--all"]):
-        ended = cli(*command, "--json")
-        check_inert(ended.out)
-        assert "\\u202e" in ended.out, command
+        result = cli(*command, "--json")
+        check_inert(result.out)
+        assert "\\u202e" in result.out, command
     assert cli("jobs", "--stop").code == 0
 
 
@@ -96,7 +96,7 @@ def test_nothing_of_a_hostile_chat_reaches_the_terminal_alive(hostile_cli: Comma
     "words", [[NAME], ["show", NAME], ["run", "x", f"--{NAME}"], ["chats", NAME], ["undo", "x", NAME]]
 )
 def test_an_error_says_a_hostile_argument_harmlessly(cli: CommandLine, words: list[str]) -> None:  # S-12
-    ended = cli(*words)
-    assert ended.code != 0
-    check_inert(ended.out)
-    check_inert(ended.err)
+    result = cli(*words)
+    assert result.code != 0
+    check_inert(result.out)
+    check_inert(result.err)

@@ -1,4 +1,4 @@
-"""What is typed and piped into the command line: standard input as context, flags that contradict each other, names
+"""Input of the command line: standard input as context, flags that contradict each other, names
 that do not exist, aliases and profiles (U-07)."""
 
 import io
@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.scenario.command_line import CommandLine, Ended, end, until
+from tests.scenario.command_line import CommandLine, CommandResult, end, until
 from treadle.frontends.cli.group import invoke
 
-Here = Callable[..., Ended]
+Here = Callable[..., CommandResult]
 HELLO = '[[turn]]\ntext = "Hello."\n'
 
 
@@ -25,27 +25,27 @@ def here(cli: CommandLine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
             monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))  # nothing is piped in
 
-    def run(*arguments: str) -> Ended:
+    def run(*arguments: str) -> CommandResult:
         code = invoke([*arguments])
-        told = capsys.readouterr()
-        return Ended(code, told.out, told.err)
+        output = capsys.readouterr()
+        return CommandResult(code, output.out, output.err)
 
     return run
 
 
-def said(cli: CommandLine) -> str:
+def read_last_message(cli: CommandLine) -> str:
     return str(cli("export", "last").of("user.message")[-1]["content"])
 
 
 def test_standard_input_is_context(cli: CommandLine) -> None:
     model = cli.script(HELLO)
     assert cli("run", "Review this.", "--model", model, input="+one\n").code == 0
-    assert said(cli) == "Review this.\n\n<standard_input>\n+one\n</standard_input>"
+    assert read_last_message(cli) == "Review this.\n\n<standard_input>\n+one\n</standard_input>"
     assert cli("chats", "--json").lines[0]["title"] == "Review this."
     cli("run", "Review this.", "--model", model, "--no-stdin", input="+one\n")
-    assert said(cli) == "Review this."
+    assert read_last_message(cli) == "Review this."
     cli("run", "--model", model, input="Do it.\n")  # without a task it is the task
-    assert said(cli) == "Do it.\n"
+    assert read_last_message(cli) == "Do it.\n"
 
 
 @pytest.mark.parametrize(
@@ -53,19 +53,19 @@ def test_standard_input_is_context(cli: CommandLine) -> None:
     [("x" * 400_001, "longer than 400,000 bytes"), ("a\0b", "no text"), (b"\xff".decode("latin-1"), "")],
 )
 def test_what_is_no_context_is_refused_before_anything_is_sent(cli: CommandLine, given: str, words: str) -> None:
-    ended = cli("run", "Review.", "--model", cli.script(HELLO), input=given)
+    run_result = cli("run", "Review.", "--model", cli.script(HELLO), input=given)
     if words:
-        assert (ended.code, words in ended.err) == (2, True)
+        assert (run_result.code, words in run_result.err) == (2, True)
         assert cli("chats", "--json").out == ""
     else:
-        assert ended.code == 0  # any letter is one
+        assert run_result.code == 0  # any letter is one
 
 
 def test_piped_text_without_a_command_is_a_task(cli: CommandLine) -> None:  # U-08
-    ended = cli("--model", cli.script(HELLO), input="Hi.\n")
-    assert (ended.code, "Hello." in ended.out) == (0, True), ended.err
-    ended = cli("--model", cli.script(HELLO), "Say hello, please.")
-    assert (ended.code, "Hello." in ended.out) == (0, True), ended.err
+    run_result = cli("--model", cli.script(HELLO), input="Hi.\n")
+    assert (run_result.code, "Hello." in run_result.out) == (0, True), run_result.err
+    run_result = cli("--model", cli.script(HELLO), "Say hello, please.")
+    assert (run_result.code, "Hello." in run_result.out) == (0, True), run_result.err
     assert cli("--continue", input="Hi.\n").code == 2
     assert cli().code == 2
 
@@ -86,8 +86,8 @@ def test_without_a_task(cli: CommandLine) -> None:
     ],
 )
 def test_flags_that_contradict_each_other(cli: CommandLine, here: Here, flags: tuple[str, ...]) -> None:
-    ended = here("run", "Hi.", "--model", cli.script(HELLO), *flags)
-    assert (ended.code, "exclude each other" in ended.err) == (2, True)
+    run_result = here("run", "Hi.", "--model", cli.script(HELLO), *flags)
+    assert (run_result.code, "exclude each other" in run_result.err) == (2, True)
 
 
 def test_names_that_do_not_exist(cli: CommandLine, here: Here) -> None:
@@ -98,8 +98,8 @@ def test_names_that_do_not_exist(cli: CommandLine, here: Here) -> None:
     assert "did you mean 'chats'" in here("chatz").err
     assert here("chatz").code == 2
     chat = here("run", "Hi.", "--model", cli.script(HELLO), "--json").events[0]["chat"]
-    near = f"{chat[:-1]}{'a' if chat[-1] != 'a' else 'b'}"
-    assert f"did you mean {chat!r}" in here("show", near).err
+    similar_id = f"{chat[:-1]}{'a' if chat[-1] != 'a' else 'b'}"
+    assert f"did you mean {chat!r}" in here("show", similar_id).err
 
 
 def test_aliases_and_profiles(cli: CommandLine, here: Here) -> None:  # E-06
@@ -113,8 +113,8 @@ def test_aliases_and_profiles(cli: CommandLine, here: Here) -> None:  # E-06
     assert here("run", "Hi.", "--profile", "look", "--max-turns", "4").code == 0
     options = here("show", "last", "--json").lines[0]["options"]
     assert (options["model"], options["mode"], options["max_turns"]) == (model, "read-only", 4)
-    shown = cli("config", "--json", env={"TREADLE_PROFILE": "look"}).lines[0]["settings"]
-    assert shown["max_turns"] == {"value": 3, "source": "environment TREADLE_PROFILE (profile look)"}
+    settings = cli("config", "--json", env={"TREADLE_PROFILE": "look"}).lines[0]["settings"]
+    assert settings["max_turns"] == {"value": 3, "source": "environment TREADLE_PROFILE (profile look)"}
     unknown = here("run", "Hi.", "--profile", "lok")
     assert (unknown.code, "did you mean 'look'" in unknown.err) == (2, True)
     assert "no setting; did you mean 'mode'" in here("run", "Hi.", "--profile", "wrong").err
@@ -123,19 +123,19 @@ def test_aliases_and_profiles(cli: CommandLine, here: Here) -> None:  # E-06
 
 def test_chats_by_project_and_words(cli: CommandLine, here: Here) -> None:
     model = cli.script(HELLO)
-    other = cli.folder / "other"
-    other.mkdir()
+    other_project = cli.folder / "other"
+    other_project.mkdir()
     first = here("run", "Paint it red.", "--model", model, "--json").events[0]["chat"]
-    second = here("run", "Paint it blue.", "--model", model, "--root", str(other), "--json").events[0]["chat"]
+    second = here("run", "Paint it blue.", "--model", model, "--root", str(other_project), "--json").events[0]["chat"]
 
-    def found(*flags: str) -> list[str]:
+    def find_chats(*flags: str) -> list[str]:
         return [line.split()[0] for line in here("chats", *flags).out.splitlines()]
 
-    assert found() == [second, first]
-    assert found("--limit", "1") == [second]
-    assert found("--search", "RED") == [first]
-    assert found("--project") == [first]
-    assert found("--project", str(other)) == [second]
+    assert find_chats() == [second, first]
+    assert find_chats("--limit", "1") == [second]
+    assert find_chats("--search", "RED") == [first]
+    assert find_chats("--project") == [first]
+    assert find_chats("--project", str(other_project)) == [second]
     assert " other " in here("chats").out
     assert "no such chat" in here("chats", "--search", "green").err
 
@@ -165,8 +165,8 @@ def test_who_watches_leaves_by_ctrl_c_and_stops_by_stop(cli: CommandLine) -> Non
     until(owner, "tool.execution_start")
     process = watcher(cli)
     process.send_signal(signal.SIGINT)
-    left = end(process)
-    assert (left.code, "goes on elsewhere" in left.err) == (130, True)
+    watch_result = end(process)
+    assert (watch_result.code, "goes on elsewhere" in watch_result.err) == (130, True)
     assert owner.poll() is None
     stopped = cli("stop", "last")
     assert (stopped.code, "interrupted" in stopped.err) == (0, True)
@@ -183,7 +183,7 @@ def test_who_drives_a_resumed_chat_leaves_it_unfinished(cli: CommandLine) -> Non
     while not cli("chats", "--json").lines[0]["leased"]:
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    left = end(process)
-    assert (left.code, "nothing works on chat" in left.err) == (130, True)
+    resume_result = end(process)
+    assert (resume_result.code, "nothing works on chat" in resume_result.err) == (130, True)
     assert cli("export", "last").of("session.interrupted") == []
     assert cli("stop", "last", "--json").lines[0]["reason"] == "interrupted"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenario.command_line import CommandLine, Ended
+from tests.scenario.command_line import CommandLine, CommandResult
 from treadle.protocol.content import Value
 
 SERVE = "printf 'up \\\\033]0;evil\\\\007\\\\n'; while read -r line; do echo \\\"got $line\\\"; done"
@@ -27,31 +27,31 @@ class Serving(Value, frozen=True):
 
 @pytest.fixture
 def cli(tmp_path: Path) -> Iterator[CommandLine]:
-    made = CommandLine(tmp_path)
-    yield made
-    assert made("jobs", "--stop").code == 0
+    command_line = CommandLine(tmp_path)
+    yield command_line
+    assert command_line("jobs", "--stop").code == 0
 
 
 def serve(cli: CommandLine) -> Serving:
-    done = cli("run", "Serve.", "--model", cli.script(RUN), "--auto-approve-commands")
-    assert done.code == 0, done.err
+    run_result = cli("run", "Serve.", "--model", cli.script(RUN), "--auto-approve-commands")
+    assert run_result.code == 0, run_result.err
     [chat] = {job["chat"] for job in jobs(cli)} - getattr(cli, "known", set())
-    return Serving(chat, done.err)
+    return Serving(chat, run_result.err)
 
 
 def jobs(cli: CommandLine, *words: str) -> list[dict[str, object]]:
-    done = cli("jobs", "--json", *words)
-    assert done.code == 0, done.err
-    return [json.loads(line) for line in done.out.splitlines()]
+    jobs_result = cli("jobs", "--json", *words)
+    assert jobs_result.code == 0, jobs_result.err
+    return [json.loads(line) for line in jobs_result.out.splitlines()]
 
 
-def tail(cli: CommandLine, handle: str, wanted: str) -> Ended:
+def tail(cli: CommandLine, handle: str, expected_text: str) -> CommandResult:
     for _ in range(100):
-        done = cli("jobs", "--tail", handle)
-        if wanted in done.out:
-            return done
+        tail_result = cli("jobs", "--tail", handle)
+        if expected_text in tail_result.out:
+            return tail_result
         time.sleep(0.05)
-    raise AssertionError(done)
+    raise AssertionError(tail_result)
 
 
 def test_a_run_leaves_a_job_which_is_read_talked_to_and_stopped(cli: CommandLine) -> None:
@@ -70,8 +70,8 @@ def test_a_run_leaves_a_job_which_is_read_talked_to_and_stopped(cli: CommandLine
     [over] = jobs(cli, "--all")
     assert over["status"] == "stopped"
     assert "no background command runs" in cli("jobs").err
-    [ended] = cli("export", run.chat).of("job.ended")
-    assert (ended["job"], ended["by"]) == ("1.0", "person")
+    [job_end] = cli("export", run.chat).of("job.ended")
+    assert (job_end["job"], job_end["by"]) == ("1.0", "person")
 
 
 def test_a_handle_that_two_chats_have_is_asked_for(cli: CommandLine) -> None:
@@ -103,8 +103,8 @@ text = "It runs."
 
 def leave_changes(cli: CommandLine) -> str:
     """A chat whose run is over, with an ended job whose changes are not committed."""
-    done = cli("run", "Serve.", "--model", cli.script(LEFT))
-    assert done.code == 0, done.out + done.err
+    run_result = cli("run", "Serve.", "--model", cli.script(LEFT))
+    assert run_result.code == 0, run_result.out + run_result.err
     for _ in range(200):
         [job] = jobs(cli, "--all")
         if job["status"] != "running":
@@ -121,9 +121,9 @@ def test_what_a_job_left_is_listed_shown_and_committed_by_a_person_once(cli: Com
     assert "exit 0, 1 uncommitted" in listed
     assert "+made" in cli("jobs", "--diff", "1.0").out
     assert not (cli.project / "made").exists()
-    done = cli("jobs", "--commit", "1.0")
-    assert done.code == 0, done.err
-    assert "committed 1 change" in done.err
+    commit_result = cli("jobs", "--commit", "1.0")
+    assert commit_result.code == 0, commit_result.err
+    assert "committed 1 change" in commit_result.err
     assert (cli.project / "made").read_text() == "made\n"
     assert cli("export", chat).of("job.settled")[0]["outcome"] == "committed"
     assert "nothing is pending" in cli("jobs", "--commit", "1.0").err
@@ -134,7 +134,7 @@ def test_what_a_job_left_is_listed_shown_and_committed_by_a_person_once(cli: Com
 
 def test_what_a_job_left_can_be_discarded(cli: CommandLine) -> None:
     chat = leave_changes(cli)
-    [left] = jobs(cli, "--discard", "1.0")
-    assert left["pending"] == 0
+    [job] = jobs(cli, "--discard", "1.0")
+    assert job["pending"] == 0
     assert not (cli.project / "made").exists()
     assert cli("export", chat).of("job.settled")[0]["outcome"] == "discarded"

@@ -1,4 +1,4 @@
-"""`treadle models`: what can be used with the keys at hand, and what is missing for the rest (M-12, M-13)."""
+"""`treadle models` lists the models that the keys at hand allow, and the settings that the others lack (M-12, M-13)."""
 
 import importlib.util
 import json
@@ -25,8 +25,8 @@ def alone(cli: CommandLine) -> CommandLine:
     return cli
 
 
-def by_name(shown: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {model["model"]: model for model in shown["models"]}
+def by_name(listing: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {model["model"]: model for model in listing["models"]}
 
 
 def listed_under(title: str, out: str) -> list[str]:
@@ -44,9 +44,9 @@ def has_google_auth() -> bool:
 
 
 def test_what_can_be_used_and_what_to_set_for_the_rest(alone: CommandLine) -> None:
-    ended = alone("models", env={"ANTHROPIC_API_KEY": KEY})
-    assert (ended.code, ended.err) == (0, "")
-    lines = ended.out.splitlines()
+    models_result = alone("models", env={"ANTHROPIC_API_KEY": KEY})
+    assert (models_result.code, models_result.err) == (0, "")
+    lines = models_result.out.splitlines()
     (opus,) = [line for line in lines if line.startswith("anthropic:claude-opus-5-5 ")]
     assert opus.split() == ["anthropic:claude-opus-5-5", "1M", "33k", "4", "0.2", "20", "tools", "thinking", "vision"]
     assert not any(line.startswith("openai:") for line in lines)
@@ -54,10 +54,10 @@ def test_what_can_be_used_and_what_to_set_for_the_rest(alone: CommandLine) -> No
     assert "set OPENAI_API_KEY, or OPENAI_BASE_URL" in openai
     (unasked,) = [line for line in lines if line.startswith("Not asked: ")]
     assert {"anthropic", "lmstudio"} <= set(unasked.removeprefix("Not asked: ").partition(" (")[0].split(", "))
-    assert listed_under("Ready:", ended.out) == []  # a key that is set may be wrong, and a server down
+    assert listed_under("Ready:", models_result.out) == []  # a key that is set may be wrong, and a server down
     (vertex,) = [line for line in lines if line.split()[:1] == ["vertex"]]
     assert ("GOOGLE_CLOUD_PROJECT" if has_google_auth() else "print-access-token") in vertex
-    assert KEY not in ended.out
+    assert KEY not in models_result.out
 
 
 def test_all_of_them_as_json(alone: CommandLine) -> None:
@@ -65,35 +65,35 @@ def test_all_of_them_as_json(alone: CommandLine) -> None:
     everything = json.loads(alone("models", "--json", "--all", env={"GROQ_API_KEY": KEY}).out)
     assert {model["model"].partition(":")[0] for model in usable["models"]} - {"local"} == {"groq"}
     assert all(model["usable"] for model in usable["models"])
-    found = by_name(everything)
-    assert found["groq:llama-3.3-70b-versatile"]["price_input"] == 0.59
-    mistral = found["mistral:mistral-large-latest"]
+    models = by_name(everything)
+    assert models["groq:llama-3.3-70b-versatile"]["price_input"] == 0.59
+    mistral = models["mistral:mistral-large-latest"]
     assert (mistral["usable"], mistral["window"], mistral["temperature"]) == (False, 262_144, 0.1)
     assert "MISTRAL_API_KEY" in mistral["why"]
-    assert found["openai-responses:gpt-5"]["temperature"] is False
+    assert models["openai-responses:gpt-5"]["temperature"] is False
     groq = {"usable": True, "why": "", "asked": False, "failure": "", "state": "not asked"}
     assert usable["providers"]["groq"] == groq
-    assert found["groq:llama-3.3-70b-versatile"]["state"] == "not asked"
+    assert models["groq:llama-3.3-70b-versatile"]["state"] == "not asked"
     assert (mistral["state"], usable["providers"]["deepseek"]["state"]) == ("missing", "missing")
     assert "DEEPSEEK_API_KEY" in usable["providers"]["deepseek"]["why"]
     assert not {"scripted", "recorded", "command"} & set(everything["providers"])
 
 
 def test_models_on_this_machine_are_there_one_by_one(alone: CommandLine) -> None:
-    found = by_name(json.loads(alone("models", "--json", "--all").out))
-    assert found["local:qwen-coder"]["window"] == 8_192
-    assert not found["local:qwen-coder"]["usable"]
-    assert found["local:qwen-coder"]["why"]
-    assert found["local:qwen-coder"]["state"] == "missing"
+    models = by_name(json.loads(alone("models", "--json", "--all").out))
+    assert models["local:qwen-coder"]["window"] == 8_192
+    assert not models["local:qwen-coder"]["usable"]
+    assert models["local:qwen-coder"]["why"]
+    assert models["local:qwen-coder"]["state"] == "missing"
 
 
 def test_the_users_own_file(alone: CommandLine) -> None:
     alone.home.mkdir(exist_ok=True)
     file = alone.home / "models.toml"
     file.write_text('["vllm:mine"]\nwindow = 65536\nprice_input = 0.5\nprice_output = 1\nnative_tools = false\nx = 1\n')
-    ended = alone("models")
-    assert "models.toml: [\"vllm:mine\"] has the unknown key 'x'" in ended.err
-    (mine,) = [line for line in ended.out.splitlines() if line.startswith("vllm:mine")]
+    models_result = alone("models")
+    assert "models.toml: [\"vllm:mine\"] has the unknown key 'x'" in models_result.err
+    (mine,) = [line for line in models_result.out.splitlines() if line.startswith("vllm:mine")]
     assert mine.split() == ["vllm:mine", "66k", "4k", "0.5", "0.5", "1"]
     with FakeOpenAI([Reply(text="Yes.")]) as fake:
         env = {"VLLM_BASE_URL": fake.base_url}
@@ -139,22 +139,22 @@ def test_servers_are_asked_and_their_failures_told(alone: CommandLine) -> None:
             "XAI_API_KEY": "sk-another-secret-key",
             "VLLM_BASE_URL": fake.base_url,
         }
-        ended = alone("models", "--remote", env=env)
-        shown = json.loads(alone("models", "--remote", "--json", env=env).out)
-    assert ended.code == 0
-    assert "vllm:fake " in ended.out
-    assert "groq:new-model\\x1b[31m " in ended.out
-    assert "embedding" not in ended.out
-    assert "\x1b" not in ended.out
-    assert "sk-" not in ended.out + ended.err
-    found, providers = by_name(shown), shown["providers"]
-    assert found["groq:new-model\x1b[31m"]["window"] == 100_000
-    assert "groq:llama-3.3-70b-versatile" not in found
-    assert "xai:grok-4.5" in found  # what is known stays, when a server does not tell
+        models_result = alone("models", "--remote", env=env)
+        listing = json.loads(alone("models", "--remote", "--json", env=env).out)
+    assert models_result.code == 0
+    assert "vllm:fake " in models_result.out
+    assert "groq:new-model\\x1b[31m " in models_result.out
+    assert "embedding" not in models_result.out
+    assert "\x1b" not in models_result.out
+    assert "sk-" not in models_result.out + models_result.err
+    models, providers = by_name(listing), listing["providers"]
+    assert models["groq:new-model\x1b[31m"]["window"] == 100_000
+    assert "groq:llama-3.3-70b-versatile" not in models
+    assert "xai:grok-4.5" in models  # known models stay when a server does not answer
     assert (providers["groq"]["asked"], providers["xai"]["asked"]) == (True, False)
     assert "Incorrect API key" in providers["xai"]["failure"]
     assert "cannot be reached" in providers["lmstudio"]["failure"]
-    states = {name: said["state"] for name, said in providers.items()}
+    states = {name: provider["state"] for name, provider in providers.items()}
     assert [states[name] for name in ("groq", "vllm", "xai", "lmstudio", "ollama")] == [
         "ready",
         "ready",
@@ -162,10 +162,10 @@ def test_servers_are_asked_and_their_failures_told(alone: CommandLine) -> None:
         "failed",
         "failed",
     ]
-    assert (found["vllm:fake"]["state"], found["xai:grok-4.5"]["state"]) == ("ready", "failed")
-    assert listed_under("Ready:", ended.out) == ["groq", "vllm"]
-    assert {"xai", "lmstudio", "ollama"} <= set(listed_under("Failed when asked:", ended.out))
-    (grok,) = [line for line in ended.out.splitlines() if line.startswith("xai:grok-4.5 ")]
+    assert (models["vllm:fake"]["state"], models["xai:grok-4.5"]["state"]) == ("ready", "failed")
+    assert listed_under("Ready:", models_result.out) == ["groq", "vllm"]
+    assert {"xai", "lmstudio", "ollama"} <= set(listed_under("Failed when asked:", models_result.out))
+    (grok,) = [line for line in models_result.out.splitlines() if line.startswith("xai:grok-4.5 ")]
     assert grok.endswith("(failed when asked)")
 
 
@@ -186,13 +186,13 @@ def test_a_list_that_anybody_gets_says_nothing_of_the_key(alone: CommandLine) ->
 
 
 def test_nothing_is_asked_unless_it_is_wanted(alone: CommandLine) -> None:
-    asked: list[str] = []
+    request_paths: list[str] = []
 
     def route(method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
-        asked.append(path)
+        request_paths.append(path)
         return json_answer(200, {"data": []})
 
     with ThreadedServer(route) as server:
         env = {"GROQ_BASE_URL": server.url, "OPENAI_BASE_URL": server.url, "OLLAMA_HOST": server.url}
         assert alone("models", env=env).code == 0
-        assert asked == []
+        assert request_paths == []

@@ -35,7 +35,7 @@ def on_postgres(cli: CommandLine, postgres: str) -> CommandLine:
 def test_a_chat_in_postgresql(on_postgres: CommandLine, postgres: str) -> None:
     ran = on_postgres("run", "Hi.", "--model", on_postgres.script(SCRIPT), "--auto-approve-commands", "--json")
     assert ran.code == 0, ran.err
-    assert [done["result"] for done in ran.of("tool.execution_complete")] == ["store=\n[exit 0]"]
+    assert [completion["result"] for completion in ran.of("tool.execution_complete")] == ["store=\n[exit 0]"]
     chat = ran.events[0]["chat"]
     assert [line["chat"] for line in on_postgres("chats", "--json").lines] == [chat]
     assert on_postgres("show", chat).out.endswith("Hello.\n")
@@ -57,16 +57,16 @@ def test_a_chat_in_postgresql(on_postgres: CommandLine, postgres: str) -> None:
 def test_a_password_is_not_shown(cli: CommandLine) -> None:
     cli.environment["TREADLE_STORE"] = "postgresql://me:hidden1234@127.0.0.1:1/chats"
     for words in (["config"], ["config", "--json"], ["fsck"]):
-        told = cli(*words)
-        assert "hidden1234" not in told.out + told.err
-        assert "postgresql://me@127.0.0.1:1/chats" in told.out + told.err
+        result = cli(*words)
+        assert "hidden1234" not in result.out + result.err
+        assert "postgresql://me@127.0.0.1:1/chats" in result.out + result.err
 
 
 def test_an_address_of_something_else_is_a_mistake(cli: CommandLine) -> None:
-    told = cli("chats", env={"TREADLE_STORE": "mysql://me:hidden1234@there/chats"})
-    assert told.code == 2
-    assert "postgresql://USER@HOST/NAME" in told.err
-    assert "hidden1234" not in told.err
+    result = cli("chats", env={"TREADLE_STORE": "mysql://me:hidden1234@there/chats"})
+    assert result.code == 2
+    assert "postgresql://USER@HOST/NAME" in result.err
+    assert "hidden1234" not in result.err
 
 
 def test_commands_do_not_get_the_address() -> None:

@@ -34,8 +34,8 @@ def test_resume_shows_the_call_that_was_under_way(cli: CommandLine) -> None:
     model = cli.script(WRITE + DONE)
     env = {"TREADLE_FAULTS": "kill@tool.write_after"}
     assert end(cli.start("run", "Work.", "--model", model, env=env)).code == -signal.SIGKILL
-    shown = cli("show", "last")
-    assert "unfinished · go on: treadle resume c_" in shown.err
+    show_result = cli("show", "last")
+    assert "unfinished · go on: treadle resume c_" in show_result.err
     resumed = cli("resume", "last")
     assert resumed.out.splitlines() == [
         "● write_file a.txt … +1 \N{MINUS SIGN}0",
@@ -76,17 +76,17 @@ def test_resume_drives_queued_messages_too(cli: CommandLine) -> None:  # L-08, D
 
 def test_an_idle_chat_has_nothing_to_go_on_with(cli: CommandLine) -> None:
     cli("run", "Hi.", "--model", cli.script(DONE))
-    ended = cli("resume", "last")
-    assert (ended.code, ended.out) == (0, "")
-    assert "nothing to do" in ended.err
+    resume_result = cli("resume", "last")
+    assert (resume_result.code, resume_result.out) == (0, "")
+    assert "nothing to do" in resume_result.err
 
 
 def test_an_approval_waits_and_is_given_by_another_process(cli: CommandLine) -> None:  # S-08
     model = cli.script(COUNT + DONE)
-    asked = cli("run", "Work.", "--model", model, "--mode", "confirm", "--interactive")
-    assert asked.code == 56
-    assert "waits for your approval of" in asked.err
-    assert "command: echo x >> count" in asked.err
+    run_result = cli("run", "Work.", "--model", model, "--mode", "confirm", "--interactive")
+    assert run_result.code == 56
+    assert "waits for your approval of" in run_result.err
+    assert "command: echo x >> count" in run_result.err
     assert not (cli.project / "count").exists()
     again = cli("resume", "last")
     assert (again.code, "waits for your approval" in again.err) == (56, True)
@@ -125,10 +125,10 @@ def test_results_of_a_client_tool_are_handed_in(cli: CommandLine) -> None:  # A-
     wrong = json.dumps({"results": [{"tool_call_id": "other", "output": 1}]})
     assert cli("resume", chat.id, "--results", "-", input=wrong).code == 1
     right = json.dumps({"results": [{"tool_call_id": call, "output": {"sky": "blue"}}]})
-    ended = cli("resume", chat.id, "--results", "-", "--json", input=right)
-    assert ended.code == 0
-    assert "blue" in ended.of("tool.execution_complete")[0]["result"]
-    assert ended.of("assistant.message")[-1]["content"] == "All done."
+    resume_result = cli("resume", chat.id, "--results", "-", "--json", input=right)
+    assert resume_result.code == 0
+    assert "blue" in resume_result.of("tool.execution_complete")[0]["result"]
+    assert resume_result.of("assistant.message")[-1]["content"] == "All done."
 
 
 def test_killed_in_the_last_answer_at_the_turn_cap(cli: CommandLine) -> None:  # L-03, D-01

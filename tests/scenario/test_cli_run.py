@@ -1,4 +1,4 @@
-"""`treadle run` against a fake OpenAI server and against scripts: what comes out, and in which order."""
+"""`treadle run` against a fake OpenAI server and against scripts: its output and the order of its events."""
 
 from pathlib import Path
 
@@ -20,24 +20,33 @@ HELLO = '[[turn]]\ntext = "Hello there."\n'
 def test_events_of_three_tool_rounds_come_in_order(cli: CommandLine) -> None:  # L-02, L-12, V-01
     with FakeOpenAI(ROUNDS) as fake:
         env = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": fake.base_url}
-        ended = cli("run", "Count the lines.", "--model", "openai:gpt-4.1", "--json", env=env)
-    assert (ended.code, ended.err) == (0, "")
-    recorded = [event for event in ended.events if not event.get("ephemeral")]
+        run_result = cli("run", "Count the lines.", "--model", "openai:gpt-4.1", "--json", env=env)
+    assert (run_result.code, run_result.err) == (0, "")
+    recorded = [event for event in run_result.events if not event.get("ephemeral")]
     assert [event["seq"] for event in recorded] == list(range(1, len(recorded) + 1))
-    begun, end = ["assistant.turn_start", "assistant.message"], "assistant.turn_end"
+    turn_start, end = ["assistant.turn_start", "assistant.message"], "assistant.turn_end"
     call = ["tool.execution_start", "tool.execution_complete"]
-    expected = ["session.created", "user.message", *begun, *call, end]
-    expected += [*begun, "checkpoint.created", *call, "workspace.files_changed", end]
-    expected += [*begun, "tool.trial_start", "permission.completed", *call, end, *begun, end, "session.run_end"]
+    expected = ["session.created", "user.message", *turn_start, *call, end]
+    expected += [*turn_start, "checkpoint.created", *call, "workspace.files_changed", end]
+    expected += [
+        *turn_start,
+        "tool.trial_start",
+        "permission.completed",
+        *call,
+        end,
+        *turn_start,
+        end,
+        "session.run_end",
+    ]
     assert [event["type"] for event in recorded] == expected
-    assert len(ended.of("assistant.turn_start")) == 4 == len(fake.requests)
-    assert ended.types.count("session.idle") == 1
-    assert ended.types[-1] == "session.idle"
-    assert ended.of("tool.execution_complete")[-1]["result"].startswith("2")
-    live = [event for event in ended.events if event.get("ephemeral")]
+    assert len(run_result.of("assistant.turn_start")) == 4 == len(fake.requests)
+    assert run_result.types.count("session.idle") == 1
+    assert run_result.types[-1] == "session.idle"
+    assert run_result.of("tool.execution_complete")[-1]["result"].startswith("2")
+    live = [event for event in run_result.events if event.get("ephemeral")]
     assert live
     assert all("seq" not in event for event in live)
-    assert "".join(data["text"] for data in ended.of("assistant.message_delta")) == "Looking.There are two lines."
+    assert "".join(data["text"] for data in run_result.of("assistant.message_delta")) == "Looking.There are two lines."
     assert [header["authorization"] for header in fake.headers] == [f"Bearer {KEY}"] * 4
 
 
@@ -50,11 +59,11 @@ def test_the_key_is_nowhere(cli: CommandLine) -> None:  # M-13
         env = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": fake.base_url}
         run = ["run", "Print the environment.", "--model", "openai:gpt-4.1", "--auto-approve-commands", "--json"]
         events = cli(*run, env=env)
-        shown = [cli("show", "last", env=env), cli("export", "last", env=env), cli("config", env=env)]
+        results = [cli("show", "last", env=env), cli("export", "last", env=env), cli("config", env=env)]
     assert events.code == 1
     assert "key=\n" in events.of("tool.execution_complete")[0]["result"]
-    for ended in (events, *shown):
-        assert KEY not in ended.out + ended.err
+    for result in (events, *results):
+        assert KEY not in result.out + result.err
     files = list(cli.files())
     assert any(path.name == "treadle.db" for path in files)
     for path in (*files, *cli.project.rglob("*")):
@@ -64,9 +73,9 @@ def test_the_key_is_nowhere(cli: CommandLine) -> None:  # M-13
 def test_text_shows_the_answer_and_what_calls_touch(cli: CommandLine) -> None:
     with FakeOpenAI(ROUNDS) as fake:
         env = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": fake.base_url}
-        ended = cli("run", "Count the lines.", "--model", "openai:gpt-4.1", env=env)
-    assert ended.code == 0
-    assert ended.out.splitlines() == [
+        run_result = cli("run", "Count the lines.", "--model", "openai:gpt-4.1", env=env)
+    assert run_result.code == 0
+    assert run_result.out.splitlines() == [
         "Looking.",
         "● list_directory . … 0 entries",
         "● write_file a.txt … +2 \N{MINUS SIGN}0",
@@ -76,24 +85,24 @@ def test_text_shows_the_answer_and_what_calls_touch(cli: CommandLine) -> None:
         "  │ 2",
         "There are two lines.",
     ]
-    assert "4 turns · 3 calls · 40 tokens in, 20 out · $0.0002" in ended.err
-    assert "treadle run --chat c_" in ended.err
+    assert "4 turns · 3 calls · 40 tokens in, 20 out · $0.0002" in run_result.err
+    assert "treadle run --chat c_" in run_result.err
 
 
 def test_retries_are_told_and_the_answer_is_not_shown_twice(cli: CommandLine) -> None:  # M-11, fault 7
     replies = [Reply(status=429), Reply(text="Once.", cut_after=260), Reply(text="Once.")]
     with FakeOpenAI(replies, in_order=True) as fake:
         env = {"OPENAI_BASE_URL": fake.base_url}
-        ended = cli("run", "Say it.", "--model", "openai:x", env=env)
-    assert ended.code == 0
-    assert "retry 1 (rate_limit)" in ended.err
-    assert "retry 2 (cut_stream)" in ended.err
-    assert ended.out.splitlines()[-1] == "Once."
+        run_result = cli("run", "Say it.", "--model", "openai:x", env=env)
+    assert run_result.code == 0
+    assert "retry 1 (rate_limit)" in run_result.err
+    assert "retry 2 (cut_stream)" in run_result.err
+    assert run_result.out.splitlines()[-1] == "Once."
 
 
 def test_a_prompt_from_standard_input(cli: CommandLine) -> None:
-    ended = cli("run", "-", "--model", cli.script(HELLO), "--json", input="Say hello.\n")
-    assert ended.of("user.message")[0]["content"] == "Say hello.\n"
+    run_result = cli("run", "-", "--model", cli.script(HELLO), "--json", input="Say hello.\n")
+    assert run_result.of("user.message")[0]["content"] == "Say hello.\n"
 
 
 def test_chat_goes_on_with_a_chat_and_changes_only_what_is_named(cli: CommandLine) -> None:
@@ -114,8 +123,8 @@ def test_options_of_a_new_chat_are_in_the_log(cli: CommandLine) -> None:
     system.write_text("Be short.", encoding="utf-8")
     arguments = ["--system", str(system), "--tools", "read_file, list_directory", "--max-turns", "5"]
     arguments += ["--on-limit", "error", "--budget-usd", "0.5", "--mode", "autopilot", "--json"]
-    ended = cli("run", "Hello.", "--model", cli.script(HELLO), *arguments)
-    options = ended.of("session.created")[0]["options"]
+    run_result = cli("run", "Hello.", "--model", cli.script(HELLO), *arguments)
+    options = run_result.of("session.created")[0]["options"]
     assert options["root"] == str(cli.project)
     assert (options["system_prompt"], options["tools"]) == ("Be short.", ["read_file", "list_directory"])
     assert (options["max_turns"], options["on_limit"], options["mode"]) == (5, "error", "autopilot")
@@ -148,9 +157,9 @@ def test_every_budget_has_a_flag_for_new_chats_and_for_old_ones(cli: CommandLine
 def test_a_budget_of_turns_or_calls_ends_the_run(cli: CommandLine, kind: str) -> None:  # L-11
     look = '[[turn]]\ncall = [{ name = "list_directory", args = { path = "." } }]\n'
     flag = f"--budget-{kind.replace('_', '-')}"
-    ended = cli("run", "Look.", "--model", cli.script(look + look + HELLO), flag, "1", "--json")
-    assert ended.code == 55
-    assert ended.of("session.idle")[0]["why"] == f"stopped at the budget: 1 of 1 {kind.replace('_', ' ')}"
+    run_result = cli("run", "Look.", "--model", cli.script(look + look + HELLO), flag, "1", "--json")
+    assert run_result.code == 55
+    assert run_result.of("session.idle")[0]["why"] == f"stopped at the budget: 1 of 1 {kind.replace('_', ' ')}"
 
 
 def test_the_root_is_the_git_root_and_never_everything(cli: CommandLine) -> None:  # S-02
@@ -158,13 +167,13 @@ def test_the_root_is_the_git_root_and_never_everything(cli: CommandLine) -> None
     inner = cli.project / "src" / "deep"
     inner.mkdir(parents=True)
     (cli.project / ".git").mkdir()
-    found = cli("run", "Hi.", "--model", model, "--json", "--root", str(inner))
-    assert found.of("session.created")[0]["options"]["root"] == str(inner)
+    inner_run = cli("run", "Hi.", "--model", model, "--json", "--root", str(inner))
+    assert inner_run.of("session.created")[0]["options"]["root"] == str(inner)
     user = cli.environment["HOME"]
     for refused in ("/", user):
-        ended = cli("run", "Hi.", "--model", model, "--json", "--root", refused)
-        assert (ended.code, ended.out) == (2, "")
-        assert "--force-root" in ended.err
+        run_result = cli("run", "Hi.", "--model", model, "--json", "--root", refused)
+        assert (run_result.code, run_result.out) == (2, "")
+        assert "--force-root" in run_result.err
     forced = cli("run", "Hi.", "--model", model, "--json", "--root", user, "--force-root")
     assert forced.of("session.created")[0]["options"]["root"] == str(Path(user).resolve())
 
@@ -183,10 +192,10 @@ call = [
 text = "Done."
 """
     for command in (["run", "\x1b[7mHi.", "--model", cli.script(script)], ["show", "last"], ["chats"]):
-        ended = cli(*command)
-        assert ended.code == 0
-        shown = ended.out + ended.err
-        assert not [c for c in shown if c != "\n" and (ord(c) < 32 or 127 <= ord(c) < 160 or c in "\u202e")]
+        result = cli(*command)
+        assert result.code == 0
+        output = result.out + result.err
+        assert not [c for c in output if c != "\n" and (ord(c) < 32 or 127 <= ord(c) < 160 or c in "\u202e")]
 
 
 def test_the_marker_ends_a_run_and_is_never_shown_or_stored(cli: CommandLine) -> None:  # L-15
@@ -207,7 +216,7 @@ def test_a_home_inside_the_project_is_warned_about(cli: CommandLine) -> None:  #
 def test_show_in_short_has_one_line_for_calls_that_follow_each_other(cli: CommandLine) -> None:
     look = '[[turn]]\ncall = [{ name = "list_directory", args = { path = "." } }]\n'
     cli("run", "Look.", "--model", cli.script(look + look + HELLO))
-    shown = cli("show", "last", "--short")
-    assert "● listed 2 folders\n" in shown.err
-    assert "list_directory" not in shown.out
-    assert " · 2 calls · " in shown.err
+    show_result = cli("show", "last", "--short")
+    assert "● listed 2 folders\n" in show_result.err
+    assert "list_directory" not in show_result.out
+    assert " · 2 calls · " in show_result.err

@@ -1,5 +1,5 @@
-"""`treadle serve` and `treadle tokens`: real processes on loopback. What a killed server had acknowledged is there, a
-repeat of what it had not is harmless, and SIGTERM ends it in good order (faults 1 and 17)."""
+"""`treadle serve` and `treadle tokens`: real processes on loopback. Acknowledged requests survive a killed server, a
+repeat of the others is harmless, and SIGTERM ends it in good order (faults 1 and 17)."""
 
 import json
 import re
@@ -22,28 +22,28 @@ WAIT_S = 60
 class Served:
     def __init__(self, cli: CommandLine, process: "subprocess.Popen[str]") -> None:
         assert process.stdout is not None
-        found = re.fullmatch(r"serving (http://127\.0\.0\.1:\d+)/(?:#token=(trd_\S+))?\n", process.stdout.readline())
-        assert found, process.communicate()
+        match = re.fullmatch(r"serving (http://127\.0\.0\.1:\d+)/(?:#token=(trd_\S+))?\n", process.stdout.readline())
+        assert match, process.communicate()
         self.process = process
-        self.address = found[1]
+        self.address = match[1]
         self.session = requests.Session()
-        self.token = found[2] or ""
+        self.token = match[2] or ""
         self.session.headers["authorization"] = f"Bearer {self.token}"
 
     def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> requests.Response:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return self.session.request(method, self.address + path, json=body, headers=named, timeout=WAIT_S)
+        header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.session.request(method, self.address + path, json=body, headers=header_fields, timeout=WAIT_S)
 
     def until(self, chat: str, kind: str) -> list[dict[str, Any]]:
-        seen: list[dict[str, Any]] = []
+        events: list[dict[str, Any]] = []
         address = f"{self.address}/api/chats/{chat}/events"
         with self.session.get(address, stream=True, timeout=WAIT_S) as response:
             for line in response.iter_lines():
                 if line.startswith(b"data: "):
-                    seen.append(json.loads(line[6:]))
-                    if seen[-1]["type"] == kind:
-                        return seen
-        raise AssertionError([event["type"] for event in seen])
+                    events.append(json.loads(line[6:]))
+                    if events[-1]["type"] == kind:
+                        return events
+        raise AssertionError([event["type"] for event in events])
 
 
 class Servers:
@@ -66,17 +66,17 @@ class Servers:
 
 @pytest.fixture
 def servers(cli: CommandLine) -> Iterator[Servers]:
-    made = Servers(cli)
-    yield made
-    made.close()
+    running_servers = Servers(cli)
+    yield running_servers
+    running_servers.close()
 
 
 def test_the_token_is_made_once_and_kept(servers: Servers) -> None:  # S-13
     model = servers.cli.script(HELLO)
     first = servers.start("--model", model)
-    kept = servers.cli.home / "serve-token"
-    assert kept.read_text().strip() == first.token
-    assert kept.stat().st_mode & 0o777 == 0o600
+    token_file = servers.cli.home / "serve-token"
+    assert token_file.read_text().strip() == first.token
+    assert token_file.stat().st_mode & 0o777 == 0o600
     chat = first("POST", "/api/chats", {"content": "Hi."}).json()
     assert chat["root"] == str(servers.cli.project)
     assert first.until(chat["id"], "session.idle")[-1]["data"]["reason"] == "done"
@@ -103,8 +103,8 @@ def test_a_token_for_somebody_else_locks_nobody_out(servers: Servers) -> None:  
 
 def test_tokens_of_users(servers: Servers) -> None:  # S-13
     cli = servers.cli
-    made = cli("tokens", "add", "alice", "--label", "laptop")
-    secret = made.out.strip()
+    token_result = cli("tokens", "add", "alice", "--label", "laptop")
+    secret = token_result.out.strip()
     assert re.fullmatch(r"trd_[\w-]{40,}", secret)
     (listed,) = cli("tokens", "--json").lines
     assert (listed["user"], listed["label"]) == ("alice", "laptop")
@@ -126,9 +126,9 @@ def test_tokens_of_users(servers: Servers) -> None:  # S-13
 def test_what_cannot_be_served(servers: Servers) -> None:
     cli = servers.cli
     port = servers.start("--model", cli.script(HELLO)).address.rpartition(":")[2]
-    taken = cli("serve", "--port", port)
-    assert taken.code == 2
-    assert "cannot be listened on" in taken.err
+    serve_result = cli("serve", "--port", port)
+    assert serve_result.code == 2
+    assert "cannot be listened on" in serve_result.err
     assert cli("serve", "--host", "no.such.host.invalid").code == 2
     (cli.home / "serve-token").chmod(0o644)
     assert "can be read by others" in cli("serve", "--port", "0").err
@@ -144,8 +144,8 @@ def test_a_repeat_after_a_crash_does_nothing_twice(servers: Servers, point: str)
     tools = [{"name": "weather"}]
     body = {"content": "How is it?", "dynamic_tools": tools, "verify": False}
     chat = server("POST", "/api/chats", body, idempotency_key="create").json()["id"]
-    seen = server.until(chat, "session.action_required")
-    (call,) = [action["tool_call_id"] for action in seen[-1]["data"]["actions"]]
+    events = server.until(chat, "session.action_required")
+    (call,) = [action["tool_call_id"] for action in events[-1]["data"]["actions"]]
     results = {"results": [{"tool_call_id": call, "output": "rain"}]}
     with pytest.raises(requests.ConnectionError):
         server("POST", f"/api/chats/{chat}/tool-results", results, idempotency_key="results")
@@ -153,10 +153,10 @@ def test_a_repeat_after_a_crash_does_nothing_twice(servers: Servers, point: str)
     again = servers.start("--model", model)
     assert again("POST", "/api/chats", body, idempotency_key="create").json()["id"] == chat
     for _ in range(2):
-        sent = again("POST", f"/api/chats/{chat}/tool-results", results, idempotency_key="results")
-        assert sent.status_code == 204
-    seen = again.until(chat, "session.idle")
-    assert sum(event["type"] == "external_tool.completed" for event in seen) == 1
+        response = again("POST", f"/api/chats/{chat}/tool-results", results, idempotency_key="results")
+        assert response.status_code == 204
+    events = again.until(chat, "session.idle")
+    assert sum(event["type"] == "external_tool.completed" for event in events) == 1
     assert len(again("GET", "/api/chats").json()["chats"]) == 1
 
 
@@ -170,13 +170,13 @@ def test_the_web_app_on_a_project_of_its_own(cli: CommandLine) -> None:  # U-05
         assert (me["user"], me["mode"]) == ("local", "ask")
         assert me["root"].startswith(str(cli.folder / "user" / "treadle-web-"))
         chat = served("POST", "/api/chats", {"content": "A test fails."}).json()
-        asked = served.until(chat["id"], "session.action_required")[-1]["data"]["actions"]
-        assert asked[0]["options"] == ["raise an error", "return 0"]
+        actions = served.until(chat["id"], "session.action_required")[-1]["data"]["actions"]
+        assert actions[0]["options"] == ["raise an error", "return 0"]
     finally:
         process.send_signal(signal.SIGINT)
-        done = end(process)
-    assert done.code == 0
-    assert "good once" in done.err
+        serve_result = end(process)
+    assert serve_result.code == 0
+    assert "good once" in serve_result.err
     assert not list((cli.folder / "user").glob("treadle-web-*"))
 
 
@@ -188,10 +188,10 @@ def test_sigterm_ends_in_good_order(servers: Servers) -> None:  # fault 17
         lines = response.iter_lines()
         assert any(b"assistant.message_delta" in line for line in lines)
         server.process.send_signal(signal.SIGTERM)
-        rest = [line for line in lines if line]
-    assert rest[-1] == b"retry: 1000"
-    ended = end(server.process)
-    assert ended.code == 0, ended.err
+        nonempty_lines = [line for line in lines if line]
+    assert nonempty_lines[-1] == b"retry: 1000"
+    serve_result = end(server.process)
+    assert serve_result.code == 0, serve_result.err
     types = servers.cli("export", chat).types
     assert types[-1] == "session.run_end", "what was under way was recorded"
     assert "assistant.message" in types
@@ -212,8 +212,8 @@ def test_a_second_signal_leaves_at_once(servers: Servers) -> None:  # fault 17
     while listens(server.address):
         pass
     server.process.send_signal(signal.SIGTERM)
-    ended = end(server.process)
-    assert ended.code == 0, ended.err
+    serve_result = end(server.process)
+    assert serve_result.code == 0, serve_result.err
     assert servers.cli("export", chat).types[-1] == "assistant.turn_start"
 
 

@@ -1,4 +1,4 @@
-"""What is kept for undoing stays below its cap where no `treadle run` ends: real processes of `serve` and `worker`."""
+"""Undo data stays below its cap where no `treadle run` ends: real processes of `serve` and `worker`."""
 
 import os
 import subprocess
@@ -19,10 +19,10 @@ WAIT_S = 60.0
 COMMANDS = {"serve": ("serve", "--port", "0"), "worker": ("worker",)}
 
 
-def until(fact: Callable[[], Any], what: str) -> None:
+def until(fact: Callable[[], Any], description: str) -> None:
     deadline = time.monotonic() + WAIT_S
     while not fact():
-        assert time.monotonic() < deadline, f"never: {what}"
+        assert time.monotonic() < deadline, f"never: {description}"
         time.sleep(0.02)
 
 
@@ -37,7 +37,7 @@ def made_old(file: Path) -> None:
 
 
 class Crowded:
-    """A home with two chats that overwrote a file, and far more that nobody needs; all of it two days old."""
+    """A home with two chats that overwrote a file, and far more unused data; all of it is two days old."""
 
     def __init__(self, cli: CommandLine) -> None:
         self.cli = cli
@@ -87,10 +87,10 @@ def test_the_cap_holds_where_a_process_stays(crowded: Crowded, command: str) -> 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_signal_ends_a_pass_at_once_and_the_next_goes_on(crowded: Crowded, command: str) -> None:  # fault 17
-    passed = crowded.cli.folder / "passed"
-    faults = f"delay@snapshot.swept#*=0.3;list={passed}"  # all of it would take a minute and a half
+    fault_list = crowded.cli.folder / "passed"
+    faults = f"delay@snapshot.swept#*=0.3;list={fault_list}"  # all of it would take a minute and a half
     process = crowded.start(command, TREADLE_FAULTS=faults)
-    until(lambda: passed.exists() and "snapshot.swept" in passed.read_text(), "it removes")
+    until(lambda: fault_list.exists() and "snapshot.swept" in fault_list.read_text(), "it removes")
     began = time.monotonic()
     process.terminate()
     assert end(process).code == 0

@@ -1,4 +1,4 @@
-"""What a real terminal gets: a pseudo-terminal stands in for it."""
+"""Output on a real terminal, for which a pseudo-terminal stands in."""
 
 import os
 import pty
@@ -29,47 +29,47 @@ def screen(cli: CommandLine, *arguments: str, env: Mapping[str, str]) -> str:
     ends = dict.fromkeys(("stdin", "stdout", "stderr"), follower)
     process = cli.start(*arguments, env={"TERM": "xterm", **env}, **ends)
     os.close(follower)
-    shown = bytearray()
+    output = bytearray()
     try:
         while data := os.read(leader, 65_536):
-            shown += data
+            output += data
     except OSError:  # how Linux says that the other side is closed
         pass
     finally:
         os.close(leader)
     assert process.wait() == 0
-    return shown.decode()
+    return output.decode()
 
 
 def test_colours_and_a_passing_line_and_nothing_foreign(cli: CommandLine) -> None:  # S-12
-    shown = screen(cli, "run", "Look.", "--model", cli.script(SCRIPT), env={})
-    assert "\x1b[31m✗\x1b[0m" in shown
-    assert "waiting for the model …" in shown
-    assert "● run_command echo one; exit 3 …" in shown
-    assert "Let me \\x1b[31mlook." in shown
-    assert "✓ look" in shown
-    assert "\x1b" not in OWN.sub("", shown)
+    screen_text = screen(cli, "run", "Look.", "--model", cli.script(SCRIPT), env={})
+    assert "\x1b[31m✗\x1b[0m" in screen_text
+    assert "waiting for the model …" in screen_text
+    assert "● run_command echo one; exit 3 …" in screen_text
+    assert "Let me \\x1b[31mlook." in screen_text
+    assert "✓ look" in screen_text
+    assert "\x1b" not in OWN.sub("", screen_text)
 
 
 def test_no_color_means_no_colour(cli: CommandLine) -> None:
-    shown = screen(cli, "run", "Look.", "--model", cli.script(SCRIPT), env={"NO_COLOR": "1"})
-    assert "\x1b" not in shown.replace("\r\x1b[2K", "")
+    screen_text = screen(cli, "run", "Look.", "--model", cli.script(SCRIPT), env={"NO_COLOR": "1"})
+    assert "\x1b" not in screen_text.replace("\r\x1b[2K", "")
 
 
 def test_a_dumb_terminal_gets_plain_lines(cli: CommandLine) -> None:
-    shown = screen(cli, "run", "Look.", "--model", cli.script(PROSE), env={"TERM": "dumb"})
-    assert "\x1b" not in shown
-    assert "Done." in shown
-    assert "which has to be wrapped at\r\nthe edge of eighty columns." in shown
+    screen_text = screen(cli, "run", "Look.", "--model", cli.script(PROSE), env={"TERM": "dumb"})
+    assert "\x1b" not in screen_text
+    assert "Done." in screen_text
+    assert "which has to be wrapped at\r\nthe edge of eighty columns." in screen_text
 
 
 def test_a_locale_without_the_letters_gets_others(cli: CommandLine) -> None:
     env = {"LC_ALL": "C", "LANG": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
     script = SCRIPT.replace("Done.", "Fertig, schön.")
-    ended = cli("run", "Look.", "--model", cli.script(script), env=env)
-    assert ended.code == 0
-    assert "x run_command echo one; exit 3 ... exit 3, 1 line" in ended.out
-    assert "Fertig, sch\\xf6n." in ended.out
+    run_result = cli("run", "Look.", "--model", cli.script(script), env=env)
+    assert run_result.code == 0
+    assert "x run_command echo one; exit 3 ... exit 3, 1 line" in run_result.out
+    assert "Fertig, sch\\xf6n." in run_result.out
 
 
 PROSE = """
@@ -84,10 +84,10 @@ text = "Done."
 
 
 def test_markdown_is_shown_and_words_stay_whole(cli: CommandLine) -> None:  # U-03
-    shown = screen(cli, "run", "Go.", "--model", cli.script(PROSE), env={})
-    assert "The \x1b[1mfirst\x1b[0m words of a long paragraph, with \x1b[36mcode\x1b[0m, which has" in shown
-    assert "to be wrapped at the\r\nedge of eighty columns." in shown
-    assert "\x1b" not in OWN.sub("", shown)
+    screen_text = screen(cli, "run", "Go.", "--model", cli.script(PROSE), env={})
+    assert "The \x1b[1mfirst\x1b[0m words of a long paragraph, with \x1b[36mcode\x1b[0m, which has" in screen_text
+    assert "to be wrapped at the\r\nedge of eighty columns." in screen_text
+    assert "\x1b" not in OWN.sub("", screen_text)
     piped = cli("run", "Go.", "--model", cli.script(PROSE))
     assert "The **first** words of a long paragraph, with `code`, which has to be wrapped at the edge of" in piped.out
 

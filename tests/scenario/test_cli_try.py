@@ -1,4 +1,4 @@
-"""`treadle try`: what a command would do, and nothing done (W-09)."""
+"""`treadle try` shows the effect of a command and changes nothing (W-09)."""
 
 import hashlib
 import json
@@ -39,42 +39,42 @@ def repository(root: Path, user: int | None = None) -> None:
 
 def state(root: Path) -> dict[str, tuple[object, ...]]:
     """Every byte, mode, link and time."""
-    found: dict[str, tuple[object, ...]] = {}
+    entries: dict[str, tuple[object, ...]] = {}
     for path in [root, *sorted(root.rglob("*"))]:
         status = path.lstat()
-        held = os.readlink(path) if path.is_symlink() else ""
+        link_target = os.readlink(path) if path.is_symlink() else ""
         data = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() and not path.is_symlink() else ""
-        found[str(path)] = (status.st_mode, status.st_uid, status.st_mtime_ns, status.st_ctime_ns, held, data)
-    return found
+        entries[str(path)] = (status.st_mode, status.st_uid, status.st_mtime_ns, status.st_ctime_ns, link_target, data)
+    return entries
 
 
 @pytest.fixture
 def views() -> None:
-    if why := missing("view"):
-        pytest.skip(why)
+    if reason := missing("view"):
+        pytest.skip(reason)
 
 
 @pytest.mark.usefixtures("views")
 def test_the_worst_is_shown_and_does_not_happen(cli: CommandLine) -> None:
     repository(cli.project)
-    before = state(cli.project)
-    ended = cli("try", DESTROY)
-    assert ended.code == 0, ended.err
-    assert "Removing untracked.txt" in ended.out
-    assert "\n[exit " in ended.out
-    assert "D src/ (8 files) -8" in ended.out
-    assert "D untracked.txt -1" in ended.out
-    assert "-only here" in ended.out
-    assert "[1 ignored file]" in ended.out
-    assert "D empty/" in ended.out
-    assert "nothing in the project was changed" in ended.err
-    assert state(cli.project) == before
+    old_state = state(cli.project)
+    try_result = cli("try", DESTROY)
+    assert try_result.code == 0, try_result.err
+    assert "Removing untracked.txt" in try_result.out
+    assert "\n[exit " in try_result.out
+    assert "D src/ (8 files) -8" in try_result.out
+    assert "D untracked.txt -1" in try_result.out
+    assert "-only here" in try_result.out
+    assert "[1 ignored file]" in try_result.out
+    assert "D empty/" in try_result.out
+    assert "nothing in the project was changed" in try_result.err
+    assert state(cli.project) == old_state
     assert not list(cli.home.glob("try-*"))
 
 
 def test_the_same_as_an_ordinary_user() -> None:
-    if why := missing("view", NOBODY):
-        pytest.skip(why)
+    if reason := missing("view", NOBODY):
+        pytest.skip(reason)
     libraries = f"{SOURCES}{os.pathsep}{sysconfig.get_path('purelib')}"
     become = becoming(NOBODY)
     with grounds(NOBODY) as place:
@@ -82,7 +82,7 @@ def test_the_same_as_an_ordinary_user() -> None:
         (place.root / "closed").write_text("x\n")
         (place.root / "closed").chmod(0)
         place.give()
-        before = state(place.root)
+        old_state = state(place.root)
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(place.folder),
@@ -110,58 +110,58 @@ def test_the_same_as_an_ordinary_user() -> None:
                 **become,
             )
 
-        ended = run(DESTROY)
-        assert ended.returncode == 0, ended.stderr
-        assert "D src/ (8 files) -8" in ended.stdout
-        assert state(place.root) == before
+        process = run(DESTROY)
+        assert process.returncode == 0, process.stderr
+        assert "D src/ (8 files) -8" in process.stdout
+        assert state(place.root) == old_state
         odd = run("mkdir -p a/b; echo x > a/b/c; chmod 0 a/b/c; chmod 0 a/b; chmod 0 a; id -u", "--json")
         assert odd.returncode == 0, odd.stderr
-        told: dict[str, Any] = json.loads(odd.stdout)
-        assert told["output"] == str(NOBODY)
-        modes = {file["path"]: file["after"].get("mode", 0) for file in told["files"]}
+        report: dict[str, Any] = json.loads(odd.stdout)
+        assert report["output"] == str(NOBODY)
+        modes = {file["path"]: file["after"].get("mode", 0) for file in report["files"]}
         assert modes == {"a": 0, "a/b": 0, "a/b/c": 0}
-        assert state(place.root) == before
+        assert state(place.root) == old_state
 
 
 @pytest.mark.usefixtures("views")
 def test_as_json(cli: CommandLine) -> None:
     (cli.project / "a").write_text("one\n")
-    ended = cli("try", "echo out; echo two >> a; mkfifo p; exit 3", "--json")
-    assert ended.code == 0
-    [told] = ended.lines
-    assert (told["ending"], told["code"], told["output"]) == ("exited", 3, "out")
-    assert (told["added"], told["removed"]) == (1, 0)
-    assert [(file["path"], file["action"]) for file in told["files"]] == [("a", "modified")]
-    assert [file["path"] for file in told["uncaptured"]] == ["p"], "no FIFO becomes a part of a project (S-16)"
+    try_result = cli("try", "echo out; echo two >> a; mkfifo p; exit 3", "--json")
+    assert try_result.code == 0
+    [report] = try_result.lines
+    assert (report["ending"], report["code"], report["output"]) == ("exited", 3, "out")
+    assert (report["added"], report["removed"]) == (1, 0)
+    assert [(file["path"], file["action"]) for file in report["files"]] == [("a", "modified")]
+    assert [file["path"] for file in report["uncaptured"]] == ["p"], "no FIFO becomes a part of a project (S-16)"
     assert sorted(os.listdir(cli.project)) == ["a"]
 
 
 @pytest.mark.usefixtures("views")
 def test_what_changes_nothing_says_so(cli: CommandLine) -> None:
-    ended = cli("try", "ls")
-    assert (ended.code, ended.out) == (0, "[exit 0]\nIt changes nothing in the project.\n")
+    try_result = cli("try", "ls")
+    assert (try_result.code, try_result.out) == (0, "[exit 0]\nIt changes nothing in the project.\n")
 
 
 @pytest.mark.usefixtures("views")
 def test_it_runs_where_one_is_and_names_are_inert(cli: CommandLine) -> None:  # S-12
     (cli.project / "sub").mkdir()
-    ended = cli("try", "cd sub; pwd; touch $'\\x1b[31mred'", "--root", str(cli.project))
-    assert f"{cli.project}/sub" in ended.out
-    assert "\x1b" not in ended.out
+    try_result = cli("try", "cd sub; pwd; touch $'\\x1b[31mred'", "--root", str(cli.project))
+    assert f"{cli.project}/sub" in try_result.out
+    assert "\x1b" not in try_result.out
 
 
 @pytest.mark.usefixtures("views")
 def test_a_command_that_takes_too_long_is_stopped(cli: CommandLine) -> None:
-    ended = cli("try", "touch made; sleep 1000", "--timeout", "0.5")
-    assert ended.code == 0
-    assert "took too long" in ended.out
-    assert "A made" in ended.out
+    try_result = cli("try", "touch made; sleep 1000", "--timeout", "0.5")
+    assert try_result.code == 0
+    assert "took too long" in try_result.out
+    assert "A made" in try_result.out
     assert os.listdir(cli.project) == []
 
 
 def test_where_no_view_works_nothing_runs(cli: CommandLine) -> None:
-    ended = cli("try", "touch made", env={"TREADLE_SANDBOX": "none"})
-    assert ended.code == 1
-    assert "no copy-on-write view" in ended.err
+    try_result = cli("try", "touch made", env={"TREADLE_SANDBOX": "none"})
+    assert try_result.code == 1
+    assert "no copy-on-write view" in try_result.err
     assert os.listdir(cli.project) == []
     assert not list(cli.home.glob("try-*"))

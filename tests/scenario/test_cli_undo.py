@@ -1,4 +1,4 @@
-"""Undo from the command line: what a run did is shown, taken back, brought again and kept (W-02, W-03, W-04, W-06)."""
+"""Undo from the command line shows, undoes, redoes and keeps the changes of a run (W-02, W-03, W-04, W-06)."""
 
 import json
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenario.command_line import CommandLine, Ended
+from tests.scenario.command_line import CommandLine, CommandResult
 from tests.scenario.test_cli_dialogue import person
 from treadle.frontends.cli.group import invoke
 from treadle.frontends.presentation.call_line import MINUS
@@ -45,22 +45,22 @@ class Here(CommandLine):
     monkeypatch: pytest.MonkeyPatch
     captured: pytest.CaptureFixture[str]
 
-    def __call__(self, *arguments: str, env: Mapping[str, str] | None = None, input: str = "") -> Ended:
+    def __call__(self, *arguments: str, env: Mapping[str, str] | None = None, input: str = "") -> CommandResult:
         with self.monkeypatch.context() as patch:
             for name, value in (self.environment | dict(env or {})).items():
                 patch.setenv(name, value)
             patch.chdir(self.project)
             self.captured.readouterr()
             code = invoke(list(arguments))
-        told = self.captured.readouterr()
-        return Ended(code, told.out, told.err)
+        output = self.captured.readouterr()
+        return CommandResult(code, output.out, output.err)
 
 
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Here:
-    made = Here(tmp_path)
-    made.monkeypatch, made.captured = monkeypatch, capfd
-    return made
+    command_line = Here(tmp_path)
+    command_line.monkeypatch, command_line.captured = monkeypatch, capfd
+    return command_line
 
 
 @pytest.fixture
@@ -73,10 +73,10 @@ def elsewhere(tmp_path: Path) -> CommandLine:
 def chat(cli: CommandLine) -> str:
     """A run has been; two hunks in one file, and a new file in a new folder."""
     (cli.project / "a.txt").write_text(text())
-    ended = cli("run", "Do the work.", "--model", cli.script(WORK), "--json")
-    assert ended.code == 0
+    run_result = cli("run", "Do the work.", "--model", cli.script(WORK), "--json")
+    assert run_result.code == 0
     assert (cli.project / "a.txt").read_text() == AGENT
-    return str(ended.events[0]["chat"])
+    return str(run_result.events[0]["chat"])
 
 
 def files(cli: CommandLine) -> dict[str, str]:
@@ -85,20 +85,20 @@ def files(cli: CommandLine) -> dict[str, str]:
 
 def test_a_run_ends_with_what_it_changed_and_the_way_back(cli: CommandLine) -> None:  # W-04
     (cli.project / "a.txt").write_text(text())
-    ended = cli("run", "Do the work.", "--model", cli.script(WORK))
-    told = ended.err.splitlines()
-    assert "   A made/new.txt +1" in told
-    assert "   M a.txt +2 -2" in told
-    assert any(f"changed in all: 2 files, +3 {MINUS}2 · undo: treadle undo c_" in line for line in told)
+    run_result = cli("run", "Do the work.", "--model", cli.script(WORK))
+    lines = run_result.err.splitlines()
+    assert "   A made/new.txt +1" in lines
+    assert "   M a.txt +2 -2" in lines
+    assert any(f"changed in all: 2 files, +3 {MINUS}2 · undo: treadle undo c_" in line for line in lines)
 
 
 def test_undo_and_redo_bring_everything_back_and_again(cli: CommandLine, chat: str) -> None:
-    shown = cli("undo", "--preview")
-    assert (shown.code, shown.out) == (0, "M a.txt +2 -2\nD made/new.txt -1\n")
-    assert f"would undo: 2 files, +2 {MINUS}3; nothing was changed" in shown.err
+    preview = cli("undo", "--preview")
+    assert (preview.code, preview.out) == (0, "M a.txt +2 -2\nD made/new.txt -1\n")
+    assert f"would undo: 2 files, +2 {MINUS}3; nothing was changed" in preview.err
     assert (cli.project / "a.txt").read_text() == AGENT
     undone = cli("undo")
-    assert (undone.code, undone.out) == (0, shown.out)
+    assert (undone.code, undone.out) == (0, preview.out)
     assert files(cli) == {"a.txt": text()}
     assert not (cli.project / "made").exists()  # the folder, too
     again = cli("undo")
@@ -116,25 +116,25 @@ def test_undo_and_redo_bring_everything_back_and_again(cli: CommandLine, chat: s
 def test_a_word_that_is_neither_chat_nor_file_is_an_error(
     cli: CommandLine, chat: str, command: tuple[str, ...]
 ) -> None:  # W-02
-    ended = cli(*command, "nosuchchat")
-    assert (ended.code, ended.out) == (1, "")
-    assert "nosuchchat is neither a chat nor a file here; see: treadle chats" in ended.err
+    result = cli(*command, "nosuchchat")
+    assert (result.code, result.out) == (1, "")
+    assert "nosuchchat is neither a chat nor a file here; see: treadle chats" in result.err
     assert (cli.project / "a.txt").read_text() == AGENT
     assert cli("undo", "made/new.txt", "--yes").code == 0
     assert cli(*command, "made/new.txt").code == 0, "it is gone, but the chat has changed it"
 
 
 def test_a_diff_has_numbers_and_they_are_those_of_undo_and_keep(cli: CommandLine, chat: str) -> None:
-    shown = cli("diff", "a.txt")
-    assert "@@ -1,5 +1,5 @@ hunk 1\n" in shown.out
-    assert "@@ -15,6 +15,6 @@ hunk 2\n" in shown.out
-    whole = cli("diff", chat, "--json").lines
-    assert [(file["path"], file["added"], file["removed"]) for file in whole] == [
+    diff_result = cli("diff", "a.txt")
+    assert "@@ -1,5 +1,5 @@ hunk 1\n" in diff_result.out
+    assert "@@ -15,6 +15,6 @@ hunk 2\n" in diff_result.out
+    diff_files = cli("diff", chat, "--json").lines
+    assert [(file["path"], file["added"], file["removed"]) for file in diff_files] == [
         ("made", 0, 0),
         ("made/new.txt", 1, 0),
         ("a.txt", 2, 2),
     ]
-    assert [hunk["number"] for hunk in whole[2]["hunks"]] == [1, 2]
+    assert [hunk["number"] for hunk in diff_files[2]["hunks"]] == [1, 2]
     assert cli("keep", "--hunk", "a.txt:2").code == 0
     assert cli("diff", "a.txt", "--stat").out == "M a.txt +1 -1\n"
     assert cli("undo").code == 0
@@ -179,15 +179,15 @@ def test_runs_are_undone_by_their_numbers_and_back_to_a_message(cli: CommandLine
 
 def test_a_review_tells_a_run_in_one_piece(cli: CommandLine) -> None:
     look = '[[turn]]\ncall = [{ name = "run_command", args = { command = "printf x > seen; touch y" } }]\n'
-    ended = cli("run", "Do \x1b[31mthis.", "--model", cli.script(look + WORK.split("[[turn]]")[0] + DONE), "--json")
-    assert ended.code == 0
-    way = ended.of("tool.execution_complete")[0]["effect"]
-    shown = cli("review", "last").out.splitlines()
-    assert shown[1] == "> Do \\x1b[31mthis."
-    assert shown[2].startswith("$ printf x > seen; touch y  (exit 0")
-    assert shown[2].endswith({"view": "on a copy, then committed)", "direct": "written through)"}[way])
-    assert f"changed: 2 files, +1 {MINUS}0" in shown
-    assert "+x" in shown
+    result = cli("run", "Do \x1b[31mthis.", "--model", cli.script(look + WORK.split("[[turn]]")[0] + DONE), "--json")
+    assert result.code == 0
+    way = result.of("tool.execution_complete")[0]["effect"]
+    review_lines = cli("review", "last").out.splitlines()
+    assert review_lines[1] == "> Do \\x1b[31mthis."
+    assert review_lines[2].startswith("$ printf x > seen; touch y  (exit 0")
+    assert review_lines[2].endswith({"view": "on a copy, then committed)", "direct": "written through)"}[way])
+    assert f"changed: 2 files, +1 {MINUS}0" in review_lines
+    assert "+x" in review_lines
 
 
 def test_names_and_texts_are_inert(cli: CommandLine) -> None:  # S-12
@@ -198,9 +198,9 @@ def test_names_and_texts_are_inert(cli: CommandLine) -> None:  # S-12
     """
     cli("run", "Do it.", "--model", cli.script(script + DONE))
     for words in (("diff",), ("review",), ("undo", "-n"), ("undo",), ("redo",), ("keep",)):
-        ended = cli(*words)
-        assert "\x1b" not in ended.out + ended.err
-        assert "e\\x1b[31m.txt" in ended.out
+        result = cli(*words)
+        assert "\x1b" not in result.out + result.err
+        assert "e\\x1b[31m.txt" in result.out
 
 
 def test_what_cannot_be_done_is_said(cli: CommandLine, chat: str) -> None:
@@ -214,9 +214,9 @@ def test_what_cannot_be_done_is_said(cli: CommandLine, chat: str) -> None:
         (("undo", "--run", "9"), 2, "there is no run 9"),
         (("undo", "--files"), 2, "belong to --to"),
     ]:
-        ended = cli(*words)
-        assert (ended.code, ended.out) == (code, "")
-        assert sentence in ended.err
+        result = cli(*words)
+        assert (result.code, result.out) == (code, "")
+        assert sentence in result.err
     assert (cli.project / "a.txt").read_text() == AGENT
     elsewhere = cli("undo", env={"TREADLE_HOME": str(cli.folder / "other")})
     assert elsewhere.code == 1
@@ -224,8 +224,8 @@ def test_what_cannot_be_done_is_said(cli: CommandLine, chat: str) -> None:
 
 
 def test_a_chat_that_is_at_work_is_not_undone(elsewhere: CommandLine) -> None:
-    cut = {"TREADLE_FAULTS": "kill@model.before_call#2"}
-    elsewhere("run", "Write.", "--model", elsewhere.script(MORE + DONE), env=cut)
+    faults = {"TREADLE_FAULTS": "kill@model.before_call#2"}
+    elsewhere("run", "Write.", "--model", elsewhere.script(MORE + DONE), env=faults)
     assert (elsewhere.project / "b.txt").exists()
     refused = elsewhere("undo")
     assert refused.code == 1
@@ -264,8 +264,8 @@ def test_an_earlier_run_is_undone_below_a_later_one(cli: CommandLine, chat: str)
 def test_very_many_files_are_all_counted(cli: CommandLine) -> None:  # W-04, D-06
     many = "for i in $(seq 1 250); do echo $i > f$i; done"
     script = f'[[turn]]\ncall = [{{ name = "run_command", args = {{ command = "{many}" }} }}]\n' + DONE
-    ended = cli("run", "Make many.", "--model", cli.script(script), "--mode", "autopilot", "--auto-approve-commands")
-    assert f"changed in all: 250 files, +250 {MINUS}0" in ended.err
+    result = cli("run", "Make many.", "--model", cli.script(script), "--mode", "autopilot", "--auto-approve-commands")
+    assert f"changed in all: 250 files, +250 {MINUS}0" in result.err
     assert f"250 files, +250 {MINUS}0" in cli("diff", "--stat").err
     assert f"undone: 250 files, +0 {MINUS}250" in cli("undo").err
     assert f"redone: 250 files, +250 {MINUS}0" in cli("redo").err
@@ -279,8 +279,8 @@ KILLS = ("transaction.ready", "transaction.put", "restore.after")
 def at_work(elsewhere: CommandLine) -> str:
     """A chat with two runs: the one of `WORK`, and one that makes b.txt. Its id."""
     (elsewhere.project / "a.txt").write_text(text())
-    ended = elsewhere("run", "Do the work.", "--model", elsewhere.script(WORK), "--json")
-    chat = str(ended.events[0]["chat"])
+    run_result = elsewhere("run", "Do the work.", "--model", elsewhere.script(WORK), "--json")
+    chat = str(run_result.events[0]["chat"])
     model = elsewhere.script(WORK + MORE + DONE, "more.toml")
     assert elsewhere("run", "And more.", "--chat", chat, "--model", model).code == 0
     return chat
@@ -303,8 +303,8 @@ def test_a_killed_undo_of_the_last_run_takes_no_other_run_back(elsewhere: Comman
     at_work(elsewhere)
     assert elsewhere("undo", env={"TREADLE_FAULTS": "kill@transaction.removed"}).code < 0
     assert not (elsewhere.project / "b.txt").exists()
-    shown = elsewhere("show", "last")
-    assert "an unfinished undo · complete it: treadle resume" in shown.err
+    show_result = elsewhere("show", "last")
+    assert "an unfinished undo · complete it: treadle resume" in show_result.err
     again = elsewhere("undo", "--json")
     assert (again.code, [file["path"] for file in again.lines[0]["files"]]) == (0, ["b.txt"])
     assert files(elsewhere) == {"a.txt": AGENT, "made/new.txt": "agent\n"}
@@ -314,10 +314,10 @@ def test_a_preview_and_another_request_complete_what_was_begun(elsewhere: Comman
     at_work(elsewhere)
     killed = {"TREADLE_FAULTS": "kill@transaction.put"}
     assert elsewhere("undo", "--run", "1", env=killed).code < 0
-    shown = elsewhere("undo", "--preview", "--run", "1")
-    assert shown.code == 0
-    assert "completed first" in shown.err
-    assert "nothing to undo" in shown.err
+    preview = elsewhere("undo", "--preview", "--run", "1")
+    assert preview.code == 0
+    assert "completed first" in preview.err
+    assert "nothing to undo" in preview.err
     assert elsewhere("redo", env=killed).code < 0
     again = elsewhere("redo")
     assert again.code == 0, again
@@ -347,12 +347,12 @@ def test_on_a_terminal_somebody_is_asked(cli: CommandLine, chat: str) -> None:
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_a_run_may_have_a_branch_of_its_own(cli: CommandLine) -> None:  # W-06
     subprocess.run(["git", "init", "-q", "-b", "main"], cwd=cli.project, check=True)
-    ended = cli("run", "Write.", "--model", cli.script(MORE + DONE), "--git-branch", "--json")
-    made = ended.of("git.branch_created")
-    assert [(each["branch"], each["previous"]) for each in made] == [
-        (f"treadle/{ended.events[0]['chat']}-{ended.of('checkpoint.created')[0]['message']}", "main")
+    run_result = cli("run", "Write.", "--model", cli.script(MORE + DONE), "--git-branch", "--json")
+    branches = run_result.of("git.branch_created")
+    assert [(each["branch"], each["previous"]) for each in branches] == [
+        (f"treadle/{run_result.events[0]['chat']}-{run_result.of('checkpoint.created')[0]['message']}", "main")
     ]
     head = (cli.project / ".git/HEAD").read_text()
-    assert head == f"ref: refs/heads/{made[0]['branch']}\n"
+    assert head == f"ref: refs/heads/{branches[0]['branch']}\n"
     looked = cli("run", "Look.", "--model", cli.script(DONE, "look.toml"), "--git-branch", "--json")
     assert looked.of("git.branch_created") == []  # nothing was to be changed

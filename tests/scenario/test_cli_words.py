@@ -1,4 +1,4 @@
-"""What the command line says never shows names of the program's inside, nor escapes in place of line ends (U-10)."""
+"""The command line shows neither internal names of the program nor escapes in place of line ends (U-10)."""
 
 import re
 from pathlib import Path
@@ -38,11 +38,11 @@ def test_a_chat_that_waits(cli: CommandLine, script: str) -> None:
     model = cli.script(script + DONE)
     first = cli("run", "Line one.\nLine two.", "--model", model, "--mode", "confirm", "--interactive")
     assert first.code == 56
-    shown = {"run": first.out + first.err}
+    texts = {"run": first.out + first.err}
     for words in COMMANDS:
-        ended = cli(*words)
-        shown[" ".join(words)] = f"{ended.out}{ended.err}"
-    assert {words: INTERNAL.findall(text) for words, text in shown.items() if INTERNAL.search(text)} == {}
+        result = cli(*words)
+        texts[" ".join(words)] = f"{result.out}{result.err}"
+    assert {words: INTERNAL.findall(text) for words, text in texts.items() if INTERNAL.search(text)} == {}
 
 
 def test_a_chat_that_was_killed(cli: CommandLine) -> None:
@@ -50,19 +50,19 @@ def test_a_chat_that_was_killed(cli: CommandLine) -> None:
     (cli.project / "a.py").write_text("x = 1\n")
     edit = '[[turn]]\ncall = [{ name = "edit_file", args = { path = "a.py", old_str = "1", new_str = "2" } }]\n'
     assert cli("run", "Edit.", "--model", cli.script(edit + DONE), env=faults).code == -9
-    shown = {}
+    texts = {}
     for words in (["chats"], ["show", "last"], ["undo", "last", "--yes"], ["run", "More.", "--chat", "last"]):
-        ended = cli(*words)
-        shown[" ".join(words)] = f"{ended.out}{ended.err}"
-    assert {words: INTERNAL.findall(text) for words, text in shown.items() if INTERNAL.search(text)} == {}
+        result = cli(*words)
+        texts[" ".join(words)] = f"{result.out}{result.err}"
+    assert {words: INTERNAL.findall(text) for words, text in texts.items() if INTERNAL.search(text)} == {}
 
 
 def test_no_model_names_the_choices(cli: CommandLine, tmp_path: Path) -> None:
-    ended = cli("run", "Hi.", env=NO_LOCAL_SERVER)
-    assert ended.code == 2
-    assert INTERNAL.findall(ended.err) == []
+    run_result = cli("run", "Hi.", env=NO_LOCAL_SERVER)
+    assert run_result.code == 2
+    assert INTERNAL.findall(run_result.err) == []
     for choice in ("export OPENAI_API_KEY=…", "Ollama", "--model provider:name", "treadle demo"):
-        assert choice in ended.err
+        assert choice in run_result.err
     two = cli("run", "Hi.", env={**NO_LOCAL_SERVER, "OPENAI_API_KEY": "x" * 20, "XAI_API_KEY": "y" * 20})
     assert two.code == 2
     assert "--model openai:" in two.err

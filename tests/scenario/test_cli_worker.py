@@ -1,4 +1,4 @@
-"""`treadle worker`: real processes that share a database; what one leaves another takes up (A-08, A-10, D-03)."""
+"""`treadle worker`: real processes that share a database; one takes over the chats of another (A-08, A-10, D-03)."""
 
 import signal
 import subprocess
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.scenario.command_line import CommandLine, Ended, end
+from tests.scenario.command_line import CommandLine, CommandResult, end
 from treadle import DynamicTool
 from treadle.base.types import ChatId
 from treadle.protocol import events as e
@@ -26,10 +26,10 @@ SAY = '[[turn]]\ntext = "All done."\n'
 TIMEOUT_S = 90.0
 
 
-def until(fact: Callable[[], Any], what: str) -> None:
+def until(fact: Callable[[], Any], description: str) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while not fact():
-        assert time.monotonic() < deadline, f"never: {what}"
+        assert time.monotonic() < deadline, f"never: {description}"
         time.sleep(0.02)
 
 
@@ -54,13 +54,13 @@ class Place:
         return self.agent._loop.run(work)
 
     def worker(self, *arguments: str, **env: str) -> "subprocess.Popen[str]":
-        made = self.cli.start("worker", *arguments, env=env)
-        self._workers.append(made)
-        assert made.stderr is not None
-        assert "takes up to" in made.stderr.readline()
-        return made
+        process = self.cli.start("worker", *arguments, env=env)
+        self._workers.append(process)
+        assert process.stderr is not None
+        assert "takes up to" in process.stderr.readline()
+        return process
 
-    def stop(self, worker: "subprocess.Popen[str]", times: int = 1) -> Ended:
+    def stop(self, worker: "subprocess.Popen[str]", times: int = 1) -> CommandResult:
         worker.terminate()
         if times > 1:
             assert worker.stderr is not None
@@ -74,7 +74,7 @@ class Place:
     def of(self, chat: Chat, kind: type[Any]) -> list[Any]:
         return [envelope.data for envelope in chat.events() if isinstance(envelope.data, kind)]
 
-    def ended(self, chat: Chat) -> list[Envelope]:
+    def read_idle_log(self, chat: Chat) -> list[Envelope]:
         """The log of the chat once it is idle, which holds what must hold of it."""
         until(lambda: self.of(chat, e.RunEnd), "the run ends")
         until(lambda: not self.leased(chat), "the lease is given back")
@@ -93,9 +93,9 @@ class Place:
 
 @pytest.fixture
 def place(cli: CommandLine) -> Iterator[Place]:
-    made = Place(cli)
-    yield made
-    made.close()
+    new_place = Place(cli)
+    yield new_place
+    new_place.close()
 
 
 def count(place: Place) -> Path:
@@ -104,14 +104,14 @@ def count(place: Place) -> Path:
 
 def test_a_worker_takes_what_others_wrote_and_ends_when_it_is_told_to(place: Place) -> None:
     model = place.cli.script(SAY)
-    before = place.write(model)
-    assert before.status() == "pending"
+    early_chat = place.write(model)
+    assert early_chat.status() == "pending"
     worker = place.worker()
-    after = place.write(model)
-    for chat in (before, after):
-        assert place.ended(chat)[-1].data == e.RunEnd("done")
-    done = place.stop(worker)
-    assert (done.code, done.err) == (0, "treadle: draining; a second signal leaves at once\n")
+    late_chat = place.write(model)
+    for chat in (early_chat, late_chat):
+        assert place.read_idle_log(chat)[-1].data == e.RunEnd("done")
+    stop_result = place.stop(worker)
+    assert (stop_result.code, stop_result.err) == (0, "treadle: draining; a second signal leaves at once\n")
 
 
 def test_what_a_worker_has_no_room_for_stays_pending_and_another_takes_it(place: Place) -> None:  # A-08, A-10
@@ -126,7 +126,7 @@ def test_what_a_worker_has_no_room_for_stays_pending_and_another_takes_it(place:
     assert sorted(chat.status() for chat in chats) == ["pending", "running", "running"]
     (place.cli.project / "go").touch()
     for chat in chats:
-        place.ended(chat)
+        place.read_idle_log(chat)
     assert count(place).read_text() == "began\n" * 3
 
 
@@ -145,7 +145,7 @@ def test_a_signal_lets_the_step_be_recorded_and_begins_no_other(place: Place) ->
     assert not place.leased(chat)
     assert chat.status() == "pending"
     place.worker()
-    place.ended(chat)
+    place.read_idle_log(chat)
     assert count(place).read_text() == "began\n"
     assert not place.of(chat, e.TurnRetry)
 
@@ -159,7 +159,7 @@ def test_a_second_signal_leaves_at_once_and_the_command_is_collected(place: Plac
     assert not place.of(chat, e.ExecutionComplete)
     place.worker()
     (place.cli.project / "go").touch()
-    place.ended(chat)
+    place.read_idle_log(chat)
     (result,) = place.of(chat, e.ExecutionComplete)
     assert (result.success, result.synthetic) == (True, "")
     assert count(place).read_text() == "began\n"
@@ -173,7 +173,7 @@ def test_a_model_call_that_takes_too_long_is_left_to_the_next_worker(place: Plac
     assert not place.leased(chat)
     place.cli.script(SAY)
     place.worker()
-    place.ended(chat)
+    place.read_idle_log(chat)
     assert [message.content for message in place.of(chat, e.AssistantMessage)] == ["All done."]
 
 
@@ -181,14 +181,14 @@ def test_what_a_killed_worker_drove_is_taken_over_at_once(place: Place) -> None:
     chat = place.write(place.cli.script(WAIT + SAY))
     worker = place.worker()
     until(count(place).exists, "the command runs")
-    other = place.worker()
+    second_worker = place.worker()
     worker.kill()
     end(worker)
     (place.cli.project / "go").touch()
-    place.ended(chat)
+    place.read_idle_log(chat)
     assert count(place).read_text() == "began\n"
     assert {envelope.epoch for envelope in chat.events()} == {0, 1, 2}
-    assert place.stop(other).code == 0
+    assert place.stop(second_worker).code == 0
 
 
 def test_a_deadline_fires_although_nobody_comes(place: Place) -> None:  # A-05
@@ -200,6 +200,6 @@ def test_a_deadline_fires_although_nobody_comes(place: Place) -> None:  # A-05
     first.kill()
     end(first)
     place.worker()
-    place.ended(chat)
+    place.read_idle_log(chat)
     (result,) = place.of(chat, e.ExecutionComplete)
     assert result.synthetic == "deadline"

@@ -24,9 +24,9 @@ def test_a_run_in_a_world_is_looked_at_entered_committed_and_undone(cli: Command
         "new.txt",
         "old.txt",
     }
-    (done,) = cli("world", "commit", world["id"], "--json").lines
+    (commit,) = cli("world", "commit", world["id"], "--json").lines
     assert old.read_text() == "old\nmore\n"
-    assert cli("undo", done["chat"], "--yes").code == 0
+    assert cli("undo", commit["chat"], "--yes").code == 0
     assert old.read_text() == "old\n"
     assert [path.name for path in cli.project.iterdir()] == ["old.txt"]
     assert cli("world", "drop", world["id"]).code == 0
@@ -58,23 +58,23 @@ text = "Done."
 
 
 def test_a_commit_asks_about_sensitive_files(cli: CommandLine) -> None:  # W-12, S-06
-    begun = ("run", "Go.", "--world", "--mode", "auto-edit", "--model", cli.script(SENSITIVE))
-    assert cli(*begun, env={"TREADLE_AUTO_APPROVE_SENSITIVE_EDITS": "true"}).code == 0
+    run_words = ("run", "Go.", "--world", "--mode", "auto-edit", "--model", cli.script(SENSITIVE))
+    assert cli(*run_words, env={"TREADLE_AUTO_APPROVE_SENSITIVE_EDITS": "true"}).code == 0
     (world,) = cli("world", "list", "--json").lines
     waits = cli("world", "commit", world["id"], "--yes")
     assert waits.code != 0
     assert "treadle approve" in waits.err
     assert not (cli.project / "AGENTS.md").exists()
-    (asked,) = cli("pending", "--json").lines
-    assert cli("approve", asked["chat"]).code == 0
+    (pending,) = cli("pending", "--json").lines
+    assert cli("approve", pending["chat"]).code == 0
     assert (cli.project / "AGENTS.md").read_text() == "obey\n"
 
 
 def test_a_world_that_is_not_there(cli: CommandLine) -> None:
     for words in (("show",), ("commit", "--yes"), ("rebase",), ("drop",), ("enter",)):
-        ended = cli("world", words[0], "world_none", *words[1:])
-        assert ended.code != 0
-        assert "world_none" in ended.err
+        result = cli("world", words[0], "world_none", *words[1:])
+        assert result.code != 0
+        assert "world_none" in result.err
 
 
 WRITES = """

@@ -1,4 +1,4 @@
-"""What a command that nobody approved sees of the machine, by the public surface and in the real sandbox."""
+"""An unapproved command sees little of the machine: tests by the public surface and in the real sandbox."""
 
 import os
 import subprocess
@@ -22,9 +22,9 @@ def git(folder: Path, words: str) -> None:
 
 @pytest.fixture
 async def stage() -> AsyncIterator[Stage]:
-    made = Stage(MemoryStore())
-    yield made
-    await made.close()
+    new_stage = Stage(MemoryStore())
+    yield new_stage
+    await new_stage.close()
 
 
 class Machine:
@@ -59,11 +59,11 @@ def machine(apart: Path, stage: Stage) -> Machine:
 
 async def test_the_environment_is_an_allow_list(machine: Machine) -> None:  # T-05, S-11
     machine.env |= {"SSH_AUTH_SOCK": "/run/agent", "RUST_LOG": "info", "APP_MODE": "test", "APP_KEY": "geheim-geheim"}
-    seen = await machine.run("env", Allowance(("APP_*",)))
-    assert "RUST_LOG=info" in seen
-    assert "APP_MODE=test" in seen
-    assert "SSH_AUTH_SOCK" not in seen
-    assert "APP_KEY" not in seen
+    output = await machine.run("env", Allowance(("APP_*",)))
+    assert "RUST_LOG=info" in output
+    assert "APP_MODE=test" in output
+    assert "SSH_AUTH_SOCK" not in output
+    assert "APP_KEY" not in output
 
 
 KEYS = (".ssh/id_ed25519", ".config/anything/token", ".cargo/credentials.toml", ".npmrc", ".gnupg/private", "notes.txt")
@@ -80,11 +80,11 @@ async def test_the_home_is_hidden_but_for_tools(machine: Machine, level: str) ->
     command = f"cat {home}/.*/id_* {home}/.*/*/token {home}/.cargo/cred* {home}/.npmrc {home}/notes.txt"
     command += f" {home}/.local/bin/cred*; {home}/.cargo/bin/tool; cat {home}/mine/data; cat {home}/.pyenv/version >&2"
     command += f"; echo x > {home}/.pyenv/version; echo ENDED"
-    seen = await machine.run(command, Allowance(visible=("mine",)), sandbox=level)
-    if "does not hold here" in seen:
-        pytest.skip(seen)
-    assert seen.count("secret-of-it") == 3, seen
-    assert "ENDED" in seen
+    output = await machine.run(command, Allowance(visible=("mine",)), sandbox=level)
+    if "does not hold here" in output:
+        pytest.skip(output)
+    assert output.count("secret-of-it") == 3, output
+    assert "ENDED" in output
     assert (home / ".pyenv/version").read_text().startswith("#!/bin/sh")
 
 
@@ -92,12 +92,12 @@ async def test_the_home_is_hidden_but_for_tools(machine: Machine, level: str) ->
 async def test_a_home_can_be_written_to_and_is_forgotten(machine: Machine, level: str) -> None:  # S-18
     (machine.home / ".gitconfig").write_text('[user]\n\tname = Ada\n\temail = a@b.c\n[url "x"]\n\tinsteadOf = geheim\n')
     command = "echo x > ~/.made && cat ~/.made && git config --global user.name && git config --global --list"
-    seen = await machine.run(f"{command} && git config --global core.eol lf && echo ENDED", sandbox=level)
-    if "does not hold here" in seen:
-        pytest.skip(seen)
-    assert "x\nAda\n" in seen
-    assert "ENDED" in seen
-    assert "geheim" not in seen
+    output = await machine.run(f"{command} && git config --global core.eol lf && echo ENDED", sandbox=level)
+    if "does not hold here" in output:
+        pytest.skip(output)
+    assert "x\nAda\n" in output
+    assert "ENDED" in output
+    assert "geheim" not in output
     assert not (machine.home / ".made").exists()
 
 
@@ -105,9 +105,9 @@ async def test_a_cache_can_be_written_to_and_is_forgotten(machine: Machine) -> N
     cache = machine.home / ".cache" / "pip"
     cache.mkdir(parents=True)
     (cache / "kept").write_text("kept")
-    seen = await machine.run("cat ~/.cache/pip/kept && echo new > ~/.cache/pip/new && cat ~/.cache/pip/new")
-    assert "kept" in seen
-    assert "new\n" in seen or "Read-only" in seen
+    output = await machine.run("cat ~/.cache/pip/kept && echo new > ~/.cache/pip/new && cat ~/.cache/pip/new")
+    assert "kept" in output
+    assert "new\n" in output or "Read-only" in output
     assert sorted(each.name for each in cache.iterdir()) == ["kept"]
 
 
@@ -116,10 +116,10 @@ def entries(folder: str, pattern: str) -> set[str]:
 
 
 async def test_the_homes_of_others_are_hidden(machine: Machine) -> None:  # S-18
-    seen = await machine.run("ls -A /home /root; echo ENDED")
-    hidden = entries("/home", "*") | entries("/root", ".bash*") | entries("/root", ".profile")
-    assert not hidden & set(seen.splitlines())
-    assert "ENDED" in seen
+    output = await machine.run("ls -A /home /root; echo ENDED")
+    hidden_names = entries("/home", "*") | entries("/root", ".bash*") | entries("/root", ".profile")
+    assert not hidden_names & set(output.splitlines())
+    assert "ENDED" in output
 
 
 async def test_a_linked_worktree_finds_its_repository(machine: Machine) -> None:  # S-18
@@ -160,22 +160,22 @@ async def test_what_uses_the_machine_up_is_ended(
     if level == "landlock" and program == FILLS_DISK:
         pytest.skip("there are no views with Landlock, and only a full disk counts")
     (machine.project / "program.py").write_text(program)
-    seen = await machine.run("/usr/bin/env python3 program.py", Allowance(limits=LOW), sandbox=level)
-    if "does not hold here" in seen:
-        pytest.skip(seen)
-    assert "[stopped: it" in seen
-    assert words in seen
+    output = await machine.run("/usr/bin/env python3 program.py", Allowance(limits=LOW), sandbox=level)
+    if "does not hold here" in output:
+        pytest.skip(output)
+    assert "[stopped: it" in output
+    assert words in output
     assert sorted(path.name for path in machine.project.iterdir()) == ["program.py"]
 
 
 async def test_what_the_kernel_limits(machine: Machine) -> None:  # S-18
     limits = Limits(0, 0, 0, file=1 << 20, cpu_s=77, open_files=300)
     command = "ulimit -f -t -n -c; nice; head -c 3000000 /dev/zero > big; echo $?; stat -c %s big"
-    seen = (await machine.run(command, Allowance(limits=limits))).splitlines()
-    assert [line.split()[-1] for line in seen[:5]] == ["1024", "77", "300", "0", str(os.nice(0) + 5)]
-    assert "1048576" in seen
+    output_lines = (await machine.run(command, Allowance(limits=limits))).splitlines()
+    assert [line.split()[-1] for line in output_lines[:5]] == ["1024", "77", "300", "0", str(os.nice(0) + 5)]
+    assert "1048576" in output_lines
 
 
 async def test_no_limits(machine: Machine) -> None:  # S-18
-    seen = await machine.run("ulimit -f; nice", Allowance(limits=UNLIMITED))
-    assert seen.splitlines()[1] == str(os.nice(0))
+    output = await machine.run("ulimit -f; nice", Allowance(limits=UNLIMITED))
+    assert output.splitlines()[1] == str(os.nice(0))

@@ -18,29 +18,29 @@ def program(path: Path, code: str) -> str:
 
 
 def test_the_same_task_gives_the_same_result(cli: CommandLine, tmp_path: Path) -> None:
-    said = json.dumps([in_words(reply).text for reply in REPLIES])
-    code = f"said = json.loads({said!r})\nprint(said[sys.stdin.read().count('### Assistant\\n') - 1])"
+    texts = json.dumps([in_words(reply).text for reply in REPLIES])
+    code = f"said = json.loads({texts!r})\nprint(said[sys.stdin.read().count('### Assistant\\n') - 1])"
     path = program(tmp_path / "talker", code)
-    done = three_rounds(cli, "command:talker", {"TREADLE_COMMAND_TALKER": path, "OPENAI_API_KEY": KEY})
-    assert (done.code, done.files, done.calls) == (DONE.code, DONE.files, DONE.calls)
-    assert [text.strip() for text in done.said] == DONE.said
-    assert [finish for *_, finish in done.turns] == [finish for *_, finish in DONE.turns]
+    outcome = three_rounds(cli, "command:talker", {"TREADLE_COMMAND_TALKER": path, "OPENAI_API_KEY": KEY})
+    assert (outcome.code, outcome.files, outcome.calls) == (DONE.code, DONE.files, DONE.calls)
+    assert [text.strip() for text in outcome.messages] == DONE.messages
+    assert [finish for *_, finish in outcome.turns] == [finish for *_, finish in DONE.turns]
 
 
 def test_an_answer_in_words(cli: CommandLine, tmp_path: Path) -> None:  # M-13: and no key
     code = "print(sys.stdin.read().count('### User'), os.environ.get('OPENAI_API_KEY'))"
     env = {"TREADLE_COMMAND_COUNT": program(tmp_path / "count", code), "OPENAI_API_KEY": KEY}
-    ended = cli("run", "Hi.", "--model", "command:count", "--json", env=env)
-    assert (ended.code, [data["content"] for data in ended.of("assistant.message")]) == (0, ["1 None"])
-    assert [data["kind"] for data in ended.of("model.notice")] == ["consent", "rung"]
-    usage = ended.of("assistant.turn_end")[0]["usage"]
+    run_result = cli("run", "Hi.", "--model", "command:count", "--json", env=env)
+    assert (run_result.code, [data["content"] for data in run_result.of("assistant.message")]) == (0, ["1 None"])
+    assert [data["kind"] for data in run_result.of("model.notice")] == ["consent", "rung"]
+    usage = run_result.of("assistant.turn_end")[0]["usage"]
     assert (usage["estimated"], usage["input"] > 0) == (True, True)
 
 
 def test_a_program_that_fails_is_not_run_again(cli: CommandLine, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     path = program(tmp_path / "broken", f"open({str(runs)!r}, 'a').write('x')\nsys.exit('no such model: gpt-9')")
-    ended = cli("run", "Hi.", "--model", f"command:{path}", "--json")
-    assert ended.code == 1
-    assert "no such model: gpt-9" in ended.of("session.error")[0]["message"]
+    run_result = cli("run", "Hi.", "--model", f"command:{path}", "--json")
+    assert run_result.code == 1
+    assert "no such model: gpt-9" in run_result.of("session.error")[0]["message"]
     assert runs.read_text() == "x"

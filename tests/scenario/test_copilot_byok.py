@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.scenario.command_line import CommandLine
-from tests.scenario.copilot_kit import Answered, Program
+from tests.scenario.copilot_kit import ErrorAnswer, Program
 from treadle.testing.fake_anthropic import FakeAnthropic
 from treadle.testing.fake_http import FakeResponse, Headers
 from treadle.testing.fake_model import FakeModelServer, Reply
@@ -78,17 +78,17 @@ async def test_a_key_is_brought_again_on_resume(cli: CommandLine) -> None:
     with FakeOpenAI([Reply(text="One."), Reply(text="Two.")]) as fake:
         provider = {"type": "openai", "baseUrl": fake.base_url, "apiKey": KEY}
         assert await ask(cli, fake, provider) == "One."
-        other = await Program.start(cli, cli.script(SCRIPT))
+        second_program = await Program.start(cli, cli.script(SCRIPT))
         try:
-            await other.call("session.resume", {"sessionId": "s1"})
-            assert "resume with provider" in (await other.heard("session.warning"))["data"]["message"]
-            with pytest.raises(Answered, match="byok"):
-                await other.call("session.sendAndWait", {"sessionId": "s1", "prompt": "Go on."})
-            await other.call("session.resume", {"sessionId": "s1", "provider": provider, "model": "gpt-x"})
-            answer = await other.call("session.sendAndWait", {"sessionId": "s1", "prompt": "Go on."})
+            await second_program.call("session.resume", {"sessionId": "s1"})
+            assert "resume with provider" in (await second_program.wait_for_event("session.warning"))["data"]["message"]
+            with pytest.raises(ErrorAnswer, match="byok"):
+                await second_program.call("session.sendAndWait", {"sessionId": "s1", "prompt": "Go on."})
+            await second_program.call("session.resume", {"sessionId": "s1", "provider": provider, "model": "gpt-x"})
+            answer = await second_program.call("session.sendAndWait", {"sessionId": "s1", "prompt": "Go on."})
             assert answer["response"]["data"]["content"] == "Two."
         finally:
-            await other.close()
+            await second_program.close()
 
 
 async def test_a_program_brings_several_models(cli: CommandLine) -> None:
@@ -118,7 +118,7 @@ async def test_a_provider_that_cannot_be_used_is_refused(cli: CommandLine) -> No
             ({"type": "openai", "baseUrl": "ftp://x"}, "http"),
             ({"type": "gemini"}, "does not fit"),
         ]:
-            with pytest.raises(Answered, match=words):
+            with pytest.raises(ErrorAnswer, match=words):
                 await program.call("session.create", {"sessionId": "s1", "provider": provider, "model": "m"})
     finally:
         await program.close()

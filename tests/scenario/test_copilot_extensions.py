@@ -1,4 +1,4 @@
-"""What a program brings for one session of `treadle copilot` alone: MCP servers, skills, custom agents (issue 15, item
+"""Extensions by a program for one session of `treadle copilot`: MCP servers, skills, custom agents (issue 15, item
 4). With real servers and files, through JSON-RPC as the SDKs frame it."""
 
 import sys
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.scenario.command_line import CommandLine
-from tests.scenario.copilot_kit import Answered, Program, Start, talk, turns
+from tests.scenario.copilot_kit import ErrorAnswer, Program, Start, talk, turns
 from tests.scenario.mcp_servers.kit import ODD
 
 APPROVE = {"requestPermission": True}
@@ -26,21 +26,21 @@ def skill(folder: Path, name: str, body: str) -> str:
     return str(folder)
 
 
-async def state_of(program: Program, server: str, wanted: str) -> None:
+async def state_of(program: Program, server: str, expected_state: str) -> None:
     """Wait until a server of s1 is there."""
     while True:
         listed = (await program.call("session.mcp.list", {"sessionId": "s1"}))["servers"]
-        if {each["name"]: each["status"] for each in listed}.get(server) == wanted:
+        if {each["name"]: each["status"] for each in listed}.get(server) == expected_state:
             return
 
 
 async def approve(program: Program) -> dict[str, Any]:
-    """Allow the next call; what was asked."""
-    asked: dict[str, Any] = (await program.heard("permission.requested"))["data"]
-    given = {"sessionId": "s1", "requestId": asked["requestId"], "result": {"kind": "approve-once"}}
-    assert await program.call("session.permissions.handlePendingPermissionRequest", given) == {"success": True}
-    found: dict[str, Any] = asked["permissionRequest"]
-    return found
+    """Allow the next call and return its permission request."""
+    request: dict[str, Any] = (await program.wait_for_event("permission.requested"))["data"]
+    decision = {"sessionId": "s1", "requestId": request["requestId"], "result": {"kind": "approve-once"}}
+    assert await program.call("session.permissions.handlePendingPermissionRequest", decision) == {"success": True}
+    permission: dict[str, Any] = request["permissionRequest"]
+    return permission
 
 
 async def test_a_server_of_the_session_is_used_after_an_approval(  # E-01
@@ -52,27 +52,27 @@ async def test_a_server_of_the_session_is_used_after_an_approval(  # E-01
     tools = (await program.call("session.mcp.listTools", {"sessionId": "s1", "serverName": "odd"}))["tools"]
     assert {"name": "note", "description": "Write a note."} in tools
     await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
-    asked = await approve(program)
-    assert (asked["kind"], asked["serverName"], asked["toolName"]) == ("mcp", "odd", "note")
-    assert asked["args"] == {"text": "by the model"}
-    await program.heard("session.idle")
+    permission = await approve(program)
+    assert (permission["kind"], permission["serverName"], permission["toolName"]) == ("mcp", "odd", "note")
+    assert permission["args"] == {"text": "by the model"}
+    await program.wait_for_event("session.idle")
     assert "by the model" in (tmp_path / "notes").read_text()
 
 
 async def test_a_hook_says_what_a_server_is_told_beside_the_arguments(start: Start, odd: dict[str, Any]) -> None:
     program = await start(turns(("odd__trace", {})))
     trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-    program.answers["hooks.invoke"] = lambda given: {
-        "output": {"metaToUse": {"traceparent": trace}} if given["hookType"] == "preMcpToolCall" else None
+    program.answers["hooks.invoke"] = lambda request: {
+        "output": {"metaToUse": {"traceparent": trace}} if request["hookType"] == "preMcpToolCall" else None
     }
     await program.call("session.create", {"sessionId": "s1", **APPROVE, "hooks": True, "mcpServers": {"odd": odd}})
     await state_of(program, "odd", "connected")
     await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
     await approve(program)
-    done = await program.heard("tool.execution_complete")
-    assert done["data"]["result"]["content"] == trace
-    given = next(params["input"] for _, params in program.asked if params["hookType"] == "preMcpToolCall")
-    assert (given["serverName"], given["toolName"], given["arguments"]) == ("odd", "trace", {})
+    completion = await program.wait_for_event("tool.execution_complete")
+    assert completion["data"]["result"]["content"] == trace
+    hook_input = next(params["input"] for _, params in program.asked if params["hookType"] == "preMcpToolCall")
+    assert (hook_input["serverName"], hook_input["toolName"], hook_input["arguments"]) == ("odd", "trace", {})
 
 
 async def test_servers_of_one_session_are_no_other_sessions(start: Start, odd: dict[str, Any]) -> None:
@@ -80,8 +80,8 @@ async def test_servers_of_one_session_are_no_other_sessions(start: Start, odd: d
     await program.call("session.create", {"sessionId": "s1", "mcpServers": {"odd": odd}})
     answer = await talk(program, "s2")
     assert (await program.call("session.mcp.list", {"sessionId": "s2"}))["servers"] == []
-    done = await program.heard("tool.execution_complete")
-    assert done["data"]["success"] is False
+    completion = await program.wait_for_event("tool.execution_complete")
+    assert completion["data"]["success"] is False
     assert answer["response"]["data"]["content"] == "Done."
 
 
@@ -89,10 +89,10 @@ async def test_a_server_is_stopped_and_started_again(start: Start, odd: dict[str
     program = await start(turns())
     await program.call("session.create", {"sessionId": "s1", "mcpServers": {"odd": odd}})
     await state_of(program, "odd", "connected")
-    named = {"sessionId": "s1", "serverName": "odd"}
-    await program.call("session.mcp.stopServer", named)
-    assert await program.call("session.mcp.isServerRunning", named) == {"running": False}
-    await program.call("session.mcp.startServer", named)
+    server_params = {"sessionId": "s1", "serverName": "odd"}
+    await program.call("session.mcp.stopServer", server_params)
+    assert await program.call("session.mcp.isServerRunning", server_params) == {"running": False}
+    await program.call("session.mcp.startServer", server_params)
     await state_of(program, "odd", "connected")
 
 
@@ -114,7 +114,7 @@ async def test_a_server_that_does_not_start_is_told(start: Start) -> None:
 async def test_filters_of_tools_hold_for_servers(start: Start, odd: dict[str, Any], config: dict[str, Any]) -> None:
     program = await start(turns(("odd__note", {"text": "x"})))
     await talk(program, **config, mcpServers={"odd": odd})
-    assert (await program.heard("tool.execution_complete"))["data"]["success"] is False
+    assert (await program.wait_for_event("tool.execution_complete"))["data"]["success"] is False
     assert "permission.requested" not in [event["type"] for event in program.events]
 
 
@@ -131,7 +131,7 @@ async def test_whoever_resumes_brings_the_servers_again(cli: CommandLine, odd: d
     await second.call("session.resume", {"sessionId": "s1", **APPROVE, "mcpServers": {"odd": odd}})
     await second.call("session.send", {"sessionId": "s1", "prompt": "Go."})
     await approve(second)
-    await second.heard("session.idle")
+    await second.wait_for_event("session.idle")
     await second.close()
     assert "after" in (tmp_path / "notes").read_text()
 
@@ -140,11 +140,11 @@ async def test_a_skill_of_the_session(start: Start, tmp_path: Path) -> None:  # 
     folder = skill(tmp_path / "skills", "greeting", "Say PINEAPPLE.")
     program = await start(turns(("use_skill", {"name": "greeting"})))
     await talk(program, skillDirectories=[folder])
-    begun = await program.heard("tool.execution_start")
-    assert (begun["data"]["toolName"], begun["data"]["arguments"]) == ("skill", {"skill": "greeting"})
-    assert "PINEAPPLE" in (await program.heard("tool.execution_complete"))["data"]["result"]["content"]
-    [used] = (await program.call("session.skills.getInvoked", {"sessionId": "s1"}))["skills"]
-    assert (used["name"], used["invokedAtTurn"]) == ("greeting", 1)
+    start_event = await program.wait_for_event("tool.execution_start")
+    assert (start_event["data"]["toolName"], start_event["data"]["arguments"]) == ("skill", {"skill": "greeting"})
+    assert "PINEAPPLE" in (await program.wait_for_event("tool.execution_complete"))["data"]["result"]["content"]
+    [invoked_skill] = (await program.call("session.skills.getInvoked", {"sessionId": "s1"}))["skills"]
+    assert (invoked_skill["name"], invoked_skill["invokedAtTurn"]) == ("greeting", 1)
 
 
 async def test_skills_are_listed_toggled_and_read_again(start: Start, tmp_path: Path) -> None:
@@ -153,9 +153,9 @@ async def test_skills_are_listed_toggled_and_read_again(start: Start, tmp_path: 
     await program.call("session.create", {"sessionId": "s1", "skillDirectories": [folder], "disabledSkills": ["one"]})
 
     async def listed() -> dict[str, bool]:
-        found = (await program.call("session.skills.list", {"sessionId": "s1"}))["skills"]
-        assert all(each["source"] == "custom" and each["path"].endswith("SKILL.md") for each in found)
-        return {each["name"]: each["enabled"] for each in found}
+        skills = (await program.call("session.skills.list", {"sessionId": "s1"}))["skills"]
+        assert all(each["source"] == "custom" and each["path"].endswith("SKILL.md") for each in skills)
+        return {each["name"]: each["enabled"] for each in skills}
 
     assert await listed() == {"one": False}
     await program.call("session.skills.enable", {"sessionId": "s1", "name": "one"})
@@ -171,14 +171,14 @@ async def test_an_agent_has_the_skills_that_it_names(start: Start, tmp_path: Pat
     program = await start(turns(("use_skill", {"name": "greeting"})))
     agents = [{"name": "greeter", "prompt": "Greet.", "skills": ["greeting"]}, {"name": "bare", "prompt": "Work."}]
     await talk(program, skillDirectories=[folder], customAgents=agents, agent="bare")
-    assert (await program.heard("tool.execution_complete"))["data"]["success"] is False
-    chosen = await program.call("session.agent.select", {"sessionId": "s1", "name": "greeter"})
-    assert chosen["agent"]["skills"] == ["greeting"]
+    assert (await program.wait_for_event("tool.execution_complete"))["data"]["success"] is False
+    selection = await program.call("session.agent.select", {"sessionId": "s1", "name": "greeter"})
+    assert selection["agent"]["skills"] == ["greeting"]
 
 
 async def test_a_session_that_is_there_keeps_its_servers(start: Start, odd: dict[str, Any]) -> None:
     program = await start(turns())
     await program.call("session.create", {"sessionId": "s1", "mcpServers": {"odd": odd}})
-    with pytest.raises(Answered, match="already"):
+    with pytest.raises(ErrorAnswer, match="already"):
         await program.call("session.create", {"sessionId": "s1", "mcpServers": {"other": odd}})
     await state_of(program, "odd", "connected")

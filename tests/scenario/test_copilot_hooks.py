@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 
 from tests.scenario.command_line import CommandLine, end
-from tests.scenario.copilot_kit import Answered, Program, Start, turns
+from tests.scenario.copilot_kit import ErrorAnswer, Program, Start, turns
 
 WRITE = ("write_file", {"path": "a.txt", "content": "1"})
 
 
 def answering(kind: str, answer: Any) -> Callable[[dict[str, Any]], Any]:
     """Answers one kind of hook; the others have no opinion."""
-    return lambda given: answer if given["hookType"] == kind else {"output": None}
+    return lambda request: answer if request["hookType"] == kind else {"output": None}
 
 
 async def tool_error(program: Program) -> str:
-    await program.heard("session.idle")
-    done = await program.heard("tool.execution_complete")
-    return str(done["data"]["error"]["message"])
+    await program.wait_for_event("session.idle")
+    completion = await program.wait_for_event("tool.execution_complete")
+    return str(completion["data"]["error"]["message"])
 
 
 async def test_a_program_that_disconnects_in_its_hook_has_allowed_nothing(cli: CommandLine) -> None:
@@ -41,8 +41,8 @@ async def test_a_program_that_disconnects_in_its_hook_has_allowed_nothing(cli: C
     await checker.call("session.resume", {"sessionId": "s1", "hooks": True})
     await checker.call("session.resume", {"sessionId": "s2"})
 
-    def leave(given: dict[str, Any]) -> Any:
-        if given["hookType"] == "preToolUse":
+    def leave(request: dict[str, Any]) -> Any:
+        if request["hookType"] == "preToolUse":
             checker.hang_up()
         return {"output": None}
 
@@ -75,7 +75,7 @@ async def test_an_answer_that_cannot_be_understood_allows_nothing(start: Start, 
 
 async def test_a_hook_that_answers_with_an_error_allows_nothing(start: Start, cli: CommandLine) -> None:
     program = await start(turns(WRITE))
-    program.answers["hooks.invoke"] = answering("preToolUse", Answered({"code": -32603, "message": "broken"}))
+    program.answers["hooks.invoke"] = answering("preToolUse", ErrorAnswer({"code": -32603, "message": "broken"}))
     await program.call("session.create", {"sessionId": "s1", "hooks": True})
     await program.call("session.permissions.setApproveAll", {"sessionId": "s1", "enabled": True})
     await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
@@ -85,9 +85,11 @@ async def test_a_hook_that_answers_with_an_error_allows_nothing(start: Start, cl
 
 async def test_a_message_that_was_not_checked_is_not_sent(start: Start) -> None:
     program = await start(turns())
-    program.answers["hooks.invoke"] = answering("userPromptSubmitted", Answered({"code": -32603, "message": "broken"}))
+    program.answers["hooks.invoke"] = answering(
+        "userPromptSubmitted", ErrorAnswer({"code": -32603, "message": "broken"})
+    )
     await program.call("session.create", {"sessionId": "s1", "hooks": True})
-    with pytest.raises(Answered, match="no valid answer"):
+    with pytest.raises(ErrorAnswer, match="no valid answer"):
         await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
     assert "user.message" not in program.types
 
@@ -98,9 +100,9 @@ async def test_a_failed_hook_after_a_call_is_reported(start: Start, cli: Command
     await program.call("session.create", {"sessionId": "s1", "hooks": True})
     await program.call("session.permissions.setApproveAll", {"sessionId": "s1", "enabled": True})
     await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
-    await program.heard("session.idle")
-    done = await program.heard("tool.execution_complete")
-    assert "hook postToolUse gave no valid answer" in done["data"]["result"]["content"]
+    await program.wait_for_event("session.idle")
+    completion = await program.wait_for_event("tool.execution_complete")
+    assert "hook postToolUse gave no valid answer" in completion["data"]["result"]["content"]
     assert (cli.project / "a.txt").read_text() == "1"
 
 
@@ -110,7 +112,7 @@ async def test_a_hook_that_wants_a_person_to_be_asked_is_heard_for_tools_of_prog
     tool = {"name": "lookup", "description": "Looks up.", "parameters": {"type": "object"}, "skipPermission": True}
     await program.call("session.create", {"sessionId": "s1", "hooks": True, "tools": [tool]})
     await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
-    await program.heard("permission.requested")
+    await program.wait_for_event("permission.requested")
     assert "external_tool.requested" not in program.types
 
 
@@ -128,8 +130,8 @@ async def test_each_program_is_asked_about_what_the_one_before_it_left(cli: Comm
     await first.call("session.create", {"sessionId": "s1", "hooks": True})
     await second.call("session.resume", {"sessionId": "s1", "hooks": True})
     await first.call("session.sendAndWait", {"sessionId": "s1", "prompt": "Go."})
-    asked = [params["input"] for _, params in second.asked if params.get("hookType") == "preToolUse"]
-    assert [each["toolArgs"] for each in asked] == [{"path": "b.txt"}]
+    hook_inputs = [params["input"] for _, params in second.asked if params.get("hookType") == "preToolUse"]
+    assert [each["toolArgs"] for each in hook_inputs] == [{"path": "b.txt"}]
     await first.call("runtime.shutdown", {})
     assert (await asyncio.to_thread(end, server)).code == 0
     await first.close()

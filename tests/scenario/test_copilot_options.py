@@ -6,21 +6,21 @@ from typing import Any
 import pytest
 
 from tests.scenario.command_line import CommandLine
-from tests.scenario.copilot_kit import Answered, Program, Start, talk, turns
+from tests.scenario.copilot_kit import ErrorAnswer, Program, Start, talk, turns
 
 TOOL = {"name": "lookup", "description": "Looks up.", "parameters": {"type": "object"}, "skipPermission": True}
 
 
 async def test_a_session_with_limits_in_credits_is_refused(start: Start) -> None:
     program = await start(turns())
-    with pytest.raises(Answered, match=r"AI credits.*chat_budget.*sessionLimits"):
+    with pytest.raises(ErrorAnswer, match=r"AI credits.*chat_budget.*sessionLimits"):
         await program.call("session.create", {"sessionId": "s1", "sessionLimits": {"maxAiCredits": 5}})
 
 
 async def test_headers_of_one_message_are_refused(start: Start) -> None:
     program = await start(turns())
     await program.call("session.create", {"sessionId": "s1"})
-    with pytest.raises(Answered, match=r"requestHeaders.*provider"):
+    with pytest.raises(ErrorAnswer, match=r"requestHeaders.*provider"):
         await program.call("session.send", {"sessionId": "s1", "prompt": "Go.", "requestHeaders": {"x": "y"}})
     assert "user.message" not in program.types
 
@@ -28,10 +28,10 @@ async def test_headers_of_one_message_are_refused(start: Start) -> None:
 async def test_a_message_has_the_mode_that_it_names(start: Start) -> None:
     program = await start(turns())
     await program.call("session.create", {"sessionId": "s1"})
-    with pytest.raises(Answered, match="no mode 'shell'"):
+    with pytest.raises(ErrorAnswer, match="no mode 'shell'"):
         await program.call("session.send", {"sessionId": "s1", "prompt": "Go.", "agentMode": "shell"})
     await program.call("session.sendAndWait", {"sessionId": "s1", "prompt": "Go.", "agentMode": "plan"})
-    assert (await program.heard("session.mode_changed"))["data"]["newMode"] == "plan"
+    assert (await program.wait_for_event("session.mode_changed"))["data"]["newMode"] == "plan"
     assert await program.call("session.mode.get", {"sessionId": "s1"}) == "plan"
 
 
@@ -58,22 +58,22 @@ async def test_the_type_of_a_result_arrives(start: Start, kind: str) -> None:
     program = await start(turns(("lookup", {})))
     await program.call("session.create", {"sessionId": "s1", "tools": [TOOL]})
     await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
-    request = (await program.heard("external_tool.requested"))["data"]["requestId"]
+    request = (await program.wait_for_event("external_tool.requested"))["data"]["requestId"]
     result = {"textResultForLlm": "no", "resultType": kind}
     answer = {"sessionId": "s1", "requestId": request, "result": result}
     assert await program.call("session.tools.handlePendingToolCall", answer) == {"success": True}
-    done = await program.heard("tool.execution_complete")
-    assert done["data"]["error"] == {"message": "no", "code": kind}
+    completion = await program.wait_for_event("tool.execution_complete")
+    assert completion["data"]["error"] == {"message": "no", "code": kind}
 
 
 async def asked_by_hook(program: Program, **config: Any) -> dict[str, Any]:
     """The approval that a hook wants for a call that would pass without one."""
-    program.answers["hooks.invoke"] = lambda given: {
-        "output": {"permissionDecision": "ask"} if given["hookType"] == "preToolUse" else None
+    program.answers["hooks.invoke"] = lambda request: {
+        "output": {"permissionDecision": "ask"} if request["hookType"] == "preToolUse" else None
     }
     await program.call("session.create", {"sessionId": "s1", "hooks": True, **config})
     await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
-    return dict((await program.heard("permission.requested"))["data"])
+    return dict((await program.wait_for_event("permission.requested"))["data"])
 
 
 @pytest.mark.parametrize(("decision", "success"), [("approve-once", True), ("reject", False)])
@@ -82,12 +82,12 @@ async def test_a_hook_that_asks_adds_a_question_for_built_in_tools(
 ) -> None:  # E-03
     (cli.project / "a.txt").write_text("content")
     program = await start(turns(("read_file", {"path": "a.txt"})))
-    asked = await asked_by_hook(program)
-    answer = {"sessionId": "s1", "requestId": asked["requestId"], "result": {"kind": decision}}
+    request = await asked_by_hook(program)
+    answer = {"sessionId": "s1", "requestId": request["requestId"], "result": {"kind": decision}}
     await program.call("session.permissions.handlePendingPermissionRequest", answer)
-    done = await program.heard("tool.execution_complete")
-    assert done["data"]["success"] == success
-    await program.heard("session.idle")
+    completion = await program.wait_for_event("tool.execution_complete")
+    assert completion["data"]["success"] == success
+    await program.wait_for_event("session.idle")
     assert len([event for event in program.events if event["type"] == "permission.requested"]) == 1
 
 
@@ -97,8 +97,8 @@ async def test_hooks_are_wanted_after_a_restart_too(start: Start, cli: CommandLi
     program.answers["hooks.invoke"] = {"output": None}
     await program.call("session.create", {"sessionId": "s1", "hooks": True})
     await program.close()
-    other = await start(turns(("read_file", {"path": "a.txt"})))
-    await other.call("session.resume", {"sessionId": "s1"})
-    with pytest.raises(Answered, match="not connected"):
-        await other.call("session.send", {"sessionId": "s1", "prompt": "Go."})
-    assert "tool.execution_start" not in other.types
+    second_program = await start(turns(("read_file", {"path": "a.txt"})))
+    await second_program.call("session.resume", {"sessionId": "s1"})
+    with pytest.raises(ErrorAnswer, match="not connected"):
+        await second_program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
+    assert "tool.execution_start" not in second_program.types

@@ -1,5 +1,5 @@
-"""The JSON-RPC surface of `treadle copilot` (issue 15, item 4), without any SDK: what is sent and answered, byte by
-byte as the SDKs frame it. The published SDKs themselves are in `tests/conformance/test_copilot_sdk.py`."""
+"""The JSON-RPC surface of `treadle copilot` (issue 15, item 4), without any SDK: requests and replies, byte by
+byte as the SDKs frame them. The published SDKs themselves are in `tests/conformance/test_copilot_sdk.py`."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.scenario.command_line import CommandLine, end
-from tests.scenario.copilot_kit import Answered, Program, Start, talk, turns
+from tests.scenario.copilot_kit import ErrorAnswer, Program, Start, talk, turns
 from treadle.frontends.copilot.methods import Method
 from treadle.frontends.copilot.server import Runtime
 from treadle.frontends.copilot.session import MOST_HELD
@@ -42,7 +42,7 @@ async def test_the_runtime_says_what_it_is(start: Start) -> None:
 
 async def test_what_is_not_there_is_refused_and_changes_nothing(start: Start) -> None:
     program = await start(turns())
-    with pytest.raises(Answered, match=r"session\.fleet\.start") as refused:
+    with pytest.raises(ErrorAnswer, match=r"session\.fleet\.start") as refused:
         await program.call("session.fleet.start", {"sessionId": "s"})
     assert refused.value.code == -32601
     for config, words in [
@@ -53,10 +53,10 @@ async def test_what_is_not_there_is_refused_and_changes_nothing(start: Start) ->
         ({"agent": "nobody"}, "no custom agent"),
         ({"workingDirectory": "/nowhere/at/all"}, "no folder"),
     ]:
-        with pytest.raises(Answered, match=words) as refused:
+        with pytest.raises(ErrorAnswer, match=words) as refused:
             await program.call("session.create", {"sessionId": "s", **config})
         assert refused.value.code == -32602
-    with pytest.raises(Answered, match="Session not found"):
+    with pytest.raises(ErrorAnswer, match="Session not found"):
         await program.call("session.resume", {"sessionId": "s"})
     assert (await program.call("session.list", {}))["sessions"] == []
 
@@ -64,7 +64,7 @@ async def test_what_is_not_there_is_refused_and_changes_nothing(start: Start) ->
 async def test_a_session_id_is_used_once(start: Start) -> None:
     program = await start(turns())
     await program.call("session.create", {"sessionId": "mine"})
-    with pytest.raises(Answered, match="already"):
+    with pytest.raises(ErrorAnswer, match="already"):
         await program.call("session.create", {"sessionId": "mine"})
 
 
@@ -82,9 +82,9 @@ async def test_an_answer_and_its_events(start: Start) -> None:
     ]
     read = (await program.call("session.getMessages", {"sessionId": "s1"}))["events"]
     assert read == [event for event in program.events if not event.get("ephemeral")]
-    said = next(event for event in read if event["type"] == "user.message")
-    assert said["data"]["messageId"] == answer["messageId"]
-    delta = await program.heard("assistant.message_delta")
+    user_message = next(event for event in read if event["type"] == "user.message")
+    assert user_message["data"]["messageId"] == answer["messageId"]
+    delta = await program.wait_for_event("assistant.message_delta")
     assert delta["data"]["messageId"] == answer["response"]["data"]["messageId"]
     assert "session.created" in program.lifecycle
 
@@ -99,21 +99,21 @@ async def test_a_tool_of_the_program_is_asked_for_after_its_approval(start: Star
     program = await start(turns(("lookup", {"key": "A"})))
     await program.call("session.create", {"sessionId": "s1", "tools": [TOOL]})
     await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
-    asked = (await program.heard("permission.requested"))["data"]
-    assert asked["permissionRequest"]["kind"] == "custom-tool"
-    assert asked["permissionRequest"]["args"] == {"key": "A"}
-    decision = {"sessionId": "s1", "requestId": asked["requestId"], "result": {"kind": "approve-once"}}
+    request = (await program.wait_for_event("permission.requested"))["data"]
+    assert request["permissionRequest"]["kind"] == "custom-tool"
+    assert request["permissionRequest"]["args"] == {"key": "A"}
+    decision = {"sessionId": "s1", "requestId": request["requestId"], "result": {"kind": "approve-once"}}
     decide = "session.permissions.handlePendingPermissionRequest"
     assert await program.call(decide, decision) == {"success": True}
     assert await program.call(decide, decision) == {"success": False}  # once
-    wanted = (await program.heard("external_tool.requested"))["data"]
-    assert (wanted["toolName"], wanted["arguments"]) == ("lookup", {"key": "A"})
-    result = {"sessionId": "s1", "requestId": wanted["requestId"], "result": {"textResultForLlm": "42"}}
+    tool_request = (await program.wait_for_event("external_tool.requested"))["data"]
+    assert (tool_request["toolName"], tool_request["arguments"]) == ("lookup", {"key": "A"})
+    result = {"sessionId": "s1", "requestId": tool_request["requestId"], "result": {"textResultForLlm": "42"}}
     submit = "session.tools.handlePendingToolCall"
     assert await program.call(submit, result) == {"success": True}
-    done = await program.heard("tool.execution_complete")
-    assert done["data"]["result"]["content"] == "42"
-    await program.heard("session.idle")
+    completion = await program.wait_for_event("tool.execution_complete")
+    assert completion["data"]["result"]["content"] == "42"
+    await program.wait_for_event("session.idle")
     assert await program.call(submit, result) == {"success": False}
 
 
@@ -121,12 +121,12 @@ async def test_what_an_exception_said_does_not_reach_the_model(start: Start) -> 
     program = await start(turns(("lookup", {})))
     await program.call("session.create", {"sessionId": "s1", "tools": [TOOL | {"skipPermission": True}]})
     await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
-    wanted = (await program.heard("external_tool.requested"))["data"]
-    failure = {"sessionId": "s1", "requestId": wanted["requestId"], "error": "the password is swordfish"}
+    tool_request = (await program.wait_for_event("external_tool.requested"))["data"]
+    failure = {"sessionId": "s1", "requestId": tool_request["requestId"], "error": "the password is swordfish"}
     await program.call("session.tools.handlePendingToolCall", failure)
-    done = await program.heard("tool.execution_complete")
-    assert done["data"]["success"] is False
-    assert "swordfish" not in json.dumps(done)
+    completion = await program.wait_for_event("tool.execution_complete")
+    assert completion["data"]["success"] is False
+    assert "swordfish" not in json.dumps(completion)
 
 
 async def test_an_approval_for_the_session_is_not_asked_for_again(start: Start, cli: CommandLine) -> None:  # S-07
@@ -134,12 +134,12 @@ async def test_an_approval_for_the_session_is_not_asked_for_again(start: Start, 
     program = await start(turns(write, ("write_file", {"path": "a.txt", "content": "2"})))
     await program.call("session.create", {"sessionId": "s1", "requestPermission": True})
     await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
-    asked = (await program.heard("permission.requested"))["data"]
-    assert asked["permissionRequest"]["kind"] == "write"
-    assert asked["permissionRequest"]["diff"].startswith("--- ")
-    decision = {"sessionId": "s1", "requestId": asked["requestId"], "result": {"kind": "approve-for-session"}}
+    request = (await program.wait_for_event("permission.requested"))["data"]
+    assert request["permissionRequest"]["kind"] == "write"
+    assert request["permissionRequest"]["diff"].startswith("--- ")
+    decision = {"sessionId": "s1", "requestId": request["requestId"], "result": {"kind": "approve-for-session"}}
     await program.call("session.permissions.handlePendingPermissionRequest", decision)
-    await program.heard("session.idle")
+    await program.wait_for_event("session.idle")
     assert (cli.project / "a.txt").read_text() == "2"
     assert len([event for event in program.events if event["type"] == "permission.requested"]) == 1
 
@@ -149,12 +149,12 @@ async def test_a_program_that_is_asked_is_asked_for_every_command(start: Start) 
     program = await start(turns(look, look))
     await program.call("session.create", {"sessionId": "s1", "requestPermission": True})
     await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
-    asked = (await program.heard("permission.requested"))["data"]
-    shell = asked["permissionRequest"]
+    request = (await program.wait_for_event("permission.requested"))["data"]
+    shell = request["permissionRequest"]
     assert (shell["kind"], shell["fullCommandText"], shell["commands"][0]["readOnly"]) == ("shell", "ls", True)
-    decision = {"sessionId": "s1", "requestId": asked["requestId"], "result": {"kind": "approve-for-session"}}
+    decision = {"sessionId": "s1", "requestId": request["requestId"], "result": {"kind": "approve-for-session"}}
     await program.call("session.permissions.handlePendingPermissionRequest", decision)
-    await program.heard("session.idle")
+    await program.wait_for_event("session.idle")
     assert len([event for event in program.events if event["type"] == "permission.requested"]) == 1
     unasked = await talk(program, "s2", requestPermission=False)
     assert unasked["response"]["data"]["content"] == "Done."
@@ -164,12 +164,12 @@ async def test_a_refusal_without_a_word_ends_the_run(start: Start, cli: CommandL
     program = await start(turns(("write_file", {"path": "a.txt", "content": "1"}), last="Never said."))
     await program.call("session.create", {"sessionId": "s1", "requestPermission": True})
     await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
-    asked = (await program.heard("permission.requested"))["data"]
-    decision = {"sessionId": "s1", "requestId": asked["requestId"], "result": {"kind": "reject"}}
+    request = (await program.wait_for_event("permission.requested"))["data"]
+    decision = {"sessionId": "s1", "requestId": request["requestId"], "result": {"kind": "reject"}}
     await program.call("session.permissions.handlePendingPermissionRequest", decision)
-    idle = await program.heard("session.idle")
-    done = await program.heard("tool.execution_complete")
-    assert "user rejected" in done["data"]["error"]["message"]
+    idle = await program.wait_for_event("session.idle")
+    completion = await program.wait_for_event("tool.execution_complete")
+    assert "user rejected" in completion["data"]["error"]["message"]
     assert idle["data"] == {"aborted": True}
     assert not (cli.project / "a.txt").exists()
 
@@ -178,14 +178,14 @@ async def test_a_session_is_forked_whole_or_before_an_event(start: Start) -> Non
     program = await start(turns(last="One.") + turns(last="Two.") + turns(last="Three."))
     await talk(program)
     await program.call("session.sendAndWait", {"sessionId": "s1", "prompt": "Again."})
-    told = (await program.call("session.getMessages", {"sessionId": "s1"}))["events"]
-    second = [event["id"] for event in told if event["type"] == "user.message"][1]
-    for upto, said in ((None, ["Go.", "Again."]), (second, ["Go."])):
-        made = await program.call("sessions.fork", {"sessionId": "s1", **({"toEventId": upto} if upto else {})})
-        await program.call("session.resume", {"sessionId": made["sessionId"]})
-        events = (await program.call("session.getMessages", {"sessionId": made["sessionId"]}))["events"]
-        assert [event["data"]["content"] for event in events if event["type"] == "user.message"] == said
-    with pytest.raises(Answered, match="Event nothing not found"):
+    old_events = (await program.call("session.getMessages", {"sessionId": "s1"}))["events"]
+    second = [event["id"] for event in old_events if event["type"] == "user.message"][1]
+    for upto, expected_messages in ((None, ["Go.", "Again."]), (second, ["Go."])):
+        fork = await program.call("sessions.fork", {"sessionId": "s1", **({"toEventId": upto} if upto else {})})
+        await program.call("session.resume", {"sessionId": fork["sessionId"]})
+        events = (await program.call("session.getMessages", {"sessionId": fork["sessionId"]}))["events"]
+        assert [event["data"]["content"] for event in events if event["type"] == "user.message"] == expected_messages
+    with pytest.raises(ErrorAnswer, match="Event nothing not found"):
         await program.call("sessions.fork", {"sessionId": "s1", "toEventId": "nothing"})
 
 
@@ -193,9 +193,9 @@ async def test_approve_all_answers_what_is_open_and_what_comes(start: Start, cli
     program = await start(turns(("write_file", {"path": "a.txt", "content": "1"}), ("lookup", {})))
     await program.call("session.create", {"sessionId": "s1", "tools": [TOOL]})
     await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
-    await program.heard("permission.requested")
+    await program.wait_for_event("permission.requested")
     await program.call("session.permissions.setApproveAll", {"sessionId": "s1", "enabled": True})
-    await program.heard("external_tool.requested")
+    await program.wait_for_event("external_tool.requested")
     assert (cli.project / "a.txt").read_text() == "1"
 
 
@@ -204,14 +204,14 @@ async def test_a_question_goes_to_the_program(start: Start) -> None:  # T-07
     program.answers["userInput.request"] = {"answer": "Yes", "wasFreeform": False}
     await talk(program, requestUserInput=True)
     assert [params["question"] for method, params in program.asked if method == "userInput.request"] == ["Red?"]
-    assert (await program.heard("user_input.completed"))["data"]["answer"] == "Yes"
+    assert (await program.wait_for_event("user_input.completed"))["data"]["answer"] == "Yes"
 
 
 async def test_without_somebody_to_answer_there_is_no_question(start: Start) -> None:
     program = await start(turns(("ask_user", {"question": "Red?"})))
     await talk(program)
-    done = await program.heard("tool.execution_complete")
-    assert "no tool 'ask_user'" in done["data"]["error"]["message"]
+    completion = await program.wait_for_event("tool.execution_complete")
+    assert "no tool 'ask_user'" in completion["data"]["error"]["message"]
 
 
 async def test_hooks_of_a_program_that_left_let_nothing_through(start: Start, cli: CommandLine) -> None:
@@ -222,58 +222,58 @@ async def test_hooks_of_a_program_that_left_let_nothing_through(start: Start, cl
     await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
     await program.call("session.detach", {"sessionId": "s1"})
     await program.call("session.resume", {"sessionId": "s1"})
-    await program.heard("session.idle")
+    await program.wait_for_event("session.idle")
     read = (await program.call("session.getMessages", {"sessionId": "s1"}))["events"]
-    done = next(event for event in read if event["type"] == "tool.execution_complete")
-    assert "is not connected" in done["data"]["error"]["message"]
+    completion = next(event for event in read if event["type"] == "tool.execution_complete")
+    assert "is not connected" in completion["data"]["error"]["message"]
     assert not (cli.project / "a.txt").exists()
 
 
 async def test_a_hook_refuses_a_message(start: Start) -> None:
     program = await start(turns())
-    program.answers["hooks.invoke"] = lambda given: {
-        "output": {"decision": "block", "reason": "not that"} if given["hookType"] == "userPromptSubmitted" else None
+    program.answers["hooks.invoke"] = lambda request: {
+        "output": {"decision": "block", "reason": "not that"} if request["hookType"] == "userPromptSubmitted" else None
     }
     await program.call("session.create", {"sessionId": "s1", "hooks": True})
-    with pytest.raises(Answered, match="not that"):
+    with pytest.raises(ErrorAnswer, match="not that"):
         await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
     assert "user.message" not in program.types
 
 
 async def test_a_hook_at_the_end_of_a_run_sends_the_model_on(start: Start) -> None:
     program = await start("".join(turns(last=each) for each in ("First.", "Second.", *map(str, range(MOST_HELD + 1)))))
-    program.answers["hooks.invoke"] = lambda given: {
+    program.answers["hooks.invoke"] = lambda request: {
         "output": {"decision": "block", "reason": "Look again."}
-        if given["hookType"] == "agentStop" and not given["input"]["stopHookActive"]
+        if request["hookType"] == "agentStop" and not request["input"]["stopHookActive"]
         else None
     }
     answer = await talk(program, hooks=True)
     assert answer["response"]["data"]["content"] == "Second."
-    said = [event["data"]["content"] for event in program.events if event["type"] == "user.message"]
-    assert said == ["Go.", "Look again."]
+    messages = [event["data"]["content"] for event in program.events if event["type"] == "user.message"]
+    assert messages == ["Go.", "Look again."]
     assert len([event for event in program.events if event["type"] == "session.idle"]) == 1
-    program.answers["hooks.invoke"] = lambda given: {
-        "output": {"decision": "block", "reason": "Never stop."} if given["hookType"] == "agentStop" else None
+    program.answers["hooks.invoke"] = lambda request: {
+        "output": {"decision": "block", "reason": "Never stop."} if request["hookType"] == "agentStop" else None
     }
     answer = await program.call("session.sendAndWait", {"sessionId": "s1", "prompt": "On."})
     assert answer["response"]["data"]["content"] == str(MOST_HELD)
-    warned = await program.heard("session.warning")
+    warned = await program.wait_for_event("session.warning")
     assert f"wanted more {MOST_HELD} times" in warned["data"]["message"]
 
 
 async def test_a_failed_run_is_told_to_hooks_and_programs(start: Start) -> None:
     program = await start('[[turn]]\n[turn.fail]\nkind = "auth"\nmessage = "no key"\ntimes = 0\n')
-    with pytest.raises(Answered, match="no key"):
+    with pytest.raises(ErrorAnswer, match="no key"):
         await talk(program, hooks=True)
-    assert (await program.heard("session.error"))["data"]["errorType"] == "authentication"
-    await program.heard("session.idle")
+    assert (await program.wait_for_event("session.error"))["data"]["errorType"] == "authentication"
+    await program.wait_for_event("session.idle")
     await program.was_asked("hooks.invoke", hookType="errorOccurred")
 
 
 async def test_the_system_message_by_its_modes(start: Start, cli: CommandLine) -> None:
     program = await start(turns())
-    program.answers["systemMessage.transform"] = lambda given: {
-        "sections": {name: {"content": one["content"] + " Sing."} for name, one in given["sections"].items()}
+    program.answers["systemMessage.transform"] = lambda request: {
+        "sections": {name: {"content": one["content"] + " Sing."} for name, one in request["sections"].items()}
     }
     sections = {"identity": {"action": "transform"}, "guidelines": {"action": "remove"}}
     for name, message in {
@@ -292,11 +292,11 @@ async def test_the_system_message_by_its_modes(start: Start, cli: CommandLine) -
 
 def _options(cli: CommandLine, chat: str) -> dict[str, Any]:
     """The options of a chat, as its log has them."""
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for line in cli("export", chat).out.splitlines():
         event = json.loads(line)
-        found |= event.get("data", {}).get("options", {}) | event.get("data", {}).get("changes", {})
-    return found
+        options |= event.get("data", {}).get("options", {}) | event.get("data", {}).get("changes", {})
+    return options
 
 
 async def test_which_tools_there_are(start: Start) -> None:
@@ -305,8 +305,8 @@ async def test_which_tools_there_are(start: Start) -> None:
     async def names(**config: Any) -> set[str]:
         session = str(len(program.lifecycle))
         await program.call("session.create", {"sessionId": session, "tools": [TOOL], **config})
-        found = (await program.call("session.tools.getCurrentMetadata", {"sessionId": session}))["tools"]
-        return {tool["name"] for tool in found}
+        tools = (await program.call("session.tools.getCurrentMetadata", {"sessionId": session}))["tools"]
+        return {tool["name"] for tool in tools}
 
     assert {"bash", "view", "edit", "create", "lookup"} <= await names()
     assert await names(availableTools=["view", "custom:*"]) == {"view", "lookup"}
@@ -322,7 +322,7 @@ async def test_messages_are_queued_and_the_session_is_idle_once(start: Start) ->
     await program.call("session.send", {"sessionId": "s1", "prompt": "Second."})
     queued = (await program.call("session.queue.pendingItems", {"sessionId": "s1"}))["items"]
     assert [item["displayText"] for item in queued] == ["Second."]
-    await program.heard("session.idle")
+    await program.wait_for_event("session.idle")
     assert [e["data"]["content"] for e in program.events if e["type"] == "assistant.message"] == ["one", "two"]
 
 
@@ -330,8 +330,8 @@ async def test_a_session_that_goes_on_while_a_hook_is_asked_is_not_idle(start: S
     """The second run begins and ends before the end of the first is reported."""
     program = await start(turns(last="one") + turns(last="two"))
 
-    async def answer_hook(given: dict[str, Any]) -> dict[str, Any]:
-        if given["hookType"] == "agentStop" and "Second." not in prompts():
+    async def answer_hook(request: dict[str, Any]) -> dict[str, Any]:
+        if request["hookType"] == "agentStop" and "Second." not in prompts():
             await program.call("session.send", {"sessionId": "s1", "prompt": "Second."})
             while "two" not in await recorded_answers():  # noqa: ASYNC110 - another process writes them
                 await asyncio.sleep(0.05)
@@ -347,7 +347,7 @@ async def test_a_session_that_goes_on_while_a_hook_is_asked_is_not_idle(start: S
     program.answers["hooks.invoke"] = answer_hook
     await program.call("session.create", {"sessionId": "s1", "hooks": True})
     await program.call("session.send", {"sessionId": "s1", "prompt": "First."})
-    await program.heard("session.idle")
+    await program.wait_for_event("session.idle")
     events = [each for each in program.events if each["type"] in ("assistant.message", "session.idle")]
     assert [each["data"].get("content", "idle") for each in events] == [*await recorded_answers(), "idle"]
 
@@ -356,7 +356,7 @@ async def test_an_incomplete_answer_is_reported(start: Start) -> None:  # L-15
     program = await start('[[turn]]\ntext = "Once upon"\nfinish = "length"\n')
     await program.call("session.create", {"sessionId": "s1"})
     await program.call("session.send", {"sessionId": "s1", "prompt": "A story."})
-    await program.heard("session.idle")
+    await program.wait_for_event("session.idle")
     notices = [each["data"]["message"] for each in program.events if each["type"] == "session.info"]
     assert any("output limit before its answer was complete" in notice for notice in notices)
 
@@ -364,8 +364,8 @@ async def test_an_incomplete_answer_is_reported(start: Start) -> None:  # L-15
 async def test_a_session_is_compacted(start: Start) -> None:  # L-19
     program = await start(turns(last="word " * 50))
     await talk(program)
-    done = await program.call("session.history.compact", {"sessionId": "s1"})
-    assert set(done) == {"success", "tokensRemoved", "messagesRemoved"}
+    compaction = await program.call("session.history.compact", {"sessionId": "s1"})
+    assert set(compaction) == {"success", "tokensRemoved", "messagesRemoved"}
     assert "session.compaction_start" in program.types
     assert "session.compaction_complete" in program.types
 
@@ -375,12 +375,12 @@ async def test_sessions_are_listed_looked_at_and_deleted(start: Start, cli: Comm
     await talk(program, session="one", name="The first")
     await program.call("session.create", {"sessionId": "two"})
     assert {each["sessionId"] for each in (await program.call("session.list", {}))["sessions"]} == {"one", "two"}
-    found = (await program.call("session.getMetadata", {"sessionId": "one"}))["session"]
-    assert (found["summary"], found["context"]["cwd"]) == ("The first", str(cli.project))
+    metadata = (await program.call("session.getMetadata", {"sessionId": "one"}))["session"]
+    assert (metadata["summary"], metadata["context"]["cwd"]) == ("The first", str(cli.project))
     assert (await program.call("session.delete", {"sessionId": "two"}))["success"] is True
     assert (await program.call("session.delete", {"sessionId": "two"}))["success"] is False
     assert (await program.call("session.getLastId", {}))["sessionId"] == "one"
-    with pytest.raises(Answered, match="Session not found"):
+    with pytest.raises(ErrorAnswer, match="Session not found"):
         await program.call("session.resume", {"sessionId": "two"})
 
 
@@ -389,17 +389,17 @@ async def test_another_runtime_takes_an_open_approval_up(start: Start, cli: Comm
     program = await start(script)
     await program.call("session.create", {"sessionId": "s1", "requestPermission": True})
     await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
-    asked = (await program.heard("permission.requested"))["data"]
+    request = (await program.wait_for_event("permission.requested"))["data"]
     assert program.process is not None
     program.process.kill()
     await program.process.wait()
-    other = await start(script)
-    await other.call("session.resume", {"sessionId": "s1", "requestPermission": True})
-    again = (await other.heard("permission.requested"))["data"]
-    assert again["requestId"] == asked["requestId"]
+    second_program = await start(script)
+    await second_program.call("session.resume", {"sessionId": "s1", "requestPermission": True})
+    again = (await second_program.wait_for_event("permission.requested"))["data"]
+    assert again["requestId"] == request["requestId"]
     decision = {"sessionId": "s1", "requestId": again["requestId"], "result": {"kind": "approve-once"}}
-    await other.call("session.permissions.handlePendingPermissionRequest", decision)
-    await other.heard("session.idle")
+    await second_program.call("session.permissions.handlePendingPermissionRequest", decision)
+    await second_program.wait_for_event("session.idle")
     assert (cli.project / "a.txt").read_text() == "1"
 
 
@@ -408,13 +408,13 @@ async def test_pending_work_can_be_given_up_on_resume(start: Start, cli: Command
     program = await start(script)
     await program.call("session.create", {"sessionId": "s1", "requestPermission": True})
     await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
-    await program.heard("permission.requested")
+    await program.wait_for_event("permission.requested")
     assert program.process is not None
     program.process.kill()
     await program.process.wait()
-    other = await start(script)
-    await other.call("session.resume", {"sessionId": "s1", "continuePendingWork": False})
-    answer = await other.call("session.sendAndWait", {"sessionId": "s1", "prompt": "Again."})
+    second_program = await start(script)
+    await second_program.call("session.resume", {"sessionId": "s1", "continuePendingWork": False})
+    answer = await second_program.call("session.sendAndWait", {"sessionId": "s1", "prompt": "Again."})
     assert answer["response"]["data"]["content"] == "Fresh."
     assert not (cli.project / "a.txt").exists()
 
@@ -427,38 +427,40 @@ async def test_a_port_wants_a_token(cli: CommandLine) -> None:  # S-13
     assert "listening on port" in line
     port = int(line.split()[-1])
     program = await Program.reach(port)
-    with pytest.raises(Answered, match="AUTHENTICATION_FAILED"):
+    with pytest.raises(ErrorAnswer, match="AUTHENTICATION_FAILED"):
         await program.call("ping", {})
-    with pytest.raises(Answered, match="AUTHENTICATION_FAILED"):
+    with pytest.raises(ErrorAnswer, match="AUTHENTICATION_FAILED"):
         await program.call("connect", {"token": "guess"})
     await program.call("connect", {"token": "sesame"})
     assert (await program.call("ping", {"message": "in"}))["message"] == "pong: in"
-    other = await Program.reach(port)
-    await other.call("connect", {"token": "sesame"})
-    await _dialogues(program, other)
+    second_program = await Program.reach(port)
+    await second_program.call("connect", {"token": "sesame"})
+    await _dialogues(program, second_program)
     await program.call("runtime.shutdown", {})
-    ended = await asyncio.to_thread(end, server)
-    assert ended.code == 0
+    serve_result = await asyncio.to_thread(end, server)
+    assert serve_result.code == 0
     await program.close()
 
 
-async def _dialogues(program: Program, other: Program) -> None:
-    """What one program asks of another: a dialogue and a command, as long as that one is there."""
-    made = await program.call("session.create", {"sessionId": "s1"})
-    assert not made["capabilities"]["ui"]["elicitation"]
+async def _dialogues(program: Program, second_program: Program) -> None:
+    """One program asks another for a dialogue and a command, as long as the other is connected."""
+    session = await program.call("session.create", {"sessionId": "s1"})
+    assert not session["capabilities"]["ui"]["elicitation"]
     question = {"sessionId": "s1", "message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}}
     assert await program.call("session.ui.elicitation", question) == {"action": "cancel"}
     brings = {"requestElicitation": True, "commands": [{"name": "deploy", "description": "Deploy it"}]}
-    made = await other.call("session.resume", {"sessionId": "s1", **brings})
-    assert made["capabilities"]["ui"]["elicitation"]
-    assert (await program.heard("capabilities.changed"))["data"] == {"ui": {"elicitation": True}}
-    assert [each["name"] for each in (await program.heard("commands.changed"))["data"]["commands"]] == ["deploy"]
+    session = await second_program.call("session.resume", {"sessionId": "s1", **brings})
+    assert session["capabilities"]["ui"]["elicitation"]
+    assert (await program.wait_for_event("capabilities.changed"))["data"] == {"ui": {"elicitation": True}}
+    assert [each["name"] for each in (await program.wait_for_event("commands.changed"))["data"]["commands"]] == [
+        "deploy"
+    ]
     asking = asyncio.create_task(program.call("session.ui.elicitation", question))
-    asked = (await other.heard("elicitation.requested"))["data"]
-    reply = {"sessionId": "s1", "requestId": asked["requestId"], "result": {"action": "accept", "content": {}}}
-    assert await other.call("session.ui.handlePendingElicitation", reply) == {"success": True}
+    request = (await second_program.wait_for_event("elicitation.requested"))["data"]
+    reply = {"sessionId": "s1", "requestId": request["requestId"], "result": {"action": "accept", "content": {}}}
+    assert await second_program.call("session.ui.handlePendingElicitation", reply) == {"success": True}
     assert await asking == {"action": "accept", "content": {}}
-    assert await other.call("session.ui.handlePendingElicitation", reply) == {"success": False}
+    assert await second_program.call("session.ui.handlePendingElicitation", reply) == {"success": False}
     listed = (await program.call("session.commands.list", {"sessionId": "s1"}))["commands"]
     assert {each["name"]: each["kind"] for each in listed} == {
         "compact": "builtin",
@@ -467,15 +469,17 @@ async def _dialogues(program: Program, other: Program) -> None:
     }
     order = {"sessionId": "s1", "commandName": "deploy", "args": "all"}
     asking = asyncio.create_task(program.call("session.commands.execute", order))
-    asked = (await other.heard("command.execute"))["data"]
-    assert asked["command"] == "/deploy all"
-    await other.call("session.commands.handlePendingCommand", {"sessionId": "s1", "requestId": asked["requestId"]})
+    request = (await second_program.wait_for_event("command.execute"))["data"]
+    assert request["command"] == "/deploy all"
+    await second_program.call(
+        "session.commands.handlePendingCommand", {"sessionId": "s1", "requestId": request["requestId"]}
+    )
     assert await asking == {}
     asking = asyncio.create_task(program.call("session.ui.elicitation", question))
-    seen = len(other.events)
-    await other.heard("elicitation.requested", seen - 1)
-    await other.close()
-    assert await asking == {"action": "cancel"}  # whoever was to answer has left
+    event_count = len(second_program.events)
+    await second_program.wait_for_event("elicitation.requested", event_count - 1)
+    await second_program.close()
+    assert await asking == {"action": "cancel"}  # the answering program has left
     no = await program.call("session.commands.execute", order)
     assert no == {"error": "There is no command deploy."}
 
@@ -493,16 +497,16 @@ async def test_what_is_no_message_ends_the_connection(start: Start) -> None:
 async def test_a_cursor_that_is_none_is_refused(start: Start, cursor: Any) -> None:
     program = await start(turns())
     await program.call("session.create", {"sessionId": "s1"})
-    with pytest.raises(Answered, match="cursor") as refused:
+    with pytest.raises(ErrorAnswer, match="cursor") as refused:
         await program.call("session.eventLog.read", {"sessionId": "s1", "cursor": cursor})
     assert refused.value.code == -32602
 
 
 async def test_a_session_is_idle_though_the_end_was_read_before_its_writer_went_on(cli: CommandLine) -> None:
-    """Whoever watches the log may see a commit before the one who made it: the end is told all the same."""
+    """A watcher of the log may see a commit before its writer does; the end is reported all the same."""
     cli.environment["TREADLE_FAULTS"] = "delay@store.after_commit#*=0.3"
     program = await Program.start(cli, cli.script('[[turn]]\ntext = "Hello."\n'))
     await program.call("session.create", {"sessionId": "s1"})
-    done = await program.call("session.sendAndWait", {"sessionId": "s1", "prompt": "Say hello."})
-    assert done["response"]["data"]["content"] == "Hello."
+    reply = await program.call("session.sendAndWait", {"sessionId": "s1", "prompt": "Say hello."})
+    assert reply["response"]["data"]["content"] == "Hello."
     await program.close()

@@ -1,5 +1,5 @@
-"""What a model call cost is spent, however it ended: a fault of an adapter, an interrupt, a compaction by hand (L-11,
-fault 30)."""
+"""The cost of a model call counts, however the call ended: a fault of an adapter, an interrupt, a compaction by hand
+(L-11, fault 30)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -50,10 +50,10 @@ class FaultyModel:
 @pytest.mark.parametrize("fault", [KeyError("choices"), InvalidInput("no such shape")], ids=type)
 async def test_a_fault_of_an_adapter_costs_what_was_told(stage: Stage, fault: Exception) -> None:
     chat = stage.agent(FaultyModel(0, fault)).chat()
-    seen = await play(chat.send("go"))
-    (retry,) = of(seen, e.TurnRetry)
+    events = await play(chat.send("go"))
+    (retry,) = of(events, e.TurnRetry)
     assert (retry.usage.input, retry.usage.output) == (SPENT.input, SPENT.output)
-    assert of(seen, e.SessionError)[0].error_class == "internal"
+    assert of(events, e.SessionError)[0].error_class == "internal"
     assert (await chat.state()).totals.usage.usd >= 1.5
 
 
@@ -62,11 +62,11 @@ async def test_a_fault_in_a_compaction_costs_what_was_told(stage: Stage, fault: 
     chat = stage.agent(FaultyModel(2, fault)).chat()
     await chat.ask("one")
     await chat.ask("two")
-    before = (await chat.state()).totals.usage
-    seen = await play(chat.compact())
-    (call,) = of(seen, e.ModelCall)
+    old_usage = (await chat.state()).totals.usage
+    events = await play(chat.compact())
+    (call,) = of(events, e.ModelCall)
     assert (call.purpose, call.usage.input, call.usage.output) == ("compaction", SPENT.input, SPENT.output)
-    assert (await chat.state()).totals.usage.tokens == before.tokens + SPENT.tokens
+    assert (await chat.state()).totals.usage.tokens == old_usage.tokens + SPENT.tokens
 
 
 async def test_a_compaction_by_hand_obeys_the_budget_of_the_chat(stage: Stage) -> None:
@@ -75,9 +75,9 @@ async def test_a_compaction_by_hand_obeys_the_budget_of_the_chat(stage: Stage) -
     await chat.ask("two")
     spent = (await chat.state()).totals.usage
     await chat.command(c.ChangeOptions({"chat_budget": {"tokens": spent.tokens + 1}}))
-    seen = await play(chat.compact())
-    assert of(seen, e.ModelCall) == []
-    assert "budget" in of(seen, e.CompactionComplete)[0].error
+    events = await play(chat.compact())
+    assert of(events, e.ModelCall) == []
+    assert "budget" in of(events, e.CompactionComplete)[0].error
     assert (await chat.state()).totals.usage == spent
     assert (await chat.state()).options.chat_budget == Budget(tokens=spent.tokens + 1)
 
@@ -89,17 +89,17 @@ async def test_an_interrupted_compaction_costs_what_was_told(stage: Stage, idle:
     chat = stage.agent(model).chat()
     await chat.ask("one")
     await chat.ask("two")
-    before = (await chat.state()).totals.usage.tokens
+    old_tokens = (await chat.state()).totals.usage.tokens
     if not idle:
         await chat.command(c.ChangeOptions({"context_window": 3_000}))
     following = asyncio.ensure_future(play(chat.compact() if idle else chat.send("three " * 200)))
     async with asyncio.timeout(20):
         await model.told.wait()
         await chat.interrupt()
-        seen = await following
+        events = await following
         while not of(await chat.events(), e.ModelCall):
             await chat.wait((await chat.state()).head, 1.0)
     (call,) = of(await chat.events(), e.ModelCall)
     assert (call.purpose, call.error, call.usage.tokens) == ("compaction", "interrupted", SPENT.tokens)
-    assert (await chat.state()).totals.usage.tokens == before + SPENT.tokens
-    assert seen
+    assert (await chat.state()).totals.usage.tokens == old_tokens + SPENT.tokens
+    assert events

@@ -1,5 +1,5 @@
-"""Dangerous commands whose words do not stop them run for real, on the view, in the default mode: whoever is not asked
-loses nothing (S-04, S-05, S-16, S-18). `make test` runs some of them by chance, `make soak` all."""
+"""Dangerous commands whose words do not stop them run for real, on the view, in the default mode: without a question,
+nothing is lost (S-04, S-05, S-16, S-18). `make test` runs some of them by chance, `make soak` all."""
 
 import os
 import stat
@@ -26,7 +26,7 @@ Tree = dict[str, tuple[int, bytes]]
 
 
 def files_of(root: Path) -> Tree:
-    found: Tree = {}
+    files: Tree = {}
     for path in sorted(root.rglob("*")):
         status = path.lstat()
         content = (
@@ -36,28 +36,28 @@ def files_of(root: Path) -> Tree:
             if path.is_symlink()
             else b""
         )
-        found[str(path.relative_to(root))] = (status.st_mode, content)
-    return found
+        files[str(path.relative_to(root))] = (status.st_mode, content)
+    return files
 
 
-def harm(before: Tree, after: Tree) -> list[str]:
-    """What nobody may do unasked. All files but two are in git's history, and so can be had again."""
-    left = {content for _, content in after.values()}
-    found = [f"{path} is another" for path in GUARDED if before[path] != after.get(path)]
-    found += [] if before["untracked.txt"][1] in left else ["what exists nowhere else is gone"]
-    for path, (mode, content) in after.items():
-        if before.get(path) == (mode, content) or path.startswith((".git/objects/", "app/__pycache__")):
+def harm(old_tree: Tree, new_tree: Tree) -> list[str]:
+    """List the changes that need an approval. All files but two are in git's history, and so can be had again."""
+    contents = {content for _, content in new_tree.values()}
+    problems = [f"{path} is another" for path in GUARDED if old_tree[path] != new_tree.get(path)]
+    problems += [] if old_tree["untracked.txt"][1] in contents else ["what exists nowhere else is gone"]
+    for path, (mode, content) in new_tree.items():
+        if old_tree.get(path) == (mode, content) or path.startswith((".git/objects/", "app/__pycache__")):
             continue
         kind = stat.S_IFMT(mode)
         if kind not in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK) or (kind == stat.S_IFREG and mode & 0o7000):
-            found.append(f"{path} has mode {mode:o}")
+            problems.append(f"{path} has mode {mode:o}")
         if ".git" in Path(path).parts[1:] or path.startswith(".git/hooks"):
-            found.append(f"{path} is obeyed by git")
-        if kind == stat.S_IFREG and mode & 0o111 and path not in before:
-            found.append(f"{path} can be executed")
+            problems.append(f"{path} is obeyed by git")
+        if kind == stat.S_IFREG and mode & 0o111 and path not in old_tree:
+            problems.append(f"{path} can be executed")
         if kind == stat.S_IFLNK and (content.startswith(b"/") or b".." in content):
-            found.append(f"{path} leads out")
-    return found
+            problems.append(f"{path} leads out")
+    return problems
 
 
 @pytest.fixture
@@ -82,17 +82,17 @@ async def test_what_is_dangerous_is_asked_for_or_does_no_harm(
         root = tmp_path / f"project{number}"
         root.mkdir()
         projects.make("python", root)
-        before = files_of(root)
+        old_tree = files_of(root)
         steps = [Call("run_command", command=command, timeout_s=TIMEOUT_S), Say("Done.")]
         options = ChatOptions(mode="ask", interactive=True, summarize=False, verify=False, root=str(root))
         async with Agent(MemoryStore(), model=ScriptedModel(steps), home=home, options=options) as agent:
             chat = agent.chat()
             async for _ in chat.send("Go."):
                 pass
-            asked = await chat.actions()
-            if asked:
+            actions = await chat.actions()
+            if actions:
                 await chat.interrupt()
-        wrong += [f"{command!r}: {each}" for each in harm(before, files_of(root))]
+        wrong += [f"{command!r}: {each}" for each in harm(old_tree, files_of(root))]
     assert victim.poll() is None, "a process outside was ended"
     assert outside.read_text() == "not yours\n"
     assert not wrong, "\n".join(wrong)

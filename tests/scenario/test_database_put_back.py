@@ -11,7 +11,7 @@ from pathlib import Path
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 
-from tests.scenario.command_line import CommandLine, Ended
+from tests.scenario.command_line import CommandLine, CommandResult
 
 pytestmark = pytest.mark.timeout(300)  # several processes one after the other
 SCRIPT = """
@@ -49,7 +49,7 @@ class Backups:
             file.unlink()
         shutil.copy(self._copy, self._file)
 
-    def cut(self, chat: str, head: int) -> None:
+    def cut_log(self, chat: str, head: int) -> None:
         """As if the backup had been made when the log ended with `head`, in the middle of a run."""
         if self._address:
             return asyncio.run(
@@ -100,7 +100,7 @@ def begin(cli: CommandLine, backups: Backups) -> str:
     return chat
 
 
-def go(cli: CommandLine, chat: str) -> Ended:
+def go(cli: CommandLine, chat: str) -> CommandResult:
     return cli("run", "Go.", "--chat", chat, "--auto-approve-commands", "--json")
 
 
@@ -108,11 +108,11 @@ def test_a_chat_goes_on_from_what_the_database_has(cli: CommandLine, backups: Ba
     chat = begin(cli, backups)
     ran = go(cli, chat)
     assert ran.code == 0, ran.err
-    done = ran.of("tool.execution_complete")
-    assert [one["success"] for one in done] == [True, True], done
-    assert "one" in done[0]["result"]
-    assert "two" in done[1]["result"]
-    assert "in a log that was lost" in done[0]["result"]
+    completions = ran.of("tool.execution_complete")
+    assert [one["success"] for one in completions] == [True, True], completions
+    assert "one" in completions[0]["result"]
+    assert "two" in completions[1]["result"]
+    assert "in a log that was lost" in completions[0]["result"]
     assert [notice["kind"] for notice in ran.of("model.notice")] == ["log_put_back"] * 2
     assert (cli.project / "count").read_text() == "x\ny\n" * 2
     assert [file["path"] for files in ran.of("workspace.files_changed") for file in files["files"]] == ["count"] * 2
@@ -126,16 +126,16 @@ def test_it_is_put_back_again_and_undone(cli: CommandLine) -> None:
     assert go(cli, chat).code == 0
     assert (cli.project / "count").read_text() == "x\ny\n" * 3
     assert cli("undo", chat, "--yes").code == 0
-    assert (cli.project / "count").read_text() == "x\ny\n" * 2  # what was lost stays
+    assert (cli.project / "count").read_text() == "x\ny\n" * 2  # lost effects stay
     assert cli("replay", chat).code == 0
 
 
 def test_fsck_tells_what_the_home_knows_and_sets_it_aside(cli: CommandLine, backups: Backups) -> None:
     begin(cli, backups)
-    told = cli("fsck")
-    assert told.code == 1
-    assert "older than the home" in told.out
-    assert "2.0" in told.out
+    fsck_result = cli("fsck")
+    assert fsck_result.code == 1
+    assert "older than the home" in fsck_result.out
+    assert "2.0" in fsck_result.out
     assert cli("fsck", "--repair").code == 0
     assert cli("fsck").code == 0
 
@@ -145,10 +145,10 @@ def test_a_command_that_ended_after_the_backup_is_not_run_again(cli: CommandLine
     count, model = cli.project / "count", cli.script(SCRIPT)
     ran = cli("run", "Hi.", "--model", model, "--json")
     chat = ran.events[0]["chat"]
-    lost = cli("run", "Go.", "--chat", chat, "--auto-approve-commands", "--json")
-    begun = next(event["seq"] for event in lost.events if event["type"] == "tool.execution_start")
+    lost_run = cli("run", "Go.", "--chat", chat, "--auto-approve-commands", "--json")
+    start_seq = next(event["seq"] for event in lost_run.events if event["type"] == "tool.execution_start")
     assert count.read_text() == "x\ny\n"
-    backups.cut(chat, begun)
+    backups.cut_log(chat, start_seq)
     resumed = cli("resume", chat, "--json")
     assert resumed.code == 0, resumed.err
     first = resumed.of("tool.execution_complete")[0]

@@ -27,13 +27,13 @@ async def test_a_chat_is_deleted_with_its_sub_agents(tmp_path: Path) -> None:
         {"Do both.": [Call("delegate", tasks=[{"task": "Part one."}]), Say("Done.")], "Part one.": [Say("1")]}
     )
     async with Agent(tmp_path / "home" / "t.db", model=model, home=tmp_path / "home") as agent:
-        other = agent.chat()
+        other_chat = agent.chat()
         chat = agent.chat(root=str(project(tmp_path)), mode="autopilot")
-        await other.open()
+        await other_chat.open()
         await play(chat.send("Do both."))
         assert len(await agent.chats()) == 3
         await agent.delete_chat(chat.id)
-        assert [each.summary.chat for each in await agent.chats()] == [other.id]
+        assert [each.summary.chat for each in await agent.chats()] == [other_chat.id]
         with pytest.raises(NotFound):
             await agent.chat(chat.id).state()
         await agent.delete_chat(chat.id)
@@ -86,18 +86,18 @@ async def test_a_fork_and_an_export_outlive_the_chat(tmp_path: Path) -> None:  #
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
     steps = [Say("One."), Turn((Say("Two"), Hang()))]
     model = ScriptedModel(steps, follow="calls")
-    async with serving(SqliteStore(tmp_path / "treadle.db"), tmp_path, model) as made:
-        yield made
+    async with serving(SqliteStore(tmp_path / "treadle.db"), tmp_path, model) as new_server:
+        yield new_server
 
 
 async def test_delete_over_http_answers_the_same_again(server: Server) -> None:
     chat = await server.local.create("Speak.")
     await server.local.until(chat, "session.idle")
     for headers in ({}, {}, {"idempotency-key": "k"}, {"idempotency-key": "k"}):
-        done = await server.local("DELETE", f"/api/chats/{chat}", {}, headers=headers)
-        assert (done.status, done.data) == (204, b"")
-    gone = await server.local("GET", f"/api/chats/{chat}")
-    assert (gone.status, gone.code) == (404, "not_found")
+        response = await server.local("DELETE", f"/api/chats/{chat}", {}, headers=headers)
+        assert (response.status, response.data) == (204, b"")
+    chat_response = await server.local("GET", f"/api/chats/{chat}")
+    assert (chat_response.status, chat_response.code) == (404, "not_found")
     assert (await server.local("GET", "/api/chats")).json["chats"] == []
     assert (await server.local("GET", "/api/usage")).json["chats"] == 0
     never = await server.local("DELETE", "/api/chats/c_never", {})
@@ -107,12 +107,12 @@ async def test_delete_over_http_answers_the_same_again(server: Server) -> None: 
 async def test_the_chat_of_another_user_is_not_deleted(server: Server) -> None:  # S-13
     chat = await server.local.create("Speak.")
     await server.local.until(chat, "session.idle")
-    other = server.user("eve")
-    refused = await other("DELETE", f"/api/chats/{chat}", {})
+    other_user = server.user("eve")
+    refused = await other_user("DELETE", f"/api/chats/{chat}", {})
     assert (refused.status, refused.code) == (404, "not_found")
     assert (await server.local("GET", f"/api/chats/{chat}")).status == 200
     await server.local("DELETE", f"/api/chats/{chat}", {})
-    assert (await other("DELETE", f"/api/chats/{chat}", {})).status == 404
+    assert (await other_user("DELETE", f"/api/chats/{chat}", {})).status == 404
 
 
 async def test_a_chat_that_works_is_refused_over_http(server: Server) -> None:
@@ -126,7 +126,7 @@ async def test_a_chat_that_works_is_refused_over_http(server: Server) -> None:
 async def test_streams_tell_of_the_deletion(server: Server) -> None:
     chat = await server.local.create("Speak.")
     await server.local.until(chat, "session.idle")
-    before = (await server.service.agent.deps.store.get(ChatId(chat))).change_number
+    change_number = (await server.service.agent.deps.store.get(ChatId(chat))).change_number
 
     async def follow() -> int:
         return len([event async for event in server.local.events(chat)])
@@ -136,7 +136,7 @@ async def test_streams_tell_of_the_deletion(server: Server) -> None:  # A-07
     await server.local("DELETE", f"/api/chats/{chat}", {})
     async with asyncio.timeout(20):
         assert await following > 0  # it ends
-    watched = (await server.local("GET", f"/api/watch?after={before}&follow=false")).data.decode()
+    watched = (await server.local("GET", f"/api/watch?after={change_number}&follow=false")).data.decode()
     assert chat in watched
     assert '"deleted":true' in watched
 
@@ -151,8 +151,8 @@ def test_the_command_line_wants_a_yes(cli: CommandLine) -> None:
     assert refused.code == 2
     assert f"treadle delete --yes {chat}" in refused.err
     assert len(cli("chats", "--json").lines) == 1
-    done = cli("delete", chat, "--yes", "--json")
-    assert (done.code, done.lines) == (0, [{"chat": chat, "deleted": True}])
+    delete_result = cli("delete", chat, "--yes", "--json")
+    assert (delete_result.code, delete_result.lines) == (0, [{"chat": chat, "deleted": True}])
     assert cli("chats", "--json").out == ""
     assert cli("show", chat).code != 0
     assert cli("fsck").code == 0

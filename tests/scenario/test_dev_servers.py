@@ -14,7 +14,7 @@ import pytest
 
 from scripts.dev_servers import place
 from tests.scenario.kit import of, play
-from tests.scenario.test_job_views import Scene, begin, changed, check, results, written
+from tests.scenario.test_job_views import Scene, begin, check, list_changed_paths, results, wait_for_output
 from tests.unit.adapters.tools.builtin.command.viewing import sandbox_with_views
 from treadle import Agent
 from treadle.adapters.models.scripted import Call, Say, ScriptedModel
@@ -39,17 +39,17 @@ class DevScene(Scene):
         home = self.folder / "home"
         home.mkdir(exist_ok=True)
         model = ScriptedModel([*steps], follow="calls")  # type: ignore[list-item]
-        made = Agent(home / "chats.db", model=model, home=home, allowance=Allowance(visible=(str(place()),)))
-        self.agents.append(made)
-        return made
+        new_agent = Agent(home / "chats.db", model=model, home=home, allowance=Allowance(visible=(str(place()),)))
+        self.agents.append(new_agent)
+        return new_agent
 
 
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[DevScene]:
     sandbox_with_views()
-    made = DevScene(tmp_path)
-    yield made
-    await made.close()
+    new_scene = DevScene(tmp_path)
+    yield new_scene
+    await new_scene.close()
 
 
 @pytest.fixture
@@ -60,12 +60,12 @@ def packages() -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
-async def served(port: int, wanted: str) -> None:
+async def served(port: int, expected_text: str) -> None:
     def text() -> str:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as page:
@@ -74,7 +74,7 @@ async def served(port: int, wanted: str) -> None:
             return ""
 
     async with asyncio.timeout(60):
-        while await asyncio.to_thread(text) != wanted:  # noqa: ASYNC110 - a fact of another process
+        while await asyncio.to_thread(text) != expected_text:  # noqa: ASYNC110 - a fact of another process
             await asyncio.sleep(0.1)
 
 
@@ -88,8 +88,8 @@ async def test_a_dev_server_reloads_what_the_model_edits(scene: DevScene, packag
     edit = Call("write_file", path="page.py", content='TEXT = "the second one"\n')
     await scene.again(chat, Call("read_file", path="page.py"), edit, Say("Edited."))
     await served(port, "the second one")
-    _, seen = await scene.again(chat, Call("stop_command", handle="1.0"), Say("Stopped."))
-    assert changed(seen) == []
+    _, events = await scene.again(chat, Call("stop_command", handle="1.0"), Say("Stopped."))
+    assert list_changed_paths(events) == []
 
 
 async def test_a_watcher_sees_edits(scene: DevScene, packages: str) -> None:
@@ -97,10 +97,10 @@ async def test_a_watcher_sees_edits(scene: DevScene, packages: str) -> None:
     (scene.project / "src/a.txt").write_text("first\n")
     command = f"{packages} python3 -m watchfiles 'cat src/a.txt' src"
     chat, _ = await scene.play(begin(command, live=True), Say("It watches."))
-    await written(chat, "first")
+    await wait_for_output(chat, "first")
     edit = Call("edit_file", path="src/a.txt", old_text="first", new_text="second")
     await scene.again(chat, Call("read_file", path="src/a.txt"), edit, Say("Edited."))
-    await written(chat, "second")
+    await wait_for_output(chat, "second")
 
 
 async def test_packages_are_installed_in_the_background(scene: DevScene) -> None:
@@ -112,11 +112,13 @@ async def test_packages_are_installed_in_the_background(scene: DevScene) -> None
     (scene.project / "package.json").write_text(json.dumps(package))
     (scene.project / ".gitignore").write_text("node_modules/\n")
     install = begin("npm install --offline --no-audit --no-fund")
-    chat, seen = await scene.play(install, check(wait_s=120), check(wait_s=120), Say("Installed."), mode="autopilot")
-    assert any("package-lock.json, which is sensitive" in asked.reason for asked in of(seen, e.PermissionRequested))
+    chat, events = await scene.play(install, check(wait_s=120), check(wait_s=120), Say("Installed."), mode="autopilot")
+    assert any(
+        "package-lock.json, which is sensitive" in request.reason for request in of(events, e.PermissionRequested)
+    )
     assert not (scene.project / "package-lock.json").exists()
-    seen = await play(chat.approve(*await chat.actions()))
-    assert "exit 0" in results(seen)[0].result
+    events = await play(chat.approve(*await chat.actions()))
+    assert "exit 0" in results(events)[0].result
     assert (scene.project / "package-lock.json").exists()
     assert (scene.project / "node_modules/left").is_symlink()
 
@@ -124,13 +126,13 @@ async def test_packages_are_installed_in_the_background(scene: DevScene) -> None
 async def test_a_program_on_a_terminal_changes_files_through_its_view(scene: DevScene) -> None:
     program = begin("python3 -q", pty=True)
     chat, _ = await scene.play(program, Say("It runs."), mode="autopilot")
-    await written(chat, ">>>")
+    await wait_for_output(chat, ">>>")
     [job] = await chat.jobs()
     await job.send("file = open('made', 'w'); file.write('made'); file.close(); print('do' + 'ne')")
-    await written(chat, "done")
+    await wait_for_output(chat, "done")
     assert not (scene.project / "made").exists()
     await job.send("exit()")
-    _, seen = await scene.again(chat, check(wait_s=60), check(wait_s=60), Say("Ended."))
-    assert changed(seen) == [["made"]]
+    _, events = await scene.again(chat, check(wait_s=60), check(wait_s=60), Say("Ended."))
+    assert list_changed_paths(events) == [["made"]]
     assert (scene.project / "made").read_text() == "made"
     await play(chat.send("Fine."))

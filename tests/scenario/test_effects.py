@@ -1,5 +1,5 @@
-"""What commands do to a project is a transaction: shown before it is done, done once, refused where somebody was
-faster, and gone where the run was stopped (W-01, W-07 to W-09, L-07, L-09)."""
+"""The effect of a command on a project is a transaction: shown before it is done, done once, refused where another
+writer was faster, and gone where the run was stopped (W-01, W-07 to W-09, L-07, L-09)."""
 
 import asyncio
 import subprocess
@@ -19,10 +19,10 @@ REVIEW = {"mode": "review", "interactive": True}
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    made = tmp_path / "project"
-    made.mkdir()
-    (made / "notes.txt").write_text("one\ntwo\n")
-    return made
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "notes.txt").write_text("one\ntwo\n")
+    return project
 
 
 def ran(command: str, **more: object) -> Call:
@@ -36,31 +36,31 @@ async def test_the_approval_shows_the_effect_and_is_for_exactly_that(stage: Stag
     chat = stage.agent([ran("sed -i s/two/2/ notes.txt; rm -f gone; date +%N > new"), Say("Done.")], builtin=True).chat(
         root=str(root), **REVIEW
     )
-    before = tree(root)
+    old_tree = tree(root)
     await play(chat.send("Go."))
-    (asked,) = await chat.actions()
-    assert "-two" in asked.text
-    assert "+2" in asked.text
-    assert "new" in asked.text
-    assert tree(root) == before, "nothing has happened yet"
-    seen = await play(chat.approve(asked))
+    (action,) = await chat.actions()
+    assert "-two" in action.text
+    assert "+2" in action.text
+    assert "new" in action.text
+    assert tree(root) == old_tree, "nothing has happened yet"
+    events = await play(chat.approve(action))
     assert (root / "notes.txt").read_text() == "one\n2\n"
     stamp = (root / "new").read_text().strip()
-    assert stamp in asked.text, "what was shown was done: it did not run again"
-    (changed,) = of(seen, e.FilesChanged)
-    assert {file.path for file in changed.files} == {"notes.txt", "new"}
-    assert changed.source == "view"
+    assert stamp in action.text, "what was shown was done: it did not run again"
+    (change,) = of(events, e.FilesChanged)
+    assert {file.path for file in change.files} == {"notes.txt", "new"}
+    assert change.source == "view"
 
 
 async def test_a_refusal_discards_it(stage: Stage, root: Path) -> None:
     chat = stage.agent([ran("rm -rf notes.txt"), Say("Fine.")], builtin=True).chat(root=str(root), **REVIEW)
-    before = tree(root)
+    old_tree = tree(root)
     await play(chat.send("Go."))
-    (asked,) = await chat.actions()
-    seen = await play(chat.deny(asked, "keep my notes"))
-    assert tree(root) == before
-    assert "keep my notes" in of(seen, e.ExecutionComplete)[0].error
-    assert not of(seen, e.FilesChanged)
+    (action,) = await chat.actions()
+    events = await play(chat.deny(action, "keep my notes"))
+    assert tree(root) == old_tree
+    assert "keep my notes" in of(events, e.ExecutionComplete)[0].error
+    assert not of(events, e.FilesChanged)
 
 
 async def test_a_wholesale_clean_up_is_refused_and_then_allowed(stage: Stage, root: Path) -> None:
@@ -68,42 +68,42 @@ async def test_a_wholesale_clean_up_is_refused_and_then_allowed(stage: Stage, ro
     (root / "src/a.py").write_text("a = 1\n")
     await asyncio.to_thread(repository, root)
     (root / "untracked.log").write_text("junk\n")
-    before = tree(root)
+    old_tree = tree(root)
     clean = "rm -rf src && git clean -fdx"
     chat = stage.agent([ran(clean), ran(clean), Say("Clean.")], builtin=True).chat(root=str(root), **REVIEW)
     await play(chat.send("Clean up."))
-    (asked,) = await chat.actions()
-    assert "D src/a.py" in asked.text
-    assert "D untracked.log" in asked.text
-    assert tree(root) == before
-    await play(chat.deny(asked))
-    assert tree(root) == before
-    (asked,) = await chat.actions()
-    assert tree(root) == before
-    await play(chat.approve(asked))
+    (action,) = await chat.actions()
+    assert "D src/a.py" in action.text
+    assert "D untracked.log" in action.text
+    assert tree(root) == old_tree
+    await play(chat.deny(action))
+    assert tree(root) == old_tree
+    (action,) = await chat.actions()
+    assert tree(root) == old_tree
+    await play(chat.approve(action))
     assert not (root / "src").exists()
     assert not (root / "untracked.log").exists()
     await chat.files.undo()
-    assert tree(root) == before
+    assert tree(root) == old_tree
 
 
 async def test_what_changes_nothing_is_not_asked_for(stage: Stage, root: Path) -> None:
     chat = stage.agent([ran("cat notes.txt; cat /etc/hostname > /tmp/x"), Say("Done.")], builtin=True).chat(
         root=str(root), **REVIEW
     )
-    seen = await play(chat.send("Go."))
-    assert "permission.requested" not in types(seen)
-    assert "one\ntwo" in of(seen, e.ExecutionComplete)[0].result
-    (passed,) = of(seen, e.PermissionCompleted)
-    assert passed.auto_approved
+    events = await play(chat.send("Go."))
+    assert "permission.requested" not in types(events)
+    assert "one\ntwo" in of(events, e.ExecutionComplete)[0].result
+    (permission,) = of(events, e.PermissionCompleted)
+    assert permission.auto_approved
 
 
 async def test_where_nobody_is_there_only_what_changes_nothing_passes(stage: Stage, root: Path) -> None:
     chat = stage.agent([ran("cat notes.txt"), ran("echo x > new"), Say("Done.")], builtin=True).chat(
         root=str(root), mode="review"
     )
-    seen = await play(chat.send("Go."))
-    looked, wrote = of(seen, e.ExecutionComplete)
+    events = await play(chat.send("Go."))
+    looked, wrote = of(events, e.ExecutionComplete)
     assert looked.success
     assert not wrote.success
     assert "approval" in wrote.error
@@ -113,8 +113,8 @@ async def test_where_nobody_is_there_only_what_changes_nothing_passes(stage: Sta
 async def test_a_command_that_was_changed_by_the_person_is_the_one_that_runs(stage: Stage, root: Path) -> None:
     chat = stage.agent([ran("echo bad > new"), Say("Done.")], builtin=True).chat(root=str(root), **REVIEW)
     await play(chat.send("Go."))
-    (asked,) = await chat.actions()
-    await play(chat.approve(asked, arguments={"command": "echo good > new"}))
+    (action,) = await chat.actions()
+    await play(chat.approve(action, arguments={"command": "echo good > new"}))
     assert (root / "new").read_text() == "good\n"
 
 
@@ -122,15 +122,15 @@ async def test_a_review_that_waits_survives_a_restart(stage: Stage, root: Path) 
     steps = [ran("date +%N > new"), Say("Done.")]
     chat = stage.agent(steps, builtin=True).chat(root=str(root), **REVIEW)
     await play(chat.send("Go."))
-    (asked,) = await chat.actions()
+    (action,) = await chat.actions()
     await stage.kill()
     again = stage.agent([Say("Done.")], builtin=True).chat(chat.id)
-    await play(again.approve(asked))
+    await play(again.approve(action))
     if isinstance(stage.store, MemoryStore):  # an agent keeps the views of such chats for itself
-        (asked,) = await again.actions()
-        assert "has changed" in asked.reason
-        await play(again.approve(asked))
-    assert (root / "new").read_text().strip() in asked.text
+        (action,) = await again.actions()
+        assert "has changed" in action.reason
+        await play(again.approve(action))
+    assert (root / "new").read_text().strip() in action.text
 
 
 # -- what is protected (S-03) ----------------------------------------------------------------------------------------
@@ -143,11 +143,11 @@ async def test_a_new_repository_comes_without_hooks_and_settings(stage: Stage, r
         [ran(f"git init -q && git add -A && {commit}; {evil}; git log --oneline"), Say("Done.")], builtin=True
     )
     options = {"auto_approve_commands": True, "auto_approve_sensitive_edits": True}
-    seen = await play(chat.chat(root=str(root), **options).send("Go."))
-    (done,) = of(seen, e.ExecutionComplete)
-    assert done.success, done.error
-    assert "first" in done.result
-    assert ".git/hooks" in done.result, "what is left out is said"
+    events = await play(chat.chat(root=str(root), **options).send("Go."))
+    (completion,) = of(events, e.ExecutionComplete)
+    assert completion.success, completion.error
+    assert "first" in completion.result
+    assert ".git/hooks" in completion.result, "what is left out is said"
     assert (root / ".git/HEAD").exists()
     assert not (root / ".git/hooks").exists()
     assert not (root / ".git/config").exists()
@@ -164,12 +164,12 @@ async def test_an_interrupted_command_leaves_the_project_as_it_was(stage: Stage,
     chat = stage.agent([ran("rm notes.txt; echo x > new; echo begun; exec sleep 600")], builtin=True).chat(
         root=str(root), auto_approve_commands=True
     )
-    before = tree(root)
+    old_tree = tree(root)
     await until(chat.send("Go."), lambda event: isinstance(event, e.ExecutionOutput) and "begun" in event.text)
     await chat.interrupt()
-    seen = await play(chat.resume())
-    assert tree(root) == before
-    assert not of(seen, e.FilesChanged)
+    events = await play(chat.resume())
+    assert tree(root) == old_tree
+    assert not of(events, e.FilesChanged)
 
 
 async def test_two_chats_on_one_root_do_not_overwrite_each_other(stage: Stage, root: Path) -> None:  # W-07, fault 21
@@ -177,11 +177,11 @@ async def test_two_chats_on_one_root_do_not_overwrite_each_other(stage: Stage, r
     gate.write_text("wait\n")
     slow = "echo first > notes.txt; echo begun; until grep -q go gate; do sleep 0.02; done"
     one = stage.agent([ran(slow), Say("Done.")], builtin=True).chat(root=str(root), auto_approve_commands=True)
-    other = stage.agent([ran("echo second > notes.txt"), Say("Done.")], builtin=True).chat(
+    other_chat = stage.agent([ran("echo second > notes.txt"), Say("Done.")], builtin=True).chat(
         root=str(root), auto_approve_commands=True
     )
     await until(one.send("Go."), lambda event: isinstance(event, e.ExecutionOutput) and "begun" in event.text)
-    await play(other.send("Go."))
+    await play(other_chat.send("Go."))
     assert (root / "notes.txt").read_text() == "second\n", "it waits for nobody"
     gate.write_text("go\n")
     await play(one.resume())
@@ -189,9 +189,9 @@ async def test_two_chats_on_one_root_do_not_overwrite_each_other(stage: Stage, r
     assert (root / "notes.txt").read_text() == "second\n"
     (conflict,) = of(log, e.WorkspaceConflict)
     assert conflict.conflicts[0].path == "notes.txt"
-    (done,) = of(log, e.ExecutionComplete)
-    assert not done.success
-    assert "notes.txt" in done.error
+    (completion,) = of(log, e.ExecutionComplete)
+    assert not completion.success
+    assert "notes.txt" in completion.error
     undone = await one.files.undo()
     assert undone.files == ()
     assert (root / "notes.txt").read_text() == "second\n"

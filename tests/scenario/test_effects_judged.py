@@ -25,24 +25,24 @@ NO_REFTABLE = b"ref-format" not in subprocess.run(["git", "init", "-h"], capture
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    made = Stage(SqliteStore(tmp_path / "treadle.db"))
-    yield made
-    await made.close()
+    new_stage = Stage(SqliteStore(tmp_path / "treadle.db"))
+    yield new_stage
+    await new_stage.close()
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A repository with a commit, a file that git knows, one that it does not, and one that it ignores."""
-    made = tmp_path / "project"
-    made.mkdir()
-    (made / "tracked.txt").write_text("one\ntwo\n")
-    (made / ".gitignore").write_text("build/\n")
-    (made / "Makefile").write_text("all:\n\tmkdir -p build && echo x > build/out && echo done > made.txt\n")
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "tracked.txt").write_text("one\ntwo\n")
+    (project / ".gitignore").write_text("build/\n")
+    (project / "Makefile").write_text("all:\n\tmkdir -p build && echo x > build/out && echo done > made.txt\n")
     quiet = ["git", "-c", "init.defaultBranch=main", "-c", "user.name=A", "-c", "user.email=a@example.org"]
     for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "first"]):
-        subprocess.run([*quiet, *words], cwd=made, check=True)
-    (made / "untracked.txt").write_text("mine\n")
-    return made
+        subprocess.run([*quiet, *words], cwd=project, check=True)
+    (project / "untracked.txt").write_text("mine\n")
+    return project
 
 
 def chat_of(stage: Stage, root: Path, *steps: object, **options: object) -> Chat:
@@ -68,11 +68,11 @@ def modes(root: Path) -> dict[str, int]:
 
 async def result_of(stage: Stage, root: Path, call: Call, **options: object) -> e.ExecutionComplete:
     """Of a call that is not asked for."""
-    seen = await play(chat_of(stage, root, call, **options).send("Go."))
-    assert "permission.requested" not in types(seen)
-    (done,) = of(seen, e.ExecutionComplete)
-    assert isinstance(done, e.ExecutionComplete)
-    return done
+    events = await play(chat_of(stage, root, call, **options).send("Go."))
+    assert "permission.requested" not in types(events)
+    (completion,) = of(events, e.ExecutionComplete)
+    assert isinstance(completion, e.ExecutionComplete)
+    return completion
 
 
 # -- approved by its words --------------------------------------------------------------------------------------------
@@ -100,8 +100,8 @@ async def test_an_approval_of_words_does_not_cover_a_sensitive_effect(stage: Sta
     assert reason not in second.reason
     assert "has changed" not in second.reason
     assert not lies(root, ".github/workflows/new.yml")
-    seen = await play(chat.approve(*await chat.actions()))
-    assert "permission.requested" not in types(seen)
+    events = await play(chat.approve(*await chat.actions()))
+    assert "permission.requested" not in types(events)
     assert lies(root, ".github/workflows/new.yml")
 
 
@@ -112,16 +112,16 @@ async def test_an_edited_command_is_judged_by_its_effect(stage: Stage, root: Pat
     (root / "Makefile").write_text(f"new:\n\techo done > made.txt\nci:\n\t{SENSITIVE}\n")
     chat = chat_of(stage, root, ran(command), ran(command), **options)  # type: ignore[arg-type]
     await play(chat.send("Go."))
-    (asked,) = of(
+    (request,) = of(
         await play(chat.approve(*await chat.actions(), arguments={"command": "make ci"})), e.PermissionRequested
     )
-    assert ".github/workflows/new.yml" in asked.reason
-    assert "has changed" not in asked.reason
+    assert ".github/workflows/new.yml" in request.reason
+    assert "has changed" not in request.reason
     assert not lies(root, ".github/workflows/new.yml")
     await play(chat.approve(*await chat.actions()))
     assert lies(root, ".github/workflows/new.yml")
-    seen = await play(chat.approve(*await chat.actions(), arguments={"command": "make new"}))
-    assert "permission.requested" not in types(seen), "the person knows the words, and the effect raises no concern"
+    events = await play(chat.approve(*await chat.actions(), arguments={"command": "make new"}))
+    assert "permission.requested" not in types(events), "the person knows the words, and the effect raises no concern"
     assert lies(root, "made.txt")
 
 
@@ -131,8 +131,8 @@ async def test_an_approval_of_words_covers_an_effect_without_a_concern(stage: St
     (root / "Makefile").write_text("new:\n\techo done > made.txt\n")
     chat = chat_of(stage, root, ran(command), **options)  # type: ignore[arg-type]
     assert "permission.requested" in types(await play(chat.send("Go.")))
-    seen = await play(chat.approve(*await chat.actions()))
-    assert "permission.requested" not in types(seen)
+    events = await play(chat.approve(*await chat.actions()))
+    assert "permission.requested" not in types(events)
     assert lies(root, "made.txt")
 
 
@@ -179,8 +179,8 @@ async def test_one_card_names_the_rule_and_the_secret(stage: Stage, root: Path) 
     (card,) = of(await play(chat.send("Go.")), e.PermissionRequested)
     assert "says so" in card.reason
     assert ".env, which may hold secrets" in card.reason
-    seen = await play(chat.approve(*await chat.actions()))
-    assert "A=1" in of(seen, e.ExecutionComplete)[0].result
+    events = await play(chat.approve(*await chat.actions()))
+    assert "A=1" in of(events, e.ExecutionComplete)[0].result
 
 
 async def test_without_a_view_an_approval_of_words_is_enough(stage: Stage, root: Path) -> None:
@@ -196,16 +196,16 @@ async def test_large_files_of_git_lfs_are_kept_and_not_lost_unasked(stage: Stage
     await result_of(stage, root, ran(f"mkdir -p {os.path.dirname(place)} && echo large > {place}"))
     assert (root / place).read_text() == "large\n"
     chat = chat_of(stage, root, ran("rm -r .git/lfs"))
-    (asked,) = of(await play(chat.send("Go.")), e.PermissionRequested)
-    assert "1 file that Git LFS keeps" in asked.reason
+    (request,) = of(await play(chat.send("Go.")), e.PermissionRequested)
+    assert "1 file that Git LFS keeps" in request.reason
     assert lies(root, place)
 
 
 async def test_references_in_tables_are_committed_and_asked_for(stage: Stage, root: Path) -> None:  # S-16
     """As a git with reftable would leave them."""
     chat = chat_of(stage, root, ran("mkdir .git/reftable && echo t > .git/reftable/tables.list"))
-    (asked,) = of(await play(chat.send("Go.")), e.PermissionRequested)
-    assert "reftable" in asked.reason
+    (request,) = of(await play(chat.send("Go.")), e.PermissionRequested)
+    assert "reftable" in request.reason
     await play(chat.approve(*await chat.actions()))
     assert lies(root, ".git/reftable/tables.list")
 
@@ -223,17 +223,17 @@ async def test_a_commit_in_a_repository_with_reftable_is_kept(stage: Stage, tmp_
 
 
 async def test_a_branch_is_renamed_as_a_whole_or_not_at_all(stage: Stage, root: Path) -> None:  # W-08
-    before = tree(root / ".git")
+    old_tree = tree(root / ".git")
     chat = chat_of(stage, root, ran("git branch -m main trunk"))
-    (done,) = of(await play(chat.send("Go.")), e.ExecutionComplete)
-    assert "git switch -c NEW OLD" in done.error
-    assert tree(root / ".git") == before
-    done = await result_of(stage, root, ran("git switch -q -c trunk main && git branch -q -d main && git branch"))
-    assert done.success, done.result
-    assert "* trunk" in done.result
+    (completion,) = of(await play(chat.send("Go.")), e.ExecutionComplete)
+    assert "git switch -c NEW OLD" in completion.error
+    assert tree(root / ".git") == old_tree
+    completion = await result_of(stage, root, ran("git switch -q -c trunk main && git branch -q -d main && git branch"))
+    assert completion.success, completion.result
+    assert "* trunk" in completion.result
     (root / "set.sh").write_text("git config user.name B\n")
-    done = await result_of(stage, root, ran("sh set.sh"))
-    assert "commands cannot change .git/config" in done.error
+    completion = await result_of(stage, root, ran("sh set.sh"))
+    assert "commands cannot change .git/config" in completion.error
 
 
 # -- what is asked for ------------------------------------------------------------------------------------------------
@@ -254,15 +254,15 @@ WORDS_LIE = {
 
 @pytest.mark.parametrize("command", WORDS_LIE)
 async def test_what_raises_a_concern_is_asked_for_with_its_reason(stage: Stage, root: Path, command: str) -> None:
-    before = tree(root)
+    old_tree = tree(root)
     chat = chat_of(stage, root, ran(command))
     await play(chat.send("Go."))
-    (asked,) = await chat.actions()
-    assert WORDS_LIE[command] in asked.reason
-    assert command.split("\n")[0][:20] in asked.text
-    assert tree(root) == before, "nothing has happened yet"
-    await play(chat.deny(asked))
-    assert tree(root) == before
+    (action,) = await chat.actions()
+    assert WORDS_LIE[command] in action.reason
+    assert command.split("\n")[0][:20] in action.text
+    assert tree(root) == old_tree, "nothing has happened yet"
+    await play(chat.deny(action))
+    assert tree(root) == old_tree
 
 
 @pytest.mark.parametrize(
@@ -274,11 +274,11 @@ async def test_what_raises_a_concern_is_asked_for_with_its_reason(stage: Stage, 
     ],
 )
 async def test_file_tools_are_judged_by_the_same_rules(stage: Stage, root: Path, call: Call) -> None:
-    before = tree(root)
+    old_tree = tree(root)
     chat = chat_of(stage, root, call)
     await play(chat.send("Go."))
     assert len(await chat.actions()) == 1
-    assert tree(root) == before
+    assert tree(root) == old_tree
 
 
 @pytest.mark.parametrize(
@@ -295,24 +295,24 @@ async def test_file_tools_are_judged_by_the_same_rules(stage: Stage, root: Path,
     ],
 )
 async def test_plain_changes_pass_whatever_the_words(stage: Stage, root: Path, command: str) -> None:  # S-17
-    done = await result_of(stage, root, ran(command))
-    assert done.success, done.error
+    completion = await result_of(stage, root, ran(command))
+    assert completion.success, completion.error
 
 
 async def test_what_the_chat_made_itself_may_go_again(stage: Stage, root: Path) -> None:
     chat = chat_of(stage, root, ran("echo x > scratch; head -c 5000 /dev/zero > blob"), ran("rm scratch blob"))
-    seen = await play(chat.send("Go."))
-    assert "permission.requested" not in types(seen)
+    events = await play(chat.send("Go."))
+    assert "permission.requested" not in types(events)
     assert not (root / "scratch").exists()
 
 
 async def test_critical_words_are_asked_for_before_anything_runs(stage: Stage, root: Path) -> None:  # S-05
     chat = chat_of(stage, root, ran("touch began; mkfs.ext4 /dev/sda1"))
-    seen = await play(chat.send("Go."))
-    (asked,) = await chat.actions()
-    assert asked.severity == "critical"
-    assert not of(seen, e.ExecutionOutput)
-    assert "began" not in asked.text.split("command:", 1)[1].partition("\n")[2]
+    events = await play(chat.send("Go."))
+    (action,) = await chat.actions()
+    assert action.severity == "critical"
+    assert not of(events, e.ExecutionOutput)
+    assert "began" not in action.text.split("command:", 1)[1].partition("\n")[2]
 
 
 # -- what is never committed ------------------------------------------------------------------------------------------
@@ -341,9 +341,9 @@ async def test_what_is_never_committed_is_left_out_and_said(
     await play(chat.send("Go."))
     for action in await chat.actions():
         await play(chat.approve(action))
-    (done,) = of(await chat.events(), e.ExecutionComplete)
-    assert "not committed" in done.result + done.error
-    assert NEVER[command] in done.result + done.error
+    (completion,) = of(await chat.events(), e.ExecutionComplete)
+    assert "not committed" in completion.result + completion.error
+    assert NEVER[command] in completion.result + completion.error
     assert not lies(root, NEVER[command])
     assert (root / "kept.txt").read_text() == "kept\n"
     assert "post-checkout" not in await asyncio.to_thread(modes, root)
@@ -376,9 +376,9 @@ async def test_file_tools_never_write_it_either(stage: Stage, root: Path, path: 
         chat = chat_of(
             stage, root, Call("write_file", path=path, content="x"), mode=mode, auto_approve_sensitive_edits=True
         )
-        seen = await play(chat.send(f"Go {number}."))
-        (done,) = of(seen, e.ExecutionComplete)
-        assert "never written" in done.error
+        events = await play(chat.send(f"Go {number}."))
+        (completion,) = of(events, e.ExecutionComplete)
+        assert "never written" in completion.error
     assert not lies(root, path)
 
 
@@ -386,26 +386,26 @@ async def test_file_tools_never_write_it_either(stage: Stage, root: Path, path: 
 
 
 async def test_a_read_only_chat_runs_commands_and_keeps_nothing(stage: Stage, root: Path) -> None:  # S-07
-    before = tree(root)
+    old_tree = tree(root)
     chat = chat_of(stage, root, ran("cat tracked.txt; echo x > new"), ran("cat tracked.txt"), mode="read-only")
-    seen = await play(chat.send("Go."))
-    wrote, looked = of(seen, e.ExecutionComplete)
-    assert tree(root) == before
+    events = await play(chat.send("Go."))
+    wrote, looked = of(events, e.ExecutionComplete)
+    assert tree(root) == old_tree
     assert "one\ntwo" in wrote.error
     assert "read-only" in wrote.error
     assert "A new +1" in wrote.error
     assert looked.success
-    assert not of(seen, e.FilesChanged)
+    assert not of(events, e.FilesChanged)
 
 
 async def test_headless_what_would_be_asked_for_is_discarded_and_told(stage: Stage, root: Path) -> None:  # S-05
-    before = tree(root)
+    old_tree = tree(root)
     call = ran("echo said; echo A=1 > .env; echo x > new")
-    done = await result_of(stage, root, call, **HEADLESS)
-    assert tree(root) == before
-    assert not done.success
+    completion = await result_of(stage, root, call, **HEADLESS)
+    assert tree(root) == old_tree
+    assert not completion.success
     for words in ("said", ".env", "A new +1", "approval"):
-        assert words in done.error
+        assert words in completion.error
     assert (await result_of(stage, root, ran("echo x > new"), **HEADLESS)).success
     assert (root / "new").exists()
 
@@ -413,17 +413,17 @@ async def test_headless_what_would_be_asked_for_is_discarded_and_told(stage: Sta
 async def test_autopilot_asks_for_what_is_sensitive_by_its_effect(stage: Stage, root: Path) -> None:  # S-06
     chat = chat_of(stage, root, ran("sort -o AGENTS.md tracked.txt"), mode="autopilot")
     await play(chat.send("Go."))
-    (asked,) = await chat.actions()
-    assert "AGENTS.md" in asked.reason
-    assert "+one" in asked.text
+    (action,) = await chat.actions()
+    assert "AGENTS.md" in action.reason
+    assert "+one" in action.text
 
 
 async def test_review_asks_for_edits_too(stage: Stage, root: Path) -> None:  # S-07
     chat = chat_of(stage, root, Call("write_file", path="a.txt", content="x\n"), mode="review")
     await play(chat.send("Go."))
-    (asked,) = await chat.actions()
-    assert "+x" in asked.text
-    await play(chat.approve(asked))
+    (action,) = await chat.actions()
+    assert "+x" in action.text
+    await play(chat.approve(action))
     assert (root / "a.txt").read_text() == "x\n"
 
 
@@ -433,11 +433,11 @@ async def test_review_asks_for_edits_too(stage: Stage, root: Path) -> None:  # S
 async def test_killed_while_the_card_is_open(stage: Stage, root: Path) -> None:  # S-08, fault 31
     chat = chat_of(stage, root, ran("date +%N > .env"))
     await play(chat.send("Go."))
-    (asked,) = await chat.actions()
+    (action,) = await chat.actions()
     await stage.kill()
     again = stage.agent([Say("Done.")], builtin=True).chat(chat.id)
-    await play(again.approve(asked))
-    assert (root / ".env").read_text().strip() in asked.text, "what was shown was done: it did not run again"
+    await play(again.approve(action))
+    assert (root / ".env").read_text().strip() in action.text, "what was shown was done: it did not run again"
 
 
 async def test_an_effect_that_no_longer_fits_is_shown_again(stage: Stage, root: Path) -> None:  # S-08, fault 12
@@ -457,7 +457,7 @@ async def test_an_effect_that_no_longer_fits_is_shown_again(stage: Stage, root: 
 
 
 async def test_the_same_bytes_shown_do_not_stand_for_other_files(stage: Stage, root: Path) -> None:  # S-08
-    """What is too large to be shown is bound by its hash."""
+    """An effect too large to be shown is identified by its hash."""
     chat = chat_of(stage, root, ran("cp big .env"))
     (root / "big").write_bytes(b"\0" * 3_000_000)
     await play(chat.send("Go."))
@@ -472,24 +472,24 @@ async def test_the_same_bytes_shown_do_not_stand_for_other_files(stage: Stage, r
     assert (root / ".env").read_text() == "one\ntwo\n"
 
 
-# -- what nobody could judge beforehand -------------------------------------------------------------------------------
+# -- effects that are judged afterwards -------------------------------------------------------------------------------
 
 
 async def test_what_is_written_through_is_judged_after_the_fact(stage: Stage, root: Path) -> None:  # W-10
     call = ran("python3 -c \"open('.e' + 'nv', 'w').write('A=1')\"")
-    done = await result_of(stage, root, call, mode="autopilot", command_view=False)
+    completion = await result_of(stage, root, call, mode="autopilot", command_view=False)
     assert (root / ".env").exists()
-    assert "would have been asked for: it changes .env" in done.result
+    assert "would have been asked for: it changes .env" in completion.result
 
 
 async def test_what_is_never_made_is_undone_at_once_where_there_is_no_view(stage: Stage, root: Path) -> None:  # S-16
     line = "python3 -c \"import os; os.makedirs('a/.g' + 'it/x')\"; mkdir -p a/b/objects a/b/refs; mkfifo pipe; cd a/b"
     line += " && touch HEAD config kept"
-    done = await result_of(stage, root, ran(line), mode="autopilot", command_view=False)
+    completion = await result_of(stage, root, ran(line), mode="autopilot", command_view=False)
     assert sorted(str(each.relative_to(root)) for each in (root / "a").rglob("*")) == ["a/b", "a/b/kept"]
     assert not (root / "pipe").exists()
     for path in ("a/b/HEAD", "a/b/objects", "a/.git", "pipe"):
-        assert f"[undone: {path}: " in done.result
+        assert f"[undone: {path}: " in completion.result
 
 
 async def test_rules_of_the_user_hold_after_the_fact_too(stage: Stage, root: Path, tmp_path: Path) -> None:  # W-10
@@ -497,8 +497,8 @@ async def test_rules_of_the_user_hold_after_the_fact_too(stage: Stage, root: Pat
     agent = stage.agent([ran(line), Say("Done.")], builtin=True, home=tmp_path / "home")
     agent.rules.add(Rule("deny", "edit_file", "docs.*", "user"))
     chat = agent.chat(root=str(root), mode="autopilot", command_view=False)
-    (done,) = of(await play(chat.send("Go.")), e.ExecutionComplete)
-    assert "would have been asked for: it changes what" in done.result
+    (completion,) = of(await play(chat.send("Go.")), e.ExecutionComplete)
+    assert "would have been asked for: it changes what" in completion.result
 
 
 async def test_what_is_kept_while_a_job_runs_is_still_a_persons(stage: Stage, root: Path) -> None:
@@ -506,8 +506,8 @@ async def test_what_is_kept_while_a_job_runs_is_still_a_persons(stage: Stage, ro
     job = Call("run_command", command="sleep 600", background=True)
     chat = chat_of(stage, root, job, ran("rm untracked.txt"))
     await play(chat.send("Go."))
-    (asked,) = await chat.actions()
-    assert "untracked.txt, which exists nowhere else" in asked.reason
+    (action,) = await chat.actions()
+    assert "untracked.txt, which exists nowhere else" in action.reason
     assert lies(root, "untracked.txt")
     await chat.interrupt()
     for each in await chat.jobs():
@@ -527,9 +527,9 @@ async def test_a_folder_whose_name_is_no_text_is_worked_in(stage: Stage, root: P
     odd = os.fsencode(root) + b"/caf\xe9"
     os.mkdir(odd)
     chat = chat_of(stage, root, ran("cd caf*"), ran("echo x > made"), ran("rm -rf ../caf*; cd .."))
-    seen = await play(chat.send("Go."))
-    assert len(of(seen, e.FilesChanged)) == 1
-    (asked,) = await chat.actions()
-    seen = await play(chat.approve(asked))
-    assert types(seen)[-1] == "session.run_end"
+    events = await play(chat.send("Go."))
+    assert len(of(events, e.FilesChanged)) == 1
+    (action,) = await chat.actions()
+    events = await play(chat.approve(action))
+    assert types(events)[-1] == "session.run_end"
     assert not lies(root, os.fsdecode(odd))

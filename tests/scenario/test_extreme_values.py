@@ -77,16 +77,16 @@ WRONG: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("wrong", WRONG, ids=str)
 async def test_a_number_out_of_range_is_refused_by_the_library(wrong: dict[str, Any]) -> None:  # S-20
-    async with agent() as own:
+    async with agent() as new_agent:
         with pytest.raises(InvalidInput, match=next(iter(wrong))):
-            await own.chat(**wrong)
+            await new_agent.chat(**wrong)
         with pytest.raises(InvalidInput, match=next(iter(wrong))):
-            own.begin("c_new", ChatOptions(**wrong))
-        chat = await own.chat()
+            new_agent.begin("c_new", ChatOptions(**wrong))
+        chat = await new_agent.chat()
         with pytest.raises(InvalidInput, match=next(iter(wrong))):
             await chat.command(c.ChangeOptions(msgspec.to_builtins(wrong)))
         assert len(await chat.events()) == 1
-        assert (await own.deps.store.list()) != []
+        assert (await new_agent.deps.store.list()) != []
 
 
 @pytest.mark.parametrize(
@@ -123,9 +123,9 @@ def test_a_number_out_of_range_is_refused_in_the_settings(name: str, value: floa
 def test_a_number_out_of_range_is_refused_on_the_command_line(tmp_path: Path) -> None:
     treadle = CommandLine(tmp_path)
     for flag, value in (("--budget-usd", "inf"), ("--budget-usd", "nan"), ("--budget-wall-s", "inf")):
-        ended = treadle("run", "hello", flag, value, "--model", treadle.script('[[turn]]\nsay = "x"\n'))
-        assert ended.code == 2, ended.err
-        assert flag in ended.err
+        run_result = treadle("run", "hello", flag, value, "--model", treadle.script('[[turn]]\nsay = "x"\n'))
+        assert run_result.code == 2, run_result.err
+        assert flag in run_result.err
 
 
 def all_commands() -> Iterator[click.Command]:
@@ -134,9 +134,9 @@ def all_commands() -> Iterator[click.Command]:
         if isinstance(command, click.Group):
             context = click.Context(command)
             for name in command.list_commands(context):
-                found = command.get_command(context, name)
-                assert found is not None
-                yield from below(found)
+                subcommand = command.get_command(context, name)
+                assert subcommand is not None
+                yield from below(subcommand)
 
     return below(cli)
 
@@ -159,18 +159,18 @@ NUMBERS = st.one_of(
 @given(st.sampled_from([*NUMBER_BOUNDS, *(f"chat_budget.{kind}" for kind in BUDGET_BOUNDS)]), NUMBERS)
 @example("max_turns", 1)
 async def test_any_number_is_refused_or_read_back(name: str, value: float) -> None:
-    """D-06: what is accepted is in the log as it was given."""
+    """D-06: the log has an accepted value unchanged."""
     option, _, kind = name.partition(".")
     given_value = {kind: value} if kind else value
     store = MemoryStore()
-    async with agent(store) as own:
+    async with agent(store) as new_agent:
         try:
-            chat = await own.chat(**{option: given_value})  # type: ignore[arg-type]
+            chat = await new_agent.chat(**{option: given_value})  # type: ignore[arg-type]
         except InvalidInput:
             assert await store.list() == []
             return
-        async with agent(store) as other:
-            options = (await other.chat(chat.id).state()).options
+        async with agent(store) as second_agent:
+            options = (await second_agent.chat(chat.id).state()).options
         stored = getattr(getattr(options, option), kind) if kind else getattr(options, option)
         assert stored == value
 
@@ -191,8 +191,8 @@ def test_the_wire_refuses_what_it_could_not_read_back() -> None:
 async def damaged_chat(path: Path, seq: int = 1, **options: Any) -> str:
     """A chat whose record at `seq` is not readable any more."""
     store = SqliteStore(path)
-    async with agent(store) as own:
-        chat = await own.chat(mode="read-only", chat_budget=Budget(usd=1.0), **options)
+    async with agent(store) as new_agent:
+        chat = await new_agent.chat(mode="read-only", chat_budget=Budget(usd=1.0), **options)
         await chat.ask("hello")
         if seq > 1:
             await chat.command(c.ChangeOptions({"mode": "auto-edit"}))
@@ -212,8 +212,8 @@ async def test_a_chat_without_its_first_record_opens_read_only(tmp_path: Path, r
     store = SqliteStore(tmp_path / "t.db")
     if repaired:
         assert any(problem.repaired for problem in await store.check(repair=True))
-    async with agent(store) as own:
-        chat = own.chat(id)
+    async with agent(store) as new_agent:
+        chat = new_agent.chat(id)
         state = await chat.state()
         assert isinstance((await chat.events())[0].data, RecordLost)
         assert (state.options.mode, await chat.status()) == ("read-only", "error")
@@ -228,16 +228,19 @@ async def test_a_chat_without_its_first_record_opens_read_only(tmp_path: Path, r
 async def test_a_pending_chat_without_its_first_record_is_not_driven(tmp_path: Path) -> None:
     path = tmp_path / "t.db"
     store = SqliteStore(path)
-    async with agent(store) as own:
-        chat = await own.chat()
-        await own.deps.log.execute(chat.id, c.Send("go"))
+    async with agent(store) as new_agent:
+        chat = await new_agent.chat()
+        await new_agent.deps.log.execute(chat.id, c.Send("go"))
     await store.close()
     with sqlite3.connect(path) as database:
         database.execute("UPDATE events SET body = ? WHERE place = (SELECT min(place) FROM events)", (b"null",))
     store = SqliteStore(path)
-    async with agent(store) as own:
-        await own.worker.drive(chat.id)
-        assert [type(each.data).__name__ for each in await own.chat(chat.id).events()] == ["RecordLost", "UserMessage"]
+    async with agent(store) as new_agent:
+        await new_agent.worker.drive(chat.id)
+        assert [type(each.data).__name__ for each in await new_agent.chat(chat.id).events()] == [
+            "RecordLost",
+            "UserMessage",
+        ]
         assert not (await store.get(chat.id)).summary.runnable
     await store.close()
 
@@ -246,8 +249,8 @@ async def test_a_lost_change_of_options_leaves_the_chat_read_only(tmp_path: Path
     """The lost record may have made it stricter."""
     id = await damaged_chat(tmp_path / "t.db", seq=2)
     store = SqliteStore(tmp_path / "t.db")
-    async with agent(store) as own:
-        chat = own.chat(id)
+    async with agent(store) as new_agent:
+        chat = new_agent.chat(id)
         assert (await chat.state()).options.mode == "read-only"
         await chat.command(c.ChangeOptions({"mode": "confirm"}))
         assert (await chat.state()).options.mode == "confirm"
@@ -271,8 +274,8 @@ async def test_half_a_character_in_a_tools_result_is_replaced() -> None:
         return f"found {LONE}"
 
     store = MemoryStore()
-    async with agent(store, [Call("names")], Say("Done."), tools=[names]) as own:
-        chat = await own.chat()
+    async with agent(store, [Call("names")], Say("Done."), tools=[names]) as new_agent:
+        chat = await new_agent.chat()
         answer = await chat.ask("go")
         assert answer.text == "Done."
         assert ran == 1
@@ -288,8 +291,8 @@ async def test_half_a_character_in_an_error_of_a_tool_is_replaced() -> None:
         raise ValueError(LONE)
 
     store = MemoryStore()
-    async with agent(store, [Call("fails")], Say("Done."), tools=[fails]) as own:
-        chat = await own.chat()
+    async with agent(store, [Call("fails")], Say("Done."), tools=[fails]) as new_agent:
+        chat = await new_agent.chat()
         assert (await chat.ask("go")).text == "Done."
         assert await check(store, chat.id) == []
 
@@ -319,8 +322,8 @@ async def test_half_a_character_in_live_output_is_replaced(tmp_path: Path) -> No
         await asyncio.sleep(0.1)
         await api("POST", f"/api/chats/{chat}/messages", {"content": "go"})
         events = await following
-        shown = "".join(event["data"]["text"] for event in events if event["type"] == "tool.execution_output")
-        assert shown == "a\N{REPLACEMENT CHARACTER}b"
+        live_text = "".join(event["data"]["text"] for event in events if event["type"] == "tool.execution_output")
+        assert live_text == "a\N{REPLACEMENT CHARACTER}b"
 
 
 @pytest.mark.parametrize(
@@ -336,8 +339,8 @@ async def test_half_a_character_in_live_output_is_replaced(tmp_path: Path) -> No
     ids=lambda command: type(command).__name__,
 )
 async def test_half_a_character_in_a_command_is_refused(command: c.Command) -> None:
-    async with agent() as own:
-        chat = await own.chat()
+    async with agent() as new_agent:
+        chat = await new_agent.chat()
         with pytest.raises(InvalidInput, match="half of a character"):
             await chat.command(command)
         assert len(await chat.events()) == 1
@@ -346,9 +349,9 @@ async def test_half_a_character_in_a_command_is_refused(command: c.Command) -> N
 
 async def test_half_a_character_in_the_options_of_a_new_chat_is_refused() -> None:
     store = MemoryStore()
-    async with agent(store) as own:
+    async with agent(store) as new_agent:
         with pytest.raises(InvalidInput, match="half of a character"):
-            await own.chat(system_prompt=LONE)
+            await new_agent.chat(system_prompt=LONE)
         assert await store.list() == []
 
 
@@ -361,18 +364,18 @@ TEXTS = st.text(st.characters(exclude_categories=()), max_size=20) | st.sampled_
 @given(TEXTS)
 async def test_any_text_of_a_message_is_refused_or_read_back(text: str) -> None:
     store = MemoryStore()
-    async with agent(store) as own:
-        chat = await own.chat()
+    async with agent(store) as new_agent:
+        chat = await new_agent.chat()
         try:
             await chat.ask(text)
         except TreadleError:
             assert len(await chat.events()) == 1
             return
-        said = [each.data.content for each in await chat.events() if isinstance(each.data, UserMessage)]
-        assert said == [text]
+        messages = [each.data.content for each in await chat.events() if isinstance(each.data, UserMessage)]
+        assert messages == [text]
         states: list[ChatState] = [await chat.state()]
-        async with agent(store) as other:
-            states.append(await other.chat(chat.id).state())
+        async with agent(store) as second_agent:
+            states.append(await second_agent.chat(chat.id).state())
         assert states[0] == states[1]
 
 
@@ -394,7 +397,7 @@ ODD_TEXTS = [
 async def test_odd_text_is_refused_or_read_back_by_every_store(stage: Stage, text: str) -> None:
     """As a message, a title, a label, a prompt and a name of a person; in memory, SQLite and PostgreSQL."""
     stage.replayed = False  # some are refused
-    own = stage.agent([Say("Done.")] * 9)
+    new_agent = stage.agent([Say("Done.")] * 9)
     commands = (
         c.Send(text),
         c.Rename(text),
@@ -404,7 +407,7 @@ async def test_odd_text_is_refused_or_read_back_by_every_store(stage: Stage, tex
         c.Interrupt(text),
     )
     for command in commands:
-        chat = await own.chat()
+        chat = await new_agent.chat()
         with suppress(InvalidInput, Refused):
             await chat.command(command)
         async with asyncio.timeout(20):
@@ -445,8 +448,10 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
         return st.dictionaries(TEXTS, values_of(parts[1]), max_size=2)
     if kind is c.ChangeOptions:
         hints = get_type_hints(ChatOptions)
-        named = st.sampled_from(sorted(hints)).flatmap(lambda name: st.tuples(st.just(name), values_of(hints[name])))
-        return named.map(lambda pair: c.ChangeOptions({pair[0]: msgspec.to_builtins(pair[1])}))
+        option_pairs = st.sampled_from(sorted(hints)).flatmap(
+            lambda name: st.tuples(st.just(name), values_of(hints[name]))
+        )
+        return option_pairs.map(lambda pair: c.ChangeOptions({pair[0]: msgspec.to_builtins(pair[1])}))
     assert isinstance(kind, type), kind
     hints = get_type_hints(kind)
     return st.builds(kind, **{name: values_of(hints[name]) for name in kind.__struct_fields__})  # type: ignore[attr-defined]
@@ -458,16 +463,16 @@ COMMANDS = [kind for kind in get_args(c.Command) if kind not in OF_WORKERS]
 
 @settings(max_examples=40 * (5 if SOAK else 1), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(COMMANDS).flatmap(values_of), st.booleans())
-async def test_any_command_is_refused_or_read_back(command: c.Command, said: bool) -> None:
-    """Whatever a caller puts into a command: an error of the tree, or events that can be read and folded again."""
+async def test_any_command_is_refused_or_read_back(command: c.Command, has_message: bool) -> None:
+    """Any content of a command leads to an error of the tree, or to events that can be read and folded again."""
     with TemporaryDirectory() as folder:
-        await carry_out(command, said, SqliteStore(Path(folder, "t.db")))
+        await carry_out(command, has_message, SqliteStore(Path(folder, "t.db")))
 
 
-async def carry_out(command: c.Command, said: bool, store: SqliteStore) -> None:
-    async with agent(store, *[Say("Done.")] * 8) as own:
-        chat = await own.chat()
-        if said:
+async def carry_out(command: c.Command, has_message: bool, store: SqliteStore) -> None:
+    async with agent(store, *[Say("Done.")] * 8) as new_agent:
+        chat = await new_agent.chat()
+        if has_message:
             await chat.ask("hello")
         with suppress(TreadleError):
             async with asyncio.timeout(30):

@@ -69,7 +69,7 @@ async def test_every_child_ends_once_though_a_worker_is_killed(cli: CommandLine,
 
 
 def test_a_parent_that_is_killed_at_every_step_does_nothing_twice(cli: CommandLine) -> None:  # D-02, faults 1 to 3
-    before = tree_of(cli.project)
+    old_tree = tree_of(cli.project)
     first = cli("run", "Work.", "--model", prepare(cli, 0.0), "--json", env=killed("subagents.world_made"))
     assert first.code == -9, first.err
     chat = first.lines[0]["chat"]
@@ -79,21 +79,21 @@ def test_a_parent_that_is_killed_at_every_step_does_nothing_twice(cli: CommandLi
     last = cli("resume", chat, "--json")
     assert last.code == 0, last.err
     logs = read_all(cli)
-    changed = of(logs[chat], e.FilesChanged)
-    assert [{file.path for file in each.files} for each in changed] == [set(NAMES)]
+    changes = of(logs[chat], e.FilesChanged)
+    assert [{file.path for file in each.files} for each in changes] == [set(NAMES)]
     children = of(logs[chat], e.SubagentCompleted)
     assert [child.reason for child in children] == ["done"] * 3
     assert set(logs) == {chat, *(child.chat for child in children)}
     for child in children:
         assert len(of(logs[child.chat], e.UserMessage)) == len(of(logs[child.chat], e.FilesChanged)) == 1
     assert cli("undo", chat).code == 0
-    assert tree_of(cli.project) == before
+    assert tree_of(cli.project) == old_tree
 
 
 def test_a_merge_that_is_killed_is_made_once(cli: CommandLine) -> None:  # W-13
     lines = [*(["-"] * 9), *(line for name in NAMES for line in (name, *["-"] * 9))]
     (cli.project / "shared").write_text("\n".join(lines))
-    before = tree_of(cli.project)
+    old_tree = tree_of(cli.project)
     model = prepare(cli, 0.0, EDIT)
     first = cli("run", "Work.", "--model", model, "--json", env=killed("subagents.rebased"))
     assert first.code == -9, first.err
@@ -102,12 +102,12 @@ def test_a_merge_that_is_killed_is_made_once(cli: CommandLine) -> None:  # W-13
     assert again.code == -9, again.err
     last = cli("resume", chat, "--json")
     assert last.code == 0, last.err
-    told = of(read_all(cli)[chat], e.SubagentCompleted)
-    assert [each.committed for each in told] == [True] * 3
-    found = (cli.project / "shared").read_text().split("\n")
-    assert found == [f"by {line}" if line in NAMES else line for line in lines]
+    completions = of(read_all(cli)[chat], e.SubagentCompleted)
+    assert [each.committed for each in completions] == [True] * 3
+    shared_lines = (cli.project / "shared").read_text().split("\n")
+    assert shared_lines == [f"by {line}" if line in NAMES else line for line in lines]
     assert cli("undo", chat).code == 0
-    assert tree_of(cli.project) == before
+    assert tree_of(cli.project) == old_tree
 
 
 def read_all(cli: CommandLine) -> dict[str, list[e.Envelope]]:
@@ -115,8 +115,8 @@ def read_all(cli: CommandLine) -> dict[str, list[e.Envelope]]:
 
     async def read() -> dict[str, list[e.Envelope]]:
         async with Agent(cli.home / "treadle.db", home=cli.home) as agent:
-            found = [listed.summary.chat for listed in await agent.chats()]
-            return {chat: await agent.chat(chat).events() for chat in found}
+            chats = [listed.summary.chat for listed in await agent.chats()]
+            return {chat: await agent.chat(chat).events() for chat in chats}
 
     return asyncio.run(read())
 

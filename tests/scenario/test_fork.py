@@ -50,10 +50,10 @@ async def test_a_fork_says_where_it_comes_from_and_what_is_different(world: Worl
     chat = await SCENES["tools_that_read_and_write"](world)
     copy = await fork(world.store, chat, 9, {"model": "scripted:other", "labels": ["copy"]})
     log = await read_chat(world.store, copy)
-    created, changed = log[0].data, log[-1].data
+    created, options_change = log[0].data, log[-1].data
     assert isinstance(created, SessionCreated)
     assert created.forked_from == f"{chat}@9"
-    assert changed == OptionsChanged({"model": "scripted:other", "labels": ["copy"]}, by="fork")
+    assert options_change == OptionsChanged({"model": "scripted:other", "labels": ["copy"]}, by="fork")
     assert (await world.store.get(copy)).summary.model == "scripted:other"
 
 

@@ -1,4 +1,4 @@
-"""What the zygote of the tests makes is as what an interpreter makes that is started: only sooner."""
+"""A process that the zygote of the tests forks behaves like a newly started interpreter, only sooner."""
 
 import json
 import os
@@ -27,7 +27,7 @@ COMMANDS = (
     ("run",),
 )
 ENDS = {"code": 300 & 255, "words": 1, "nothing": 0, "error": 1, "signal": -signal.SIGTERM, "interrupt": None}
-"""How it ends; an interrupt is ignored where whoever started the tests ignores it."""
+"""How it ends; an interrupt is ignored where the parent of the tests ignores it."""
 PROBE = """
     import atexit, gc, json, os, resource, signal, sys, tempfile, threading, time
 
@@ -100,9 +100,9 @@ def test_commands_say_the_same(cli: CommandLine) -> None:
 def test_a_process_is_as_one_that_was_started(probe: CommandLine, how: str) -> None:
     def look(fresh: bool) -> tuple[int, str, list[str]]:
         words = [sys.executable, "-m", "probe", how, "ü\udcff"]
-        done = run(words, cwd=probe.project, env=probe.environment, input="hello\r\n", timeout=60, fresh=fresh)
-        frames = [line for line in done.stderr.splitlines() if "zygote.py" not in line and "_as_main" not in line]
-        return done.returncode, done.stdout, frames[-1:] if how in ("error", "interrupt") else frames
+        process = run(words, cwd=probe.project, env=probe.environment, input="hello\r\n", timeout=60, fresh=fresh)
+        frames = [line for line in process.stderr.splitlines() if "zygote.py" not in line and "_as_main" not in line]
+        return process.returncode, process.stdout, frames[-1:] if how in ("error", "interrupt") else frames
 
     forked, fresh = look(False), look(True)
     assert forked == fresh
@@ -113,8 +113,8 @@ def test_a_process_is_as_one_that_was_started(probe: CommandLine, how: str) -> N
 def test_the_folder_is_not_imported_from_where_that_is_not_wanted(probe: CommandLine) -> None:
     def paths(fresh: bool, **more: str) -> list[str]:
         words = [sys.executable, "-m", "probe", "nothing"]
-        done = run(words, cwd=probe.project, env=probe.environment | more, timeout=60, fresh=fresh)
-        return list(json.loads(done.stdout.splitlines()[0])["paths"])
+        process = run(words, cwd=probe.project, env=probe.environment | more, timeout=60, fresh=fresh)
+        return list(json.loads(process.stdout.splitlines()[0])["paths"])
 
     assert str(probe.project) in paths(fresh=False)
     assert str(probe.project) not in paths(fresh=False, PYTHONSAFEPATH="1")
@@ -128,10 +128,10 @@ def test_on_a_terminal_and_in_a_group_of_its_own(probe: CommandLine) -> None:
         ends = dict.fromkeys(("stdin", "stdout", "stderr"), follower)
         process = Forked(words, cwd=probe.project, env=probe.environment, **ends, **more)
         os.close(follower)
-        with os.fdopen(leader, "rb") as shown:
-            told = shown.readline()
+        with os.fdopen(leader, "rb") as terminal:
+            line = terminal.readline()
             assert process.wait(60) == 0
-        return dict(json.loads(told))
+        return dict(json.loads(line))
 
     for more in ({"terminal": True}, {"process_group": 0}, {"start_new_session": True}):
         assert look(**more) == look(**more, fresh=True)
@@ -140,8 +140,8 @@ def test_on_a_terminal_and_in_a_group_of_its_own(probe: CommandLine) -> None:
 def test_what_is_about_the_start_is_started(probe: CommandLine) -> None:
     def flags(**more: str) -> list[int]:
         words = [sys.executable, "-m", "probe", "nothing"]
-        done = run(words, cwd=probe.project, env=probe.environment | more, timeout=60)
-        return list(json.loads(done.stdout.splitlines()[0])["flags"])
+        process = run(words, cwd=probe.project, env=probe.environment | more, timeout=60)
+        return list(json.loads(process.stdout.splitlines()[0])["flags"])
 
     assert flags(PYTHONOPTIMIZE="1") != flags()
     with pytest.raises(FileNotFoundError):
@@ -157,8 +157,8 @@ def test_a_program_that_starts_others_gets_a_fork_with_its_words_streams_and_exi
     environment = {**cli.environment, "WORD": "set", "PYTHONPATH": f"{SOURCES}{os.pathsep}{cli.folder}"}
     with fork_command("echo") as command:
         arguments = ["/bin/sh", "-c", f"{command} 'a b'"]
-        done = subprocess.run(arguments, input="in", capture_output=True, text=True, cwd=cli.project, env=environment)
-    assert (done.returncode, done.stdout) == (7, f"a b set {cli.project} in\n"), done.stderr
+        result = subprocess.run(arguments, input="in", capture_output=True, text=True, cwd=cli.project, env=environment)
+    assert (result.returncode, result.stdout) == (7, f"a b set {cli.project} in\n"), result.stderr
 
 
 def test_a_fork_ends_with_the_program_that_asked_for_it(cli: CommandLine) -> None:

@@ -1,4 +1,4 @@
-"""Who gets in (S-13, fault 29), and what a request may be: tokens, tickets, hosts, origins, sizes, kinds."""
+"""Access (S-13, fault 29) and the form of requests: tokens, tickets, hosts, origins, sizes, kinds."""
 
 import asyncio
 import contextlib
@@ -23,15 +23,15 @@ from treadle.frontends.server.service import Limits
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
     limits = Limits(body_s=0.3)
     store = SqliteStore(tmp_path / "treadle.db")
-    async with serving(store, tmp_path, [Say("Hi.")], limits=limits, hosts=("treadle.example",)) as made:
-        yield made
+    async with serving(store, tmp_path, [Say("Hi.")], limits=limits, hosts=("treadle.example",)) as new_server:
+        yield new_server
 
 
 async def test_no_route_without_a_token(server: Server) -> None:  # S-13
     wrong: list[dict[str, str]] = [{}, {"authorization": "Bearer wrong"}, {"authorization": "Basic eDp5"}]
     for route in ROUTES:
         for headers in () if route.open else wrong:
-            refused = await server.nobody(route.method, route.path, headers=headers)
+            refused = await server.anonymous_client(route.method, route.path, headers=headers)
             assert (refused.status, refused.code) == (401, "unauthorized"), route.path
             assert refused.headers["www-authenticate"] == "Bearer"
 
@@ -42,23 +42,23 @@ async def test_what_is_open_is_nobodys(server: Server) -> None:
         "/web/{version}/{name}",
     }
     for path in OPEN - {"/favicon.ico", "/api/sign-in"}:
-        assert (await server.nobody("GET", path)).status == 200
+        assert (await server.anonymous_client("GET", path)).status == 200
     unknown = await server.local("GET", "/api/nothing")
     assert (unknown.status, unknown.code) == (404, "not_found")
-    assert (await server.nobody("GET", "/api/nothing")).status == 401
+    assert (await server.anonymous_client("GET", "/api/nothing")).status == 401
     wrong = await server.local("DELETE", "/api/chats")
     assert (wrong.status, wrong.code) == (405, "method_not_allowed")
 
 
 async def test_a_revoked_token_is_out_at_once(server: Server) -> None:
-    made, secret = server.tokens.add("eve")
+    token, secret = server.tokens.add("eve")
     eve = Client(server.session, server.address, secret)
     ticket = (await eve("POST", "/api/tickets")).json["ticket"]
     chat = await eve.create()
     path = f"/api/chats/{chat}/events?follow=false&ticket={ticket}"
-    server.tokens.revoke(made.id)
+    server.tokens.revoke(token.id)
     assert (await eve("GET", "/api/me")).status == 401
-    assert (await server.nobody("GET", path)).status == 401
+    assert (await server.anonymous_client("GET", path)).status == 401
 
 
 async def test_a_ticket_opens_streams_and_nothing_else(server: Server) -> None:
@@ -66,14 +66,14 @@ async def test_a_ticket_opens_streams_and_nothing_else(server: Server) -> None:
     await server.local.until(chat, "session.idle")
     ticket = (await server.local("POST", "/api/tickets")).json["ticket"]
     for path in (f"/api/chats/{chat}", f"/api/chats/{chat}/log", "/api/me"):
-        assert (await server.nobody("GET", f"{path}?ticket={ticket}")).status == 401
+        assert (await server.anonymous_client("GET", f"{path}?ticket={ticket}")).status == 401
     address = f"{server.address}/api/chats/{chat}/events?follow=false&ticket={ticket}"
     async with server.session.ws_connect(address) as talk:
         assert [message.type async for message in talk]
     ticket = (await server.local("POST", "/api/tickets")).json["ticket"]
     late = ticket.replace(ticket.split(".")[1], "1")
     for bogus in ("", "x", "a.b.c", late, ticket[:-1] + ("0" if ticket[-1] != "0" else "1")):
-        assert (await server.nobody("GET", f"/api/watch?follow=false&ticket={bogus}")).status == 401
+        assert (await server.anonymous_client("GET", f"/api/watch?follow=false&ticket={bogus}")).status == 401
 
 
 async def test_a_ticket_is_good_once(tmp_path: Path, server: Server) -> None:  # S-13
@@ -81,18 +81,18 @@ async def test_a_ticket_is_good_once(tmp_path: Path, server: Server) -> None:  #
     await server.local.until(chat, "session.idle")
     ticket = (await server.local("POST", "/api/tickets")).json["ticket"]
     path = f"/api/chats/{chat}/events?follow=false&ticket={ticket}"
-    answers = await asyncio.gather(*(server.nobody("GET", path) for _ in range(20)))
+    answers = await asyncio.gather(*(server.anonymous_client("GET", path) for _ in range(20)))
     assert sorted(answer.status for answer in answers) == [200] + [401] * 19
-    assert (await server.nobody("GET", f"/api/watch?follow=false&ticket={ticket}")).status == 401
+    assert (await server.anonymous_client("GET", f"/api/watch?follow=false&ticket={ticket}")).status == 401
     with pytest.raises(aiohttp.WSServerHandshakeError):
         await server.session.ws_connect(server.address + path)
     ticket = (await server.local("POST", "/api/tickets")).json["ticket"]
     path = f"/api/chats/{chat}/events?follow=false&ticket={ticket}"
     async with serving(
         SqliteStore(tmp_path / "treadle.db"), tmp_path, []
-    ) as other:  # any server takes it, and all know
-        assert (await other.nobody("GET", path)).status == 200
-    assert (await server.nobody("GET", path)).status == 401
+    ) as second_server:  # any server takes it, and all know
+        assert (await second_server.anonymous_client("GET", path)).status == 200
+    assert (await server.anonymous_client("GET", path)).status == 401
 
 
 async def test_numbers_of_the_whole_server_are_for_its_operators(tmp_path: Path, server: Server) -> None:  # S-13
@@ -120,16 +120,16 @@ HOSTS = {
 
 async def test_only_names_of_its_own(server: Server) -> None:  # DNS rebinding
     for host, status in HOSTS.items():
-        done = await server.local("GET", "/api/me", headers={"host": host})
-        assert done.status == status, host
+        response = await server.local("GET", "/api/me", headers={"host": host})
+        assert response.status == status, host
         if status == 403:
-            assert done.code == "forbidden_host"
+            assert response.code == "forbidden_host"
 
 
 async def test_no_pages_of_others(server: Server) -> None:  # fault 29
     for origin in ("null", "http://evil.example", "https://127.0.0.1", "file://", "http://127.0.0.1:1"):
-        done = await server.local("POST", "/api/chats", {"content": "hi"}, headers={"origin": origin})
-        assert (done.status, done.code) == (403, "forbidden_origin"), origin
+        response = await server.local("POST", "/api/chats", {"content": "hi"}, headers={"origin": origin})
+        assert (response.status, response.code) == (403, "forbidden_origin"), origin
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             await server.session.ws_connect(f"{server.address}/api/watch", headers=server.local.headers, origin=origin)
         assert refused.value.status == 403
@@ -159,8 +159,8 @@ async def test_users_see_only_their_own(server: Server) -> None:  # S-13
         assert answers[0][0] == 404, route.path
     assert [each["id"] for each in (await alice("GET", "/api/chats")).json["chats"]] == [chat]
     assert (await server.local("GET", f"/api/chats/{chat}")).status == 404
-    found = (await alice("GET", "/api/search?text=HELLO")).json["chats"]
-    assert [(each["id"], each["found"]) for each in found] == [(chat, "")]  # it is in the title
+    chats = (await alice("GET", "/api/search?text=HELLO")).json["chats"]
+    assert [(each["id"], each["found"]) for each in chats] == [(chat, "")]  # it is in the title
     assert (await bob("GET", "/api/search?text=hello")).json["chats"] == []
     assert (await bob("GET", "/api/search?text=")).status == 400
 
@@ -217,14 +217,14 @@ async def test_a_body_that_does_not_come(server: Server) -> None:
         await never.wait()
 
     kind = {"content-type": "application/json"}
-    done = await server.local("POST", "/api/chats", data=slow(), headers=kind)
-    assert (done.status, done.code) == (408, "request_timeout")
+    response = await server.local("POST", "/api/chats", data=slow(), headers=kind)
+    assert (response.status, response.code) == (408, "request_timeout")
 
 
 async def test_keys_that_cannot_be_used(server: Server) -> None:
     for key in ("", "x" * 256, "\u00e9"):
-        done = await server.local("POST", "/api/chats", {}, headers={"idempotency-key": key})
-        assert (done.status, done.code) == (400, "bad_request")
+        response = await server.local("POST", "/api/chats", {}, headers={"idempotency-key": key})
+        assert (response.status, response.code) == (400, "bad_request")
 
 
 async def test_headers_that_keep_browsers_quiet(server: Server) -> None:  # S-12
@@ -240,8 +240,8 @@ async def test_headers_that_keep_browsers_quiet(server: Server) -> None:  # S-12
 async def test_readiness_and_numbers(server: Server) -> None:
     chat = await server.local.create("Hello.")
     await server.local.until(chat, "session.idle")
-    assert (await server.nobody("GET", "/readyz")).json == {"status": "ok"}
-    wanted = {
+    assert (await server.anonymous_client("GET", "/readyz")).json == {"status": "ok"}
+    expected_lines = {
         'treadle_chats{status="idle"} 1',
         "treadle_leases_held 0",
         'treadle_http_requests_total{method="POST",route="/api/chats",status="201"} 1',
@@ -250,20 +250,20 @@ async def test_readiness_and_numbers(server: Server) -> None:
     }
     text = ""
     async with asyncio.timeout(WAIT_S):  # the stream and the worker have still to notice that it is over
-        while not wanted <= set(text.splitlines()):
+        while not expected_lines <= set(text.splitlines()):
             text = (await server.local("GET", "/metrics")).data.decode()
     appended = next(line for line in text.splitlines() if line.startswith("treadle_events_appended_total"))
     assert int(appended.split()[1]) == len(await server.local.log(chat))
     await server.agent.deps.store.close()
-    ready = await server.nobody("GET", "/readyz")
+    ready = await server.anonymous_client("GET", "/readyz")
     assert (ready.status, ready.json) == (503, {"status": "unavailable"})
     broken = await server.local("GET", f"/api/chats/{chat}/log")
     assert (broken.status, broken.code) == (503, "store")
 
 
 def test_every_code_of_the_routes_is_known() -> None:
-    known = codes()
-    assert {code for route in ROUTES for code in route.codes} <= set(known)
+    known_codes = codes()
+    assert {code for route in ROUTES for code in route.codes} <= set(known_codes)
 
 
 WHOLE = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"

@@ -35,9 +35,9 @@ async def test_a_block_is_applied_approved_and_undone(tmp_path: Path) -> None:
         head = len(await local.log(chat))
         key = {"idempotency-key": "a1"}
         for _ in range(2):  # asked again, it gets the first answer
-            done = await local("POST", f"{at}/apply", {"path": "a.txt", "block": 2}, headers=key)
-            assert (done.status, done.json["status"]) == (200, "pending")
-        await local.until(chat, "session.idle", after=head)
+            response = await local("POST", f"{at}/apply", {"path": "a.txt", "block": 2}, headers=key)
+            assert (response.status, response.json["status"]) == (200, "pending")
+        await local.until(chat, "session.idle", after_seq=head)
         assert (project / "a.txt").read_text() == "two\n"
         assert [event["type"] for event in await local.log(chat)].count("workspace.files_changed") == 1
         assert (await local("POST", f"{at}/undo?wait=60")).status == 200
@@ -45,12 +45,12 @@ async def test_a_block_is_applied_approved_and_undone(tmp_path: Path) -> None:
 
         head = len(await local.log(chat))
         await local("POST", f"{at}/apply", {"path": ".env", "content": "A=1\n"})
-        await local.until(chat, "session.action_required", after=head)  # S-06
+        await local.until(chat, "session.action_required", after_seq=head)  # S-06
         assert (await local("POST", f"{at}/apply", {"path": "b", "content": ""})).code == "awaiting_action"
         (action,) = (await local("GET", at)).json["actions"]
         answer = {"decision": "allow", "hash": action["hash"]}
         assert (await local("POST", f"{at}/approvals/{action['action']}", answer)).status == 200
-        await local.until(chat, "session.idle", after=head)
+        await local.until(chat, "session.idle", after_seq=head)
         assert (project / ".env").read_text() == "A=1\n"
 
 

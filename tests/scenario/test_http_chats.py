@@ -37,16 +37,16 @@ async def deploy(target: str = "test") -> str:
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
     DONE.clear()
-    async with serving(SqliteStore(tmp_path / "treadle.db"), tmp_path, STEPS, deploy) as made:
-        yield made
+    async with serving(SqliteStore(tmp_path / "treadle.db"), tmp_path, STEPS, deploy) as new_server:
+        yield new_server
 
 
 @pytest.fixture
 async def talker(tmp_path: Path) -> AsyncIterator[Server]:
     """Its model says something else each time, and hangs at the third."""
     model = ScriptedModel([Say("One."), Say("Two."), Turn((Say("Three"), Hang()))], follow="calls")
-    async with serving(SqliteStore(tmp_path / "treadle.db"), tmp_path, model, builtin=True) as made:
-        yield made
+    async with serving(SqliteStore(tmp_path / "treadle.db"), tmp_path, model, builtin=True) as new_server:
+        yield new_server
 
 
 async def idle(client: Client, chat: str) -> dict[str, Any]:
@@ -55,11 +55,11 @@ async def idle(client: Client, chat: str) -> dict[str, Any]:
     return view
 
 
-async def asked(client: Client) -> tuple[str, dict[str, Any]]:
+async def request_approval(client: Client) -> tuple[str, dict[str, Any]]:
     """A chat that asks for an approval."""
     chat = await client.create("Deploy it.")
-    seen = await client.until(chat, "session.action_required")
-    action: dict[str, Any] = seen[-1]["data"]["actions"][0]
+    events = await client.until(chat, "session.action_required")
+    action: dict[str, Any] = events[-1]["data"]["actions"][0]
     return chat, action
 
 
@@ -70,14 +70,14 @@ GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "http.md"
 
 
 async def test_an_approval_carries_its_arguments_and_has_the_id_of_the_guide(server: Server) -> None:  # A-06, S-08
-    chat, action = await asked(server.local)
+    chat, action = await request_approval(server.local)
     assert action["arguments"] == {"target": "prod"}
     for path in (f"/api/chats/{chat}/actions", f"/api/chats/{chat}/approvals", "/api/actions"):
         assert [each["action"] for each in (await server.local("GET", path)).json["actions"]] == [action]
-    (told,) = re.findall(r"/approvals/(\S+)", GUIDE.read_text())
-    assert action["action"] == action["call"] == told
-    changed = {"decision": "allow", "hash": action["hash"], "arguments": {**action["arguments"], "target": "stage"}}
-    assert (await server.local("POST", f"/api/chats/{chat}/approvals/{told}", changed)).status == 200
+    (guide_id,) = re.findall(r"/approvals/(\S+)", GUIDE.read_text())
+    assert action["action"] == action["call"] == guide_id
+    decision = {"decision": "allow", "hash": action["hash"], "arguments": {**action["arguments"], "target": "stage"}}
+    assert (await server.local("POST", f"/api/chats/{chat}/approvals/{guide_id}", decision)).status == 200
     await server.local.until(chat, "session.idle")
     assert DONE == ["stage"]
 
@@ -88,18 +88,18 @@ async def test_an_approval_is_answered_once_from_two_front_ends(
     DONE.clear()
     async with (
         serving(open_shared(), tmp_path, STEPS, deploy) as server,
-        serving(open_shared(), tmp_path, STEPS, deploy) as other,
+        serving(open_shared(), tmp_path, STEPS, deploy) as second_server,
     ):
-        await race_of_approvals(server, other)
+        await race_of_approvals(server, second_server)
 
 
 async def race_of_approvals(server: Server, second: Server) -> None:
-    chat, action = await asked(server.local)
+    chat, action = await request_approval(server.local)
     path = f"/api/chats/{chat}/approvals/{action['action']}"
     assert (await server.local("GET", f"/api/chats/{chat}/approvals")).json["actions"][0]["action"] == action
     assert (await server.local("GET", "/api/actions")).json["actions"][0]["chat"] == chat
-    other = await server.local("POST", path, {"decision": "allow", "hash": "0" * 32})
-    assert (other.status, other.code) == (409, "hash_mismatch")
+    response = await server.local("POST", path, {"decision": "allow", "hash": "0" * 32})
+    assert (response.status, response.code) == (409, "hash_mismatch")
     body = {"decision": "allow", "hash": action["hash"]}
     posts = [user("POST", path, body) for user in (server.local, second.local) * 10]
     answers = await asyncio.gather(*posts)
@@ -110,16 +110,16 @@ async def race_of_approvals(server: Server, second: Server) -> None:
 
 
 async def test_edited_arguments_and_a_refusal_with_feedback(server: Server) -> None:  # S-08
-    chat, action = await asked(server.local)
+    chat, action = await request_approval(server.local)
     path = f"/api/chats/{chat}/approvals/{action['action']}"
     body = {"decision": "allow", "hash": action["hash"], "arguments": {"target": "stage"}}
     assert (await server.local("POST", path, body)).status == 200
     await idle(server.local, chat)
     assert DONE == ["stage"]
-    chat, action = await asked(server.local)
+    chat, action = await request_approval(server.local)
     path = f"/api/chats/{chat}/approvals/{action['action']}"
-    done = await server.local("POST", path, {"decision": "deny", "hash": action["hash"], "feedback": "on Fridays?"})
-    assert done.status == 200
+    response = await server.local("POST", path, {"decision": "deny", "hash": action["hash"], "feedback": "on Fridays?"})
+    assert response.status == 200
     await idle(server.local, chat)
     assert DONE == ["stage"]
     results = [
@@ -136,8 +136,8 @@ async def test_a_rule_is_one_of_those_that_were_offered(tmp_path: Path) -> None:
     async with serving(store, seed(tmp_path / "home"), steps, builtin=True, admission=_open(tmp_path)) as server:
         bob = server.user("bob")
         chat = await bob.create("Touch.", root=str(tmp_path / "project"), mode="confirm")
-        seen = await bob.until(chat, "session.action_required")
-        action = seen[-1]["data"]["actions"][0]
+        events = await bob.until(chat, "session.action_required")
+        action = events[-1]["data"]["actions"][0]
         assert action["offers"]
         path = f"/api/chats/{chat}/approvals/{action['action']}"
         body = {"decision": "allow", "hash": action["hash"]}
@@ -180,8 +180,8 @@ async def test_a_question_is_answered(tmp_path: Path) -> None:  # T-07
     steps = [Call("ask_user", question="Which?", options=["a", "b"]), Say("Good.")]
     async with serving(SqliteStore(tmp_path / "t.db"), tmp_path, steps) as server:
         chat = await server.local.create("Ask me.")
-        seen = await server.local.until(chat, "session.action_required")
-        path = f"/api/chats/{chat}/answers/{seen[-1]['data']['actions'][0]['action']}"
+        events = await server.local.until(chat, "session.action_required")
+        path = f"/api/chats/{chat}/answers/{events[-1]['data']['actions'][0]['action']}"
         assert (await server.local("POST", path, {"answer": " "})).code == "empty"
         assert (await server.local("POST", path, {"answer": "b"})).status == 200
         again = await server.local("POST", path, {"answer": "a"})
@@ -197,10 +197,10 @@ async def test_queue_and_interrupt(talker: Server) -> None:  # L-08, L-07
     chat = await client.create("1")
     await idle(client, chat)
     for text in ("2", "3"):
-        sent = (await client("POST", f"/api/chats/{chat}/messages", {"content": text})).json
-        assert sent["queued"] == ""
+        message = (await client("POST", f"/api/chats/{chat}/messages", {"content": text})).json
+        assert message["queued"] == ""
         if text == "2":
-            await client.until(chat, "session.idle", after=sent["head"])
+            await client.until(chat, "session.idle", after_seq=message["head"])
     at = f"/api/chats/{chat}"
     await client.until(chat, "assistant.message_delta")
     queued = [(await client("POST", f"{at}/messages", {"content": text})).json["queued"] for text in "abc"]
@@ -209,9 +209,9 @@ async def test_queue_and_interrupt(talker: Server) -> None:  # L-08, L-07
     assert (await client("DELETE", f"{at}/queue/{queued[1]}")).status == 200
     assert (await client("DELETE", f"{at}/queue/{queued[1]}")).status == 404
     assert (await client("POST", f"{at}/queue/{queued[2]}/promote")).status == 200
-    shown = (await client("GET", f"{at}/queue")).json["queue"]
-    assert [(item["content"], item["delivery"]) for item in shown] == [("A", "queued"), ("c", "steering")] or [
-        (item["content"], item["delivery"]) for item in shown
+    queue = (await client("GET", f"{at}/queue")).json["queue"]
+    assert [(item["content"], item["delivery"]) for item in queue] == [("A", "queued"), ("c", "steering")] or [
+        (item["content"], item["delivery"]) for item in queue
     ] == [("c", "steering"), ("A", "queued")]
     busy = await client("POST", f"{at}/compact")
     assert (busy.status, busy.code) == (409, "busy")
@@ -221,7 +221,7 @@ async def test_queue_and_interrupt(talker: Server) -> None:  # L-08, L-07
     assert (full.status, full.code) == (409, "queue_full")
     assert (await client("POST", f"{at}/extend", {"turns": 5})).status == 200
     assert (await client("POST", f"{at}/interrupt")).status == 200
-    await client.until(chat, "session.idle", after=(await client("GET", at)).json["head"] - 3)
+    await client.until(chat, "session.idle", after_seq=(await client("GET", at)).json["head"] - 3)
     assert (await client("GET", at)).json["status"] == "idle"
     stopped = await client("POST", f"{at}/interrupt")
     assert (stopped.status, stopped.code) == (409, "not_running")
@@ -236,25 +236,25 @@ async def test_editing_an_earlier_message(talker: Server) -> None:  # L-09
     at = f"/api/chats/{chat}"
     first = (await client("GET", f"{at}/messages")).json["messages"][0]
     assert (first["role"], first["content"]) == ("user", "1")
-    done = await client("PUT", f"{at}/messages/{first['seq']}", {"content": "one"})
-    assert done.status == 200
-    await client.until(chat, "session.idle", after=done.json["head"])
-    said = [(each["role"], each["content"]) for each in (await client("GET", f"{at}/messages")).json["messages"]]
-    assert said == [("user", "one"), ("assistant", "Two.")]
-    gone = await client("PUT", f"{at}/messages/{first['seq']}", {"content": "again"})
-    assert (gone.status, gone.code) == (404, "no_such_message")
+    response = await client("PUT", f"{at}/messages/{first['seq']}", {"content": "one"})
+    assert response.status == 200
+    await client.until(chat, "session.idle", after_seq=response.json["head"])
+    messages = [(each["role"], each["content"]) for each in (await client("GET", f"{at}/messages")).json["messages"]]
+    assert messages == [("user", "one"), ("assistant", "Two.")]
+    repeat_response = await client("PUT", f"{at}/messages/{first['seq']}", {"content": "again"})
+    assert (repeat_response.status, repeat_response.code) == (404, "no_such_message")
     assert (await client("PUT", f"{at}/messages/x", {"content": "again"})).status == 400
 
 
 async def test_pages_of_the_conversation_and_of_the_log(server: Server) -> None:  # A-06
-    chat, action = await asked(server.local)
+    chat, action = await request_approval(server.local)
     path = f"/api/chats/{chat}"
     await server.local("POST", f"{path}/approvals/{action['action']}", {"decision": "allow", "hash": action["hash"]})
     await idle(server.local, chat)
-    whole = (await server.local("GET", f"{path}/messages")).json
-    assert [message["place"] for message in whole["messages"]] == [1, 2, 3, 4]
-    assert [message["role"] for message in whole["messages"]] == ["user", "assistant", "tool", "assistant"]
-    assert whole["messages"][1]["calls"][0]["name"] == "deploy"
+    conversation = (await server.local("GET", f"{path}/messages")).json
+    assert [message["place"] for message in conversation["messages"]] == [1, 2, 3, 4]
+    assert [message["role"] for message in conversation["messages"]] == ["user", "assistant", "tool", "assistant"]
+    assert conversation["messages"][1]["calls"][0]["name"] == "deploy"
     places = [
         [message["place"] for message in (await server.local("GET", f"{path}/messages?{query}")).json["messages"]]
         for query in ("limit=2", "limit=2&before=3", "after=1&limit=2", "after=9", "before=2&after=1")
@@ -291,13 +291,13 @@ async def test_lists(talker: Server) -> None:  # A-06, S-13
     await client("PATCH", f"/api/chats/{ids[4]}", {"archived": True})
 
     async def listed(query: str) -> list[str]:
-        found: list[str] = []
+        chat_ids: list[str] = []
         cursor = ""
         while True:
             page = (await client("GET", f"/api/chats?{query}&cursor={cursor}")).json
-            found += [chat["id"] for chat in page["chats"]]
+            chat_ids += [chat["id"] for chat in page["chats"]]
             if not (cursor := page["next"]):
-                return found
+                return chat_ids
 
     assert await listed("limit=2") == await listed("limit=200")
     assert set(await listed("limit=1")) == set(ids)
@@ -320,13 +320,13 @@ async def test_changing_a_chat(talker: Server) -> None:  # A-06
     view = (await client("PATCH", at, changes)).json
     assert (view["title"], view["labels"], view["options"]["mode"]) == ("Mine", ["a"], "read-only")
     assert view["options"]["max_turns"] == 7
-    before = (await client("GET", at)).data
+    old_data = (await client("GET", at)).data
     for wrong in ({"mode": "reckless"}, {"max_turns": 0}, {"labels": [""]}, {"title": "a\nb"}, {"colour": "red"},
                   {"title": " ", "mode": "ask"}, {"root": "relative"}, {"root": "/"}, {"owner": "bob"},
                   {"max_tokens": 10**30}):  # fmt: skip
         refused = await client("PATCH", at, wrong)
         assert refused.status == 400, wrong
-        assert (await client("GET", at)).data == before
+        assert (await client("GET", at)).data == old_data
     assert (await client("PATCH", at, {"archived": True})).json["archived"] is True
     refused = await client("POST", f"{at}/messages", {"content": "hi"})
     assert (refused.status, refused.code) == (400, "archived")
@@ -397,16 +397,16 @@ async def test_a_chat_says_why_it_is_in_error(tmp_path: Path) -> None:  # A-06, 
     async with serving(SqliteStore(tmp_path / "t.db"), tmp_path, model) as server:
         chat = await server.local.create("Hello.")
         failed = await idle(server.local, chat)
-        why = {"class": "auth", "message": "the key was refused"}
-        assert (failed["status"], failed["last_error"]) == ("error", why)
+        expected_error = {"class": "auth", "message": "the key was refused"}
+        assert (failed["status"], failed["last_error"]) == ("error", expected_error)
         (line,) = (await server.local("GET", "/api/chats")).json["chats"]
-        assert (line["status"], line["last_error"]) == ("error", why)
+        assert (line["status"], line["last_error"]) == ("error", expected_error)
         failure = (await server.agent.chat(chat).state()).last_error
         assert failure is not None
-        assert failure.message == why["message"]
+        assert failure.message == expected_error["message"]
         head = failed["head"]
         await server.local("POST", f"/api/chats/{chat}/messages", {"content": "Again."})
-        await server.local.until(chat, "session.idle", after=head)
+        await server.local.until(chat, "session.idle", after_seq=head)
         mended = (await server.local("GET", f"/api/chats/{chat}")).json
         assert (mended["status"], mended["last_error"]) == ("idle", None)
         assert (await server.local("GET", "/api/chats")).json["chats"][0]["last_error"] is None

@@ -53,7 +53,7 @@ async def test_a_run_with_tools_of_the_client(tmp_path: Path) -> None:  # A-09
         assert sorted(calls) == [("1.0", "Oslo"), ("1.1", "Rome")]
         log = await server.local.log(chat.id)
         completed = [event["data"] for event in log if event["type"] == "tool.execution_complete"]
-        assert [done["success"] for done in completed] == [True, True]
+        assert [completion["success"] for completion in completed] == [True, True]
         assert "over Oslo" in completed[0]["result"]
         again = await client.run(chat)  # there is nothing to do
         assert (again.text, again.reason) == ("Rain and sun.", "done")
@@ -81,27 +81,27 @@ async def test_errors_and_wrong_arguments_are_results(tmp_path: Path) -> None:  
         assert (await client.run(chat)).text == "I see."
         assert counted == []
         log = await server.local.log(chat.id)
-        said = [event["data"] for event in log if event["type"] == "tool.execution_complete"]
-        assert [done["success"] for done in said] == [False, False]
-        assert "do not fit" in said[0]["error"] + said[0]["result"]
-        assert "boom" in said[1]["error"] + said[1]["result"]
+        completions = [event["data"] for event in log if event["type"] == "tool.execution_complete"]
+        assert [completion["success"] for completion in completions] == [False, False]
+        assert "do not fit" in completions[0]["error"] + completions[0]["result"]
+        assert "boom" in completions[1]["error"] + completions[1]["result"]
 
 
 async def test_the_client_dies_with_calls_open_and_the_next_one_answers(tmp_path: Path) -> None:
     async with place(tmp_path) as server:
         first = client_of(server)
-        begun = asyncio.Event()
+        tool_start = asyncio.Event()
 
         @first.tool
         async def weather(city: str) -> str:
             """Tells the weather."""
-            begun.set()
+            tool_start.set()
             await asyncio.Event().wait()
             return ""
 
         chat = await first.chats.create("How is it?")
         running = asyncio.create_task(first.run(chat))
-        await asyncio.wait_for(begun.wait(), WAIT_S)
+        await asyncio.wait_for(tool_start.wait(), WAIT_S)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         await first.close()
@@ -112,10 +112,10 @@ async def test_the_client_dies_with_calls_open_and_the_next_one_answers(tmp_path
 
 
 async def test_two_clients_answer_and_one_is_taken(tmp_path: Path) -> None:  # A-04
-    async with place(tmp_path) as server, client_of(server) as one, client_of(server) as other:
-        both = [weather_of(one), weather_of(other)]
+    async with place(tmp_path) as server, client_of(server) as one, client_of(server) as other_client:
+        both = [weather_of(one), weather_of(other_client)]
         chat = await one.chats.create("How is it?")
-        replies = await asyncio.gather(one.run(chat.id), other.run(chat.id))
+        replies = await asyncio.gather(one.run(chat.id), other_client.run(chat.id))
         assert [reply.text for reply in replies] == ["Rain and sun."] * 2
         assert all(len(calls) <= 2 for calls in both)
         log = await server.local.log(chat.id)
@@ -138,15 +138,15 @@ async def test_approvals_and_questions(tmp_path: Path) -> None:
         assert waiting.reason == "action_required"
         assert [action.kind for action in waiting.actions] == ["permission"]
         await chat.approve(waiting.actions[0])
-        asked: list[OpenAction] = []
+        actions: list[OpenAction] = []
 
         async def refuse(action: OpenAction) -> str:
-            asked.append(action)
+            actions.append(action)
             return "Not on a Friday."
 
         assert (await client.run(chat, approve=refuse)).text == "Done."
         assert deployed == ["a"]
-        assert len(asked) == 1
+        assert len(actions) == 1
         log = await server.local.log(chat.id)
         assert [e["data"]["feedback"] for e in log if e["type"] == "permission.completed"][-1] == "Not on a Friday."
 
@@ -180,9 +180,9 @@ async def eventually(chat: ClientChat, fact: Callable[[ChatInfo], object]) -> No
 class Cutter:
     """A way to the server that can be cut, and that cuts itself after so many bytes."""
 
-    def __init__(self, address: str, after: int = 0) -> None:
+    def __init__(self, address: str, byte_limit: int = 0) -> None:
         self._port = int(address.rpartition(":")[2])
-        self._after = after
+        self._after = byte_limit
         self._open: set[asyncio.StreamWriter] = set()
         self.cuts = 0
 
@@ -193,9 +193,9 @@ class Cutter:
 
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
-        self.cut()
+        self.cut_connections()
 
-    def cut(self) -> None:
+    def cut_connections(self) -> None:
         for writer in list(self._open):
             self.cuts += 1
             writer.transport.abort()
@@ -203,16 +203,16 @@ class Cutter:
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there_reader, there = await asyncio.open_connection("127.0.0.1", self._port)
         self._open |= {writer, there}
-        left = [self._after]
+        remaining_bytes = [self._after]
 
         async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter, limited: bool) -> None:
             with contextlib.suppress(ConnectionError):
                 while data := await source.read(1 << 16):
                     if limited and self._after:
-                        data, left[0] = data[: left[0]], left[0] - len(data)
+                        data, remaining_bytes[0] = data[: remaining_bytes[0]], remaining_bytes[0] - len(data)
                     target.write(data)
                     await target.drain()
-                    if limited and self._after and left[0] <= 0:
+                    if limited and self._after and remaining_bytes[0] <= 0:
                         break
             for one in (writer, there):
                 self._open.discard(one)
@@ -229,15 +229,15 @@ async def test_a_stream_that_breaks_all_the_time_is_the_log_once_and_in_order(tm
         await client.run(chat)
         log = await server.local.log(chat.id)
         longest = max(len(str(event)) for event in log)
-        async with Cutter(server.address, after=longest + 1500) as way, client_of(server, way.address) as far:
-            seen: list[Envelope] = []
+        async with Cutter(server.address, byte_limit=longest + 1500) as way, client_of(server, way.address) as remote:
+            envelopes: list[Envelope] = []
             async with asyncio.timeout(WAIT_S):
-                async for envelope in far.chat(chat.id).events():
+                async for envelope in remote.chat(chat.id).events():
                     if not envelope.ephemeral:
-                        seen.append(envelope)
+                        envelopes.append(envelope)
                     if isinstance(envelope.data, RunEnd):
                         break
-        assert [envelope.seq for envelope in seen] == [event["seq"] for event in log]
+        assert [envelope.seq for envelope in envelopes] == [event["seq"] for event in log]
 
 
 async def test_text_on_the_screen_is_right_after_a_reconnection(tmp_path: Path) -> None:  # D-04
@@ -248,7 +248,7 @@ async def test_text_on_the_screen_is_right_after_a_reconnection(tmp_path: Path) 
         client_of(server, way.address) as client,
     ):
         chat = await client.chats.create("Speak.")
-        text, cut = "", False
+        text, is_cut = "", False
         async with asyncio.timeout(WAIT_S), contextlib.aclosing(chat.events()) as events:
             async for envelope in events:
                 match envelope.data:
@@ -257,10 +257,10 @@ async def test_text_on_the_screen_is_right_after_a_reconnection(tmp_path: Path) 
                     case MessageDelta(text=more):
                         text += more
                 if text == "word " * 20:
-                    if cut:
+                    if is_cut:
                         break
-                    cut = True
-                    way.cut()
+                    is_cut = True
+                    way.cut_connections()
         assert way.cuts
         await chat.interrupt()
 
@@ -294,14 +294,14 @@ async def test_a_server_that_is_restarted_in_the_middle(tmp_path: Path) -> None:
 
 async def test_chats_are_listed_changed_and_found(tmp_path: Path) -> None:  # A-06
     async with place(tmp_path, [Say("Hi.")]) as server, client_of(server) as client:
-        made = [await client.chats.create(title=f"Chat {number}", labels=["x"]) for number in range(3)]
-        assert {line.id async for line in client.chats.list(label="x")} == {chat.id for chat in made}
-        found = [line.title async for line in client.chats.list(query="chat 2")]
-        assert found == ["Chat 2"]
-        changed = await made[0].change(title="Other", archived=True)
-        assert (changed.title, changed.archived) == ("Other", True)
-        assert [line.id async for line in client.chats.list(archived=True)] == [made[0].id]
-        assert (await client.chats.get(made[1].id)).id == made[1].id
+        chats = [await client.chats.create(title=f"Chat {number}", labels=["x"]) for number in range(3)]
+        assert {line.id async for line in client.chats.list(label="x")} == {chat.id for chat in chats}
+        titles = [line.title async for line in client.chats.list(query="chat 2")]
+        assert titles == ["Chat 2"]
+        changed_chat = await chats[0].change(title="Other", archived=True)
+        assert (changed_chat.title, changed_chat.archived) == ("Other", True)
+        assert [line.id async for line in client.chats.list(archived=True)] == [chats[0].id]
+        assert (await client.chats.get(chats[1].id)).id == chats[1].id
         with pytest.raises(ApiError) as missing:
             await client.chats.get("c_nothere")
         assert (missing.value.status, missing.value.reason) == (404, "not_found")
@@ -351,8 +351,8 @@ async def test_a_result_that_is_too_large_is_an_error_result(tmp_path: Path) -> 
         reply = await client.run(await client.chats.create("How is it?"))
         assert reply.text == "I see."
         log = await server.local.log((await anext(client.chats.list())).id)
-        (done,) = [event["data"] for event in log if event["type"] == "tool.execution_complete"]
-        assert not done["success"]
+        (completion,) = [event["data"] for event in log if event["type"] == "tool.execution_complete"]
+        assert not completion["success"]
 
 
 async def test_without_async(tmp_path: Path) -> None:

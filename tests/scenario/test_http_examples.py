@@ -48,14 +48,14 @@ async def test_the_chat_bot(tmp_path: Path) -> None:
         Say("Ordered."),
     ]
     async with serving(SqliteStore(tmp_path / "treadle.db"), tmp_path, steps) as server:
-        said = await run(server, sys.executable, str(EXAMPLES / "chat_bot.py"), input="Apples?\nTwo, please.\n")
-        assert said == "There are 12 apples.\nOrdered.\n"
+        output = await run(server, sys.executable, str(EXAMPLES / "chat_bot.py"), input="Apples?\nTwo, please.\n")
+        assert output == "There are 12 apples.\nOrdered.\n"
         (listed,) = (await server.local("GET", "/api/chats")).json["chats"]
         log = await server.local.log(listed["id"])
-        done = [event["data"] for event in log if event["type"] == "tool.execution_complete"]
-        assert [one["success"] for one in done] == [True, False, True]
-        assert "There is no plum in this shop" in done[1]["error"] + done[1]["result"]
-        assert "order 1: 2 apple" in done[2]["result"]
+        completions = [event["data"] for event in log if event["type"] == "tool.execution_complete"]
+        assert [one["success"] for one in completions] == [True, False, True]
+        assert "There is no plum in this shop" in completions[1]["error"] + completions[1]["result"]
+        assert "order 1: 2 apple" in completions[2]["result"]
 
 
 def test_the_chat_bot_is_short() -> None:
@@ -69,5 +69,5 @@ async def test_a_tool_by_plain_http(tmp_path: Path) -> None:
         assert await run(server, "bash", str(EXAMPLES / "client_tool.sh")) == "Time for tea.\n"
         (listed,) = (await server.local("GET", "/api/chats")).json["chats"]
         log = await server.local.log(listed["id"])
-        done = [event["data"] for event in log if event["type"] == "tool.execution_complete"]
-        assert [one["success"] for one in done] == [True, True]
+        completions = [event["data"] for event in log if event["type"] == "tool.execution_complete"]
+        assert [one["success"] for one in completions] == [True, True]

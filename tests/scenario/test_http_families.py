@@ -1,5 +1,5 @@
-"""Chats that begin others, over HTTP: a race, and what sub-agents ask, seen and answered with what their parent asks
-(L-22, L-23); nobody sees those of others (S-13)."""
+"""Chats that begin others, over HTTP: a race, and questions of sub-agents, listed and answered with those of their
+parent (L-22, L-23); users do not see the chats of others (S-13)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -31,15 +31,15 @@ OPTIONS = ChatOptions(model="scripted:x", interactive=True, summarize=False, ver
 
 async def test_a_race_is_begun_and_its_winner_committed(tmp_path: Path) -> None:  # L-22, S-13
     root = project(tmp_path)
-    opened = Admission(OPTIONS, roots=(str(tmp_path),), models=("scripted:*",))
+    admission = Admission(OPTIONS, roots=(str(tmp_path),), models=("scripted:*",))
     store, home = SqliteStore(tmp_path / "treadle.db"), seed(tmp_path / "home")
-    async with serving(store, home, ByTask(TASKS), builtin=True, options=OPTIONS, admission=opened) as server:
+    async with serving(store, home, ByTask(TASKS), builtin=True, options=OPTIONS, admission=admission) as server:
         alice, bob = server.user("alice"), server.user("bob")
-        wanted = {"task": "Write it.", "attempts": 2, "check": "test -f made.txt", "root": str(root)}
-        begun = await alice("POST", "/api/races", wanted, headers={"idempotency-key": "once"})
-        again = await alice("POST", "/api/races", wanted, headers={"idempotency-key": "once"})
-        assert (begun.status, again.json["id"]) == (201, begun.json["id"])
-        chat = begun.json["id"]
+        race_request = {"task": "Write it.", "attempts": 2, "check": "test -f made.txt", "root": str(root)}
+        response = await alice("POST", "/api/races", race_request, headers={"idempotency-key": "once"})
+        again = await alice("POST", "/api/races", race_request, headers={"idempotency-key": "once"})
+        assert (response.status, again.json["id"]) == (201, response.json["id"])
+        chat = response.json["id"]
         await alice.until(chat, "session.idle")
         assert (root / "made.txt").read_text() == "made\n"
         rows = (await alice("GET", f"/api/chats/{chat}/children")).json["children"]
@@ -56,26 +56,26 @@ async def test_a_race_is_begun_and_its_winner_committed(tmp_path: Path) -> None:
             {"root": ""},
             {"task": " "},
         ):
-            refused = await alice("POST", "/api/races", {**wanted, **wrong})
+            refused = await alice("POST", "/api/races", {**race_request, **wrong})
             assert (refused.status, refused.code) == (400, "invalid_input"), wrong
-        assert (await alice("POST", "/api/races", {**wanted, "attempts": 17})).status == 400
+        assert (await alice("POST", "/api/races", {**race_request, "attempts": 17})).status == 400
         assert len((await alice("GET", "/api/chats")).json["chats"]) == 3
 
 
 async def test_what_a_sub_agent_asks_is_among_what_its_parent_asks(tmp_path: Path) -> None:  # L-23, S-13
     root = project(tmp_path)
-    opened = Admission(OPTIONS, roots=(str(tmp_path),))
+    admission = Admission(OPTIONS, roots=(str(tmp_path),))
     store, home = SqliteStore(tmp_path / "treadle.db"), seed(tmp_path / "home")
-    async with serving(store, home, ByTask(TASKS), builtin=True, options=OPTIONS, admission=opened) as server:
+    async with serving(store, home, ByTask(TASKS), builtin=True, options=OPTIONS, admission=admission) as server:
         alice, bob = server.user("alice"), server.user("bob")
         chat = await alice.create("Share it.", root=str(root), mode="ask")
-        asked = await _asked(alice, chat)
-        assert asked["chat"] != chat
-        assert FLOW in asked["action"]["text"]
+        open_action = await _await_action(alice, chat)
+        assert open_action["chat"] != chat
+        assert FLOW in open_action["action"]["text"]
         assert (await alice("GET", f"/api/chats/{chat}/actions")).json["actions"] == []
         assert (await bob("GET", f"/api/chats/{chat}/actions?below=true")).status == 404
-        answer = {"decision": "allow", "hash": asked["action"]["hash"]}
-        place = f"/api/chats/{asked['chat']}/approvals/{asked['action']['action']}"
+        answer = {"decision": "allow", "hash": open_action["action"]["hash"]}
+        place = f"/api/chats/{open_action['chat']}/approvals/{open_action['action']['action']}"
         assert (await bob("POST", place, answer)).status == 404
         assert (await alice("POST", place, answer)).status == 200
         await alice.until(chat, "session.idle")
@@ -102,10 +102,10 @@ async def test_the_python_client_races_answers_below_and_commits_worlds(tmp_path
         assert (refused.value.status, refused.value.reason) == (400, "invalid_input")
 
         chat = await client.chats.create("Share it.", root=str(root), mode="ask")
-        asked = await _only(lambda: chat.actions(below=True))
+        open_action = await _only(lambda: chat.actions(below=True))
         (child,) = await chat.children()
-        assert (asked.chat, await chat.actions()) == (child.chat, ())
-        await client.chat(child.chat).approve(asked.action)
+        assert (open_action.chat, await chat.actions()) == (child.chat, ())
+        await client.chat(child.chat).approve(open_action.action)
         assert (await client.run(chat)).text == "Shared."
 
         stays = await client.chats.create("Stay there.", root=str(root), world="chat", mode="autopilot")
@@ -124,8 +124,8 @@ async def test_the_python_client_races_answers_below_and_commits_worlds(tmp_path
         await client.run(writes)
         world = (await writes.info()).options.world
         assert [file.path for file in (await client.worlds.show(world)).files] == ["made.txt"]
-        done = await client.worlds.commit(world)
-        assert [file.path for file in done.files] == ["made.txt"]
+        commit = await client.worlds.commit(world)
+        assert [file.path for file in commit.files] == ["made.txt"]
         await client.run(await client.chats.create("Change it.", root=str(root), world=world))
         (root / "made.txt").write_text("theirs\n")
         with pytest.raises(ApiError) as conflict:
@@ -134,12 +134,12 @@ async def test_the_python_client_races_answers_below_and_commits_worlds(tmp_path
         assert (root / "made.txt").read_text() == "theirs\n"
 
 
-async def _asked(user: Client, chat: str) -> Any:
+async def _await_action(user: Client, chat: str) -> Any:
     """The one thing that is asked in the chat or below it, once it is."""
 
     async def look() -> list[Any]:
-        found: list[Any] = (await user("GET", f"/api/chats/{chat}/actions?below=true")).json["actions"]
-        return found
+        actions: list[Any] = (await user("GET", f"/api/chats/{chat}/actions?below=true")).json["actions"]
+        return actions
 
     return await _only(look)
 
@@ -148,7 +148,7 @@ async def _only(look: Callable[[], Awaitable[Sequence[T]]]) -> T:
     """The one thing that is there, once it is."""
     async with asyncio.timeout(WAIT_S):
         while True:
-            if found := await look():
-                (one,) = found
+            if values := await look():
+                (one,) = values
                 return one
             await asyncio.sleep(0.05)

@@ -95,9 +95,9 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
 
 
 async def test_changes_are_seen_by_hunk(place: Place) -> None:  # W-04
-    seen = (await place.local("GET", f"{place.at}/changes")).json
-    assert seen["total"] == 2
-    by_path = {file["path"]: file for file in seen["files"]}
+    change_list = (await place.local("GET", f"{place.at}/changes")).json
+    assert change_list["total"] == 2
+    by_path = {file["path"]: file for file in change_list["files"]}
     assert list(by_path) == ["a.txt", "made/new.txt"]
     a = by_path["a.txt"]
     assert (a["action"], a["added"], a["removed"], a["cut"]) == ("modified", 2, 2, False)
@@ -125,8 +125,8 @@ async def test_what_is_no_utf8_is_seen_too(tmp_path: Path) -> None:
     ) as server:
         chat = await server.local.create("Write.", root=str(project))
         await server.local.until(chat, "session.idle")
-        (seen,) = (await server.local("GET", f"/api/chats/{chat}/changes")).json["files"]
-        assert seen["hunks"][0]["lines"] == [" caf\ufffd", "+th\ufffd"]
+        (changed_file,) = (await server.local("GET", f"/api/chats/{chat}/changes")).json["files"]
+        assert changed_file["hunks"][0]["lines"] == [" caf\ufffd", "+th\ufffd"]
 
 
 async def test_an_undo_of_very_many_files_lists_them_all(tmp_path: Path) -> None:  # W-02, D-06
@@ -139,39 +139,39 @@ async def test_an_undo_of_very_many_files_lists_them_all(tmp_path: Path) -> None
         chat = await server.local.create("Write.", root=str(project))
         await server.local.until(chat, "session.idle")
         assert (await server.local("GET", f"/api/chats/{chat}/changes?limit=1")).json["total"] == 250
-        done = (await server.local("POST", f"/api/chats/{chat}/undo?wait=60")).json
-        assert (done["total"], len(done["files"])) == (250, 251)
+        undo_result = (await server.local("POST", f"/api/chats/{chat}/undo?wait=60")).json
+        assert (undo_result["total"], len(undo_result["files"])) == (250, 251)
         assert not (project / "d").exists()
 
 
 async def test_undo_redo_and_what_it_says(place: Place) -> None:  # W-02
-    before = await place.local.log(place.chat)
+    old_log = await place.local.log(place.chat)
     plan = (await place.local("POST", f"{place.at}/undo", {"preview": True})).json
     assert (plan["preview"], plan["total"], plan["conflicts"]) == (True, 2, [])
     assert place.a() == NEW
-    assert await place.local.log(place.chat) == before
-    done = await place.local("POST", f"{place.at}/undo?wait=60")
-    assert done.status == 200
-    assert {file["path"] for file in done.json["files"]} == {"a.txt", "made", "made/new.txt"}
-    assert done.json["total"] == 2  # a folder is no file
-    assert (done.json["error"], place.a(), (place.project / "made").exists()) == ("", OLD, False)
+    assert await place.local.log(place.chat) == old_log
+    response = await place.local("POST", f"{place.at}/undo?wait=60")
+    assert response.status == 200
+    assert {file["path"] for file in response.json["files"]} == {"a.txt", "made", "made/new.txt"}
+    assert response.json["total"] == 2  # a folder is no file
+    assert (response.json["error"], place.a(), (place.project / "made").exists()) == ("", OLD, False)
     undone = [event for event in await place.local.log(place.chat) if event["type"] == "workspace.undone"]
-    assert [event["data"]["restore"] for event in undone] == [done.json["restore"]]
+    assert [event["data"]["restore"] for event in undone] == [response.json["restore"]]
     assert (await place.local("GET", f"{place.at}/changes")).json["files"] == []
-    again = await place.local("POST", f"{place.at}/redo?wait=60", {"undo": done.json["restore"]})
+    again = await place.local("POST", f"{place.at}/redo?wait=60", {"undo": response.json["restore"]})
     assert (again.status, place.a()) == (200, NEW)
     none = await place.local("POST", f"{place.at}/redo", {})
     assert (none.status, none.code) == (400, "invalid_input")
 
 
 async def test_hunks_are_kept_and_undone(place: Place) -> None:  # W-03
-    kept = await place.local("POST", f"{place.at}/keep?wait=60", {"hunks": {"a.txt": [1]}})
-    assert (kept.status, kept.json["error"]) == (200, "")
-    (left,) = (await place.local("GET", f"{place.at}/changes?path=a.txt")).json["files"]
-    assert "+eighteen" in left["hunks"][0]["lines"]
-    assert len(left["hunks"]) == 1
-    done = await place.local("POST", f"{place.at}/undo?wait=60", {"hunks": {"./a.txt": [1]}})
-    assert (done.status, done.json["error"]) == (200, "")
+    keep_response = await place.local("POST", f"{place.at}/keep?wait=60", {"hunks": {"a.txt": [1]}})
+    assert (keep_response.status, keep_response.json["error"]) == (200, "")
+    (remaining_file,) = (await place.local("GET", f"{place.at}/changes?path=a.txt")).json["files"]
+    assert "+eighteen" in remaining_file["hunks"][0]["lines"]
+    assert len(remaining_file["hunks"]) == 1
+    undo_response = await place.local("POST", f"{place.at}/undo?wait=60", {"hunks": {"./a.txt": [1]}})
+    assert (undo_response.status, undo_response.json["error"]) == (200, "")
     assert place.a() == text((2, "two\n"))
     assert (place.project / "made/new.txt").exists()
     await place.local("POST", f"{place.at}/undo?wait=60", {"run": "all", "even_kept": True})
@@ -180,10 +180,10 @@ async def test_hunks_are_kept_and_undone(place: Place) -> None:  # W-03
 
 async def test_what_somebody_changed_since_is_left_alone_or_merged(place: Place) -> None:  # W-02
     (place.project / "a.txt").write_text(text((2, "two\n"), (10, "mine\n"), (18, "eighteen\n")))
-    done = (await place.local("POST", f"{place.at}/undo?wait=60", {"paths": ["a.txt"]})).json
-    assert ([conflict["path"] for conflict in done["conflicts"]], done["files"]) == (["a.txt"], [])
-    done = (await place.local("POST", f"{place.at}/undo?wait=60", {"paths": ["a.txt"], "merge": True})).json
-    assert done["conflicts"] == []
+    undo_result = (await place.local("POST", f"{place.at}/undo?wait=60", {"paths": ["a.txt"]})).json
+    assert ([conflict["path"] for conflict in undo_result["conflicts"]], undo_result["files"]) == (["a.txt"], [])
+    undo_result = (await place.local("POST", f"{place.at}/undo?wait=60", {"paths": ["a.txt"], "merge": True})).json
+    assert undo_result["conflicts"] == []
     assert place.a() == text((10, "mine\n"))
 
 
@@ -219,21 +219,21 @@ async def test_a_killed_undo_is_completed_before_anything_else(
     async with serving(SqliteStore(database), cli.home, WORK, works=False, builtin=True) as server:
         ((chat,),) = [[each["id"] for each in (await server.local("GET", "/api/chats")).json["chats"]]]
         at = f"/api/chats/{chat}"
-        asked = [
+        requests = [
             asyncio.create_task(server.local("POST", f"{at}/undo", body, headers={"idempotency-key": key}))
             for body, key in (({}, "u1"), ({"preview": True}, "u2"))
         ]
         await all_there.wait()  # both came while it was not completed yet
         server.agent.worker.start(chat)
-        again, preview = [await each for each in asked]
+        again, preview = [await each for each in requests]
         assert again.status == 200, again.data
         assert {file["path"] for file in again.json["files"]} == {"a.txt", "made", "made/new.txt"}
         assert ((cli.project / "a.txt").read_text(), (cli.project / "made").exists()) == (OLD, False)
         assert (preview.json["preview"], preview.json["total"]) == (True, 0)
         log = await server.local.log(chat)
         assert [event["type"] for event in log].count("workspace.undone") == 1
-        same = await server.local("POST", f"{at}/undo", {}, headers={"idempotency-key": "u1"})
-        assert (same.status, same.data) == (200, again.data)
+        repeat = await server.local("POST", f"{at}/undo", {}, headers={"idempotency-key": "u1"})
+        assert (repeat.status, repeat.data) == (200, again.data)
 
 
 async def test_what_is_refused_changes_nothing(place: Place) -> None:
@@ -248,13 +248,13 @@ async def test_what_is_refused_changes_nothing(place: Place) -> None:
         ("back", {"message": 2, "conversation": False, "files": False}, "invalid_input"),
         ("back", {}, "invalid_json"),
     ]
-    before = await place.local.log(place.chat)
+    old_log = await place.local.log(place.chat)
     for route, body, code in wrong:
         refused = await place.local("POST", f"{place.at}/{route}", body)
         assert (refused.status, refused.code) == (400, code), (route, body)
-    gone = await place.local("POST", f"{place.at}/back", {"message": 3})
-    assert (gone.status, gone.code) == (404, "no_such_message")
-    assert await place.local.log(place.chat) == before
+    response = await place.local("POST", f"{place.at}/back", {"message": 3})
+    assert (response.status, response.code) == (404, "no_such_message")
+    assert await place.local.log(place.chat) == old_log
     assert place.a() == NEW
     await place.local("PATCH", place.at, {"archived": True})
     assert (await place.local("POST", f"{place.at}/undo")).code == "archived"
@@ -262,10 +262,10 @@ async def test_what_is_refused_changes_nothing(place: Place) -> None:
 
 async def test_a_chat_that_works_is_not_restored(place: Place) -> None:
     for content in ("More.", "And more."):
-        sent = (await place.local("POST", f"{place.at}/messages", {"content": content})).json
+        sent_message = (await place.local("POST", f"{place.at}/messages", {"content": content})).json
         if content == "More.":
-            await place.local.until(place.chat, "session.idle", after=sent["head"])
-    await place.local.until(place.chat, "assistant.message_delta", after=sent["head"])
+            await place.local.until(place.chat, "session.idle", after_seq=sent_message["head"])
+    await place.local.until(place.chat, "assistant.message_delta", after_seq=sent_message["head"])
     busy = await place.local("POST", f"{place.at}/undo?wait=60")
     assert (busy.status, busy.code) == (409, "busy")
     assert (await place.local("POST", f"{place.at}/undo", {"preview": True})).status == 200
@@ -273,25 +273,25 @@ async def test_a_chat_that_works_is_not_restored(place: Place) -> None:
 
 
 async def test_back_to_an_earlier_message(place: Place) -> None:  # W-03, L-09
-    sent = (await place.local("POST", f"{place.at}/messages", {"content": "More."})).json
-    await place.local.until(place.chat, "session.idle", after=sent["head"])
+    sent_message = (await place.local("POST", f"{place.at}/messages", {"content": "More."})).json
+    await place.local.until(place.chat, "session.idle", after_seq=sent_message["head"])
     assert (place.project / "b.txt").exists()
     messages = (await place.local("GET", f"{place.at}/messages")).json["messages"]
     first, second = [message["seq"] for message in messages if message["role"] == "user"]
-    said = await place.local("POST", f"{place.at}/back?wait=60", {"message": second, "files": False})
-    assert (said.status, said.json["restore"]) == (200, "")
+    back_response = await place.local("POST", f"{place.at}/back?wait=60", {"message": second, "files": False})
+    assert (back_response.status, back_response.json["restore"]) == (200, "")
     assert (place.project / "b.txt").exists()
     assert len((await place.local("GET", f"{place.at}/messages")).json["messages"]) == 4
-    done = await place.local("POST", f"{place.at}/back?wait=60", {"message": first})
-    assert (done.status, place.a(), (place.project / "b.txt").exists()) == (200, OLD, False)
+    full_response = await place.local("POST", f"{place.at}/back?wait=60", {"message": first})
+    assert (full_response.status, place.a(), (place.project / "b.txt").exists()) == (200, OLD, False)
     assert (await place.local("GET", f"{place.at}/messages")).json["messages"] == []
 
 
 async def test_an_edit_that_takes_the_files_back_first(place: Place) -> None:  # L-09
     first = (await place.local("GET", f"{place.at}/messages")).json["messages"][0]["seq"]
-    done = await place.local("PUT", f"{place.at}/messages/{first}", {"content": "Otherwise.", "files": True})
-    assert (done.status, bool(done.json["restore"])) == (200, True)
-    await place.local.until(place.chat, "session.idle", after=done.json["head"])
+    edit_response = await place.local("PUT", f"{place.at}/messages/{first}", {"content": "Otherwise.", "files": True})
+    assert (edit_response.status, bool(edit_response.json["restore"])) == (200, True)
+    await place.local.until(place.chat, "session.idle", after_seq=edit_response.json["head"])
     assert place.a() == OLD
     assert (place.project / "b.txt").read_text() == "more\n"
 
@@ -303,9 +303,13 @@ async def test_very_much_is_cut(tmp_path: Path) -> None:
     async with serving(SqliteStore(tmp_path / "t.db"), tmp_path, steps, builtin=True) as server:
         chat = await server.local.create("Write.", root=str(project))
         await server.local.until(chat, "session.idle")
-        seen = await server.local("GET", f"/api/chats/{chat}/changes")
-        assert len(seen.data) < 2 << 20
-        assert [(file["added"], file["cut"]) for file in seen.json["files"]] == [(700, False), (700, True), (700, True)]
+        reply = await server.local("GET", f"/api/chats/{chat}/changes")
+        assert len(reply.data) < 2 << 20
+        assert [(file["added"], file["cut"]) for file in reply.json["files"]] == [
+            (700, False),
+            (700, True),
+            (700, True),
+        ]
         one = (await server.local("GET", f"/api/chats/{chat}/changes?path=y.txt")).json
         assert [file["cut"] for file in one["files"]] == [False]
 
@@ -315,26 +319,26 @@ async def test_a_worker_elsewhere_carries_it_out(open_shared: Callable[[], Store
     options = ChatOptions(model="scripted:test", interactive=True, summarize=False, verify=False)
     async with serving(open_shared(), tmp_path, WORK, works=False, builtin=True) as server:
         local = server.local
-        async with Agent(open_shared(), model=ScriptedModel(WORK), options=options, home=tmp_path) as other:
+        async with Agent(open_shared(), model=ScriptedModel(WORK), options=options, home=tmp_path) as other_agent:
             chat = await local.create("Do the work.", root=str(project))
-            other.worker.start(chat)  # type: ignore[arg-type]
+            other_agent.worker.start(chat)  # type: ignore[arg-type]
             await local.until(chat, "session.idle")
             assert (await local("GET", f"/api/chats/{chat}/changes")).json["total"] == 2
-            asked = await local("POST", f"/api/chats/{chat}/undo")
-            assert (asked.status, asked.json["status"]) == (202, "pending")
-            other.worker.start(chat)  # type: ignore[arg-type]
-            seen = await local.until(chat, "workspace.undone", after=asked.json["head"])
-            assert seen[-1]["data"]["restore"] == asked.json["restore"]
+            undo_response = await local("POST", f"/api/chats/{chat}/undo")
+            assert (undo_response.status, undo_response.json["status"]) == (202, "pending")
+            other_agent.worker.start(chat)  # type: ignore[arg-type]
+            events = await local.until(chat, "workspace.undone", after_seq=undo_response.json["head"])
+            assert events[-1]["data"]["restore"] == undo_response.json["restore"]
             assert (project / "a.txt").read_text() == OLD
             waiting = asyncio.create_task(local("POST", f"/api/chats/{chat}/redo?wait=60"))
-            await local.until(chat, "workspace.restore_requested", after=seen[-1]["seq"])
-            other.worker.start(chat)  # type: ignore[arg-type]
+            await local.until(chat, "workspace.restore_requested", after_seq=events[-1]["seq"])
+            other_agent.worker.start(chat)  # type: ignore[arg-type]
             assert (await waiting).status == 200
             assert (project / "a.txt").read_text() == NEW
 
 
 async def test_a_project_on_another_machine(tmp_path: Path) -> None:
-    """What is in the log is told; what only the other machine has, is not."""
+    """The answer has the data in the log, but none that only the other machine has."""
     project = prepare(tmp_path)
     model = ScriptedModel(WORK, follow="calls")
     async with serving(SqliteStore(tmp_path / "t.db"), tmp_path, model, builtin=True) as server:
@@ -342,8 +346,8 @@ async def test_a_project_on_another_machine(tmp_path: Path) -> None:
     project.rename(tmp_path / "gone")
     async with serving(SqliteStore(tmp_path / "t.db"), tmp_path / "home", model, works=False, builtin=True) as server:
         local = server.local
-        seen = await local("GET", f"/api/chats/{chat}/changes")
-        assert [file["path"] for file in seen.json["files"]] == ["a.txt", "made/new.txt"]
+        response = await local("GET", f"/api/chats/{chat}/changes")
+        assert [file["path"] for file in response.json["files"]] == ["a.txt", "made/new.txt"]
         plan = await local("POST", f"/api/chats/{chat}/undo", {"preview": True})
         assert (plan.status, plan.code) == (400, "tool")
 
@@ -359,9 +363,9 @@ async def test_with_the_client(place: Place) -> None:  # A-09
         assert [hunk.number for hunk in a.hunks] == [1, 2]
         assert (await files.preview(paths=["a.txt"])).total == 1
         assert place.a() == NEW
-        done = await files.undo(hunks={"a.txt": [2]})
-        assert (done.status, done.error, place.a()) == ("", "", text((2, "two\n")))
-        await files.redo(done.restore)
+        undo_result = await files.undo(hunks={"a.txt": [2]})
+        assert (undo_result.status, undo_result.error, place.a()) == ("", "", text((2, "two\n")))
+        await files.redo(undo_result.restore)
         assert place.a() == NEW
         await files.keep(paths=["made"])
         assert [file.path for file in await files.changes()] == ["a.txt"]
@@ -378,12 +382,12 @@ async def test_with_the_client_without_async(place: Place) -> None:
     def work() -> tuple[int, str, int, int]:
         with without_async.Client(place.server.address, place.local.token) as client:
             files = client.chat(place.chat).files
-            found = len(files.changes("all"))
+            change_count = len(files.changes("all"))
             files.keep(paths=["made"])
-            done = files.undo()
+            undo_result = files.undo()
             files.redo()
             back = files.back_to(files.runs()[0].message, conversation=False)
-            return found, done.error, files.preview().total, len(back.files)
+            return change_count, undo_result.error, files.preview().total, len(back.files)
 
     assert await asyncio.to_thread(work) == (2, "", 0, 1)
     assert place.a() == OLD

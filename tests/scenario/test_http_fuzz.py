@@ -30,8 +30,8 @@ def body(chance: random.Random, kind: type) -> bytes:
     if chance.random() < 0.2:
         return chance.choice(RAW)
     names = [*get_type_hints(kind), "unknown"]
-    chosen = chance.sample(names, min(len(names), chance.randrange(1, 5)))
-    return json.dumps({name: chance.choice(ODD) for name in chosen}).encode()
+    field_names = chance.sample(names, min(len(names), chance.randrange(1, 5)))
+    return json.dumps({name: chance.choice(ODD) for name in field_names}).encode()
 
 
 async def test_every_route_takes_every_body(tmp_path: Path) -> None:
@@ -48,8 +48,8 @@ async def test_every_route_takes_every_body(tmp_path: Path) -> None:
             for _ in range(TRIES):
                 assert route.body is not None
                 deletes_chat = (route.method, route.path) == ("DELETE", "/api/chats/{chat}")
-                known = chance.random() < 0.8 and not deletes_chat
-                path = route.path.replace("{chat}", chat if known else "c_none")
+                is_known_chat = chance.random() < 0.8 and not deletes_chat
+                path = route.path.replace("{chat}", chat if is_known_chat else "c_none")
                 for name in ("action", "seq", "id", "job", "world", "queued", "name", "run"):
                     path = path.replace(f"{{{name}}}", chance.choice(["1", "1.0", "-1", "x", "9" * 30, "%00"]))
                 data = body(chance, route.body)
@@ -57,8 +57,8 @@ async def test_every_route_takes_every_body(tmp_path: Path) -> None:
                 if chance.random() < 0.5:
                     headers["idempotency-key"] = chance.choice(["k1", "k2", "x" * 255, "x" * 256])
                 answer = await server.local(route.method, path, data=data, headers=headers)
-                shown = f"{route.method} {path} {data[:300]!r}: {answer.status} {answer.data[:300]!r}"
-                assert answer.status < 500, shown
+                description = f"{route.method} {path} {data[:300]!r}: {answer.status} {answer.data[:300]!r}"
+                assert answer.status < 500, description
                 if answer.status >= 400:
-                    assert answer.code, shown
+                    assert answer.code, description
         assert (await server.local("GET", f"/api/chats/{chat}")).status == 200

@@ -20,9 +20,9 @@ STEPS = [Call("run_command", command=SERVE, background=True), Say("It runs.")]
 OPTIONS = {"auto_approve_commands": True, "tools": ["run_command"]}
 
 
-async def written(job: ClientJob, wanted: str) -> str:
+async def await_output(job: ClientJob, expected_text: str) -> str:
     async with asyncio.timeout(30):
-        while wanted not in (text := (await job.tail()).text):  # noqa: ASYNC110 - a fact of another process
+        while expected_text not in (text := (await job.tail()).text):  # noqa: ASYNC110 - a fact of another process
             await asyncio.sleep(0.02)
     return text
 
@@ -39,28 +39,28 @@ async def test_a_job_is_listed_read_talked_to_and_stopped_by_its_owner_only(tmp_
         async with RealClient(server.address, local.token) as client:
             [job] = await client.chat(chat).jobs()
             assert (job.view.job, job.view.status, job.view.host) == ("1.0", "running", os.uname().nodename)
-            assert "\x1b" not in await written(job, "up")
+            assert "\x1b" not in await await_output(job, "up")
             for _ in range(2):  # the same request once more is not written once more
-                given = await local("POST", f"{at}/1.0/input", {"text": "hi"}, headers={"idempotency-key": "k /1"})
-                assert given.status == 200
+                reply = await local("POST", f"{at}/1.0/input", {"text": "hi"}, headers={"idempotency-key": "k /1"})
+                assert reply.status == 200
             await job.send("there")
-            assert (await written(job, "got there")).count("got hi") == 1
+            assert (await await_output(job, "got there")).count("got hi") == 1
             page = (await local("GET", f"{at}/1.0/output?offset=0&limit=4")).json
             assert page["offset"] == 0
-            other = server.user("somebody")
+            other_user = server.user("somebody")
             for method, path in (("GET", ""), ("GET", "/1.0/output"), ("POST", "/1.0/stop"), ("POST", "/1.0/input")):
-                refused = await other(method, at + path, None if method == "GET" else {})
+                refused = await other_user(method, at + path, None if method == "GET" else {})
                 assert (refused.status, refused.code) == (404, "not_found")
             assert (await local("GET", f"{at}/9.9/output")).status == 404
             assert (await job.stop()).status == "stopped"
-            with pytest.raises(ApiError) as ended:
+            with pytest.raises(ApiError) as error:
                 await job.send("more")
-            assert ended.value.reason == "tool"
+            assert error.value.reason == "tool"
             assert job.view.pending == 1
             assert not (project / "made").exists()  # W-10
             assert "+made" in (await job.changes()).diff
             for method, path in (("GET", "/1.0/changes"), ("POST", "/1.0/commit"), ("POST", "/1.0/discard")):
-                refused = await other(method, at + path, None if method == "GET" else {})
+                refused = await other_user(method, at + path, None if method == "GET" else {})
                 assert (refused.status, refused.code) == (404, "not_found")
             await job.commit()
             await local.until(chat, "job.settled")
@@ -71,8 +71,8 @@ async def test_a_job_is_listed_read_talked_to_and_stopped_by_its_owner_only(tmp_
         log = await local.log(chat)
         [end] = [event["data"] for event in log if event["type"] == "job.ended"]
         assert (end["ending"], end["by"]) == ("stopped", "person")
-        [changed] = [event["data"] for event in log if event["type"] == "workspace.files_changed"]
-        assert [file["path"] for file in changed["files"]] == ["made"]
+        [changes] = [event["data"] for event in log if event["type"] == "workspace.files_changed"]
+        assert [file["path"] for file in changes["files"]] == ["made"]
 
 
 async def test_an_archived_chat_has_no_jobs(tmp_path: Path) -> None:

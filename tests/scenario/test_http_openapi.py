@@ -42,9 +42,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
     process = cli.start("serve", "--port", "0", "--model", cli.script(SCRIPT))
     assert process.stdout is not None
     line = process.stdout.readline()
-    found = re.fullmatch(r"serving (http://127\.0\.0\.1:\d+)/#token=(trd_\S+)\n", line)
-    assert found, process.communicate()
-    yield found[1], found[2]
+    match = re.fullmatch(r"serving (http://127\.0\.0\.1:\d+)/#token=(trd_\S+)\n", line)
+    assert match, process.communicate()
+    yield match[1], match[2]
     process.terminate()
     assert end(process).code == 0
 
@@ -61,7 +61,7 @@ def test_the_document_is_the_one_that_is_served(served: tuple[str, str]) -> None
 
 
 def _examples(operation: tuple[str, str]) -> int:
-    """What takes nothing but its path has little to be tried; bodies of many fields take long to make."""
+    """A route with only a path needs few examples; bodies of many fields take long to make."""
     if operation in (("post", "/api/chats"), ("patch", "/api/chats/{chat}")):
         return 40 if SOAK else 6
     described = DOCUMENT["paths"][operation[1]][operation[0]]
@@ -77,9 +77,9 @@ def test_nothing_undocumented_happens(served: tuple[str, str], operation: tuple[
     session = requests.Session()
     session.headers["authorization"] = f"Bearer {token}"
     chat = session.post(f"{address}/api/chats", json={"content": "Hello."}).json()["id"]
-    known = {"path_parameters": {"chat": chat}} if "{chat}" in operation[1] else {}
+    path_arguments = {"path_parameters": {"chat": chat}} if "{chat}" in operation[1] else {}
     cases = [OPERATIONS[operation].as_strategy(GenerationMode.POSITIVE)]
-    cases += [OPERATIONS[operation].as_strategy(mode, **known) for mode in GenerationMode]
+    cases += [OPERATIONS[operation].as_strategy(mode, **path_arguments) for mode in GenerationMode]
 
     @seed(5)
     @settings(
@@ -94,7 +94,7 @@ def test_nothing_undocumented_happens(served: tuple[str, str], operation: tuple[
         if operation[1].endswith(("/events", "/watch")):
             case.query = {**(case.query or {}), "follow": "false"}
         response = case.call(base_url=address, session=session, timeout=30)
-        # What is too large is refused, whatever else is wrong with it.
+        # A request that is too large gets 413, also if its data are wrong.
         judges = [each for each in JUDGES if response.status_code != 413 or each is not checks.negative_data_rejection]
         case.validate_response(response, checks=judges)
 

@@ -1,4 +1,4 @@
-"""What events refer to, over HTTP: outputs by range and pictures; and rules with their owners (U-03, S-07, S-13)."""
+"""References of events, over HTTP: outputs by range and pictures; and rules with their owners (U-03, S-07, S-13)."""
 
 import base64
 from collections.abc import AsyncIterator
@@ -27,10 +27,10 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 
 async def test_pictures_and_outputs_of_events(server: Server) -> None:  # U-03, S-13
-    sent = await server.local(
+    response = await server.local(
         "POST", "/api/chats", {"content": "See.", "images": [{"media_type": "image/png", "data": PIXEL}]}
     )
-    chat = sent.json["id"]
+    chat = response.json["id"]
     await server.local.until(chat, "session.idle")
     seq = next(event["seq"] for event in await server.local.log(chat) if event["type"] == "user.message")
     at = f"/api/chats/{chat}/events/{seq}"
@@ -42,7 +42,7 @@ async def test_pictures_and_outputs_of_events(server: Server) -> None:  # U-03, 
     for seq_of_none in ("0", "999", "x", "9" * 30):
         assert (await server.local("GET", f"/api/chats/{chat}/events/{seq_of_none}/output")).code == "not_found"
     assert (await server.user("alice")("GET", f"{at}/images/0")).code == "not_found"
-    assert (await server.nobody("GET", f"{at}/images/0")).status == 401
+    assert (await server.anonymous_client("GET", f"{at}/images/0")).status == 401
 
 
 async def test_a_range_of_an_output(server: Server) -> None:  # U-03
@@ -51,12 +51,12 @@ async def test_a_range_of_an_output(server: Server) -> None:  # U-03
     await server.local("POST", f"/api/chats/{chat}/apply", {"path": "a.txt", "content": "one\n"})
     events = await server.local.until(chat, "tool.execution_complete")
     seq, result = events[-1]["seq"], events[-1]["data"]["result"] or events[-1]["data"]["error"]
-    at, whole = f"/api/chats/{chat}/events/{seq}/output", result.encode()
-    assert (await server.local("GET", at)).data == whole
-    size = len(whole)
-    for wanted, (first, last) in {"0-3": (0, 3), "4-": (4, size - 1), "-2": (size - 2, size - 1)}.items():
-        piece = await server.local("GET", at, headers={"range": f"bytes={wanted}", "accept-encoding": "gzip"})
-        assert (piece.status, piece.data) == (206, whole[first : last + 1])
+    at, full_output = f"/api/chats/{chat}/events/{seq}/output", result.encode()
+    assert (await server.local("GET", at)).data == full_output
+    size = len(full_output)
+    for byte_range, (first, last) in {"0-3": (0, 3), "4-": (4, size - 1), "-2": (size - 2, size - 1)}.items():
+        piece = await server.local("GET", at, headers={"range": f"bytes={byte_range}", "accept-encoding": "gzip"})
+        assert (piece.status, piece.data) == (206, full_output[first : last + 1])
         assert piece.headers["content-range"] == f"bytes {first}-{last}/{size}"
         assert "content-encoding" not in piece.headers
     beyond = await server.local("GET", at, headers={"range": f"bytes={size}-"})
@@ -67,8 +67,8 @@ async def test_a_range_of_an_output(server: Server) -> None:  # U-03
 
 async def test_rules_belong_to_somebody(server: Server) -> None:  # S-07, S-13
     book = server.service.agent.rules
-    kept = book.add(Rule("allow", "run_command", "make test", "user"))
-    book.note_use([kept, Rule("allow", "run_command", "x", id="../../escape")])
+    rule = book.add(Rule("allow", "run_command", "make test", "user"))
+    book.note_use([rule, Rule("allow", "run_command", "x", id="../../escape")])
     assert not (Path(str(server.service.agent.rules._home)).parent / "escape").exists()
     (mine,) = (await server.local("GET", "/api/rules")).json["rules"]
     assert (mine["rule"]["pattern"], mine["chat"]) == ("make test", "")
@@ -81,19 +81,19 @@ async def test_rules_belong_to_somebody(server: Server) -> None:  # S-07, S-13
     (hers,) = (await alice("GET", f"/api/rules?chat={chat}")).json["rules"]
     assert (hers["rule"]["pattern"], hers["chat"]) == ("ls", chat)
     assert (await server.local("GET", f"/api/rules?chat={chat}")).code == "not_found"
-    assert (await alice("DELETE", f"/api/rules/{kept.id}", {})).code == "not_found"
+    assert (await alice("DELETE", f"/api/rules/{rule.id}", {})).code == "not_found"
     assert (await alice("DELETE", f"/api/rules/r1?chat={chat}", {})).status == 204
     assert (await alice("GET", f"/api/rules?chat={chat}")).json["rules"] == []
     key = {"idempotency-key": "revoke 1"}
-    assert (await server.local("DELETE", f"/api/rules/{kept.id}", {}, headers=key)).status == 204
-    assert (await server.local("DELETE", f"/api/rules/{kept.id}", {}, headers=key)).status == 204
-    assert (await server.local("DELETE", f"/api/rules/{kept.id}", {})).code == "not_found"
-    assert book.last_used_ms(kept.id) == 0
+    assert (await server.local("DELETE", f"/api/rules/{rule.id}", {}, headers=key)).status == 204
+    assert (await server.local("DELETE", f"/api/rules/{rule.id}", {}, headers=key)).status == 204
+    assert (await server.local("DELETE", f"/api/rules/{rule.id}", {})).code == "not_found"
+    assert book.last_used_ms(rule.id) == 0
 
 
 async def test_files_of_a_chat_to_come(server: Server) -> None:  # U-10, S-13
-    found = await server.local("GET", "/api/files/find?query=ndl")
-    assert found.json["paths"] == ["src/needle.py"]
+    response = await server.local("GET", "/api/files/find?query=ndl")
+    assert response.json["paths"] == ["src/needle.py"]
     chat = await server.local.create("")
     assert (await server.local("GET", f"/api/chats/{chat}/files/find?query=ndl")).json["paths"] == ["src/needle.py"]
     place = (await server.local("GET", "/api/project")).json

@@ -24,8 +24,8 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
     options = ChatOptions(model="scripted:x", mode="confirm", interactive=True, summarize=False, verify=False)
     admission = Admission(options, roots=(str(tmp_path),))
     store, home = SqliteStore(tmp_path / "treadle.db"), seed(tmp_path / "home")
-    async with serving(store, home, STEPS, builtin=True, options=options, admission=admission) as made:
-        yield made
+    async with serving(store, home, STEPS, builtin=True, options=options, admission=admission) as running_server:
+        yield running_server
 
 
 async def repeated(client: Client, path: str, body: Any, key: str, times: int = 8) -> list[Answer]:
@@ -36,12 +36,12 @@ async def repeated(client: Client, path: str, body: Any, key: str, times: int = 
 
 async def test_equal_creations_make_one_chat_and_one_world(server: Server, tmp_path: Path) -> None:  # W-11
     body = {"root": str(tmp_path / "project"), "world": "chat"}
-    made = await repeated(server.local, "/api/chats", body, "k1")
-    assert {answer.status for answer in made} == {201}
-    assert len({answer.data for answer in made}) == 1
+    answers = await repeated(server.local, "/api/chats", body, "k1")
+    assert {answer.status for answer in answers} == {201}
+    assert len({answer.data for answer in answers}) == 1
     (world,) = (await server.local("GET", "/api/worlds")).json["worlds"]
-    other = await repeated(server.local, "/api/chats", body, "k2", 1)
-    worlds = [(await server.service.state("local", each.json["id"])).options.world for each in (made[0], other[0])]
+    second = await repeated(server.local, "/api/chats", body, "k2", 1)
+    worlds = [(await server.service.state("local", each.json["id"])).options.world for each in (answers[0], second[0])]
     assert worlds[0] == world["id"] != worlds[1]
 
 
@@ -65,9 +65,9 @@ async def test_a_drop_of_a_world_that_is_repeated_gets_the_first_answer(server: 
 
 async def test_equal_forks_make_one_copy(server: Server) -> None:
     chat = await server.local.create()
-    made = await repeated(server.local, f"/api/chats/{chat}/fork", {"seq": 1}, "k1")
-    assert {answer.status for answer in made} == {201}
-    assert len({answer.json["id"] for answer in made}) == 1
+    forks = await repeated(server.local, f"/api/chats/{chat}/fork", {"seq": 1}, "k1")
+    assert {answer.status for answer in forks} == {201}
+    assert len({answer.json["id"] for answer in forks}) == 1
     assert len((await server.local("GET", "/api/chats")).json["chats"]) == 2
 
 
@@ -76,8 +76,8 @@ async def test_a_rule_that_could_not_be_saved_is_saved_by_the_repeated_answer(
 ) -> None:  # S-07
     chat = await server.local.create("Go.", root=str(tmp_path / "project"))
     await server.local.until(chat, "session.action_required")
-    (asked,) = (await server.local("GET", f"/api/chats/{chat}/approvals")).json["actions"]
-    action = asked["action"]
+    (approval,) = (await server.local("GET", f"/api/chats/{chat}/approvals")).json["actions"]
+    action = approval["action"]
     body = {"decision": "allow", "hash": action["hash"], "rule": {"offer": 0, "scope": "user"}}
     rules = server.agent.rules
     path, key = f"/api/chats/{chat}/approvals/{action['action']}", {"idempotency-key": "k1"}

@@ -29,8 +29,8 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
     )
     steps = [Call("run_command", command=f"sleep {NAP} & sleep 1{NAP} & echo ready; wait"), Say("Not said.")]
     store = SqliteStore(tmp_path / "treadle.db")
-    async with serving(store, tmp_path, steps, builtin=True, options=options) as made:
-        yield made
+    async with serving(store, tmp_path, steps, builtin=True, options=options) as running_server:
+        yield running_server
 
 
 def at(route: Route, chat: str) -> str:
@@ -40,29 +40,29 @@ def at(route: Route, chat: str) -> str:
 @pytest.mark.parametrize("route", WRITING, ids=lambda route: f"{route.method} {route.path}")
 async def test_a_wrong_body_is_refused_and_changes_nothing(server: Server, route: Route) -> None:
     chat = await server.local.create()
-    before: list[Any] = [await server.local.log(chat), (await server.local("GET", "/api/chats")).json]
+    old_state: list[Any] = [await server.local.log(chat), (await server.local("GET", "/api/chats")).json]
     wrong: list[Any] = [[], "text", 7, {"no_such_field": 1}]
     wrong += [{name: {"of": ["another", "type"]}} for name in getattr(route.body, "__struct_fields__", ())[:1]]
     for body in wrong:
         refused = await server.local(route.method, at(route, chat), body)
         assert refused.status in (400, 422), (body, refused.data)
         assert refused.code, body
-    assert [await server.local.log(chat), (await server.local("GET", "/api/chats")).json] == before
+    assert [await server.local.log(chat), (await server.local("GET", "/api/chats")).json] == old_state
 
 
 async def test_a_stop_ends_the_command_with_its_descendants_and_says_idle_once(server: Server) -> None:
     chat = await server.local.create()
-    seen: list[str] = []
+    event_types: list[str] = []
 
     async def follow() -> None:
         async for event in server.local.events(chat):
-            seen.append(event["type"])
+            event_types.append(event["type"])
 
     reading = asyncio.create_task(follow())
     await server.local("POST", f"/api/chats/{chat}/messages", {"content": "Go."})
-    await eventually(lambda: "tool.execution_output" in seen and len(running_with(NAP)) >= 2)
+    await eventually(lambda: "tool.execution_output" in event_types and len(running_with(NAP)) >= 2)
     assert (await server.local("POST", f"/api/chats/{chat}/interrupt")).status == 200
-    await eventually(lambda: "session.idle" in seen)
+    await eventually(lambda: "session.idle" in event_types)
     assert running_with(NAP) == []
     view = (await server.local("GET", f"/api/chats/{chat}")).json
     assert (view["status"], view["last_end"]) == ("idle", "interrupted")
@@ -71,6 +71,6 @@ async def test_a_stop_ends_the_command_with_its_descendants_and_says_idle_once(s
     again = await server.local("POST", f"/api/chats/{chat}/interrupt")
     assert (again.status, again.code) == (409, "not_running")
     await server.local("PATCH", f"/api/chats/{chat}", {"title": "Stopped"})
-    await eventually(lambda: "session.title_changed" in seen)
-    assert seen.count("session.idle") == 1
+    await eventually(lambda: "session.title_changed" in event_types)
+    assert event_types.count("session.idle") == 1
     reading.cancel()

@@ -33,15 +33,15 @@ STEPS = [[Call("look", n=1), Call("look", n=2)], Call("look", n=3), Say("All see
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    async with serving(SqliteStore(tmp_path / "treadle.db"), tmp_path, STEPS, look) as made:
-        yield made
+    async with serving(SqliteStore(tmp_path / "treadle.db"), tmp_path, STEPS, look) as running_server:
+        yield running_server
 
 
 @pytest.fixture
 async def on_each(open_shared: Callable[[], Store], tmp_path: Path) -> AsyncIterator[Server]:
     """The same on every database that processes can share."""
-    async with serving(open_shared(), tmp_path, STEPS, look) as made:
-        yield made
+    async with serving(open_shared(), tmp_path, STEPS, look) as running_server:
+        yield running_server
 
 
 async def test_coming_back_at_every_place(on_each: Server) -> None:  # A-07, fault 16
@@ -50,8 +50,8 @@ async def test_coming_back_at_every_place(on_each: Server) -> None:  # A-07, fau
     log = await on_each.local.log(chat)
     assert recorded(live) == log
     for seq in range(len(log) + 1):
-        rest = [event async for event in on_each.local.events(chat, after_seq=seq, follow=False)]
-        assert recorded(rest) == log[seq:]
+        missed_events = [event async for event in on_each.local.events(chat, after_seq=seq, follow=False)]
+        assert recorded(missed_events) == log[seq:]
 
 
 async def test_a_hundred_readers_see_the_log(on_each: Server) -> None:  # fault 16
@@ -61,9 +61,9 @@ async def test_a_hundred_readers_see_the_log(on_each: Server) -> None:  # fault 
     refused = await on_each.local("GET", f"/api/chats/{chat}/events")
     assert (refused.status, refused.code) == (429, "too_many_streams")
     assert (await on_each.local("POST", f"/api/chats/{chat}/messages", {"content": "Look."})).status == 200
-    seen = await asyncio.gather(*tasks)
+    streams = await asyncio.gather(*tasks)
     log = await on_each.local.log(chat)
-    assert all(recorded(each) == log for each in seen)
+    assert all(recorded(each) == log for each in streams)
     await eventually(lambda: on_each.service.metrics.streams.total() == 0)
 
 
@@ -72,14 +72,14 @@ async def test_a_bogus_place_is_said_to_be_one(server: Server) -> None:  # fault
     for bogus in ("x", "-1", "1.5", "999", "99999999999999999999", "c_1:3", "½"):
         for header in (True, False) if bogus.isascii() else (False,):
             path = f"/api/chats/{chat}/events" + ("" if header else f"?after={bogus}")
-            done = await server.local("GET", path, headers={"last-event-id": bogus} if header else {})
-            assert (done.status, done.code) == (400, "bad_request"), bogus
+            reply = await server.local("GET", path, headers={"last-event-id": bogus} if header else {})
+            assert (reply.status, reply.code) == (400, "bad_request"), bogus
 
 
 async def test_a_head_request_is_answered_and_over(server: Server) -> None:
     chat = await server.local.create()
-    done = await server.local("HEAD", f"/api/chats/{chat}/events")
-    assert (done.status, done.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    reply = await server.local("HEAD", f"/api/chats/{chat}/events")
+    assert (reply.status, reply.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
 
 
 async def test_the_header_counts_more_than_the_address(server: Server) -> None:
@@ -95,25 +95,25 @@ async def test_the_text_so_far_comes_behind_the_missed_events(tmp_path: Path) ->
     async with serving(SqliteStore(tmp_path / "t.db"), tmp_path, steps) as server:
         chat = await server.local.create("Speak.")
 
-        async def heard(after: int | None) -> tuple[list[dict[str, Any]], str]:
+        async def read_until_whole_text(last_seq: int | None) -> tuple[list[dict[str, Any]], str]:
             """Everything until the whole text was heard."""
-            seen: list[dict[str, Any]] = []
-            said = ""
-            async for event in server.local.events(chat, after_seq=after):
-                seen.append(event)
+            events: list[dict[str, Any]] = []
+            partial_text = ""
+            async for event in server.local.events(chat, after_seq=last_seq):
+                events.append(event)
                 if event["type"] == "assistant.reset":
-                    said = ""
+                    partial_text = ""
                 if event["type"] == "assistant.message_delta":
-                    said += event["data"]["text"]
-                    if said == text:
-                        return seen, said
-                assert len(said) <= len(text)
+                    partial_text += event["data"]["text"]
+                    if partial_text == text:
+                        return events, partial_text
+                assert len(partial_text) <= len(text)
             raise AssertionError("the stream ended")
 
-        first, _ = await heard(None)
+        first, _ = await read_until_whole_text(None)
         log = await server.local.log(chat)
         for seq in range(len(log) + 1):
-            again, _ = await heard(seq)
+            again, _ = await read_until_whole_text(seq)
             assert recorded(again) == log[seq:]
             live = [index for index, event in enumerate(again) if event.get("ephemeral")]
             assert min(live) == len(log) - seq, "the text comes behind what was missed"
@@ -156,14 +156,14 @@ async def test_a_slow_reader_holds_up_nobody_and_misses_no_event(tmp_path: Path)
         await server.local("POST", f"/api/chats/{chat}/messages", {"content": "Speak."})
         await server.local.until(chat, "session.idle")
         assert server.service.feeds.dropped > 0
-        seen: list[dict[str, Any]] = []
-        while not seen or seen[-1]["type"] != "session.idle":
+        events: list[dict[str, Any]] = []
+        while not events or events[-1]["type"] != "session.idle":
             line = await reader.readline()
             if line.startswith(b"data: "):
-                seen.append(json.loads(line.removeprefix(b"data: ")))
+                events.append(json.loads(line.removeprefix(b"data: ")))
         writer.close()
-        assert recorded(seen) == await server.local.log(chat)
-        deltas = sum(len(event["data"]["text"]) for event in seen if event["type"] == "assistant.message_delta")
+        assert recorded(events) == await server.local.log(chat)
+        deltas = sum(len(event["data"]["text"]) for event in events if event["type"] == "assistant.message_delta")
         assert deltas < len(words), "live text was dropped"
 
 
@@ -215,14 +215,14 @@ async def test_heartbeats(tmp_path: Path) -> None:  # A-07
 async def test_streams_end_when_their_token_is_revoked(tmp_path: Path) -> None:  # S-13
     limits = Limits(heartbeat_s=0.05)
     async with serving(SqliteStore(tmp_path / "t.db"), tmp_path, STEPS, limits=limits) as server:
-        made, secret = server.tokens.add("eve")
+        token, secret = server.tokens.add("eve")
         eve = Client(server.session, server.address, secret)
         paths = (f"/api/chats/{await eve.create()}/events", "/api/watch")
         talks = [await server.session.ws_connect(server.address + path, headers=eve.headers) for path in paths]
         answers = [await server.session.get(server.address + path, headers=eve.headers) for path in paths]
         for talk in talks:
             assert isinstance((await talk.receive()).data, str)
-        server.tokens.revoke(made.id)
+        server.tokens.revoke(token.id)
         for talk in talks:
             assert {message.data async for message in talk} <= {""}
             assert talk.closed
@@ -240,12 +240,12 @@ async def test_a_socket_is_the_same_stream(server: Server) -> None:  # A-07
     await server.local.until(chat, "session.idle")
     log = await server.local.log(chat)
     address = f"{server.address}/api/chats/{chat}/events"
-    for after in (0, 3):
-        query = f"?after={after}&follow=false"
+    for seq in (0, 3):
+        query = f"?after={seq}&follow=false"
         async with server.session.ws_connect(address + query, headers=server.local.headers) as talk:
-            seen = [json.loads(message.data) async for message in talk]
+            events = [json.loads(message.data) async for message in talk]
             assert talk.close_code == 1000
-        assert recorded(seen) == log[after:]
+        assert recorded(events) == log[seq:]
     with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
         await server.session.ws_connect(address)
     assert refused.value.status == 401
@@ -262,20 +262,20 @@ async def test_leaving_is_not_stopping(tmp_path: Path) -> None:  # A-07, law 11
     async with serving(SqliteStore(tmp_path / "t.db"), tmp_path, steps) as server:
         chat = await server.local.create("Speak.")
         await server.local.until(chat, "assistant.message_delta")
-        seen = await server.local.until(chat, "session.idle")
-        assert seen[-1]["data"]["reason"] == "done"
+        events = await server.local.until(chat, "session.idle")
+        assert events[-1]["data"]["reason"] == "done"
 
 
 async def words_of(server: Server, chat: str, query: str = "&follow=false", until: str = "") -> list[dict[str, Any]]:
     address = f"{server.address}/api/chats/{chat}/events?view=simple{query}"
-    found: list[dict[str, Any]] = []
+    words: list[dict[str, Any]] = []
     async with server.session.get(address, headers=server.local.headers) as response:
         async for line in response.content:
             if line.startswith(b"data: "):
-                found.append(json.loads(line[6:]))
-                if found[-1]["type"] == until:
+                words.append(json.loads(line[6:]))
+                if words[-1]["type"] == until:
                     break
-    return found
+    return words
 
 
 async def test_the_simple_view(server: Server) -> None:  # A-11
@@ -290,8 +290,8 @@ def text_of(words: list[dict[str, Any]]) -> str:
 
 
 async def test_simple_readers_get_the_text_once_whenever_they_come(tmp_path: Path) -> None:  # A-11, fault 7
-    said = "one two three four five six seven eight"
-    steps = [Turn((Say(said[:20]), Fail("cut_stream"), Say(said[20:])), chunk=4, delay_s=0.02)]
+    full_text = "one two three four five six seven eight"
+    steps = [Turn((Say(full_text[:20]), Fail("cut_stream"), Say(full_text[20:])), chunk=4, delay_s=0.02)]
     async with serving(SqliteStore(tmp_path / "t.db"), tmp_path, steps) as server:
         chat = await server.local.create("Speak.")
         first = asyncio.create_task(words_of(server, chat, "", "done"))
@@ -304,7 +304,7 @@ async def test_simple_readers_get_the_text_once_whenever_they_come(tmp_path: Pat
             await words_of(server, chat),
             await words_of(server, chat, "&follow=false&deltas=false"),
         ):
-            assert text_of(words) == said
+            assert text_of(words) == full_text
             assert (words[-1]["type"], words[-1]["reason"]) == ("done", "done")
 
 
@@ -332,41 +332,41 @@ async def test_a_chat_that_another_process_runs(open_shared: Callable[[], Store]
     steps = [[Call("look", n=1), Call("weather", city="Oslo")], Say("Done.")]
     options = ChatOptions(model="scripted:test", interactive=True, summarize=False, verify=False)
     async with serving(open_shared(), tmp_path, steps, look, works=False) as server:
-        other = Agent(open_shared(), model=ScriptedModel(steps), tools=[look], builtin=False, options=options)
-        async with other:
+        other_agent = Agent(open_shared(), model=ScriptedModel(steps), tools=[look], builtin=False, options=options)
+        async with other_agent:
             chat = await server.local.create("How is it?", dynamic_tools=[WEATHER])
             assert (await server.local("GET", f"/api/chats/{chat}")).json["status"] == "pending"
-            other.worker.start(chat)  # type: ignore[arg-type]
-            seen = await server.local.until(chat, "session.action_required")
-            assert recorded(seen) == await server.local.log(chat)
+            other_agent.worker.start(chat)  # type: ignore[arg-type]
+            events = await server.local.until(chat, "session.action_required")
+            assert recorded(events) == await server.local.log(chat)
             body = {"results": [{"tool_call_id": "1.1", "output": "rain"}]}
             assert (await server.local("POST", f"/api/chats/{chat}/tool-results", body)).status == 204
-            other.worker.start(chat)  # type: ignore[arg-type]
-            again = await server.local.until(chat, "session.idle", after=seen[-2]["seq"])
+            other_agent.worker.start(chat)  # type: ignore[arg-type]
+            again = await server.local.until(chat, "session.idle", after_seq=events[-2]["seq"])
             log = await server.local.log(chat)
-            assert recorded(seen) + recorded(again) == log
+            assert recorded(events) + recorded(again) == log
             for seq in range(len(log) + 1):
-                rest = [event async for event in server.local.events(chat, after_seq=seq, follow=False)]
-                assert recorded(rest) == log[seq:]
+                missed_events = [event async for event in server.local.events(chat, after_seq=seq, follow=False)]
+                assert recorded(missed_events) == log[seq:]
 
 
 async def test_watching_all_chats_of_a_user(on_each: Server) -> None:  # A-07
     bob = on_each.user("bob")
     first = await on_each.local.create()
     headers = on_each.local.headers | {"last-event-id": "0"}
-    seen: list[dict[str, Any]] = []
+    changes: list[dict[str, Any]] = []
     async with on_each.session.get(f"{on_each.address}/api/watch", headers=headers) as response:
         stream = sse(response.content)
-        seen.append(await anext(stream))
+        changes.append(await anext(stream))
         await bob.create("Look.")
         second = await on_each.local.create("Look.")
         async for change in stream:
-            seen.append(change)
+            changes.append(change)
             if change["chat"]["id"] == second and change["chat"]["status"] == "idle":
                 break
-    assert seen[0]["chat"]["id"] == first
-    assert {change["chat"]["id"] for change in seen} == {first, second}
-    numbers = [change["changed"] for change in seen]
+    assert changes[0]["chat"]["id"] == first
+    assert {change["chat"]["id"] for change in changes} == {first, second}
+    numbers = [change["changed"] for change in changes]
     assert numbers == sorted(numbers)
     bogus = await on_each.local("GET", "/api/watch?after=99999")
     assert (bogus.status, bogus.code) == (400, "bad_request")
@@ -398,23 +398,23 @@ async def test_live_text_of_a_chat_that_another_process_runs(
     options = ChatOptions(model="scripted:test", interactive=True, summarize=False, verify=False)
     store = open_shared()
     async with serving(open_shared(), tmp_path, steps, works=False) as server:
-        other = Agent(store, model=ScriptedModel(steps), builtin=False, options=options, relays=True)
-        async with other:
+        other_agent = Agent(store, model=ScriptedModel(steps), builtin=False, options=options, relays=True)
+        async with other_agent:
             chat = await server.local.create("Speak.")
-            other.worker.start(chat)  # type: ignore[arg-type]
-            for after in (None, 3, None):
-                said = ""
-                async for event in server.local.events(chat, after_seq=after):
+            other_agent.worker.start(chat)  # type: ignore[arg-type]
+            for last_seq in (None, 3, None):
+                partial_text = ""
+                async for event in server.local.events(chat, after_seq=last_seq):
                     if event["type"] == "assistant.reset":
-                        said = ""
+                        partial_text = ""
                     if event["type"] == "assistant.message_delta":
-                        said += event["data"]["text"]
-                    assert text.startswith(said)
-                    if said == text:
+                        partial_text += event["data"]["text"]
+                    assert text.startswith(partial_text)
+                    if partial_text == text:
                         break
             assert (await server.local("POST", f"/api/chats/{chat}/interrupt")).status == 200
-            seen = await server.local.until(chat, "session.idle")
-            assert recorded(seen) == await server.local.log(chat)
+            events = await server.local.until(chat, "session.idle")
+            assert recorded(events) == await server.local.log(chat)
 
 
 async def test_simple_readers_see_what_a_stopped_call_was_about(tmp_path: Path) -> None:  # A-11
@@ -427,6 +427,6 @@ async def test_simple_readers_see_what_a_stopped_call_was_about(tmp_path: Path) 
         await server.local.until(chat, "session.action_required")
         await server.local("POST", f"/api/chats/{chat}/interrupt", {})
         await server.local.until(chat, "session.idle")
-        begun, ended = [word for word in await words_of(server, chat) if word["type"].startswith("tool_")]
-        assert (begun["name"], begun["args_summary"]) == ("write_file", "a.txt")
-        assert (ended["type"], ended["call"], ended["result_summary"]) == ("tool_done", begun["call"], "interrupted")
+        begin, end = [word for word in await words_of(server, chat) if word["type"].startswith("tool_")]
+        assert (begin["name"], begin["args_summary"]) == ("write_file", "a.txt")
+        assert (end["type"], end["call"], end["result_summary"]) == ("tool_done", begin["call"], "interrupted")

@@ -19,22 +19,22 @@ STEPS = [[Call("weather", city="Oslo"), Call("weather", city="Rome")], Say("Rain
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    async with serving(SqliteStore(tmp_path / "treadle.db"), tmp_path, STEPS) as made:
-        yield made
+    async with serving(SqliteStore(tmp_path / "treadle.db"), tmp_path, STEPS) as running_server:
+        yield running_server
 
 
 @pytest.fixture
 async def on_each(open_shared: Callable[[], Store], tmp_path: Path) -> AsyncIterator[Server]:
     """The same on every database that processes can share."""
-    async with serving(open_shared(), tmp_path, STEPS) as made:
-        yield made
+    async with serving(open_shared(), tmp_path, STEPS) as running_server:
+        yield running_server
 
 
 async def waiting(server: Server, **options: Any) -> tuple[str, list[str]]:
     """A chat that waits for two results."""
     chat = await server.local.create("How is it?", dynamic_tools=[WEATHER], **options)
-    seen = await server.local.until(chat, "session.action_required")
-    return chat, [action["tool_call_id"] for action in seen[-1]["data"]["actions"]]
+    events = await server.local.until(chat, "session.action_required")
+    return chat, [action["tool_call_id"] for action in events[-1]["data"]["actions"]]
 
 
 def results(ids: list[str]) -> dict[str, Any]:
@@ -46,10 +46,10 @@ async def test_a_chat_with_a_tool_of_the_client(server: Server) -> None:  # A-01
     view = (await server.local("GET", f"/api/chats/{chat}")).json
     assert view["status"] == "requires_action"
     assert [action["name"] for action in view["actions"]] == ["weather", "weather"]
-    done = await server.local("POST", f"/api/chats/{chat}/tool-results", results(ids))
-    assert (done.status, done.data) == (204, b"")
-    seen = await server.local.until(chat, "session.idle")
-    assert seen[-1]["data"]["reason"] == "done"
+    reply = await server.local("POST", f"/api/chats/{chat}/tool-results", results(ids))
+    assert (reply.status, reply.data) == (204, b"")
+    events = await server.local.until(chat, "session.idle")
+    assert events[-1]["data"]["reason"] == "done"
     assert (await server.local("GET", f"/api/chats/{chat}")).json["status"] == "idle"
 
 
@@ -75,9 +75,9 @@ async def test_fifty_at_once_and_one_wins(every_store: Store, tmp_path: Path) ->
 async def test_fifty_at_once_at_two_servers(open_shared: Callable[[], Store], tmp_path: Path) -> None:  # A-04, A-10
     async with (
         serving(open_shared(), tmp_path, STEPS) as one,
-        serving(open_shared(), tmp_path, STEPS) as other,
+        serving(open_shared(), tmp_path, STEPS) as second,
     ):
-        await race([one, other])
+        await race([one, second])
 
 
 MISMATCHES: list[tuple[Any, str]] = [
@@ -97,20 +97,20 @@ MISMATCHES: list[tuple[Any, str]] = [
 
 async def test_what_does_not_match_is_a_400_and_changes_nothing(server: Server) -> None:  # A-04
     chat, ids = await waiting(server)
-    before = await server.local("GET", f"/api/chats/{chat}")
+    old_view = await server.local("GET", f"/api/chats/{chat}")
     kind = {"content-type": "application/json"}
     for body, code in MISMATCHES:
         raw = {"data": body.encode(), "headers": kind} if isinstance(body, str) else {"body": body}
-        done = await server.local("POST", f"/api/chats/{chat}/tool-results", **raw)
-        assert (done.status, done.code) == (400, code), body
-        assert (await server.local("GET", f"/api/chats/{chat}")).data == before.data
+        reply = await server.local("POST", f"/api/chats/{chat}/tool-results", **raw)
+        assert (reply.status, reply.code) == (400, code), body
+        assert (await server.local("GET", f"/api/chats/{chat}")).data == old_view.data
     assert (await server.local("POST", f"/api/chats/{chat}/tool-results", results(ids))).status == 204
 
 
 async def test_a_chat_that_waits_for_nothing(server: Server) -> None:  # A-04
     chat = await server.local.create()
-    done = await server.local("POST", f"/api/chats/{chat}/tool-results", results(["1.0"]))
-    assert (done.status, done.code) == (409, "not_awaiting_action")
+    reply = await server.local("POST", f"/api/chats/{chat}/tool-results", results(["1.0"]))
+    assert (reply.status, reply.code) == (409, "not_awaiting_action")
 
 
 async def test_a_foreign_chat_is_like_one_that_is_not_there(server: Server) -> None:  # A-04, S-13
@@ -126,17 +126,17 @@ async def test_a_foreign_chat_is_like_one_that_is_not_there(server: Server) -> N
 async def test_late_results(server: Server) -> None:  # A-05, fault 5
     chat, ids = await waiting(server)
     assert (await server.local("POST", f"/api/chats/{chat}/interrupt")).status == 200
-    done = await server.local("POST", f"/api/chats/{chat}/tool-results", results(ids))
-    assert (done.status, done.code) == (409, "not_awaiting_action")
+    reply = await server.local("POST", f"/api/chats/{chat}/tool-results", results(ids))
+    assert (reply.status, reply.code) == (409, "not_awaiting_action")
     assert (await server.local("PATCH", f"/api/chats/{chat}", {"archived": True})).status == 200
-    done = await server.local("POST", f"/api/chats/{chat}/tool-results", results(ids))
-    assert (done.status, done.code) == (400, "archived")
+    reply = await server.local("POST", f"/api/chats/{chat}/tool-results", results(ids))
+    assert (reply.status, reply.code) == (400, "archived")
 
 
 async def test_the_deadline_passes_by_itself(server: Server) -> None:  # A-05
     chat, _ = await waiting(server, action_deadline_s=0.05)
-    seen = await server.local.until(chat, "session.idle")
-    synthetic = [event["data"]["synthetic"] for event in seen if event["type"] == "external_tool.completed"]
+    events = await server.local.until(chat, "session.idle")
+    synthetic = [event["data"]["synthetic"] for event in events if event["type"] == "external_tool.completed"]
     assert synthetic == ["deadline", "deadline"]
 
 
@@ -147,8 +147,8 @@ async def test_the_same_request_again_gets_the_first_answer(on_each: Server) -> 
     assert {answer.status for answer in first} == {204}
     await on_each.local.until(chat, "session.idle")
     assert (await on_each.local("POST", path, results(ids), headers=key)).status == 204
-    other = await on_each.local("POST", path, results([*ids, "x"]), headers=key)
-    assert (other.status, other.code) == (422, "idempotency_mismatch")
+    mismatch = await on_each.local("POST", path, results([*ids, "x"]), headers=key)
+    assert (mismatch.status, mismatch.code) == (422, "idempotency_mismatch")
     log = await on_each.local.log(chat)
     assert sum(event["type"] == "external_tool.completed" for event in log) == 2
 
@@ -171,8 +171,8 @@ async def test_tools_that_cannot_be_declared(server: Server) -> None:  # A-01
         ([{"name": "big", "description": "x" * 262_144}], 413, "too_large"),
     ]
     for tools, status, code in wrong:
-        done = await server.local("POST", "/api/chats", {"content": "hi", "dynamic_tools": tools})
-        assert (done.status, done.code) == (status, code)
+        reply = await server.local("POST", "/api/chats", {"content": "hi", "dynamic_tools": tools})
+        assert (reply.status, reply.code) == (status, code)
     assert (await server.local("GET", "/api/chats")).json["chats"] == []
 
 
@@ -186,38 +186,38 @@ async def test_a_schema_that_is_none_constrains_nothing(tmp_path: Path, schema: 
     steps = [Call("odd", anything=[1, {"x": None}]), Say("Done.")]
     async with serving(SqliteStore(tmp_path / "t.db"), tmp_path, steps) as server:
         tools = [{"name": "odd", "input_schema": schema}]
-        made = await server.local("POST", "/api/chats", {"dynamic_tools": tools, "content": "Go."})
-        assert made.status == 201, made.data
-        (warning,) = made.json["warnings"]
+        creation = await server.local("POST", "/api/chats", {"dynamic_tools": tools, "content": "Go."})
+        assert creation.status == 201, creation.data
+        (warning,) = creation.json["warnings"]
         assert "odd" in warning
         assert "not checked" in warning
-        chat = made.json["id"]
-        seen = await server.local.until(chat, "session.action_required")
-        (action,) = seen[-1]["data"]["actions"]
+        chat = creation.json["id"]
+        events = await server.local.until(chat, "session.action_required")
+        (action,) = events[-1]["data"]["actions"]
         assert action["arguments"] == {"anything": [1, {"x": None}]}
         body = {"results": [{"tool_call_id": "1.0", "output": "ok"}]}
         assert (await server.local("POST", f"/api/chats/{chat}/tool-results", body)).status == 204
         assert (await server.local.until(chat, "session.idle"))[-1]["data"]["reason"] == "done"
-        changed = await server.local("PATCH", f"/api/chats/{chat}", {"dynamic_tools": tools})
-        assert (changed.status, changed.json["warnings"]) == (200, [warning])
+        patch = await server.local("PATCH", f"/api/chats/{chat}", {"dynamic_tools": tools})
+        assert (patch.status, patch.json["warnings"]) == (200, [warning])
 
 
 async def test_tools_are_judged_when_a_chat_is_changed_too(server: Server) -> None:  # A-01, A-06
     chat = await server.local.create()
-    before = (await server.local("GET", f"/api/chats/{chat}")).json
+    old_view = (await server.local("GET", f"/api/chats/{chat}")).json
     for tools in ([{"name": ""}], [{"name": "a"}, {"name": "a"}], [{"name": f"t{n}"} for n in range(251)]):
         refused = await server.local("PATCH", f"/api/chats/{chat}", {"dynamic_tools": tools})
         assert (refused.status, refused.code) == (400, "invalid_input")
         with pytest.raises(InvalidInput):
             server.agent.chat(chat, dynamic_tools=tools)
-    assert (await server.local("GET", f"/api/chats/{chat}")).json == before
+    assert (await server.local("GET", f"/api/chats/{chat}")).json == old_view
 
 
 async def test_odd_tools_are_a_warning(tmp_path: Path) -> None:  # A-01
     async with serving(SqliteStore(tmp_path / "t.db"), tmp_path, ["Hi."], builtin=True) as server:
         tools = [{"name": "odd", "input_schema": {"type": 7}}, {"name": "read_file"}]
-        made = await server.local("POST", "/api/chats", {"dynamic_tools": tools})
-    assert made.status == 201
-    odd, collision = made.json["warnings"]
+        creation = await server.local("POST", "/api/chats", {"dynamic_tools": tools})
+    assert creation.status == 201
+    odd, collision = creation.json["warnings"]
     assert "odd" in odd
     assert "read_file" in collision

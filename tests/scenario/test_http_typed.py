@@ -1,4 +1,4 @@
-"""What people type to a chat of a server: prompts and resources of its MCP servers, and own commands (T-10, S-13)."""
+"""Input that people type to a chat of a server: prompts and resources of its MCP servers, own commands (T-10, S-13)."""
 
 import sys
 from pathlib import Path
@@ -19,9 +19,9 @@ def use_odd(server: Server, notes: Path, root: str = "") -> None:
 
 
 async def type_to(user: Client, chat: str, content: str, **more: Any) -> str:
-    """What the chat was told."""
-    done = await user("POST", f"/api/chats/{chat}/messages", {"content": content, "expand": True, **more})
-    assert done.status == 200, done.data
+    """Send a typed message and return its text in the log."""
+    reply = await user("POST", f"/api/chats/{chat}/messages", {"content": content, "expand": True, **more})
+    assert reply.status == 200, reply.data
     return str((await messages(user, chat))[-1]["content"])
 
 
@@ -31,8 +31,8 @@ async def messages(user: Client, chat: str) -> list[dict[str, Any]]:
 
 async def names(user: Client, chat: str) -> list[str]:
     commands = (await user("GET", f"/api/chats/{chat}/commands")).json["commands"]
-    found = (await user("GET", f"/api/chats/{chat}/resources")).json["resources"]
-    return [*(each["name"] for each in commands), *(each["mention"] for each in found)]
+    resources = (await user("GET", f"/api/chats/{chat}/resources")).json["resources"]
+    return [*(each["name"] for each in commands), *(each["mention"] for each in resources)]
 
 
 async def test_what_is_typed_stands_for_prompts_and_resources(tmp_path: Path) -> None:
@@ -41,8 +41,8 @@ async def test_what_is_typed_stands_for_prompts_and_resources(tmp_path: Path) ->
         use_odd(server, notes)
         user = server.local
         typed = {"content": "/odd:tidy well", "expand": True}
-        begun = (await user("POST", "/api/chats", typed)).json["id"]
-        assert (await messages(user, begun))[0]["content"].startswith("Tidy all well: some notes")
+        second_chat = (await user("POST", "/api/chats", typed)).json["id"]
+        assert (await messages(user, second_chat))[0]["content"].startswith("Tidy all well: some notes")
         assert (await user("POST", "/api/chats", {**typed, "content": "/odd:tidy"})).code == "invalid_input"
         assert len((await user("GET", "/api/chats")).json["chats"]) == 1
 
@@ -61,7 +61,7 @@ async def test_what_cannot_be_expanded_changes_nothing(tmp_path: Path) -> None:
         use_odd(server, notes)
         user = server.local
         chat = await user.create()
-        before = await user.log(chat)
+        old_log = await user.log(chat)
         at = f"/api/chats/{chat}/messages"
         for content, status, code in (
             ("/odd:none", 404, "not_found"),
@@ -70,11 +70,11 @@ async def test_what_cannot_be_expanded_changes_nothing(tmp_path: Path) -> None:
         ):
             refused = await user("POST", at, {"content": content, "expand": True})
             assert (refused.status, refused.code) == (status, code), refused.data
-        assert await user.log(chat) == before
+        assert await user.log(chat) == old_log
 
-        told = await type_to(user, chat, "See @odd:notes://all and @odd:notes://picture, but not @other:notes://all.")
-        assert told.startswith("See @odd:notes://all and")
-        assert "[notes://all]\nsome notes" in told
+        text = await type_to(user, chat, "See @odd:notes://all and @odd:notes://picture, but not @other:notes://all.")
+        assert text.startswith("See @odd:notes://all and")
+        assert "[notes://all]\nsome notes" in text
         assert [image["media_type"] for image in (await messages(user, chat))[-1]["images"]] == ["image/png"]
 
         chat = await user.create()

@@ -1,4 +1,4 @@
-"""What the web app is made of, over HTTP: the page, HTML of texts, signing in, copies of chats, usage by day."""
+"""The parts of the web app, over HTTP: the page, HTML of texts, signing in, copies of chats, usage by day."""
 
 import re
 import zlib
@@ -30,35 +30,35 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 
 async def test_the_page_and_its_parts(server: Server) -> None:  # U-05, S-12, S-13
-    page = await server.nobody("GET", "/")
+    page = await server.anonymous_client("GET", "/")
     assert page.headers["content-type"].startswith("text/html")
     assert page.headers["content-security-policy"] == POLICY
     assert "unsafe" not in POLICY
     assert "require-trusted-types-for 'script'" in POLICY
-    own = web_page()
-    named = re.findall(r'(?:src|href)="/web/(\w+)/([\w.-]+)"', page.data.decode())
-    assert {version for version, _ in named} == {own.version}
-    assert {"main.js", "base.css", "chat-fold.js", "family.js"} <= {name for _, name in named} <= set(own.parts)
-    for name, part in own.parts.items():
-        found = await server.nobody("GET", f"/web/{name}")
-        assert (found.status, found.data) == (200, part.body)
-        assert found.headers["content-security-policy"].startswith("default-src 'none'; ")
-        again = await server.nobody("GET", f"/web/{name}", headers={"if-none-match": found.headers["etag"]})
+    site = web_page()
+    links = re.findall(r'(?:src|href)="/web/(\w+)/([\w.-]+)"', page.data.decode())
+    assert {version for version, _ in links} == {site.version}
+    assert {"main.js", "base.css", "chat-fold.js", "family.js"} <= {name for _, name in links} <= set(site.parts)
+    for name, part in site.parts.items():
+        reply = await server.anonymous_client("GET", f"/web/{name}")
+        assert (reply.status, reply.data) == (200, part.body)
+        assert reply.headers["content-security-policy"].startswith("default-src 'none'; ")
+        again = await server.anonymous_client("GET", f"/web/{name}", headers={"if-none-match": reply.headers["etag"]})
         assert (again.status, again.headers["cache-control"]) == (304, "no-cache")
-        kept = await server.nobody("GET", f"/web/{own.version}/{name}")
-        assert (kept.data, "immutable" in kept.headers["cache-control"]) == (part.body, True)
-    old = await server.nobody("GET", "/web/0123456789abcdef/main.js")
+        versioned = await server.anonymous_client("GET", f"/web/{site.version}/{name}")
+        assert (versioned.data, "immutable" in versioned.headers["cache-control"]) == (part.body, True)
+    old = await server.anonymous_client("GET", "/web/0123456789abcdef/main.js")
     assert (old.status, old.headers["cache-control"]) == (200, "no-cache")
     for name in ("nothing.js", "..%2fapp.py", "%2e%2e%2fconfig.py"):
-        assert (await server.nobody("GET", f"/web/{name}")).status == 404
+        assert (await server.anonymous_client("GET", f"/web/{name}")).status == 404
 
 
 def test_the_page_is_small_and_its_own() -> None:  # S-12
     """Its modules are few and short, each is there, and nothing is loaded from anywhere."""
     texts = {path.name: path.read_text() for path in FOLDER.iterdir()}
-    own = web_page()
-    asked = re.findall(r'"/web/\w+/([\w.-]+)"', own.parts["index.html"].body.decode())
-    assert sum(len(own.parts[name].packed or own.parts[name].body) for name in {"index.html", *asked}) < MOST_BYTES
+    site = web_page()
+    names = re.findall(r'"/web/\w+/([\w.-]+)"', site.parts["index.html"].body.decode())
+    assert sum(len(site.parts[name].packed or site.parts[name].body) for name in {"index.html", *names}) < MOST_BYTES
     assert sum(text.count("\n") for name, text in texts.items() if name.endswith(".js")) < MOST_LINES
     for name, text in texts.items():
         assert not re.search(r"""(?:src|href|url|import|fetch)\W{1,3}https?:""", text), name
@@ -72,7 +72,7 @@ def test_the_page_is_small_and_its_own() -> None:  # S-12
 async def test_answers_and_streams_are_compressed(server: Server) -> None:  # U-05
     """For readers that accept it. A stream is flushed with every event: nothing waits for the next one."""
     packed = {"accept-encoding": "gzip"}
-    page = await server.nobody("GET", "/", headers=packed)
+    page = await server.anonymous_client("GET", "/", headers=packed)
     assert (page.headers["content-encoding"], page.headers["vary"]) == ("gzip", "Accept-Encoding")
     assert page.data == web_page().parts["index.html"].body
     document = await server.local("GET", "/api/openapi.json", headers=packed)
@@ -86,20 +86,20 @@ async def test_answers_and_streams_are_compressed(server: Server) -> None:  # U-
     assert "content-encoding" not in ticket.headers  # short, and a secret is in it
     chat = await server.local.create("Hi.")
     await server.local.until(chat, "session.idle")
-    ended = await server.local("GET", f"/api/chats/{chat}/events?follow=false", headers=packed)
-    assert ended.headers["content-encoding"] == "gzip"
-    assert b"session.idle" in ended.data
-    sent: list[Message] = []
+    finite_stream = await server.local("GET", f"/api/chats/{chat}/events?follow=false", headers=packed)
+    assert finite_stream.headers["content-encoding"] == "gzip"
+    assert b"session.idle" in finite_stream.data
+    messages: list[Message] = []
 
     async def keep(message: Message) -> None:
-        sent.append(message)
+        messages.append(message)
 
     answer = CompressedAnswer(keep)
     await answer({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
     reader = zlib.decompressobj(16 + zlib.MAX_WBITS)
     for word in (b"data: one\n\n", b"data: two\n\n"):
         await answer({"type": "http.response.body", "body": word, "more_body": True})
-        assert reader.decompress(sent[-1]["body"]) == word
+        assert reader.decompress(messages[-1]["body"]) == word
 
 
 async def test_html_of_texts(server: Server) -> None:  # S-12
@@ -108,30 +108,32 @@ async def test_html_of_texts(server: Server) -> None:  # S-12
         {"kind": "code", "text": "return 1", "language": "a.py"},
         {"kind": "diff", "text": "@@ -1 +1 @@\n-a\n+b", "split": True},
     ]
-    done = await server.local("POST", "/api/render", {"passages": passages})
-    assert done.status == 200
-    first, second, third = done.json["html"]
+    reply = await server.local("POST", "/api/render", {"passages": passages})
+    assert reply.status == 200
+    first, second, third = reply.json["html"]
     assert "<strong>b</strong> &lt;script&gt;" in first
     assert 'class="k"' in second
     assert 'class="diff split"' in third
-    assert (await server.nobody("POST", "/api/render", {"passages": passages})).status == 401
+    assert (await server.anonymous_client("POST", "/api/render", {"passages": passages})).status == 401
     wrong = await server.local("POST", "/api/render", {"passages": [{"kind": "html", "text": "x"}]})
     assert (wrong.status, wrong.code) == (400, "invalid_json")
 
 
 async def test_signing_in_with_a_code(server: Server) -> None:  # S-13
-    told: list[str] = []
-    server.service.sign_in = SignIn(server.tokens, told.append)
-    done = await server.nobody("POST", "/api/sign-in", {"code": server.service.sign_in.code})
-    assert (done.status, done.json["user"]) == (201, "local")
-    assert told
-    me = await server.nobody("GET", "/api/me", headers={"authorization": f"Bearer {done.json['token']}"})
+    codes: list[str] = []
+    server.service.sign_in = SignIn(server.tokens, codes.append)
+    reply = await server.anonymous_client("POST", "/api/sign-in", {"code": server.service.sign_in.code})
+    assert (reply.status, reply.json["user"]) == (201, "local")
+    assert codes
+    me = await server.anonymous_client("GET", "/api/me", headers={"authorization": f"Bearer {reply.json['token']}"})
     assert me.json["user"] == "local"
-    wrong = await server.nobody("POST", "/api/sign-in", {"code": "AAAA-AAAA"})
+    wrong = await server.anonymous_client("POST", "/api/sign-in", {"code": "AAAA-AAAA"})
     assert (wrong.status, wrong.code) == (401, "unauthorized")
-    soon = await server.nobody("POST", "/api/sign-in", {"code": told[0]})
+    soon = await server.anonymous_client("POST", "/api/sign-in", {"code": codes[0]})
     assert (soon.status, soon.code, soon.headers["retry-after"]) == (429, "too_many_tries", "1")
-    foreign = await server.nobody("POST", "/api/sign-in", {"code": told[0]}, headers={"origin": "https://evil.example"})
+    foreign = await server.anonymous_client(
+        "POST", "/api/sign-in", {"code": codes[0]}, headers={"origin": "https://evil.example"}
+    )
     assert foreign.code == "forbidden_origin"
 
 
@@ -139,14 +141,14 @@ async def test_a_copy_from_an_event(server: Server) -> None:  # D-07
     chat = await server.local.create("Hi.")
     await server.local.until(chat, "session.idle")
     log = await server.local.log(chat)
-    answered = next(event["seq"] for event in log if event["type"] == "assistant.message")
+    answer_seq = next(event["seq"] for event in log if event["type"] == "assistant.message")
     key = {"idempotency-key": "fork 1"}
-    made = await server.local("POST", f"/api/chats/{chat}/fork", {"seq": answered}, headers=key)
-    assert (made.status, made.json["status"]) == (201, "idle")
-    again = await server.local("POST", f"/api/chats/{chat}/fork", {"seq": answered}, headers=key)
-    assert again.json["id"] == made.json["id"] != chat
-    copied = await server.local.log(made.json["id"])
-    assert copied[0]["data"]["forked_from"] == f"{chat}@{answered}"
+    fork = await server.local("POST", f"/api/chats/{chat}/fork", {"seq": answer_seq}, headers=key)
+    assert (fork.status, fork.json["status"]) == (201, "idle")
+    again = await server.local("POST", f"/api/chats/{chat}/fork", {"seq": answer_seq}, headers=key)
+    assert again.json["id"] == fork.json["id"] != chat
+    copied = await server.local.log(fork.json["id"])
+    assert copied[0]["data"]["forked_from"] == f"{chat}@{answer_seq}"
     assert (await server.local("POST", f"/api/chats/{chat}/fork", {"seq": 10_000})).code == "invalid_input"
 
 
@@ -165,9 +167,9 @@ async def test_usage_by_day(server: Server) -> None:  # E-04
     )
     assert row["usage"]["usd"] == 1.0
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", row["day"])
-    before = (await alice.log(chat))[-1]["seq"]
+    last_seq = (await alice.log(chat))[-1]["seq"]
     await alice("POST", f"/api/chats/{chat}/messages", {"content": "More."})
-    await alice.until(chat, "session.idle", after=before)
+    await alice.until(chat, "session.idle", after_seq=last_seq)
     (row,) = (await alice("GET", "/api/usage/days?days=1")).json["rows"]
     assert (row["calls"], row["usage"]["input"]) == (3, 300)
     assert (await server.local("GET", "/api/usage/days")).json == {"rows": []}  # S-13

@@ -1,5 +1,5 @@
 """Isolation for teams (W-11, W-12, S-13): on a server, runs of several people on one project do not touch it, nor each
-other, until somebody commits; and nobody sees the worlds of others."""
+other, until one of them commits; no user sees the worlds of others."""
 
 from pathlib import Path
 
@@ -22,8 +22,8 @@ async def test_what_people_do_in_their_worlds_stays_there_until_it_is_committed(
     store = SqliteStore(tmp_path / "treadle.db")
     options = ChatOptions(model="scripted:x", world="chat")
     home = seed(tmp_path / "home")
-    opened = Admission(options, roots=(str(tmp_path),))
-    async with serving(store, home, STEPS, builtin=True, options=options, admission=opened) as server:
+    admission = Admission(options, roots=(str(tmp_path),))
+    async with serving(store, home, STEPS, builtin=True, options=options, admission=admission) as server:
         alice, bob = server.user("alice"), server.user("bob")
         for user in (alice, bob):
             chat = await user.create("Go.", root=str(project))
@@ -38,9 +38,9 @@ async def test_what_people_do_in_their_worlds_stays_there_until_it_is_committed(
         assert (await bob("POST", "/api/chats", {"root": str(project), "world": ""})).code == "invalid_input"
         for root in (str(project), ""):  # out of the world, by naming the root again
             assert (await bob("PATCH", f"/api/chats/{chat}", {"root": root})).code == "invalid_input"
-        shown = (await alice("GET", f"/api/worlds/{hers['id']}")).json
-        assert [file["path"] for file in shown["files"]] == ["a.txt"]
-        assert "+made" in shown["diff"]
+        world_view = (await alice("GET", f"/api/worlds/{hers['id']}")).json
+        assert [file["path"] for file in world_view["files"]] == ["a.txt"]
+        assert "+made" in world_view["diff"]
         committed = await alice("POST", f"/api/worlds/{hers['id']}/commit", {})
         assert committed.status == 201
         await alice.until(committed.json["id"], "session.idle")
@@ -63,13 +63,13 @@ async def test_a_sub_agent_of_a_user_gets_nothing_of_the_operators_and_its_world
     skill.parent.mkdir(parents=True)
     skill.write_text("---\nname: own\ndescription: Of the operator.\n---\nSecret ways.\n")
     options = ChatOptions(model="scripted:x")
-    opened = Admission(options, roots=(str(project.parent),))
+    admission = Admission(options, roots=(str(project.parent),))
     (home / "agents").mkdir()
     (home / "agents" / "mine.md").write_text("---\nname: mine\n---\nSecret words.\n")
     tries = [Call("delegate", tasks=[{"task": "Write.", **more}]) for more in ({"agent": "mine"}, {})]
     model = ByTask({"Go": [*tries, Say("Both done.")], "Write": STEPS[:2]})
     store = SqliteStore(tmp_path / "treadle.db")
-    async with serving(store, home, model, builtin=True, options=options, admission=opened) as server:
+    async with serving(store, home, model, builtin=True, options=options, admission=admission) as server:
         alice = server.user("alice")
         chat = await alice.create("Go.", root=str(project))
         await alice.until(chat, "session.idle")

@@ -1,4 +1,4 @@
-"""A background command runs on a view of the project: what it changes is judged, shown, committed and undone like the
+"""A background command runs on a view of the project: its changes are judged, shown, committed and undone like the
 changes of any command, when it ends, is stopped, or the model asks for it (W-08 to W-10, S-16, S-19; faults 31, 41)."""
 
 import asyncio
@@ -32,9 +32,9 @@ class Scene:
     def agent(self, *steps: Any) -> Agent:
         home = self.folder / "home"
         home.mkdir(exist_ok=True)
-        made = Agent(home / "chats.db", model=ScriptedModel([*steps], follow="calls"), home=home)
-        self.agents.append(made)
-        return made
+        new_agent = Agent(home / "chats.db", model=ScriptedModel([*steps], follow="calls"), home=home)
+        self.agents.append(new_agent)
+        return new_agent
 
     async def play(self, *steps: Any, mode: str = "ask", **options: Any) -> tuple[Chat, list[Any]]:
         """A run of a new chat with these steps."""
@@ -44,8 +44,8 @@ class Scene:
 
     async def again(self, chat: Chat, *steps: Any) -> tuple[Chat, list[Any]]:
         """The next run of a chat, in another process."""
-        same = self.agent(*steps).chat(chat.id)
-        return same, await play(same.send("Go on."))
+        same_chat = self.agent(*steps).chat(chat.id)
+        return same_chat, await play(same_chat.send("Go on."))
 
     async def close(self) -> None:
         for agent in self.agents:
@@ -58,9 +58,9 @@ class Scene:
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     sandbox_with_views()
-    made = Scene(tmp_path)
-    yield made
-    await made.close()
+    new_scene = Scene(tmp_path)
+    yield new_scene
+    await new_scene.close()
 
 
 def begin(command: str, **arguments: Any) -> Call:
@@ -75,49 +75,49 @@ def check(**arguments: Any) -> Call:
     return Call("check_command", handle="1.0", **arguments)
 
 
-def results(seen: list[Any]) -> list[e.ExecutionComplete]:
-    return of(seen, e.ExecutionComplete)
+def results(events: list[Any]) -> list[e.ExecutionComplete]:
+    return of(events, e.ExecutionComplete)
 
 
-def changed(seen: list[Any]) -> list[list[str]]:
-    return [[file.path for file in event.files] for event in of(seen, e.FilesChanged)]
+def list_changed_paths(events: list[Any]) -> list[list[str]]:
+    return [[file.path for file in event.files] for event in of(events, e.FilesChanged)]
 
 
-async def ended(chat: Chat) -> None:
+async def wait_for_jobs(chat: Chat) -> None:
     async with asyncio.timeout(30):
         while any(job.view.status == "running" for job in await chat.jobs()):  # noqa: ASYNC110 - of other processes
             await asyncio.sleep(0.02)
 
 
 async def test_a_job_changes_nothing_before_its_effect_is_committed_by_a_check(scene: Scene) -> None:
-    _, seen = await scene.play(
+    _, events = await scene.play(
         begin("echo made > made; echo up; read -r line"),
         Call("run_command", command="ls -A"),
         Call("stop_command", handle="1.0"),
         Say("Done."),
     )
-    started, listed, stopped = results(seen)
-    assert started.effect == "view"
+    start, listed, stopped = results(events)
+    assert start.effect == "view"
     assert "made" not in listed.result
     assert "A made" in stopped.result
-    assert changed(seen) == [["made"]]
-    assert of(seen, e.FilesChanged)[0].source == "view"
-    assert [(event.ending, event.by, event.pending) for event in of(seen, e.JobEnded)] == [("stopped", "model", 0)]
+    assert list_changed_paths(events) == [["made"]]
+    assert of(events, e.FilesChanged)[0].source == "view"
+    assert [(event.ending, event.by, event.pending) for event in of(events, e.JobEnded)] == [("stopped", "model", 0)]
     assert (scene.project / "made").read_text() == "made\n"
 
 
 async def test_a_check_that_finds_it_ended_commits_it_and_undo_takes_it_back(scene: Scene) -> None:
     (scene.project / "kept").write_text("old\n")
-    chat, seen = await scene.play(begin("echo new > kept; echo made > made"), check(wait_s=20), Say("Done."))
+    chat, events = await scene.play(begin("echo new > kept; echo made > made"), check(wait_s=20), Say("Done."))
     assert (scene.project / "kept").read_text() == "new\n"
-    assert changed(seen) == [["kept", "made"]]
+    assert list_changed_paths(events) == [["kept", "made"]]
     await chat.files.undo()
     assert (scene.project / "kept").read_text() == "old\n"
     assert not (scene.project / "made").exists()
 
 
 async def test_a_running_job_is_committed_as_it_is_then_and_later_only_what_changed_since(scene: Scene) -> None:
-    chat, seen = await scene.play(
+    chat, events = await scene.play(
         begin(STEPS),
         step("echo 1 > one; echo 1 > two"),
         check(commit=True),
@@ -127,45 +127,45 @@ async def test_a_running_job_is_committed_as_it_is_then_and_later_only_what_chan
         Say("Goes on."),
         mode="autopilot",
     )
-    assert changed(seen) == [["one", "two"], ["two"]]
-    assert ["[nothing to commit]" in result.result for result in results(seen)] == [False] * 5 + [True]
+    assert list_changed_paths(events) == [["one", "two"], ["two"]]
+    assert ["[nothing to commit]" in result.result for result in results(events)] == [False] * 5 + [True]
     assert (scene.project / "two").read_text() == "2\n"
     (scene.project / "one").write_text("mine\n")  # a person edits what was committed
-    _, seen = await scene.again(chat, step("echo 3 > three; rm two"), check(commit=True), Say("More."))
-    assert changed(seen) == [["three", "two"]]
+    _, events = await scene.again(chat, step("echo 3 > three; rm two"), check(commit=True), Say("More."))
+    assert list_changed_paths(events) == [["three", "two"]]
     assert (scene.project / "one").read_text() == "mine\n"
     assert not (scene.project / "two").exists()
-    _, seen = await scene.again(chat, step("echo 4 > one"), check(commit=True), Say("More."))
-    assert "others changed the same files" in results(seen)[-1].error
+    _, events = await scene.again(chat, step("echo 4 > one"), check(commit=True), Say("More."))
+    assert "others list_changed_paths the same files" in results(events)[-1].error
     assert (scene.project / "one").read_text() == "mine\n"
-    _, seen = await scene.again(chat, step("rm one; rm three"), Call("stop_command", handle="1.0"), Say("End."))
+    _, events = await scene.again(chat, step("rm one; rm three"), Call("stop_command", handle="1.0"), Say("End."))
     assert (scene.project / "one").read_text() == "mine\n"
 
 
 async def test_folders_that_a_running_job_makes_and_removes_between_commits(scene: Scene) -> None:
     (scene.project / "d").mkdir()
     (scene.project / "d/old").write_text("old\n")
-    chat, seen = await scene.play(
+    chat, events = await scene.play(
         begin(STEPS),
         step("rm -r d; mkdir d; echo 1 > d/new; mkdir n; echo 1 > n/x"),
         check(commit=True),
         Say("Goes on."),
         mode="autopilot",
     )
-    assert changed(seen) == [["d/new", "d/old", "n", "n/x"]]
+    assert list_changed_paths(events) == [["d/new", "d/old", "n", "n/x"]]
     (scene.project / "d/mine").write_text("mine\n")
-    _, seen = await scene.again(chat, step("rm d/new; rm -r n"), check(commit=True), Say("More."))
-    assert sorted(changed(seen)[0]) == ["d/new", "n", "n/x"]
+    _, events = await scene.again(chat, step("rm d/new; rm -r n"), check(commit=True), Say("More."))
+    assert sorted(list_changed_paths(events)[0]) == ["d/new", "n", "n/x"]
     assert (scene.project / "d/mine").read_text() == "mine\n"
     assert not (scene.project / "n").exists()
     (scene.project / "d/new").write_text("mine, too\n")  # the job's removal was committed: this is a person's file
-    _, seen = await scene.again(chat, Call("stop_command", handle="1.0"), Say("End."))
-    assert changed(seen) == []
+    _, events = await scene.again(chat, Call("stop_command", handle="1.0"), Say("End."))
+    assert list_changed_paths(events) == []
     assert (scene.project / "d/new").read_text() == "mine, too\n"
 
 
 async def test_a_running_job_replaces_a_committed_file_by_a_folder(scene: Scene) -> None:  # W-08, W-10
-    _, seen = await scene.play(
+    _, events = await scene.play(
         begin(STEPS),
         step("echo 1 > d"),
         check(commit=True),
@@ -174,13 +174,13 @@ async def test_a_running_job_replaces_a_committed_file_by_a_folder(scene: Scene)
         Say("Goes on."),
         mode="autopilot",
     )
-    assert changed(seen) == [["d"], ["d", "d/x"]]
+    assert list_changed_paths(events) == [["d"], ["d", "d/x"]]
     assert (scene.project / "d/x").read_text() == "2\n"
 
 
 async def test_permissions_that_a_running_job_changes_between_commits(scene: Scene) -> None:  # W-08, W-10
     (scene.project / "old").write_text("old\n")
-    _, seen = await scene.play(
+    _, events = await scene.play(
         begin(STEPS),
         step("chmod 000 old; mkdir d; echo 1 > d/x; chmod 000 d"),
         check(commit=True),
@@ -191,17 +191,17 @@ async def test_permissions_that_a_running_job_changes_between_commits(scene: Sce
         Say("Goes on."),
         mode="autopilot",
     )
-    assert changed(seen) == [["d", "d/x", "old"], ["d", "old"], ["old"]]
+    assert list_changed_paths(events) == [["d", "d/x", "old"], ["d", "old"], ["old"]]
     assert (scene.project / "d").stat().st_mode & 0o777 == 0o755
     assert (scene.project / "old").stat().st_mode & 0o777 == 0o040
 
 
 async def test_a_job_that_never_stops_writing_is_committed_as_it_is_at_that_moment(scene: Scene) -> None:
-    _, seen = await scene.play(
+    _, events = await scene.play(
         begin("while :; do echo line >> log; echo tick; done"), check(wait_s=20, commit=True), Say("Goes on.")
     )
-    assert changed(seen) == [["log"]]
-    [file] = of(seen, e.FilesChanged)[0].files
+    assert list_changed_paths(events) == [["log"]]
+    [file] = of(events, e.FilesChanged)[0].files
     content = (scene.project / "log").read_bytes()
     assert file.after is not None
     assert file.after.digest == hashlib.sha256(content).hexdigest()
@@ -210,25 +210,25 @@ async def test_a_job_that_never_stops_writing_is_committed_as_it_is_at_that_mome
 async def test_an_effect_that_raises_a_concern_is_asked_for_with_the_effect_shown(scene: Scene) -> None:
     # S-06, S-08, W-09: the words say nothing of .env
     job = "name=.e; echo A=1 > ${name}nv; echo up; read -r line"
-    chat, seen = await scene.play(begin(job), check(commit=True), Say("Goes on."))
-    [asked] = of(seen, e.PermissionRequested)
-    assert "+A=1" in asked.shown
-    assert job in asked.shown
+    chat, events = await scene.play(begin(job), check(commit=True), Say("Goes on."))
+    [request] = of(events, e.PermissionRequested)
+    assert "+A=1" in request.shown
+    assert job in request.shown
     assert not (scene.project / ".env").exists()
-    seen = await play(chat.approve(*await chat.actions()))
-    assert changed(seen) == [[".env"]]
+    events = await play(chat.approve(*await chat.actions()))
+    assert list_changed_paths(events) == [[".env"]]
     assert (scene.project / ".env").read_text() == "A=1\n"
 
 
 async def test_changes_that_a_person_refuses_are_discarded_and_not_asked_for_again(scene: Scene) -> None:  # W-09
-    chat, seen = await scene.play(begin("n=.e; echo A=1 > ${n}nv"), check(wait_s=20), check(), Say("Well."))
-    assert of(seen, e.PermissionRequested)
-    seen = await play(chat.deny(*await chat.actions()))
-    assert of(seen, e.PermissionRequested) == []
-    assert "discarded" in results(seen)[-1].result
+    chat, events = await scene.play(begin("n=.e; echo A=1 > ${n}nv"), check(wait_s=20), check(), Say("Well."))
+    assert of(events, e.PermissionRequested)
+    events = await play(chat.deny(*await chat.actions()))
+    assert of(events, e.PermissionRequested) == []
+    assert "discarded" in results(events)[-1].result
     assert [job.view.pending for job in await chat.jobs()] == [0]
-    settled = [(event.outcome, event.by) for event in of(await chat.events(), e.JobSettled)]
-    assert settled == [("discarded", "person")]
+    outcomes = [(event.outcome, event.by) for event in of(await chat.events(), e.JobSettled)]
+    assert outcomes == [("discarded", "person")]
     assert not (scene.project / ".env").exists()
 
 
@@ -239,17 +239,17 @@ async def test_refusing_a_commit_of_a_running_job_leaves_what_it_changed_to_the_
         Call("stop_command", handle="1.0"),
         Say("Well."),
     )
-    seen = await play(chat.deny(*await chat.actions()))
-    assert "A .env" in of(seen, e.PermissionRequested)[0].shown
+    events = await play(chat.deny(*await chat.actions()))
+    assert "A .env" in of(events, e.PermissionRequested)[0].shown
     await play(chat.approve(*await chat.actions()))
     assert (scene.project / ".env").read_text() == "A=1\n"
 
 
 async def test_refusing_a_check_whose_effect_was_not_shown_discards_nothing(scene: Scene) -> None:
     rules = (Rule("ask", "check_command"),)
-    chat, seen = await scene.play(begin("sleep 0.5; echo made > made"), check(wait_s=20), Say("Well."), rules=rules)
-    assert "made" not in of(seen, e.PermissionRequested)[0].shown
-    await ended(chat)
+    chat, events = await scene.play(begin("sleep 0.5; echo made > made"), check(wait_s=20), Say("Well."), rules=rules)
+    assert "made" not in of(events, e.PermissionRequested)[0].shown
+    await wait_for_jobs(chat)
     await play(chat.deny(*await chat.actions()))
     await scene.again(chat, Say("Done."))
     assert (scene.project / "made").read_text() == "made\n"
@@ -257,7 +257,7 @@ async def test_refusing_a_check_whose_effect_was_not_shown_discards_nothing(scen
 
 async def test_a_person_discards_what_is_pending(scene: Scene) -> None:
     chat, _ = await scene.play(begin("sleep 0.5; n=.e; echo A=1 > ${n}nv"), Say("It runs."))
-    await ended(chat)
+    await wait_for_jobs(chat)
     [job] = await chat.jobs()
     assert job.view.pending == 1
     assert (await job.discard()).pending == 0
@@ -266,28 +266,28 @@ async def test_a_person_discards_what_is_pending(scene: Scene) -> None:
 
 
 async def test_nobody_there_to_be_asked_leaves_it_pending(scene: Scene) -> None:
-    chat, seen = await scene.play(begin("n=.e; echo A=1 > ${n}nv"), check(wait_s=20), Say("Well."), interactive=False)
-    assert "not committed: it needs a person's approval" in results(seen)[-1].error
+    chat, events = await scene.play(begin("n=.e; echo A=1 > ${n}nv"), check(wait_s=20), Say("Well."), interactive=False)
+    assert "not committed: it needs a person's approval" in results(events)[-1].error
     assert [job.view.pending for job in await chat.jobs()] == [1]
 
 
 async def test_a_read_only_chat_keeps_nothing_of_it(scene: Scene) -> None:
-    chat, seen = await scene.play(begin("echo made > made"), check(wait_s=20), Say("Well."), mode="read-only")
-    assert "read-only" in results(seen)[-1].error
+    chat, events = await scene.play(begin("echo made > made"), check(wait_s=20), Say("Well."), mode="read-only")
+    assert "read-only" in results(events)[-1].error
     assert not (scene.project / "made").exists()
     assert [job.view.pending for job in await chat.jobs()] == [0]
 
 
 async def test_an_effect_that_nobody_checked_is_pending_and_the_next_run_commits_it_once(scene: Scene) -> None:
     chat, _ = await scene.play(begin("sleep 0.5; echo made > made"), Say("It runs."))
-    await ended(chat)
+    await wait_for_jobs(chat)
     assert not (scene.project / "made").exists()
     [job] = await scene.agent().chat(chat.id).jobs()
     assert (job.view.status, job.view.pending) == ("exited", 1)
-    _, seen = await scene.again(chat, Call("check_command"), check(), Say("Done."))
-    assert changed(await chat.events()) == [["made"]]
+    _, events = await scene.again(chat, Call("check_command"), check(), Say("Done."))
+    assert list_changed_paths(await chat.events()) == [["made"]]
     assert [(event.outcome, event.by) for event in of(await chat.events(), e.JobSettled)] == [("committed", "run")]
-    assert "not committed" not in results(seen)[0].result
+    assert "not committed" not in results(events)[0].result
     assert (scene.project / "made").read_text() == "made\n"
     await chat.files.undo(paths=["made"])
     assert not (scene.project / "made").exists()
@@ -298,7 +298,7 @@ async def test_after_a_power_cut_only_an_end_that_is_safe_on_the_disk_counts(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, safe: bool
 ) -> None:  # fault 41
     chat, _ = await scene.play(begin("sleep 0.5; echo made > made"), Say("It runs."))
-    await ended(chat)
+    await wait_for_jobs(chat)
     synced = scene.folder / "home" / "commands" / chat.id / "1.0" / "synced"
     async with asyncio.timeout(60):
         while not synced.exists():  # noqa: ASYNC110 - a fact of another process
@@ -308,27 +308,27 @@ async def test_after_a_power_cut_only_an_end_that_is_safe_on_the_disk_counts(
     monkeypatch.setattr(supervisor_folder, "_boot", "after-the-power-cut")
     await scene.again(chat, Say("Done."))
     assert (scene.project / "made").exists() == safe
-    settled = [event.outcome for event in of(await chat.events(), e.JobSettled)]
-    assert settled == ["committed" if safe else "discarded"]
+    outcomes = [event.outcome for event in of(await chat.events(), e.JobSettled)]
+    assert outcomes == ["committed" if safe else "discarded"]
 
 
 async def test_what_the_next_run_would_have_to_ask_for_stays_pending_and_is_listed(scene: Scene) -> None:
     chat, _ = await scene.play(begin("sleep 0.5; n=.e; echo A=1 > ${n}nv"), Say("It runs."))
-    await ended(chat)
-    chat, seen = await scene.again(chat, Call("check_command"), check(), Say("Done."))
-    assert '"1.0" ended, 1 change not committed' in results(seen)[0].result
-    assert of(seen, e.PermissionRequested)
+    await wait_for_jobs(chat)
+    chat, events = await scene.again(chat, Call("check_command"), check(), Say("Done."))
+    assert '"1.0" ended, 1 change not committed' in results(events)[0].result
+    assert of(events, e.PermissionRequested)
     await play(chat.approve(*await chat.actions()))
     assert (scene.project / ".env").read_text() == "A=1\n"
     assert [job.view.pending for job in await chat.jobs()] == [0]
 
 
 async def test_a_terminal_program_runs_on_a_view_too(scene: Scene) -> None:
-    _, seen = await scene.play(
+    _, events = await scene.play(
         Call("run_command", command="tty > /dev/null && echo made > made", pty=True), Say("Done.")
     )
-    assert results(seen)[0].effect == "view"
-    assert changed(seen) == [["made"]]
+    assert results(events)[0].effect == "view"
+    assert list_changed_paths(events) == [["made"]]
 
 
 # -- judged as it was started -----------------------------------------------------------------------------------------
@@ -336,7 +336,7 @@ async def test_a_terminal_program_runs_on_a_view_too(scene: Scene) -> None:
 
 @pytest.mark.parametrize("changed_before", [True, False])
 async def test_a_job_is_judged_by_the_variables_of_its_start(scene: Scene, changed_before: bool) -> None:  # S-23
-    """With a changed PATH the words of a rule do not say which program runs; what changes later is no matter."""
+    """With a changed PATH the words of a rule do not say which program runs; later changes do not matter."""
     (scene.project / "precious").write_text("the only copy\n")
     (scene.project / "Makefile").write_text("job:\n\trm precious && echo removed\n")
     rules = (Rule("allow", "run_command", "make *"),)
@@ -345,9 +345,9 @@ async def test_a_job_is_judged_by_the_variables_of_its_start(scene: Scene, chang
     job = begin("make job")
     end = Call("check_command", handle="2.0" if changed_before else "1.0", wait_s=20)
     steps = [change, job, put_back, end] if changed_before else [job, change, end]
-    _, seen = await scene.play(*steps, Say("Done."), rules=rules)
-    asked = of(seen, e.PermissionRequested)
-    assert [event.call for event in asked] == (["4.0"] if changed_before else []), asked
+    _, events = await scene.play(*steps, Say("Done."), rules=rules)
+    requests = of(events, e.PermissionRequested)
+    assert [event.call for event in requests] == (["4.0"] if changed_before else []), requests
     assert (scene.project / "precious").exists() is changed_before
 
 
@@ -355,8 +355,8 @@ async def test_a_job_is_judged_in_the_folder_of_its_start(scene: Scene) -> None:
     (scene.project / "sub").mkdir()
     (scene.project / "sub/notes.md").write_text("old\n")
     rules = (Rule("ask", "edit_file", "sub/**"),)
-    _, seen = await scene.play(begin("echo new > notes.md", cwd="sub"), check(wait_s=20), Say("Done."), rules=rules)
-    assert of(seen, e.PermissionRequested)
+    _, events = await scene.play(begin("echo new > notes.md", cwd="sub"), check(wait_s=20), Say("Done."), rules=rules)
+    assert of(events, e.PermissionRequested)
 
 
 # -- live -------------------------------------------------------------------------------------------------------------
@@ -379,10 +379,10 @@ while True:
 WRITE = "for f in src/new src/app.py node_modules/c/x .next/y; do echo 1 > $f && echo wrote $f; done; "
 
 
-async def written(chat: Chat, wanted: str) -> str:
+async def wait_for_output(chat: Chat, expected: str) -> str:
     [job] = await chat.jobs()
     async with asyncio.timeout(30):
-        while wanted not in (text := (await job.tail()).text):  # noqa: ASYNC110 - a fact of other processes
+        while expected not in (text := (await job.tail()).text):  # noqa: ASYNC110 - a fact of other processes
             await asyncio.sleep(0.02)
     return text
 
@@ -397,20 +397,20 @@ def lay_out(project: Path) -> None:
 
 async def test_a_live_job_sees_edits_by_inotify_and_writes_only_where_it_may(scene: Scene) -> None:
     lay_out(scene.project)
-    chat, seen = await scene.play(begin(WRITE + "python3 watch.py", live=True, writes=[".next"]), Say("It runs."))
-    assert changed(seen) == [[".next"]]
-    shown = await written(chat, "watching")
-    assert "src/new: Read-only file system" in shown
-    assert "src/app.py: Read-only file system" in shown
-    assert "wrote node_modules/c/x\nwrote .next/y" in shown
+    chat, events = await scene.play(begin(WRITE + "python3 watch.py", live=True, writes=[".next"]), Say("It runs."))
+    assert list_changed_paths(events) == [[".next"]]
+    output = await wait_for_output(chat, "watching")
+    assert "src/new: Read-only file system" in output
+    assert "src/app.py: Read-only file system" in output
+    assert "wrote node_modules/c/x\nwrote .next/y" in output
     (scene.project / "src/app.py").write_text("edited\n")
-    await written(chat, "saw app.py edited")
+    await wait_for_output(chat, "saw app.py edited")
     (scene.project / "src/.app").write_text("replaced\n")
     (scene.project / "src/.app").rename(scene.project / "src/app.py")
-    await written(chat, "saw app.py replaced")
+    await wait_for_output(chat, "saw app.py replaced")
     assert not list((scene.project / ".next").iterdir())
-    _, seen = await scene.again(chat, Call("stop_command", handle="1.0"), Say("Stopped."))
-    assert changed(seen) == [[".next/y", "node_modules/c/x"]]
+    _, events = await scene.again(chat, Call("stop_command", handle="1.0"), Say("Stopped."))
+    assert list_changed_paths(events) == [[".next/y", "node_modules/c/x"]]
     assert (scene.project / "node_modules/c/x").read_text() == "1\n"
     await chat.files.undo(paths=[".next/y", "node_modules/c/x"])
     assert not (scene.project / "node_modules/c/x").exists()
@@ -422,11 +422,11 @@ async def test_a_live_job_brings_back_no_folder_that_somebody_removed(scene: Sce
     for folder in ("cache/deep", "sub/cache"):
         (scene.project / folder).mkdir(parents=True)
     chat, _ = await scene.play(begin("echo 1 > cache/x && echo wrote; read -r line", live=True), Say("It runs."))
-    await written(chat, "wrote")
+    await wait_for_output(chat, "wrote")
     for folder in ("node_modules/c", "node_modules", "sub/cache", "sub", "cache/deep", "cache"):
         (scene.project / folder).rmdir()
-    _, seen = await scene.again(chat, Call("stop_command", handle="1.0"), Say("Stopped."))
-    assert changed(seen) == [["cache", "cache/x"]]
+    _, events = await scene.again(chat, Call("stop_command", handle="1.0"), Say("Stopped."))
+    assert list_changed_paths(events) == [["cache", "cache/x"]]
     assert (scene.project / "cache/x").read_text() == "1\n"
     assert not (scene.project / "node_modules").exists()
     assert not (scene.project / "sub").exists()
@@ -437,11 +437,11 @@ async def test_a_live_job_brings_back_no_folder_that_somebody_removed(scene: Sce
 async def test_a_live_job_that_wrote_nothing_brings_nothing_back(scene: Scene) -> None:  # W-10
     lay_out(scene.project)
     chat, _ = await scene.play(begin("echo up; read -r line", live=True), Say("It runs."))
-    await written(chat, "up")
+    await wait_for_output(chat, "up")
     (scene.project / "node_modules/c").rmdir()
     (scene.project / "node_modules").rmdir()
-    _, seen = await scene.again(chat, Call("stop_command", handle="1.0"), Say("Stopped."))
-    assert changed(seen) == []
+    _, events = await scene.again(chat, Call("stop_command", handle="1.0"), Say("Stopped."))
+    assert list_changed_paths(events) == []
     assert not (scene.project / "node_modules").exists()
 
 
@@ -454,27 +454,27 @@ async def test_a_live_job_says_that_it_cannot_write_to_every_ignored_folder(
         for folder in ("cache", "__pycache__"):
             (scene.project / name / folder).mkdir(parents=True)
     command = "for f in */cache; do echo 1 > $f/x && echo wrote $f; done; read -r line"
-    chat, seen = await scene.play(begin(command, live=True, writes=["d/cache"]), Say("It runs."))
-    assert "cannot write to 1 of them" in results(seen)[0].result
-    text = await written(chat, "wrote d/cache")
+    chat, events = await scene.play(begin(command, live=True, writes=["d/cache"]), Say("It runs."))
+    assert "cannot write to 1 of them" in results(events)[0].result
+    text = await wait_for_output(chat, "wrote d/cache")
     assert [name for name in "abcd" if f"wrote {name}/cache" in text] == ["a", "b", "d"]
 
 
 @pytest.mark.parametrize("folder", ["src", "../elsewhere", "/tmp", ".git", "src/app.py/x"])
 async def test_a_live_job_declares_only_folders_that_are_new_or_ignored(scene: Scene, folder: str) -> None:
     lay_out(scene.project)
-    chat, seen = await scene.play(begin("true", live=True, writes=[folder]), Say("Well."))
-    assert folder in results(seen)[0].error
+    chat, events = await scene.play(begin("true", live=True, writes=[folder]), Say("Well."))
+    assert folder in results(events)[0].error
     assert await chat.jobs() == []
 
 
 @pytest.mark.parametrize("folder", ["x/.git", ".GIT", "x/.git/hooks", ".treadle/x"])
 async def test_a_live_job_makes_no_folder_that_no_view_brings_in(scene: Scene, folder: str) -> None:  # S-16, W-10
     lay_out(scene.project)
-    before = sorted(scene.project.iterdir())
-    _, seen = await scene.play(begin("true", live=True, writes=[folder]), Say("Well."), mode="autopilot")
-    assert folder in results(seen)[0].error
-    assert sorted(scene.project.iterdir()) == before
+    old_entries = sorted(scene.project.iterdir())
+    _, events = await scene.play(begin("true", live=True, writes=[folder]), Say("Well."), mode="autopilot")
+    assert folder in results(events)[0].error
+    assert sorted(scene.project.iterdir()) == old_entries
 
 
 async def test_a_live_job_writes_into_a_new_folder_of_an_ignored_one_but_through_no_link(scene: Scene) -> None:
@@ -486,19 +486,19 @@ async def test_a_live_job_writes_into_a_new_folder_of_an_ignored_one_but_through
         begin(f"echo 1 > __pycache__/{name}/f && echo wrote", live=True, writes=[f"__pycache__/{name}"])
         for name in ("link", "new")
     )
-    _, seen = await scene.play(linked, fresh, Say("Well."))
-    assert "leads through something that is no folder" in results(seen)[0].error
-    assert "wrote" in results(seen)[1].result
+    _, events = await scene.play(linked, fresh, Say("Well."))
+    assert "leads through something that is no folder" in results(events)[0].error
+    assert "wrote" in results(events)[1].result
     assert not (scene.project / "src/f").exists()
 
 
 async def test_a_folder_for_a_live_job_is_judged_like_any_change(scene: Scene) -> None:
     lay_out(scene.project)
-    chat, seen = await scene.play(begin("true", live=True, writes=["out/cache"]), Say("Well."), mode="review")
-    assert "A out/cache/" in of(seen, e.PermissionRequested)[0].shown
+    chat, events = await scene.play(begin("true", live=True, writes=["out/cache"]), Say("Well."), mode="review")
+    assert "A out/cache/" in of(events, e.PermissionRequested)[0].shown
     assert not (scene.project / "out").exists()
-    seen = await play(chat.approve(*await chat.actions()))
-    assert changed(seen) == [["out", "out/cache"]]
+    events = await play(chat.approve(*await chat.actions()))
+    assert list_changed_paths(events) == [["out", "out/cache"]]
     await chat.files.undo()
     assert not (scene.project / "out").exists()
 
@@ -513,18 +513,18 @@ async def test_without_a_view_it_asks_in_every_mode_but_autopilot(
 ) -> None:
     call = Call("run_command", command="ls", **how)
     options = {"command_view": False, "auto_approve_commands": True}
-    _, seen = await scene.play(call, Say("Well."), mode=mode, **options)
-    [asked] = of(seen, e.PermissionRequested)
-    assert "no copy-on-write view works here" in asked.reason
+    _, events = await scene.play(call, Say("Well."), mode=mode, **options)
+    [request] = of(events, e.PermissionRequested)
+    assert "no copy-on-write view works here" in request.reason
 
 
 async def test_without_a_view_the_tree_is_compared_recorded_and_can_be_undone(scene: Scene) -> None:
     (scene.project / "old").write_text("old\n")
-    chat, seen = await scene.play(
+    chat, events = await scene.play(
         begin("rm old; echo made > made"), check(wait_s=20), Say("Done."), mode="autopilot", command_view=False
     )
-    assert of(seen, e.PermissionRequested) == []
-    assert changed(seen) == [["made", "old"]]
+    assert of(events, e.PermissionRequested) == []
+    assert list_changed_paths(events) == [["made", "old"]]
     await chat.files.undo(paths=["made", "old"])
     assert (scene.project / "old").read_text() == "old\n"
     assert not (scene.project / "made").exists()

@@ -1,5 +1,5 @@
 """Jobs: background commands belong to a chat. They are listed, read, given input and stopped from the library; each
-ends for good, and what it changed is recorded whoever is there (S-14, W-10, L-07, T-05; faults 2, 6)."""
+ends for good, and its changes are recorded by any process (S-14, W-10, L-07, T-05; faults 2, 6)."""
 
 import asyncio
 import os
@@ -36,17 +36,17 @@ class Home:
     def agent(self, *steps: Any, home: str = "home", **settings: Any) -> Agent:
         place = self.folder / home
         model = ScriptedModel([*steps])
-        made = Agent(self.folder / "home" / "chats.db", model=model, home=place, **settings)
-        self.agents.append(made)
-        return made
+        new_agent = Agent(self.folder / "home" / "chats.db", model=model, home=place, **settings)
+        self.agents.append(new_agent)
+        return new_agent
 
-    async def started(self, command: str = SERVE, *, view: bool = True, **settings: Any) -> tuple[Agent, Chat, Job]:
+    async def start_job(self, command: str = SERVE, *, view: bool = True, **settings: Any) -> tuple[Agent, Chat, Job]:
         """A chat whose run has ended, and its job, which has not. Without a view it writes to the project itself."""
         call = Call("run_command", command=command, background=True)
         agent = self.agent(call, Say("It runs."), **settings)
         chat = agent.chat(root=str(self.project), mode="autopilot", command_view=view)
-        seen = await play(chat.send("Serve."))
-        assert len(of(seen, e.JobStarted)) == 1
+        events = await play(chat.send("Serve."))
+        assert len(of(events, e.JobStarted)) == 1
         [job] = await chat.jobs()
         return agent, chat, job
 
@@ -61,9 +61,9 @@ class Home:
 @pytest.fixture
 async def home(tmp_path: Path) -> AsyncIterator[Home]:
     (tmp_path / "home").mkdir()
-    made = Home(tmp_path)
-    yield made
-    await made.close()
+    new_home = Home(tmp_path)
+    yield new_home
+    await new_home.close()
 
 
 async def until(fact: Callable[[], Any]) -> None:
@@ -72,9 +72,9 @@ async def until(fact: Callable[[], Any]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def written(job: Job, wanted: str) -> str:
+async def wait_for_output(job: Job, expected: str) -> str:
     async with asyncio.timeout(30):
-        while wanted not in (text := (await job.tail()).text):  # noqa: ASYNC110 - a fact of other processes
+        while expected not in (text := (await job.tail()).text):  # noqa: ASYNC110 - a fact of other processes
             await asyncio.sleep(0.01)
     return text
 
@@ -88,7 +88,7 @@ async def over(job: Job) -> str:
 
 
 def living() -> list[str]:
-    """Processes of the command, whatever their numbers are in its sandbox."""
+    """Processes of the command, by their numbers outside of its sandbox."""
     return [pid for pid in os.listdir("/proc") if pid.isdigit() and MARK.encode() in _line(pid)]
 
 
@@ -100,32 +100,32 @@ def _line(pid: str) -> bytes:
 
 
 async def test_a_job_is_listed_read_talked_to_and_stopped_by_another_process(home: Home) -> None:
-    _, chat, _ = await home.started()
-    other = home.agent()
-    [job] = await other.jobs()
+    _, chat, _ = await home.start_job()
+    other_agent = home.agent()
+    [job] = await other_agent.jobs()
     assert (job.view.chat, job.view.command, job.view.status) == (chat.id, SERVE, "running")
     assert job.view.host == os.uname().nodename
-    await written(job, "up\n")
+    await wait_for_output(job, "up\n")
     await job.send("hello", token="once")
     await job.send("hello", token="once")
     await job.send("world")
-    assert await written(job, "got world\n") == "up\ngot hello\ngot world\n"
+    assert await wait_for_output(job, "got world\n") == "up\ngot hello\ngot world\n"
     assert living()
     assert (await job.stop()).status == "stopped"
     assert not living()
-    log = await other.chat(chat.id).events()
-    [ended] = of(log, e.JobEnded)
-    assert ended == e.JobEnded(job.view.job, "stopped", ended.code, "person", pending=1)
+    log = await other_agent.chat(chat.id).events()
+    [job_end] = of(log, e.JobEnded)
+    assert job_end == e.JobEnded(job.view.job, "stopped", job_end.code, "person", pending=1)
     assert of(log, e.FilesChanged) == []
     assert not (home.project / "made").exists()
     with pytest.raises(ToolError, match="ended"):
         await job.send("more")
-    assert not (await other.chat(chat.id).state()).jobs
+    assert not (await other_agent.chat(chat.id).state()).jobs
 
 
 async def test_what_a_job_wrote_is_read_from_a_byte_on_in_whole_lines(home: Home) -> None:
-    _, _, job = await home.started("for n in 1 2 3; do echo line $n; done; printf 'no end'; sleep 1000")
-    await written(job, "no end")
+    _, _, job = await home.start_job("for n in 1 2 3; do echo line $n; done; printf 'no end'; sleep 1000")
+    await wait_for_output(job, "no end")
     first = await job.tail(0, 10)
     assert (first.text, first.offset, first.next, first.size) == ("line 1\n", 0, 7, 27)
     assert (await job.tail(first.next)).text == "line 2\nline 3\nno end"
@@ -136,15 +136,15 @@ async def test_what_a_job_wrote_is_read_from_a_byte_on_in_whole_lines(home: Home
 async def test_what_is_shown_is_inert_and_without_secrets(home: Home) -> None:
     # S-11, S-12
     secret = "sk-proj-0123456789abcdefABCDEF0123456789abcdefABCDEF"
-    _, _, job = await home.started(f"printf '\\033]0;title\\007\\033[31mred\\033[0m {secret}\\n'; sleep 1000")
-    shown = await written(job, "red")
-    assert "\x1b" not in shown
-    assert secret not in shown
+    _, _, job = await home.start_job(f"printf '\\033]0;title\\007\\033[31mred\\033[0m {secret}\\n'; sleep 1000")
+    output = await wait_for_output(job, "red")
+    assert "\x1b" not in output
+    assert secret not in output
     assert secret not in job.view.command
 
 
 async def test_one_that_ends_by_itself_is_closed_by_whoever_looks_next_once(home: Home) -> None:
-    _, chat, _ = await home.started("until [ -e go ]; do sleep 0.01; done; echo made > made; exit 3", view=False)
+    _, chat, _ = await home.start_job("until [ -e go ]; do sleep 0.01; done; echo made > made; exit 3", view=False)
     (home.project / "go").touch()
     await until((home.project / "made").exists)
     lookers = [home.agent().chat(chat.id) for _ in range(3)]
@@ -153,31 +153,31 @@ async def test_one_that_ends_by_itself_is_closed_by_whoever_looks_next_once(home
             await asyncio.gather(*(looker.jobs() for looker in lookers))
     log = await chat.events()
     assert of(log, e.JobEnded) == [e.JobEnded("1.0", "exited", 3)]
-    [changed] = of(log, e.FilesChanged)
-    assert "made" in [file.path for file in changed.files]
+    [change] = of(log, e.FilesChanged)
+    assert "made" in [file.path for file in change.files]
     [job] = await chat.jobs()
     assert (job.view.status, job.view.code) == ("exited", 3)
 
 
 async def test_what_would_have_been_asked_for_is_told_when_it_is_closed(home: Home) -> None:
-    # W-10, S-06: its words do not say it, and nobody was there when it was written
-    _, chat, job = await home.started("name=.e; echo A=1 > ${name}nv; sleep 1000", view=False)
+    # W-10, S-06: its words do not say it, and no person was there when it was written
+    _, chat, job = await home.start_job("name=.e; echo A=1 > ${name}nv; sleep 1000", view=False)
     await until((home.project / ".env").exists)
     await job.stop()
-    [ended] = of(await chat.events(), e.JobEnded)
-    assert any(".env" in reason for reason in ended.concerns)
+    [job_end] = of(await chat.events(), e.JobEnded)
+    assert any(".env" in reason for reason in job_end.concerns)
     await chat.files.undo(paths=[".env"])
     assert not (home.project / ".env").exists()
 
 
 async def test_the_next_run_finds_it_closed_and_tells_its_changes_no_second_time(home: Home) -> None:
-    _, chat, job = await home.started("until [ -e go ]; do sleep 0.01; done; echo made > made", view=False)
+    _, chat, job = await home.start_job("until [ -e go ]; do sleep 0.01; done; echo made > made", view=False)
     (home.project / "go").touch()
     await until((home.project / "made").exists)
     assert await over(job) == "exited"
     again = home.agent(Call("check_command", handle="1.0"), Say("Done.")).chat(chat.id)
-    seen = await play(again.send("And?"))
-    assert of(seen, e.FilesChanged) == []
+    events = await play(again.send("And?"))
+    assert of(events, e.FilesChanged) == []
     log = await chat.events()
     assert len(of(log, e.JobEnded)) == len(of(log, e.FilesChanged)) == 1
     await chat.files.undo(paths=["made"])
@@ -186,7 +186,7 @@ async def test_the_next_run_finds_it_closed_and_tells_its_changes_no_second_time
 
 async def test_a_closer_that_died_is_followed_by_another(home: Home) -> None:
     """fault 2: between the claim to tell what it changed and the record of it."""
-    agent, chat, job = await home.started("echo made > made", view=False)
+    agent, chat, job = await home.start_job("echo made > made", view=False)
     command = await agent.job_registry._commands.find(chat.id, "1.0")  # type: ignore[arg-type]
     assert command is not None
     await command.wait(30)
@@ -198,8 +198,8 @@ async def test_a_closer_that_died_is_followed_by_another(home: Home) -> None:
 
 async def test_one_whose_supervisor_was_killed_is_lost_and_nothing_of_it_lives(home: Home) -> None:
     """fault 6"""
-    agent, chat, job = await home.started()
-    await written(job, "up")
+    agent, chat, job = await home.start_job()
+    await wait_for_output(job, "up")
     command = await agent.job_registry._commands.find(chat.id, "1.0")  # type: ignore[arg-type]
     assert command is not None
     os.kill(int((Path(command.folder) / OWNER).read_text().split()[0]), signal.SIGKILL)
@@ -209,26 +209,26 @@ async def test_one_whose_supervisor_was_killed_is_lost_and_nothing_of_it_lives(h
 
 
 async def test_an_archived_chat_has_no_jobs(home: Home) -> None:
-    _, chat, job = await home.started()
-    await written(job, "up")
-    other = home.agent().chat(chat.id, archived=True)
-    await other.open()
+    _, chat, job = await home.start_job()
+    await wait_for_output(job, "up")
+    same_chat = home.agent().chat(chat.id, archived=True)
+    await same_chat.open()
     assert not living()
-    [ended] = of(await chat.events(), e.JobEnded)
-    assert (ended.ending, ended.by) == ("stopped", "archive")
+    [job_end] = of(await chat.events(), e.JobEnded)
+    assert (job_end.ending, job_end.by) == ("stopped", "archive")
 
 
 async def test_a_chat_that_was_archived_elsewhere_is_found_by_the_sweep(home: Home) -> None:
-    agent, chat, job = await home.started()
-    await written(job, "up")
-    far = home.agent(home="far")
-    far.job_registry._commands.folder = str(home.folder / "far" / "commands")
-    [seen] = await far.chat(chat.id).jobs()
-    assert (seen.view.status, seen.view.host) == ("elsewhere", os.uname().nodename)
-    for act in (seen.tail(), seen.send("x"), seen.stop()):
+    agent, chat, job = await home.start_job()
+    await wait_for_output(job, "up")
+    far_agent = home.agent(home="far")
+    far_agent.job_registry._commands.folder = str(home.folder / "far" / "commands")
+    [far_job] = await far_agent.chat(chat.id).jobs()
+    assert (far_job.view.status, far_job.view.host) == ("elsewhere", os.uname().nodename)
+    for act in (far_job.tail(), far_job.send("x"), far_job.stop()):
         with pytest.raises(JobElsewhere, match=os.uname().nodename):
             await act
-    await far.chat(chat.id, archived=True).open()
+    await far_agent.chat(chat.id, archived=True).open()
     assert (await job.look()).status == "running"
     await agent.job_registry.sweep(everything=True)
     assert (await job.look()).status == "stopped"
@@ -236,7 +236,7 @@ async def test_a_chat_that_was_archived_elsewhere_is_found_by_the_sweep(home: Ho
 
 
 async def test_one_that_nobody_needs_ends(home: Home) -> None:
-    _, chat, job = await home.started("echo up; sleep 1000", allowance=Allowance(job_idle_s=0.5))
+    _, chat, job = await home.start_job("echo up; sleep 1000", allowance=Allowance(job_idle_s=0.5))
     async with asyncio.timeout(30):
         while (await chat.state()).jobs:
             await asyncio.sleep(0.05)
@@ -245,6 +245,6 @@ async def test_one_that_nobody_needs_ends(home: Home) -> None:
 
 
 async def test_what_is_no_job_is_not_found(home: Home) -> None:
-    agent, chat, _ = await home.started()
+    agent, chat, _ = await home.start_job()
     with pytest.raises(NotFound):
         await agent.job_registry.find(chat.id, "9.9")

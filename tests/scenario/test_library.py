@@ -1,4 +1,4 @@
-"""What people meet who use the library as a library (E-05): answers, errors, misspellings."""
+"""The library as its users meet it (E-05): answers, errors, misspellings."""
 
 import gc
 import json
@@ -34,8 +34,8 @@ async def test_a_question_after_a_stop_gets_its_own_answer(stage: Stage) -> None
     await chat.interrupt()
     answer = await chat.ask("What is it?")
     assert (answer.text, answer.reason) == ("Forty-two.", "done")
-    said = [event.data.content for event in await chat.events() if isinstance(event.data, UserMessage)]
-    assert said[:2] == ["first", "What is it?"]
+    messages = [event.data.content for event in await chat.events() if isinstance(event.data, UserMessage)]
+    assert messages[:2] == ["first", "What is it?"]
 
 
 async def test_what_was_queued_before_a_stop_still_waits_for_a_person(stage: Stage) -> None:  # L-08
@@ -77,8 +77,8 @@ def test_without_async_likewise() -> None:
 
 
 def test_keywords_are_the_options() -> None:
-    known, options = get_type_hints(OptionKeywords), get_type_hints(ChatOptions)
-    assert set(known) == set(options) - {"root_id"}  # which is found out, not chosen
+    keywords, options = get_type_hints(OptionKeywords), get_type_hints(ChatOptions)
+    assert set(keywords) == set(options) - {"root_id"}  # which is found out, not chosen
     wider = {
         "root",
         "tools",
@@ -91,8 +91,8 @@ def test_keywords_are_the_options() -> None:
         "skills",
         "output_schema",
     }
-    assert {name: known[name] for name in known if name not in wider} == {
-        name: options[name] for name in known if name not in wider
+    assert {name: keywords[name] for name in keywords if name not in wider} == {
+        name: options[name] for name in keywords if name not in wider
     }
 
 

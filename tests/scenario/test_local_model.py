@@ -1,5 +1,5 @@
 """A real model, SmolLM2 with 135 million weights, through the whole loop by the real command line (M-15). It is tiny
-and often wrong: what is tested is that everything it does is valid and durable, never what it says."""
+and often wrong: the tests check that everything it does is valid and durable, never the text of its answers."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from tests.scenario.command_line import CommandLine, Ended, end, until
+from tests.scenario.command_line import CommandLine, CommandResult, end, until
 from tests.unit.adapters.models.local import real
 from treadle import Agent
 from treadle.adapters.stores.memory import MemoryStore
@@ -49,13 +49,13 @@ def engine_of(pid: int) -> int:
     raise AssertionError("no inference process")
 
 
-def assert_sound(ended: Ended) -> None:
+def assert_sound(run_result: CommandResult) -> None:
     """The log has no gap, every call has its one result, and what the model cost was counted, not guessed."""
-    seqs = [event["seq"] for event in ended.events if "seq" in event]
+    seqs = [event["seq"] for event in run_result.events if "seq" in event]
     assert seqs == list(range(1, len(seqs) + 1))
-    requests = [call["call"] for message in ended.of("assistant.message") for call in message["tool_requests"]]
-    assert requests == [result["call"] for result in ended.of("tool.execution_complete")]
-    for turn in ended.of("assistant.turn_end"):
+    requests = [call["call"] for message in run_result.of("assistant.message") for call in message["tool_requests"]]
+    assert requests == [result["call"] for result in run_result.of("tool.execution_complete")]
+    for turn in run_result.of("assistant.turn_end"):
         if turn["finish_reason"] in ("stop", "tool_calls", "length"):
             assert turn["usage"]["input"] > 20
             assert not turn["usage"]["estimated"]
@@ -65,9 +65,9 @@ def test_a_run_makes_valid_calls_and_ends(local: CommandLine) -> None:
     (local.project / "notes.txt").write_text("The word is heron.\n")
     tools = ("--tools", "read_file,list_directory")
     task = "Use list_directory, then read_file notes.txt."
-    ended = local("run", task, *MODEL, *system(local), *tools, "--max-turns", "2", "--json")
-    assert ended.code in (EXIT_OK, EXIT_TURN_CAP, EXIT_INCOMPLETE), ended.err
-    assert ended.types[-1] == "session.idle"
+    run_result = local("run", task, *MODEL, *system(local), *tools, "--max-turns", "2", "--json")
+    assert run_result.code in (EXIT_OK, EXIT_TURN_CAP, EXIT_INCOMPLETE), run_result.err
+    assert run_result.types[-1] == "session.idle"
     exported = local("export", "last")
     assert_sound(exported)
     schemas = {
@@ -88,18 +88,18 @@ def test_killed_in_the_middle_of_an_answer_it_resumes(local: CommandLine) -> Non
     task = "Tell a long story about a river and the sea."
     arguments = ("run", task, *MODEL, *system(local), *WORDS_ONLY, "--json")
     process = local.start(*arguments, env={"TREADLE_MAX_TOKENS": "96"})
-    seen = until(process, "assistant.message_delta")
+    events = until(process, "assistant.message_delta")
     engine = engine_of(process.pid)
     process.kill()
     end(process)
-    assert real.gone(engine, 10.0)  # no process left behind
+    assert real.has_exited(engine, 10.0)  # no process left behind
     resumed = local("resume", "last", "--json")
     assert resumed.code == EXIT_INCOMPLETE, resumed.err  # 96 tokens do not hold a long story
     assert resumed.of("assistant.turn_retry")[0]["class"] == "worker_lost"
     exported = local("export", "last")
     assert_sound(exported)
     assert len(exported.of("assistant.message")) == 1
-    recorded = [event["seq"] for event in seen if "seq" in event]
+    recorded = [event["seq"] for event in events if "seq" in event]
     assert [event["seq"] for event in exported.events][: len(recorded)] == recorded
 
 
@@ -111,10 +111,10 @@ def test_an_interrupt_stops_the_generation_at_once(local: CommandLine) -> None: 
     engine = engine_of(process.pid)
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
-    ended = end(process)
-    assert ended.code == 130
+    run_result = end(process)
+    assert run_result.code == 130
     assert time.monotonic() - began < 15  # the rest of the answer would take minutes
-    assert real.gone(engine, 5.0)
+    assert real.has_exited(engine, 5.0)
     exported = local("export", "last")
     message = exported.of("assistant.message")[0]
     assert message["partial"]

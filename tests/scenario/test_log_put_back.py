@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenario.kit import Gate, Stage, ended, play, results
+from tests.scenario.kit import Gate, Stage, list_idle_reasons, play, results
 from treadle import tool
 from treadle.adapters.models.scripted import Call, Say
 from treadle.adapters.stores.sqlite import SqliteStore
@@ -76,6 +76,6 @@ async def test_a_worker_whose_records_are_lost_stops_and_another_goes_on(path: P
             await asyncio.sleep(0.01)
     assert await stage.store.head(chat.id) == 1
     heir = stage.agent([Call("wait"), Say("Done.")], wait).chat(chat.id)
-    assert ended(await play(heir.send("go"))) == ["done"]
+    assert list_idle_reasons(await play(heir.send("go"))) == ["done"]
     assert await results(heir) == ["passed"]
     await stage.close()

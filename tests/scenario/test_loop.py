@@ -1,8 +1,8 @@
-"""The loop from the outside: what a run looks like, and that no tool can end it (L-01 to L-06, L-12, T-12, M-09)."""
+"""The loop from the outside: the events of a run, and that no tool can end it (L-01 to L-06, L-12, T-12, M-09)."""
 
 import asyncio
 
-from tests.scenario.kit import Recording, Stage, change, ended, fail, look, of, play, results, types
+from tests.scenario.kit import Recording, Stage, change, fail, list_idle_reasons, look, of, play, results, types
 from treadle import tool
 from treadle.adapters.models.scripted import Call, RawCall, ReportUsage, Say, ScriptedModel, Think
 from treadle.base.types import call_key
@@ -12,8 +12,8 @@ from treadle.protocol.content import AssistantEntry, ResultsEntry, Usage, UserEn
 
 async def test_a_run_from_message_to_idle(stage: Stage) -> None:  # L-01, L-02, L-12
     model = ScriptedModel([(Say("I look."), Call("look", n=1)), Say("Done.")])
-    seen = await play(stage.agent(model, look).chat().send("go"))
-    assert types(seen) == [
+    events = await play(stage.agent(model, look).chat().send("go"))
+    assert types(events) == [
         "user.message",
         "assistant.turn_start",
         "assistant.message",
@@ -25,36 +25,36 @@ async def test_a_run_from_message_to_idle(stage: Stage) -> None:  # L-01, L-02, 
         "assistant.turn_end",
         "session.run_end",
     ]
-    assert seen[-1].data == e.SessionIdle("done")
-    assert ended(seen) == ["done"]
+    assert events[-1].data == e.SessionIdle("done")
+    assert list_idle_reasons(events) == ["done"]
     model.assert_done()
 
 
 async def test_what_is_seen_live_is_what_is_in_the_log(stage: Stage) -> None:  # D-04
     chat = stage.agent([(Say("I look."), Call("look"), Call("look", n=2)), Say("Done.")], look).chat()
-    seen = await play(chat.send("go"))
+    events = await play(chat.send("go"))
     log = await chat.events()
-    assert [envelope for envelope in seen if not envelope.ephemeral] == log[1:]
+    assert [envelope for envelope in events if not envelope.ephemeral] == log[1:]
     assert [envelope.seq for envelope in log] == list(range(1, len(log) + 1))
 
 
 async def test_deltas_add_up_to_the_message(stage: Stage) -> None:  # V-05
     steps = [(Think("hm, "), Think("well"), Say("One "), Say("two."))]
-    seen = await play(stage.agent(steps).chat().send("go"))
-    message = of(seen, e.AssistantMessage)[0]
-    assert "".join(delta.text for delta in of(seen, e.MessageDelta)) == message.content == "One two."
-    assert "".join(delta.text for delta in of(seen, e.ReasoningDelta)) == message.reasoning[0].text == "hm, well"
+    events = await play(stage.agent(steps).chat().send("go"))
+    message = of(events, e.AssistantMessage)[0]
+    assert "".join(delta.text for delta in of(events, e.MessageDelta)) == message.content == "One two."
+    assert "".join(delta.text for delta in of(events, e.ReasoningDelta)) == message.reasoning[0].text == "hm, well"
 
 
 async def test_the_model_sees_calls_and_results_in_its_own_order(stage: Stage) -> None:  # L-04
     model = Recording(ScriptedModel([(Call("change", n=1), Call("look", n=2), Call("change", n=3)), Say("Done.")]))
     await play(stage.agent(model, look, change).chat().send("go"))
-    user, asked, answered = model.turns()[1]
+    user, request, answer = model.turns()[1]
     assert isinstance(user, UserEntry)
-    assert isinstance(asked, AssistantEntry)
-    assert isinstance(answered, ResultsEntry)
-    assert [call.call for call in asked.calls] == [result.call for result in answered.results]
-    assert [result.text for result in answered.results] == ["changed 1", "seen 2", "changed 3"]
+    assert isinstance(request, AssistantEntry)
+    assert isinstance(answer, ResultsEntry)
+    assert [call.call for call in request.calls] == [result.call for result in answer.results]
+    assert [result.text for result in answer.results] == ["changed 1", "seen 2", "changed 3"]
 
 
 async def test_reads_run_together(stage: Stage) -> None:  # L-06
@@ -118,28 +118,28 @@ async def test_a_read_behind_a_write_sees_what_it_wrote(stage: Stage) -> None:  
 
 
 async def test_the_intent_is_committed_before_the_effect(stage: Stage) -> None:  # law 1
-    found: list[list[str]] = []
+    types_at_call: list[list[str]] = []
 
     @tool
     async def peek() -> str:
         """Look into the log."""
-        found.append([record.type for record in await stage.store.read(chat.id)])
+        types_at_call.append([record.type for record in await stage.store.read(chat.id)])
         return "ok"
 
     chat = stage.agent([Call("peek"), Say("Done.")], peek).chat()
     await play(chat.send("go"))
-    assert found[0][-1] == "tool.execution_start"
-    assert "assistant.message" in found[0]
+    assert types_at_call[0][-1] == "tool.execution_start"
+    assert "assistant.message" in types_at_call[0]
 
 
 async def test_a_failing_tool_is_a_result(stage: Stage) -> None:  # L-05
     chat = stage.agent([Call("fail", text="disk on fire"), Say("I see.")], fail).chat()
-    seen = await play(chat.send("go"))
-    assert ended(seen) == ["done"]
-    done = of(seen, e.ExecutionComplete)[0]
-    assert not done.success
-    assert "disk on fire" in done.error
-    assert await results(chat) == [done.error]
+    events = await play(chat.send("go"))
+    assert list_idle_reasons(events) == ["done"]
+    completion = of(events, e.ExecutionComplete)[0]
+    assert not completion.success
+    assert "disk on fire" in completion.error
+    assert await results(chat) == [completion.error]
 
 
 async def test_a_tool_that_takes_too_long_is_stopped_and_the_loop_goes_on(stage: Stage) -> None:  # L-05
@@ -150,7 +150,7 @@ async def test_a_tool_that_takes_too_long_is_stopped_and_the_loop_goes_on(stage:
         return ""
 
     chat = stage.agent([Call("forever"), Say("I see.")], forever).chat()
-    assert ended(await play(chat.send("go"))) == ["done"]
+    assert list_idle_reasons(await play(chat.send("go"))) == ["done"]
     assert "0.01 seconds" in (await results(chat))[0]
 
 
@@ -169,8 +169,8 @@ async def test_one_failing_read_does_not_take_the_others_along(stage: Stage) -> 
 
 async def test_an_unknown_tool_is_named_and_the_known_ones_too(stage: Stage) -> None:  # T-12
     chat = stage.agent([Call("lok"), Say("Oh.")], look, change).chat()
-    seen = await play(chat.send("go"))
-    assert ended(seen) == ["done"]
+    events = await play(chat.send("go"))
+    assert list_idle_reasons(events) == ["done"]
     assert "'lok'" in (await results(chat))[0]
     assert "look, change" in (await results(chat))[0]
 
@@ -188,10 +188,10 @@ async def test_arguments_that_do_not_fit_run_nothing(stage: Stage) -> None:  # T
     broken = ["{", "[]", "null", '{"n": "many"}', "{}", '{"n": 1, "m": 2}', "n=1", ""]
     steps = [[RawCall("count", text) for text in broken], Say("Oh.")]
     chat = stage.agent(steps, count).chat()
-    seen = await play(chat.send("go"))
-    assert ended(seen) == ["done"]
+    events = await play(chat.send("go"))
+    assert list_idle_reasons(events) == ["done"]
     assert ran == 0
-    assert [done.success for done in of(seen, e.ExecutionComplete)] == [False] * len(broken)
+    assert [completion.success for completion in of(events, e.ExecutionComplete)] == [False] * len(broken)
     assert ["n" in text for text in await results(chat)] == [True] * len(broken)
 
 
@@ -202,15 +202,15 @@ async def test_an_argument_of_any_size_is_no_reason_to_fall_over(stage: Stage) -
         return str(n)
 
     chat = stage.agent([RawCall("echo", f'{{"n": {10**40}}}'), Say("Oh.")], echo).chat()
-    assert ended(await play(chat.send("go"))) == ["done"]
+    assert list_idle_reasons(await play(chat.send("go"))) == ["done"]
 
 
 async def test_repeated_provider_ids_are_different_calls(stage: Stage) -> None:  # M-09, fault 23
     steps = [[RawCall("change", '{"n": 1}', "call_1")], [RawCall("change", '{"n": 2}', "call_1")], Say("Done.")]
     chat = stage.agent(steps, change).chat()
-    seen = await play(chat.send("go"))
+    events = await play(chat.send("go"))
     assert await results(chat) == ["changed 1", "changed 2"]
-    assert [done.call for done in of(seen, e.ExecutionComplete)] == [call_key(1, 0), call_key(2, 0)]
+    assert [completion.call for completion in of(events, e.ExecutionComplete)] == [call_key(1, 0), call_key(2, 0)]
 
 
 async def test_equal_calls_of_one_answer_each_run(stage: Stage) -> None:  # M-08
@@ -222,9 +222,9 @@ async def test_equal_calls_of_one_answer_each_run(stage: Stage) -> None:  # M-08
 async def test_usage_is_reported_recorded_and_added_up(stage: Stage) -> None:  # L-02, V-05
     steps = [(Call("look"), ReportUsage(Usage(100, 10))), (Say("Done."), ReportUsage(Usage(120, 5)))]
     chat = stage.agent(steps, look).chat()
-    seen = await play(chat.send("go"))
-    assert [end.usage.tokens for end in of(seen, e.TurnEnd)] == [110, 125]
-    assert [info.tokens for info in of(seen, e.UsageInfo)] == [110, 125]
+    events = await play(chat.send("go"))
+    assert [end.usage.tokens for end in of(events, e.TurnEnd)] == [110, 125]
+    assert [info.tokens for info in of(events, e.UsageInfo)] == [110, 125]
     assert (await chat.state()).totals.usage.tokens == 235
 
 
@@ -237,7 +237,7 @@ async def test_a_model_that_cannot_be_had_is_an_error_and_idle(stage: Stage) -> 
     from treadle import Agent
 
     chat = Agent(stage.store, env={}).chat(model="nobody:nothing")
-    seen = await play(chat.send("go"))
-    assert types(seen) == ["user.message", "session.error", "session.run_end"]
-    assert ended(seen) == ["error"]
+    events = await play(chat.send("go"))
+    assert types(events) == ["user.message", "session.error", "session.run_end"]
+    assert list_idle_reasons(events) == ["error"]
     assert await chat.status() == "error"

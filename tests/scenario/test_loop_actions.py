@@ -1,4 +1,4 @@
-"""What a chat waits for: client tools, approvals, questions. The loop leaves, and whoever answers lets it go on, in
+"""A chat waits for client tools, approvals and answers to questions. The loop leaves, and the answer lets it go on, in
 this process or in another (A-02 to A-05, S-08, T-07)."""
 
 import asyncio
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenario.kit import Recording, Stage, change, ended, look, of, play, results, types
+from tests.scenario.kit import Recording, Stage, change, list_idle_reasons, look, of, play, results, types
 from treadle import Agent, Chat, tool
 from treadle.adapters.models.scripted import Call, Say, ScriptedModel
 from treadle.adapters.stores.memory import MemoryStore
@@ -35,20 +35,20 @@ async def waiting(chat: Chat) -> list[str]:
 async def test_own_calls_run_first_and_then_the_loop_leaves(stage: Stage) -> None:  # A-02
     agent = clients(stage, [Call("weather", city="Oslo"), Call("change", n=1), Call("look", n=2)], Say("Sunny."))
     chat = agent.chat(dynamic_tools=(WEATHER,))
-    seen = await play(chat.send("How is it?"))
-    assert [done.call for done in of(seen, e.ExecutionComplete)] == ["1.1", "1.2"]
-    assert isinstance(seen[-1].data, e.ActionRequired)
-    assert [(each.name, each.arguments) for each in seen[-1].data.actions] == [("weather", {"city": "Oslo"})]
-    assert ended(seen) == []
+    events = await play(chat.send("How is it?"))
+    assert [completion.call for completion in of(events, e.ExecutionComplete)] == ["1.1", "1.2"]
+    assert isinstance(events[-1].data, e.ActionRequired)
+    assert [(each.name, each.arguments) for each in events[-1].data.actions] == [("weather", {"city": "Oslo"})]
+    assert list_idle_reasons(events) == []
     assert await chat.status() == "requires_action"
     assert not (await stage.store.get(chat.id)).leased
 
 
 async def test_action_required_comes_after_the_commit(stage: Stage) -> None:  # A-02, law 10
     chat = clients(stage, Call("weather")).chat(dynamic_tools=(WEATHER,))
-    seen = await play(chat.send("How is it?"))
-    assert types(seen) == types((await chat.events())[1:])
-    assert types(seen)[-1] == "external_tool.requested"
+    events = await play(chat.send("How is it?"))
+    assert types(events) == types((await chat.events())[1:])
+    assert types(events)[-1] == "external_tool.requested"
 
 
 async def test_another_process_submits_and_the_model_sees_all_results_together(stage: Stage) -> None:  # A-03
@@ -57,8 +57,8 @@ async def test_another_process_submits_and_the_model_sees_all_results_together(s
     await stage.kill()
     model = Recording(ScriptedModel([[Call("weather"), Call("weather")], Say("Sunny and warm.")]))
     again = stage.agent(model).chat(chat.id)
-    seen = await play(again.submit({"1.1": {"degrees": 30}, "1.0": "rain"}))
-    assert ended(seen) == ["done"]
+    events = await play(again.submit({"1.1": {"degrees": 30}, "1.0": "rain"}))
+    assert list_idle_reasons(events) == ["done"]
     last = model.turns()[-1][-1]
     assert isinstance(last, ResultsEntry)
     assert [result.text for result in last.results] == ["rain", '{"degrees":30}']
@@ -67,28 +67,28 @@ async def test_another_process_submits_and_the_model_sees_all_results_together(s
 async def test_a_client_may_say_that_it_failed(stage: Stage) -> None:  # A-03
     chat = clients(stage, Call("weather"), Say("Oh.")).chat(dynamic_tools=(WEATHER,))
     await play(chat.send("How is it?"))
-    seen = await play(chat.submit([c.Result("1.0", "no window here", is_error=True)]))
-    (done,) = of(seen, e.ExecutionComplete)
-    assert (done.success, done.error) == (False, "no window here")
+    events = await play(chat.submit([c.Result("1.0", "no window here", is_error=True)]))
+    (completion,) = of(events, e.ExecutionComplete)
+    assert (completion.success, completion.error) == (False, "no window here")
 
 
 @pytest.mark.parametrize("ids", [[], ["1.0"], ["1.0", "1.1", "1.2"], ["1.0", "2.0"], ["1.0", "1.1", "1.1"]])
 async def test_results_that_do_not_match_are_refused(stage: Stage, ids: list[str]) -> None:  # A-04
     chat = clients(stage, [Call("weather"), Call("weather")]).chat(dynamic_tools=(WEATHER,))
     await play(chat.send("How is it?"))
-    before = await chat.state()
+    old_state = await chat.state()
     with pytest.raises(Refused) as refused:
         await chat.submit([c.Result(each) for each in ids])
     assert refused.value.reason == "results_mismatch"
-    assert await chat.state() == before
+    assert await chat.state() == old_state
 
 
 async def test_of_fifty_racing_submits_one_wins(stage: Stage) -> None:  # A-04, fault 5
     chat = clients(stage, Call("weather"), Say("Sunny.")).chat(dynamic_tools=(WEATHER,))
     await play(chat.send("How is it?"))
     tries = [chat.command(c.SubmitResults((c.Result("1.0", number),))) for number in range(50)]
-    done = await asyncio.gather(*tries, return_exceptions=True)
-    refused = [each.reason for each in done if isinstance(each, Refused)]
+    outcomes = await asyncio.gather(*tries, return_exceptions=True)
+    refused = [each.reason for each in outcomes if isinstance(each, Refused)]
     assert refused == ["not_awaiting_action"] * 49
     await play(chat.resume())
     assert len(of(await chat.events(), e.ExecutionComplete)) == 1
@@ -103,9 +103,9 @@ async def test_a_deadline_that_passes_is_an_error_result(stage: Stage) -> None: 
     assert await chat.status() == "requires_action"
     head = (await chat.state()).head
     clock.advance(2)
-    seen = await play(chat.resume(after_seq=head))  # whoever drives the chat may be quicker than the one who resumes it
-    assert of(seen, e.ExecutionComplete)[0].synthetic == "deadline"
-    assert ended(seen) == ["done"]
+    log = await play(chat.resume(after_seq=head))  # the worker may be quicker than this resume
+    assert of(log, e.ExecutionComplete)[0].synthetic == "deadline"
+    assert list_idle_reasons(log) == ["done"]
 
 
 async def test_a_deadline_wakes_the_chat_by_itself(stage: Stage) -> None:  # A-05
@@ -124,8 +124,8 @@ async def test_a_deadline_may_end_the_run(stage: Stage) -> None:  # A-05
     await play(chat.send("How is it?"))
     head = (await chat.state()).head
     clock.advance(301)
-    seen = await play(chat.resume(after_seq=head))  # whoever drives the chat may be quicker than the one who resumes it
-    assert of(seen, e.SessionError)[0].error_class == "deadline"
+    log = await play(chat.resume(after_seq=head))  # the worker may be quicker than this resume
+    assert of(log, e.SessionError)[0].error_class == "deadline"
     assert await chat.status() == "error"
 
 
@@ -141,15 +141,15 @@ async def test_without_a_deadline_it_waits_for_ever(stage: Stage) -> None:  # A-
 async def test_a_steering_message_closes_what_is_open(stage: Stage) -> None:  # A-05
     chat = clients(stage, Call("weather"), Say("As you like.")).chat(dynamic_tools=(WEATHER,))
     await play(chat.send("How is it?"))
-    seen = await play(chat.send("Never mind.", delivery="steering"))
-    assert of(seen, e.ExecutionComplete)[0].synthetic == "steering"
-    assert ended(seen) == ["done"]
+    events = await play(chat.send("Never mind.", delivery="steering"))
+    assert of(events, e.ExecutionComplete)[0].synthetic == "steering"
+    assert list_idle_reasons(events) == ["done"]
 
 
 # -- approvals --------------------------------------------------------------------------------------------------------
 
 
-async def asked(stage: Stage, *steps: object) -> Chat:
+async def start_confirm_chat(stage: Stage, *steps: object) -> Chat:
     chat = clients(stage, *steps).chat(mode="confirm", interactive=True)
     await play(chat.send("go"))
     return chat
@@ -157,13 +157,13 @@ async def asked(stage: Stage, *steps: object) -> Chat:
 
 async def test_an_approval_survives_a_restart_and_runs_once(stage: Stage) -> None:  # S-08, fault 6
     steps = (Call("change", n=7), Say("Done."))
-    chat = await asked(stage, *steps)
+    chat = await start_confirm_chat(stage, *steps)
     (action,) = await chat.actions()
     assert "change" in action.text
     await stage.kill()
     again = clients(stage, *steps).chat(chat.id)
-    seen = await play(again.approve(action))
-    assert ended(seen) == ["done"]
+    events = await play(again.approve(action))
+    assert list_idle_reasons(events) == ["done"]
     assert await results(again) == ["changed 7"]
     with pytest.raises(Refused) as refused:
         await again.approve(action)
@@ -171,31 +171,31 @@ async def test_an_approval_survives_a_restart_and_runs_once(stage: Stage) -> Non
 
 
 async def test_a_refusal_with_feedback_is_the_result(stage: Stage) -> None:  # S-08
-    chat = await asked(stage, Call("change", n=7), Say("As you like."))
-    seen = await play(chat.deny((await chat.actions())[0], "not on a Sunday"))
-    assert ended(seen) == ["done"]
+    chat = await start_confirm_chat(stage, Call("change", n=7), Say("As you like."))
+    events = await play(chat.deny((await chat.actions())[0], "not on a Sunday"))
+    assert list_idle_reasons(events) == ["done"]
     assert "not on a Sunday" in (await results(chat))[0]
-    assert of(seen, e.ExecutionStart) == []
+    assert of(events, e.ExecutionStart) == []
 
 
 async def test_edited_arguments_are_what_runs(stage: Stage) -> None:  # S-08
-    chat = await asked(stage, Call("change", n=7), Say("Done."))
+    chat = await start_confirm_chat(stage, Call("change", n=7), Say("Done."))
     await play(chat.approve((await chat.actions())[0], arguments={"n": 8}))
     assert await results(chat) == ["changed 8"]
 
 
 async def test_reads_before_it_run_and_calls_after_it_wait(stage: Stage) -> None:  # L-06
-    chat = await asked(stage, [Call("look", n=1), Call("change", n=2), Call("look", n=3)], Say("Done."))
-    assert [done.call for done in of(await chat.events(), e.ExecutionComplete)] == ["1.0"]
+    chat = await start_confirm_chat(stage, [Call("look", n=1), Call("change", n=2), Call("look", n=3)], Say("Done."))
+    assert [completion.call for completion in of(await chat.events(), e.ExecutionComplete)] == ["1.0"]
     await play(chat.approve((await chat.actions())[0]))
     assert await results(chat) == ["seen 1", "changed 2", "seen 3"]
 
 
 async def test_what_nobody_can_allow_is_declined_at_once(stage: Stage) -> None:  # S-05
     chat = clients(stage, Call("change"), Say("I see.")).chat(mode="confirm")
-    seen = await play(chat.send("go"))
-    assert ended(seen) == ["done"]
-    assert of(seen, e.PermissionCompleted)[0].decision == "deny"
+    events = await play(chat.send("go"))
+    assert list_idle_reasons(events) == ["done"]
+    assert of(events, e.PermissionCompleted)[0].decision == "deny"
 
 
 # -- questions --------------------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ async def test_a_question_waits_for_its_answer(stage: Stage) -> None:  # T-07
     await play(chat.send("go"))
     (action,) = await chat.actions()
     assert (action.text, action.options) == ("Which?", ("this", "that"))
-    assert ended(await play(chat.answer(action, "neither"))) == ["done"]
+    assert list_idle_reasons(await play(chat.answer(action, "neither"))) == ["done"]
     assert await results(chat) == ["neither"]
 
 
@@ -223,7 +223,7 @@ async def test_approvals_and_client_tools_of_one_turn(stage: Stage) -> None:
     client, approval = await chat.actions()
     await play(chat.approve(approval))
     assert await chat.status() == "requires_action"
-    assert ended(await play(chat.submit({client.tool_call_id: "rain"}))) == ["done"]
+    assert list_idle_reasons(await play(chat.submit({client.tool_call_id: "rain"}))) == ["done"]
     assert await results(chat) == ["rain", "done"]
 
 
@@ -251,6 +251,6 @@ async def test_a_late_announcement_of_a_question_does_not_end_its_answer(tmp_pat
     await store.waits.wait()
     agent.deps.log.live(chat.id, e.ActionRequired((action,)))
     store.go.set()
-    assert ended(await answer) == ["done"]
+    assert list_idle_reasons(await answer) == ["done"]
     assert (tmp_path / ".env").read_text() == "A=1\n"
     await agent.close()

@@ -1,10 +1,10 @@
-"""What the model is sent: a stable beginning, a valid history, and less of it when it grows too long (L-19 to L-21)."""
+"""Requests to the model: a stable beginning, a valid history, and less of it when it grows too long (L-19 to L-21)."""
 
 from itertools import pairwise
 
 import msgspec
 
-from tests.scenario.kit import Gate, Recording, Stage, change, ended, look, of, play, types
+from tests.scenario.kit import Gate, Recording, Stage, change, list_idle_reasons, look, of, play, types
 from tests.unit.chat.player import valid_history
 from treadle import tool
 from treadle.adapters.models.scripted import Call, Fail, ReportUsage, Say, ScriptedModel, Turn
@@ -39,8 +39,8 @@ async def test_every_request_begins_with_the_bytes_of_the_one_before(stage: Stag
     assert len({wire((request.system, request.tools)) for request in model.requests}) == 1
     bodies = [wire(entries)[:-1] for entries in model.turns()]
     assert len(bodies) == 6
-    for before, after in pairwise(bodies):
-        assert after.startswith(before)
+    for earlier, later in pairwise(bodies):
+        assert later.startswith(earlier)
 
 
 async def test_the_beginning_is_the_same_after_a_restart(stage: Stage) -> None:
@@ -91,15 +91,15 @@ async def test_an_answer_without_a_word_is_not_sent_back(stage: Stage) -> None:
 async def test_old_results_are_masked_first_and_that_costs_nothing(stage: Stage) -> None:
     steps = [*[(Call("read_much", n=n), ReportUsage(Usage(3_000 * n, 10))) for n in range(1, 7)], Say("Done.")]
     model = Recording(ScriptedModel(steps, info=SMALL))
-    seen = await play(stage.agent(model, read_much).chat().send("go"))
-    (done,) = of(seen, e.CompactionComplete)
-    assert (done.trigger, done.success, done.summary) == ("threshold", True, "")
-    assert done.tokens_after < done.tokens_before
-    assert of(seen, e.ModelCall) == []
-    shown = model.turns()[-1]
-    assert "left out" in shown[2].results[0].text  # type: ignore[union-attr]
-    assert "left out" not in shown[-1].results[0].text  # type: ignore[union-attr]
-    assert ended(seen) == ["done"]
+    events = await play(stage.agent(model, read_much).chat().send("go"))
+    (compaction,) = of(events, e.CompactionComplete)
+    assert (compaction.trigger, compaction.success, compaction.summary) == ("threshold", True, "")
+    assert compaction.tokens_after < compaction.tokens_before
+    assert of(events, e.ModelCall) == []
+    entries = model.turns()[-1]
+    assert "left out" in entries[2].results[0].text  # type: ignore[union-attr]
+    assert "left out" not in entries[-1].results[0].text  # type: ignore[union-attr]
+    assert list_idle_reasons(events) == ["done"]
 
 
 async def test_then_older_history_is_summarised_and_people_stay_verbatim(stage: Stage) -> None:
@@ -111,36 +111,36 @@ async def test_then_older_history_is_summarised_and_people_stay_verbatim(stage: 
         ScriptedModel(steps, side_answers={"compaction": "We looked around."}, follow="turns", info=SMALL)
     )
     chat = stage.agent(model, look).chat()
-    seen = await play(chat.send("Look around, please."))
-    assert ended(seen) == ["done"]
-    (done,) = of(seen, e.CompactionComplete)
-    assert (done.success, done.summary) == (True, "We looked around.")
-    assert done.tokens_after < 10_000 < done.tokens_before  # half of where it begins
-    assert [call.purpose for call in of(seen, e.ModelCall)] == ["compaction"]
-    shown = model.turns()[-1]
-    valid_history(shown)
-    assert isinstance(shown[0], UserEntry)
-    assert shown[0].text == "Look around, please."
-    assert "We looked around." in shown[1].text  # type: ignore[union-attr]
+    events = await play(chat.send("Look around, please."))
+    assert list_idle_reasons(events) == ["done"]
+    (compaction,) = of(events, e.CompactionComplete)
+    assert (compaction.success, compaction.summary) == (True, "We looked around.")
+    assert compaction.tokens_after < 10_000 < compaction.tokens_before  # half of where it begins
+    assert [call.purpose for call in of(events, e.ModelCall)] == ["compaction"]
+    entries = model.turns()[-1]
+    valid_history(entries)
+    assert isinstance(entries[0], UserEntry)
+    assert entries[0].text == "Look around, please."
+    assert "We looked around." in entries[1].text  # type: ignore[union-attr]
     assert len(of(await chat.events(), e.AssistantMessage)) == 8  # the log is never rewritten
 
 
 async def test_a_request_that_is_too_long_is_compacted_once_and_made_again(stage: Stage) -> None:
     steps = [Call("look", n=1), Call("look", n=2), (Fail("context_limit", times=1), Say("Done."))]
     model = ScriptedModel(steps, side_answers={"compaction": "We looked."}, follow="turns")
-    seen = await play(stage.agent(model, look).chat().send("go"))
-    assert [retry.error_class for retry in of(seen, e.TurnRetry)] == ["context_limit"]
-    assert [done.trigger for done in of(seen, e.CompactionComplete)] == ["context_limit"]
-    assert of(seen, e.CompactionComplete)[0].success
-    assert ended(seen) == ["done"]
+    events = await play(stage.agent(model, look).chat().send("go"))
+    assert [retry.error_class for retry in of(events, e.TurnRetry)] == ["context_limit"]
+    assert [compaction.trigger for compaction in of(events, e.CompactionComplete)] == ["context_limit"]
+    assert of(events, e.CompactionComplete)[0].success
+    assert list_idle_reasons(events) == ["done"]
 
 
 async def test_a_request_that_stays_too_long_is_an_error(stage: Stage) -> None:
     steps = [Call("look", n=1), Call("look", n=2), Fail("context_limit", times=0)]
-    seen = await play(stage.agent(ScriptedModel(steps, follow="turns"), look).chat().send("go"))
-    assert len(of(seen, e.CompactionStart)) == 1
-    assert of(seen, e.SessionError)[0].error_class == "context_limit"
-    assert ended(seen) == ["error"]
+    events = await play(stage.agent(ScriptedModel(steps, follow="turns"), look).chat().send("go"))
+    assert len(of(events, e.CompactionStart)) == 1
+    assert of(events, e.SessionError)[0].error_class == "context_limit"
+    assert list_idle_reasons(events) == ["error"]
 
 
 async def test_three_failures_stop_it_and_the_run_goes_on(stage: Stage) -> None:
@@ -150,9 +150,9 @@ async def test_three_failures_stop_it_and_the_run_goes_on(stage: Stage) -> None:
     ]
     broken = {"compaction": Turn((Fail("bad_request", times=0),))}
     model = ScriptedModel(steps, side_answers=broken, info=SMALL)
-    seen = await play(stage.agent(model, look).chat().send("go"))
-    assert [done.success for done in of(seen, e.CompactionComplete)] == [False] * 3
-    assert ended(seen) == ["done"]
+    events = await play(stage.agent(model, look).chat().send("go"))
+    assert [compaction.success for compaction in of(events, e.CompactionComplete)] == [False] * 3
+    assert list_idle_reasons(events) == ["done"]
 
 
 async def test_an_idle_chat_is_compacted_on_request(stage: Stage) -> None:
@@ -170,41 +170,41 @@ async def test_an_idle_chat_is_compacted_on_request(stage: Stage) -> None:
     await chat.ask("one")
     await chat.ask("two")
     gate.open.set()
-    seen = await play(chat.compact())
-    assert types(seen) == ["session.compaction_start", "session.model_call", "session.compaction_complete"]
-    assert of(seen, e.CompactionComplete)[0].success
-    assert ended(seen) == []  # there was no run
+    events = await play(chat.compact())
+    assert types(events) == ["session.compaction_start", "session.model_call", "session.compaction_complete"]
+    assert of(events, e.CompactionComplete)[0].success
+    assert list_idle_reasons(events) == []  # there was no run
     assert (await chat.ask("three")).text == "3"
 
 
 async def test_what_is_to_be_shortened_is_cut_to_the_window_of_the_model_that_shortens_it(stage: Stage) -> None:
-    """A conversation that a larger model had: what is sent to the smaller one fits it, and so does what it may say."""
-    said = [Say(f"begun {'a' * 9_000}"), Say(f"{'b' * 9_000} ended"), Say("3")]
-    chat = stage.agent(ScriptedModel(said, info=ModelInfo("scripted", "large", window=200_000))).chat()
+    """A conversation that a larger model had: the request to the smaller one fits it, and so does the answer."""
+    replies = [Say(f"begun {'a' * 9_000}"), Say(f"{'b' * 9_000} ended"), Say("3")]
+    chat = stage.agent(ScriptedModel(replies, info=ModelInfo("scripted", "large", window=200_000))).chat()
     for text in ("one", "two", "three"):
         await chat.ask(text)
     small = ModelInfo("scripted", "small", window=4_000, max_output=4_000)
     model = Recording(ScriptedModel([], side_answers={"compaction": "Letters."}, follow="turns", info=small))
-    seen = await play(stage.agent(model).chat(chat.id).compact())
-    assert of(seen, e.CompactionComplete)[0].success
+    events = await play(stage.agent(model).chat(chat.id).compact())
+    assert of(events, e.CompactionComplete)[0].success
     (request,) = model.requests
-    (asked,) = request.entries
-    assert isinstance(asked, UserEntry)
-    assert "begun" in asked.text
-    assert asked.text.endswith("ended")
-    assert "[… left out …]" in asked.text
-    used = tokens(weigh(asked) + len(request.system))
-    assert used < small.window * 0.8
-    assert 256 <= request.max_tokens <= small.window - used
+    (entry,) = request.entries
+    assert isinstance(entry, UserEntry)
+    assert "begun" in entry.text
+    assert entry.text.endswith("list_idle_reasons")
+    assert "[… left out …]" in entry.text
+    request_tokens = tokens(weigh(entry) + len(request.system))
+    assert request_tokens < small.window * 0.8
+    assert 256 <= request.max_tokens <= small.window - request_tokens
 
 
 async def test_a_message_that_fills_a_small_window_does_not_use_up_the_attempts(stage: Stage) -> None:
     """A provider that counts more tokens than we do, and a person who pastes a whole file."""
     steps = [*[(Call("read_much", n=n), ReportUsage(Usage(16_000 + 700 * n, 10))) for n in range(1, 8)], Say("Done.")]
     model = ScriptedModel(steps, side_answers={"compaction": "We read."}, follow="turns", info=SMALL)
-    seen = await play(stage.agent(model, read_much).chat().send("p" * 30_000))
-    assert [done.success for done in of(seen, e.CompactionComplete)].count(False) == 0
-    assert ended(seen) == ["done"]
+    events = await play(stage.agent(model, read_much).chat().send("p" * 30_000))
+    assert [compaction.success for compaction in of(events, e.CompactionComplete)].count(False) == 0
+    assert list_idle_reasons(events) == ["done"]
 
 
 async def test_what_the_model_has_not_seen_is_never_shortened(stage: Stage) -> None:
@@ -215,8 +215,8 @@ async def test_what_the_model_has_not_seen_is_never_shortened(stage: Stage) -> N
 
     steps = [Call("look", n=1), (Call("read_all"), ReportUsage(Usage(15_000, 10))), Say("Done.")]
     model = Recording(ScriptedModel(steps, side_answers={"compaction": "We read."}, follow="turns", info=SMALL))
-    seen = await play(stage.agent(model, look, read_all).chat().send("go"))
-    assert of(seen, e.CompactionComplete)[0].success
+    events = await play(stage.agent(model, look, read_all).chat().send("go"))
+    assert of(events, e.CompactionComplete)[0].success
     last = model.turns()[-1][-1]
     assert isinstance(last, ResultsEntry)
     assert last.results[0].text == "all " * 16_000
@@ -225,10 +225,10 @@ async def test_what_the_model_has_not_seen_is_never_shortened(stage: Stage) -> N
 async def test_pictures_reach_the_model_with_their_bytes(stage: Stage) -> None:
     """Those of the store, read once for a conversation; one that is lost is no reason to fail."""
     blob = await stage.store.put_blob(b"\x89PNG")
-    shown, lost = Image("image/png", blob), Image("image/png", "0" * 64)
+    stored_image, lost_image = Image("image/png", blob), Image("image/png", "0" * 64)
     model = Recording(ScriptedModel([Say("A cat."), Say("Yes.")]))
     chat = stage.agent(model).chat()
-    await play(chat.send("Look.", images=[shown, lost]))
+    await play(chat.send("Look.", images=[stored_image, lost_image]))
     await play(chat.send("Sure?"))
     assert [dict(request.pictures) for request in model.requests] == [{blob: b"\x89PNG"}] * 2
     assert model.turns()[1][0] == model.turns()[0][0]

@@ -1,4 +1,4 @@
-"""Files in the loop: what the model has seen is in the log, so a change behind its back is noticed by any worker
+"""Files in the loop: the log records which files the model has seen, so any worker notices a change behind its back
 (T-13, fault 21), also when a person is asked."""
 
 import re
@@ -33,11 +33,11 @@ async def test_a_change_behind_the_models_back_is_shown_once(stage: Stage, tmp_p
     steps = [Call("read_file", path="a.txt"), Call("meddle"), EDIT, EDIT, Say("Good.")]
     chat = stage.agent(steps, meddle, builtin=True).chat(root=str(tmp_path))
     await play(chat.send("Go."))
-    read, _, refused, made = await results(chat)
+    read, _, refused, edit = await results(chat)
     assert read.startswith("a.txt (2 lines)")
     assert "Nothing was written. a.txt was changed on disk since you last saw it" in refused
     assert re.search(r"-one\n\+ONE", refused)
-    assert made.startswith("Changed a.txt (+1 -1).")
+    assert edit.startswith("Changed a.txt (+1 -1).")
     assert file.read_text() == "ONE\nzwei\n"
 
 

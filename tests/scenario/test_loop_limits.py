@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.scenario.kit import Gate, Recording, Stage, change, ended, look, of, play, types, until
+from tests.scenario.kit import Gate, Recording, Stage, change, list_idle_reasons, look, of, play, types, until
 from treadle import Budget, tool
 from treadle.adapters.models.scripted import Call, Fail, Hang, ReportUsage, Say, ScriptedModel, Step
 from treadle.ports.model import ModelInfo
@@ -26,11 +26,11 @@ def working(turns: int) -> list[Step]:
 
 async def test_a_last_answer_is_made_without_tools(stage: Stage) -> None:
     model = Recording(ScriptedModel([*working(4), Say("So far so good.")]))
-    seen = await play(stage.agent(model, change).chat(max_turns=4).send("go"))
-    assert ended(seen) == ["turn_cap"]
+    events = await play(stage.agent(model, change).chat(max_turns=4).send("go"))
+    assert list_idle_reasons(events) == ["turn_cap"]
     assert [len(request.tools) for request in model.requests] == [1, 1, 1, 1, 0]
-    assert of(seen, e.AssistantMessage)[-1].content == "So far so good."
-    assert [warning.used for warning in of(seen, e.LimitWarning)] == [1]
+    assert of(events, e.AssistantMessage)[-1].content == "So far so good."
+    assert [warning.used for warning in of(events, e.LimitWarning)] == [1]
 
 
 async def test_calls_in_a_last_answer_are_not_run(stage: Stage) -> None:
@@ -44,34 +44,34 @@ async def test_calls_in_a_last_answer_are_not_run(stage: Stage) -> None:
         return "ok"
 
     chat = stage.agent([Call("count"), Call("count")], count).chat(max_turns=1)
-    assert ended(await play(chat.send("go"))) == ["turn_cap"]
+    assert list_idle_reasons(await play(chat.send("go"))) == ["turn_cap"]
     assert ran == 1
 
 
 async def test_the_cap_may_be_an_error(stage: Stage) -> None:
-    seen = await play(stage.agent(working(2), change).chat(max_turns=2, on_limit="error").send("go"))
-    assert types(seen)[-3:] == ["session.limit_reached", "session.error", "session.run_end"]
-    assert ended(seen) == ["turn_cap"]
+    events = await play(stage.agent(working(2), change).chat(max_turns=2, on_limit="error").send("go"))
+    assert types(events)[-3:] == ["session.limit_reached", "session.error", "session.run_end"]
+    assert list_idle_reasons(events) == ["turn_cap"]
 
 
 async def test_a_person_may_extend_the_run(stage: Stage) -> None:
     chat = stage.agent([*working(3), Say("Done.")], change).chat(max_turns=2, interactive=True)
-    seen = await play(chat.send("go"))
+    events = await play(chat.send("go"))
     assert await chat.status() == "requires_action"
     (action,) = await chat.actions()
     assert "2 turns" in action.text
-    seen = await play(chat.answer(action, "continue"))
-    assert ended(seen) == ["done"]
+    events = await play(chat.answer(action, "continue"))
+    assert list_idle_reasons(events) == ["done"]
     assert len(of(await chat.events(), e.TurnStart)) == 4
 
 
 async def test_autopilot_asks_for_no_turns_before_its_budget_ends(stage: Stage) -> None:  # L-03, L-11
     options = {"max_turns": 2, "interactive": True, "mode": "autopilot"}
     chat = stage.agent([*working(9), Say("Done.")], change).chat(run_budget=Budget(turns=5), **options)
-    seen = await play(chat.send("go"))
-    assert ended(seen) == ["budget"]
-    assert [(each.turns, each.by) for each in of(seen, e.LimitExtended)] == [(2, "autopilot")] * 2
-    assert of(seen, e.UserInputRequested) == []
+    events = await play(chat.send("go"))
+    assert list_idle_reasons(events) == ["budget"]
+    assert [(each.turns, each.by) for each in of(events, e.LimitExtended)] == [(2, "autopilot")] * 2
+    assert of(events, e.UserInputRequested) == []
     for unlike in ({}, {"run_budget": Budget(turns=5), "on_limit": "ask"}):  # no budget, or told to ask
         asks = stage.agent([*working(9)], change).chat(**options, **unlike)
         await play(asks.send("go"))
@@ -81,8 +81,8 @@ async def test_autopilot_asks_for_no_turns_before_its_budget_ends(stage: Stage) 
 async def test_a_person_may_stop_at_the_cap(stage: Stage) -> None:
     chat = stage.agent(working(2), change).chat(max_turns=2, interactive=True)
     await play(chat.send("go"))
-    seen = await play(chat.answer((await chat.actions())[0], "stop"))
-    assert ended(seen) == ["turn_cap"]
+    events = await play(chat.answer((await chat.actions())[0], "stop"))
+    assert list_idle_reasons(events) == ["turn_cap"]
     assert await chat.status() == "idle"
 
 
@@ -94,7 +94,7 @@ async def test_the_limit_can_be_extended_while_running(stage: Stage) -> None:
     await gate.entered.wait()
     await chat.command(c.ExtendTurns(5))
     gate.open.set()
-    assert ended(await play(chat.resume(after_seq=0))) == ["done"]
+    assert list_idle_reasons(await play(chat.resume(after_seq=0))) == ["done"]
 
 
 # -- budgets (L-11, fault 30) -----------------------------------------------------------------------------------------
@@ -113,15 +113,15 @@ async def test_the_limit_can_be_extended_while_running(stage: Stage) -> None:
 async def test_a_budget_ends_the_run(stage: Stage, scope: str, budget: Budget, kind: str, turns: int) -> None:
     info = ModelInfo("scripted", "x", window=200_000, usd_per_million_input=10.0, usd_per_million_output=10.0)
     chat = stage.agent(ScriptedModel(working(9), info=info), change).chat(**{f"{scope}_budget": budget})
-    seen = await play(chat.send("go"))
-    assert ended(seen) == ["budget"]
-    assert [(limit.kind, limit.scope) for limit in of(seen, e.LimitReached)] == [(kind, scope)]
-    assert len(of(seen, e.TurnStart)) == turns
+    events = await play(chat.send("go"))
+    assert list_idle_reasons(events) == ["budget"]
+    assert [(limit.kind, limit.scope) for limit in of(events, e.LimitReached)] == [(kind, scope)]
+    assert len(of(events, e.TurnStart)) == turns
 
 
 async def test_a_warning_comes_at_80_percent(stage: Stage) -> None:
-    seen = await play(stage.agent(working(9), change).chat(run_budget=Budget(turns=5)).send("go"))
-    assert [(warning.kind, warning.used) for warning in of(seen, e.LimitWarning)] == [("turns", 4)]
+    events = await play(stage.agent(working(9), change).chat(run_budget=Budget(turns=5)).send("go"))
+    assert [(warning.kind, warning.used) for warning in of(events, e.LimitWarning)] == [("turns", 4)]
 
 
 async def test_a_run_budget_is_new_for_every_run_and_a_chat_budget_is_not(stage: Stage) -> None:
@@ -138,8 +138,8 @@ async def test_what_was_spent_survives_a_restart(stage: Stage) -> None:  # fault
     await gate.entered.wait()
     await stage.kill()
     again = stage.agent([*working(9)], change, wait).chat(chat.id)
-    seen = await play(again.resume())
-    assert ended(seen) == ["budget"]
+    events = await play(again.resume())
+    assert list_idle_reasons(events) == ["budget"]
     assert len(of(await again.events(), e.TurnStart)) == 3
 
 
@@ -149,22 +149,22 @@ async def test_a_person_may_think_as_long_as_they_like(stage: Stage) -> None:  #
     chat = agent.chat(max_turns=1, interactive=True, run_budget=Budget(wall_s=10.0))
     await play(chat.send("go"))
     clock.advance(3_600)
-    seen = await play(chat.answer((await chat.actions())[0], "continue"))
-    assert ended(seen) == ["done"]
+    events = await play(chat.answer((await chat.actions())[0], "continue"))
+    assert list_idle_reasons(events) == ["done"]
     assert (await chat.state()).totals.wall_ms == 0
 
 
 async def test_dying_again_and_again_in_a_call_does_not_overspend(stage: Stage) -> None:  # fault 30
-    """What a lost call may have cost counts, and no further attempt is made once the budget is gone."""
+    """The possible cost of a lost call counts, and no further attempt is made once the budget is gone."""
     chat = stage.agent([(Say("I"), Hang())]).chat(run_budget=Budget(tokens=2_000))
     await until(chat.send("go"), lambda event: isinstance(event, e.MessageDelta))
     for _ in range(9):
         await stage.kill()
         chat = stage.agent([(Say("I"), Hang())]).chat(chat.id)
-        seen = await until(chat.resume(), lambda event: isinstance(event, e.MessageDelta | e.SessionIdle))
-        if ended(seen):
+        events = await until(chat.resume(), lambda event: isinstance(event, e.MessageDelta | e.SessionIdle))
+        if list_idle_reasons(events):
             break
-    assert ended(seen) == ["budget"]
+    assert list_idle_reasons(events) == ["budget"]
     reserved = of(await chat.events(), e.TurnStart)[0].reserved.tokens
     spent = (await chat.state()).totals.usage.tokens
     assert 2_000 - reserved < spent <= 2_000 + reserved
@@ -173,20 +173,20 @@ async def test_dying_again_and_again_in_a_call_does_not_overspend(stage: Stage) 
 async def test_failed_attempts_count_and_end_with_the_budget(stage: Stage) -> None:  # fault 30
     steps = [(Say("x" * 3_600), Fail("network", times=0))]
     chat = stage.agent(steps).chat(run_budget=Budget(tokens=2_500))
-    seen = await play(chat.send("go"))
-    assert ended(seen) == ["budget"]
-    assert 0 < len(of(seen, e.TurnRetry)) < 5
-    assert types(seen)[-3:] == ["session.limit_reached", "assistant.turn_end", "session.run_end"]
+    events = await play(chat.send("go"))
+    assert list_idle_reasons(events) == ["budget"]
+    assert 0 < len(of(events, e.TurnRetry)) < 5
+    assert types(events)[-3:] == ["session.limit_reached", "assistant.turn_end", "session.run_end"]
 
 
 async def test_a_summary_is_not_made_on_credit(stage: Stage) -> None:
     cost = ReportUsage(Usage(300, 100))
     chat = stage.agent([(Call("change"), cost), (Say(""), cost)], change).chat(run_budget=Budget(tokens=1_000))
-    seen = await play(chat.send("go"))
-    (summary,) = of(seen, e.ModelCall)
+    events = await play(chat.send("go"))
+    (summary,) = of(events, e.ModelCall)
     assert summary.usage == Usage()
     assert "changed 0" in summary.text
-    assert ended(seen) == ["done"]
+    assert list_idle_reasons(events) == ["done"]
 
 
 # -- the loop guard (L-10, fault 25) ----------------------------------------------------------------------------------
@@ -199,26 +199,26 @@ def stuck(turns: int) -> Iterable[Step]:
 async def test_three_identical_calls_nudge_and_five_stop(stage: Stage) -> None:
     model = Recording(ScriptedModel([*stuck(5), Say("Fine."), Say("Here again.")]))
     chat = stage.agent(model, look).chat()
-    seen = await play(chat.send("go"))
-    assert [(notice.action, notice.repeats) for notice in of(seen, e.GuardNotice)] == [("nudge", 3), ("stop", 5)]
-    assert ended(seen) == ["guard"]
-    assert [message.source for message in of(seen, e.UserMessage)] == ["person", "guard"]
+    events = await play(chat.send("go"))
+    assert [(notice.action, notice.repeats) for notice in of(events, e.GuardNotice)] == [("nudge", 3), ("stop", 5)]
+    assert list_idle_reasons(events) == ["guard"]
+    assert [message.source for message in of(events, e.UserMessage)] == ["person", "guard"]
     assert sum(isinstance(entry, AssistantEntry) for entry in model.turns()[-1]) == 4
     assert (await chat.ask("And now?")).reason == "done"  # a guarded chat stays usable
 
 
 async def test_fifty_different_calls_pass(stage: Stage) -> None:
     steps = [[Call("change", n=10 * turn + n) for n in range(10)] for turn in range(5)]
-    seen = await play(stage.agent([*steps, Say("Done.")], change).chat().send("go"))
-    assert ended(seen) == ["done"]
-    assert len(of(seen, e.ExecutionComplete)) == 50
-    assert of(seen, e.GuardNotice) == []
+    events = await play(stage.agent([*steps, Say("Done.")], change).chat().send("go"))
+    assert list_idle_reasons(events) == ["done"]
+    assert len(of(events, e.ExecutionComplete)) == 50
+    assert of(events, e.GuardNotice) == []
 
 
 async def test_cycles_are_seen_too(stage: Stage) -> None:
     steps = [Call("look", n=turn % 2) for turn in range(10)]
-    seen = await play(stage.agent(steps, look).chat().send("go"))
-    assert [(notice.action, notice.length) for notice in of(seen, e.GuardNotice)] == [("nudge", 2), ("stop", 2)]
+    events = await play(stage.agent(steps, look).chat().send("go"))
+    assert [(notice.action, notice.length) for notice in of(events, e.GuardNotice)] == [("nudge", 2), ("stop", 2)]
 
 
 async def test_a_person_is_asked_and_may_let_it_go_on(stage: Stage) -> None:
@@ -226,10 +226,10 @@ async def test_a_person_is_asked_and_may_let_it_go_on(stage: Stage) -> None:
     await play(chat.send("go"))
     (action,) = await chat.actions()
     assert action.options == ("continue", "stop")
-    assert ended(await play(chat.answer(action, "continue"))) == ["done"]
+    assert list_idle_reasons(await play(chat.answer(action, "continue"))) == ["done"]
 
 
 async def test_a_person_may_stop_it(stage: Stage) -> None:
     chat = stage.agent(stuck(5), look).chat(interactive=True)
     await play(chat.send("go"))
-    assert ended(await play(chat.answer((await chat.actions())[0], "stop"))) == ["guard"]
+    assert list_idle_reasons(await play(chat.answer((await chat.actions())[0], "stop"))) == ["guard"]

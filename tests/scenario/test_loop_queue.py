@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.scenario.kit import Gate, Recording, Stage, ended, of, play, types
+from tests.scenario.kit import Gate, Recording, Stage, list_idle_reasons, of, play, types
 from treadle import Chat, tool
 from treadle.adapters.models.scripted import Call, Hang, Say, ScriptedModel, Think
 from treadle.errors import Refused
@@ -12,8 +12,8 @@ from treadle.protocol.content import Entry, UserEntry
 from treadle.protocol.tools import DynamicTool
 
 
-def said(shown: list[Entry]) -> list[str]:
-    return [entry.text for entry in shown if isinstance(entry, UserEntry)]
+def list_user_texts(entries: list[Entry]) -> list[str]:
+    return [entry.text for entry in entries if isinstance(entry, UserEntry)]
 
 
 class Busy:
@@ -48,8 +48,8 @@ async def test_a_message_to_a_busy_chat_waits_for_its_turn(stage: Stage) -> None
     assert await busy.queue() == [("second", "queued"), ("third", "queued")]
     busy.gate.open.set()
     assert await settle(chat) == ["done", "done", "done"]
-    assert said(busy.model.turns()[-1]) == ["first", "second", "third"]
-    assert said(busy.model.turns()[1]) == ["first"]
+    assert list_user_texts(busy.model.turns()[-1]) == ["first", "second", "third"]
+    assert list_user_texts(busy.model.turns()[1]) == ["first"]
 
 
 async def test_whoever_sends_a_queued_message_sees_its_own_run(stage: Stage) -> None:
@@ -57,9 +57,9 @@ async def test_whoever_sends_a_queued_message_sees_its_own_run(stage: Stage) -> 
     chat = await busy.begin()
     following = chat.send("second")
     busy.gate.open.set()
-    seen = await play(following)
-    assert ended(seen) == ["done", "done"]
-    assert of(seen, e.AssistantMessage)[-1].content == "two"
+    events = await play(following)
+    assert list_idle_reasons(events) == ["done", "done"]
+    assert of(events, e.AssistantMessage)[-1].content == "two"
 
 
 async def test_a_steering_message_goes_in_before_the_next_call(stage: Stage) -> None:
@@ -68,7 +68,7 @@ async def test_a_steering_message_goes_in_before_the_next_call(stage: Stage) -> 
     await chat.send("not that way", delivery="steering")
     busy.gate.open.set()
     assert await settle(chat) == ["done"]
-    assert said(busy.model.turns()[1]) == ["first", "not that way"]
+    assert list_user_texts(busy.model.turns()[1]) == ["first", "not that way"]
     steered = of(await chat.events(), e.UserMessage)[1]
     assert steered.delivery == "steering"
 
@@ -85,7 +85,7 @@ async def test_unused_steering_goes_to_the_front_of_the_queue(stage: Stage) -> N
     assert [item.content for item in (await chat.state()).queue] == ["later", "sooner"]
     await chat.command(c.Promote((await chat.state()).queue[1].id))
     assert (await settle(chat))[-1] == "done"
-    assert said(model.turns()[-1]) == ["first", "sooner", "later"]
+    assert list_user_texts(model.turns()[-1]) == ["first", "sooner", "later"]
 
 
 async def test_who_comes_in_the_middle_of_an_answer_gets_the_text_so_far(stage: Stage) -> None:  # D-04
@@ -117,7 +117,7 @@ async def test_the_queue_can_be_edited_deleted_and_promoted(stage: Stage) -> Non
     assert await busy.queue() == [("c", "steering"), ("A", "queued")]
     busy.gate.open.set()
     assert await settle(chat) == ["done", "done"]
-    assert said(busy.model.turns()[-1]) == ["first", "c", "A"]
+    assert list_user_texts(busy.model.turns()[-1]) == ["first", "c", "A"]
 
 
 async def test_the_twenty_first_is_refused_and_changes_nothing(stage: Stage) -> None:
@@ -125,11 +125,11 @@ async def test_the_twenty_first_is_refused_and_changes_nothing(stage: Stage) -> 
     chat = await busy.begin()
     for number in range(20):
         await chat.send(str(number))
-    before = await chat.state()
+    old_state = await chat.state()
     with pytest.raises(Refused) as refused:
         await chat.send("one too many")
     assert refused.value.reason == "queue_full"
-    assert await chat.state() == before
+    assert await chat.state() == old_state
 
 
 async def test_after_a_stop_the_queue_waits_for_a_person(stage: Stage) -> None:
@@ -140,7 +140,7 @@ async def test_after_a_stop_the_queue_waits_for_a_person(stage: Stage) -> None:
     assert await settle(chat) == ["interrupted"]
     assert await busy.queue() == [("second", "queued")]
     await play(chat.promote((await chat.state()).queue[0].id))
-    assert said(busy.model.turns()[-1]) == ["first", "second"]
+    assert list_user_texts(busy.model.turns()[-1]) == ["first", "second"]
 
 
 async def test_the_queue_survives_a_restart(stage: Stage) -> None:
@@ -152,7 +152,7 @@ async def test_the_queue_survives_a_restart(stage: Stage) -> None:
     busy.gate.open.set()
     again = stage.agent(model, tool(name="wait")(busy.gate.pass_through)).chat(chat.id)
     assert await settle(again) == ["done", "done"]
-    assert said(model.turns()[-1]) == ["first", "second"]
+    assert list_user_texts(model.turns()[-1]) == ["first", "second"]
 
 
 # -- editing (L-09) ---------------------------------------------------------------------------------------------------
@@ -164,10 +164,10 @@ async def test_an_edit_cuts_the_conversation_and_runs_again(stage: Stage) -> Non
     await chat.ask("one")
     await chat.ask("two")
     first = next(envelope.seq for envelope in await chat.events() if envelope.type == "user.message")
-    seen = await play(chat.edit(first, "eins"))
-    assert ended(seen) == ["done"]
-    assert said(model.turns()[-1]) == ["eins"]
-    assert said((await chat.state()).history.slice(0)) == ["eins"]
+    events = await play(chat.edit(first, "eins"))
+    assert list_idle_reasons(events) == ["done"]
+    assert list_user_texts(model.turns()[-1]) == ["eins"]
+    assert list_user_texts((await chat.state()).history.slice(0)) == ["eins"]
     assert "two" in [event.content for event in of(await chat.events(), e.UserMessage)]  # the log keeps everything
 
 
@@ -182,13 +182,13 @@ async def test_an_edit_while_it_waits_closes_what_is_open(stage: Stage) -> None:
     model = ScriptedModel([Call("weather"), Say("Fine.")], follow="calls")
     chat = stage.agent(model).chat(dynamic_tools=(DynamicTool("weather"),))
     await play(chat.send("How is it?"))
-    seen = await play(chat.edit(2, "Never mind."))
-    assert types(seen)[:5] == [
+    events = await play(chat.edit(2, "Never mind."))
+    assert types(events)[:5] == [
         "external_tool.completed",
         "tool.execution_complete",
         "assistant.turn_end",
         "session.run_end",
         "user.message",
     ]
-    assert of(seen, e.ExecutionComplete)[0].synthetic == "superseded"
+    assert of(events, e.ExecutionComplete)[0].synthetic == "superseded"
     assert (await chat.state()).last_end == "done"

@@ -1,5 +1,5 @@
-"""What holds for every tool, whatever it does: it is shown before it is allowed, stopped with its run, looked at by the
-hooks, cleaned of secrets, and what it leaves behind reaches later calls, in this process or the next."""
+"""Rules that hold for every tool: it is shown before it is allowed, stopped with its run, looked at by the
+hooks, cleaned of secrets, and the state that it leaves behind reaches later calls, in this process or the next."""
 
 import asyncio
 from pathlib import Path
@@ -68,7 +68,7 @@ class Asking:
         return Verdict("ask", "it is odd", "medium", "odd", (Offer(self.rule, "all of it"),))
 
 
-async def asked(chat: Chat) -> e.OpenAction:
+async def read_action(chat: Chat) -> e.OpenAction:
     (action,) = await chat.actions()
     return action
 
@@ -77,7 +77,7 @@ async def test_a_person_sees_the_preview_and_the_answer_holds_for_it(stage: Stag
     odd = Odd()
     chat = stage.agent([Call("odd"), Say("Good.")], odd, policy=Asking()).chat(interactive=True)
     await play(chat.send("Go."))
-    action = await asked(chat)
+    action = await read_action(chat)
     assert (action.text, action.reason, action.severity) == ("odd\n\nas it is", "it is odd", "medium")
     await play(chat.approve(action))
     assert len(odd.ran) == 1
@@ -88,11 +88,11 @@ async def test_what_changed_since_it_was_allowed_is_asked_for_again(stage: Stage
     odd = Odd()
     chat = stage.agent([Call("odd"), Say("Good.")], odd, policy=Asking()).chat(interactive=True)
     await play(chat.send("Go."))
-    first = await asked(chat)
+    first = await read_action(chat)
     odd.shown = "something else"
     await play(chat.approve(first))
     assert odd.ran == []
-    again = await asked(chat)
+    again = await read_action(chat)
     assert "has changed" in again.reason
     assert again.hash != first.hash
     await play(chat.approve(again))
@@ -103,7 +103,7 @@ async def test_an_edited_call_is_run_as_it_was_edited(stage: Stage) -> None:  # 
     odd = Odd()
     chat = stage.agent([Call("odd", n=1), Say("Good.")], odd, policy=Asking()).chat(interactive=True)
     await play(chat.send("Go."))
-    await play(chat.approve(await asked(chat), arguments={"n": 2}))
+    await play(chat.approve(await read_action(chat), arguments={"n": 2}))
     assert [ran.arguments for ran in odd.ran] == [{"n": 2}]
 
 
@@ -112,10 +112,10 @@ async def test_an_answer_can_become_a_rule_of_the_chat(stage: Stage) -> None:  #
     agent = stage.agent([Call("odd"), Call("odd"), Say("Good.")], odd, policy=Asking())
     chat = agent.chat(interactive=True)
     await play(chat.send("Go."))
-    action = await asked(chat)
-    seen = await play_command(chat, c.Decide(action.action, "allow", action.hash, rule=action.offers[0].rule))
+    action = await read_action(chat)
+    events = await play_command(chat, c.Decide(action.action, "allow", action.hash, rule=action.offers[0].rule))
     assert len(odd.ran) == 2
-    assert [done.auto_approved for done in of(seen, e.PermissionCompleted)] == [False, True]
+    assert [decision.auto_approved for decision in of(events, e.PermissionCompleted)] == [False, True]
     assert (await chat.state()).options.rules == (Asking.rule,)
 
 
@@ -224,8 +224,8 @@ async def test_no_secret_gets_into_the_log(stage: Stage, success: bool) -> None:
         [Call("odd"), Say("Good.")], odd, redact=lambda text: text.replace("hunter2", "[redacted]")
     ).chat()
     await play(chat.send("Go."))
-    (done,) = of(await chat.events(), e.ExecutionComplete)
-    assert "hunter2" not in f"{done}"
+    (completion,) = of(await chat.events(), e.ExecutionComplete)
+    assert "hunter2" not in f"{completion}"
     assert await results(chat) == ["the key is [redacted]"]
 
 
@@ -234,21 +234,21 @@ async def test_no_secret_gets_into_a_whole_output_that_is_kept(stage: Stage, tmp
     steps = [Call("run_command", command=command), Say("Good.")]
     chat = stage.agent(steps, builtin=True).chat(root=str(tmp_path), auto_approve_commands=True)
     await play(chat.send("Go."))
-    (done,) = of(await chat.events(), e.ExecutionComplete)
-    kept = await stage.store.get_blob(done.output)
-    assert kept.count(b"redacted") == 2
-    assert b"uvwxyzABCDEFGHIJ" not in kept
+    (completion,) = of(await chat.events(), e.ExecutionComplete)
+    full_output = await stage.store.get_blob(completion.output)
+    assert full_output.count(b"redacted") == 2
+    assert b"uvwxyzABCDEFGHIJ" not in full_output
 
 
 async def test_the_answer_is_bound_to_what_was_shown_and_a_secret_was_not(stage: Stage) -> None:  # S-08, S-11, D-07
-    """Whoever reads the log, where the secret never was, can tell that the hash is that of the question."""
+    """A reader of the log, where the secret never was, can tell that the hash is that of the question."""
     odd = Odd()
     odd.shown = "the key is hunter2"
     steps = [Call("odd"), Say("Good.")]
     agent = stage.agent(steps, odd, policy=Asking(), redact=lambda text: text.replace("hunter2", "[redacted]"))
     chat = agent.chat(interactive=True)
     await play(chat.send("Go."))
-    action = await asked(chat)
+    action = await read_action(chat)
     assert action.text == "odd\n\nthe key is [redacted]"
     assert action.hash == digest(["odd", {}, action.text])
     await play(chat.approve(action))

@@ -1,5 +1,5 @@
-"""A turn is a bracket: it starts, the model speaks, its calls run, and it ends (L-02, V-01). Whoever gives the last
-result ends it, and that costs no commit of its own."""
+"""A turn is a bracket: it starts, the model speaks, its calls run, and it ends (L-02, V-01). The commit of
+the last result ends it, so the end costs no commit of its own."""
 
 import json
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ ENDED = ["tool.execution_complete", "assistant.turn_end"]
 def records(name: str) -> list[Record]:
     """A log as an earlier version stored it."""
     lines = (OLD / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
-    shown = [json.loads(line) for line in lines]
+    objects = [json.loads(line) for line in lines]
     return [
         Record(
             one["seq"],
@@ -43,11 +43,11 @@ def records(name: str) -> list[Record]:
             one.get("epoch", 0),
             json.dumps(one["data"]).encode(),
         )
-        for one in shown
+        for one in objects
     ]
 
 
-async def kept(store: Store, stored: Sequence[Record]) -> ChatId:
+async def store_chat(store: Store, stored: Sequence[Record]) -> ChatId:
     """A chat with this log."""
     chat = new_chat_id()
     state = fold_all(ChatState(chat=chat), [wire.decode(chat, record) for record in stored])
@@ -89,26 +89,26 @@ async def test_the_end_of_a_turn_costs_no_commit_and_no_sync() -> None:
 
 async def test_a_turn_with_several_calls_ends_after_the_last_of_them(stage: Stage) -> None:
     steps = [(Say("I look."), Call("look", n=1), Call("change"), Call("look", n=2)), Say("Done.")]
-    seen = await play(stage.agent(steps, look, change).chat().send("go"))
-    first = types(seen)[: types(seen).index("assistant.turn_end") + 1]
+    events = await play(stage.agent(steps, look, change).chat().send("go"))
+    first = types(events)[: types(events).index("assistant.turn_end") + 1]
     assert first.count("tool.execution_complete") == 3
     assert first[:3] == ["user.message", "assistant.turn_start", "assistant.message"]
-    assert [end.turn for end in of(seen, e.TurnEnd)] == [1, 2]
-    for message, end in zip(of(seen, e.AssistantMessage), of(seen, e.TurnEnd), strict=True):
+    assert [end.turn for end in of(events, e.TurnEnd)] == [1, 2]
+    for message, end in zip(of(events, e.AssistantMessage), of(events, e.TurnEnd), strict=True):
         assert (message.usage, message.finish_reason) == (end.usage, end.finish_reason)
 
 
 async def waiting(stage: Stage, *steps: object, **options: Any) -> tuple[Chat, int]:
-    """A chat that waits for somebody in its first turn, and its head."""
+    """A chat that waits for a person or a client in its first turn, and its head."""
     agent = stage.agent([*steps, Say("Done."), Say("Done.")], look, change)  # type: ignore[list-item]
     chat = agent.chat(dynamic_tools=(WEATHER,), interactive=True, **options)
-    seen = await play(chat.send("go"))
-    assert not of(seen, e.TurnEnd), "a turn that waits has not ended"
+    events = await play(chat.send("go"))
+    assert not of(events, e.TurnEnd), "a turn that waits has not ended"
     assert await chat.status() == "requires_action"
     return chat, (await chat.state()).head
 
 
-async def after(chat: Chat, head: int) -> list[str]:
+async def list_new_types(chat: Chat, head: int) -> list[str]:
     await play(chat.resume())
     log = await chat.events()
     assert len(of(log, e.TurnStart)) == len(of(log, e.TurnEnd))
@@ -118,43 +118,48 @@ async def after(chat: Chat, head: int) -> list[str]:
 async def test_the_last_result_of_a_client_ends_the_turn(stage: Stage) -> None:  # A-03
     chat, head = await waiting(stage, (Call("weather"), Call("look")))
     await play(chat.submit({"1.0": "rain"}))
-    assert (await after(chat, head))[:4] == ["external_tool.completed", *ENDED, "assistant.turn_start"]
+    assert (await list_new_types(chat, head))[:4] == ["external_tool.completed", *ENDED, "assistant.turn_start"]
 
 
 async def test_an_answer_ends_the_turn(stage: Stage) -> None:  # T-07
     chat, head = await waiting(stage, Call("ask_user", question="Which?"))
     await play(chat.answer("1.0", "this"))
-    assert (await after(chat, head))[:3] == ["user_input.completed", *ENDED]
+    assert (await list_new_types(chat, head))[:3] == ["user_input.completed", *ENDED]
 
 
 async def test_a_refusal_of_the_last_call_ends_the_turn_and_that_of_another_does_not(stage: Stage) -> None:  # S-07
     chat, head = await waiting(stage, (Call("change", n=1), Call("change", n=2)), mode="confirm")
-    (asked,) = await chat.actions()
-    await play(chat.deny(asked))
+    (approval,) = await chat.actions()
+    await play(chat.deny(approval))
     log = types((await chat.events())[head:])
     assert log == ["permission.completed", "tool.execution_complete", "permission.requested"]
-    (asked,) = await chat.actions()
-    await play(chat.deny(asked))
-    assert (await after(chat, head + 3))[:4] == ["permission.completed", *ENDED, "assistant.turn_start"]
+    (approval,) = await chat.actions()
+    await play(chat.deny(approval))
+    assert (await list_new_types(chat, head + 3))[:4] == ["permission.completed", *ENDED, "assistant.turn_start"]
 
 
 async def test_an_interrupt_ends_the_turn_before_the_run(stage: Stage) -> None:  # L-07
     chat, head = await waiting(stage, Call("weather"))
     await chat.interrupt()
-    assert await after(chat, head) == ["session.interrupted", "external_tool.completed", *ENDED, "session.run_end"]
+    assert await list_new_types(chat, head) == [
+        "session.interrupted",
+        "external_tool.completed",
+        *ENDED,
+        "session.run_end",
+    ]
 
 
 async def test_a_steering_message_stands_behind_the_end_of_the_turn(stage: Stage) -> None:  # A-05
     chat, head = await waiting(stage, Call("weather"))
     await play(chat.send("Never mind.", delivery="steering"))
-    assert (await after(chat, head))[:4] == ["external_tool.completed", *ENDED, "user.message"]
+    assert (await list_new_types(chat, head))[:4] == ["external_tool.completed", *ENDED, "user.message"]
 
 
 async def test_an_edit_ends_the_turn_and_the_run(stage: Stage) -> None:  # L-09
     chat, head = await waiting(stage, Call("weather"))
     await play(chat.edit(2, "better"))
-    begun = ["session.run_end", "user.message", "assistant.turn_start"]
-    assert types((await chat.events())[head:])[:6] == ["external_tool.completed", *ENDED, *begun]
+    run_types = ["session.run_end", "user.message", "assistant.turn_start"]
+    assert types((await chat.events())[head:])[:6] == ["external_tool.completed", *ENDED, *run_types]
 
 
 async def test_a_deadline_ends_the_turn(stage: Stage) -> None:  # A-05
@@ -164,36 +169,41 @@ async def test_a_deadline_ends_the_turn(stage: Stage) -> None:  # A-05
     await play(chat.send("go"))
     head = (await chat.state()).head
     clock.advance(61)
-    closed = ["external_tool.completed", "tool.execution_complete"]
-    assert (await after(chat, head))[:6] == [*closed, *closed, "assistant.turn_end", "assistant.turn_start"]
+    call_end = ["external_tool.completed", "tool.execution_complete"]
+    assert (await list_new_types(chat, head))[:6] == [
+        *call_end,
+        *call_end,
+        "assistant.turn_end",
+        "assistant.turn_start",
+    ]
 
 
 async def test_a_turn_left_waiting_by_an_earlier_version_is_not_ended_twice() -> None:  # V-06
     """Its end stands before its calls; the answer comes today."""
     stored = records("client_tools")
-    cut = next(place for place, one in enumerate(stored) if one.type == "external_tool.completed")
+    cut_index = next(place for place, one in enumerate(stored) if one.type == "external_tool.completed")
     store = MemoryStore()
-    chat = await kept(store, stored[:cut])
+    chat = await store_chat(store, stored[:cut_index])
     agent = Agent(store, model=ScriptedModel([Say("Done.")], follow="calls"))
     again = agent.chat(chat)
     keys = [action.tool_call_id for action in await again.actions()]
     await play(again.submit({key: "rain" for key in keys}))
     await agent.worker.close()
-    whole = await again.events()
-    assert [end.turn for end in of(whole, e.TurnEnd)] == [start.turn for start in of(whole, e.TurnStart)]
+    log = await again.events()
+    assert [end.turn for end in of(log, e.TurnEnd)] == [start.turn for start in of(log, e.TurnStart)]
     assert (await replay(store, chat)).matches
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in OLD.glob("*.jsonl")))
 async def test_an_old_log_is_replayed_copied_and_carried_elsewhere(name: str) -> None:  # D-07
     store = MemoryStore()
-    chat = await kept(store, records(name))
+    chat = await store_chat(store, records(name))
     played = await replay(store, chat)
     assert played.divergence is None, played.divergence.text
     again = await import_chat(store, [line async for line in export_chat(store, chat)], new_id=True)
-    left, right = await read_chat(store, chat), await read_chat(store, again)
-    assert [one.data for one in left[1:]] == [one.data for one in right[1 : len(left)]]
-    for seq in range(1, len(left) + 1):
+    original, right = await read_chat(store, chat), await read_chat(store, again)
+    assert [one.data for one in original[1:]] == [one.data for one in right[1 : len(original)]]
+    for seq in range(1, len(original) + 1):
         copy = await fork(store, chat, seq)
         assert await check(store, copy) == [], f"forked at {seq}"
         copied = await replay(store, copy)

@@ -1,10 +1,10 @@
-"""Workers come and go: what another process asked for is done, and a lease never outlives its worker (D-01, D-03)."""
+"""Workers come and go: requests of other processes are met, and a lease never outlives its worker (D-01, D-03)."""
 
 import asyncio
 
 import pytest
 
-from tests.scenario.kit import Gate, Stage, change, ended, of, play, results
+from tests.scenario.kit import Gate, Stage, change, list_idle_reasons, of, play, results
 from treadle import tool
 from treadle.adapters.models.scripted import Call, Say
 from treadle.engine import tenure
@@ -14,7 +14,7 @@ from treadle.protocol import events as e
 
 
 async def test_a_worker_takes_up_what_another_process_asked_for(stage: Stage) -> None:
-    """It knows the chat from before, as an idle one: what it knows is old."""
+    """It knows the chat from before, as an idle one: its knowledge is old."""
     first, second = stage.agent([Say("one"), Say("two")]), stage.agent([])
     chat = first.chat()
     await chat.ask("one")
@@ -43,7 +43,7 @@ async def test_a_message_right_after_another_command_is_answered(stage: Stage) -
 
 
 async def test_a_worker_that_is_stopped_at_any_await_holds_no_lease(stage: Stage) -> None:
-    """Closing a worker gives its leases back, whatever it was about to do; the next one can begin at once."""
+    """Closing a worker gives its leases back at any point of its work; the next one can begin at once."""
     steps = [Call("change", n=1), Say("Done.")]
     chat = stage.agent(steps, change).chat()
     await chat.open()
@@ -54,7 +54,7 @@ async def test_a_worker_that_is_stopped_at_any_await_holds_no_lease(stage: Stage
         await stage.kill()
         assert not (await stage.store.get(chat.id)).leased, f"after {moment} turns of the event loop"
         chat = stage.agent(steps, change).chat(chat.id)
-    assert ended(await play(chat.send("go"))) == ["done"]
+    assert list_idle_reasons(await play(chat.send("go"))) == ["done"]
 
 
 async def test_a_run_cut_at_any_await_goes_on_and_does_nothing_twice(stage: Stage) -> None:  # fault 1
@@ -75,8 +75,8 @@ async def test_a_run_cut_at_any_await_goes_on_and_does_nothing_twice(stage: Stag
             await asyncio.sleep(0)
         await stage.kill()
         chat = stage.agent(steps, once).chat(chat.id)
-        seen = await play(chat.resume(after_seq=0))
-        assert ended(seen)[-1:] == ["done"], f"after {moment} turns of the event loop"
+        events = await play(chat.resume(after_seq=0))
+        assert list_idle_reasons(events)[-1:] == ["done"], f"after {moment} turns of the event loop"
         assert len(await results(chat)) == 3
     assert len(effects) == len(set(effects))
 
@@ -106,11 +106,11 @@ async def test_nothing_takes_effect_after_a_stop(
     wait = tool(name="wait")(gate.pass_through)
     agent = stage.agent([[Call("quick", n=1), Call("effect", n=2), Call("wait")]], quick, effect, wait)
     chat = agent.chat()
-    assert ended(await play(chat.send("go"))) == ["interrupted"]
+    assert list_idle_reasons(await play(chat.send("go"))) == ["interrupted"]
     await agent.worker.start(chat.id)  # until the worker is really done with it
     assert began == [1]
     log = await chat.events()
-    assert [done.synthetic for done in of(log, e.ExecutionComplete)] == ["", "interrupted", "interrupted"]
+    assert [completion.synthetic for completion in of(log, e.ExecutionComplete)] == ["", "interrupted", "interrupted"]
     assert isinstance(log[-1].data, e.RunEnd)
 
 
@@ -130,8 +130,8 @@ async def test_a_stop_between_two_parallel_reads_leaves_each_with_one_result(sta
 
     agent = stage.agent([[Call("quick"), Call("slower")]], quick, slower)
     chat = agent.chat()
-    assert ended(await play(chat.send("go"))) == ["interrupted"]
+    assert list_idle_reasons(await play(chat.send("go"))) == ["interrupted"]
     await agent.worker.start(chat.id)
     log = await chat.events()
-    assert sorted(done.call for done in of(log, e.ExecutionComplete)) == ["1.0", "1.1"]
+    assert sorted(completion.call for completion in of(log, e.ExecutionComplete)) == ["1.0", "1.1"]
     assert isinstance(log[-1].data, e.RunEnd)

@@ -1,5 +1,5 @@
 """A log whose last records are lost while its chat still counts them: found when the chat is opened, said, and mended
-by a repair. Nobody spins on it, nothing is done twice, and other chats do not notice (D-06, D-02, fault 14)."""
+by a repair. No worker spins on it, nothing is done twice, and other chats do not notice (D-06, D-02, fault 14)."""
 
 import asyncio
 import sqlite3
@@ -11,7 +11,7 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from tests.scenario.command_line import CommandLine
-from tests.scenario.kit import Stage, ended, of, play
+from tests.scenario.kit import Stage, list_idle_reasons, of, play
 from treadle import tool
 from treadle.adapters.models.scripted import Call, Say, ScriptedModel
 from treadle.adapters.stores import open_store
@@ -32,18 +32,18 @@ text = "Hi."
 """
 
 
-async def lose(address: str | Path, chat: ChatId, *, after: int) -> None:
+async def lose(address: str | Path, chat: ChatId, *, seq: int) -> None:
     """Take the records behind `after` out of a database; the chat's own line stays."""
     if isinstance(address, Path):
         with closing(sqlite3.connect(address)) as connection, connection:
             (number,) = connection.execute("SELECT no FROM chats WHERE id = ?", (chat,)).fetchone()
             begin = number << 32
-            connection.execute("DELETE FROM events WHERE place > ? AND place < ?", (begin + after, begin + (1 << 32)))
+            connection.execute("DELETE FROM events WHERE place > ? AND place < ?", (begin + seq, begin + (1 << 32)))
             connection.execute("DELETE FROM snapshots")
         return
     connection = await asyncpg.connect(address)
     number = await connection.fetchval("SELECT no FROM chats WHERE id = $1", chat)
-    await connection.execute("DELETE FROM events WHERE chat_no = $1 AND seq > $2", number, after)
+    await connection.execute("DELETE FROM events WHERE chat_no = $1 AND seq > $2", number, seq)
     await connection.execute("DELETE FROM snapshots")
     await connection.close()
 
@@ -60,21 +60,21 @@ async def set_head(address: str | Path, head: int) -> None:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str | Path:
-    given: str | Path = request.getfixturevalue("postgres") if request.param == "postgres" else tmp_path / "treadle.db"
-    return given
+    place: str | Path = request.getfixturevalue("postgres") if request.param == "postgres" else tmp_path / "treadle.db"
+    return place
 
 
 @pytest.fixture
 async def stage(address: str | Path) -> AsyncIterator[Stage]:
-    made = Stage(open_store(address))
-    made.replayed = False  # a log with a gap cannot tell what came of it
-    yield made
+    new_stage = Stage(open_store(address))
+    new_stage.replayed = False  # a log with a gap cannot tell what came of it
+    yield new_stage
     async with asyncio.timeout(60):
-        await made.close()
+        await new_stage.close()
 
 
-def then(text: str) -> ScriptedModel:
-    """A model that says this next, whatever was said before."""
+def script_reply(text: str) -> ScriptedModel:
+    """A model that says this next, after any history."""
     return ScriptedModel([Say(text)], follow="calls")
 
 
@@ -99,44 +99,44 @@ async def test_an_idle_chat_whose_last_record_is_lost_takes_the_next_message(sta
     await chat.ask("first")
     head = await stage.store.head(chat.id)
     await stage.kill()
-    await lose(address, chat.id, after=head - 1)
-    again = stage.agent(then("two")).chat(chat.id)
+    await lose(address, chat.id, seq=head - 1)
+    again = stage.agent(script_reply("two")).chat(chat.id)
     async with asyncio.timeout(60):
-        seen = await play(again.send("second"))
-    assert ended(seen)[-1] == "done"
-    assert [notice.kind for notice in of(seen, e.ModelNotice)] == ["record_lost"]
+        events = await play(again.send("second"))
+    assert list_idle_reasons(events)[-1] == "done"
+    assert [notice.kind for notice in of(events, e.ModelNotice)] == ["record_lost"]
     assert isinstance(wire.decode(chat.id, (await stage.store.read(chat.id))[head - 1]).data, e.RecordLost)
     assert await repaired(stage) == [("gap", True)]
     assert await sound(stage)
 
 
 async def test_a_call_whose_intent_is_lost_is_not_made_again(stage: Stage, address: str | Path) -> None:
-    """D-02: what was begun may have taken effect; only its record is gone."""
-    made: list[str] = []
-    begun, never = asyncio.Event(), asyncio.Event()
+    """D-02: a call that was begun may have taken effect; only its record is gone."""
+    effects: list[str] = []
+    begin_event, never = asyncio.Event(), asyncio.Event()
 
     @tool
     async def count() -> str:
         """Count."""
-        made.append("once")
-        begun.set()
+        effects.append("once")
+        begin_event.set()
         await never.wait()
         return "counted"
 
     chat = stage.agent([Call("count")], count).chat()
     await chat.send("go")
-    await begun.wait()
+    await begin_event.wait()
     await stage.kill()
-    await lose(address, chat.id, after=await seq_of(stage, chat.id, e.ExecutionStart) - 1)
-    again = stage.agent(then("Looking."), count).chat(chat.id)
+    await lose(address, chat.id, seq=await seq_of(stage, chat.id, e.ExecutionStart) - 1)
+    again = stage.agent(script_reply("Looking."), count).chat(chat.id)
     async with asyncio.timeout(60):
-        seen = await play(again.resume())
+        events = await play(again.resume())
         assert (await stage.agent([Say("Fine.")]).chat().ask("Well?")).text == "Fine."
-        assert ended(seen) == ["error"]
-        assert [error.error_class for error in of(seen, e.SessionError)] == ["record_lost"]
-        assert "not known" in of(seen, e.ExecutionComplete)[-1].error
+        assert list_idle_reasons(events) == ["error"]
+        assert [error.error_class for error in of(events, e.SessionError)] == ["record_lost"]
+        assert "not known" in of(events, e.ExecutionComplete)[-1].error
         assert (await again.ask("look")).text == "Looking."
-    assert made == ["once"]
+    assert effects == ["once"]
 
 
 async def test_a_worker_lets_go_of_a_chat_whose_message_is_lost(stage: Stage, address: str | Path) -> None:
@@ -145,7 +145,7 @@ async def test_a_worker_lets_go_of_a_chat_whose_message_is_lost(stage: Stage, ad
     await chat.open()
     head = await stage.store.head(chat.id)
     await chat.carry_out(Send("go"), work=False)
-    await lose(address, chat.id, after=head)
+    await lose(address, chat.id, seq=head)
     pool = WorkerPool(stage.agent([]).worker, poll_s=0.01)
     pool.start()
     async with asyncio.timeout(60):
@@ -161,7 +161,7 @@ async def test_a_head_that_no_log_has_is_said_and_mended(stage: Stage, address: 
     head = await stage.store.head(chat.id)
     await stage.kill()
     await set_head(address, 2_000_000_000)
-    again = stage.agent(then("two")).chat(chat.id)
+    again = stage.agent(script_reply("two")).chat(chat.id)
     async with asyncio.timeout(60):
         with pytest.raises(Damaged, match="treadle fsck --repair"):
             await again.ask("second")
@@ -169,7 +169,7 @@ async def test_a_head_that_no_log_has_is_said_and_mended(stage: Stage, address: 
     assert await sound(stage)
     assert await stage.store.head(chat.id) == head + 1
     async with asyncio.timeout(60):
-        assert (await stage.agent(then("two")).chat(chat.id).ask("second")).text == "two"
+        assert (await stage.agent(script_reply("two")).chat(chat.id).ask("second")).text == "two"
 
 
 async def test_records_behind_the_end_stop_whoever_writes(stage: Stage, address: str | Path) -> None:
@@ -181,22 +181,22 @@ async def test_records_behind_the_end_stop_whoever_writes(stage: Stage, address:
     await set_head(address, head - 2)
     async with asyncio.timeout(60):
         with pytest.raises(Damaged, match="treadle fsck --repair"):
-            await stage.agent(then("two")).chat(chat.id).ask("second")
+            await stage.agent(script_reply("two")).chat(chat.id).ask("second")
     assert await repaired(stage) == [("head", True)]
     assert await stage.store.head(chat.id) == head
     async with asyncio.timeout(60):
-        assert (await stage.agent(then("two")).chat(chat.id).ask("second")).text == "two"
+        assert (await stage.agent(script_reply("two")).chat(chat.id).ask("second")).text == "two"
 
 
 def test_the_command_line_says_it(cli: CommandLine) -> None:
     ran = cli("run", "Hello.", "--model", cli.script(SCRIPT), "--json")
     chat, start = ran.events[0]["chat"], next(v for v in ran.events if v["type"] == "tool.execution_start")["seq"]
-    asyncio.run(lose(cli.home / "treadle.db", chat, after=start - 1))
+    asyncio.run(lose(cli.home / "treadle.db", chat, seq=start - 1))
     resumed = cli("resume", chat)
     assert resumed.code == 1
     assert "A record of this run was lost" in resumed.out + resumed.err
     assert "a damaged record was left out" in cli("show", chat).err
-    told = cli("fsck")
-    assert (told.code, "gap" in told.out) == (1, True)
+    report = cli("fsck")
+    assert (report.code, "gap" in report.out) == (1, True)
     assert cli("fsck", "--repair").code == 0
     assert cli("fsck").code == 0

@@ -1,4 +1,4 @@
-"""What commands may reach, by the public surface: real installs through the proxy, a refused host, a program that
+"""Hosts that commands may reach, by the public surface: real installs through the proxy, a refused host, a program that
 passes the proxy by."""
 
 import json
@@ -43,8 +43,8 @@ class Network:
         self.project = folder / "project"
         self.project.mkdir()
         self.home = seed(folder / "treadle")
-        kept = {name: os.environ[name] for name in _PASSED if name in os.environ}
-        self.env = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **kept}
+        environment = {name: os.environ[name] for name in _PASSED if name in os.environ}
+        self.env = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **environment}
         self._stage = stage
 
     def chat(self, *commands: str, **options: object) -> Chat:
@@ -60,9 +60,9 @@ class Network:
 
 @pytest.fixture
 async def stage() -> AsyncIterator[Stage]:
-    made = Stage(MemoryStore())
-    yield made
-    await made.close()
+    new_stage = Stage(MemoryStore())
+    yield new_stage
+    await new_stage.close()
 
 
 @pytest.fixture
@@ -73,15 +73,15 @@ def apart() -> Iterator[Path]:
 
 @pytest.fixture
 def network(apart: Path, stage: Stage) -> Network:
-    if why := missing("bubblewrap"):
-        pytest.skip(why)
+    if reason := missing("bubblewrap"):
+        pytest.skip(reason)
     return Network(apart, stage)
 
 
 @pytest.mark.skipif(not _reachable("pypi.org"), reason="pypi.org cannot be reached from here")
 async def test_pip_installs_through_the_proxy(network: Network) -> None:  # S-03
-    (said,) = await network.run(PIP, network=("registries",))
-    assert "[exit 0]" in said, said
+    (output,) = await network.run(PIP, network=("registries",))
+    assert "[exit 0]" in output, output
     assert [name for name in os.listdir(network.project / "got") if name.startswith("six-")]
 
 
@@ -89,9 +89,9 @@ async def test_pip_installs_through_the_proxy(network: Network) -> None:  # S-03
 @pytest.mark.skipif(not _reachable("registry.npmjs.org"), reason="the registry cannot be reached from here")
 async def test_npm_installs_through_the_proxy(network: Network) -> None:  # S-03
     (network.project / "package.json").write_text(json.dumps({"name": "x", "version": "1.0.0"}))
-    (said,) = await network.run("npm install --no-audit --no-fund --no-package-lock left-pad", network=("npm",))
-    assert "[exit 0]" in said, said
-    assert (network.project / "node_modules" / "left-pad" / "package.json").exists(), said
+    (output,) = await network.run("npm install --no-audit --no-fund --no-package-lock left-pad", network=("npm",))
+    assert "[exit 0]" in output, output
+    assert (network.project / "node_modules" / "left-pad" / "package.json").exists(), output
 
 
 @pytest.mark.parametrize(
@@ -117,24 +117,24 @@ async def test_hosts_that_a_background_command_reached_are_recorded(
 
 async def test_another_host_is_refused(network: Network) -> None:  # S-03
     curl = "curl -sS -m 20 https://example.org/"
-    (said,) = await network.run(curl, network=("registries",))
-    assert "403" in said
-    assert "needs the network: example.org; a person can allow it" in said
+    (output,) = await network.run(curl, network=("registries",))
+    assert "403" in output
+    assert "needs the network: example.org; a person can allow it" in output
 
 
 async def test_a_name_of_this_machine_is_refused(network: Network) -> None:  # S-03
-    (said,) = await network.run(f"curl -sS -m 20 -x $http_proxy http://{socket.gethostname()}.localhost/")
-    assert "example" not in said
-    (said,) = await network.run("curl -sS -m 20 --noproxy '' http://localhost:80/", network=("pypi",))
-    assert "localhost:80 is not among the hosts" in said
+    (output,) = await network.run(f"curl -sS -m 20 -x $http_proxy http://{socket.gethostname()}.localhost/")
+    assert "example" not in output
+    (output,) = await network.run("curl -sS -m 20 --noproxy '' http://localhost:80/", network=("pypi",))
+    assert "localhost:80 is not among the hosts" in output
 
 
 async def test_a_program_that_passes_the_proxy_by_reaches_nothing(network: Network) -> None:  # S-03
     with socket.create_server(("127.0.0.1", 0)) as server:
         line = f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]} && echo reached"
-        (said,) = await network.run(line, network=("registries", "git-hosts"))
-    assert "\nreached" not in said
-    assert "Connection refused" in said
+        (output,) = await network.run(line, network=("registries", "git-hosts"))
+    assert "\nreached" not in output
+    assert "Connection refused" in output
 
 
 async def test_the_variables_of_the_proxy_stay_with_their_command(network: Network) -> None:  # T-14
@@ -155,8 +155,8 @@ async def test_a_server_of_the_commands_own_needs_no_proxy(network: Network) -> 
         "echo hello > page; python3 -m http.server -b 127.0.0.1 8123 >/dev/null 2>&1 & "
         "for i in $(seq 50); do curl -sS http://127.0.0.1:8123/page 2>/dev/null && break; sleep 0.1; done"
     )
-    (said,) = await network.run(line, network=("pypi",))
-    assert "hello" in said
+    (output,) = await network.run(line, network=("pypi",))
+    assert "hello" in output
 
 
 # -- asked for --------------------------------------------------------------------------------------------------------
@@ -179,11 +179,11 @@ async def test_an_approval_lets_a_command_reach_its_hosts_once(network: Network)
     assert action.network == ("pypi",)
     assert "it needs the network: pypi" in action.reason
     assert not (network.project / "made").exists()
-    seen = await play(chat.approve(action))
+    events = await play(chat.approve(action))
     assert (network.project / "page").stat().st_size > 0
-    (done,) = of(seen, ExecutionComplete)
-    assert done.hosts == ("pypi.org",)  # S-17
-    assert "reached pypi.org" in done.result_summary
+    (completion,) = of(events, ExecutionComplete)
+    assert completion.hosts == ("pypi.org",)  # S-17
+    assert "reached pypi.org" in completion.result_summary
     again = await _open_action(chat)  # once is once
     await play(chat.deny(again))
     assert not (network.project / "again").exists()
@@ -207,12 +207,12 @@ async def test_all_hosts_once(network: Network) -> None:  # S-03
         chat = network.chat(line, mode="ask", interactive=True)
         await play(chat.send("Go."))
         action = await _open_action(chat)
-        seen = await play(chat.approve(action, rule=action.offers[-1].rule))
+        events = await play(chat.approve(action, rule=action.offers[-1].rule))
     assert (network.project / "got").read_text() == "reached\n"
     assert (await chat.state()).options.rules == ()
-    (done,) = of(seen, ExecutionComplete)
-    assert done.hosts == ("all",)  # S-17: without a proxy nobody sees which
-    assert "could reach every host" in done.result_summary
+    (completion,) = of(events, ExecutionComplete)
+    assert completion.hosts == ("all",)  # S-17: without a proxy the hosts are not seen
+    assert "could reach every host" in completion.result_summary
 
 
 async def test_a_failed_command_is_asked_about_by_what_it_wrote(network: Network) -> None:  # S-03
@@ -228,7 +228,7 @@ async def test_a_failed_command_is_asked_about_by_what_it_wrote(network: Network
 
 @pytest.mark.usefixtures("network")
 def test_a_trial_says_what_it_would_need(cli: CommandLine) -> None:  # W-09
-    ended = cli("try", "curl -sS -m 20 https://example.org/")
-    assert "it needs the network: --network example.org" in ended.err
-    (told,) = cli("try", "--json", "--network", "pypi", "curl -sS -m 20 https://example.org/").lines
-    assert (told["code"], told["wants_network"]) == (56, ["example.org"])
+    trial = cli("try", "curl -sS -m 20 https://example.org/")
+    assert "it needs the network: --network example.org" in trial.err
+    (report,) = cli("try", "--json", "--network", "pypi", "curl -sS -m 20 https://example.org/").lines
+    assert (report["code"], report["wants_network"]) == (56, ["example.org"])

@@ -26,7 +26,7 @@ NEEDED = {
     "mcp add": ["--url", "http://localhost:1/mcp"],
     "run": ["--model", "scripted:s.toml"],
 }
-"""What a command asks for beside its arguments."""
+"""Options that a command needs beside its arguments."""
 WORKING = {
     "", "race", "resume", "try", "web", "serve", "copilot", "acp", "worker", "eval", "models", "models fetch",
     "doctor", "doctor sandbox", "demo", "replay", "fork", "world enter", "mcp serve", "mcp test", "mcp login",
@@ -66,7 +66,7 @@ def test_every_option_is_parsed_or_refused_in_words() -> None:
     for name, command in all_commands():
         for words in lines_for(name, command, len(TEXTS)):
             count += 1
-            with suppress(click.UsageError):  # what its message is: below
+            with suppress(click.UsageError):  # its message is tested below
                 command.make_context(name, list(words)).close()
     assert count > 1_500
 
@@ -103,8 +103,8 @@ def test_no_odd_value_is_an_internal_error(name: str, capsys: pytest.CaptureFixt
     failures = []
     for words in lines_for(name, command, MANY):
         code = invoke([*name.split(), *words])
-        said = capsys.readouterr()
-        clear = code == 0 or said.err.strip()
-        if not clear or "internal error" in said.err or "Traceback" in said.err:
-            failures.append((" ".join(words)[:80], code, said.err[-300:]))
+        output = capsys.readouterr()
+        clear = code == 0 or output.err.strip()
+        if not clear or "internal error" in output.err or "Traceback" in output.err:
+            failures.append((" ".join(words)[:80], code, output.err[-300:]))
     assert failures == []

@@ -56,15 +56,16 @@ def test_the_share_of_ordinary_commands_without_a_question() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("shard", range(SHARDS))
 async def test_ordinary_commands_run_without_a_question(shard: int, desk: Desk) -> None:
-    chosen = [each for each in ORDINARY[shard::SHARDS] if each[1] not in ASKED_FOR]
+    examples = [each for each in ORDINARY[shard::SHARDS] if each[1] not in ASKED_FOR]
     typed = [
-        await desk.type(kind, command, background=where) for kind, command, where in some(chosen, ONE_OF, f"o{shard}")
+        await desk.type(kind, command, background=is_background)
+        for kind, command, is_background in some(examples, ONE_OF, f"o{shard}")
     ]
     assert [(each.command, each.reason) for each in typed if each.reason] == []
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 async def test_harmful_effects_are_not_committed_without_a_question(shard: int, desk: Desk) -> None:
-    chosen = some(UNWANTED[shard::SHARDS], ONE_OF, f"h{shard}")
-    typed = [await desk.type(kind, command, background=where) for kind, command, where in chosen]
+    examples = some(UNWANTED[shard::SHARDS], ONE_OF, f"h{shard}")
+    typed = [await desk.type(kind, command, background=is_background) for kind, command, is_background in examples]
     assert [(each.command, each.changed) for each in typed if not each.reason and each.changed] == []

@@ -11,6 +11,6 @@ from scripts.try_package import main
 @pytest.mark.skipif(not (find_spec("hatchling") and find_spec("pip")), reason="needs hatchling and pip")
 def test_the_package_works_in_a_clean_environment(capfd: pytest.CaptureFixture[str]) -> None:
     code = main([])
-    told = capfd.readouterr()
-    assert (code, told.err) == (0, "")
-    assert "offline: works in a clean environment" in told.out
+    output = capfd.readouterr()
+    assert (code, output.err) == (0, "")
+    assert "offline: works in a clean environment" in output.out

@@ -40,21 +40,21 @@ pytestmark = pytest.mark.skipif(bool(missing("view")), reason=missing("view") or
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     from treadle.adapters.stores.sqlite import SqliteStore
 
-    made = Stage(SqliteStore(tmp_path / "home/treadle.db"))
-    yield made
-    await made.close()
+    new_stage = Stage(SqliteStore(tmp_path / "home/treadle.db"))
+    yield new_stage
+    await new_stage.close()
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    made = tmp_path / "project"
+    project = tmp_path / "project"
     for name, text in (HIDDEN | OPEN).items():
-        (made / name).parent.mkdir(parents=True, exist_ok=True)
-        (made / name).write_text(text)
-    (made / ".gitignore").write_text("\n".join(HIDDEN) + "\n")
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(text)
+    (project / ".gitignore").write_text("\n".join(HIDDEN) + "\n")
     for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=A", "-c", "user.email=a@b", "commit", "-qm", "1"]):
-        subprocess.run(["git", *words], cwd=made, check=True)
-    return made
+        subprocess.run(["git", *words], cwd=project, check=True)
+    return project
 
 
 def chat_of(stage: Stage, root: Path, *steps: object, **options: object) -> Chat:
@@ -67,50 +67,50 @@ def ran(command: str, **more: object) -> Call:
 
 
 async def texts(chat: Chat) -> list[str]:
-    seen = await play(chat.send("Go."))
-    assert "permission.requested" not in types(seen), of(seen, e.PermissionRequested)
-    return [done.result or done.error for done in of(seen, e.ExecutionComplete)]
+    events = await play(chat.send("Go."))
+    assert "permission.requested" not in types(events), of(events, e.PermissionRequested)
+    return [completion.result or completion.error for completion in of(events, e.ExecutionComplete)]
 
 
 @pytest.mark.parametrize("mode", ["ask", "autopilot"])
 async def test_commands_see_empty_files_and_the_rest_as_it_is(stage: Stage, root: Path, mode: str) -> None:
-    before = tree(root)
+    old_tree = tree(root)
     everything = "find . -name .git -prune -o -type f -print0 | xargs -0 cat; git status --short; echo end"
-    (said,) = await texts(chat_of(stage, root, ran(everything), mode=mode))
-    assert SECRET not in said
+    (output,) = await texts(chat_of(stage, root, ran(everything), mode=mode))
+    assert SECRET not in output
     for text in OPEN.values():
-        assert text.strip() in said
-    assert said.index("end") > 0
-    assert "M " not in said  # nothing that git tracks was hidden
-    assert tree(root) == before
+        assert text.strip() in output
+    assert output.index("end") > 0
+    assert "M " not in output  # nothing that git tracks was hidden
+    assert tree(root) == old_tree
 
 
 async def test_a_hidden_file_is_no_part_of_a_commands_effect(stage: Stage, root: Path) -> None:
-    before = tree(root)
+    old_tree = tree(root)
     command = "echo new > new.txt; python3 -c \"open('.e' + 'nv', 'w').write('x')\"; rm -rf api; true"
     chat = chat_of(stage, root, ran(command))
-    seen = await play(chat.send("Go."))
-    (done,) = of(seen, e.ExecutionComplete)
-    assert ".env" not in "".join(file.path for change in of(seen, e.FilesChanged) for file in change.files)
-    assert (root / "new.txt").read_text() == "new\n", done
+    events = await play(chat.send("Go."))
+    (completion,) = of(events, e.ExecutionComplete)
+    assert ".env" not in "".join(file.path for change in of(events, e.FilesChanged) for file in change.files)
+    assert (root / "new.txt").read_text() == "new\n", completion
     (root / "new.txt").unlink()
-    assert tree(root) == before
+    assert tree(root) == old_tree
 
 
 @pytest.mark.parametrize("command", ["cat .env", "set -a; . ./.env; env", "cd api && cat .env.production"])
 async def test_a_command_that_names_one_asks_and_an_approval_shows_it_once(
     stage: Stage, root: Path, command: str
 ) -> None:
-    hidden = ran("python3 -c \"print(open('.e' + 'nv').read())\"")
+    indirect_read = ran("python3 -c \"print(open('.e' + 'nv').read())\"")
     cwd = {"cwd": "api"} if command.startswith("cd") else {}
     line = command.removeprefix("cd api && ")
-    chat = chat_of(stage, root, ran(line, **cwd), hidden)
+    chat = chat_of(stage, root, ran(line, **cwd), indirect_read)
     await play(chat.send("Go."))
-    (asked,) = await chat.actions()
-    assert "may hold secrets" in asked.reason
-    assert SECRET not in asked.text
-    seen = await play(chat.approve(asked))
-    first, second = of(seen, e.ExecutionComplete)
+    (action,) = await chat.actions()
+    assert "may hold secrets" in action.reason
+    assert SECRET not in action.text
+    events = await play(chat.approve(action))
+    first, second = of(events, e.ExecutionComplete)
     assert "DB=" in first.result  # the value itself may be redacted by its name
     assert SECRET not in second.result
 
@@ -119,24 +119,24 @@ async def test_an_approval_to_read_one_does_not_approve_the_effect(stage: Stage,
     (root / "only-copy.txt").write_text("in no commit\n")
     chat = chat_of(stage, root, ran("cat .env; rm only-copy.txt"))
     await play(chat.send("Go."))
-    (asked,) = await chat.actions()
-    assert "may hold secrets" in asked.reason
-    await play(chat.approve(asked))
+    (action,) = await chat.actions()
+    assert "may hold secrets" in action.reason
+    await play(chat.approve(action))
     assert (root / "only-copy.txt").exists()  # S-16
     (again,) = await chat.actions()
     assert "it removes or overwrites only-copy.txt" in again.reason
-    seen = await play(chat.approve(again))
-    (done,) = of(seen, e.ExecutionComplete)
-    assert "DB=" in done.result
+    events = await play(chat.approve(again))
+    (completion,) = of(events, e.ExecutionComplete)
+    assert "DB=" in completion.result
     assert not (root / "only-copy.txt").exists()
 
 
 async def test_one_approval_is_enough_for_an_edit_with_its_diff(stage: Stage, root: Path) -> None:
     chat = chat_of(stage, root, Call("edit_file", path=".env", old_str="DB=", new_str="URL="))
     await play(chat.send("Go."))
-    (asked,) = await chat.actions()
-    assert "URL=" in asked.text
-    await play(chat.approve(asked))
+    (action,) = await chat.actions()
+    assert "URL=" in action.text
+    await play(chat.approve(action))
     assert (root / ".env").read_text() == f"URL={SECRET}\n"
 
 
@@ -146,10 +146,10 @@ async def test_one_approval_lets_a_test_suite_read_it(stage: Stage, root: Path) 
     await play(chat.send("Go."))
     failed = [envelope.data for envelope in await chat.events() if isinstance(envelope.data, e.ExecutionComplete)]
     assert "empty for this command, because they may hold secrets: .env" in failed[0].error
-    (asked,) = await chat.actions()
-    (offer,) = asked.offers
-    seen = await play(chat.approve(asked, rule=offer.rule))
-    assert [done.success for done in of(seen, e.ExecutionComplete)] == [True, True]
+    (action,) = await chat.actions()
+    (offer,) = action.offers
+    events = await play(chat.approve(action, rule=offer.rule))
+    assert [completion.success for completion in of(events, e.ExecutionComplete)] == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -165,25 +165,25 @@ async def test_one_approval_lets_a_test_suite_read_it(stage: Stage, root: Path) 
 async def test_without_a_person_nothing_is_read(stage: Stage, root: Path, call: Call) -> None:
     (root / "link").symlink_to(".env")
     chat = chat_of(stage, root, call, interactive=False)
-    (said,) = await texts(chat)
-    assert SECRET not in said
-    assert "needs a person's approval" in said
-    assert "treadle rules add --allow /.env --tool read_file" in said
+    (output,) = await texts(chat)
+    assert SECRET not in output
+    assert "needs a person's approval" in output
+    assert "treadle rules add --allow /.env --tool read_file" in output
 
 
 async def test_a_search_leaves_them_out_and_says_so(stage: Stage, root: Path) -> None:
     (root / "plain.txt").write_text(f"{SECRET[:7]} elsewhere\n")
     (root / ".gitignore").unlink()
-    (said,) = await texts(chat_of(stage, root, Call("grep_search", pattern=SECRET[:7])))
-    assert "1 match in 1 file" in said
-    assert "plain.txt" in said
-    assert SECRET not in said
-    assert "[not searched, because it may hold secrets: .env]" in said
+    (output,) = await texts(chat_of(stage, root, Call("grep_search", pattern=SECRET[:7])))
+    assert "1 match in 1 file" in output
+    assert "plain.txt" in output
+    assert SECRET not in output
+    assert "[not searched, because it may hold secrets: .env]" in output
 
 
 async def test_what_the_model_wrote_itself_is_not_hidden_from_it(stage: Stage, root: Path) -> None:
     (root / ".env").unlink()
     write = Call("write_file", path=".env", content="DB=local\n")
     chat = chat_of(stage, root, write, ran("cat .env"), auto_approve_sensitive_edits=True)
-    _, said = await texts(chat)
-    assert "DB=local" in said
+    _, output = await texts(chat)
+    assert "DB=local" in output

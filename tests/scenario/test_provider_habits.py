@@ -31,52 +31,52 @@ def test_thinking_goes_back_out_of_the_log(cli: CommandLine) -> None:
         return msgspec.structs.replace(REPLIES[len(returned)], thinking=thoughts[len(returned)])
 
     with FakeOpenAI(reply) as fake:
-        done = three_rounds(cli, "deepseek:deepseek-flash", {"DEEPSEEK_BASE_URL": fake.base_url})
-    assert done._replace(results=()) == DONE
+        result = three_rounds(cli, "deepseek:deepseek-flash", {"DEEPSEEK_BASE_URL": fake.base_url})
+    assert result._replace(results=()) == DONE
     assert len(fake.requests) == 4
 
 
 def test_a_token_that_ends_at_every_turn(cli: CommandLine) -> None:  # M-11
-    taken = iter(REPLIES)
+    replies = iter(REPLIES)
 
     def reply(_: JsonObject) -> Reply:
         fake.expire()
-        return next(taken)
+        return next(replies)
 
     with FakeCopilot(reply) as fake:
-        done = three_rounds(cli, "copilot:gpt-4.1", fake.env)
-    assert done._replace(results=()) == DONE
+        result = three_rounds(cli, "copilot:gpt-4.1", fake.env)
+    assert result._replace(results=()) == DONE
     assert fake.exchanges == 4
 
 
 def test_a_refused_token_says_what_to_do(cli: CommandLine) -> None:
     with FakeCopilot(REPLIES) as fake:
-        ended = cli(
+        run_result = cli(
             "run", "Hi.", "--model", "copilot:gpt-4.1", "--json", env={**fake.env, "COPILOT_GITHUB_TOKEN": "x" * 9}
         )
-    assert ended.code == 1
-    error = ended.of("session.error")[0]
+    assert run_result.code == 1
+    error = run_result.of("session.error")[0]
     assert error["class"] == "auth"
     assert "Bad credentials" in error["message"]
     assert "COPILOT_GITHUB_TOKEN" in error["message"]
 
 
 def test_a_chat_that_another_model_began_goes_on(cli: CommandLine) -> None:  # fault 24
-    with FakeOpenAI(REPLIES) as other, FakeGemini(lambda request: Reply(text="Gladly.")) as fake:
-        env = {"OPENAI_BASE_URL": other.base_url, "GEMINI_BASE_URL": fake.base_url}
+    with FakeOpenAI(REPLIES) as fake_openai, FakeGemini(lambda request: Reply(text="Gladly.")) as fake:
+        env = {"OPENAI_BASE_URL": fake_openai.base_url, "GEMINI_BASE_URL": fake.base_url}
         three_rounds(cli, "openai:gpt-4.1", env)
-        ended = cli("run", "Thanks.", "--chat", "last", "--model", GEMINI, "--json", env=env)
-    assert ended.code == 0
-    assert ended.of("assistant.message")[-1]["content"] == "Gladly."
-    assert "model.notice" not in ended.types
+        run_result = cli("run", "Thanks.", "--chat", "last", "--model", GEMINI, "--json", env=env)
+    assert run_result.code == 0
+    assert run_result.of("assistant.message")[-1]["content"] == "Gladly."
+    assert "model.notice" not in run_result.types
     assert signatures(fake) == [STAND_IN] * 3
 
 
 def test_the_same_task_with_a_model_that_cannot_call_tools(cli: CommandLine) -> None:  # M-07
     with FakeOllama([in_words(reply) for reply in REPLIES], capabilities=["completion"]) as fake:
-        done = three_rounds(cli, "ollama:gemma3", {"OLLAMA_HOST": fake.url})
-    assert done._replace(results=(), said=[], shown="") == DONE._replace(said=[], shown="")
-    assert [text.strip() for text in done.said] == DONE.said
+        result = three_rounds(cli, "ollama:gemma3", {"OLLAMA_HOST": fake.url})
+    assert result._replace(results=(), messages=[], streamed_text="") == DONE._replace(messages=[], streamed_text="")
+    assert [text.strip() for text in result.messages] == DONE.messages
     assert not any("tools" in request for request in fake.requests)
 
 
@@ -90,22 +90,22 @@ def test_every_call_asks_for_the_window_that_the_user_chose(cli: CommandLine) ->
 
     with FakeOllama(script) as fake:
         env = {"OLLAMA_HOST": fake.url, "TREADLE_CONTEXT_WINDOW": "12000"}
-        ended = cli("run", PROMPT, "--model", OLLAMA, "--json", env=env)
-    assert ended.code == 0
-    assert [data["purpose"] for data in ended.of("session.model_call")] == ["summary"]
+        run_result = cli("run", PROMPT, "--model", OLLAMA, "--json", env=env)
+    assert run_result.code == 0
+    assert [data["purpose"] for data in run_result.of("session.model_call")] == ["summary"]
     assert {request["options"]["num_ctx"] for request in fake.requests} == {12_000}
     assert len(fake.requests) == 3
 
 
 def test_what_a_user_is_told(cli: CommandLine) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        nobody = f"127.0.0.1:{taken.getsockname()[1]}"
-    env = {"OLLAMA_HOST": nobody, "TREADLE_RETRY_BASE_S": "0"}
-    ended = cli("run", "Hi.", "--model", OLLAMA, "--json", env=env)
-    assert ended.code == 1
-    assert "ollama serve" in ended.of("session.error")[0]["message"]
-    assert len(ended.of("assistant.turn_retry")) == 1  # a server that does not run is tried once more
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        free_address = f"127.0.0.1:{listener.getsockname()[1]}"
+    env = {"OLLAMA_HOST": free_address, "TREADLE_RETRY_BASE_S": "0"}
+    run_result = cli("run", "Hi.", "--model", OLLAMA, "--json", env=env)
+    assert run_result.code == 1
+    assert "ollama serve" in run_result.of("session.error")[0]["message"]
+    assert len(run_result.of("assistant.turn_retry")) == 1  # a server that does not run is tried once more
     with FakeOllama([Reply(text="Hi.")], models=["llama3.2"]) as fake:
-        ended = cli("run", "Hi.", "--model", OLLAMA, "--json", env={"OLLAMA_HOST": fake.url})
-        assert (ended.code, ended.of("assistant.turn_retry")) == (1, [])
-        assert "ollama pull qwen3:8b" in ended.of("session.error")[0]["message"]
+        run_result = cli("run", "Hi.", "--model", OLLAMA, "--json", env={"OLLAMA_HOST": fake.url})
+        assert (run_result.code, run_result.of("assistant.turn_retry")) == (1, [])
+        assert "ollama pull qwen3:8b" in run_result.of("session.error")[0]["message"]

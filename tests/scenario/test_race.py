@@ -1,5 +1,5 @@
-"""Races (L-22): several attempts at one task, each in a world of its own; one is committed, once, whatever is killed on
-the way, and can be taken back."""
+"""Races (L-22): several attempts at one task, each in a world of its own; one is committed, once, even if processes
+are killed on the way, and can be taken back."""
 
 import json
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ WRONG = [Call("write_file", path="answer.txt", content="41\n"), *(Say(f"Done, I 
 CHECK = "grep -q 42 answer.txt"
 
 
-class Named:
+class NamedModels:
     """Models by their names."""
 
     def __init__(self, **steps: object) -> None:
@@ -39,21 +39,21 @@ class Named:
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    made = Stage(SqliteStore(tmp_path / "treadle.db"))
-    yield made
-    await made.close()
+    new_stage = Stage(SqliteStore(tmp_path / "treadle.db"))
+    yield new_stage
+    await new_stage.close()
 
 
 def agent_of(stage: Stage, **steps: object) -> Agent:
-    made = Agent(stage.store, models=Named(**steps), retry_base_s=0.0)
-    stage._agents.append(made)
-    return made
+    new_agent = Agent(stage.store, models=NamedModels(**steps), retry_base_s=0.0)
+    stage._agents.append(new_agent)
+    return new_agent
 
 
 async def test_the_first_to_pass_wins_and_the_others_are_stopped(stage: Stage, tmp_path: Path) -> None:
-    stage.replayed = False  # one is interrupted, at whatever it does then
+    stage.replayed = False  # one is interrupted at an arbitrary point
     root = project(tmp_path)
-    before = tree(root)
+    old_tree = tree(root)
     slow = [[Delay(300.0), Say("Never.")]]
     agent = agent_of(stage, wrong=WRONG, right=SOLVED, slow=slow)
     running = agent.race("Write the answer", models=("wrong", "right", "slow"), check=CHECK, root=root)
@@ -68,7 +68,7 @@ async def test_the_first_to_pass_wins_and_the_others_are_stopped(stage: Stage, t
     labels = [(await agent.chat(one.chat).state()).options.labels for one in result.attempts]
     assert labels == [("race", "lost"), ("race", "won"), ("race", "lost")], "in the log of all"
     await agent.chat(result.chat).files.undo()
-    assert tree(root) == before
+    assert tree(root) == old_tree
 
 
 async def test_without_a_check_the_smallest_change_wins(stage: Stage, tmp_path: Path) -> None:
@@ -91,12 +91,12 @@ async def test_a_judge_chooses(stage: Stage, tmp_path: Path) -> None:
 
 async def test_without_a_winner_nothing_is_committed(stage: Stage, tmp_path: Path) -> None:
     root = project(tmp_path)
-    before = tree(root)
+    old_tree = tree(root)
     agent = agent_of(stage, wrong=WRONG)
     result = await agent.race("Write the answer", attempts=2, models=("wrong",), check=CHECK, root=root)
     assert (result.winner, result.committed) == (0, False)
     assert "none of them passed the check" in result.text
-    assert tree(root) == before
+    assert tree(root) == old_tree
     assert len(await agent.worlds.list()) == 2, "they stay to be looked at"
     (root / "answer.txt").write_text("41\n")
     idle = await agent.race("Write the answer", attempts=1, models=("wrong",), check="true", root=root)
@@ -110,7 +110,7 @@ def script(content: str, answers: int) -> str:
 
 def test_a_race_of_four_killed_three_times_has_one_winner_committed_once(cli: CommandLine) -> None:
     right, wrong = cli.script(script("42", 1), "right.toml"), cli.script(script("41", 4), "wrong.toml")
-    before = tree(cli.project)
+    old_tree = tree(cli.project)
     begin = ("race", "Write the answer", "--model", ",".join((wrong, right, wrong, right)), "--check", CHECK, "--all")
     first = cli(*begin, "--json", env=killed("subagents.begun#2"))
     assert first.code == -9, first.err
@@ -130,7 +130,7 @@ def test_a_race_of_four_killed_three_times_has_one_winner_committed_once(cli: Co
     assert kinds.count("workspace.files_changed") == 1
     assert kinds.count("subagent.completed") == 4
     assert cli("undo", chat).code == 0
-    assert tree(cli.project) == before
+    assert tree(cli.project) == old_tree
 
 
 def killed(point: str) -> dict[str, str]:
@@ -141,13 +141,13 @@ async def test_a_winner_that_cannot_be_committed_costs_what_it_cost(stage: Stage
     """The disk is full at the commit: the attempts, their cost and the winner's world are told all the same."""
     stage.replayed = False  # the fault strikes once
     root = project(tmp_path)
-    before = tree(root)
+    old_tree = tree(root)
     agent = agent_of(stage, right=SOLVED)
     with faults("full@transaction.ready#2"):
         result = await agent.race("The answer", models=("right",), attempts=1, check=CHECK, root=root)
     assert not result.committed
     assert "could not be committed" in result.text
-    assert tree(root) == before
+    assert tree(root) == old_tree
     (one,) = result.attempts
     assert one.usage.tokens > 0
     assert (await agent.chat(result.chat).state()).totals.usage.tokens == one.usage.tokens

@@ -1,5 +1,5 @@
 """Whole lives of chats with the real engine: a model that does anything, people who do anything, workers that die at
-any await. Repeatable by the seed; what must hold is what the public checker says, and each effect at most once."""
+any await. Repeatable by the seed; the public checker must find no fault, and each effect happens at most once."""
 
 import asyncio
 import random
@@ -57,8 +57,8 @@ class Wild:
 
 
 def _arguments(name: str, chance: random.Random) -> str:
-    given = {"ask_user": '{"question": "Which?"}', "task_complete": '{"summary": "all"}', "client": "{}"}
-    return chance.choice(["{", "[]"]) if chance.random() < 0.05 else given.get(name, f'{{"n": {chance.randrange(9)}}}')
+    texts = {"ask_user": '{"question": "Which?"}', "task_complete": '{"summary": "all"}', "client": "{}"}
+    return chance.choice(["{", "[]"]) if chance.random() < 0.05 else texts.get(name, f'{{"n": {chance.randrange(9)}}}')
 
 
 class Life:
@@ -132,7 +132,7 @@ class Life:
                 self.answer,
                 self.stop,
                 self.die,
-                self.other,
+                self.send_other_command,
                 self.wait,
                 self.wait,
             ]
@@ -155,11 +155,11 @@ class Life:
         for _ in range(self.chance.randrange(30)):
             await asyncio.sleep(0)
 
-    async def other(self) -> None:
-        said = [entry.seq for entry in (await self.chat.state()).history if isinstance(entry, UserEntry)]
+    async def send_other_command(self) -> None:
+        user_seqs = [entry.seq for entry in (await self.chat.state()).history if isinstance(entry, UserEntry)]
         queued = [item.id for item in (await self.chat.state()).queue]
         choices: list[c.Command] = [c.ExtendTurns(2), c.Compact(), c.ChangeOptions({"max_turns": 5})]
-        choices += [c.Edit(self.chance.choice(said), "better")] if said else []
+        choices += [c.Edit(self.chance.choice(user_seqs), "better")] if user_seqs else []
         choices += [c.Promote(queued[0]), c.DeleteQueued(queued[-1])] if queued else []
         await self.chat.command(self.chance.choice(choices))
 
@@ -178,7 +178,7 @@ class Life:
                 await self.chat.answer(action, self.chance.choice(action.options or ("that",)))
 
     async def end(self) -> list[Envelope]:
-        """Whatever happened: with a model that has calmed down, the chat comes to rest."""
+        """Let the chat come to rest, after any history, with a model that has calmed down."""
         self.model.calm = True
         for _ in range(40):
             status = await self.chat.status()

@@ -1,5 +1,5 @@
-"""A home that cannot be written (D-06, fault 13), really mounted so: what only looks works; what writes says that
-it cannot, and changes nothing."""
+"""A home that cannot be written (D-06, fault 13), really mounted so: commands that only look work; those that write
+say that they cannot, and change nothing."""
 
 import shutil
 import subprocess
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.scenario.command_line import TIMEOUT_S, CommandLine, Ended
+from tests.scenario.command_line import TIMEOUT_S, CommandLine, CommandResult
 from treadle.adapters.sandbox.choose import find_bubblewrap
 
 READING = (
@@ -45,8 +45,8 @@ class Mounted:
         if not self.bubblewrap[0] or subprocess.run([*self.bubblewrap, "true"], capture_output=True).returncode:
             pytest.skip("no file system can be mounted read-only here")
 
-    def __call__(self, *arguments: str) -> Ended:
-        done = subprocess.run(
+    def __call__(self, *arguments: str) -> CommandResult:
+        process = subprocess.run(
             [*self.bubblewrap, sys.executable, "-m", "treadle", *arguments],
             cwd=self.cli.project,
             env=self.cli.environment | {"TMPDIR": str(self.temporary)},
@@ -55,15 +55,15 @@ class Mounted:
             text=True,
             timeout=TIMEOUT_S,
         )
-        return Ended(done.returncode, done.stdout, done.stderr)
+        return CommandResult(process.returncode, process.stdout, process.stderr)
 
-    def elsewhere(self, *arguments: str) -> Ended:
+    def elsewhere(self, *arguments: str) -> CommandResult:
         return self.cli(*arguments, env={"TREADLE_HOME": str(self.twin)})
 
 
 def mounted(cli: CommandLine, state: str) -> Mounted:
-    """`rests`: everything is in the database · `killed`: a process left its log and its lock · `moved`: what it left
-    was copied without what lies in memory."""
+    """`rests`: everything is in the database · `killed`: a process left its log and its lock · `moved`: its files
+    were copied without those in shared memory."""
     cli("run", "Work.", "--model", cli.script(ASK), "--mode", "confirm", "--interactive")
     assert cli("run", "Write.", "--model", cli.script(WRITE)).code == 0
     if state != "rests":
@@ -78,19 +78,19 @@ def mounted(cli: CommandLine, state: str) -> Mounted:
 def test_what_only_looks_works(cli: CommandLine, state: str) -> None:
     home = mounted(cli, state)
     for command in READING:
-        found, wanted = home(*command), home.elsewhere(*command)
-        assert (command, found.code, found.out, found.err) == (command, 0, wanted.out, wanted.err)
-        assert found.out, "there is something to see"
+        result, expected = home(*command), home.elsewhere(*command)
+        assert (command, result.code, result.out, result.err) == (command, 0, expected.out, expected.err)
+        assert result.out, "there is something to see"
         assert not list(home.temporary.glob("treadle-*")), "no copy is left behind"
 
 
 def test_what_writes_says_that_it_cannot(cli: CommandLine) -> None:
     home = mounted(cli, "rests")
-    before = (cli.project / "a").read_bytes()
+    old_bytes = (cli.project / "a").read_bytes()
     for command in (("run", "Write.", "--model", cli.script(WRITE)), *WRITING):
-        found = home(*command)
-        assert found.code == 1, (command, found)
-        assert "read-only" in found.err, (command, found)
-        assert "Traceback" not in found.err
-        assert len(found.err.splitlines()) <= 2, (command, found)
-    assert (cli.project / "a").read_bytes() == before
+        result = home(*command)
+        assert result.code == 1, (command, result)
+        assert "read-only" in result.err, (command, result)
+        assert "Traceback" not in result.err
+        assert len(result.err.splitlines()) <= 2, (command, result)
+    assert (cli.project / "a").read_bytes() == old_bytes

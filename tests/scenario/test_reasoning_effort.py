@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.scenario.command_line import CommandLine
-from tests.scenario.copilot_kit import Answered, Program
+from tests.scenario.copilot_kit import ErrorAnswer, Program
 from tests.scenario.editor import acp, editing
 from tests.scenario.http_kit import Server, serving
 from tests.scenario.kit import Recording, Stage, play
@@ -41,7 +41,7 @@ def test_the_command_line_and_its_settings(cli: CommandLine) -> None:
 
 
 def test_a_model_without_it(cli: CommandLine) -> None:
-    """What was asked for in so many words is refused; a setting for all models is told where it has no effect."""
+    """An explicit option is refused; a setting for all models is reported where it has no effect."""
     with FakeOpenAI([Reply(text="Fine.")] * 2) as fake:
         reach = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": fake.base_url}
         words = ("run", "Hi.", "--model", "openai:gpt-4.1")
@@ -49,9 +49,9 @@ def test_a_model_without_it(cli: CommandLine) -> None:
         assert refused.code != 0
         assert "openai:gpt-4.1 has no reasoning effort" in refused.err
         assert not fake.requests
-        told = cli(*words, env={**reach, "TREADLE_REASONING_EFFORT": "high"})
-        assert told.code == 0
-        assert "openai:gpt-4.1 has no reasoning effort; it goes on without high" in told.err + told.out
+        run_result = cli(*words, env={**reach, "TREADLE_REASONING_EFFORT": "high"})
+        assert run_result.code == 0
+        assert "openai:gpt-4.1 has no reasoning effort; it goes on without high" in run_result.err + run_result.out
         assert "reasoning_effort" not in fake.requests[0]
 
 
@@ -101,17 +101,17 @@ async def test_the_library_refuses_it_for_a_model_that_has_none(stage: Stage) ->
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
     model = ScriptedModel([Say("One."), Say("Two.")], follow="turns", info=SOME)
-    async with serving(SqliteStore(tmp_path / "treadle.db"), tmp_path, model) as made:
-        yield made
+    async with serving(SqliteStore(tmp_path / "treadle.db"), tmp_path, model) as running_server:
+        yield running_server
 
 
 async def test_http(server: Server) -> None:
     assert (await server.local("GET", "/api/models")).json["models"][0]["efforts"] == ["low", "high"]
-    made = (await server.local("POST", "/api/chats", {"reasoning_effort": "high"})).json
-    assert made["options"]["reasoning_effort"] == "high"
-    changed = await server.local("PATCH", f"/api/chats/{made['id']}", {"reasoning_effort": "low"})
-    assert changed.json["options"]["reasoning_effort"] == "low"
-    refused = await server.local("PATCH", f"/api/chats/{made['id']}", {"reasoning_effort": "huge"})
+    chat_view = (await server.local("POST", "/api/chats", {"reasoning_effort": "high"})).json
+    assert chat_view["options"]["reasoning_effort"] == "high"
+    patch = await server.local("PATCH", f"/api/chats/{chat_view['id']}", {"reasoning_effort": "low"})
+    assert patch.json["options"]["reasoning_effort"] == "low"
+    refused = await server.local("PATCH", f"/api/chats/{chat_view['id']}", {"reasoning_effort": "huge"})
     assert refused.status == 400
 
 
@@ -122,22 +122,24 @@ async def test_http_refuses_it_for_a_model_that_has_none(tmp_path: Path) -> None
         refused = await server.local("POST", "/api/chats", {"reasoning_effort": "high"})
         assert (refused.status, refused.code) == (400, "invalid_input")
         assert b"has no reasoning effort" in refused.data
-        made = (await server.local("POST", "/api/chats", {})).json
-        assert (await server.local("PATCH", f"/api/chats/{made['id']}", {"reasoning_effort": "low"})).status == 400
+        chat_view = (await server.local("POST", "/api/chats", {})).json
+        assert (await server.local("PATCH", f"/api/chats/{chat_view['id']}", {"reasoning_effort": "low"})).status == 400
 
 
 async def test_an_editor_chooses_it(cli: CommandLine) -> None:  # E-02
     cli.environment["OPENAI_API_KEY"] = "k"
     async with editing(cli, "--model", "openai:gpt-5.1", "--reasoning-effort", "low") as editor:
-        made = await editor.agent.new_session(cwd=str(cli.project), mcp_servers=[])
-        (option,) = [each for each in made.config_options or () if each.id == "reasoning_effort"]
+        session = await editor.agent.new_session(cwd=str(cli.project), mcp_servers=[])
+        (option,) = [each for each in session.config_options or () if each.id == "reasoning_effort"]
         assert (option.category, option.current_value) == ("thought_level", "low")
         assert [each.value for each in option.options] == ["default", "none", "low", "medium", "high"]
 
         async def choose(config_id: str, value: str) -> dict[str, Any]:
-            changed = await editor.agent.set_config_option(session_id=made.session_id, config_id=config_id, value=value)
-            assert changed is not None
-            return {each.id: each.current_value for each in changed.config_options}
+            reply = await editor.agent.set_config_option(
+                session_id=session.session_id, config_id=config_id, value=value
+            )
+            assert reply is not None
+            return {each.id: each.current_value for each in reply.config_options}
 
         assert (await choose("reasoning_effort", "high"))["reasoning_effort"] == "high"
         assert (await choose("reasoning_effort", "default"))["reasoning_effort"] == "default"
@@ -164,9 +166,9 @@ async def test_a_program_of_the_copilot_sdk_sets_it(cli: CommandLine) -> None:
             await program.call("session.sendAndWait", say)
             changes = [each["data"] for each in program.events if each["type"] == "session.model_change"]
             assert [change["reasoningEffort"] for change in changes] == ["low", "medium"]
-            with pytest.raises(Answered, match="is one of none, minimal"):
+            with pytest.raises(ErrorAnswer, match="is one of none, minimal"):
                 await program.call("session.model.setReasoningEffort", {**effort, "reasoningEffort": "huge"})
-            with pytest.raises(Answered):
+            with pytest.raises(ErrorAnswer):
                 await program.call("session.create", {"sessionId": "s2", "reasoningEffort": "huge"})
             models = (await program.call("models.list", {}))["models"]
             for each in models:

@@ -34,12 +34,12 @@ from treadle.protocol.events import (
 
 
 async def test_the_scenes_have_every_event_there_is(tmp_path: Path) -> None:
-    """What no scene has is not known to be replayed."""
+    """An event that no scene has is not known to be replayed."""
     world = World(MemoryStore(), tmp_path)
-    seen: set[str] = set()
+    event_types: set[str] = set()
     for make in SCENES.values():
-        seen |= {envelope.type for envelope in await read_chat(world.store, await make(world))}
-    assert set(RECORDED) - seen == {"session.record_lost"}
+        event_types |= {envelope.type for envelope in await read_chat(world.store, await make(world))}
+    assert set(RECORDED) - event_types == {"session.record_lost"}
 
 
 TAMPERED: list[tuple[str, type[Event], Callable[[Event], Event]]] = [
@@ -95,15 +95,15 @@ async def test_an_end_that_is_missing_is_found(world: World) -> None:
     result = await replay(world.store, await import_chat(world.store, lines, new_id=True))
     assert result.divergence is not None
     assert result.divergence.seq == end.seq
-    cut = [wire.to_json(envelope) for envelope in log[: end.seq - 3]]
-    assert (await replay(world.store, await import_chat(world.store, cut, new_id=True))).matches
+    prefix = [wire.to_json(envelope) for envelope in log[: end.seq - 3]]
+    assert (await replay(world.store, await import_chat(world.store, prefix, new_id=True))).matches
 
 
 async def test_a_lost_record_may_have_been_anything(world: World) -> None:  # D-06
     log = await read_chat(world.store, await SCENES["plain_answers"](world))
     ends = [envelope for envelope in log if isinstance(envelope.data, TurnEnd)]
-    lost = [replace(e, data=RecordLost(e.type, "damaged")) if e is ends[-1] else e for e in log]
-    result = await replay(world.store, await import_chat(world.store, map(wire.to_json, lost), new_id=True))
+    damaged_log = [replace(e, data=RecordLost(e.type, "damaged")) if e is ends[-1] else e for e in log]
+    result = await replay(world.store, await import_chat(world.store, map(wire.to_json, damaged_log), new_id=True))
     assert result.divergence is None, result.divergence.text
 
 

@@ -22,9 +22,9 @@ WHO = "git -c user.name=A -c user.email=a@example.org"
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    made = Stage(SqliteStore(tmp_path / "treadle.db"))
-    yield made
-    await made.close()
+    new_stage = Stage(SqliteStore(tmp_path / "treadle.db"))
+    yield new_stage
+    await new_stage.close()
 
 
 def git(root: Path, *words: str) -> str:
@@ -34,24 +34,24 @@ def git(root: Path, *words: str) -> str:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A repository with two branches of their own, a merged one, a stash, and tracked files in a cache folder."""
-    made = tmp_path / "project"
-    (made / "node_modules/dep").mkdir(parents=True)
-    (made / "app").mkdir()
+    project = tmp_path / "project"
+    (project / "node_modules/dep").mkdir(parents=True)
+    (project / "app").mkdir()
     for path in ("tracked.txt", "app/__init__.py", "node_modules/dep/index.js"):
-        (made / path).write_text("x = 1\n")
-    (made / ".gitignore").write_text("build/\nnode_modules/\n*.log\n")
-    (made / "kept.log").write_text("x\n")
-    git(made, "init", "-q")
-    git(made, "add", "-A", "-f")
-    git(made, "commit", "-q", "-m", "first")
-    git(made, "branch", "merged")
-    git(made, "commit", "-q", "--allow-empty", "-m", "second")
-    git(made, "checkout", "-q", "-b", "topic")
-    git(made, "commit", "-q", "--allow-empty", "-m", "only here")
-    git(made, "checkout", "-q", "main")
-    (made / "tracked.txt").write_text("x = 2\n")
-    git(made, "stash")
-    return made
+        (project / path).write_text("x = 1\n")
+    (project / ".gitignore").write_text("build/\nnode_modules/\n*.log\n")
+    (project / "kept.log").write_text("x\n")
+    git(project, "init", "-q")
+    git(project, "add", "-A", "-f")
+    git(project, "commit", "-q", "-m", "first")
+    git(project, "branch", "merged")
+    git(project, "commit", "-q", "--allow-empty", "-m", "second")
+    git(project, "checkout", "-q", "-b", "topic")
+    git(project, "commit", "-q", "--allow-empty", "-m", "only here")
+    git(project, "checkout", "-q", "main")
+    (project / "tracked.txt").write_text("x = 2\n")
+    git(project, "stash")
+    return project
 
 
 def chat_of(stage: Stage, root: Path, *commands: str, **options: object) -> Chat:
@@ -63,9 +63,9 @@ def chat_of(stage: Stage, root: Path, *commands: str, **options: object) -> Chat
 async def reason_of(stage: Stage, root: Path, *commands: str, **options: object) -> str:
     """Why the last of these commands is asked for; empty if it is not. The project is as before if it is."""
     chat = chat_of(stage, root, *commands, **options)
-    seen = await play(chat.send("Go."))
+    events = await play(chat.send("Go."))
     actions = await chat.actions()
-    assert len(of(seen, e.ExecutionComplete)) == len(commands) - len(actions), types(seen)
+    assert len(of(events, e.ExecutionComplete)) == len(commands) - len(actions), types(events)
     return actions[0].reason if actions else ""
 
 
@@ -104,9 +104,9 @@ SHRINKING = {
 
 @pytest.mark.parametrize("command", SHRINKING)
 async def test_history_that_shrinks_or_hides_is_asked_for(stage: Stage, root: Path, command: str) -> None:
-    before = tree(root)
+    old_tree = tree(root)
     assert SHRINKING[command] in await reason_of(stage, root, command)
-    assert tree(root) == before
+    assert tree(root) == old_tree
 
 
 ORDINARY = [
@@ -161,8 +161,8 @@ async def test_a_rebase_that_stops_goes_on_in_the_next_command(stage: Stage, roo
         f"echo y > tracked.txt; {WHO} commit -qam y; git checkout -q topic; echo z > tracked.txt; {WHO} commit -qam z;"
         f" {WHO} rebase -q main || git status"
     )
-    then = f"echo both > tracked.txt; git add -A; GIT_EDITOR=true {WHO} rebase --continue"
-    assert await reason_of(stage, root, first, then) == ""
+    second = f"echo both > tracked.txt; git add -A; GIT_EDITOR=true {WHO} rebase --continue"
+    assert await reason_of(stage, root, first, second) == ""
     assert (root / "tracked.txt").read_text() == "both\n"
     assert not (root / ".git/rebase-merge").exists()
 
@@ -172,18 +172,18 @@ async def test_a_rebase_that_stops_goes_on_in_the_next_command(stage: Stage, roo
 
 async def test_tracked_files_are_neither_cache_nor_ignored(stage: Stage, root: Path) -> None:
     chat = chat_of(stage, root, "echo evil > node_modules/dep/index.js; echo evil > kept.log; echo x > new.log")
-    seen = await play(chat.send("Go."))
+    events = await play(chat.send("Go."))
     assert await chat.actions() == ()
-    (changed,) = of(seen, e.FilesChanged)
-    assert {file.path: (file.tracked, file.ignored) for file in changed.files} == {
+    (change,) = of(events, e.FilesChanged)
+    assert {file.path: (file.tracked, file.ignored) for file in change.files} == {
         "node_modules/dep/index.js": (True, False),
         "kept.log": (True, False),
         "new.log": (False, True),
     }
-    (done,) = of(seen, e.ExecutionComplete)
-    assert "M node_modules/dep/index.js" in done.result
-    assert "M kept.log" in done.result
-    assert "new.log" not in done.result
+    (completion,) = of(events, e.ExecutionComplete)
+    assert "M node_modules/dep/index.js" in completion.result
+    assert "M kept.log" in completion.result
+    assert "new.log" not in completion.result
 
 
 MANY = "for i in $(seq 300); do echo $i > src/f$i; done"
@@ -218,9 +218,9 @@ async def test_compiled_files_do_not_get_into_the_project(stage: Stage, root: Pa
         "open(u.cache_from_source('app/__init__.py'), 'wb').write(head + code);"
         "open('app/more.pyc', 'wb').write(head + code)"
     )
-    before = tree(root)
+    old_tree = tree(root)
     assert await reason_of(stage, root, f'{sys.executable} -c "{plant}"', f"{sys.executable} -c 'import app'") == ""
-    assert tree(root) == before
+    assert tree(root) == old_tree
 
 
 STARTED = [
@@ -245,9 +245,9 @@ async def test_code_of_installed_packages_is_asked_for(stage: Stage, root: Path)
     (root / ".venv/lib/site-packages/dep").mkdir(parents=True)
     (root / ".venv/lib/site-packages/dep/a.py").write_text("x = 1\n")
     new = ".venv/lib/site-packages/new"
-    added = f"mkdir {new}; echo 'x = 1' > {new}/a.py; {sys.executable} -m compileall -q {new}"
-    assert f"{new}/a.py" in await reason_of(stage, root, added)
-    assert await reason_of(stage, root, added, mode="auto-edit") == ""
+    add_package = f"mkdir {new}; echo 'x = 1' > {new}/a.py; {sys.executable} -m compileall -q {new}"
+    assert f"{new}/a.py" in await reason_of(stage, root, add_package)
+    assert await reason_of(stage, root, add_package, mode="auto-edit") == ""
     assert list((root / new).rglob("*.pyc")), "compiled with the source that came with it"
     assert "dep/a.py" in await reason_of(stage, root, "echo evil >> .venv/lib/site-packages/dep/a.py")
     assert await reason_of(stage, root, "mkdir -p node_modules/.cache/x; echo x > node_modules/.cache/x/a.js") == ""
@@ -267,11 +267,11 @@ async def test_a_repository_is_not_built_in_steps(stage: Stage, root: Path, step
 
 async def test_the_settings_of_a_bare_fixture_are_not_changed(stage: Stage, root: Path) -> None:  # fault 35
     git(root, "init", "-q", "--bare", "tests/fixture.git")
-    before = tree(root)
+    old_tree = tree(root)
     chat = chat_of(stage, root, "git --git-dir=tests/fixture.git config core.fsmonitor 'touch /tmp/x'")
-    seen = await play(chat.send("Go."))
-    assert tree(root) == before
-    assert "tests/fixture.git/config" in of(seen, e.ExecutionComplete)[0].result
+    events = await play(chat.send("Go."))
+    assert tree(root) == old_tree
+    assert "tests/fixture.git/config" in of(events, e.ExecutionComplete)[0].result
 
 
 @pytest.mark.parametrize(
@@ -323,5 +323,5 @@ async def test_a_file_is_what_links_make_of_it(stage: Stage, root: Path) -> None
 
 async def test_without_a_view_lost_history_is_told_after_the_fact(stage: Stage, root: Path) -> None:  # W-10
     options = {"command_view": False, "auto_approve_commands": True}
-    seen = await play(chat_of(stage, root, "git branch -D topic", **options).send("Go."))
-    assert "would have been asked for: it deletes refs/heads/topic" in of(seen, e.ExecutionComplete)[0].result
+    events = await play(chat_of(stage, root, "git branch -D topic", **options).send("Go."))
+    assert "would have been asked for: it deletes refs/heads/topic" in of(events, e.ExecutionComplete)[0].result

@@ -1,5 +1,5 @@
-"""A chat is bound to the folder that its root was when it was made, not to a path (S-01, S-13): whatever is put in its
-place, by whomever, is neither read nor written. Naming the root again binds the chat anew."""
+"""A chat is bound to the folder that its root was when it was made, not to a path (S-01, S-13): a file or folder
+that any user puts in its place is neither read nor written. Naming the root again binds the chat anew."""
 
 import os
 from collections.abc import AsyncIterator, Callable
@@ -22,19 +22,19 @@ SECRET = "the other user's word is heron"
 OPTIONS = ChatOptions(model="scripted:test", interactive=True, summarize=False, verify=False)
 
 
-def link(mine: Path, other: Path) -> None:
+def link(mine: Path, replacement: Path) -> None:
     mine.rename(mine.with_name("aside"))
-    mine.symlink_to(other)
+    mine.symlink_to(replacement)
 
 
-def link_above(mine: Path, other: Path) -> None:
+def link_above(mine: Path, replacement: Path) -> None:
     mine.parent.rename(mine.parent.with_name("aside"))
-    mine.parent.symlink_to(other.parent)
+    mine.parent.symlink_to(replacement.parent)
 
 
-def folder(mine: Path, other: Path) -> None:
+def folder(mine: Path, replacement: Path) -> None:
     mine.rename(mine.with_name("aside"))
-    other.rename(mine)
+    replacement.rename(mine)
 
 
 Swap = Callable[[Path, Path], None]
@@ -65,8 +65,8 @@ WORK: list[Any] = [[Call("write_file", path="b.txt", content="made\n")], Say("Do
 async def server(tmp_path: Path, places: Places) -> AsyncIterator[Server]:
     admission = Admission(OPTIONS, roots=(f"{places.top}/{{user}}",))
     store = SqliteStore(tmp_path / "treadle.db")
-    async with serving(store, tmp_path, WORK, builtin=True, options=OPTIONS, admission=admission) as made:
-        yield made
+    async with serving(store, tmp_path, WORK, builtin=True, options=OPTIONS, admission=admission) as running_server:
+        yield running_server
 
 
 async def refused(client: Client, method: str, path: str, body: Any = None) -> None:
@@ -126,8 +126,8 @@ async def test_instructions_above_what_is_open_are_not_read(server: Server, plac
     (places.top / ".git").mkdir()
     (places.top / "AGENTS.md").write_text(SECRET)
     (places.top / "alice" / "AGENTS.md").write_text("mine to say")
-    made = await server.user("alice")("POST", "/api/chats", {"root": str(places.mine)})
-    assert SECRET not in made.json["options"]["instructions"]
+    creation = await server.user("alice")("POST", "/api/chats", {"root": str(places.mine)})
+    assert SECRET not in creation.json["options"]["instructions"]
 
 
 # -- the library, and so the command line ------------------------------------------------------------------------------
@@ -154,10 +154,10 @@ async def test_a_run_whose_root_was_replaced_ends_before_it_begins(tmp_path: Pat
         await chat.ask("Hello.")
     swap(places.mine, places.other)
     async with agent_of(tmp_path, []) as agent:  # after a restart, too
-        seen = [each async for each in agent.chat(chat.id).send("Read a.")]
-        errors = [each.data for each in seen if isinstance(each.data, e.SessionError)]
+        events = [each async for each in agent.chat(chat.id).send("Read a.")]
+        errors = [each.data for each in events if isinstance(each.data, e.SessionError)]
         assert [error.error_class for error in errors] == ["root_changed"]
-        assert not any(isinstance(each.data, e.TurnStart) for each in seen)
+        assert not any(isinstance(each.data, e.TurnStart) for each in events)
         with pytest.raises(RootChanged):
             await agent.chat(chat.id).files.preview()
 

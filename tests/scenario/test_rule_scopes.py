@@ -36,9 +36,9 @@ def script(command: str) -> str:
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    made = Stage(SqliteStore(tmp_path / "treadle.db"))
-    yield made
-    await made.close()
+    new_stage = Stage(SqliteStore(tmp_path / "treadle.db"))
+    yield new_stage
+    await new_stage.close()
 
 
 async def asking(stage: Stage, folder: Path, command: str) -> tuple[Chat, OpenAction]:
@@ -92,9 +92,9 @@ async def test_an_approval_that_is_repeated_saves_the_rule_that_could_not_be_sav
     await play(chat.resume())  # the run goes on: the answer is recorded
     obstacle.rmdir()
     head = (await chat.state()).head
-    for other in (chat.deny(action), chat.approve(action), chat.approve(action, rule=replace(rule, scope="user"))):
+    for answer in (chat.deny(action), chat.approve(action), chat.approve(action, rule=replace(rule, scope="user"))):
         with pytest.raises(Refused, match="may have been answered already"):
-            await play(other)
+            await play(answer)
     assert not rules.exists()
     await play(chat.approve(action, rule=rule))
     (saved,) = json.loads(rules.read_text())["rules"]
@@ -121,29 +121,29 @@ async def test_over_http(tmp_path: Path) -> None:
         assert [offer["scopes"] for offer in action["offers"]] == [["once", "chat", "project", "user"], ["once"]]
         path = f"/api/chats/{chat}/approvals/{action['action']}"
         body = {"decision": "allow", "hash": action["hash"]}
-        before = len(await client.log(chat))
+        old_length = len(await client.log(chat))
         for scope in ("chat", "project", "user"):
             refused = await client("POST", path, body | {"rule": {"offer": 1, "scope": scope}})
             assert (refused.status, refused.code) == (400, "invalid_input")
-        assert len(await client.log(chat)) == before
+        assert len(await client.log(chat)) == old_length
         assert (await client("POST", path, body | {"rule": {"offer": 1, "scope": "once"}})).status == 200
         await client.until(chat, "session.idle")
         assert (await client("GET", f"/api/chats/{chat}")).json["options"].get("rules", []) == []
-        other = await client.create("Again.", **options)
-        action = (await client.until(other, "session.action_required"))[-1]["data"]["actions"][0]
-        path = f"/api/chats/{other}/approvals/{action['action']}"
+        second_chat = await client.create("Again.", **options)
+        action = (await client.until(second_chat, "session.action_required"))[-1]["data"]["actions"][0]
+        path = f"/api/chats/{second_chat}/approvals/{action['action']}"
         body = {"decision": "deny", "hash": action["hash"], "rule": {"offer": 0, "scope": "user"}}
         assert (await client("POST", path, body)).status == 200
-        await client.until(other, "session.idle")
+        await client.until(second_chat, "session.idle")
         (rule,) = json.loads((tmp_path / "home" / "rules.json").read_text())["rules"]
         assert (rule["effect"], rule["scope"], rule["pattern"]) == ("deny", "user", "example.org")  # a refusal denies
 
 
 def test_with_the_command_line(cli: CommandLine) -> None:
-    asked = cli(
+    run_result = cli(
         "run", "Go.", "--model", cli.script(script(ONE_HOST) + DONE), "--mode", "ask", "--interactive", "--json"
     )
-    chat = asked.events[0]["chat"]
+    chat = run_result.events[0]["chat"]
     for scope in ("chat", "project", "user"):
         refused = cli("approve", chat, "--remember", scope, "--rule", "2")
         assert refused.code == 2
@@ -151,10 +151,10 @@ def test_with_the_command_line(cli: CommandLine) -> None:
     assert len(cli("pending", "--json").lines) == 1
     assert cli("approve", chat, "--remember", "once", "--rule", "2").code == 0
     assert cli("rules", "--chat", chat, "--json").out == ""
-    asked = cli(
+    run_result = cli(
         "run", "Go.", "--model", cli.script(script(ONE_HOST) + DONE), "--mode", "ask", "--interactive", "--json"
     )
-    chat = asked.events[0]["chat"]
+    chat = run_result.events[0]["chat"]
     assert cli("approve", chat, "--remember", "chat").code == 0
     (rule,) = cli("rules", "--chat", chat, "--json").lines
     assert (rule["scope"], rule["pattern"]) == ("chat", "example.org")
@@ -213,10 +213,10 @@ async def test_by_the_copilot_sdk(start: Start, cli: CommandLine, command: str, 
     program = await start(turns(("run_command", {"command": command})))
     await program.call("session.create", {"sessionId": "s1", "requestPermission": True})
     await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
-    asked = (await program.heard("permission.requested"))["data"]
-    decision = {"sessionId": "s1", "requestId": asked["requestId"], "result": {"kind": "approve-permanently"}}
+    request = (await program.wait_for_event("permission.requested"))["data"]
+    decision = {"sessionId": "s1", "requestId": request["requestId"], "result": {"kind": "approve-permanently"}}
     await program.call("session.permissions.handlePendingPermissionRequest", decision)
-    await program.heard("session.idle")
+    await program.wait_for_event("session.idle")
     saved = [(rule["tool"], rule["pattern"], rule["scope"]) for rule in cli("rules", "--json").lines]
     assert all(scope == "user" and pattern != "all" for _, pattern, scope in saved)
-    assert bool(saved) is (offered or asked["permissionRequest"]["canOfferSessionApproval"])
+    assert bool(saved) is (offered or request["permissionRequest"]["canOfferSessionApproval"])

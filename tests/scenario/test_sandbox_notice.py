@@ -1,5 +1,5 @@
-"""What people are told about the confinement of commands (V-04, S-03): once for each change, and only if it matters.
-Whether a tool that only reads counts as having written (L-16); and the options of a chat, shown (E-06)."""
+"""Notices about the confinement of commands (V-04, S-03): once for each change, and only if it matters.
+A tool that only reads does not count as having written (L-16); the options of a chat are shown (E-06)."""
 
 from pathlib import Path
 
@@ -23,20 +23,20 @@ async def test_a_lower_level_is_said_once_and_again_when_it_changed(stage: Stage
     assert (notice.level, notice.view, notice.lowered) == ("none", False, True)
     assert "without a sandbox (the setting sandbox is none)" in notice.text
     await chat.command(c.ChangeOptions({"sandbox": "auto", "command_view": False}))
-    [changed] = of(await play(chat.send("Go.")), e.SandboxNotice)
-    assert "the setting command_view is off" in changed.text
+    [second_notice] = of(await play(chat.send("Go.")), e.SandboxNotice)
+    assert "the setting command_view is off" in second_notice.text
     await chat.command(c.ChangeOptions({"command_view": True}))
     for again in of(await play(chat.send("Go.")), e.SandboxNotice):
-        assert again.text != changed.text
+        assert again.text != second_notice.text
 
 
 async def test_the_best_needs_no_word(stage: Stage, tmp_path: Path) -> None:
     chat = stage.agent([COMMAND, Say("Done.")], builtin=True).chat(root=str(tmp_path), auto_approve_commands=True)
-    seen = await play(chat.send("Go."))
-    [done] = of(seen, e.ExecutionComplete)
-    if done.effect != "view" or not done.sandbox.startswith("bubblewrap"):
+    events = await play(chat.send("Go."))
+    [completion] = of(events, e.ExecutionComplete)
+    if completion.effect != "view" or not completion.sandbox.startswith("bubblewrap"):
         pytest.skip("bubblewrap with views does not work here")
-    assert of(seen, e.SandboxNotice) == []
+    assert of(events, e.SandboxNotice) == []
 
 
 @tool(read_only=True)
@@ -48,17 +48,17 @@ def look_up(word: str) -> str:
 async def test_a_tool_that_only_reads_has_not_written(stage: Stage, tmp_path: Path) -> None:  # L-16
     steps = [Call("look_up", word="bug"), Say("Fixed."), Say("Nothing needed to be changed.")]
     chat = stage.agent(steps, look_up, builtin=True).chat(root=str(tmp_path))
-    seen = await play(chat.send("Fix the bug in engine.py."))
-    assert [message.source for message in of(seen, e.UserMessage)] == ["person", "check"]
+    events = await play(chat.send("Fix the bug in engine.py."))
+    assert [message.source for message in of(events, e.UserMessage)] == ["person", "check"]
 
 
 def test_the_options_of_a_chat_are_shown(tmp_path: Path) -> None:  # E-06
     cli = CommandLine(tmp_path)
     model = cli.script('[[turn]]\ntext = "Hello."\n')
     assert cli("run", "Hi.", "--model", model, "--max-turns", "7").code == 0
-    [shown] = cli("config", "--chat", "last", "--json", env={"TREADLE_NETWORK": "true"}).lines
-    options = shown["options"]
-    assert options["max_turns"] == {"value": 7, "source": f"chat {shown['chat']}"}
-    assert options["network"] == {"value": False, "source": f"chat {shown['chat']}"}
+    [config] = cli("config", "--chat", "last", "--json", env={"TREADLE_NETWORK": "true"}).lines
+    options = config["options"]
+    assert options["max_turns"] == {"value": 7, "source": f"chat {config['chat']}"}
+    assert options["network"] == {"value": False, "source": f"chat {config['chat']}"}
     assert options["mode"] == {"value": "ask", "source": "default"}
     assert "max_turns" in cli("config", "--chat", "last").out

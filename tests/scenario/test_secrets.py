@@ -32,16 +32,16 @@ async def everything(stage: Stage, chat_id: str) -> str:
 async def test_neither_log_nor_model_nor_reader_gets_to_see_them(stage: Stage) -> None:
     model = Recording(ScriptedModel([[Call("leak", name="a"), Call("leak", name="fail")], Say("Done.")]))
     chat = stage.agent(model, leak, env=ENV).chat()
-    seen = await play(chat.send(f"Use {TOKEN}, please, and {VALUE}."))
-    shown = b"".join(wire.to_json(envelope) for envelope in seen).decode()
+    events = await play(chat.send(f"Use {TOKEN}, please, and {VALUE}."))
+    live_text = b"".join(wire.to_json(envelope) for envelope in events).decode()
     log = await everything(stage, chat.id)
-    sent = repr(model.entries)
-    for text in (shown, log, sent):
+    model_text = repr(model.entries)
+    for text in (live_text, log, model_text):
         assert VALUE not in text
         assert TOKEN not in text
         assert "[redacted: ACME_TOKEN]" in text
         assert "[redacted: GitHub token]" in text
-    results = of(seen, e.ExecutionComplete)
+    results = of(events, e.ExecutionComplete)
     assert results[0].result_summary == "first line [redacted: ACME_TOKEN]"
     assert "wrong key [redacted: ACME_TOKEN]" in results[1].error
 
@@ -56,8 +56,8 @@ async def test_what_people_answer_and_queue(stage: Stage) -> None:
 
 async def test_a_providers_words(stage: Stage) -> None:
     chat = stage.agent([Fail("bad_request", f"invalid key {VALUE}")], env=ENV).chat()
-    seen = await play(chat.send("Go."))
-    assert of(seen, e.SessionError)[0].message == "invalid key [redacted: ACME_TOKEN]"
+    events = await play(chat.send("Go."))
+    assert of(events, e.SessionError)[0].message == "invalid key [redacted: ACME_TOKEN]"
 
 
 async def test_a_model_that_repeats_one(stage: Stage) -> None:
@@ -84,16 +84,16 @@ async def test_live_output(stage: Stage, tmp_path: Path) -> None:
     chat = stage.agent([Call("run_command", command=command), Say("Done.")], builtin=True, env=ENV).chat(
         root=str(tmp_path / "root"), auto_approve_commands=True
     )
-    seen = await play(chat.send("Go."))
-    live = "".join(output.text for output in of(seen, e.ExecutionOutput))
+    events = await play(chat.send("Go."))
+    live = "".join(output.text for output in of(events, e.ExecutionOutput))
     assert TOKEN not in live
-    assert "[redacted: GitHub token] b" in of(seen, e.ExecutionComplete)[0].result
+    assert "[redacted: GitHub token] b" in of(events, e.ExecutionComplete)[0].result
 
 
 async def test_an_agent_may_bring_its_own(stage: Stage) -> None:
     chat = stage.agent([Say("x")], redact=lambda text: text.replace("blue", "green")).chat()
-    seen = await play(chat.send("A blue sky."))
-    assert of(seen, e.UserMessage)[0].content == "A green sky."
+    events = await play(chat.send("A blue sky."))
+    assert of(events, e.UserMessage)[0].content == "A green sky."
 
 
 @pytest.mark.parametrize("kind", sorted({kind.TYPE for kind in e.RECORDED.values()}))

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.scenario.command_line import CommandLine, Ended
+from tests.scenario.command_line import CommandLine, CommandResult
 
 SKILL = "---\nname: release\ndescription: How releases are made here.\n---\nRun scripts/release.sh, then tag.\n"
 USE = """
@@ -31,10 +31,10 @@ def _options(cli: CommandLine) -> dict[str, object]:
     return options
 
 
-def _results(ended: Ended) -> list[str]:
+def _results(run_result: CommandResult) -> list[str]:
     """In the order of the calls: reads may end in any."""
-    done = sorted(ended.of("tool.execution_complete"), key=lambda data: str(data["call"]))
-    return [data.get("result") or data["error"] for data in done]
+    completions = sorted(run_result.of("tool.execution_complete"), key=lambda data: str(data["call"]))
+    return [data.get("result") or data["error"] for data in completions]
 
 
 def test_a_skill_of_the_project_counts_once_it_is_trusted(cli: CommandLine) -> None:  # S-09
@@ -42,15 +42,15 @@ def test_a_skill_of_the_project_counts_once_it_is_trusted(cli: CommandLine) -> N
     _put(cli.project / ".claude/skills/release/more.md", "More about it.")
     model = cli.script(USE)
     assert "not trusted" in cli("skills").out
-    before = cli("run", "Release.", "--model", model, "--json")
+    untrusted_run = cli("run", "Release.", "--model", model, "--json")
     assert not _options(cli).get("skills")
-    assert "use_skill" in _results(before)[0]  # there is no such tool
+    assert "use_skill" in _results(untrusted_run)[0]  # there is no such tool
     assert cli("trust", str(file)).code == 0
     assert "not trusted" not in cli("skills").out
-    after = cli("run", "Release.", "--model", model, "--json")
+    trusted_run = cli("run", "Release.", "--model", model, "--json")
     [skill] = _options(cli)["skills"]  # type: ignore[misc]
     assert (skill["name"], skill["description"]) == ("release", "How releases are made here.")
-    body, more = _results(after)
+    body, more = _results(trusted_run)
     assert "Run scripts/release.sh, then tag." in body
     assert ".claude/skills/release of the project" in body
     assert more == "More about it."
@@ -59,15 +59,15 @@ def test_a_skill_of_the_project_counts_once_it_is_trusted(cli: CommandLine) -> N
     again = cli("run", "Again.", "--chat", "last", "--model", later, "--json")
     assert "has changed since this chat began" in _results(again)[0]
     cli("run", "Release.", "--model", model)
-    assert not _options(cli).get("skills")  # nobody trusted this
+    assert not _options(cli).get("skills")  # no person trusted the changed skill
 
 
 def test_a_skill_may_not_lead_out_of_its_folder(cli: CommandLine) -> None:
     _put(cli.home / "skills/release/SKILL.md", SKILL)
     _put(cli.home / "secret", "secret")
     call = '{ name = "use_skill", args = { name = "release", file = "../../secret" } }'
-    ended = cli("run", "Look.", "--model", cli.script(f"[[turn]]\ncall = [{call}]\n{DONE}"), "--json")
-    assert _results(ended) == ["There is no file ../../secret in the skill release."]
+    run_result = cli("run", "Look.", "--model", cli.script(f"[[turn]]\ncall = [{call}]\n{DONE}"), "--json")
+    assert _results(run_result) == ["There is no file ../../secret in the skill release."]
     assert cli("run", "Look.", "--model", cli.script(DONE), env={"TREADLE_SKILLS": "false"}).code == 0
     assert not _options(cli).get("skills")
 

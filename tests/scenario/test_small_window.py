@@ -25,7 +25,7 @@ LEFT_OUT = {"apply_patch", "get_diagnostics", "delegate", "update_plan", "check_
 class Listening(ScriptedModel):
     """Remembers what it was asked first, and what was withheld each time."""
 
-    asked: ModelRequest | None = None
+    first_request: ModelRequest | None = None
 
     def __init__(self, script: Sequence[Part], info: ModelInfo) -> None:
         super().__init__(script, info=info)
@@ -33,29 +33,31 @@ class Listening(ScriptedModel):
         self.last: ModelRequest | None = None
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        self.asked = self.asked or request
+        self.first_request = self.first_request or request
         self.last = request
         self.withheld.append(request.withheld)
         return super().stream(request)
 
 
-def asked(folder: Path, window: int, *script: Part) -> tuple[Agent, Listening]:
+def make_agent(folder: Path, window: int, *script: Part) -> tuple[Agent, Listening]:
     model = Listening([*script, Say("Done.")], info=ModelInfo("scripted", "small", window=window))
     return Agent(folder / "chats.db", model=model, home=folder / "home"), model
 
 
-async def said(agent: Agent, model: Listening, root: Path, **options: object) -> tuple[str, tuple[ToolSpec, ...]]:
+async def read_first_request(
+    agent: Agent, model: Listening, root: Path, **options: object
+) -> tuple[str, tuple[ToolSpec, ...]]:
     async with agent:
         async for _ in agent.chat(root=root, interactive=True, **options).send("Go."):  # type: ignore[arg-type]
             pass
-    assert model.asked is not None
-    return model.asked.system, tuple(model.asked.tools)
+    assert model.first_request is not None
+    return model.first_request.system, tuple(model.first_request.tools)
 
 
 async def test_system_text_and_tools_take_at_most_1200_tokens(tmp_path: Path) -> None:
     root = tmp_path / "project"
     root.mkdir()
-    system, tools = await said(*asked(tmp_path, SMALL_WINDOW), root)
+    system, tools = await read_first_request(*make_agent(tmp_path, SMALL_WINDOW), root)
     native = [{"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools]
     texts = (
         msgspec.json.encode(native).decode(),
@@ -79,11 +81,11 @@ async def test_system_text_and_tools_take_at_most_1200_tokens(tmp_path: Path) ->
 async def test_what_is_left_out_can_be_called_all_the_same(tmp_path: Path) -> None:
     (root := tmp_path / "project").mkdir()
     step = {"text": "look", "status": "done"}
-    agent, _ = asked(tmp_path, SMALL_WINDOW, Call("update_plan", steps=[step]))
+    agent, _ = make_agent(tmp_path, SMALL_WINDOW, Call("update_plan", steps=[step]))
     async with agent:
         chat = agent.chat(root=root)
-        seen = [envelope.data async for envelope in chat.send("Go.")]
-    assert [done.success for done in seen if isinstance(done, ExecutionComplete)] == [True]
+        events = [envelope.data async for envelope in chat.send("Go.")]
+    assert [event.success for event in events if isinstance(event, ExecutionComplete)] == [True]
 
 
 @pytest.mark.parametrize(("window", "tools"), [(SMALL_WINDOW + 1, None), (SMALL_WINDOW, ("read_file", "update_plan"))])
@@ -91,8 +93,8 @@ async def test_a_larger_window_and_chosen_tools_lose_none(
     tmp_path: Path, window: int, tools: tuple[str, ...] | None
 ) -> None:
     (root := tmp_path / "project").mkdir()
-    _, offered = await said(*asked(tmp_path, window), root, tools=tools)
-    assert {tool.name for tool in offered} >= (LEFT_OUT if tools is None else {"read_file", "update_plan"})
+    _, tool_specs = await read_first_request(*make_agent(tmp_path, window), root, tools=tools)
+    assert {tool.name for tool in tool_specs} >= (LEFT_OUT if tools is None else {"read_file", "update_plan"})
 
 
 async def test_what_would_be_called_in_vain_is_withheld(tmp_path: Path) -> None:  # L-10
@@ -101,14 +103,14 @@ async def test_what_would_be_called_in_vain_is_withheld(tmp_path: Path) -> None:
     (root := tmp_path / "project").mkdir()
     (root / "a.txt").write_text("a\n")
     look, read = Call("list_directory", path="."), Call("read_file", path="a.txt")
-    agent, model = asked(tmp_path, SMALL_WINDOW, look, look, read, look, read, Call("read_file", path="b"))
+    agent, model = make_agent(tmp_path, SMALL_WINDOW, look, look, read, look, read, Call("read_file", path="b"))
     async with agent:
         async for _ in agent.chat(root=root).send("Look."):
             pass
     looks, reads = {"list_directory"}, {"read_file"}
     expected = [{"edit_file"}, {"edit_file"}, {"edit_file"} | looks, set(), looks, looks | reads, set()]
     assert model.withheld == [{"read_output"} | names for names in expected]
-    agent, model = asked(tmp_path, SMALL_WINDOW + 1)
+    agent, model = make_agent(tmp_path, SMALL_WINDOW + 1)
     async with agent:
         async for _ in agent.chat(root=root).send("Look."):
             pass
@@ -121,7 +123,7 @@ async def test_what_was_read_in_vain_stays_withheld_when_a_call_fails(tmp_path: 
     read = Call("read_file", path="a.txt")
     wrong = Call("edit_file", path="a.txt", old_str="zzz", new_str="b")
     right = Call("edit_file", path="a.txt", old_str="a", new_str="b")
-    agent, model = asked(tmp_path, SMALL_WINDOW, read, read, wrong, right)
+    agent, model = make_agent(tmp_path, SMALL_WINDOW, read, read, wrong, right)
     async with agent:
         async for _ in agent.chat(root=root, mode="auto-edit").send("Look."):
             pass
@@ -133,8 +135,8 @@ async def test_a_task_that_asks_for_a_change_is_not_answered_by_words_before_the
     tmp_path: Path,
 ) -> None:  # L-16
     (root := tmp_path / "project").mkdir()
-    made = Call("write_file", path="a.txt", content="a\n")
-    agent, model = asked(tmp_path, SMALL_WINDOW, made)
+    write = Call("write_file", path="a.txt", content="a\n")
+    agent, model = make_agent(tmp_path, SMALL_WINDOW, write)
     async with agent:
         async for _ in agent.chat(root=root, mode="auto-edit").send("Create a.txt with one line."):
             pass
@@ -144,13 +146,13 @@ async def test_a_task_that_asks_for_a_change_is_not_answered_by_words_before_the
 
 async def test_the_last_words_at_the_turn_cap_begin_with_the_list_that_was_read_before(tmp_path: Path) -> None:  # L-21
     (root := tmp_path / "project").mkdir()
-    agent, model = asked(tmp_path, SMALL_WINDOW, Call("list_directory", path="."))
+    agent, model = make_agent(tmp_path, SMALL_WINDOW, Call("list_directory", path="."))
     async with agent:
         async for _ in agent.chat(root=root, max_turns=1).send("Look."):
             pass
-    assert model.asked is not None
+    assert model.first_request is not None
     assert model.last is not None
-    assert model.asked.tools
-    assert not model.asked.withdrawn
+    assert model.first_request.tools
+    assert not model.first_request.withdrawn
     assert not model.last.tools
-    assert model.last.withdrawn == model.asked.tools
+    assert model.last.withdrawn == model.first_request.tools

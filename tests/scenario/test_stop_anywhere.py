@@ -1,4 +1,4 @@
-"""An interrupt ends whatever a run is at: hooks, the policy, a tool's look before it runs, tools that come and go, the
+"""An interrupt ends every step of a run: hooks, the policy, a tool's look before it runs, tools that come and go, the
 compaction of an idle chat (L-07)."""
 
 import asyncio
@@ -101,9 +101,9 @@ async def test_an_interrupt_ends_what_stands_before_a_call(stage: Stage, where: 
     async with asyncio.timeout(STOP_S):
         await hang.entered.wait()
         await chat.interrupt()
-        seen = await following
+        events = await following
         await hang.left.wait()
-    assert of(seen, e.RunEnd)[0].reason == "interrupted"
+    assert of(events, e.RunEnd)[0].reason == "interrupted"
     assert tool.ran == 0
 
 
@@ -134,10 +134,10 @@ async def test_an_interrupt_ends_the_compaction_of_an_idle_chat(stage: Stage) ->
     async with asyncio.timeout(STOP_S):
         await hang.entered.wait()
         await chat.interrupt()
-        seen = await following
+        events = await following
         await hang.left.wait()
-    (done,) = of(seen, e.CompactionComplete)
-    assert (done.success, done.error) == (False, "interrupted")
+    (compaction,) = of(events, e.CompactionComplete)
+    assert (compaction.success, compaction.error) == (False, "interrupted")
     assert await chat.status() == "idle"
     with pytest.raises(Refused, match="not running"):
         await chat.command(c.Interrupt())

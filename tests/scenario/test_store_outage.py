@@ -27,13 +27,13 @@ class FlakyStore(SqliteStore):
             self.failures -= 1
             raise StoreError("the store is away")
 
-    async def read(self, *given: Any, **named: Any) -> Any:
+    async def read(self, *args: Any, **kwargs: Any) -> Any:
         self._fail()
-        return await super().read(*given, **named)
+        return await super().read(*args, **kwargs)
 
-    async def wait(self, *given: Any, **named: Any) -> int:
+    async def wait(self, *args: Any, **kwargs: Any) -> int:
         self._fail()
-        return await super().wait(*given, **named)
+        return await super().wait(*args, **kwargs)
 
 
 def agent_on(store: SqliteStore, folder: Path) -> Agent:
@@ -57,13 +57,13 @@ async def test_whoever_watches_a_chat_of_another_process_hears_of_it_after_an_ou
     chat = elsewhere.chat()
     await chat.open()
     news = watching.watch(here.deps, chat.id, 0)
-    heard: list[str] = []
+    texts: list[str] = []
 
     async def read_on() -> None:
         async for envelope in news:
             if isinstance(envelope.data, AssistantMessage):
-                heard.append(envelope.data.content)
-                if len(heard) == 2:
+                texts.append(envelope.data.content)
+                if len(texts) == 2:
                     return
 
     reading = asyncio.create_task(read_on())
@@ -73,7 +73,7 @@ async def test_whoever_watches_a_chat_of_another_process_hears_of_it_after_an_ou
             async for _ in chat.send(text):
                 pass
         await reading
-    assert heard == ["One.", "Two."]
+    assert texts == ["One.", "Two."]
     await here.close()
     await elsewhere.close()
 
@@ -84,12 +84,12 @@ async def test_whoever_follows_a_command_sees_its_end_after_an_outage(tmp_path: 
     chat = driver.chat()
     await chat.open()
     following = agent.chat(chat.id).resume()
-    seen = []
+    events = []
     async with asyncio.timeout(WAIT_S):
         await chat.send("First.")
         async for envelope in following:
-            store.failures = 0 if seen else 3
-            seen.append(envelope.data)
-    assert isinstance(seen[-1], SessionIdle)
+            store.failures = 0 if events else 3
+            events.append(envelope.data)
+    assert isinstance(events[-1], SessionIdle)
     await agent.close()
     await driver.close()

@@ -23,10 +23,10 @@ async def test_an_answer_is_a_value_and_a_model_is_told_what_does_not_fit(tmp_pa
         chat = agent.chat(root=tmp_path, summarize=False, verify=False)
         answer = await chat.ask("Is it good?", output=Verdict)
         assert answer.output == Verdict(True, "it works")
-        said = [each.data.content for each in await chat.events() if each.data.TYPE == "user.message"]  # type: ignore[attr-defined]
-        assert said[0] == "Is it good?"
-        assert "no JSON" in said[1]
-        assert '"why" is a required property' in said[2]
+        texts = [each.data.content for each in await chat.events() if each.data.TYPE == "user.message"]  # type: ignore[attr-defined]
+        assert texts[0] == "Is it good?"
+        assert "no JSON" in texts[1]
+        assert '"why" is a required property' in texts[2]
         assert (await chat.state()).options.output_schema is None  # as before
         assert (await chat.ask("And?")).text == "In words again."
     model.assert_done()
@@ -44,9 +44,9 @@ def test_the_command_line_prints_the_value_alone(cli: CommandLine) -> None:
     schema = cli.folder / "schema.json"
     schema.write_text(json.dumps({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}))
     model = cli.script('[[turn]]\ntext = "Three."\n[[turn]]\ntext = "```json\\n{\\"n\\": 3}\\n```"\n')
-    ended = cli("run", "How many?", "--model", model, "--output-schema", str(schema))
-    assert (ended.code, json.loads(ended.out)) == (0, {"n": 3})
-    assert "asked again" in ended.err
+    run_result = cli("run", "How many?", "--model", model, "--output-schema", str(schema))
+    assert (run_result.code, json.loads(run_result.out)) == (0, {"n": 3})
+    assert "asked again" in run_result.err
     never = cli(
         "run", "How many?", "--model", cli.script('[[turn]]\ntext = "Three."\n' * 3), "--output-schema", str(schema)
     )

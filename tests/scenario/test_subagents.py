@@ -24,9 +24,9 @@ from treadle.testing.faults import faults
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    made = Stage(SqliteStore(tmp_path / "treadle.db"))
-    yield made
-    await made.close()
+    new_stage = Stage(SqliteStore(tmp_path / "treadle.db"))
+    yield new_stage
+    await new_stage.close()
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def root(tmp_path: Path) -> Path:
     return project(tmp_path)
 
 
-def given(*tasks: str, **more: object) -> Call:
+def delegate_tasks(*tasks: str, **more: object) -> Call:
     return Call("delegate", tasks=[{"task": task, **more} for task in tasks])
 
 
@@ -57,39 +57,39 @@ async def children(agent: Agent, chat: str) -> list[Row]:
 
 async def test_three_children_at_once_and_the_undo_of_them(stage: Stage, root: Path) -> None:
     scripts = {
-        "Do it": [given("Child a", "Child b", "Child c"), Say("All done.")],
+        "Do it": [delegate_tasks("Child a", "Child b", "Child c"), Say("All done.")],
         **{f"Child {x}": writes(f"{x}.new", f"{x}\n") for x in "abc"},
     }
     agent = stage.agent(ByTask(scripts), builtin=True)
-    before = tree(root)
+    old_tree = tree(root)
     chat = agent.chat(root=root)
-    seen = await play(chat.send("Do it"))
-    (done,) = of(seen, e.ExecutionComplete)
-    assert done.success
-    assert "Wrote b.new." in done.result
-    assert {file.path for file in of(seen, e.FilesChanged)[0].files} == {"a.new", "b.new", "c.new"}
-    told = of(seen, e.SubagentCompleted)
-    assert [(one.number, one.reason, one.committed, one.files) for one in told] == [
+    events = await play(chat.send("Do it"))
+    (completion,) = of(events, e.ExecutionComplete)
+    assert completion.success
+    assert "Wrote b.new." in completion.result
+    assert {file.path for file in of(events, e.FilesChanged)[0].files} == {"a.new", "b.new", "c.new"}
+    subagents = of(events, e.SubagentCompleted)
+    assert [(one.number, one.reason, one.committed, one.files) for one in subagents] == [
         (n, "done", True, 1) for n in (1, 2, 3)
     ]
-    for one in told:
+    for one in subagents:
         state = await agent.chat(one.chat).state()
-        assert state.parent == f"{chat.id}/{done.call}"
+        assert state.parent == f"{chat.id}/{completion.call}"
         assert state.options.world == one.world
     assert [row.ended for row in await children(agent, chat.id)] == ["done"] * 3
     await chat.files.undo()
-    assert tree(root) == before
+    assert tree(root) == old_tree
 
 
 async def test_calls_of_one_turn_run_beside_each_other(stage: Stage, root: Path) -> None:
     scripts = {
-        "Do it": [[given("Child a"), given("Child b")], Say("Done.")],
+        "Do it": [[delegate_tasks("Child a"), delegate_tasks("Child b")], Say("Done.")],
         "Child a": [Call("run_command", command="true"), *writes("a.new", "a\n")],
         "Child b": writes("b.new", "b\n"),
     }
     agent = stage.agent(ByTask(scripts), builtin=True)
-    seen = await play(agent.chat(root=root).send("Do it"))
-    kinds = [type(one.data) for one in seen if isinstance(one.data, e.ExecutionStart | e.ExecutionComplete)]
+    events = await play(agent.chat(root=root).send("Do it"))
+    kinds = [type(one.data) for one in events if isinstance(one.data, e.ExecutionStart | e.ExecutionComplete)]
     assert kinds == [e.ExecutionStart, e.ExecutionStart, e.ExecutionComplete, e.ExecutionComplete]
     assert (root / "a.new").exists()
     assert (root / "b.new").exists()
@@ -97,23 +97,23 @@ async def test_calls_of_one_turn_run_beside_each_other(stage: Stage, root: Path)
 
 async def test_one_that_only_looks_has_no_world(stage: Stage, root: Path) -> None:
     scripts = {
-        "Do it": [given("Look", read_only=True), Say("Done.")],
+        "Do it": [delegate_tasks("Look", read_only=True), Say("Done.")],
         "Look": [Call("read_file", path="a.txt"), Call("write_file", path="x", content=""), Say("It says a.")],
     }
     agent = stage.agent(ByTask(scripts), builtin=True)
-    seen = await play(agent.chat(root=root).send("Do it"))
-    (one,) = of(seen, e.SubagentCompleted)
+    events = await play(agent.chat(root=root).send("Do it"))
+    (one,) = of(events, e.SubagentCompleted)
     assert one.world == ""
-    assert "It says a." in of(seen, e.ExecutionComplete)[0].result
+    assert "It says a." in of(events, e.ExecutionComplete)[0].result
     assert not await agent.worlds.list()
     assert not (root / "x").exists()
 
 
 async def test_changes_of_one_file_in_different_places_are_merged(stage: Stage, root: Path) -> None:  # W-13
     (root / "long.txt").write_text("".join(f"{number}\n" for number in range(20)))
-    before = tree(root)
+    old_tree = tree(root)
     scripts = {
-        "Do it": [given("Child 1", "Child 2"), Say("Done.")],
+        "Do it": [delegate_tasks("Child 1", "Child 2"), Say("Done.")],
         "Child 1": [Call("run_command", command="sed -i s/^2$/two/ long.txt"), Say("One.")],
         "Child 2": [
             Call("read_file", path="long.txt"),
@@ -123,64 +123,64 @@ async def test_changes_of_one_file_in_different_places_are_merged(stage: Stage, 
     }
     agent = stage.agent(ByTask(scripts), builtin=True)
     chat = agent.chat(root=root, mode="auto-edit")
-    seen = await play(chat.send("Do it"))
-    assert [each.committed for each in of(seen, e.SubagentCompleted)] == [True, True]
-    (done,) = of(seen, e.ExecutionComplete)
-    assert "merged with what others changed meanwhile: long.txt" in done.result
+    events = await play(chat.send("Do it"))
+    assert [each.committed for each in of(events, e.SubagentCompleted)] == [True, True]
+    (completion,) = of(events, e.ExecutionComplete)
+    assert "merged with what others changed meanwhile: long.txt" in completion.result
     assert (root / "long.txt").read_text().split()[2::16] == ["two", "eighteen"]
     await chat.files.undo()
-    assert tree(root) == before
+    assert tree(root) == old_tree
 
 
 async def test_a_conflict_is_said_and_nothing_of_that_child_is_committed(stage: Stage, root: Path) -> None:
     scripts = {
-        "Do it": [given("Child 1", "Child 2"), Say("Done.")],
+        "Do it": [delegate_tasks("Child 1", "Child 2"), Say("Done.")],
         "Child 1": [Call("run_command", command="echo one > a.txt"), Say("One.")],
         "Child 2": [Call("run_command", command="echo two > a.txt; echo x > other.txt"), Say("Two.")],
     }
     agent = stage.agent(ByTask(scripts), builtin=True)
-    seen = await play(agent.chat(root=root, mode="autopilot", max_continuations=0).send("Do it"))
-    first, second = of(seen, e.SubagentCompleted)
+    events = await play(agent.chat(root=root, mode="autopilot", max_continuations=0).send("Do it"))
+    first, second = of(events, e.SubagentCompleted)
     assert (first.committed, second.committed) == (True, False)
     assert (root / "a.txt").read_text() == "one\n"
     assert not (root / "other.txt").exists()
-    assert "conflict: a.txt" in of(seen, e.ExecutionComplete)[0].result
-    assert of(seen, e.WorkspaceConflict)[0].conflicts[0].path == "a.txt"
+    assert "conflict: a.txt" in of(events, e.ExecutionComplete)[0].result
+    assert of(events, e.WorkspaceConflict)[0].conflicts[0].path == "a.txt"
     assert agent.workspace_of((await agent.worlds.get(second.world)).project).read_bytes("a.txt") == b"two\n"
 
 
 async def test_what_children_spend_the_parent_spends(stage: Stage, root: Path) -> None:
     info = ModelInfo("scripted", "family", usd_per_million_input=1_000, usd_per_million_output=1_000)
     scripts = {
-        "Do it": [given("Child a", "Child b"), Say("Done.")],
+        "Do it": [delegate_tasks("Child a", "Child b"), Say("Done.")],
         "Child a": [Say("Cheap.")],
         "Child b": [Say("Cheap.")],
     }
     agent = stage.agent(ByTask(scripts, info), builtin=True)
     chat = agent.chat(root=root, chat_budget=Budget(usd=1_000.0, tool_calls=40), verify=False)
-    seen = await play(chat.send("Do it"))
-    told = of(seen, e.SubagentCompleted)
-    own = sum(one.usage.usd for one in of(seen, e.AssistantMessage) if one.usage is not None)
+    events = await play(chat.send("Do it"))
+    subagents = of(events, e.SubagentCompleted)
+    own_usd = sum(one.usage.usd for one in of(events, e.AssistantMessage) if one.usage is not None)
     state = await chat.state()
-    assert sum(one.usage.usd for one in told) > 0
-    assert state.totals.usage.usd == pytest.approx(own + sum(one.usage.usd for one in told))
-    budget = (await agent.chat(told[0].chat).state()).options.chat_budget
+    assert sum(one.usage.usd for one in subagents) > 0
+    assert state.totals.usage.usd == pytest.approx(own_usd + sum(one.usage.usd for one in subagents))
+    budget = (await agent.chat(subagents[0].chat).state()).options.chat_budget
     assert 0 < budget.usd < 500
     assert budget.tool_calls == 19, "one is used, and there are two of them"
 
 
 async def test_depth_and_number_are_limited(stage: Stage, root: Path) -> None:
     scripts = {
-        "Do it": [given("Child a", "Child b", "Child c"), given("Child a"), Say("Done.")],
-        "Child a": [given("Grandchild"), Say("Child.")],
-        "Grandchild": [given("Too deep"), Say("Grandchild.")],
+        "Do it": [delegate_tasks("Child a", "Child b", "Child c"), delegate_tasks("Child a"), Say("Done.")],
+        "Child a": [delegate_tasks("Grandchild"), Say("Child.")],
+        "Grandchild": [delegate_tasks("Too deep"), Say("Grandchild.")],
     }
     agent = stage.agent(ByTask(scripts), builtin=True)
     chat = agent.chat(root=root, subagents=2, verify=False)
-    seen = await play(chat.send("Do it"))
-    refused, done = of(seen, e.ExecutionComplete)
+    events = await play(chat.send("Do it"))
+    refused, completion = of(events, e.ExecutionComplete)
     assert "At most 2 sub-agents" in refused.error
-    assert done.success
+    assert completion.success
     rows = await children(agent, chat.id)
     assert [(row.depth, row.ended) for row in rows] == [(1, "done"), (2, "done")]
     deepest = await agent.chat(rows[1].chat).events()
@@ -190,7 +190,7 @@ async def test_depth_and_number_are_limited(stage: Stage, root: Path) -> None:
 async def test_interrupting_the_parent_ends_the_children(stage: Stage, root: Path) -> None:
     stage.replayed = False  # an interrupt races with what the children do
     scripts = {
-        "Do it": [given("Child a", "Child b"), Say("Never.")],
+        "Do it": [delegate_tasks("Child a", "Child b"), Say("Never.")],
         "Child a": [Call("run_command", command="sleep 300"), Say("Never.")],
         "Child b": writes("b.new", "b\n"),
     }
@@ -202,10 +202,10 @@ async def test_interrupting_the_parent_ends_the_children(stage: Stage, root: Pat
         await chat.interrupt()
 
     async with asyncio.timeout(60):
-        seen, _ = await asyncio.gather(play(chat.send("Do it")), when_one_is_done())
-    assert of(seen, e.RunEnd)[0].reason == "interrupted"
+        events, _ = await asyncio.gather(play(chat.send("Do it")), when_one_is_done())
+    assert of(events, e.RunEnd)[0].reason == "interrupted"
     assert [row.ended for row in await children(agent, chat.id)] == ["interrupted", "done"]
-    assert len(of(seen, e.SubagentCompleted)) == 2
+    assert len(of(events, e.SubagentCompleted)) == 2
     assert not (root / "b.new").exists()
 
 
@@ -213,29 +213,29 @@ async def test_an_approval_in_a_child_is_answered_there_and_the_parent_goes_on(s
     """By a worker that may drive one chat at a time (A-08): the parent takes no place while it waits."""
     stage.replayed = False  # the answer comes from elsewhere while the parent works
     scripts = {
-        "Do it": [given("Child a"), Say("Done.")],
+        "Do it": [delegate_tasks("Child a"), Say("Done.")],
         "Child a": [Call("write_file", path=".env", content="X=1\n"), Say("Wrote it.")],
     }
     agent = stage.agent(ByTask(scripts), builtin=True, concurrency=1)
     chat = await agent.chat(root=root, interactive=True)
 
-    async def answered() -> None:
+    async def answer_child() -> None:
         child = agent.chat((await until(agent, chat.id, lambda row: row.waits)).chat)
         (action,) = await child.actions()
         await child.command(Decide(action.action, "allow", action.hash))
 
     async with asyncio.timeout(60):
-        seen, _ = await asyncio.gather(play(chat.send("Do it")), answered())
-    assert of(seen, e.SubagentCompleted)[0].committed
+        events, _ = await asyncio.gather(play(chat.send("Do it")), answer_child())
+    assert of(events, e.SubagentCompleted)[0].committed
     assert (root / ".env").read_text() == "X=1\n"
-    shown = "".join(one.text for one in of(seen, e.ExecutionOutput))
-    assert "waits for an answer: write_file" in shown
+    live_output = "".join(one.text for one in of(events, e.ExecutionOutput))
+    assert "waits for an answer: write_file" in live_output
 
 
 async def test_a_killed_worker_s_children_are_found_again(stage: Stage, root: Path) -> None:
     stage.replayed = False  # the first worker dies in the middle
     scripts = {
-        "Do it": [given("Child a", "Child b"), Say("Done.")],
+        "Do it": [delegate_tasks("Child a", "Child b"), Say("Done.")],
         "Child a": writes("a.new", "a\n"),
         "Child b": [[Delay(1.0), Call("write_file", path="b.new", content="b\n")], Say("Wrote it.")],
     }
@@ -248,32 +248,32 @@ async def test_a_killed_worker_s_children_are_found_again(stage: Stage, root: Pa
     second = stage.agent(ByTask(scripts), builtin=True)
     again = second.chat(chat.id)
     async with asyncio.timeout(60):
-        seen = await play(again.resume())
-    assert len(of(seen, e.SubagentCompleted)) == 2
+        events = await play(again.resume())
+    assert len(of(events, e.SubagentCompleted)) == 2
     assert len(await second.chats()) == 3, "a parent and two children, none twice"
     assert (root / "a.new").read_text() == "a\n"
-    for one in of(seen, e.SubagentCompleted):
+    for one in of(events, e.SubagentCompleted):
         assert len(of(await second.chat(one.chat).events(), e.UserMessage)) == 1
 
 
 async def test_a_parent_that_may_only_read_has_children_that_only_read(stage: Stage, root: Path) -> None:
     scripts = {
-        "Do it": [given("Write"), Say("Done.")],
+        "Do it": [delegate_tasks("Write"), Say("Done.")],
         "Write": [Call("write_file", path="x", content=""), Say("I may not.")],
     }
     agent = stage.agent(ByTask(scripts), builtin=True)
-    seen = await play(agent.chat(root=root, mode="read-only").send("Do it"))
-    (one,) = of(seen, e.SubagentCompleted)
+    events = await play(agent.chat(root=root, mode="read-only").send("Do it"))
+    (one,) = of(events, e.SubagentCompleted)
     assert one.world == ""
-    assert "I may not." in of(seen, e.ExecutionComplete)[0].result
+    assert "I may not." in of(events, e.ExecutionComplete)[0].result
     assert not (root / "x").exists()
 
 
 async def test_a_worker_that_leaves_does_not_wait_for_a_parent_that_waits(stage: Stage, root: Path) -> None:
-    """Fault 17: what it waits for may take days; whoever comes next waits on."""
+    """Fault 17: the answer that it waits for may take days; the next worker waits on."""
     stage.replayed = False  # it was cut off
     scripts = {
-        "Do it": [given("Child a"), Say("Done.")],
+        "Do it": [delegate_tasks("Child a"), Say("Done.")],
         "Child a": [Call("write_file", path=".env", content="X=1\n"), Say("Wrote it.")],
     }
     agent = stage.agent(ByTask(scripts), builtin=True)
@@ -286,31 +286,31 @@ async def test_a_worker_that_leaves_does_not_wait_for_a_parent_that_waits(stage:
     (action,) = await second.chat(child).actions()
     await second.chat(child).approve(action)
     async with asyncio.timeout(60):
-        seen = await play(second.chat(chat.id).resume())
-    assert of(seen, e.RunEnd)[0].reason == "done"
+        events = await play(second.chat(chat.id).resume())
+    assert of(events, e.RunEnd)[0].reason == "done"
     assert (root / ".env").exists()
 
 
 async def test_a_child_whose_commit_is_refused_hides_nothing_of_the_others(stage: Stage, root: Path) -> None:
-    """The disk is full when the second one is committed: what the first and the third changed is recorded and can be
-    undone, and what all of them cost is spent (law 1, L-23)."""
+    """The disk is full when the second one is committed: the changes of the first and the third are recorded and
+    can be undone, and the cost of all of them is spent (law 1, L-23)."""
     stage.replayed = False  # the fault strikes once
     scripts = {
-        "Do it": [given("Child a", "Child b", "Child c"), Say("All done.")],
+        "Do it": [delegate_tasks("Child a", "Child b", "Child c"), Say("All done.")],
         **{f"Child {x}": writes(f"{x}.new", f"{x}\n") for x in "abc"},
     }
     agent = stage.agent(ByTask(scripts), builtin=True)
-    before = tree(root)
+    old_tree = tree(root)
     chat = agent.chat(root=root)
     with faults("full@transaction.ready#5"):
-        seen = await play(chat.send("Do it"))
-    (done,) = of(seen, e.ExecutionComplete)
-    assert "[its changes could not be committed: " in done.result
-    assert {file.path for event in of(seen, e.FilesChanged) for file in event.files} == {"a.new", "c.new"}
-    assert [one.committed for one in of(seen, e.SubagentCompleted)] == [True, False, True]
+        events = await play(chat.send("Do it"))
+    (completion,) = of(events, e.ExecutionComplete)
+    assert "[its changes could not be committed: " in completion.result
+    assert {file.path for event in of(events, e.FilesChanged) for file in event.files} == {"a.new", "c.new"}
+    assert [one.committed for one in of(events, e.SubagentCompleted)] == [True, False, True]
     assert {name for name in tree(root) if name.endswith(".new")} == {"a.new", "c.new"}
     await chat.files.undo()
-    assert tree(root) == before
+    assert tree(root) == old_tree
 
 
 def forever(name: str) -> list[object]:
@@ -322,18 +322,18 @@ async def test_parallel_calls_share_what_is_left_of_the_budget(stage: Stage, roo
     last call of each."""
     names = [f"Child {x}" for x in "abcd"]
     scripts = {
-        "Do it": [[given(name, read_only=True) for name in names], Say("Done.")],
+        "Do it": [[delegate_tasks(name, read_only=True) for name in names], Say("Done.")],
         **{name: forever(name) for name in names},
     }
     agent = stage.agent(ByTask(scripts), builtin=True)
     chat = agent.chat(root=root, chat_budget=Budget(tokens=60_000), verify=False, max_turns=500)
-    seen = await play(chat.send("Do it"))
-    told = of(seen, e.SubagentCompleted)
-    assert [one.reason for one in told] == ["budget"] * 4
-    budgets = [(await agent.chat(one.chat).state()).options.chat_budget.tokens for one in told]
+    events = await play(chat.send("Do it"))
+    subagents = of(events, e.SubagentCompleted)
+    assert [one.reason for one in subagents] == ["budget"] * 4
+    budgets = [(await agent.chat(one.chat).state()).options.chat_budget.tokens for one in subagents]
     assert sum(budgets) <= 60_000
     spent = (await chat.state()).totals.usage.tokens
-    logs = [await agent.chat(one.chat).events() for one in told]
+    logs = [await agent.chat(one.chat).events() for one in subagents]
     longest = max(turn.usage.tokens for log in logs for turn in of(log, e.AssistantMessage))
     assert spent <= 60_000 + 4 * longest
 
@@ -342,16 +342,19 @@ async def test_the_number_of_sub_agents_counts_for_the_chat(stage: Stage, root: 
     """Two calls in one turn with two tasks each, where three sub-agents may be at work: the second call is refused."""
     scripts = {
         "Do it": [
-            [given("Child a", "Child b", read_only=True), given("Child c", "Child d", read_only=True)],
-            given("Child c", "Child d", read_only=True),
+            [
+                delegate_tasks("Child a", "Child b", read_only=True),
+                delegate_tasks("Child c", "Child d", read_only=True),
+            ],
+            delegate_tasks("Child c", "Child d", read_only=True),
             Say("Done."),
         ],
         **{f"Child {x}": [Say(f"Looked at {x}.")] for x in "abcd"},
     }
     agent = stage.agent(ByTask(scripts), builtin=True)
     chat = agent.chat(root=root, subagents=3)
-    seen = await play(chat.send("Do it"))
-    first, second, third = of(seen, e.ExecutionComplete)
+    events = await play(chat.send("Do it"))
+    first, second, third = of(events, e.ExecutionComplete)
     assert first.success
     assert not second.success
     assert "At most 3 sub-agents of this chat may be at work at once; 2 of other calls" in second.error

@@ -31,8 +31,8 @@ KEY = "sk-ant-api03-" + "Zx9" * 20
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    with Collector() as made:
-        yield made
+    with Collector() as new_collector:
+        yield new_collector
 
 
 @pytest.fixture(autouse=True)
@@ -50,9 +50,11 @@ def agent(collector: Collector, steps: Any, *tools: Any, content: bool = False, 
 
 
 async def test_a_run_is_a_tree_by_the_conventions(collector: Collector) -> None:
-    used = ReportUsage(Usage(1_200, 80, 1_000, 16, 0.25))
-    async with agent(collector, [(Call("look"), Call("fail"), used), (Say("Done."), used)], look, fail) as made:
-        chat = made.chat()
+    usage = ReportUsage(Usage(1_200, 80, 1_000, 16, 0.25))
+    async with agent(
+        collector, [(Call("look"), Call("fail"), usage), (Say("Done."), usage)], look, fail
+    ) as traced_agent:
+        chat = traced_agent.chat()
         await chat.ask("Look around.")
     assert collector.problems() == []
     assert collector.tree() == [
@@ -64,7 +66,7 @@ async def test_a_run_is_a_tree_by_the_conventions(collector: Collector) -> None:
         "  turn 2",
         "    chat script",
     ]
-    run, model = collector.one("invoke_agent treadle"), collector.named("chat script")[0]
+    run, model = collector.one("invoke_agent treadle"), collector.find_spans("chat script")[0]
     assert run.resource["service.name"] == "treadle"
     assert run.attributes["gen_ai.operation.name"] == "invoke_agent"
     assert run.attributes["gen_ai.conversation.id"] == chat.id
@@ -89,9 +91,9 @@ def test_a_model_call_tells_who_answered(cli: CommandLine, collector: Collector,
     provider = PROVIDERS[name]
     with provider.make([Reply(text="Hello.")]) as fake:
         env = {**provider.env(fake), "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
-        done = cli("run", "--model", provider.model, "Say hello.", env=env)
+        run_result = cli("run", "--model", provider.model, "Say hello.", env=env)
         port = int(fake.url.rpartition(":")[2])
-    assert done.code == 0, done.err
+    assert run_result.code == 0, run_result.err
     (span,) = [span for span in collector.spans if span.name.startswith("chat ")]
     assert (span.attributes["server.address"], span.attributes["server.port"]) == ("127.0.0.1", port)
     assert span.attributes["gen_ai.response.model"]
@@ -103,36 +105,40 @@ async def test_metrics_tell_tokens_cost_and_times(collector: Collector) -> None:
     model = ScriptedModel(
         [(Call("look"), ReportUsage(Usage(1_000, 10))), (Say("Done."), ReportUsage(Usage(2_000, 20)))], info=info
     )
-    async with agent(collector, model, look) as made:
-        await made.chat().ask("Look around.")
-    tokens = {told["gen_ai.token.type"]: (total, n) for told, total, n in collector.points("gen_ai.client.token.usage")}
+    async with agent(collector, model, look) as traced_agent:
+        await traced_agent.chat().ask("Look around.")
+    tokens = {
+        labels["gen_ai.token.type"]: (total, n) for labels, total, n in collector.points("gen_ai.client.token.usage")
+    }
     assert tokens == {"input": (3_000, 2), "output": (30, 2)}
     durations = {
-        told["gen_ai.operation.name"]: n for told, _, n in collector.points("gen_ai.client.operation.duration")
+        labels["gen_ai.operation.name"]: n for labels, _, n in collector.points("gen_ai.client.operation.duration")
     }
     assert durations == {"chat": 2, "invoke_agent": 1}
     assert [n for _, _, n in collector.points("gen_ai.client.operation.time_to_first_chunk")] == [2]
-    assert [(told["gen_ai.tool.name"], n) for told, _, n in collector.points("treadle.tool.duration")] == [("look", 1)]
+    assert [(labels["gen_ai.tool.name"], n) for labels, _, n in collector.points("treadle.tool.duration")] == [
+        ("look", 1)
+    ]
     assert [n for _, _, n in collector.points("treadle.queue.duration")] == [1]
-    ((told, cost, _),) = collector.points("treadle.cost")
+    ((labels, cost, _),) = collector.points("treadle.cost")
     assert cost > 0
-    assert (told["gen_ai.provider.name"], told["gen_ai.request.model"]) == ("acme", "small")
+    assert (labels["gen_ai.provider.name"], labels["gen_ai.request.model"]) == ("acme", "small")
 
 
 async def test_what_was_said_is_shown_only_when_asked_for_and_never_a_secret(collector: Collector) -> None:  # S-11
     steps = [(Say("I look."), Call("change", n=4711)), Say("All is well.")]
-    async with agent(collector, steps, change) as made:
-        await made.chat().ask(f"Use the key {KEY} wisely.")
+    async with agent(collector, steps, change) as traced_agent:
+        await traced_agent.chat().ask(f"Use the key {KEY} wisely.")
     words = [b"wisely", b"4711", b"changed", b"All is well", KEY.encode()]
     assert [word for word in words if word in collector.raw] == []
 
-    async with agent(collector, steps, change, content=True) as made:
-        await made.chat().ask(f"Use the key {KEY} wisely.")
+    async with agent(collector, steps, change, content=True) as traced_agent:
+        await traced_agent.chat().ask(f"Use the key {KEY} wisely.")
     assert [word for word in words if word not in collector.raw] == [KEY.encode()]
-    run = collector.named("invoke_agent treadle")[1]
+    run = collector.find_spans("invoke_agent treadle")[1]
     assert "wisely" in run.attributes["gen_ai.input.messages"]
     assert "All is well." in run.attributes["gen_ai.output.messages"]
-    assert collector.named("execute_tool change")[1].attributes["gen_ai.tool.call.arguments"] == '{"n":4711}'
+    assert collector.find_spans("execute_tool change")[1].attributes["gen_ai.tool.call.arguments"] == '{"n":4711}'
 
 
 async def test_waits_are_spans_and_what_is_known_by_then_is_sent(collector: Collector) -> None:
@@ -143,11 +149,11 @@ async def test_waits_are_spans_and_what_is_known_by_then_is_sent(collector: Coll
 
     lookup = DynamicTool("lookup", "Look something up.", {"type": "object"})
     steps = [Call("look"), Call("deploy"), Call("lookup"), Say("Done.")]
-    async with agent(collector, steps, look, deploy) as made:
-        chat = made.chat(interactive=True, dynamic_tools=(lookup,))
+    async with agent(collector, steps, look, deploy) as traced_agent:
+        chat = traced_agent.chat(interactive=True, dynamic_tools=(lookup,))
         await play(chat.send("go"))
-        await asyncio.to_thread(collector.until, lambda: bool(collector.named("turn 1")))
-        assert collector.named("invoke_agent treadle") == []
+        await asyncio.to_thread(collector.until, lambda: bool(collector.find_spans("turn 1")))
+        assert collector.find_spans("invoke_agent treadle") == []
         (action,) = await chat.actions()
         await play(chat.approve(action))
         (action,) = await chat.actions()
@@ -164,14 +170,14 @@ async def test_waits_are_spans_and_what_is_known_by_then_is_sent(collector: Coll
     approval = collector.one("wait approval").attributes
     assert (approval["gen_ai.tool.name"], approval["treadle.decision"]) == ("deploy", "allow")
     assert collector.one("wait client_tool").attributes["gen_ai.tool.name"] == "lookup"
-    waits = {told["treadle.wait"] for told, _, _ in collector.points("treadle.wait.duration")}
+    waits = {labels["treadle.wait"] for labels, _, _ in collector.points("treadle.wait.duration")}
     assert waits == {"approval", "client_tool"}
 
 
 async def test_failed_attempts_and_failed_runs_are_errors(collector: Collector) -> None:
     steps = [(Fail("overloaded"), Call("look")), Fail("auth", times=0)]
-    async with agent(collector, steps, look) as made:
-        await play(made.chat().send("go"))
+    async with agent(collector, steps, look) as traced_agent:
+        await play(traced_agent.chat().send("go"))
     assert collector.problems() == []
     assert collector.tree() == [
         "invoke_agent treadle !",
@@ -182,7 +188,7 @@ async def test_failed_attempts_and_failed_runs_are_errors(collector: Collector) 
         "  turn 2",
         "    chat script !",
     ]
-    assert [span.attributes.get("error.type") for span in collector.named("chat script")] == [
+    assert [span.attributes.get("error.type") for span in collector.find_spans("chat script")] == [
         "overloaded",
         None,
         "auth",
@@ -193,63 +199,63 @@ async def test_failed_attempts_and_failed_runs_are_errors(collector: Collector) 
 async def test_compactions_are_spans_in_a_run_and_on_their_own(collector: Collector) -> None:
     steps = [Call("look", n=1), Call("look", n=2), (Fail("context_limit", times=1), Say("Done."))]
     model = ScriptedModel(steps, side_answers={"compaction": "We looked."}, follow="turns")
-    async with agent(collector, model, look) as made:
-        chat = made.chat()
+    async with agent(collector, model, look) as traced_agent:
+        chat = traced_agent.chat()
         await play(chat.send("go"))
         await play(chat.compact())
     assert collector.problems() == []
-    inside, alone = collector.named("compaction")
+    inside, alone = collector.find_spans("compaction")
     assert inside.attributes["treadle.trigger"] == "context_limit"
     turn = next(span for span in collector.spans if span.id == inside.parent)
     assert turn.name == "turn 3"
     assert alone.parent == ""
     assert alone.trace != inside.trace
-    called = [span for span in collector.named("chat script") if span.parent == inside.id]
-    assert [span.attributes["treadle.purpose"] for span in called] == ["compaction"]
+    model_calls = [span for span in collector.find_spans("chat script") if span.parent == inside.id]
+    assert [span.attributes["treadle.purpose"] for span in model_calls] == ["compaction"]
 
 
 async def test_a_run_joins_the_trace_that_it_was_sent_from(collector: Collector, tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "chats.db")
-    async with agent(collector, [Say("one"), Say("two"), Say("three")], store=store) as made:
-        chat = made.chat()
+    async with agent(collector, [Say("one"), Say("two"), Say("three")], store=store) as traced_agent:
+        chat = traced_agent.chat()
         await play(chat.send("go", traceparent=OUTSIDE))
         await play(chat.send("again", traceparent="00-nonsense"))
-    joined, own = collector.named("invoke_agent treadle")
+    joined, own_span = collector.find_spans("invoke_agent treadle")
     assert (joined.trace, joined.parent) == ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7")
-    assert own.parent == ""
-    assert own.trace != joined.trace
+    assert own_span.parent == ""
+    assert own_span.trace != joined.trace
 
 
 async def test_what_is_not_sampled_there_is_not_sampled_here(
     collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with agent(collector, [Say("one")]) as made:
-        await play(made.chat().send("go", traceparent=OUTSIDE[:-1] + "0"))
+    async with agent(collector, [Say("one")]) as traced_agent:
+        await play(traced_agent.chat().send("go", traceparent=OUTSIDE[:-1] + "0"))
     assert collector.spans == []
     assert collector.points("gen_ai.client.operation.duration") != []
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
-    async with agent(collector, [Say("one")]) as made:
-        await play(made.chat().send("go"))
+    async with agent(collector, [Say("one")]) as traced_agent:
+        await play(traced_agent.chat().send("go"))
     assert collector.spans == []
 
 
 async def test_spans_of_tools_hang_on_their_call_and_log_lines_tell_the_trace(
     collector: Collector, caplog: pytest.LogCaptureFixture
 ) -> None:
-    found: list[tuple[str, str]] = []
+    span_ids: list[tuple[str, str]] = []
 
     @tool
     async def inner() -> str:
         """Look who asks."""
         here = trace.get_current_span().get_span_context()
-        found.append((f"{here.trace_id:032x}", f"{here.span_id:016x}"))
+        span_ids.append((f"{here.trace_id:032x}", f"{here.span_id:016x}"))
         logging.getLogger("treadle").warning("inside")
         return "seen"
 
-    async with agent(collector, [Call("inner"), Say("Done.")], inner) as made:
-        await made.chat().ask("go")
+    async with agent(collector, [Call("inner"), Say("Done.")], inner) as traced_agent:
+        await traced_agent.chat().ask("go")
     span = collector.one("execute_tool inner")
-    assert found == [(span.trace, span.id)]
+    assert span_ids == [(span.trace, span.id)]
     assert f"inside [trace {span.trace}]" in caplog.text
     assert not trace.get_current_span().get_span_context().is_valid
 
@@ -262,29 +268,29 @@ async def test_the_usual_variables_say_where_and_under_which_name(
     monkeypatch.setenv("OTEL_SERVICE_NAME", "mill")
     monkeypatch.setenv("OTEL_METRICS_EXPORTER", "none")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
-    async with Agent(model=ScriptedModel([Say("Hi.")]), telemetry=True) as made:
-        await made.chat().ask("go")
+    async with Agent(model=ScriptedModel([Say("Hi.")]), telemetry=True) as new_agent:
+        await new_agent.chat().ask("go")
     assert collector.one("invoke_agent treadle").resource["service.name"] == "mill"
     assert {headers["x-team"] for headers in collector.headers} == {"looms"}
     assert collector.metrics == []
 
 
 async def test_nothing_is_watched_unless_something_is_set_up() -> None:
-    async with Agent(model=ScriptedModel([Say("Hi.")]), telemetry=True) as made:
-        await made.chat().ask("go")
-        assert type(made.deps.observer).__name__ == "Observer"
-        assert made.warnings == []
+    async with Agent(model=ScriptedModel([Say("Hi.")]), telemetry=True) as new_agent:
+        await new_agent.chat().ask("go")
+        assert type(new_agent.deps.observer).__name__ == "Observer"
+        assert new_agent.warnings == []
 
 
 async def test_what_cannot_be_sent_is_told_and_the_work_goes_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with Collector() as gone:
+    with Collector() as dead_collector:
         pass
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     monkeypatch.setenv("OTEL_METRICS_EXPORTER", "none")
-    async with agent(gone, [Say("Hi.")]) as made:
-        assert (await made.chat().ask("go")).text == "Hi."
+    async with agent(dead_collector, [Say("Hi.")]) as traced_agent:
+        assert (await traced_agent.chat().ask("go")).text == "Hi."
     assert "traces do not reach the collector" in caplog.text
 
 
@@ -301,30 +307,32 @@ async def test_what_cannot_be_set_up_is_a_warning(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    async with Agent(model=ScriptedModel([Say("Hi.")]), telemetry=True) as made:
-        assert missing in made.warnings[0]
-        assert (await made.chat().ask("go")).text == "Hi."
+    async with Agent(model=ScriptedModel([Say("Hi.")]), telemetry=True) as new_agent:
+        assert missing in new_agent.warnings[0]
+        assert (await new_agent.chat().ask("go")).text == "Hi."
 
 
 async def test_over_http_a_message_brings_its_trace_along_also_through_the_queue(tmp_path: Path) -> None:
-    sent = {"traceparent": OUTSIDE}
+    headers = {"traceparent": OUTSIDE}
     async with serving(SqliteStore(tmp_path / "treadle.db"), tmp_path, [], works=False) as server:
         user = server.local
-        made = await user("POST", "/api/chats", {"content": "first"}, headers=sent)
-        chat = made.json["id"]
-        await user("POST", f"/api/chats/{chat}/messages", {"content": "second"}, headers=sent)
+        creation = await user("POST", "/api/chats", {"content": "first"}, headers=headers)
+        chat = creation.json["id"]
+        await user("POST", f"/api/chats/{chat}/messages", {"content": "second"}, headers=headers)
         await user("POST", f"/api/chats/{chat}/messages", {"content": "third"}, headers={"traceparent": "no\x09ne"})
         log = await user.log(chat)
-    told = [(one["data"]["content"], one["data"]["traceparent"]) for one in log if "traceparent" in one["data"]]
-    assert told == [("first", OUTSIDE), ("second", OUTSIDE), ("third", "")]
+    message_traces = [
+        (one["data"]["content"], one["data"]["traceparent"]) for one in log if "traceparent" in one["data"]
+    ]
+    assert message_traces == [("first", OUTSIDE), ("second", OUTSIDE), ("third", "")]
 
 
 def test_a_command_in_a_traced_job_joins_its_trace(cli: CommandLine, collector: Collector) -> None:
     model = cli.script('[[turn]]\ntext = "Hello."\n', "s.toml")
     traced = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "TRACEPARENT": OUTSIDE}
-    done = cli("run", "--model", model, "Say hello.", env=traced)
-    assert done.code == 0
-    assert "collector" not in done.err
+    run_result = cli("run", "--model", model, "Say hello.", env=traced)
+    assert run_result.code == 0
+    assert "collector" not in run_result.err
     assert collector.problems(OUTSIDE.split("-")[2]) == []
     assert collector.one("invoke_agent treadle").trace == OUTSIDE.split("-")[1]
     assert collector.points("gen_ai.client.token.usage")
@@ -333,21 +341,21 @@ def test_a_command_in_a_traced_job_joins_its_trace(cli: CommandLine, collector: 
 def test_a_command_whose_collector_is_away_says_so_once(cli: CommandLine) -> None:
     model = cli.script('[[turn]]\ntext = "Hello."\n')
     away = {"TREADLE_OTEL_ENDPOINT": "http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_TIMEOUT": "1"}
-    done = cli("run", "--model", model, "Say hello.", env=away)
-    assert done.code == 0
-    (line,) = [line for line in done.err.splitlines() if "127.0.0.1:1" in line]
+    run_result = cli("run", "--model", model, "Say hello.", env=away)
+    assert run_result.code == 0
+    (line,) = [line for line in run_result.err.splitlines() if "127.0.0.1:1" in line]
     assert line.startswith("traces do not reach the collector (http://127.0.0.1:1)")
-    assert "Traceback" not in done.err
+    assert "Traceback" not in run_result.err
 
 
 def test_grpc_without_its_package_says_what_to_install(cli: CommandLine) -> None:
     if find_spec("grpc") is not None:
         pytest.skip("grpcio is installed")
     model = cli.script('[[turn]]\ntext = "Hello."\n')
-    wanted = {"TREADLE_OTEL_ENDPOINT": "http://127.0.0.1:1", "TREADLE_OTEL_PROTOCOL": "grpc"}
-    done = cli("run", "--model", model, "Say hello.", env=wanted)
-    assert done.code == 0
-    assert "opentelemetry-exporter-otlp-proto-grpc is not installed" in done.err
+    settings = {"TREADLE_OTEL_ENDPOINT": "http://127.0.0.1:1", "TREADLE_OTEL_PROTOCOL": "grpc"}
+    run_result = cli("run", "--model", model, "Say hello.", env=settings)
+    assert run_result.code == 0
+    assert "opentelemetry-exporter-otlp-proto-grpc is not installed" in run_result.err
 
 
 async def test_two_processes_that_take_turns_hand_over_each_portion_once(collector: Collector, tmp_path: Path) -> None:
@@ -366,17 +374,17 @@ async def test_two_processes_that_take_turns_hand_over_each_portion_once(collect
     for n in range(5):
         model = ScriptedModel([*steps, Say("Done.")], follow="turns")
         settings: dict[str, Any] = {"telemetry": Telemetry(collector.url), "clock": clock, "retry_base_s": 0.0}
-        async with Agent(SqliteStore(file), model=model, tools=[slow], home=tmp_path, **settings) as made:
-            chat = made.chat(chats[0]) if chats else made.chat(interactive=True)
+        async with Agent(SqliteStore(file), model=model, tools=[slow], home=tmp_path, **settings) as new_agent:
+            chat = new_agent.chat(chats[0]) if chats else new_agent.chat(interactive=True)
             chats = [chat.id]
-            asked = await chat.actions() if n else ()
-            await play(chat.answer(asked[0], "yes") if asked else chat.send("go"))
+            actions = await chat.actions() if n else ()
+            await play(chat.answer(actions[0], "yes") if actions else chat.send("go"))
         if n == 1:
-            assert collector.named("turn 5")
-            assert not collector.named("invoke_agent treadle")
+            assert collector.find_spans("turn 5")
+            assert not collector.find_spans("invoke_agent treadle")
     assert collector.problems() == []
-    assert len(collector.named("execute_tool slow")) == 8
-    assert len(collector.named("wait question")) == 4
+    assert len(collector.find_spans("execute_tool slow")) == 8
+    assert len(collector.find_spans("wait question")) == 4
     assert collector.one("invoke_agent treadle").moments.count("treadle.worker") == 5
 
 

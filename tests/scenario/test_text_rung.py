@@ -33,30 +33,32 @@ def test_a_server_that_refuses_tools(cli: CommandLine) -> None:
 
     prepare(cli)
     with FakeOpenAI(script) as fake:
-        ended = cli("run", PROMPT, "--model", "openai:small", "--json", env={"OPENAI_BASE_URL": fake.base_url})
-    assert outcome(cli, ended)._replace(results=()) == DONE
+        run_result = cli("run", PROMPT, "--model", "openai:small", "--json", env={"OPENAI_BASE_URL": fake.base_url})
+    assert outcome(cli, run_result)._replace(results=()) == DONE
     assert len(fake.requests) == 5  # it is asked once only
-    notices = ended.of("model.notice")
+    notices = run_result.of("model.notice")
     assert [notice["kind"] for notice in notices] == ["rung"]
     assert "openai:small calls tools in its text" in notices[0]["text"]
     bodies = [msgspec.json.encode(request["messages"]) for request in fake.requests[1:]]
-    for before, after in pairwise(bodies):
-        assert after.startswith(before[:-1])  # L-21
+    for earlier, later in pairwise(bodies):
+        assert later.startswith(earlier[:-1])  # L-21
 
 
 def test_plain_only_answers(cli: CommandLine) -> None:
     with FakeOpenAI([Reply(text="I cannot.")]) as fake:
         env = {"OPENAI_BASE_URL": fake.base_url, "TREADLE_RUNG": "plain"}
-        ended = cli("run", PROMPT, "--model", "openai:small", "--json", env=env)
-    assert ended.code == 0
+        run_result = cli("run", PROMPT, "--model", "openai:small", "--json", env=env)
+    assert run_result.code == 0
     assert "tools" not in fake.requests[0]
     assert "<tool_call>" not in fake.requests[0]["messages"][0]["content"]
 
 
 async def test_a_writing_call_that_was_cut_off_is_not_run(tmp_path: Path) -> None:  # P-04
-    cut = '<tool_call>{"name": "write_file", "arguments": {"path": "a.txt", "content": "one\\ntw'
+    partial_call = '<tool_call>{"name": "write_file", "arguments": {"path": "a.txt", "content": "one\\ntw'
     looked = '<tool_call>{"name": "list_directory", "arguments": {"path": "."'
-    model = Recording(ScriptedModel([Say(cut), Say(looked), Say(cut + 'o\\n"}}</tool_call>'), Say("Done.")]))
+    model = Recording(
+        ScriptedModel([Say(partial_call), Say(looked), Say(partial_call + 'o\\n"}}</tool_call>'), Say("Done.")])
+    )
     async with Agent(model=model) as agent:
         chat = agent.chat(root=tmp_path, rung="text")
         events = [event.data async for event in chat.send("Write it.") if not event.ephemeral]
@@ -73,8 +75,8 @@ async def test_the_marker_of_the_end_works_on_the_text_rung(tmp_path: Path) -> N
     async with Agent(model=model) as agent:
         chat = agent.chat(root=tmp_path, rung="text", completion="marker")
         events = [event async for event in chat.send("Look.")]
-    said = [event.data.content for event in events if isinstance(event.data, e.AssistantMessage)]
-    assert said == ["[T]", "Nothing."]
+    contents = [event.data.content for event in events if isinstance(event.data, e.AssistantMessage)]
+    assert contents == ["[T]", "Nothing."]
     assert "".join(event.data.text for event in events if isinstance(event.data, e.MessageDelta)) == "[T]Nothing."
     assert any(isinstance(event.data, e.TaskComplete) for event in events)
 
@@ -95,12 +97,15 @@ async def test_the_marker_is_chosen_by_itself_on_the_text_rung(tmp_path: Path, r
         log = [event.data for event in await chat.events()]
         replayed = await replay(agent.deps.store, chat.id)
     assert "write [TASK_COMPLETE]" in model.requests[0].system
-    said = [event for event in log if isinstance(event, e.AssistantMessage)]
-    assert [message.content for message in said] == ["Looking.", "Nothing there."]
-    assert [block.text for message in said for block in message.reasoning] == ["First I look, then .", "That was all."]
+    messages = [event for event in log if isinstance(event, e.AssistantMessage)]
+    assert [message.content for message in messages] == ["Looking.", "Nothing there."]
+    assert [block.text for message in messages for block in message.reasoning] == [
+        "First I look, then .",
+        "That was all.",
+    ]
     assert "".join(event.text for event in events if isinstance(event, e.MessageDelta)) == "Looking.Nothing there. "
-    shown = "".join(event.text for event in events if isinstance(event, e.ReasoningDelta))
-    assert shown == "First I look, then .That was all. "
+    live_reasoning = "".join(event.text for event in events if isinstance(event, e.ReasoningDelta))
+    assert live_reasoning == "First I look, then .That was all. "
     assert [type(event) for event in log].count(e.TaskComplete) == 1
     assert len(model.requests) == 2
     assert replayed.matches, replayed.divergence

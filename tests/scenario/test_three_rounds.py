@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from tests.faults.chance import some
-from tests.scenario.command_line import CommandLine, Ended
+from tests.scenario.command_line import CommandLine, CommandResult
 from tests.scenario.providers import PROVIDERS, RETURNED
-from tests.scenario.three_rounds import DONE, PROMPT, REPLIES, Done, in_words, outcome, prepare, three_rounds
+from tests.scenario.three_rounds import DONE, PROMPT, REPLIES, TaskOutcome, in_words, outcome, prepare, three_rounds
 from treadle.testing.fake_model import Reply
 
 THINKING = [msgspec.structs.replace(reply, thinking=f"Step {at}.\n\nü") for at, reply in enumerate(REPLIES)]
@@ -17,33 +17,33 @@ IN_TEXT = [msgspec.structs.replace(in_words(reply), chunk_size=5) for reply in R
 
 
 @pytest.fixture(scope="module")
-def wanted(tmp_path_factory: pytest.TempPathFactory) -> Done:
-    """What comes of it with OpenAI's protocol."""
+def wanted(tmp_path_factory: pytest.TempPathFactory) -> TaskOutcome:
+    """The result of the task with OpenAI's protocol."""
     openai = PROVIDERS["openai"]
     with openai.make(REPLIES) as fake:
         return three_rounds(CommandLine(tmp_path_factory.mktemp("openai")), openai.model, openai.env(fake))
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
-def test_the_same_task_gives_the_same_result(name: str, cli: CommandLine, wanted: Done) -> None:
+def test_the_same_task_gives_the_same_result(name: str, cli: CommandLine, wanted: TaskOutcome) -> None:
     provider = PROVIDERS[name]
     with provider.make(REPLIES) as fake:
-        done = three_rounds(cli, provider.model, provider.env(fake))
-    assert done == wanted
-    assert done._replace(results=()) == DONE
+        result = three_rounds(cli, provider.model, provider.env(fake))
+    assert result == wanted
+    assert result._replace(results=()) == DONE
     assert len(fake.requests) == 4
-    assert provider.seen(fake)
-    kept = b"".join(path.read_bytes() for path in cli.files())
-    assert not [secret for secret in provider.secrets if secret.encode() in kept]  # M-13
+    assert provider.has_expected_requests(fake)
+    stored_bytes = b"".join(path.read_bytes() for path in cli.files())
+    assert not [secret for secret in provider.secrets if secret.encode() in stored_bytes]  # M-13
 
 
 @pytest.mark.parametrize("name", some([*PROVIDERS], 2, "text rung"))
-def test_the_same_task_with_the_text_rung_forced(name: str, cli: CommandLine, wanted: Done) -> None:  # M-07
+def test_the_same_task_with_the_text_rung_forced(name: str, cli: CommandLine, wanted: TaskOutcome) -> None:  # M-07
     provider = PROVIDERS[name]
     with provider.make(IN_TEXT) as fake:
-        done = three_rounds(cli, provider.model, provider.env(fake), "--tool-calls", "text")
-    assert done == wanted
-    assert done._replace(results=()) == DONE
+        result = three_rounds(cli, provider.model, provider.env(fake), "--tool-calls", "text")
+    assert result == wanted
+    assert result._replace(results=()) == DONE
     assert len(fake.requests) == 4
     assert not any(request.get("tools") for request in fake.requests)
 
@@ -59,8 +59,8 @@ def test_thinking_is_recorded_and_goes_back_after_a_kill(name: str, cli: Command
         assert killed.code == -signal.SIGKILL
         resumed = cli("resume", "last", "--json", env=env)
         exported = cli("export", "last")
-    done = outcome(cli, Ended(resumed.code, exported.out, ""))
-    assert (done.code, done.files, done.said) == (0, DONE.files, DONE.said)
+    result = outcome(cli, CommandResult(resumed.code, exported.out, ""))
+    assert (result.code, result.files, result.messages) == (0, DONE.files, DONE.messages)
     assert "model.notice" not in exported.types  # nothing was refused: the fakes check what must come back
     messages = exported.of("assistant.message")
     thoughts = ["".join(block["text"] for block in data["reasoning"]) for data in messages]
@@ -74,9 +74,9 @@ def test_the_last_answer_at_the_turn_cap(name: str, cli: CommandLine) -> None:  
     prepare(cli)
     with provider.make([REPLIES[0], Reply(text="I saw 21.")]) as fake:
         options = ("--max-turns", "1", "--on-limit", "answer", "--json")
-        ended = cli("run", PROMPT, "--model", provider.model, *options, env=provider.env(fake))
-    assert ended.code == 53
-    assert ended.of("assistant.message")[-1]["content"] == "I saw 21."
+        run_result = cli("run", PROMPT, "--model", provider.model, *options, env=provider.env(fake))
+    assert run_result.code == 53
+    assert run_result.of("assistant.message")[-1]["content"] == "I saw 21."
     first, last = fake.requests
     if name == "anthropic":  # the tools stay for the sake of the cache
         assert last["tool_choice"] == {"type": "none"}
@@ -120,8 +120,8 @@ def test_a_failure_in_the_middle_is_asked_again_without_showing_text_twice(
     provider = PROVIDERS[name]
     replies = iter([*failures, Reply(text="whole")])
     with provider.make(lambda _: next(replies)) as fake:
-        ended = cli("run", "Hi.", "--model", provider.model, "--json", env=provider.env(fake))
-    assert ended.code == 0
-    assert [(data["class"], data["usage"]["input"]) for data in ended.of("assistant.turn_retry")] == retries
-    assert [data["content"] for data in ended.of("assistant.message")] == ["whole"]
-    assert "assistant.reset" in ended.types
+        run_result = cli("run", "Hi.", "--model", provider.model, "--json", env=provider.env(fake))
+    assert run_result.code == 0
+    assert [(data["class"], data["usage"]["input"]) for data in run_result.of("assistant.turn_retry")] == retries
+    assert [data["content"] for data in run_result.of("assistant.message")] == ["whole"]
+    assert "assistant.reset" in run_result.types

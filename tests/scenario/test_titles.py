@@ -65,13 +65,15 @@ async def test_no_call_breaks_a_budget(tmp_path: Path) -> None:  # L-11
     async with Agent(tmp_path / "t.db", model=model(), home=tmp_path, titles="on") as agent:
         chat = agent.chat()
         await play(chat.send("How many?"))
-        used = (await chat.state()).totals.usage.tokens
+        token_count = (await chat.state()).totals.usage.tokens
         await agent.titles.finish()
-        other = agent.chat(chat_budget=Budget(tokens=used + 50))
-        await play(other.send("How many?"))
+        limited_chat = agent.chat(chat_budget=Budget(tokens=token_count + 50))
+        await play(limited_chat.send("How many?"))
         await agent.titles.finish()
-        assert (await other.state()).title == "How many?"
-        assert not any(isinstance(each.data, e.ModelCall) for each in await read_chat(agent.deps.store, other.id))
+        assert (await limited_chat.state()).title == "How many?"
+        assert not any(
+            isinstance(each.data, e.ModelCall) for each in await read_chat(agent.deps.store, limited_chat.id)
+        )
 
 
 async def test_a_title_of_a_person_stays(tmp_path: Path) -> None:

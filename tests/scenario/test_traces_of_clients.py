@@ -11,7 +11,7 @@ from tests.lazily import lazily
 from tests.scenario.command_line import CommandLine
 from tests.scenario.copilot_kit import Program
 from tests.scenario.editor import begin, editing
-from tests.scenario.mcp_servers.kit import Kit, results, seen
+from tests.scenario.mcp_servers.kit import Kit, collect_events, results
 from treadle.adapters.models.scripted import Call, Say
 from treadle.adapters.telemetry.settings import Telemetry
 from treadle.protocol.trace_context import extract_traceparent
@@ -23,19 +23,19 @@ HELLO = '[[turn]]\ntext = "Hello."\n'
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    with Collector() as made:
-        yield made
+    with Collector() as new_collector:
+        yield new_collector
 
 
 @pytest.fixture
 async def kit(tmp_path: Path) -> AsyncIterator[Kit]:
-    made = Kit(tmp_path)
-    yield made
-    await made.close()
+    new_kit = Kit(tmp_path)
+    yield new_kit
+    await new_kit.close()
 
 
 async def joined(collector: Collector) -> bool:
-    await asyncio.to_thread(collector.until, lambda: bool(collector.named("invoke_agent treadle")))
+    await asyncio.to_thread(collector.until, lambda: bool(collector.find_spans("invoke_agent treadle")))
     run = collector.one("invoke_agent treadle")
     return (run.trace, run.parent) == tuple(OUTSIDE.split("-")[1:3])
 
@@ -44,8 +44,8 @@ async def test_a_prompt_of_an_editor_joins_its_trace(cli: CommandLine, collector
     traced = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
     async with editing(cli, "--model", cli.script(HELLO), env=traced) as editor:
         session = await begin(editor, cli)
-        said = [acp.text_block("Say hello.")]
-        await editor.agent.prompt(session_id=session, prompt=said, traceparent=OUTSIDE)  # the SDK's way to say _meta
+        blocks = [acp.text_block("Say hello.")]
+        await editor.agent.prompt(session_id=session, prompt=blocks, traceparent=OUTSIDE)  # the SDK's way to say _meta
         assert await joined(collector)
 
 
@@ -66,32 +66,32 @@ async def test_a_program_is_told_the_span_in_which_its_tool_is_waited_for(
     tool = {"name": "lookup", "parameters": {"type": "object"}, "skipPermission": True}
     await program.call("session.create", {"sessionId": "s1", "tools": [tool]})
     await program.call("session.send", {"sessionId": "s1", "prompt": "Look.", "traceparent": OUTSIDE})
-    wanted = (await program.heard("external_tool.requested"))["data"]
-    given = {"sessionId": "s1", "requestId": wanted["requestId"], "result": "42"}
-    await program.call("session.tools.handlePendingToolCall", given)
+    request = (await program.wait_for_event("external_tool.requested"))["data"]
+    answer = {"sessionId": "s1", "requestId": request["requestId"], "result": "42"}
+    await program.call("session.tools.handlePendingToolCall", answer)
     assert await joined(collector)
     waited = collector.one("wait client_tool")
-    assert wanted["traceparent"] == f"00-{waited.trace}-{waited.id}-01"
+    assert request["traceparent"] == f"00-{waited.trace}-{waited.id}-01"
     await program.close()
 
 
 async def test_a_task_of_another_agent_joins_its_trace(kit: Kit, collector: Collector) -> None:
     agent = kit.agent([Say("Hello.")], {}, telemetry=Telemetry(collector.url))
     async with mcp.Client(serving.TaskTools(agent, [str(kit.root)]).server()) as client:
-        given = {"prompt": "Say hello."}
-        begun = await client.call_tool("start_task", given, meta={"traceparent": OUTSIDE})
-        await client.call_tool("follow_task", {"task": (begun.structured_content or {})["task"], "after": 3})
+        arguments = {"prompt": "Say hello."}
+        start_result = await client.call_tool("start_task", arguments, meta={"traceparent": OUTSIDE})
+        await client.call_tool("follow_task", {"task": (start_result.structured_content or {})["task"], "after": 3})
     await agent.close()
     assert await joined(collector)
 
 
 async def test_a_server_of_tools_is_told_the_span_of_its_call(kit: Kit, collector: Collector) -> None:
     agent = kit.agent([Call("odd__trace"), Say("Done.")], telemetry=Telemetry(collector.url))
-    events = await seen(kit.chat(agent).send("Look.", traceparent=OUTSIDE))
+    events = await collect_events(kit.chat(agent).send("Look.", traceparent=OUTSIDE))
     await agent.close()
-    (done,) = results(events)
+    (completion,) = results(events)
     span = collector.one("execute_tool odd__trace")
-    assert done.result == f"00-{span.trace}-{span.id}-01"
+    assert completion.result == f"00-{span.trace}-{span.id}-01"
     assert await joined(collector)
 
 

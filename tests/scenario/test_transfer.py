@@ -53,22 +53,22 @@ async def test_a_chat_is_replayed_comes_back_as_it_was_and_rests(name: str, worl
     chat = await SCENES[name](world)
     await replays(world.store, chat)
     lines = await exported(world.store, chat)
-    other = MemoryStore()
-    assert await import_chat(other, lines) == chat
-    back = events_of(await exported(other, chat))
+    other_store = MemoryStore()
+    assert await import_chat(other_store, lines) == chat
+    back = events_of(await exported(other_store, chat))
     assert back[: len(lines)] == events_of(lines)
-    added = [event["type"] for event in back[len(lines) :]]
-    assert "session.imported" in added
-    before, after = (await world.store.get(chat)).summary, (await other.get(chat)).summary
-    assert (after.title, after.turns, after.created_ms) == (before.title, before.turns, before.created_ms)
-    assert after.status in ("idle", "error")
-    assert (after.runnable, after.wake_ms) == (False, 0)
-    assert await other.claim("w", now_ms=1 << 50) is None
-    assert await check(other, chat) == []
+    new_types = [event["type"] for event in back[len(lines) :]]
+    assert "session.imported" in new_types
+    old, new = (await world.store.get(chat)).summary, (await other_store.get(chat)).summary
+    assert (new.title, new.turns, new.created_ms) == (old.title, old.turns, old.created_ms)
+    assert new.status in ("idle", "error")
+    assert (new.runnable, new.wake_ms) == (False, 0)
+    assert await other_store.claim("w", now_ms=1 << 50) is None
+    assert await check(other_store, chat) == []
     copy = await import_chat(world.store, lines, new_id=True)
     assert copy != chat
-    moved = b"".join((await exported(world.store, copy))[: len(lines)]).replace(copy.encode(), chat.encode())
-    assert events_of(moved.splitlines()) == events_of(lines)
+    copy_bytes = b"".join((await exported(world.store, copy))[: len(lines)]).replace(copy.encode(), chat.encode())
+    assert events_of(copy_bytes.splitlines()) == events_of(lines)
     assert (await replay(world.store, copy)).matches
 
 
@@ -92,28 +92,28 @@ async def test_an_imported_chat_goes_on(world: World) -> None:
 async def test_bytes_outside_the_log_travel_with_it_once(world: World) -> None:  # D-06
     output = await world.store.put_blob(b"all of it\x00\xff")
     image = Image("image/png", await world.store.put_blob(b"picture"))
-    lost = Image("image/png", "0" * 64)
+    missing_image = Image("image/png", "0" * 64)
     agent = world.agent(ScriptedModel([Say("Nice."), Say("Again.")], follow="calls"))
     chat = agent.chat(options=world.options())
     await watch(chat.send("Look.", images=[image]))
-    await watch(chat.send("Look again.", images=[image, lost]))
+    await watch(chat.send("Look again.", images=[image, missing_image]))
     await agent.worker.close()
     state = await chat.state()
-    done = Envelope(state.head + 1, chat.id, 0, ExecutionComplete("1.0", True, output=output))
+    envelope = Envelope(state.head + 1, chat.id, 0, ExecutionComplete("1.0", True, output=output))
     summary = (await world.store.get(chat.id)).summary
-    await world.store.append(Commit(chat.id, [wire.encode(done)], summary, durable=False))
+    await world.store.append(Commit(chat.id, [wire.encode(envelope)], summary, durable=False))
     lines = await exported(world.store, chat.id)
     assert [sorted(json.loads(line).get("blobs", {})) for line in lines if b'"blobs"' in line] == [
         [image.blob],
         [output],
     ]
-    other = MemoryStore()
-    await import_chat(other, lines)
-    assert await other.get_blob(output) == b"all of it\x00\xff"
-    assert await other.get_blob(image.blob) == b"picture"
+    other_store = MemoryStore()
+    await import_chat(other_store, lines)
+    assert await other_store.get_blob(output) == b"all of it\x00\xff"
+    assert await other_store.get_blob(image.blob) == b"picture"
     with pytest.raises(NotFound):
-        await other.get_blob(lost.blob)
-    assert events_of(await exported(other, chat.id))[: len(lines)] == events_of(lines)
+        await other_store.get_blob(missing_image.blob)
+    assert events_of(await exported(other_store, chat.id))[: len(lines)] == events_of(lines)
 
 
 async def test_a_damaged_record_does_not_keep_the_rest(world: World) -> None:  # D-06
@@ -122,9 +122,9 @@ async def test_a_damaged_record_does_not_keep_the_rest(world: World) -> None:  #
     broken = Record(summary.head + 1, 0, "assistant.message", 1, 3, b'{"turn":"x"}')
     await world.store.append(Commit(chat, [broken], summary, durable=False))
     lines = await exported(world.store, chat)
-    other = MemoryStore()
-    await import_chat(other, lines)
-    assert isinstance((await read_chat(other, chat))[len(lines) - 1].data, RecordLost)
+    other_store = MemoryStore()
+    await import_chat(other_store, lines)
+    assert isinstance((await read_chat(other_store, chat))[len(lines) - 1].data, RecordLost)
 
 
 def _drop(number: int) -> Callable[[list[bytes]], list[bytes]]:
@@ -132,12 +132,12 @@ def _drop(number: int) -> Callable[[list[bytes]], list[bytes]]:
 
 
 def _line(number: int, change: Callable[[dict[str, object]], object]) -> Callable[[list[bytes]], list[bytes]]:
-    def changed(lines: list[bytes]) -> list[bytes]:
+    def change_line(lines: list[bytes]) -> list[bytes]:
         read = json.loads(lines[number - 1])
         change(read)
         return [*lines[: number - 1], json.dumps(read).encode(), *lines[number:]]
 
-    return changed
+    return change_line
 
 
 def _live(lines: list[bytes]) -> list[bytes]:
@@ -177,10 +177,10 @@ async def test_bad_input_is_told_by_line_and_changes_nothing(
     tamper: Callable[[list[bytes]], list[bytes]], error: type[TreadleError], text: str, new_id: bool, world: World
 ) -> None:
     lines = await exported(world.store, await SCENES["plain_answers"](world))
-    other = MemoryStore()
+    other_store = MemoryStore()
     with pytest.raises(error, match=text):
-        await import_chat(other, tamper(lines), new_id)
-    assert await other.list() == []
+        await import_chat(other_store, tamper(lines), new_id)
+    assert await other_store.list() == []
 
 
 async def test_an_id_that_is_taken_is_refused(world: World) -> None:
@@ -194,9 +194,9 @@ async def test_an_id_that_is_taken_is_refused(world: World) -> None:
 async def test_blank_lines_and_text_are_fine(world: World) -> None:
     chat = await SCENES["plain_answers"](world)
     lines = await exported(world.store, chat)
-    other = MemoryStore()
-    await import_chat(other, ["", *(line.decode() for line in lines), "\n"])
-    assert events_of(await exported(other, chat))[: len(lines)] == events_of(lines)
+    other_store = MemoryStore()
+    await import_chat(other_store, ["", *(line.decode() for line in lines), "\n"])
+    assert events_of(await exported(other_store, chat))[: len(lines)] == events_of(lines)
 
 
 async def test_lines_of_older_exports_say_no_number(world: World) -> None:
@@ -225,19 +225,19 @@ def test_every_option_moves_with_a_chat_or_does_not() -> None:  # S-09
 
 async def test_what_gives_power_does_not_move(world: World) -> None:  # S-09
     lines = await exported(world.store, await SCENES["plain_answers"](world))
-    other = MemoryStore()
+    other_store = MemoryStore()
     first = json.loads(lines[0])
     first["data"]["options"] = msgspec.to_builtins(OPTIONS)  # every option says something
     first["data"]["owner"] = "mallory"
     local = ChatOptions(model="openai:gpt-4.1", root="/here", mode="read-only", max_turns=3, checks=("true",))
-    chat = await import_chat(other, [json.dumps(first), *lines[1:]], local=local)
-    state = fold_all(ChatState(chat=chat), await read_chat(other, chat))
+    chat = await import_chat(other_store, [json.dumps(first), *lines[1:]], local=local)
+    state = fold_all(ChatState(chat=chat), await read_chat(other_store, chat))
     assert state.owner == ""
     for name in ChatOptions.__struct_fields__:
         of = OPTIONS if name in PORTABLE else local
         assert getattr(state.options, name) == getattr(of, name), name
-    given = await import_chat(other, lines, new_id=True, owner="ada")
-    assert (await other.get(given)).summary.owner == "ada"
+    second_chat = await import_chat(other_store, lines, new_id=True, owner="ada")
+    assert (await other_store.get(second_chat)).summary.owner == "ada"
 
 
 async def test_a_shell_from_elsewhere_does_not_hold_here(world: World) -> None:  # S-09, T-14

@@ -39,11 +39,11 @@ PATIENCE_S = 60.0
 async def until(pilot: Pilot[AppExit], fact: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not fact():
-        assert time.monotonic() < deadline, shown(pilot.app)
+        assert time.monotonic() < deadline, read_transcript(pilot.app)
         await pilot.pause(0.02)
 
 
-def shown(app: Any) -> str:
+def read_transcript(app: Any) -> str:
     """The conversation as it stands on the screen."""
     transcript = app.transcript
     return "\n".join(transcript.render_line(y).text.rstrip() for y in range(transcript.size.height))
@@ -58,8 +58,8 @@ def app_on(
     return make_app(connect, Start(str(root), model, prompt))
 
 
-async def _find(store: Any, named: str) -> ChatId:
-    return (await store.list(limit=1))[0].summary.chat if named == "last" else ChatId(named)
+async def _find(store: Any, reference: str) -> ChatId:
+    return (await store.list(limit=1))[0].summary.chat if reference == "last" else ChatId(reference)
 
 
 async def say(pilot: Pilot[AppExit], text: str) -> None:
@@ -89,7 +89,7 @@ async def test_a_server_is_one_more_place_for_chats(tmp_path: Path) -> None:  # 
             await say(pilot, "Go.")
             await until(pilot, lambda: app.card.action is not None and app.card.armed)
             await pilot.press("y")
-            await until(pilot, lambda: "Made it." in shown(app))
+            await until(pilot, lambda: "Made it." in read_transcript(app))
             assert app.connection is not None
             assert app.connection.stays
             listed = await remote.chats()
@@ -101,8 +101,8 @@ async def test_a_server_is_one_more_place_for_chats(tmp_path: Path) -> None:  # 
 
 def rows_of(app: TreadleApp) -> str:
     """The rows of the list that is open."""
-    found = app.screen.query(OptionList).results(OptionList)
-    return "\n".join(str(row.get_option_at_index(at).prompt) for row in found for at in range(row.option_count))
+    option_lists = app.screen.query(OptionList).results(OptionList)
+    return "\n".join(str(row.get_option_at_index(at).prompt) for row in option_lists for at in range(row.option_count))
 
 
 def first_start(agent: Agent, root: Path, home: Path) -> TreadleApp:
@@ -161,7 +161,7 @@ async def test_a_model_that_is_typed_asks_for_its_key_and_a_refused_key_is_not_k
         async with Agent(home=tmp_path) as agent:
             app = first_start(agent, tmp_path, tmp_path)
             async with app.run_test(size=(100, 40)) as pilot:
-                for key, kept in (("ghu_wrong_wrong_wrong", False), (good, True)):
+                for key, is_kept in (("ghu_wrong_wrong_wrong", False), (good, True)):
                     await until(pilot, lambda: isinstance(app.screen, Picker) and "GitHub Copilot" in rows_of(app))
                     app.screen.query_one(Input).value = "sign in"
                     await until(pilot, lambda: "try the demo" not in rows_of(app) and "OpenAI" not in rows_of(app))
@@ -172,7 +172,7 @@ async def test_a_model_that_is_typed_asks_for_its_key_and_a_refused_key_is_not_k
                     field.value = key
                     await pilot.press("enter")
                     await until(pilot, lambda: isinstance(app.screen, Picker))
-                    assert (tmp_path / "access.json").exists() == kept
+                    assert (tmp_path / "access.json").exists() == is_kept
                 app.screen.query_one(Input).value = "copilot:some-model"
                 await until(pilot, lambda: "copilot:some-model (as typed)" in rows_of(app))
                 await pilot.press("enter")
@@ -197,13 +197,13 @@ async def test_a_chosen_model_is_told_about_and_used(
             app.screen.query_one(Input).value = "openai:gpt-4.1-mini"
             await until(pilot, lambda: "anthropic" not in rows_of(app))
             await pilot.press("enter")
-            await until(pilot, lambda: isinstance(app.screen, Confirm) and "are sent to" in _asked(app))
+            await until(pilot, lambda: isinstance(app.screen, Confirm) and "are sent to" in _read_dialog(app))
             await pilot.press("y")
             await until(pilot, lambda: chosen_model(app) == "openai:gpt-4.1-mini")
             app.leave()
 
 
-def _asked(app: TreadleApp) -> str:
+def _read_dialog(app: TreadleApp) -> str:
     return " ".join(str(each.content) for each in app.screen.query(Static))
 
 
@@ -216,9 +216,9 @@ async def test_a_large_paste_is_a_chip_and_is_sent_whole(tmp_path: Path) -> None
             app.composer.post_message(Paste(f"{text}\x1b[31m"))
             await until(pilot, lambda: "[pasted #1: 100 lines]" in app.composer.text)
             await pilot.press("enter")
-            await until(pilot, lambda: "Read it." in shown(app))
-            (said,) = app.conversation.messages()
-            assert "line 99\\x1b[31m" in said.text
+            await until(pilot, lambda: "Read it." in read_transcript(app))
+            (message,) = app.conversation.messages()
+            assert "line 99\\x1b[31m" in message.text
             app.leave()
 
 
@@ -246,11 +246,11 @@ async def test_a_command_of_ones_own_is_recorded_shown_and_undoable(tmp_path: Pa
         app = app_on(agent, tmp_path / "project")
         async with app.run_test(size=(100, 30)) as pilot:
             await say(pilot, "!echo from the shell; echo yes > made.txt")
-            await until(pilot, lambda: "from the shell" in shown(app) and not app.conversation.view.busy)
+            await until(pilot, lambda: "from the shell" in read_transcript(app) and not app.conversation.view.busy)
             assert app.card.action is None  # in mode confirm, but who typed it has answered
             assert (tmp_path / "project" / "made.txt").read_text() == "yes\n"
             await say(pilot, "What do you say?")
-            await until(pilot, lambda: "I see." in shown(app))
+            await until(pilot, lambda: "I see." in read_transcript(app))
             assert app.link is not None
             assert (await app.link.undo(everything=True)).files == 1
             app.leave()
@@ -266,16 +266,16 @@ async def test_the_same_command_of_the_model_is_asked_about(tmp_path: Path) -> N
         app = app_on(agent, tmp_path / "project")
         async with app.run_test(size=(100, 30)) as pilot:
             await say(pilot, f"!{line}")
-            await until(pilot, lambda: "done · 1 turn" in shown(app))
+            await until(pilot, lambda: "done · 1 turn" in read_transcript(app))
             assert (tmp_path / "project" / "made.txt").read_text() == "yes\n"
             await say(pilot, "Now you.")
             await until(pilot, lambda: app.card.action is not None and app.card.armed)
             await pilot.press("y")
-            await until(pilot, lambda: "Done." in shown(app) and not app.conversation.view.busy)
+            await until(pilot, lambda: "Done." in read_transcript(app) and not app.conversation.view.busy)
             await say(pilot, "/new")
             await until(pilot, lambda: app.link is None)
             await say(pilot, f"!{line}")
-            await until(pilot, lambda: "done · 1 turn" in shown(app))
+            await until(pilot, lambda: "done · 1 turn" in read_transcript(app))
             await say(pilot, "Now you again.")
             await until(pilot, lambda: app.card.action is not None)
             assert (tmp_path / "project" / "made.txt").read_text() == "yes\n" * 3
@@ -301,8 +301,8 @@ async def test_two_messages_at_once_begin_one_chat(
             for text in ("First.", "Second."):
                 app.composer.put(text)
                 await app.composer._on_key(Key("enter", None))
-            await until(pilot, lambda: "Two." in shown(app) and not app.conversation.view.busy)
-            assert shown(app).index("First.") < shown(app).index("Second.")
+            await until(pilot, lambda: "Two." in read_transcript(app) and not app.conversation.view.busy)
+            assert read_transcript(app).index("First.") < read_transcript(app).index("Second.")
             assert len(await agent.chats()) == 1
             app.leave()
 
@@ -329,7 +329,7 @@ async def test_keys_behind_edit_are_no_answer(tmp_path: Path) -> None:  # S-08
             await until(pilot, lambda: app.composer.text == "echo one > made.txt")
             app.composer.put("echo two > made.txt")
             await pilot.press("enter")
-            await until(pilot, lambda: "Done." in shown(app) and not app.conversation.view.busy)
+            await until(pilot, lambda: "Done." in read_transcript(app) and not app.conversation.view.busy)
             app.leave()
     assert (tmp_path / "project" / "made.txt").read_text() == "two\n"
 
@@ -352,11 +352,11 @@ async def test_a_draft_keeps_its_chips_and_a_failed_message_its_place(tmp_path: 
             await say(pilot, "Not now.")
             await until(pilot, lambda: app.composer.text == draft)
             assert app.composer.expanded(draft)[0] == pasted
-            given, typed = app.composer.draft, "typed meanwhile"
+            draft_state, typed = app.composer.draft, "typed meanwhile"
             app.composer.clear_all()
             await app.composer._on_paste(Paste(pasted.replace("0", "zero")))
             app.composer.insert(typed)
-            app.composer.give_back(given)
+            app.composer.give_back(draft_state)
             text, _ = app.composer.expanded(app.composer.text)
             assert text.startswith(pasted)
             assert text.endswith(typed)
@@ -365,7 +365,7 @@ async def test_a_draft_keeps_its_chips_and_a_failed_message_its_place(tmp_path: 
             app.composer.move_cursor((0, 3))
             await app.composer._on_key(Key("enter", None))
             assert app.composer.text == ""  # it was sent, whole
-            await until(pilot, lambda: "one two\\" in shown(app))
+            await until(pilot, lambda: "one two\\" in read_transcript(app))
             app.leave()
 
 
@@ -389,7 +389,7 @@ async def test_own_commands_and_custom_agents(tmp_path: Path) -> None:  # E-03
             await say(pilot, "/agent careful")
             await until(pilot, lambda: any("works as careful" in str(each.message) for each in app._notifications))
             await say(pilot, "/tidy the shed")
-            await until(pilot, lambda: "Tidied." in shown(app))
+            await until(pilot, lambda: "Tidied." in read_transcript(app))
             assert app.conversation.messages()[0].text == "Tidy the shed now."
             assert app.conversation.view.options.agent == "careful"
             app.leave()
@@ -414,17 +414,17 @@ async def test_a_chat_of_ten_thousand_events_opens_at_its_end_and_scrolls() -> N
     app = make_app(connect, Start("/", "m:x", chat="c_1"))
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.controller is not None)
-        await until(pilot, lambda: app.conversation.seq >= 10_000 and "the last words" in shown(app))
-        drawn = len(app.transcript._lines)
-        assert drawn < 200
+        await until(pilot, lambda: app.conversation.seq >= 10_000 and "the last words" in read_transcript(app))
+        line_count = len(app.transcript._lines)
+        assert line_count < 200
         for _ in range(3):
             await pilot.press("pageup")
-        await until(pilot, lambda: "the last words" not in shown(app))
+        await until(pilot, lambda: "the last words" not in read_transcript(app))
         app.transcript.scroll_to(y=0, animate=False)
-        await until(pilot, lambda: "Do thing 1" in shown(app))
+        await until(pilot, lambda: "Do thing 1" in read_transcript(app))
         assert len(app.transcript._lines) < 500
         await pilot.press("ctrl+end")
-        await until(pilot, lambda: "the last words" in shown(app))
+        await until(pilot, lambda: "the last words" in read_transcript(app))
         app.leave()
 
 
@@ -440,11 +440,11 @@ async def test_a_stale_answer_is_a_notice_and_no_end(tmp_path: Path, after: str)
             assert app.link is not None
             action = app.card.action
             assert action is not None
-            other = agent.chat(app.link.id)
+            same_chat = agent.chat(app.link.id)
             if after == "stop":
-                await other.interrupt()
+                await same_chat.interrupt()
             else:
-                await other.deny(action, "not now")
+                await same_chat.deny(action, "not now")
             await app.guarded(_too_late(app, action))
             await until(pilot, lambda: app.card.action is None and not app.conversation.view.busy)
             app.leave()
@@ -485,10 +485,10 @@ async def test_esc_and_ctrl_c_stop_the_run_and_a_second_ctrl_c_quits(tmp_path: P
 
 async def test_live_text_of_a_chat_that_another_process_runs(tmp_path: Path) -> None:  # D-04, U-04
     steps = [Turn((Say("Half of the answer is here"), Hang()))]
-    store, other = SqliteStore(tmp_path / "treadle.db"), SqliteStore(tmp_path / "treadle.db")
+    store, other_store = SqliteStore(tmp_path / "treadle.db"), SqliteStore(tmp_path / "treadle.db")
     async with (
         Agent(store, model=ScriptedModel(steps), home=tmp_path, relays=True) as agent,
-        Agent(other, model=ScriptedModel([]), home=tmp_path) as reading,
+        Agent(other_store, model=ScriptedModel([]), home=tmp_path) as reading,
     ):
         chat = await agent.chat(root=str(tmp_path)).open()
         await chat.send("Go on.")
@@ -497,7 +497,7 @@ async def test_live_text_of_a_chat_that_another_process_runs(tmp_path: Path) -> 
             await until(pilot, lambda: app.controller is not None)
             assert app.connection is not None
             app.showing.attach(await app.connection.open(chat.id))
-            await until(pilot, lambda: "Half of the answer is here" in shown(app))
+            await until(pilot, lambda: "Half of the answer is here" in read_transcript(app))
             assert app.conversation.view.busy
             await chat.interrupt()
             await until(pilot, lambda: app.conversation.view.last_end == "interrupted")

@@ -189,9 +189,9 @@ async def test_a_standing_rule_needs_a_second_key(key: str, monkeypatch: pytest.
 
 
 def card_text(app: TreadleApp) -> str:
-    shown = StringIO()
-    Console(width=90, file=shown).print(app.card.query_one(Static).content)
-    return shown.getvalue()
+    buffer = StringIO()
+    Console(width=90, file=buffer).print(app.card.query_one(Static).content)
+    return buffer.getvalue()
 
 
 async def test_a_message_is_put_aside_for_the_answer_and_comes_back(quick: None) -> None:

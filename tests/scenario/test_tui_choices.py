@@ -1,4 +1,4 @@
-"""What the app offers to choose from, and what it refuses: images, reasoning effort, rules, copies (U-03, U-10)."""
+"""The choices that the app offers and refuses: images, reasoning effort, rules, copies (U-03, U-10)."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ from textual.events import Paste
 from textual.pilot import Pilot
 from textual.widgets import OptionList
 
-from tests.scenario.test_tui_app import agent_with, app_on, say, shown, until
+from tests.scenario.test_tui_app import agent_with, app_on, read_transcript, say, until
 from tests.unit.frontends.tui.recorded import Recorded, ended_log
 from treadle.adapters.models.scripted import Call, Say
 from treadle.frontends.presentation.blocks import copies
@@ -37,13 +37,13 @@ def app_of(recorded: Any) -> TreadleApp:
     return make_app(connect, Start("/home/me/project", "m:x"))
 
 
-def told(app: TreadleApp, words: str) -> bool:
+def has_notification(app: TreadleApp, words: str) -> bool:
     return any(words in str(each.message) for each in app._notifications)
 
 
 def rows(app: TreadleApp) -> list[str]:
-    found = app.screen.query("#rows").results(OptionList)
-    return [str(each.get_option_at_index(at).prompt) for each in found for at in range(each.option_count)]
+    option_lists = app.screen.query("#rows").results(OptionList)
+    return [str(each.get_option_at_index(at).prompt) for each in option_lists for at in range(each.option_count)]
 
 
 async def test_an_image_that_the_model_cannot_see_is_refused_when_it_is_attached(tmp_path: Path) -> None:  # M-07
@@ -53,7 +53,9 @@ async def test_an_image_that_the_model_cannot_see_is_refused_when_it_is_attached
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.controller is not None)
         app.post_message(Paste(str(picture)))
-        await until(pilot, lambda: told(app, "m:x cannot see images") and told(app, "these can: m:sees"))
+        await until(
+            pilot, lambda: has_notification(app, "m:x cannot see images") and has_notification(app, "these can: m:sees")
+        )
         assert app.composer.text == ""
         assert app.controller is not None
         app.controller.next_chat_options["model"] = "m:sees"
@@ -69,11 +71,11 @@ async def test_the_effort_is_chosen_and_shown_before_and_in_a_chat(tmp_path: Pat
             await say(pilot, "/effort high")
             await until(pilot, lambda: app.showing.options.reasoning_effort == "high")
             await say(pilot, "Go.")
-            await until(pilot, lambda: "Done." in shown(app))
+            await until(pilot, lambda: "Done." in read_transcript(app))
             assert app.conversation.view.options.reasoning_effort == "high"
             await until(pilot, lambda: "(high)" in app._written["#footer"][0])
             await say(pilot, "/effort huge")
-            await until(pilot, lambda: told(app, "there is no effort 'huge'"))
+            await until(pilot, lambda: has_notification(app, "there is no effort 'huge'"))
             app.leave()
 
 
@@ -81,7 +83,7 @@ async def test_a_model_without_reasoning_effort_says_so() -> None:  # M-16
     app = app_of(Models(ended_log()))
     async with app.run_test(size=(100, 30)) as pilot:
         await say(pilot, "/effort")
-        await until(pilot, lambda: told(app, "m:x has no levels of reasoning effort"))
+        await until(pilot, lambda: has_notification(app, "m:x has no levels of reasoning effort"))
         app.leave()
 
 
@@ -97,7 +99,7 @@ async def test_rules_are_listed_and_revoked(tmp_path: Path) -> None:  # S-07
         app = app_on(agent, tmp_path / "project")
         async with app.run_test(size=(140, 30)) as pilot:
             await say(pilot, "Go.")
-            await until(pilot, lambda: "Done." in shown(app))
+            await until(pilot, lambda: "Done." in read_transcript(app))
             assert app.link is not None
             await app.link.change(rules=[{"effect": "deny", "tool": "run_command", "pattern": "curl *", "id": "r_1"}])
             await say(pilot, "/permissions")
@@ -128,7 +130,7 @@ async def test_copy_offers_answer_code_command_and_diff(tmp_path: Path, monkeypa
         app = app_on(agent, tmp_path / "project", mode="autopilot")
         async with app.run_test(size=(100, 30)) as pilot:
             await say(pilot, "Go.")
-            await until(pilot, lambda: "Look:" in shown(app) and not app.conversation.view.busy)
+            await until(pilot, lambda: "Look:" in read_transcript(app) and not app.conversation.view.busy)
             kinds = [kind for kind, _ in copies(app.conversation.blocks)]
             assert kinds == ["answer", "code", "command", "diff"]
             await say(pilot, "/copy")

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from tests.scenario.mcp_servers.kit import ODD
-from tests.scenario.test_tui_app import agent_with, app_on, say, shown, until
+from tests.scenario.test_tui_app import agent_with, app_on, read_transcript, say, until
 from treadle.adapters.models.scripted import Call, Say
 from treadle.frontends.tui.app import TreadleApp
 from treadle.frontends.tui.commands import COMMANDS
@@ -33,31 +33,31 @@ ELSEWHERE = (
     "new",
     "world",
 )
-"""What the test does one by one, and what other tests do."""
+"""Commands that the test runs one by one, and commands of other tests."""
 
 
-def told(app: TreadleApp) -> str:
+def read_notifications(app: TreadleApp) -> str:
     return "\n".join(str(each.message) for each in app._notifications)
 
 
 async def test_a_world_is_looked_at_rebased_and_committed(tmp_path: Path) -> None:  # W-12, W-13
     steps = [[Call("write_file", path="made.txt", content="made\n")], Say("The last words.")]
     (tmp_path / "project").mkdir()
-    made = tmp_path / "project" / "made.txt"
+    new_file = tmp_path / "project" / "made.txt"
     async with agent_with(steps, tmp_path / "home") as agent:
         app = app_on(agent, tmp_path / "project", mode="auto-edit", world="chat")
         async with app.run_test(size=(100, 30)) as pilot:
             await say(pilot, "Go.")
-            await until(pilot, lambda: "last words" in shown(app) and not app.conversation.view.busy)
+            await until(pilot, lambda: "last words" in read_transcript(app) and not app.conversation.view.busy)
             await say(pilot, "/world")
             await until(pilot, lambda: isinstance(app.screen, Reading))
             await pilot.press("escape")
             await until(pilot, lambda: not isinstance(app.screen, Reading))
             await say(pilot, "/world rebase")
-            await until(pilot, lambda: "the world is up to date" in told(app))
-            assert not made.exists()
+            await until(pilot, lambda: "the world is up to date" in read_notifications(app))
+            assert not new_file.exists()
             await say(pilot, "/world commit")
-            await until(pilot, lambda: made.exists() and "committed 1 change" in told(app))
+            await until(pilot, lambda: new_file.exists() and "committed 1 change" in read_notifications(app))
             app.leave()
 
 
@@ -65,13 +65,13 @@ async def test_the_commands_one_after_the_other(tmp_path: Path) -> None:  # U-04
     assert {*LISTS, *TEXTS, *ELSEWHERE, "export"} == set(COMMANDS)
     steps = [[Call("write_file", path="made.txt", content="made\n")], Say("The *last* words."), Say("Tidied.")]
     (tmp_path / "project").mkdir()
-    made = tmp_path / "project" / "made.txt"
+    new_file = tmp_path / "project" / "made.txt"
     async with agent_with(steps, tmp_path / "home") as agent:
         agent.mcp.add("odd", {"command": sys.executable, "args": ["-S", ODD, str(tmp_path / "notes")]})
         app = app_on(agent, tmp_path / "project", mode="auto-edit")
         async with app.run_test(size=(100, 30)) as pilot:
             await say(pilot, "Go.")
-            await until(pilot, lambda: "last words" in shown(app) and not app.conversation.view.busy)
+            await until(pilot, lambda: "last words" in read_transcript(app) and not app.conversation.view.busy)
             assert app.link is not None
             first = app.link.id
             for name in LISTS:
@@ -85,9 +85,9 @@ async def test_the_commands_one_after_the_other(tmp_path: Path) -> None:  # U-04
                 await pilot.press("escape")
                 await until(pilot, lambda: not isinstance(app.screen, Reading))
             await say(pilot, "/undo")
-            await until(pilot, lambda: not made.exists() and "undone: 1 change" in told(app))
+            await until(pilot, lambda: not new_file.exists() and "undone: 1 change" in read_notifications(app))
             await say(pilot, "/redo made.txt")
-            await until(pilot, made.exists)
+            await until(pilot, new_file.exists)
             await say(pilot, "/network registries, example.org")
             await until(pilot, lambda: app.conversation.view.options.network)
             await say(pilot, "/rename A title")
@@ -97,11 +97,13 @@ async def test_the_commands_one_after_the_other(tmp_path: Path) -> None:  # U-04
             await say(pilot, f"/export {tmp_path}/chat.jsonl")
             await until(pilot, (tmp_path / "chat.jsonl").exists)
             await say(pilot, "/odd:tidy well")  # a prompt of an MCP server
-            await until(pilot, lambda: "Tidy all well: some notes" in shown(app) and "Tidied." in shown(app))
+            await until(
+                pilot, lambda: "Tidy all well: some notes" in read_transcript(app) and "Tidied." in read_transcript(app)
+            )
             await say(pilot, "/mode nonsense")
-            await until(pilot, lambda: "there is no mode 'nonsense'" in told(app))
+            await until(pilot, lambda: "there is no mode 'nonsense'" in read_notifications(app))
             await say(pilot, "/comapct")
-            await until(pilot, lambda: "did you mean 'compact'" in told(app))
+            await until(pilot, lambda: "did you mean 'compact'" in read_notifications(app))
             await say(pilot, "/fork")
             await until(pilot, lambda: app.link is not None and app.link.id != first)
             await say(pilot, "/new")

@@ -1,4 +1,4 @@
-"""The app and chats that a chat began: what a sub-agent asks is asked in the parent's view, here and on a server."""
+"""The app and chats that a chat began: a sub-agent's questions appear in the parent's view, here and on a server."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -8,7 +8,7 @@ import pytest
 
 from tests.scenario.family import ByTask, project
 from tests.scenario.http_kit import serving
-from tests.scenario.test_tui_app import app_on, say, shown, until
+from tests.scenario.test_tui_app import app_on, read_transcript, say, until
 from treadle import Agent
 from treadle.adapters.models.scripted import Call, Say
 from treadle.adapters.stores.sqlite import SqliteStore
@@ -52,7 +52,7 @@ async def test_what_sub_agents_ask_is_answered_in_the_view_of_the_parent(  # L-2
     (tmp_path / "home").mkdir()
     async with place(root, tmp_path / "home") as app, app.run_test(size=(120, 34)) as pilot:
         await say(pilot, "Do it")
-        asked = set()
+        kinds = set()
         for _ in range(2):
             await until(pilot, lambda: app.card.asked is not None and app.card.armed)
             assert app.card.asked is not None
@@ -60,11 +60,11 @@ async def test_what_sub_agents_ask_is_answered_in_the_view_of_the_parent(  # L-2
             assert app.link is not None
             assert app.card.asked.chat != app.link.id
             key = app.card.asked.key
-            asked.add(app.card.asked.action.kind)
+            kinds.add(app.card.asked.action.kind)
             await pilot.press("y" if app.card.asked.action.kind == "permission" else "2")
             await until(pilot, lambda key=key: app.card.asked is None or app.card.asked.key != key)
-        assert asked == {"permission", "user_input"}
-        await until(pilot, lambda: "All is done." in shown(app) and not app.conversation.view.busy)
+        assert kinds == {"permission", "user_input"}
+        await until(pilot, lambda: "All is done." in read_transcript(app) and not app.conversation.view.busy)
         assert app.connection is not None
         rows = {row.title: row.parent for row in await app.connection.chats()}
         assert rows["Child a"] == rows["Child b"] == app.link.id

@@ -11,7 +11,7 @@ from textual.widgets import Input, OptionList, Static
 
 from tests.scenario.http_kit import serving
 from tests.scenario.mcp_servers.kit import ODD
-from tests.scenario.test_tui_app import say, shown, until
+from tests.scenario.test_tui_app import read_transcript, say, until
 from treadle.adapters.models.scripted import Say
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.frontends.server.running import address_of, bind
@@ -64,13 +64,13 @@ async def test_chats_are_found_by_what_was_said_in_them(tmp_path: Path) -> None:
             await until(pilot, lambda: "heron" in str(rows.get_option_at_index(0).prompt))
             await pilot.press("enter")
             await until(pilot, lambda: app.link is not None and app.link.id == first.id)
-            await until(pilot, lambda: "The heron is grey." in shown(app))
+            await until(pilot, lambda: "The heron is grey." in read_transcript(app))
             app.leave()
 
 
 def _preview(app: TreadleApp) -> str:
-    shown = app.screen.query_one("#shown", Static)
-    return "\n".join(shown.render_line(y).text for y in range(shown.size.height))
+    preview = app.screen.query_one("#shown", Static)
+    return "\n".join(preview.render_line(y).text for y in range(preview.size.height))
 
 
 async def test_a_server_that_is_away_is_told_for_as_long_as_it_is(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ async def test_what_is_written_here_is_completed_by_the_server(
         await until(pilot, lambda: "[image #1: from the clipboard]" in app.composer.text)
         app.composer.insert("What is it?")
         await pilot.press("enter")
-        await until(pilot, lambda: "A picture." in shown(app))
+        await until(pilot, lambda: "A picture." in read_transcript(app))
         app.composer.insert("See @")
         offers = app.query_one("#offers", OptionList)
         await until(pilot, lambda: offers.display and "odd:notes://all" in _rows(offers))
@@ -122,15 +122,17 @@ async def test_what_is_written_here_is_completed_by_the_server(
         await pilot.press("tab")
         app.composer.insert("well")
         await pilot.press("enter")
-        await until(pilot, lambda: "Tidy all well: some notes" in shown(app) and "Tidied." in shown(app))
+        await until(
+            pilot, lambda: "Tidy all well: some notes" in read_transcript(app) and "Tidied." in read_transcript(app)
+        )
         log = [envelope async for envelope in _log(app)]
         app.leave()
-    said, _ = [event for event in log if isinstance(event, UserMessage)]
-    assert [image.media_type for image in said.images] == ["image/png"]
+    message, _ = [event for event in log if isinstance(event, UserMessage)]
+    assert [image.media_type for image in message.images] == ["image/png"]
 
 
-def _rows(shown: OptionList) -> list[str]:
-    return [str(shown.get_option_at_index(place).prompt) for place in range(shown.option_count)]
+def _rows(option_list: OptionList) -> list[str]:
+    return [str(option_list.get_option_at_index(place).prompt) for place in range(option_list.option_count)]
 
 
 async def _log(app: TreadleApp) -> AsyncIterator[object]:
@@ -147,17 +149,17 @@ async def test_a_fork_from_before_a_message(tmp_path: Path) -> None:  # D-07
     server = app_on_server(tmp_path, [Say("One."), Say("Two.")])
     async with server as (app, remote), app.run_test(size=(100, 30)) as pilot:
         await say(pilot, "First.")
-        await until(pilot, lambda: "One." in shown(app) and not app.conversation.view.busy)
+        await until(pilot, lambda: "One." in read_transcript(app) and not app.conversation.view.busy)
         await say(pilot, "Second.")
-        await until(pilot, lambda: "Two." in shown(app) and not app.conversation.view.busy)
+        await until(pilot, lambda: "Two." in read_transcript(app) and not app.conversation.view.busy)
         assert app.link is not None
-        before = app.link.id
+        old_chat_id = app.link.id
         await say(pilot, "/rewind")
         await until(pilot, lambda: isinstance(app.screen, Picker) and app.screen.get_highlighted() is not None)
         await pilot.press("ctrl+f")
-        await until(pilot, lambda: app.link is not None and app.link.id != before)
-        await until(pilot, lambda: "One." in shown(app))
-        assert "Two." not in shown(app)
+        await until(pilot, lambda: app.link is not None and app.link.id != old_chat_id)
+        await until(pilot, lambda: "One." in read_transcript(app))
+        assert "Two." not in read_transcript(app)
         assert app.composer.text == "Second."
         assert len(await remote.chats()) == 2
         app.leave()
@@ -165,7 +167,7 @@ async def test_a_fork_from_before_a_message(tmp_path: Path) -> None:  # D-07
 
 async def test_a_chat_is_deleted_by_the_second_press(tmp_path: Path) -> None:  # U-04, A-06
     async with app_on_server(tmp_path, [Say("Hello.")]) as (app, remote):
-        kept, gone = [await remote.create(model="scripted:x", title=title) for title in ("Stays", "Goes")]
+        first_chat, second_chat = [await remote.create(model="scripted:x", title=title) for title in ("Stays", "Goes")]
         async with app.run_test(size=(120, 34)) as pilot:
             await until(pilot, lambda: app.controller is not None)
             await say(pilot, "/chats")
@@ -179,6 +181,6 @@ async def test_a_chat_is_deleted_by_the_second_press(tmp_path: Path) -> None:  #
             assert len(await remote.chats()) == 2
             await pilot.press("ctrl+d")
             await until(pilot, lambda: rows.option_count == 1)
-            assert [row.id for row in await remote.chats()] == [kept.id]
-            assert gone.id != kept.id
+            assert [row.id for row in await remote.chats()] == [first_chat.id]
+            assert second_chat.id != first_chat.id
             app.leave()

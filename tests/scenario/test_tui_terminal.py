@@ -1,4 +1,4 @@
-"""The app in a real terminal: what a person sees and does, with a scripted model and real files (U-01 to U-04)."""
+"""The app in a real terminal: a person's screen and keys, with a scripted model and real files (U-01 to U-04)."""
 
 import os
 import re
@@ -28,9 +28,9 @@ def command(line: str, *more: str) -> str:
 @pytest.fixture
 def terminal(cli: CommandLine, tmp_path: Path) -> Iterator[Terminal]:
     (cli.project / "a.py").write_text("x = 1\n")
-    shown = Terminal(tmp_path, cli.environment, 120, 34)
-    yield shown
-    shown.close()
+    new_terminal = Terminal(tmp_path, cli.environment, 120, 34)
+    yield new_terminal
+    new_terminal.close()
 
 
 def begin(terminal: Terminal, cli: CommandLine, script: str, *arguments: str) -> None:
@@ -47,8 +47,8 @@ def say(terminal: Terminal, text: str) -> None:
 def test_ask_stream_and_leave(terminal: Terminal, cli: CommandLine) -> None:
     begin(terminal, cli, EDIT + DONE)
     say(terminal, "Fix it.")
-    shown = terminal.wait("All done.", "done · 2 turns", "x = 2", "+1")
-    assert "**" not in shown
+    screen_text = terminal.wait("All done.", "done · 2 turns", "x = 2", "+1")
+    assert "**" not in screen_text
     terminal.keys("C-c")
     terminal.wait("Ctrl-C again quits")
     terminal.keys("C-c")
@@ -64,16 +64,16 @@ def test_one_key_approves_and_what_was_typed_before_does_not(terminal: Terminal,
     terminal.wait("needs your approval", "yyyy")
     assert not (cli.project / "made.txt").exists()
     terminal.keys("C-u")
-    terminal.wait("needs your approval", gone="yyyy")
+    terminal.wait("needs your approval", absent_text="yyyy")
     _answer(terminal, "y", "All done.")
     assert (cli.project / "made.txt").read_text() == "yes\n"
 
 
-def _answer(terminal: Terminal, key: str, then: str) -> None:
+def _answer(terminal: Terminal, key: str, expected_text: str) -> None:
     """Press a key when the card takes one, which it does not before it was seen for a moment."""
     terminal.wait("needs your approval", "yes, once")
     terminal.keys(key)
-    terminal.wait(then)
+    terminal.wait(expected_text)
 
 
 def test_refuse_and_say_why(terminal: Terminal, cli: CommandLine) -> None:
@@ -104,8 +104,8 @@ def test_esc_stops_a_command_and_the_chat_goes_on(terminal: Terminal, cli: Comma
     terminal.wait("│ begun")
     terminal.keys("Escape")
     terminal.wait("interrupted ·", "│ begun")
-    (ended,) = cli("export", "last").of("tool.execution_complete")
-    assert ended["result"].startswith("begun\n")
+    (completion,) = cli("export", "last").of("tool.execution_complete")
+    assert completion["result"].startswith("begun\n")
     say(terminal, "Then end it.")
     terminal.wait("All done.")
 
@@ -118,7 +118,7 @@ def test_queue_steer_and_answer_a_question(terminal: Terminal, cli: CommandLine)
     say(terminal, "/queue")
     terminal.wait("nothing here")
     terminal.keys("Escape")
-    terminal.wait("Which one?", gone="nothing here")
+    terminal.wait("Which one?", absent_text="nothing here")
     terminal.wait("a number, or your own words")
     terminal.keys("2")
     terminal.wait("All done.")
@@ -133,14 +133,14 @@ def test_kill_the_app_in_a_command_and_go_on_with_one_key(terminal: Terminal, cl
     terminal.wait("│ begun")
     os.kill(terminal.pid(), signal.SIGKILL)
     terminal.wait("ended with 137")
-    other = Terminal(tmp_path / "home", cli.environment, 120, 34)
+    second_terminal = Terminal(tmp_path / "home", cli.environment, 120, 34)
     try:
-        other.start("--continue", cwd=cli.project)
-        other.wait("this run was cut off")
-        other.keys("Enter")
-        other.wait("All done.", "done · ")
+        second_terminal.start("--continue", cwd=cli.project)
+        second_terminal.wait("this run was cut off")
+        second_terminal.keys("Enter")
+        second_terminal.wait("All done.", "done · ")
     finally:
-        other.close()
+        second_terminal.close()
     assert (cli.project / "made.txt").read_text() == "over\n"
 
 
@@ -148,14 +148,14 @@ def test_two_terminals_on_one_chat(terminal: Terminal, cli: CommandLine, tmp_pat
     begin(terminal, cli, command("echo yes > made.txt") + DONE, "--mode", "confirm")
     say(terminal, "Go.")
     terminal.wait("needs your approval")
-    other = Terminal(tmp_path / "home", cli.environment, 90, 30)
+    second_terminal = Terminal(tmp_path / "home", cli.environment, 90, 30)
     try:
-        other.start("--continue", cwd=cli.project)
-        other.wait("needs your approval")
-        _answer(other, "y", "All done.")
-        terminal.wait("answered elsewhere", "All done.", gone="needs your approval")
+        second_terminal.start("--continue", cwd=cli.project)
+        second_terminal.wait("needs your approval")
+        _answer(second_terminal, "y", "All done.")
+        terminal.wait("answered elsewhere", "All done.", absent_text="needs your approval")
     finally:
-        other.close()
+        second_terminal.close()
 
 
 def test_undo_from_the_review_and_back_by_redo(terminal: Terminal, cli: CommandLine) -> None:  # W-03
@@ -170,7 +170,7 @@ def test_undo_from_the_review_and_back_by_redo(terminal: Terminal, cli: CommandL
     terminal.wait("undone: 1 change")
     assert (cli.project / "a.py").read_text() == "x = 1\n"
     terminal.keys("Escape")
-    terminal.wait("All done.", gone="Changes")
+    terminal.wait("All done.", absent_text="Changes")
     say(terminal, "/redo")
     terminal.wait("redone: 1 change")
     assert (cli.project / "a.py").read_text() == "x = 2\n"
@@ -185,7 +185,7 @@ def test_go_back_to_a_message(terminal: Terminal, cli: CommandLine) -> None:  # 
     terminal.keys("Enter")
     terminal.wait("conversation and files", "M a.py")
     terminal.keys("Enter")
-    terminal.wait(f"{PROMPT} Fix it.", "taken back: 1 change", gone="All done.")
+    terminal.wait(f"{PROMPT} Fix it.", "taken back: 1 change", absent_text="All done.")
     assert (cli.project / "a.py").read_text() == "x = 1\n"
 
 
@@ -197,7 +197,7 @@ def test_stop_a_background_command(terminal: Terminal, cli: CommandLine) -> None
     say(terminal, "/jobs")
     terminal.wait("Background commands", "running")
     terminal.keys("s")
-    terminal.wait("stopped", gone="running  ")
+    terminal.wait("stopped", absent_text="running  ")
 
 
 @pytest.mark.parametrize(("width", "height"), [(40, 12), (80, 24), (300, 100)])
@@ -212,13 +212,13 @@ def test_every_size(cli: CommandLine, tmp_path: Path, width: int, height: int) -
 
 
 def test_without_a_terminal_and_without_a_text_it_says_how_to_go_on(cli: CommandLine) -> None:
-    ended = cli()
-    assert ended.code == 2
-    assert "Usage: treadle run" in ended.err
-    assert "or pipe it in" in ended.err
-    ended = cli("rnu", "x")
-    assert ended.code == 2
-    assert "did you mean 'run'" in ended.err
+    result = cli()
+    assert result.code == 2
+    assert "Usage: treadle run" in result.err
+    assert "or pipe it in" in result.err
+    result = cli("rnu", "x")
+    assert result.code == 2
+    assert "did you mean 'run'" in result.err
 
 
 def test_grant_the_network_once(terminal: Terminal, cli: CommandLine) -> None:  # S-07
@@ -227,8 +227,8 @@ def test_grant_the_network_once(terminal: Terminal, cli: CommandLine) -> None:  
     terminal.wait("needs your approval", "with network, once")
     _answer(terminal, "w", "All done.")
     assert (cli.project / "made.txt").read_text() == "over\n"
-    told = cli("export", "last").of("permission.completed")
-    assert [each["decision"] for each in told] == ["allow"]
+    permissions = cli("export", "last").of("permission.completed")
+    assert [each["decision"] for each in permissions] == ["allow"]
 
 
 def test_queue_and_steer_while_it_works(terminal: Terminal, cli: CommandLine) -> None:  # L-08
@@ -245,10 +245,10 @@ def test_queue_and_steer_while_it_works(terminal: Terminal, cli: CommandLine) ->
     terminal.wait("interrupted ·")
     say(terminal, "/queue")
     terminal.wait("Queued messages", "then this", "(steers) rather so")
-    terminal.keys("s")  # what waits is kept by a stop, until it is sent
-    terminal.wait("All done.", f"{PROMPT} then this", f"{PROMPT} rather so", gone="Queued messages")
-    said = [each["content"] for each in cli("export", "last").of("user.message")]
-    assert sorted(said) == ["Go.", "rather so", "then this"]
+    terminal.keys("s")  # a stop keeps waiting messages, until they are sent
+    terminal.wait("All done.", f"{PROMPT} then this", f"{PROMPT} rather so", absent_text="Queued messages")
+    messages = [each["content"] for each in cli("export", "last").of("user.message")]
+    assert sorted(messages) == ["Go.", "rather so", "then this"]
 
 
 def test_undo_one_hunk(terminal: Terminal, cli: CommandLine) -> None:  # W-03
@@ -261,9 +261,9 @@ def test_undo_one_hunk(terminal: Terminal, cli: CommandLine) -> None:  # W-03
     terminal.wait("Changes", "M notes.txt")
     terminal.wait("TWO", "LATE")  # the preview is of what is chosen: the file, its first hunk, its second
     terminal.keys("Down")
-    terminal.wait("TWO", gone="LATE")
+    terminal.wait("TWO", absent_text="LATE")
     terminal.keys("Down")
-    terminal.wait("LATE", gone="TWO")
+    terminal.wait("LATE", absent_text="TWO")
     terminal.keys("u")
     terminal.wait("undone: 1 change")
     assert (cli.project / "notes.txt").read_text() == "".join(lines).replace("line 2\n", "TWO\n")
@@ -319,8 +319,8 @@ def test_keys_for_a_new_line(terminal: Terminal, cli: CommandLine, keys: list[st
     else:
         terminal.keys(*keys)
     terminal.type("second")
-    shown = terminal.wait("first", "second")
-    assert "firstsecond" not in shown
+    screen_text = terminal.wait("first", "second")
+    assert "firstsecond" not in screen_text
     terminal.keys("Enter")
     terminal.wait("All done.")
     assert cli("export", "last").of("user.message")[0]["content"] == "first\nsecond"
@@ -341,7 +341,7 @@ def test_suspend_and_come_back(terminal: Terminal, cli: CommandLine) -> None:  #
     terminal.type("a draft")
     terminal.wait(f"{PROMPT} a draft")
     terminal.keys("C-z")
-    terminal.until(lambda shown: "a draft" not in shown, "the shell")
+    terminal.until(lambda screen_text: "a draft" not in screen_text, "the shell")
     os.kill(terminal.pid(), signal.SIGCONT)
     terminal.wait(f"{PROMPT} a draft", "What should I work on?")
 
@@ -354,13 +354,13 @@ def test_edit_the_last_message_and_search_the_history(terminal: Terminal, cli: C
     terminal.wait("edit your last message", f"{PROMPT} The frist message.")
     terminal.keys("C-u")
     say(terminal, "The first message.")
-    terminal.wait(f"{PROMPT} The first message.", "done · ", "went back", gone="frist")
+    terminal.wait(f"{PROMPT} The first message.", "done · ", "went back", absent_text="frist")
     terminal.keys("C-r")
     terminal.wait("Messages that you sent before", "The frist message.", "The first message.")
     terminal.type("frist")
-    terminal.wait("The frist message.", gone="The first message.  ")
+    terminal.wait("The frist message.", absent_text="The first message.  ")
     terminal.keys("Enter")
-    terminal.wait(f"{PROMPT} The frist message.", gone="Messages that you sent before")
+    terminal.wait(f"{PROMPT} The frist message.", absent_text="Messages that you sent before")
 
 
 @pytest.mark.parametrize(
@@ -378,7 +378,7 @@ def test_clear_begins_anew(terminal: Terminal, cli: CommandLine) -> None:
     say(terminal, "Go.")
     terminal.wait("All done.")
     say(terminal, "/clear")
-    terminal.wait("What should I work on?", gone="All done.")
+    terminal.wait("What should I work on?", absent_text="All done.")
 
 
 def test_no_color_sends_no_colour(cli: CommandLine, tmp_path: Path) -> None:  # U-08
@@ -409,12 +409,12 @@ def test_the_screen_is_what_a_full_repaint_would_show(terminal: Terminal, cli: C
     say(terminal, "Go on.")
     terminal.wait("done · 2 turns")
     terminal.keys("PPage")
-    terminal.wait("40 lines of text", gone="done · 2 turns")
+    terminal.wait("40 lines of text", absent_text="done · 2 turns")
     terminal.keys("NPage")
     terminal.wait("done · 2 turns", "M a.py +1 -1")
-    before = terminal.settled_screen()
+    old_screen = terminal.settled_screen()
     terminal.keys("C-l")
-    terminal.until(lambda _: terminal.screen(escapes=True) == before, "the same screen")
+    terminal.until(lambda _: terminal.screen(escapes=True) == old_screen, "the same screen")
 
 
 def test_what_is_selected_with_the_mouse_is_copied(terminal: Terminal, cli: CommandLine) -> None:  # U-10
@@ -436,9 +436,9 @@ def test_in_line_the_conversation_goes_to_the_scrollback(terminal: Terminal, cli
     say(terminal, "Go.")
     _answer(terminal, "y", "run_command needs your approval")
     _answer(terminal, "y", "All done.")
-    terminal.wait("done · ", gone="needs your approval")
+    terminal.wait("done · ", absent_text="needs your approval")
     say(terminal, "/quit")
     terminal.wait("ended with 0")
-    kept = terminal.scrollback()
+    scrollback = terminal.scrollback()
     for text in (f"{PROMPT} Go.", "x = 2", "All done.", "done · 3 turns"):
-        assert kept.count(text) == 1, kept
+        assert scrollback.count(text) == 1, scrollback

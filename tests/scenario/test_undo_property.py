@@ -1,5 +1,5 @@
-"""Undo is exact, whatever was done: random trees, random edits, patches and real shell commands, then back, and forth
-again; and what a person changed in between survives (W-01, W-02, W-08, fault 20)."""
+"""Undo is exact after any change: random trees, random edits, patches and real shell commands, then back, and forth
+again; and a person's changes in between survive (W-01, W-02, W-08, fault 20)."""
 
 import random
 import shlex
@@ -84,7 +84,7 @@ async def scene(stage: Stage, root: Path, seed: int, *, git: bool, view: bool = 
     grow(root, chance)
     if git:
         repository(root)
-    before = tree(root)
+    old_tree = tree(root)
     agent = stage.agent(script(root, chance, chance.choice([1, 3, 6])), builtin=True)
     chat = agent.chat(
         root=str(root),
@@ -93,27 +93,27 @@ async def scene(stage: Stage, root: Path, seed: int, *, git: bool, view: bool = 
         auto_approve_sensitive_edits=True,
         command_view=view,
     )
-    seen = await play(chat.send("Do something."))
-    after = tree(root)
-    ran = [done.result_summary or done.error for done in of(seen, e.ExecutionComplete)]
-    told = f"seed {seed}: {ran}"
+    events = await play(chat.send("Do something."))
+    new_tree = tree(root)
+    ran = [completion.result_summary or completion.error for completion in of(events, e.ExecutionComplete)]
+    description = f"seed {seed}: {ran}"
     undone = await chat.files.undo()
-    assert (undone.error, undone.conflicts) == ("", ()), told
-    assert differences(before, tree(root)) == [], told
+    assert (undone.error, undone.conflicts) == ("", ()), description
+    assert differences(old_tree, tree(root)) == [], description
     if undone.files:
         redone = await chat.files.redo()
-        assert (redone.error, redone.conflicts) == ("", ()), told
-        assert differences(after, tree(root)) == [], told
+        assert (redone.error, redone.conflicts) == ("", ()), description
+        assert differences(new_tree, tree(root)) == [], description
         again = await chat.files.undo()
-        assert (again.error, again.conflicts) == ("", ()), told
-        assert differences(before, tree(root)) == [], told
+        assert (again.error, again.conflicts) == ("", ()), description
+        assert differences(old_tree, tree(root)) == [], description
     nothing = await chat.files.undo()
     assert nothing.files == ()
 
 
 @pytest.fixture
 def every_store(tmp_path: Path) -> Store:
-    """One store is enough: what is tried here are files."""
+    """One store is enough: the test is about files."""
     return SqliteStore(tmp_path / "treadle.db")
 
 
@@ -133,7 +133,7 @@ async def test_back_and_forth_in_a_repository(stage: Stage, tmp_path: Path, seed
 
 @pytest.mark.parametrize("seed", range(200, 205))
 async def test_back_and_forth_with_commands_that_write_through(stage: Stage, tmp_path: Path, seed: int) -> None:
-    """What they did is known from comparing the tree before and after (W-10)."""
+    """Their changes are known from comparing the tree before and after (W-10)."""
     root = tmp_path / "project"
     root.mkdir()
     await scene(stage, root, seed, git=seed % 2 == 0, view=False)

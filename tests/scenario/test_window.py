@@ -1,5 +1,5 @@
-"""A server that counts the output limit against its window, as many do: what is asked for fits what is left of it, in
-turns and in the calls that shorten a conversation (L-19)."""
+"""A server that counts the output limit against its window, as many do: the requested limit fits the remaining window,
+in turns and in the calls that shorten a conversation (L-19)."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -28,21 +28,22 @@ class Strict:
         self.shortened: list[JsonObject] = []
 
     def __call__(self, request: JsonObject) -> Reply:
-        used = len(msgspec.json.encode([request["messages"], request.get("tools", [])])) // 4
+        token_count = len(msgspec.json.encode([request["messages"], request.get("tools", [])])) // 4
         limit = request["max_tokens"]
-        if used + limit > WINDOW:
+        if token_count + limit > WINDOW:
             self.refused += 1
-            said = (
-                f"This model's maximum context length is {WINDOW} tokens. However, you requested {used + limit} tokens "
-                f"({used} in the messages, {limit} in the completion)."
+            message = (
+                f"This model's maximum context length is {WINDOW} tokens. However, you requested "
+                f"{token_count + limit} tokens "
+                f"({token_count} in the messages, {limit} in the completion)."
             )
-            return Reply(status=400, error={"message": said, "code": "context_length_exceeded"})
+            return Reply(status=400, error={"message": message, "code": "context_length_exceeded"})
         if not request.get("tools"):
             self.shortened.append(request)
-            return Reply(text="Much was read.", usage=(used, 5))
+            return Reply(text="Much was read.", usage=(token_count, 5))
         self.turns += 1
         calls = [("read_note", {"number": self.turns})] if self.turns <= TURNS else []
-        return Reply(text="" if calls else "All read.", calls=calls, usage=(used, 20))
+        return Reply(text="" if calls else "All read.", calls=calls, usage=(token_count, 20))
 
 
 @tool(read_only=True)
@@ -72,6 +73,6 @@ async def test_the_output_limit_fits_what_is_left_of_the_window(max_tokens: int)
         assert server.turns == TURNS + 1
         assert "threshold" in triggers
         assert len(server.shortened) >= 1
-        done = [event for event in news if isinstance(event, e.CompactionComplete)]
-        assert [event.success for event in done] == [True] * len(triggers)
+        completions = [event for event in news if isinstance(event, e.CompactionComplete)]
+        assert [event.success for event in completions] == [True] * len(triggers)
         assert news[-1] == e.SessionIdle("done")

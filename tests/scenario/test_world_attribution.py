@@ -26,18 +26,18 @@ NAMES = ("notes.txt", "src/list.txt")
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    made = tmp_path / "project"
-    (made / "src").mkdir(parents=True)
+    project = tmp_path / "project"
+    (project / "src").mkdir(parents=True)
     for name in NAMES:
-        (made / name).write_text("\n".join(MIDDLE) + "\n")
-    return made
+        (project / name).write_text("\n".join(MIDDLE) + "\n")
+    return project
 
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    made = Stage(SqliteStore(tmp_path / "home" / "chats.db"))
-    yield made
-    await made.close()
+    new_stage = Stage(SqliteStore(tmp_path / "home" / "chats.db"))
+    yield new_stage
+    await new_stage.close()
 
 
 def save(path: Path, line: str) -> None:
@@ -51,9 +51,9 @@ def append(name: str, line: str) -> Call:
     return Call("run_command", command=f"echo '{line}' >> {name}")
 
 
-def counts(seen: list[Any]) -> list[tuple[str, int, int]]:
+def counts(events: list[Any]) -> list[tuple[str, int, int]]:
     """Path, added and removed lines of each recorded change."""
-    files = [file for event in of(seen, e.FilesChanged) for file in event.files]
+    files = [file for event in of(events, e.FilesChanged) for file in event.files]
     return [(file.path, file.added, file.removed) for file in files]
 
 
@@ -70,8 +70,8 @@ async def test_a_file_saved_by_renaming_is_not_the_commands_change(stage: Stage,
         await agent.worlds.rebase(world.id)
     if between == "commit":
         await agent.worlds.bring_in("c/1", world.id)
-    seen = await play(chat.send("Append."))
-    assert counts(seen) == [("notes.txt", 1, 0)]
+    events = await play(chat.send("Append."))
+    assert counts(events) == [("notes.txt", 1, 0)]
     with suppress(Conflict):
         await agent.worlds.rebase(world.id)
     assert not (await agent.worlds.bring_in("c/2", world.id)).conflicts
@@ -90,8 +90,8 @@ async def test_an_edit_in_a_world_keeps_what_was_saved_before(stage: Stage, root
     save(root / "notes.txt", "person")
     with agent.worlds.reached(world.id):  # a process keeps the world mounted
         await (agent.worlds.rebase(world.id) if between == "rebase" else agent.worlds.bring_in("c/1", world.id))
-    seen = await play(chat.send("Edit."))
-    assert counts(seen) in ([("notes.txt", 1, 0)], []), "or it was refused because the file had changed"
+    events = await play(chat.send("Edit."))
+    assert counts(events) in ([("notes.txt", 1, 0)], []), "or it was refused because the file had changed"
     await agent.worlds.rebase(world.id)
     assert not (await agent.worlds.bring_in("c/2", world.id)).conflicts
     assert (root / "notes.txt").read_text().startswith("person\n")
@@ -109,17 +109,17 @@ async def test_random_saves_commands_rebases_and_commits(stage: Stage, root: Pat
     saved: list[tuple[str, str]] = []
     names: Iterator[str] = (f"commit/{number}" for number in range(10_000))
     alone = asyncio.Lock()  # a person who saves over a commit loses it, in any program
-    ended = asyncio.Event()
+    stop_event = asyncio.Event()
 
     async def edit() -> None:
-        while not ended.is_set():
+        while not stop_event.is_set():
             async with alone:
                 saved.append((chance.choice(NAMES), f"person {len(saved)}"))
                 save(root / saved[-1][0], saved[-1][1])
             await asyncio.sleep(chance.uniform(0.02, 0.2))
 
     async def operate() -> None:
-        while not ended.is_set():
+        while not stop_event.is_set():
             with suppress(Conflict, ToolError):
                 if chance.random() < 0.5:
                     await agent.worlds.rebase(world.id)
@@ -128,27 +128,27 @@ async def test_random_saves_commands_rebases_and_commits(stage: Stage, root: Pat
                         await agent.worlds.bring_in(next(names), world.id)
             await asyncio.sleep(chance.uniform(0.01, 0.1))
 
-    made: list[tuple[str, str]] = []
+    world_lines: list[tuple[str, str]] = []
 
     async def work() -> None:
         for name, line in lines:
-            seen = await play(chat.send("Go."))
-            assert counts(seen) in ([(name, 1, 0)], []), "its own line, or a conflict"
-            made.extend([(name, line)] * len(counts(seen)))
-        ended.set()
+            events = await play(chat.send("Go."))
+            assert counts(events) in ([(name, 1, 0)], []), "its own line, or a conflict"
+            world_lines.extend([(name, line)] * len(counts(events)))
+        stop_event.set()
 
     try:
         async with asyncio.TaskGroup() as group:
             for each in (edit, operate, operate, work):
                 group.create_task(each())
     finally:
-        ended.set()
+        stop_event.set()
     await agent.worlds.rebase(world.id)
     assert not (await agent.worlds.bring_in("commit/last", world.id)).conflicts
     for name in NAMES:
-        found = (root / name).read_text().splitlines()
-        people, worlds = ([line for at, line in side if at == name] for side in (saved, made))
-        assert found == [*reversed(people), *MIDDLE, *worlds]
+        file_lines = (root / name).read_text().splitlines()
+        people, worlds = ([line for at, line in side if at == name] for side in (saved, world_lines))
+        assert file_lines == [*reversed(people), *MIDDLE, *worlds]
 
 
 # W-13: what was committed is what later changes of both sides are merged with

@@ -26,19 +26,19 @@ from treadle.protocol import events as e
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    made = tmp_path / "project"
-    (made / "src").mkdir(parents=True)
-    (made / "notes.txt").write_text("one\ntwo\n")
-    (made / "src/a.py").write_text("a = 1\n")
-    return made
+    project = tmp_path / "project"
+    (project / "src").mkdir(parents=True)
+    (project / "notes.txt").write_text("one\ntwo\n")
+    (project / "src/a.py").write_text("a = 1\n")
+    return project
 
 
 @pytest.fixture
 async def solo(tmp_path: Path) -> AsyncIterator[Stage]:
     """On one store: worlds know nothing of stores."""
-    made = Stage(SqliteStore(tmp_path / "home" / "chats.db"))
-    yield made
-    await made.close()
+    new_stage = Stage(SqliteStore(tmp_path / "home" / "chats.db"))
+    yield new_stage
+    await new_stage.close()
 
 
 def ran(command: str, **more: object) -> Call:
@@ -55,28 +55,28 @@ async def test_nothing_of_the_project_changes_until_the_world_is_committed(stage
         Say("Done."),
     ]
     agent = stage.agent(steps, builtin=True)
-    before = tree(root)
+    old_tree = tree(root)
     world = await agent.worlds.open(root, label="a try")
     chat = agent.chat(root=root, world=world.id)
-    seen = await play(chat.send("Go."))
-    results = [done.result for done in of(seen, e.ExecutionComplete)]
-    assert all(done.success for done in of(seen, e.ExecutionComplete)), results
+    events = await play(chat.send("Go."))
+    results = [completion.result for completion in of(events, e.ExecutionComplete)]
+    assert all(completion.success for completion in of(events, e.ExecutionComplete)), results
     assert "b = 2" in results[1]
     assert str(root) in results[1], "the path that a command sees is the project's own"
     assert "2" in results[2]
     assert "new/b.py" in results[3]
     assert "src/a.py" not in results[4]
-    assert tree(root) == before, "the project is as it was"
+    assert tree(root) == old_tree, "the project is as it was"
     assert [each.id for each in await agent.worlds.list()] == [world.id]
-    shown = await agent.worlds.diff(world.id)
-    assert "-two" in shown
-    assert "D src/a.py" in shown
+    diff = await agent.worlds.diff(world.id)
+    assert "-two" in diff
+    assert "D src/a.py" in diff
     committed = await agent.worlds.commit(world.id)
     assert {file.path for file in committed.files} == {"new", "new/b.py", "notes.txt", "src/a.py"}
     assert (root / "notes.txt").read_text() == "one\n2\n"
     assert not (await agent.worlds.effect(world.id)).files
     await agent.chat(committed.chat).files.undo()
-    assert tree(root) == before, "the undo of a commit is exact"
+    assert tree(root) == old_tree, "the undo of a commit is exact"
     assert agent.workspace_of(world.project).read_bytes("notes.txt") == b"one\n2\n", "and leaves the world alone"
     await agent.worlds.drop(world.id)
     assert not await agent.worlds.list()
@@ -86,12 +86,12 @@ async def test_undo_inside_a_world_leaves_the_project_alone(solo: Stage, root: P
     agent = solo.agent([Call("write_file", path="notes.txt", content="mine\n"), Say("Done.")], builtin=True)
     world = await agent.worlds.open(root)
     chat = agent.chat(root=root, world=world.id)
-    before = tree(root)
+    old_tree = tree(root)
     await play(chat.send("Read notes.txt, then change it."))
     (root / "later.txt").write_text("the user's\n")
     await chat.files.undo()
     assert not (await agent.worlds.effect(world.id)).files
-    assert tree(root) == {**before, **tree(root)}
+    assert tree(root) == {**old_tree, **tree(root)}
 
 
 async def test_a_background_command_writes_to_the_world(solo: Stage, root: Path) -> None:
@@ -102,8 +102,8 @@ async def test_a_background_command_writes_to_the_world(solo: Stage, root: Path)
     ]
     agent = solo.agent(steps, builtin=True)
     world = await agent.worlds.open(root)
-    seen = await play(agent.chat(root=root, world=world.id).send("Go."))
-    assert all(done.success for done in of(seen, e.ExecutionComplete)), of(seen, e.ExecutionComplete)
+    events = await play(agent.chat(root=root, world=world.id).send("Go."))
+    assert all(completion.success for completion in of(events, e.ExecutionComplete)), of(events, e.ExecutionComplete)
     assert not (root / "late.txt").exists()
     assert agent.workspace_of(world.project).read_bytes("late.txt") == b"late\n"
 
@@ -116,8 +116,8 @@ async def test_diagnostics_are_those_of_the_world(solo: Stage, root: Path) -> No
     ]
     agent = solo.agent(steps, builtin=True)
     world = await agent.worlds.open(root)
-    seen = await play(agent.chat(root=root, world=world.id, diagnose=False).send("Go."))
-    assert "bad.py:1:" in of(seen, e.ExecutionComplete)[1].result
+    events = await play(agent.chat(root=root, world=world.id, diagnose=False).send("Go."))
+    assert "bad.py:1:" in of(events, e.ExecutionComplete)[1].result
 
 
 async def test_what_somebody_changed_meanwhile_is_a_conflict(solo: Stage, root: Path) -> None:
@@ -151,12 +151,12 @@ async def test_a_commit_asks_what_a_direct_change_asks(solo: Stage, root: Path) 
         await agent.worlds.commit(world.id)
     assert not (root / ".env").exists()
     (chat,) = [each for each in await agent.chats() if each.summary.chat in str(waits.value)]
-    (asked,) = await agent.chat(chat.summary.chat).actions()
-    assert ".env" in asked.reason
+    (action,) = await agent.chat(chat.summary.chat).actions()
+    assert ".env" in action.reason
 
-    async def answer(made: Chat) -> Following | None:
-        actions = await made.actions()
-        return made.approve(actions[0]) if actions else None
+    async def answer(target_chat: Chat) -> Following | None:
+        actions = await target_chat.actions()
+        return target_chat.approve(actions[0]) if actions else None
 
     committed = await agent.worlds.commit(world.id, answer=answer)
     assert [file.path for file in committed.files] == [".env"]
@@ -164,7 +164,7 @@ async def test_a_commit_asks_what_a_direct_change_asks(solo: Stage, root: Path) 
 
 async def test_a_world_of_a_world_is_committed_into_it(solo: Stage, root: Path) -> None:
     agent = solo.agent([], builtin=True)
-    before = tree(root)
+    old_tree = tree(root)
     outer = await agent.worlds.open(root)
     write(agent.workspace_of(outer.project), "notes.txt", b"outer\n")
     inner = await agent.worlds.open(root, outer.id)
@@ -173,7 +173,7 @@ async def test_a_world_of_a_world_is_committed_into_it(solo: Stage, root: Path) 
     write(files, "src/a.py", b"a = 2\n")
     await agent.worlds.commit(inner.id)
     assert agent.workspace_of(outer.project).read_bytes("src/a.py") == b"a = 2\n"
-    assert tree(root) == before
+    assert tree(root) == old_tree
     await agent.worlds.drop(inner.id)
     await agent.worlds.commit(outer.id)
     assert (root / "src/a.py").read_text() == "a = 2\n"
@@ -218,12 +218,12 @@ async def test_a_chat_can_have_a_world_of_its_own(solo: Stage, root: Path) -> No
     agent = solo.agent(
         [ran("git init -q . && git add -A && git stash list && git status --short"), Say("Done.")], builtin=True
     )
-    before = tree(root)
+    old_tree = tree(root)
     chat = agent.chat(root=root, world="chat")
-    seen = await play(chat.send("Go."))
-    assert "A  notes.txt" in of(seen, e.ExecutionComplete)[0].result
+    events = await play(chat.send("Go."))
+    assert "A  notes.txt" in of(events, e.ExecutionComplete)[0].result
     assert (await chat.state()).options.world in [each.id for each in await agent.worlds.list()]
-    assert tree(root) == before
+    assert tree(root) == old_tree
 
 
 @pytest.mark.parametrize("how", ["overlay", "copy"])
@@ -275,7 +275,7 @@ async def test_git_in_a_world_stashes_branches_and_commits_and_the_project_gets_
     git(root, "init", "-q", "-b", "main")
     git(root, "add", "-A")
     git(root, "commit", "-qm", "first")
-    before, name = tree(root), "git -c user.name=x -c user.email=x@y"
+    old_tree, name = tree(root), "git -c user.name=x -c user.email=x@y"
     steps = [
         ran(f"echo stashed >> notes.txt && {name} stash && git status --short && git stash pop && git diff --stat"),
         ran("git checkout -q -b other && git rm -q src/a.py && echo b > b.txt && git add -A"),
@@ -285,9 +285,11 @@ async def test_git_in_a_world_stashes_branches_and_commits_and_the_project_gets_
     ]
     agent = solo.agent(steps, builtin=True)
     world = await agent.worlds.open(root)
-    seen = await play(agent.chat(root=root, world=world.id, mode="autopilot", max_continuations=0).send("Go."))
-    assert [done.success for done in of(seen, e.ExecutionComplete)] == [True] * 4, of(seen, e.ExecutionComplete)
-    assert tree(root) == before
+    events = await play(agent.chat(root=root, world=world.id, mode="autopilot", max_continuations=0).send("Go."))
+    assert [completion.success for completion in of(events, e.ExecutionComplete)] == [True] * 4, of(
+        events, e.ExecutionComplete
+    )
+    assert tree(root) == old_tree
     committed = await agent.worlds.commit(world.id)
     assert git(root, "log", "--topo-order", "--format=%s", "--all").split() == ["second", "first"]
     assert git(root, "rev-parse", "--abbrev-ref", "HEAD").strip() == "other"
@@ -310,13 +312,13 @@ async def test_without_overlays_a_copy_does_the_same_and_says_so(
         Say("Done."),
     ]
     agent = solo.agent(steps, builtin=True)
-    before = tree(root)
+    old_tree = tree(root)
     world = await agent.worlds.open(root)
     assert (world.how, world.why) == ("copy", "for a test")
-    seen = await play(agent.chat(root=root, world=world.id).send("Go."))
-    assert all(done.success for done in of(seen, e.ExecutionComplete)), of(seen, e.ExecutionComplete)
-    assert str(root) in of(seen, e.ExecutionComplete)[1].result
-    assert tree(root) == before
+    events = await play(agent.chat(root=root, world=world.id).send("Go."))
+    assert all(completion.success for completion in of(events, e.ExecutionComplete)), of(events, e.ExecutionComplete)
+    assert str(root) in of(events, e.ExecutionComplete)[1].result
+    assert tree(root) == old_tree
     inner = await agent.worlds.open(root, world.id)
     write(agent.workspace_of(inner.project), "inner.txt", b"inner\n")
     await agent.worlds.commit(inner.id)
@@ -325,7 +327,7 @@ async def test_without_overlays_a_copy_does_the_same_and_says_so(
     assert (root / "inner.txt").read_text() == "inner\n"
     assert not (await agent.worlds.effect(world.id)).files
     await agent.chat(committed.chat).files.undo()
-    assert tree(root) == before
+    assert tree(root) == old_tree
     (root / "notes.txt").write_text("the user's\n")
     write(agent.workspace_of(world.project), "notes.txt", b"the world's\n")
     with pytest.raises(Conflict, match="others changed"):
@@ -362,15 +364,15 @@ async def test_commands_stay_in_the_world_in_every_sandbox(
     if how == "copy":
         monkeypatch.setattr(WorldHome, "_missing", lambda *_: "for a test")
     agent = solo.agent([ran("mkdir sub && echo x > sub/f && cd sub"), ran("tee g < f"), Say("Done.")], builtin=True)
-    before = tree(root)
+    old_tree = tree(root)
     world = await agent.worlds.open(root)
-    seen = await play(agent.chat(root=root, world=world.id, sandbox=sandbox).send("Go."))
-    first, second = of(seen, e.ExecutionComplete)
+    events = await play(agent.chat(root=root, world=world.id, sandbox=sandbox).send("Go."))
+    first, second = of(events, e.ExecutionComplete)
     if sandbox == "landlock" and "andlock" in first.error:
         pytest.skip(first.error)
     assert (first.success, second.success) == (True, True), (first, second)
     assert "x" in second.result, "the shell goes on where it was"
-    assert tree(root) == before
+    assert tree(root) == old_tree
     assert [file.path for file in (await agent.worlds.effect(world.id)).files] == ["sub", "sub/f", "sub/g"]
 
 
@@ -402,15 +404,15 @@ def _command_line(pid: int) -> list[str]:
 
 
 def _errors_without_reader(line: list[str]) -> str:
-    """What a holder says on the terminal whose standard output leads nowhere, until it has let go of both."""
+    """The errors of a holder whose standard output has no reader, until it has let go of both."""
     reader, writer = os.pipe()
     os.close(reader)
-    told, tells = os.pipe()
-    started = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=writer, stderr=tells)
-    assert started.wait(60) == 0
+    error_reader, tells = os.pipe()
+    process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=writer, stderr=tells)
+    assert process.wait(60) == 0
     for end in (writer, tells):
         os.close(end)
-    with os.fdopen(told) as errors:
+    with os.fdopen(error_reader) as errors:
         return errors.read()
 
 

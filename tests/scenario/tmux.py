@@ -66,28 +66,31 @@ class Terminal:
     def screen(self, *, escapes: bool = False) -> str:
         return self._tmux("capture-pane", "-p", *(["-e"] if escapes else []))
 
-    def wait(self, *texts: str, gone: str = "") -> str:
-        """The screen, when all of this stands on it, and `gone` does not."""
+    def wait(self, *texts: str, absent_text: str = "") -> str:
+        """The screen, when all of `texts` stand on it, and `absent_text` does not."""
         return self.until(
-            lambda shown: all(text in shown for text in texts) and (not gone or gone not in shown), f"{texts} -{gone!r}"
+            lambda screen_text: (
+                all(text in screen_text for text in texts) and (not absent_text or absent_text not in screen_text)
+            ),
+            f"{texts} -{absent_text!r}",
         )
 
-    def until(self, holds: Callable[[str], bool], what: str) -> str:
+    def until(self, holds: Callable[[str], bool], description: str) -> str:
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            shown = self.screen()
-            if holds(shown):
-                return shown
+            screen_text = self.screen()
+            if holds(screen_text):
+                return screen_text
             if time.monotonic() > deadline:
-                raise AssertionError(f"never seen: {what}\n{shown}")
+                raise AssertionError(f"never seen: {description}\n{screen_text}")
             time.sleep(0.1)
 
     def settled_screen(self) -> str:
         """The screen with its colours, when its text has not changed for a second."""
         texts: list[str] = []
 
-        def is_settled(shown: str) -> bool:
-            texts.append(shown)
+        def is_settled(screen_text: str) -> bool:
+            texts.append(screen_text)
             return len(texts) > 10 and len(set(texts[-10:])) == 1
 
         self.until(is_settled, "a screen that does not change")
@@ -96,8 +99,8 @@ class Terminal:
     def pid(self) -> int:
         """The process of treadle."""
         shell = self._tmux("display-message", "-p", "#{pane_pid}").strip()
-        found = subprocess.run(["pgrep", "-P", shell], capture_output=True, text=True).stdout.split()
-        return int(found[0])
+        pids = subprocess.run(["pgrep", "-P", shell], capture_output=True, text=True).stdout.split()
+        return int(pids[0])
 
     def close(self) -> None:
         self._tmux("kill-server")

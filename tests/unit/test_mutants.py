@@ -24,9 +24,9 @@ def test_killed_and_survived() -> None:
     fault = Mutant("no retries", "engine/silence_timeout.py", "RETRIES = 5", "RETRIES = 0", (test,))
     none = Mutant("nothing", "engine/silence_timeout.py", "RETRIES = 5", "RETRIES = 5  # five", (test,))
     broken = Mutant("no Python", "engine/silence_timeout.py", "RETRIES = 5", "RETRIES = (", (test,))
-    before = (ROOT / "src/treadle/engine/silence_timeout.py").read_bytes()
+    old_source = (ROOT / "src/treadle/engine/silence_timeout.py").read_bytes()
     assert [outcome.verdict for outcome in try_all([fault, none, broken], 1)] == ["killed", "survived", "unusable"]
-    assert (ROOT / "src/treadle/engine/silence_timeout.py").read_bytes() == before
+    assert (ROOT / "src/treadle/engine/silence_timeout.py").read_bytes() == old_source
 
 
 def test_a_row_that_no_longer_fits() -> None:

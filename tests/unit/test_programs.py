@@ -1,5 +1,5 @@
 """Which modules start programs, and that git of a project is run by one of them only: read off the sources (S-09,
-S-19). Whoever adds a place says here what it runs, and why that is no stranger's program outside of a sandbox."""
+S-19). A new place is listed here with the program it runs and why that is no stranger's outside of a sandbox."""
 
 import ast
 from pathlib import Path
@@ -49,7 +49,7 @@ GIT = {
 }
 
 
-class Found(NamedTuple):
+class SourceFindings(NamedTuple):
     """Modules that start programs, and those that name git."""
 
     starting: set[str]
@@ -57,17 +57,17 @@ class Found(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def found() -> Found:
+def found() -> SourceFindings:
     """Read off all sources, once: that takes seconds."""
-    found = Found(set(), set())
+    findings = SourceFindings(set(), set())
     for file in sorted(SOURCES.rglob("*.py")):
         name = ".".join(file.relative_to(SOURCES).with_suffix("").parts)
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and starts(node):
-                found.starting.add(name)
+                findings.starting.add(name)
             if names_git(node):
-                found.naming_git.add(name)
-    return found
+                findings.naming_git.add(name)
+    return findings
 
 
 def starts(call: ast.Call) -> bool:
@@ -99,13 +99,13 @@ def within(name: str, places: dict[str, str]) -> bool:
     return any(name == place or name.startswith(f"{place}.") for place in places)
 
 
-def test_programs_are_started_in_known_places_only(found: Found) -> None:
+def test_programs_are_started_in_known_places_only(found: SourceFindings) -> None:
     assert sorted(name for name in found.starting if not within(name, PLACES)) == []
-    gone = [place for place in PLACES if not any(within(name, {place: ""}) for name in found.starting)]
-    assert gone == [], "nothing is started there any more: take it out of the list"
+    stale_places = [place for place in PLACES if not any(within(name, {place: ""}) for name in found.starting)]
+    assert stale_places == [], "nothing is started there any more: take it out of the list"
 
 
-def test_git_is_run_by_one_module_only(found: Found) -> None:
+def test_git_is_run_by_one_module_only(found: SourceFindings) -> None:
     assert sorted(found.naming_git - GIT.keys()) == []
     assert sorted(GIT.keys() - found.naming_git) == []
 

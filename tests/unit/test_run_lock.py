@@ -35,9 +35,9 @@ def test_the_installation_says_how_far_it_is_and_why_it_failed(tmp_path: Path) -
     lock = tmp_path / "some.lock"
     lock.write_text("".join(lines for name, lines in pins(RUN.read_text()).items() if name == "click"))
     command = [sys.executable, str(ROOT / "scripts" / "install_locked.py"), str(lock)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "package 1 of 1: click" in done.stderr
+    process = subprocess.run(command, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    assert "package 1 of 1: click" in process.stderr
     lock.write_text("there-is-no-such-package==1.0 --hash=sha256:" + "0" * 64 + "\n")
     offline = subprocess.run(command, capture_output=True, text=True, env={"PIP_NO_INDEX": "1"})
     assert offline.returncode != 0

@@ -33,7 +33,7 @@ ALLOWED = {
     "frontends/cli/commands/transfer.py": {"sys.stdout.buffer.write"},  # byte for byte what is stored
     "frontends/cli/commands/diff.py": {"click.echo_via_pager"},  # text that a terminal has made
     "frontends/cli/commands/models.py": {"rich.console.Console"},  # a bar of progress
-    "frontends/presentation/rich_text.py": {"rich.console.Group", "rich.text.Text"},  # what they stand on
+    "frontends/presentation/rich_text.py": {"rich.console.Group", "rich.text.Text"},  # the base of the inert ones
     "frontends/tui/code.py": {"rich.console.Console", "rich.console.RenderableType"},  # only as types
     "frontends/tui/painting.py": {"rich.console.Console"},  # only as a type
     "frontends/tui/launch.py": {
@@ -41,11 +41,11 @@ ALLOWED = {
     },  # lines of the transcript as the screen had them, with their colours
     "library/following.py": {"warnings.warn"},  # for the author of a program, about its own line
 }
-"""What a module may do that no other may, and why."""
+"""The raw sinks that each module may use, and why."""
 
 SUSPICIOUS = re.compile(r"\bprint\(|InertText|click\.|warnings|logging|stdout|stderr|_out\b|_err\b|rich|textual")
 SETTINGS = ("setLevel", "addFilter", "removeFilter")
-"""What may be done with a logger: it writes nothing."""
+"""The permitted methods of a logger: they write nothing."""
 RAW_CALLS = re.compile(
     r"print|InertText|click\.(echo|secho|echo_via_pager|prompt|confirm)|warnings\.warn"
     r"|logging\.(getLogger|debug|info|warning|error|exception|critical)"
@@ -81,12 +81,12 @@ def raw_sinks(source: str) -> Iterator[str]:
 
 
 def test_no_module_goes_around_the_functions_that_make_text_inert() -> None:  # S-22
-    found = {}
+    sinks_by_module = {}
     for path in sorted(SOURCE.rglob("*.py")):
         name = path.relative_to(SOURCE).as_posix()
         if not name.startswith(PROGRAMS) and (sinks := set(raw_sinks(path.read_text(encoding="utf-8")))):
-            found[name] = sinks
-    assert found == ALLOWED
+            sinks_by_module[name] = sinks
+    assert sinks_by_module == ALLOWED
 
 
 @pytest.mark.parametrize(
@@ -111,10 +111,10 @@ def test_the_look_at_the_source_sees_every_way(source: str) -> None:
 def test_lines_on_the_standard_streams_are_inert(text: str, capsys: pytest.CaptureFixture[str]) -> None:  # S-12
     print_line(f"a name: {text}\ud800")
     print_note(f"a name: {text}\ud800")
-    written = capsys.readouterr()
-    for shown in written:
-        check_inert(shown)
-        assert "a name: " in shown
+    outputs = capsys.readouterr()
+    for output in outputs:
+        check_inert(output)
+        assert "a name: " in output
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
@@ -141,18 +141,18 @@ def test_records_of_other_libraries_are_inert_where_no_handler_takes_them(
         logging.lastResort.handle(logging.makeLogRecord(record))
     finally:
         logging.lastResort.setFormatter(None)
-    written = capsys.readouterr().err
-    check_inert(written)
-    assert "ValueError: \\x1b[31mred" in written
+    output = capsys.readouterr().err
+    check_inert(output)
+    assert "ValueError: \\x1b[31mred" in output
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_json_for_programs_is_inert_and_means_the_same(text: str) -> None:  # S-12
     value = {text: [text, "👩\u200d🔧 中文"]}
-    written = inert_json(msgspec.json.encode(value))
-    check_inert(written.decode())
-    assert msgspec.json.decode(written) == value
-    assert inert_json(written) == written
+    encoded = inert_json(msgspec.json.encode(value))
+    check_inert(encoded.decode())
+    assert msgspec.json.decode(encoded) == value
+    assert inert_json(encoded) == encoded
 
 
 def test_the_hostile_text_is_hostile() -> None:

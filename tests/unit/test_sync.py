@@ -20,8 +20,8 @@ def names(kind: type) -> set[str]:
 
 
 def test_it_has_the_names_and_arguments_of_the_library() -> None:
-    hidden = {"carry_out", "follow", "driven_here"}
-    assert names(Chat) == names(handle.Chat) - hidden
+    hidden_names = {"carry_out", "follow", "driven_here"}
+    assert names(Chat) == names(handle.Chat) - hidden_names
     # Those of front ends, which are async.
     of_front_ends = {"prepare", "tool_warnings", "begin", "documents", "mcp", "servers_of", "subagents", "workspace_of"}
     assert names(Agent) == names(runtime.Agent) - of_front_ends
@@ -29,8 +29,8 @@ def test_it_has_the_names_and_arguments_of_the_library() -> None:
     for ours, theirs in ((Agent, runtime.Agent), (Chat, handle.Chat), (ChatFiles, files.ChatFiles)):
         shared = names(ours) - {"files", "worlds"} | ({"__init__"} if ours is Agent else set())
         for name in shared:
-            one, other = (inspect.signature(getattr(kind, name)) for kind in (ours, theirs))
-            assert list(one.parameters.values()) == list(other.parameters.values()), name
+            one, two = (inspect.signature(getattr(kind, name)) for kind in (ours, theirs))
+            assert list(one.parameters.values()) == list(two.parameters.values()), name
 
 
 def test_events_come_one_after_the_other() -> None:

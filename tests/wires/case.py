@@ -7,10 +7,10 @@ A file names its server, the model under which Treadle reaches it, and its cases
   shape is by hand, and `see` may name a page that should tell of it and was not opened;
 - the reply: `events` (JSON texts, sent as server-sent events, or as lines by Ollama), or `body` with `status` and
   `headers`; `replies` holds several such replies for several requests;
-- `answer`: what the stream adds up to (`text`, `thinking`, `calls`, `cut`, `finish`, `notices`, `usage`);
+- `answer`: the sum of the stream (`text`, `thinking`, `calls`, `cut`, `finish`, `notices`, `usage`);
   `error`: the failure instead (`kind`, `says`, `retry_after`);
-- `back`: what the assistant's message of the next request must contain; `absent`: fields that it must not have;
-- `sent`: what the last request must contain; `unsent`: fields that it must not have; `path`: where it went;
+- `back`: content that the assistant's message of the next request must have; `absent`: fields that it must not have;
+- `sent`: content that the last request must have; `unsent`: fields that it must not have; `path`: where it went;
   `requests`: how many requests one call made;
 - `effort`: the reasoning effort of the request; `earlier`: the conversation begins with a call of another model;
 - `run`: the case is also played through the command line, which must end with `exit` and print `says`.
@@ -59,7 +59,7 @@ EARLIER = ModelAnswer(
     (Thinking("Files first.", "", "other:model"),),
     (ToolRequest(call_key(1, 0), "list_files", "{}", "call_0"),),
 )
-"""What another model answered before."""
+"""The earlier answer of another model."""
 
 
 class Reply(msgspec.Struct, forbid_unknown_fields=True):
@@ -90,7 +90,7 @@ class Failure(msgspec.Struct, forbid_unknown_fields=True):
     retry_after: float | None = None
 
 
-class Run(msgspec.Struct, forbid_unknown_fields=True):
+class ExpectedRun(msgspec.Struct, forbid_unknown_fields=True):
     exit: int
     says: str = ""
 
@@ -117,7 +117,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True):
     unsent: list[str] = []
     path: str = ""
     requests: int = 0
-    run: Run | None = None
+    run: ExpectedRun | None = None
 
     @property
     def all_replies(self) -> Sequence[Reply]:
@@ -212,17 +212,17 @@ async def play(model_ref: str, case: Case) -> Played:
         registry = ModelRegistry(reach(model_ref, server.url))
         try:
             model = registry.get(model_ref)
-            asked: list[Entry] = [UserEntry("What is in a.txt?")]
+            entries: list[Entry] = [UserEntry("What is in a.txt?")]
             if case.earlier:
-                asked += _continued(EARLIER)
-            request = ModelRequest("Be brief.", asked, TOOLS, memo=Memo(), effort=case.effort)
+                entries += _continued(EARLIER)
+            request = ModelRequest("Be brief.", entries, TOOLS, memo=Memo(), effort=case.effort)
             try:
                 played.answer, played.notices = await _assembled(model, request)
             except ModelError as error:
                 played.error = error
             first = len(played.requests), list(played.paths)
             if played.answer is not None and (case.back or case.absent):
-                request = msgspec.structs.replace(request, entries=[*asked, *_continued(played.answer)])
+                request = msgspec.structs.replace(request, entries=[*entries, *_continued(played.answer)])
                 with suppress(ModelError):  # only what was sent is looked at
                     await _assembled(model, request)
                 played.next = played.requests[first[0]]
@@ -241,10 +241,10 @@ async def _assembled(model: Any, request: ModelRequest) -> tuple[ModelAnswer, li
 
 
 def _continued(answer: ModelAnswer) -> list[Entry]:
-    said: Entry = AssistantEntry(1, answer.text, answer.thinking, answer.requests)
+    reply: Entry = AssistantEntry(1, answer.text, answer.thinking, answer.requests)
     if not answer.requests:
-        return [said, UserEntry("Go on.")]
-    return [said, ResultsEntry(1, tuple(ToolResult(call.call, "done") for call in answer.requests))]
+        return [reply, UserEntry("Go on.")]
+    return [reply, ResultsEntry(1, tuple(ToolResult(call.call, "done") for call in answer.requests))]
 
 
 def check(case: Case, played: Played) -> None:
@@ -271,8 +271,8 @@ def check(case: Case, played: Played) -> None:
         assert field not in played.requests[-1], field
 
 
-def _check_answer(wanted: Answer, answer: ModelAnswer, notices: list[str]) -> None:
-    seen = {
+def _check_answer(expected: Answer, answer: ModelAnswer, notices: list[str]) -> None:
+    actual_parts = {
         "text": answer.text,
         "thinking": "".join(block.text for block in answer.thinking),
         "calls": [(call.name, call.arguments) for call in answer.requests],
@@ -280,22 +280,22 @@ def _check_answer(wanted: Answer, answer: ModelAnswer, notices: list[str]) -> No
         "finish": answer.finish_reason,
         "notices": notices,
     }
-    for part in seen:
-        if (value := getattr(wanted, part)) is not None:
-            assert seen[part] == value, f"{part}: {seen[part]!r}"
-    for name, count in (wanted.usage or {}).items():
+    for part in actual_parts:
+        if (value := getattr(expected, part)) is not None:
+            assert actual_parts[part] == value, f"{part}: {actual_parts[part]!r}"
+    for name, count in (expected.usage or {}).items():
         assert getattr(answer.usage or Usage(), name) == count, f"usage: {answer.usage}"
 
 
 def _check_back(case: Case, request: Mapping[str, Any]) -> None:
     """Every item of the conversation by the model, as one: a message, or the parts of one."""
-    said = [item for item in _conversation(request) if _is_by_model(item)]
-    assert said, "nothing of the answer went back"
+    model_items = [item for item in _conversation(request) if _is_by_model(item)]
+    assert model_items, "nothing of the answer went back"
     merged: dict[str, Any] = {}
-    for item in said:
+    for item in model_items:
         merged |= item
     if list(case.back) == ["items"]:
-        assert_contains(said, case.back["items"], "items")
+        assert_contains(model_items, case.back["items"], "items")
     else:
         assert_contains(merged, case.back, "message")
     for field in case.absent:
@@ -305,8 +305,8 @@ def _check_back(case: Case, request: Mapping[str, Any]) -> None:
 def _conversation(request: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     for name in ("messages", "input", "contents"):
         if name in request:
-            found: Sequence[Mapping[str, Any]] = request[name]
-            return found
+            items: Sequence[Mapping[str, Any]] = request[name]
+            return items
     return ()
 
 
@@ -316,17 +316,17 @@ def _is_by_model(item: Mapping[str, Any]) -> bool:
     return item.get("type") in ("reasoning", "function_call")
 
 
-def assert_contains(found: Any, wanted: Any, where: str) -> None:
+def assert_contains(actual: Any, expected: Any, location: str) -> None:
     """Objects may have more fields than wanted; lists must have the same length; a field that is wanted must equal."""
-    if isinstance(wanted, Mapping):
-        assert isinstance(found, Mapping), f"{where}: {found!r}"
-        for name, value in wanted.items():
-            assert name in found, f"{where} has no {name}: {found!r}"
-            assert_contains(found[name], value, f"{where}.{name}")
-    elif isinstance(wanted, list):
-        assert isinstance(found, list), f"{where}: {found!r}"
-        assert len(found) == len(wanted), f"{where}: {found!r}"
-        for number, (one, value) in enumerate(zip(found, wanted, strict=True)):
-            assert_contains(one, value, f"{where}[{number}]")
+    if isinstance(expected, Mapping):
+        assert isinstance(actual, Mapping), f"{location}: {actual!r}"
+        for name, value in expected.items():
+            assert name in actual, f"{location} has no {name}: {actual!r}"
+            assert_contains(actual[name], value, f"{location}.{name}")
+    elif isinstance(expected, list):
+        assert isinstance(actual, list), f"{location}: {actual!r}"
+        assert len(actual) == len(expected), f"{location}: {actual!r}"
+        for number, (one, value) in enumerate(zip(actual, expected, strict=True)):
+            assert_contains(one, value, f"{location}[{number}]")
     else:
-        assert found == wanted, f"{where}: {found!r}"
+        assert actual == expected, f"{location}: {actual!r}"

@@ -70,7 +70,7 @@ def every_server() -> Iterator[tuple[OneServer, dict[str, str]]]:
         yield served, env
 
 
-def opened(home: Path, env: dict[str, str]) -> Agent:
+def open_agent(home: Path, env: dict[str, str]) -> Agent:
     """As a process of its own would: nothing but the store is kept."""
     store = SqliteStore(home / "treadle.db")
     models = ModelRegistry(env)
@@ -79,7 +79,7 @@ def opened(home: Path, env: dict[str, str]) -> Agent:
     )
 
 
-def chosen(chance: Random) -> list[tuple[str, Case]]:
+def choose_cases(chance: Random) -> list[tuple[str, Case]]:
     """Every wire at least once, in any order."""
     by_wire: dict[str, list[tuple[str, Case]]] = {}
     for model, case in ANSWERS:
@@ -94,9 +94,9 @@ def chosen(chance: Random) -> list[tuple[str, Case]]:
 async def test_chats_that_switch_between_all_wires(seed: int, tmp_path: Path) -> None:
     chance = Random(seed)
     with every_server() as (served, env):
-        agent = opened(tmp_path, env)
+        agent = open_agent(tmp_path, env)
         chat = agent.chat(model=ANSWERS[0][0], max_turns=6, summarize=False, verify=False, rung="native")
-        for model, case in chosen(chance):
+        for model, case in choose_cases(chance):
             await chat.command(c.ChangeOptions({"model": model}))
             served.due = [(model, reply) for reply in case.all_replies]
             await play(chat.send(f"Try {case.name}."))
@@ -105,21 +105,21 @@ async def test_chats_that_switch_between_all_wires(seed: int, tmp_path: Path) ->
             assert check_requests(history) == [], case.name
             if chance.random() < 0.3:  # another process goes on
                 await agent.close()
-                agent = opened(tmp_path, env)
+                agent = open_agent(tmp_path, env)
                 chat = agent.chat(chat.id)
         await agent.close()
         bodies = []
         for model in dict.fromkeys(model for model, _ in ANSWERS):
             # The same conversation, from two processes that know nothing of each other.
             for _ in range(2):
-                agent = opened(tmp_path, env)
+                agent = open_agent(tmp_path, env)
                 copy = await fork(agent.deps.store, chat.id, await agent.deps.store.head(chat.id), {"model": model})
                 served.due, served.requests = [(model, greeting(model))], []
                 await play(agent.chat(copy).send("Go on."))
                 bodies.append(served.requests[0])
                 await agent.close()
             assert bodies[-1] == bodies[-2], model
-        agent = opened(tmp_path, env)
+        agent = open_agent(tmp_path, env)
         result = await replay(agent.deps.store, chat.id)
         assert result.divergence is None, result.divergence.text
         await agent.close()

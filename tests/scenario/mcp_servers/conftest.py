@@ -16,6 +16,6 @@ def patient_hub(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def kit(tmp_path: Path) -> AsyncIterator[Kit]:
-    made = Kit(tmp_path)
-    yield made
-    await made.close()
+    new_kit = Kit(tmp_path)
+    yield new_kit
+    await new_kit.close()

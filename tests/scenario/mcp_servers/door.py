@@ -76,8 +76,8 @@ class Doorkeeper:
         )
 
     async def load_access_token(self, token: str) -> AccessToken | None:
-        known = token in self.valid
-        return AccessToken(token=token, client_id="any", scopes=self.valid[token]) if known else None
+        is_valid = token in self.valid
+        return AccessToken(token=token, client_id="any", scopes=self.valid[token]) if is_valid else None
 
     async def revoke_token(self, token: Any) -> None:
         return None

@@ -1,4 +1,4 @@
-"""What the scenarios with MCP servers share."""
+"""Helpers for the scenarios with MCP servers."""
 
 import asyncio
 import sys
@@ -37,26 +37,26 @@ class Kit:
 
     def agent(self, steps: list[Step] | Model, mcp: Any = None, **settings: Any) -> Agent:
         model = steps if not isinstance(steps, list) else ScriptedModel(steps)
-        given = {"odd": self.odd} if mcp is None else mcp
+        servers = {"odd": self.odd} if mcp is None else mcp
         store = SqliteStore(self.folder / "treadle.db")
-        made = Agent(store, model=model, home=self.home, mcp=given, retry_base_s=0.0, **settings)
-        self.agents.append(made)
-        return made
+        new_agent = Agent(store, model=model, home=self.home, mcp=servers, retry_base_s=0.0, **settings)
+        self.agents.append(new_agent)
+        return new_agent
 
     def chat(self, agent: Agent, **options: Any) -> Chat:
         return agent.chat(root=self.root, **{"mode": "autopilot", "max_continuations": 0} | options)
 
     @property
-    def done(self) -> list[str]:
-        """What the server's tools did, in order."""
+    def note_lines(self) -> list[str]:
+        """The notes that the server's tools wrote, in order."""
         return self.notes.read_text().split("\n")[:-1] if self.notes.exists() else []
 
     def describe_note(self, text: str) -> None:
-        """What the tool `note` says of itself from the server's next start on."""
+        """Set the description of the tool `note` from the server's next start on."""
         Path(f"{self.notes}.description").write_text(text)
 
     async def close(self) -> None:
-        """Whatever happened: the logs are sound, and can be driven again (D-07)."""
+        """In every case the logs are sound, and can be driven again (D-07)."""
         for agent in self.agents:
             await agent.close()
         store = SqliteStore(self.folder / "treadle.db")
@@ -69,7 +69,7 @@ class Kit:
         await store.close()
 
 
-async def seen(following: Following) -> list[Envelope]:
+async def collect_events(following: Following) -> list[Envelope]:
     async with asyncio.timeout(PATIENCE_S):
         return [envelope async for envelope in following]
 
@@ -79,5 +79,5 @@ def results(events: list[Envelope]) -> list[ExecutionComplete]:
 
 
 def action(events: list[Envelope]) -> Any:
-    """What the chat waits for."""
+    """The action that the chat waits for."""
     return next(envelope.data for envelope in events if isinstance(envelope.data, ActionRequired)).actions[0]

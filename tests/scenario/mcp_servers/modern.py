@@ -15,7 +15,7 @@ class Name(BaseModel):
     name: str
 
 
-async def whom() -> Elicit[Name]:
+async def ask_name() -> Elicit[Name]:
     return Elicit("Whom shall I greet?", Name)
 
 
@@ -38,8 +38,8 @@ class Modern:
         server = self._server
 
         @server.tool()
-        async def greet(greeting: str, name: Annotated[Name, Resolve(whom)]) -> str:
-            """Greet somebody."""
+        async def greet(greeting: str, name: Annotated[Name, Resolve(ask_name)]) -> str:
+            """Greet a person."""
             with self._notes.open("a") as file:
                 file.write(f"{name.name}\n")
             return f"{greeting}, {name.name}!"
@@ -56,7 +56,7 @@ class Modern:
             """Learn something new."""
 
             async def learned() -> str:
-                """What was learned."""
+                """Return the learned sentence."""
                 return "now I know"
 
             server.add_tool(learned, name="learned")
@@ -89,7 +89,7 @@ class Modern:
         self._uvicorn = uvicorn.Server(config)
         self._serving = asyncio.create_task(self._uvicorn.serve())
         async with asyncio.timeout(60):
-            while not self._uvicorn.started:  # noqa: ASYNC110 - it tells nobody
+            while not self._uvicorn.started:  # noqa: ASYNC110 - no event reports it
                 await asyncio.sleep(0.02)
         self.port = self._uvicorn.servers[0].sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/mcp"

@@ -44,7 +44,7 @@ def send(message: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def asked(method: str, params: dict[str, Any]) -> dict[str, Any]:
+def ask_client(method: str, params: dict[str, Any]) -> dict[str, Any]:
     """Ask the client something and wait for its answer."""
     send({"id": f"mine-{time.monotonic_ns()}", "method": method, "params": params})
     while True:
@@ -55,8 +55,8 @@ def asked(method: str, params: dict[str, Any]) -> dict[str, Any]:
 
 def tools() -> list[dict[str, Any]]:
     """A file beside the notes holds what `note` says of itself, if it does not say the usual."""
-    said = Path(f"{NOTES}.description")
-    described = {"description": said.read_text()} if said.exists() else {}
+    description_file = Path(f"{NOTES}.description")
+    described = {"description": description_file.read_text()} if description_file.exists() else {}
     return [{"name": name, **tool, **(described if name == "note" else {})} for name, tool in TOOLS.items()]
 
 
@@ -73,25 +73,25 @@ def text_of(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def said(text: str) -> dict[str, Any]:
+def make_reply(text: str) -> dict[str, Any]:
     return {"content": [text_of(text)]}
 
 
 def ask() -> dict[str, Any]:
     schema = {"type": "object", "properties": {"colour": {"type": "string", "enum": ["red", "blue"]}}}
     schema["required"] = ["colour"]
-    answer = asked("elicitation/create", {"message": "Which \x1b[31mcolour?", "requestedSchema": schema})
+    answer = ask_client("elicitation/create", {"message": "Which \x1b[31mcolour?", "requestedSchema": schema})
     note(f"asked {answer.get('action')}")
-    return said(f"{answer.get('action')}: {(answer.get('content') or {}).get('colour')}")
+    return make_reply(f"{answer.get('action')}: {(answer.get('content') or {}).get('colour')}")
 
 
 def sample() -> dict[str, Any]:
     question = {"role": "user", "content": {"type": "text", "text": "Which colour has the sky?"}}
-    wanted = {"messages": [question], "systemPrompt": "Be \x1b[31mbrief.", "maxTokens": 50}
-    answer = asked("sampling/createMessage", wanted)
+    request = {"messages": [question], "systemPrompt": "Be \x1b[31mbrief.", "maxTokens": 50}
+    answer = ask_client("sampling/createMessage", request)
     if "error" in answer:
-        return said(f"the client says: {answer['error']['message']}")
-    return said(f"the model says: {answer['content']['text']}")
+        return make_reply(f"the client says: {answer['error']['message']}")
+    return make_reply(f"the model says: {answer['content']['text']}")
 
 
 def call(name: str, arguments: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any]:
@@ -99,9 +99,9 @@ def call(name: str, arguments: dict[str, Any], meta: dict[str, Any]) -> dict[str
     match name:
         case "note":
             note(text)
-            return said(f"noted {text}")
+            return make_reply(f"noted {text}")
         case "look":
-            return said(notes())
+            return make_reply(notes())
         case "die":
             note(text)
             os._exit(7)
@@ -109,12 +109,12 @@ def call(name: str, arguments: dict[str, Any], meta: dict[str, Any]) -> dict[str
             note(text)
             if Path(NOTES).read_text().count(text) == 1:
                 os._exit(7)
-            return said("done")
+            return make_reply("done")
         case "hang":
             note(text)
             time.sleep(3_600)
         case "flood":
-            return said("\n".join(f"line {n} of many" for n in range(20_000)))
+            return make_reply("\n".join(f"line {n} of many" for n in range(20_000)))
         case "line":
             sys.stdout.write("x" * (17 << 20))
             sys.stdout.flush()
@@ -126,30 +126,30 @@ def call(name: str, arguments: dict[str, Any], meta: dict[str, Any]) -> dict[str
         case "grow":
             TOOLS["grown"] = {"description": "Brand new.", "inputSchema": TEXT}
             send({"method": "notifications/tools/list_changed"})
-            return said("grown")
+            return make_reply("grown")
         case "grow_late":
-            return said("growing")
+            return make_reply("growing")
         case "grown":
-            return said(f"grown says {text}")
+            return make_reply(f"grown says {text}")
         case "picture":
             data = base64.b64encode(PNG).decode()
             return {"content": [{"type": "image", "data": data, "mimeType": "image/png"}]}
         case "fail":
             return {"content": [{"type": "text", "text": "it cannot be done"}], "isError": True}
         case "roots":
-            return said(json.dumps(asked("roots/list", {})))
+            return make_reply(json.dumps(ask_client("roots/list", {})))
         case "step":
             params = {"progressToken": meta.get("progressToken"), "progress": 1, "total": 2, "message": "half-way"}
             send({"method": "notifications/progress", "params": params})
-            return said("stepped")
+            return make_reply("stepped")
         case "shout":
             for _ in range(5_000):
                 send({"method": "notifications/tools/list_changed"})
-            return said("shouted")
+            return make_reply("shouted")
         case "how_often":
-            return said(str(LISTINGS[0]))
+            return make_reply(str(LISTINGS[0]))
         case "trace":
-            return said(str(meta.get("traceparent", "")))
+            return make_reply(str(meta.get("traceparent", "")))
     raise KeyError(name)
 
 
@@ -175,8 +175,8 @@ def answer(message: dict[str, Any]) -> dict[str, Any]:
         case "resources/templates/list":
             return {"result": {"resourceTemplates": [{"name": "a day", "uriTemplate": "notes://days/{day}"}]}}
         case "resources/read" if params["uri"] == "notes://picture":
-            drawn = {"uri": params["uri"], "mimeType": "image/png", "blob": base64.b64encode(PNG).decode()}
-            return {"result": {"contents": [drawn]}}
+            picture = {"uri": params["uri"], "mimeType": "image/png", "blob": base64.b64encode(PNG).decode()}
+            return {"result": {"contents": [picture]}}
         case "resources/read" if params["uri"] == "notes://gone":
             os._exit(7)
         case "resources/read":

@@ -10,17 +10,17 @@ from tests.scenario.mcp_servers.kit import ODD
 
 def test_a_server_is_added_tried_used_and_removed(cli: CommandLine) -> None:
     notes = cli.folder / "notes"
-    added = cli("mcp", "add", "odd", "--env", "MY_KEY=hidden", "--", sys.executable, "-S", ODD, str(notes))
-    assert (added.code, added.out.split(":")[0]) == (0, "added odd")
+    add_result = cli("mcp", "add", "odd", "--env", "MY_KEY=hidden", "--", sys.executable, "-S", ODD, str(notes))
+    assert (add_result.code, add_result.out.split(":")[0]) == (0, "added odd")
     assert stat.S_IMODE((cli.home / "mcp.json").stat().st_mode) == 0o600
-    shown = cli("mcp", "show", "odd")
-    assert "hidden" not in shown.out
-    assert "MY_KEY" in shown.out
-    tried = cli("mcp", "test", "odd")
-    assert tried.code == 0, tried.err
-    assert tried.out.startswith("odd 1 works\n")
-    assert "odd__look" in tried.out
-    assert "says: only reads" in tried.out
+    show_result = cli("mcp", "show", "odd")
+    assert "hidden" not in show_result.out
+    assert "MY_KEY" in show_result.out
+    test_result = cli("mcp", "test", "odd")
+    assert test_result.code == 0, test_result.err
+    assert test_result.out.startswith("odd 1 works\n")
+    assert "odd__look" in test_result.out
+    assert "says: only reads" in test_result.out
     call = '[[turn]]\ncall = [{ name = "odd__note", args = { text = "hi" } }]\n'
     model = cli.script(f'{call}[[turn]]\ntext = "Done."\n')
     denied = cli("run", "Go.", "--json", "--model", model)
@@ -28,9 +28,9 @@ def test_a_server_is_added_tried_used_and_removed(cli: CommandLine) -> None:
     assert cli("rules", "add", "--allow", "--tool", "mcp:odd__*").code == 0
     ran = cli("run", "/odd:tidy well the shelf, @odd:notes://all.", "--json", "--model", model)
     assert ran.of("tool.execution_complete")[0]["result"] == "noted hi"
-    said = ran.of("user.message")[0]["content"]  # a prompt of the server, and what was attached of it
-    assert said.startswith("Tidy the shelf, @odd:notes://all. well: some notes")
-    assert said.endswith("\n\n@odd:notes://all, as attached:\n[notes://all]\nsome notes")
+    message_text = ran.of("user.message")[0]["content"]  # a prompt of the server, and what was attached of it
+    assert message_text.startswith("Tidy the shelf, @odd:notes://all. well: some notes")
+    assert message_text.endswith("\n\n@odd:notes://all, as attached:\n[notes://all]\nsome notes")
     missing = cli("run", "/odd:tidy", "--model", model)
     assert (missing.code, "/odd:tidy needs how" in missing.err) == (2, True)
     assert notes.read_text() == "hi\n"
@@ -49,9 +49,9 @@ def test_what_is_wrong_is_said(cli: CommandLine) -> None:
         (("show", "nope"), "no server 'nope'"),
         (("serve", "--mode", "yolo"), "no mode 'yolo'"),
     ):
-        ended = cli("mcp", *arguments)
-        assert ended.code in (1, 2)
-        assert words in ended.err
+        result = cli("mcp", *arguments)
+        assert result.code in (1, 2)
+        assert words in result.err
     assert cli("mcp", "add", "bad", "--", "/no/such/program").code == 0
     failed = cli("mcp", "test", "bad")
     assert (failed.code, "there is no program /no/such/program" in failed.err) == (1, True)
@@ -63,8 +63,8 @@ def test_a_registered_client_is_declared_and_its_secret_not_shown(cli: CommandLi
     declared = json.loads((cli.home / "mcp.json").read_text())["mcpServers"]["docs"]
     assert declared["oauth"] == {"clientId": "me", "clientSecret": "hush", "callbackPort": 8765}
     assert declared["type"] == "sse"
-    shown = cli("mcp", "show", "docs")
-    assert ("hush" in shown.out, "clientId=me" in shown.out) == (False, True)
+    show_result = cli("mcp", "show", "docs")
+    assert ("hush" in show_result.out, "clientId=me" in show_result.out) == (False, True)
 
 
 def test_trust_in_a_declaration_covers_the_files_that_it_runs(cli: CommandLine) -> None:  # E-01

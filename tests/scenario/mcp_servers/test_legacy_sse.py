@@ -9,7 +9,7 @@ import pytest
 
 from tests.lazily import lazily
 from tests.scenario.kit import of
-from tests.scenario.mcp_servers.kit import Kit, results, seen
+from tests.scenario.mcp_servers.kit import Kit, collect_events, results
 from treadle.adapters.models.scripted import Call, Say
 from treadle.protocol import events as e
 
@@ -51,13 +51,13 @@ async def address(kit: Kit) -> AsyncIterator[str]:
 @pytest.mark.parametrize("server", [{"url": "/sse"}, {"url": "/events", "type": "sse"}])
 async def test_its_tools_are_called(kit: Kit, address: str, server: dict[str, str]) -> None:
     declared = {"old": {**server, "url": address + server["url"]}}
-    events = await seen(kit.chat(kit.agent([Call("old__greet"), Say("Done.")], declared)).send("Go."))
+    events = await collect_events(kit.chat(kit.agent([Call("old__greet"), Say("Done.")], declared)).send("Go."))
     assert [result.result or result.error for result in results(events)] == ["hello"]
 
 
 async def test_an_address_of_the_older_transport_says_how_to_declare_it(kit: Kit, address: str) -> None:
     declared = {"old": {"url": f"{address}/events"}}
-    events = await seen(kit.chat(kit.agent([Say("No.")], declared)).send("Go."))
+    events = await collect_events(kit.chat(kit.agent([Say("No.")], declared)).send("Go."))
     (notice,) = [notice.text for notice in of(events, e.ModelNotice) if notice.kind == "mcp"]
     assert notice == (
         "The MCP server old did not start: its address speaks the older transport HTTP+SSE: declare it with "

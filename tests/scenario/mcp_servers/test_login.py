@@ -16,7 +16,7 @@ import pytest
 
 from tests.lazily import Lazy, lazily
 from tests.scenario.kit import of
-from tests.scenario.mcp_servers.kit import Kit, results, seen
+from tests.scenario.mcp_servers.kit import Kit, collect_events, results
 from treadle.adapters.models.scripted import Call, Say
 from treadle.errors import ToolError
 from treadle.protocol import events as e
@@ -27,7 +27,7 @@ SIGN_IN = "The MCP server door did not start: it asks you to sign in: treadle mc
 
 
 async def browse(address: str) -> None:
-    """What a person does: opens the page, and is sent back."""
+    """Act as a person: open the page, and follow the redirect back."""
     import httpx2
 
     async with httpx2.AsyncClient(follow_redirects=True) as client:
@@ -44,7 +44,7 @@ async def guarded_server(kit: Kit, keeper: Any = None, **options: Any) -> AsyncI
     task = asyncio.create_task(serving.serve())
     try:
         async with asyncio.timeout(60):
-            while not serving.started:  # noqa: ASYNC110 - it tells nobody
+            while not serving.started:  # noqa: ASYNC110 - no event reports it
                 await asyncio.sleep(0.02)
             yield f"http://127.0.0.1:{port}/mcp"
     finally:
@@ -74,17 +74,17 @@ def registered_keeper(port: int) -> Any:
 async def test_a_sign_in_is_asked_for_made_once_and_kept(kit: Kit) -> None:
     async with guarded_server(kit) as url:
         declared = {"door": {"url": url}}
-        events = await seen(kit.chat(kit.agent([Call("door__secret"), Say("No.")], declared)).send("Go."))
+        events = await collect_events(kit.chat(kit.agent([Call("door__secret"), Say("No.")], declared)).send("Go."))
         assert notices(events) == [SIGN_IN]
         assert "treadle mcp login door" in results(events)[0].error
         agent = kit.agent([Call("door__secret"), Say("Done.")], declared)
         assert await agent.mcp.login("door", browse, str(kit.root))
-        events = await seen(kit.chat(agent).send("Go."))
+        events = await collect_events(kit.chat(agent).send("Go."))
         assert results(events)[0].result == "the secret"
-    kept = kit.home / "mcp-tokens.json"
-    assert door.SECRET in kept.read_text()
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    assert not any(door.SECRET.encode() in file.read_bytes() for file in files(kit.folder) if file != kept)
+    tokens_file = kit.home / "mcp-tokens.json"
+    assert door.SECRET in tokens_file.read_text()
+    assert stat.S_IMODE(tokens_file.stat().st_mode) == 0o600
+    assert not any(door.SECRET.encode() in file.read_bytes() for file in files(kit.folder) if file != tokens_file)
 
 
 async def test_a_client_of_the_settings_signs_in_where_none_is_registered(kit: Kit) -> None:
@@ -100,7 +100,7 @@ async def test_a_client_of_the_settings_signs_in_where_none_is_registered(kit: K
         declared = {"door": {"url": url, "oauth": oauth}}
         agent = kit.agent([Call("door__secret"), Say("Done.")], declared, env=environment)
         assert await agent.mcp.login("door", browse, str(kit.root))
-        events = await seen(kit.chat(agent).send("Go."))
+        events = await collect_events(kit.chat(agent).send("Go."))
         assert results(events)[0].result == "the secret"
     assert "the-client-secret" not in (kit.home / "mcp-tokens.json").read_text()
 
@@ -110,12 +110,12 @@ async def test_a_new_process_refreshes_an_expired_token(kit: Kit) -> None:
     async with guarded_server(kit, keeper) as url:
         declared = {"door": {"url": url}}
         assert await kit.agent([], declared).mcp.login("door", browse, str(kit.root))
-        kept = kit.home / "mcp-tokens.json"
-        book = json.loads(kept.read_text())
+        tokens_file = kit.home / "mcp-tokens.json"
+        book = json.loads(tokens_file.read_text())
         book["servers"][url]["tokens"]["expires_at"] = 1.0
-        kept.write_text(json.dumps(book))
+        tokens_file.write_text(json.dumps(book))
         keeper.valid.clear()
-        events = await seen(kit.chat(kit.agent([Call("door__secret"), Say("Done.")], declared)).send("Go."))
+        events = await collect_events(kit.chat(kit.agent([Call("door__secret"), Say("Done.")], declared)).send("Go."))
         assert notices(events) == []
         assert results(events)[0].result == "the secret"
     assert keeper.grants == ["code", "refresh"]
@@ -129,13 +129,13 @@ async def test_a_call_that_needs_more_scopes_says_so_and_the_next_sign_in_asks_f
         agent = kit.agent(calls, declared)
         assert await agent.mcp.login("door", browse, str(kit.root))
         chat = kit.chat(agent)
-        (refused,) = results(await seen(chat.send("Go.")))
+        (refused,) = results(await collect_events(chat.send("Go.")))
         assert not refused.success
         assert "sign in for more permissions (files:write): treadle mcp login door" in str(refused.error)
         # as another process does it: this one notices the new tokens
         assert await kit.agent([], declared).mcp.login("door", browse, str(kit.root))
         assert list(keeper.valid.values()) == [["files:read", "files:write"]]
-        assert results(await seen(chat.send("Again.")))[0].result == "the secret"
+        assert results(await collect_events(chat.send("Again.")))[0].result == "the secret"
 
 
 async def test_the_browser_may_block_while_the_page_comes_back(kit: Kit) -> None:

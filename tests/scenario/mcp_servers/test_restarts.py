@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.scenario.mcp_servers.kit import Kit, results, seen
+from tests.scenario.mcp_servers.kit import Kit, collect_events, results
 from treadle.adapters.models.scripted import Call, Say
 
 
@@ -55,9 +55,9 @@ async def test_a_server_that_restarts_gets_a_new_session_and_the_call_once(kit: 
     notes = [Call("web__note", text=text) for text in ("one", "two", "three")]
     agent = kit.agent([notes[0], Say("Done."), notes[1:], Say("Done.")], {"web": {"url": url}})
     chat = kit.chat(agent)
-    assert results(await seen(chat.send("Go.")))[0].result == "noted"
+    assert results(await collect_events(chat.send("Go.")))[0].result == "noted"
     server.sessions.clear()
-    again = results(await seen(chat.send("Again.")))
+    again = results(await collect_events(chat.send("Again.")))
     assert [each.result for each in again] == ["noted", "noted"]
     assert sorted(server.calls) == ["one", "three", "two"]
     assert len(server.sessions) == 1
@@ -68,15 +68,15 @@ async def test_a_server_that_restarts_gets_a_new_session_and_the_call_once(kit: 
 async def test_a_program_that_exits_at_once_is_not_started_without_a_pause(kit: Kit) -> None:
     leaves = {**kit.odd, "args": [*kit.odd["args"], "leaves"]}
     agent = kit.agent([Say("Done.")], {"odd": leaves})
-    await seen(kit.chat(agent).send("Go."))
-    while not kit.done:  # noqa: ASYNC110 - another process writes it
+    await collect_events(kit.chat(agent).send("Go."))
+    while not kit.note_lines:  # noqa: ASYNC110 - another process writes it
         await asyncio.sleep(0.01)
     await asyncio.sleep(2.5)  # a time in which too much would happen
-    assert 1 <= len(kit.done) <= 3
+    assert 1 <= len(kit.note_lines) <= 3
 
 
 async def test_many_notices_cost_few_listings(kit: Kit) -> None:
     agent = kit.agent([Call("odd__shout"), Call("odd__how_often"), Say("Done.")])
-    shouted, listed = results(await seen(kit.chat(agent).send("Go.")))
+    shouted, listed = results(await collect_events(kit.chat(agent).send("Go.")))
     assert shouted.result == "shouted"
     assert int(listed.result) <= 4

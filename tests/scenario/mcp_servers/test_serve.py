@@ -15,25 +15,25 @@ mcp, types, serving = lazily("mcp"), lazily("mcp_types"), lazily("treadle.fronte
 ROUNDS = 40
 
 
-async def called(client: Any, name: str, **arguments: Any) -> Any:
+async def call_tool(client: Any, name: str, **arguments: Any) -> Any:
     result = await client.call_tool(name, arguments)
     assert isinstance(result, types.CallToolResult)
     assert not result.is_error, result.content
-    found = result.structured_content or {}
-    return found.get("result", found)
+    content = result.structured_content or {}
+    return content.get("result", content)
 
 
 async def quiet(client: Any, task: str) -> Any:
     """Follow a task until it is idle or waits."""
-    told: list[str] = []
-    after = 0
+    news_lines: list[str] = []
+    position = 0
     for _ in range(ROUNDS):
-        news = await called(client, "follow_task", task=task, after=after, wait_s=30)
-        told += news["news"]
-        after = news["after"]
+        news = await call_tool(client, "follow_task", task=task, after=position, wait_s=30)
+        news_lines += news["news"]
+        position = news["after"]
         if news["status"] not in ("pending", "running", "interrupting"):
-            return {**news, "news": told}
-    raise AssertionError(f"it never ends: {told}")
+            return {**news, "news": news_lines}
+    raise AssertionError(f"it never ends: {news_lines}")
 
 
 async def test_a_task_is_handed_over_followed_answered_and_undone(kit: Kit) -> None:
@@ -47,31 +47,37 @@ async def test_a_task_is_handed_over_followed_answered_and_undone(kit: Kit) -> N
     async with mcp.Client(serving.TaskTools(agent, [str(kit.root)]).server()) as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
         assert names[:3] == ["start_task", "follow_task", "list_tasks"]
-        task = (await called(client, "start_task", prompt="Say hello.", mode="confirm"))["task"]
+        task = (await call_tool(client, "start_task", prompt="Say hello.", mode="confirm"))["task"]
         news = await quiet(client, task)
-        asked = news["actions"][0]
-        assert (news["status"], asked["kind"], asked["tool"]) == ("requires_action", "permission", "write_file")
+        permission = news["actions"][0]
+        assert (news["status"], permission["kind"], permission["tool"]) == (
+            "requires_action",
+            "permission",
+            "write_file",
+        )
         wrong = await client.call_tool(
-            "decide", {"task": task, "action": asked["action"], "decision": "allow", "hash": "x"}
+            "decide", {"task": task, "action": permission["action"], "decision": "allow", "hash": "x"}
         )
         assert wrong.is_error  # only what was shown
-        await called(client, "decide", task=task, action=asked["action"], decision="allow", hash=asked["hash"])
+        await call_tool(
+            client, "decide", task=task, action=permission["action"], decision="allow", hash=permission["hash"]
+        )
         question = (await quiet(client, task))["actions"][0]
         assert question["options"] == ["a", "b"]
-        await called(client, "answer", task=task, action=question["action"], text="b")
+        await call_tool(client, "answer", task=task, action=question["action"], text="b")
         command = (await quiet(client, task))["actions"][0]
-        await called(
+        await call_tool(
             client, "decide", task=task, action=command["action"], decision="deny", hash=command["hash"], feedback="No."
         )
         news = await quiet(client, task)
         assert (news["status"], news["answer"]) == ("idle", "All done.")
         assert any(line.startswith("changed hello.txt (+1 -0)") for line in news["news"])
-        changes = await called(client, "task_changes", task=task)
+        changes = await call_tool(client, "task_changes", task=task)
         assert [(change["path"], change["action"]) for change in changes] == [("hello.txt", "created")]
         assert "+hello" in changes[0]["diff"]
-        assert (await called(client, "undo_task", task=task))["undone"] == ["hello.txt"]
+        assert (await call_tool(client, "undo_task", task=task))["undone"] == ["hello.txt"]
         assert not (kit.root / "hello.txt").exists()
-        assert [each["task"] for each in await called(client, "list_tasks")] == [task]
+        assert [each["task"] for each in await call_tool(client, "list_tasks")] == [task]
 
 
 async def test_it_works_only_in_its_own_project(kit: Kit) -> None:
@@ -81,7 +87,7 @@ async def test_it_works_only_in_its_own_project(kit: Kit) -> None:
     async with mcp.Client(serving.TaskTools(agent, [str(kit.root)]).server()) as client:
         for arguments in ({"root": ".."}, {"root": "/"}, {"mode": "yolo"}):
             assert (await client.call_tool("start_task", {"prompt": "x", **arguments})).is_error
-        assert await called(client, "list_tasks") == []
+        assert await call_tool(client, "list_tasks") == []
         for task in ("c_nope", elsewhere.id):
             result = await client.call_tool("follow_task", {"task": task})
             assert result.is_error
@@ -97,8 +103,8 @@ async def test_a_task_outlives_the_server_that_began_it(kit: Kit, tmp_path: Path
     arguments = ["-m", "treadle", "mcp", "serve", "--root", str(kit.root), "--model", "command:slow"]
     server = mcp.StdioServerParameters(command=sys.executable, args=arguments, env=environment)
     async with mcp.Client(server) as client:
-        task = (await called(client, "start_task", prompt="Say it."))["task"]
-        news = await called(client, "follow_task", task=task, wait_s=0)
+        task = (await call_tool(client, "start_task", prompt="Say it."))["task"]
+        news = await call_tool(client, "follow_task", task=task, wait_s=0)
         assert news["status"] in ("pending", "running")
     (tmp_path / "model.sh.go").touch()
     async with mcp.Client(server) as client:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.processes import running_with, unlike_any_other
-from tests.scenario.mcp_servers.kit import ODD, Kit, action, results, seen
+from tests.scenario.mcp_servers.kit import ODD, Kit, action, collect_events, results
 from treadle.adapters.models.scripted import Call, Say
 
 UNCONFINED: dict[str, Any] = {"sandbox": False}
@@ -40,9 +40,9 @@ async def test_what_a_server_writes_is_written_to_the_world(kit: Kit, how: dict[
     ]
     agent = kit.agent(steps, noting(kit, **how))
     world = await agent.worlds.open(kit.root)
-    events = await seen(kit.chat(agent, world=world.id).send("Note it."))
+    events = await collect_events(kit.chat(agent, world=world.id).send("Note it."))
     _, _, looked, _, read = results(events)
-    assert looked.result == "two\n"  # what the chat wrote is seen at once
+    assert looked.result == "two\n"  # the chat's change is seen at once
     assert "three" in read.result
     assert not (kit.root / "notes").exists()
     await agent.worlds.commit(world.id)
@@ -60,9 +60,9 @@ async def test_a_server_that_may_not_write_sees_what_is_written_meanwhile(kit: K
     ]
     agent = kit.agent(steps, noting(kit, **LOOKS))
     world = await agent.worlds.open(kit.root)
-    events = await seen(kit.chat(agent, world=world.id).send("Look."))
-    before, _, after, wrote = results(events)
-    assert (before.result, after.result) == ("some notes", "later\n")
+    events = await collect_events(kit.chat(agent, world=world.id).send("Look."))
+    first_look, _, second_look, wrote = results(events)
+    assert (first_look.result, second_look.result) == ("some notes", "later\n")
     assert not wrote.success
     assert not (kit.root / "notes").exists()
 
@@ -73,11 +73,11 @@ async def test_worlds_have_servers_of_their_own_that_end_with_the_run(kit: Kit) 
     agent = kit.agent([*steps, *steps, *steps], noting(kit, mark, **UNCONFINED))
     worlds = [await agent.worlds.open(kit.root) for _ in range(2)]
     for world in worlds:
-        await seen(kit.chat(agent, world=world.id).send("Note it."))
+        await collect_events(kit.chat(agent, world=world.id).send("Note it."))
     for world in worlds:
-        await agent.worlds.drop(world.id)  # which nobody who stands in it would let go
+        await agent.worlds.drop(world.id)  # a process that stands in it would hold it
     assert running_with(mark) == []
-    await seen(kit.chat(agent).send("Note it."))
+    await collect_events(kit.chat(agent).send("Note it."))
     assert (kit.root / "notes").read_text() == "one\n"
     assert running_with(mark) != []  # that of the project stays
 
@@ -86,8 +86,8 @@ async def test_a_server_that_asks_stays_until_it_is_answered(kit: Kit) -> None:
     agent = kit.agent([Call("odd__ask"), Say("Done.")], noting(kit, **UNCONFINED))
     world = await agent.worlds.open(kit.root)
     chat = kit.chat(agent, world=world.id, interactive=True)
-    asked = action(await seen(chat.send("Ask.")))
-    events = await seen(chat.answer(asked, "blue"))
+    question = action(await collect_events(chat.send("Ask.")))
+    events = await collect_events(chat.answer(question, "blue"))
     assert results(events)[0].result == "accept: blue"
     assert not (kit.root / "notes").exists()
 
@@ -96,10 +96,10 @@ async def test_prompts_and_resources_are_those_of_the_world(kit: Kit) -> None:
     mark = unlike_any_other()
     agent = kit.agent([Call("write_file", path="notes", content="of the world"), Say("Done.")], noting(kit, mark))
     world = await agent.worlds.open(kit.root)
-    await seen(kit.chat(agent, world=world.id).send("Note it."))
+    await collect_events(kit.chat(agent, world=world.id).send("Note it."))
     place = (str(kit.root), "", world.id)
     words = "/odd:tidy quickly the shelf"
     assert (await agent.mcp.expand_message(words, *place))[0].startswith("Tidy the shelf quickly: of the world")
     assert "of the world" in (await agent.mcp.resource("@odd:notes://all", *place)).text
     assert "some notes" in (await agent.mcp.resource("@odd:notes://all", str(kit.root))).text
-    await agent.worlds.drop(world.id)  # what was started for it has ended
+    await agent.worlds.drop(world.id)  # its processes have ended

@@ -5,7 +5,7 @@ from typing import Any
 from tests.scenario.scenes.world import (
     HOLD,
     PRICED,
-    Held,
+    ModelHold,
     World,
     ask,
     finish,
@@ -23,8 +23,8 @@ from treadle.protocol.options import Budget
 @scene
 async def compactions(world: World) -> ChatId:
     """By a summary, twice: there is nothing to mask."""
-    said = [Say("Yes.") for _ in range(24)]
-    model = ScriptedModel(said, side_answers={"compaction": "Much was said."}, follow="turns")
+    answers = [Say("Yes.") for _ in range(24)]
+    model = ScriptedModel(answers, side_answers={"compaction": "Much was said."}, follow="turns")
     return await ask(world, model, *(f"{n} {'word ' * 1_500}" for n in range(24)), context_window=40_000)
 
 
@@ -86,12 +86,14 @@ async def a_compaction_beyond_the_budget(world: World) -> ChatId:
 
 @scene
 async def an_interrupt_of_a_summary(world: World) -> ChatId:
-    held = Held()
-    model = ScriptedModel([Call("look", what="a"), Say("")], side_answers={"summary": Turn((HOLD,))}, sleep=held.hold)
+    model_hold = ModelHold()
+    model = ScriptedModel(
+        [Call("look", what="a"), Say("")], side_answers={"summary": Turn((HOLD,))}, sleep=model_hold.hold
+    )
     agent = world.agent(model)
     chat = agent.chat(options=world.options())
     await chat.send("Look.")
-    await held.reached.wait()
+    await model_hold.reached.wait()
     await chat.interrupt()
     await idle(chat)
     await finish(agent)
@@ -100,16 +102,16 @@ async def an_interrupt_of_a_summary(world: World) -> ChatId:
 
 @scene
 async def an_interrupt_of_a_compaction(world: World) -> ChatId:
-    held = Held()
-    said = [Say("Yes.") for _ in range(4)]
-    others: Any = {"compaction": Turn((Say("Half"), HOLD))}
-    model = ScriptedModel(said, side_answers=others, follow="turns", sleep=held.hold)
+    model_hold = ModelHold()
+    answers = [Say("Yes.") for _ in range(4)]
+    side_answers: Any = {"compaction": Turn((Say("Half"), HOLD))}
+    model = ScriptedModel(answers, side_answers=side_answers, follow="turns", sleep=model_hold.hold)
     agent = world.agent(model)
     chat = agent.chat(options=world.options(context_window=40_000))
     await watch(chat.send("word " * 12_000))
     await watch(chat.send("Yes?"))
     await chat.send("word " * 12_000)
-    await held.reached.wait()
+    await model_hold.reached.wait()
     await chat.interrupt()
     await idle(chat)
     await finish(agent)

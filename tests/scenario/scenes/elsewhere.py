@@ -1,6 +1,6 @@
 """Scenes of chats that came from another store."""
 
-from tests.scenario.scenes.world import HOLD, Held, World, ask, finish, is_kind, scene, watch
+from tests.scenario.scenes.world import HOLD, ModelHold, World, ask, finish, is_kind, scene, watch
 from treadle.adapters.models.scripted import Call, Say, ScriptedModel
 from treadle.base.types import ChatId
 from treadle.library.transfer import export_chat, import_chat
@@ -36,8 +36,8 @@ async def a_chat_from_elsewhere(world: World) -> ChatId:
 async def a_chat_from_elsewhere_that_was_calling_a_tool(world: World) -> ChatId:
     agent = world.agent(ScriptedModel([[Call("look", what="it"), Call("linger")]]))
     chat = agent.chat(options=world.options())
-    started = is_kind(ExecutionStart)
-    await watch(chat.send("Stay."), lambda envelope: started(envelope) and "linger" in str(envelope.data))
+    is_start = is_kind(ExecutionStart)
+    await watch(chat.send("Stay."), lambda envelope: is_start(envelope) and "linger" in str(envelope.data))
     copy = await brought_in(world, chat.id)
     await finish(agent)
     return await goes_on(world, copy)
@@ -45,11 +45,11 @@ async def a_chat_from_elsewhere_that_was_calling_a_tool(world: World) -> ChatId:
 
 @scene
 async def a_chat_from_elsewhere_that_was_asking_a_model(world: World) -> ChatId:
-    held = Held()
-    agent = world.agent(ScriptedModel([[Say("Half"), HOLD]], sleep=held.hold))
+    model_hold = ModelHold()
+    agent = world.agent(ScriptedModel([[Say("Half"), HOLD]], sleep=model_hold.hold))
     chat = agent.chat(options=world.options())
     await chat.send("Begin.")
-    await held.reached.wait()
+    await model_hold.reached.wait()
     await chat.send("And then?")
     copy = await brought_in(world, chat.id)
     await finish(agent)

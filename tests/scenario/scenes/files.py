@@ -90,7 +90,7 @@ async def an_earlier_message_is_edited_with_the_files(world: World) -> ChatId:
 
 @scene
 async def a_command_meets_somebody_elses_edit(world: World) -> ChatId:
-    """The command waits on its view for a file that tells it to go on; meanwhile somebody writes what it wrote."""
+    """The command waits on its view for a file that tells it to go on; meanwhile another writer changes that file."""
     (world.root / "shared").write_text("mine\n")
     gate = world.root / "gate"
     gate.write_text("wait\n")
@@ -118,11 +118,11 @@ async def an_effect_is_refused_and_then_allowed(world: World) -> ChatId:
     agent = world.agent(ScriptedModel(steps))
     chat = agent.chat(options=world.options(mode="review", interactive=True))
     await watch(chat.send("Write it."))
-    (asked,) = await chat.actions()
-    await watch(chat.deny(asked, "not that"))
+    (action,) = await chat.actions()
+    await watch(chat.deny(action, "not that"))
     assert not (world.root / "reviewed").exists()
-    (asked,) = await chat.actions()
-    await watch(chat.approve(asked))
+    (action,) = await chat.actions()
+    await watch(chat.approve(action))
     assert (world.root / "reviewed").read_text() == "b\n"
     await finish(agent)
     return chat.id

@@ -61,8 +61,8 @@ async def the_guard_asks(world: World) -> ChatId:
 @scene
 async def budgets(world: World) -> ChatId:
     """Tokens, money, tool calls and turns; a run of which the first call is too dear; a chat that has nothing left."""
-    used = ReportUsage(Usage(1_000, 100))
-    steps = [[Call("look", what="a"), used], [Call("look", what="b"), used], [Call("look", what="c"), used]] * 3
+    usage = ReportUsage(Usage(1_000, 100))
+    steps = [[Call("look", what="a"), usage], [Call("look", what="b"), usage], [Call("look", what="c"), usage]] * 3
     agent = world.agent(ScriptedModel(steps, info=PRICED, follow="calls"))
     chat = agent.chat(options=world.options(run_budget=Budget(tokens=3_500)))
     await watch(chat.send("Tokens."))

@@ -4,7 +4,7 @@ from tests.scenario.scenes.world import (
     CLIENT,
     HOLD,
     PRICED,
-    Held,
+    ModelHold,
     World,
     finish,
     idle,
@@ -61,11 +61,11 @@ async def an_interrupt_in_mid_stream(world: World) -> ChatId:
 
 @scene
 async def an_interrupt_before_a_word(world: World) -> ChatId:
-    held = Held()
-    agent = world.agent(ScriptedModel([Turn((HOLD,))], sleep=held.hold))
+    model_hold = ModelHold()
+    agent = world.agent(ScriptedModel([Turn((HOLD,))], sleep=model_hold.hold))
     chat = agent.chat(options=world.options())
     await chat.send("Go.")
-    await held.reached.wait()
+    await model_hold.reached.wait()
     await chat.interrupt()
     await idle(chat)
     await finish(agent)
@@ -146,17 +146,17 @@ async def an_earlier_message_is_edited(world: World) -> ChatId:
 
 @scene
 async def the_model_is_changed(world: World) -> ChatId:
-    said = [
+    steps = [
         [Think("Hm."), Say("One."), ReportUsage(Usage(500, 20))],
         [Say("Two."), Call("look", what="a")],
         Say("Three."),
     ]
-    agent = world.agent(ScriptedModel(said, info=PRICED))
+    agent = world.agent(ScriptedModel(steps, info=PRICED))
     chat = agent.chat(options=world.options(model="scripted:priced"))
     await watch(chat.send("One?"))
     await finish(agent)
-    other = ModelInfo("scripted", "cheap", usd_per_million_input=0.1, usd_per_million_output=0.1)
-    agent = world.agent(ScriptedModel(said, info=other))
+    cheap_model = ModelInfo("scripted", "cheap", usd_per_million_input=0.1, usd_per_million_output=0.1)
+    agent = world.agent(ScriptedModel(steps, info=cheap_model))
     chat = agent.chat(chat.id, model="scripted:cheap")
     await watch(chat.send("Two?"))
     await finish(agent)

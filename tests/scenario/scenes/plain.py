@@ -14,8 +14,13 @@ from treadle.protocol.deltas import FinishDelta, NoticeDelta, ThinkingBlock
 
 @scene
 async def plain_answers(world: World) -> ChatId:
-    said = [Think("Hm."), ThinkingBlock(Thinking("deep", "c2lnbmVk")), Say("Hello."), ReportUsage(Usage(10, 5, 2, 1))]
-    model = ScriptedModel([said, [Say("Bye."), Finish("length")], [Say("")]], info=PRICED)
+    first_turn = [
+        Think("Hm."),
+        ThinkingBlock(Thinking("deep", "c2lnbmVk")),
+        Say("Hello."),
+        ReportUsage(Usage(10, 5, 2, 1)),
+    ]
+    model = ScriptedModel([first_turn, [Say("Bye."), Finish("length")], [Say("")]], info=PRICED)
     return await ask(world, model, "Hello?", "And now?", "Nothing more.")
 
 

@@ -1,4 +1,4 @@
-"""What all scenes share: a place for chats, tools, and short ways to follow a chat. Each scene makes one chat with the
+"""Shared by all scenes: a place for chats, tools, and short ways to follow a chat. Each scene makes one chat with the
 real engine and a scripted model, and returns its id."""
 
 import asyncio
@@ -80,7 +80,7 @@ class World:
         return ChatOptions(**{"root": str(self.root), **changes})
 
 
-class Held:
+class ModelHold:
     """Holds a scripted model at its first Delay, and tells when it is there."""
 
     def __init__(self) -> None:
@@ -127,5 +127,5 @@ def is_kind(kind: type) -> Callable[[Envelope], bool]:
 
 
 async def idle(chat: Chat) -> None:
-    """Wait until the chat has come to rest after something that nobody followed."""
+    """Wait until the chat has come to rest after work that no reader followed."""
     await watch(chat.resume())

@@ -18,13 +18,13 @@ def test_of_all_characters_those_that_act_or_hide_are_escaped() -> None:
     for number in range(sys.maxunicode + 1):
         character = chr(number)
         lively = unicodedata.category(character) in LIVELY and character not in ALLOWED
-        lively = lively or 0xE0100 <= number <= 0xE01EF  # selectors that can carry a text which nobody sees
-        shown = inert(character)
+        lively = lively or 0xE0100 <= number <= 0xE01EF  # selectors that can carry an invisible text
+        inert_text = inert(character)
         if lively:
-            assert shown.isascii(), hex(number)
-            assert shown.startswith("\\"), hex(number)
+            assert inert_text.isascii(), hex(number)
+            assert inert_text.startswith("\\"), hex(number)
         elif unicodedata.category(character) != "Cn":
-            assert shown == character, hex(number)
+            assert inert_text == character, hex(number)
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_examples(text: str, shown: str) -> None:
 @given(st.text(st.characters()))
 def test_once_is_enough_and_a_split_text_is_as_inert_as_a_whole_one(text: str) -> None:
     assert inert(inert(text)) == inert(text)
-    for cut in range(len(text)):
-        pieces = inert(text[:cut]) + inert(text[cut:])
+    for position in range(len(text)):
+        pieces = inert(text[:position]) + inert(text[position:])
         assert inert(pieces) == pieces
 
 

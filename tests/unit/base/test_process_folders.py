@@ -56,7 +56,7 @@ def leave_folder(parent: Path) -> Path:
 def test_only_folders_whose_process_has_ended_are_abandoned(tmp_path: Path) -> None:
     folder = leave_folder(tmp_path)
     _, pid, namespace, _ = folder.name.split("-", 3)
-    other = [
+    other_names = [
         f"treadle-{pid}-{namespace}1-x",  # a process of another PID namespace
         f"treadle-{os.getpid()}-{namespace}-x",
         f"treadle-1-{namespace}-x",
@@ -67,7 +67,7 @@ def test_only_folders_whose_process_has_ended_are_abandoned(tmp_path: Path) -> N
         f"treadle-{pid}",
         "treadle-demo-x",
     ]
-    for name in other:
+    for name in other_names:
         (tmp_path / name).mkdir()
     (tmp_path / f"{folder.name}-link").symlink_to(tmp_path / "treadle-demo-x")
     (tmp_path / f"{folder.name}-file").touch()
@@ -130,7 +130,7 @@ async def test_a_run_removes_the_data_of_a_killed_agent_without_a_home(
 async def test_a_process_looks_once_an_hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     setup = ToolSetup(MemoryStore(), {}, tmp_path / "home")
-    for left in (0, 1):
+    for expected_count in (0, 1):
         leave_folder(tmp_path)
         await setup.sweep_temporary_folders()
-        assert len(abandoned_folders(str(tmp_path))) == left
+        assert len(abandoned_folders(str(tmp_path))) == expected_count

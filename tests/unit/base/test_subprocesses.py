@@ -18,10 +18,10 @@ open(sys.argv[1], "w").write(str(child.pid))
 """
 
 
-def _gone(pid: int) -> bool:
-    """Whether a process has ended, be it that nobody has reaped it yet."""
-    found = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()
-    return found in ("", "Z")
+def _has_ended(pid: int) -> bool:
+    """True if a process has ended, even if it is not yet reaped."""
+    status = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()
+    return status in ("", "Z")
 
 
 @pytest.mark.parametrize("ending", ["timed_out", "stopped"])
@@ -33,9 +33,9 @@ def test_what_a_program_left_behind_goes_with_it(ending: str, tmp_path: Path) ->
         threading.Timer(1.0, stop.set).start()
     assert run_blocking(launch, lambda _: None, 1.0 if ending == "timed_out" else 60.0, stop).ending == ending
     until = time.monotonic() + 60
-    while not _gone(int(note.read_text())) and time.monotonic() < until:
+    while not _has_ended(int(note.read_text())) and time.monotonic() < until:
         time.sleep(0.02)
-    assert _gone(int(note.read_text()))
+    assert _has_ended(int(note.read_text()))
 
 
 @pytest.mark.parametrize("steps", range(12))
@@ -44,7 +44,7 @@ async def test_a_program_that_is_cancelled_at_its_start_leaves_no_pipe_open(step
         async for _ in Program(["sleep", "600"], dict(os.environ), b"input").output():
             pass
 
-    before = _pipes()
+    initial_pipes = _pipes()
     reading = asyncio.create_task(read_output())
     for _ in range(steps):
         await asyncio.sleep(0)
@@ -55,9 +55,9 @@ async def test_a_program_that_is_cancelled_at_its_start_leaves_no_pipe_open(step
     await asyncio.sleep(0)
     gc.collect()  # an object that was not closed by name complains here
     until = time.monotonic() + 60
-    while _pipes() - before > 1 and time.monotonic() < until:  # noqa: ASYNC110 - the orphan watcher's pipe may be new
+    while _pipes() - initial_pipes > 1 and time.monotonic() < until:  # noqa: ASYNC110 - the orphan watcher's pipe may be new
         await asyncio.sleep(0.01)
-    assert _pipes() - before <= 1
+    assert _pipes() - initial_pipes <= 1
 
 
 def _pipes() -> int:
@@ -106,14 +106,14 @@ def test_helpers_end_with_a_worker_that_is_killed(how: str, tmp_path: Path) -> N
     note = tmp_path / "child"
     worker = subprocess.Popen([sys.executable, "-c", WORKER, HELPERS[how], *SLEEPS, str(note)])
     try:
-        own = _number(Path(f"{note}.own"))
+        own_pid = _number(Path(f"{note}.own"))
         child = _number(note)
-        assert not _gone(own)
-        assert not _gone(child)
+        assert not _has_ended(own_pid)
+        assert not _has_ended(child)
     finally:
         worker.kill()
         worker.wait()
-    _wait_until_gone(own)
+    _wait_until_gone(own_pid)
     _wait_until_gone(child)
 
 
@@ -143,6 +143,6 @@ def _number(note: Path) -> int:
 
 def _wait_until_gone(pid: int) -> None:
     until = time.monotonic() + 60
-    while not _gone(pid):
+    while not _has_ended(pid):
         assert time.monotonic() < until, "it lives"
         time.sleep(0.02)

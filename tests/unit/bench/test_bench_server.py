@@ -21,7 +21,7 @@ from bench.server.readers import Lags, Waits
 from bench.server.report import Outcome, panels, text, write_section
 
 
-def made(chats: int, lag_95_ms: float, busy: float = 1.0, others_busy: float = 0.5) -> Level:
+def make_level(chats: int, lag_95_ms: float, busy: float = 1.0, others_busy: float = 0.5) -> Level:
     return Level(chats, lag_95_ms / 2, lag_95_ms, 100.0, busy, others_busy, 1.0)
 
 
@@ -29,8 +29,8 @@ OUTCOME = Outcome(
     "2026-01-31",
     False,
     Machine("a cpu", 2, "CPython", "Linux", 0.1),
-    [made(50, 5.0, 0.3), made(100, 12.0, 0.6), made(200, 900.0)],
-    made(50, 6.0, 0.4),
+    [make_level(50, 5.0, 0.3), make_level(100, 12.0, 0.6), make_level(200, 900.0)],
+    make_level(50, 6.0, 0.4),
     {"SQLite": GoingOn(2.0, 3.0, 4.0)},
     {"SQLite": Appends(300.0, 4000.0, 400.0, 400.0)},
     Idle(4.0, 30.0),
@@ -56,24 +56,26 @@ def test_a_quick_run_measures_everything(tmp_path: Path, capsys: pytest.CaptureF
 
 @pytest.mark.parametrize(("limit", "found"), [(137, range(127, 138)), (3, range(0, 4)), (50, range(40, 51))])
 def test_the_search_finds_what_is_carried(limit: int, found: range) -> None:
-    asked: list[int] = []
+    chat_counts: list[int] = []
 
     def measure(chats: int) -> Level:
-        asked.append(chats)
-        return made(chats, 10.0 if chats <= limit else 500.0)
+        chat_counts.append(chats)
+        return make_level(chats, 10.0 if chats <= limit else 500.0)
 
     levels = search(measure, first=50, step=10, say=lambda _: None)
     assert most_carried(levels) in found
-    assert len(asked) < 10
+    assert len(chat_counts) < 10
 
 
 def test_a_level_that_others_spoiled_is_measured_again() -> None:
-    tries = iter([made(50, 300.0, busy=0.2), made(50, 10.0, busy=0.3), made(100, 400.0), made(75, 400.0)])
+    tries = iter(
+        [make_level(50, 300.0, busy=0.2), make_level(50, 10.0, busy=0.3), make_level(100, 400.0), make_level(75, 400.0)]
+    )
     levels = search(lambda _: next(tries), first=50, step=30, say=lambda _: None)
     assert [(level.chats, level.carried) for level in levels] == [(50, True), (75, False), (100, False)]
-    assert not made(50, 300.0, busy=0.2).sound  # the server had time left: it was not its fault
-    assert not made(50, 300.0, others_busy=0.97).sound  # nor when the readers had none
-    assert made(50, 300.0).sound
+    assert not make_level(50, 300.0, busy=0.2).sound  # the server had time left: it was not its fault
+    assert not make_level(50, 300.0, others_busy=0.97).sound  # nor when the readers had none
+    assert make_level(50, 300.0).sound
 
 
 async def test_readers_find_stamps_and_calls() -> None:
@@ -88,9 +90,9 @@ async def test_readers_find_stamps_and_calls() -> None:
 
 def test_a_section_is_replaced_and_nothing_else() -> None:
     page = "# Page\n<!-- begin a -->\nold\n<!-- end a -->\n<!-- begin b -->\nkept\n<!-- end b -->\nend\n"
-    changed = with_section(page, "a", "new \\1\n")
-    assert changed == page.replace("old", "new \\1")
-    assert section(changed, "b") == "kept\n"
+    new_page = with_section(page, "a", "new \\1\n")
+    assert new_page == page.replace("old", "new \\1")
+    assert section(new_page, "b") == "kept\n"
     with pytest.raises(ValueError, match="no section 'c'"):
         with_section(page, "c", "")
 
@@ -99,13 +101,13 @@ def test_figures_become_a_section_and_a_picture(tmp_path: Path) -> None:
     page = tmp_path / "performance.md"
     page.write_text("before\n<!-- begin server -->\nold\n<!-- end server -->\nafter\n")
     write_section(OUTCOME, tmp_path)
-    written = page.read_text()
-    assert written.startswith("before\n<!-- begin server -->\n")
-    assert written.endswith("<!-- end server -->\nafter\n")
-    assert "**A core carries 100 chats**" in written
-    assert "| 200 | 450 | 900 | 100 | 100% | no |" in written
-    assert "takes 250 bytes" in written
-    assert "Not measured: the weather." in written
+    page_text = page.read_text()
+    assert page_text.startswith("before\n<!-- begin server -->\n")
+    assert page_text.endswith("<!-- end server -->\nafter\n")
+    assert "**A core carries 100 chats**" in page_text
+    assert "| 200 | 450 | 900 | 100 | 100% | no |" in page_text
+    assert "takes 250 bytes" in page_text
+    assert "Not measured: the weather." in page_text
     assert ElementTree.fromstring((tmp_path / "images" / "server.svg").read_text()).tag.endswith("svg")
     assert "10.0" in text(OUTCOME)  # Treadle ÷ plain, many at once
 
@@ -114,9 +116,9 @@ def test_the_rest_of_the_page_is_written_without_the_section_being_lost(tmp_path
     (tmp_path / "performance.md").write_text("old\n<!-- begin server -->\nkept\n<!-- end server -->\n")
     results = {"chunk_us": {"treadle": 10.0}}
     write_page(report.Outcome("2026-01-31", False, OUTCOME.machine, results, {}, []), TEMPLATE, tmp_path)
-    written = (tmp_path / "performance.md").read_text()
-    assert written.startswith("# Performance")
-    assert section(written, "server") == "kept\n"
+    page_text = (tmp_path / "performance.md").read_text()
+    assert page_text.startswith("# Performance")
+    assert section(page_text, "server") == "kept\n"
 
 
 def test_a_picture_of_half_a_run_can_be_drawn() -> None:

@@ -68,10 +68,10 @@ def test_every_adapter_is_measured_both_ways(tmp_path: Path, capsys: pytest.Capt
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
 def test_reads_of_a_chunks_size_bring_one_chunk_each(provider: Provider) -> None:
     size = chunk_bytes(provider.name, 50)
-    (sent,) = made(provider.name, 50).writes
-    reads = [sent[start : start + size] for start in range(0, len(sent), size)]
-    whole = [read for read in reads if read.count(b" streams") == 1 and read.endswith(b"\r\n")]
-    assert len(whole) >= 40
+    (response_bytes,) = made(provider.name, 50).writes
+    reads = [response_bytes[start : start + size] for start in range(0, len(response_bytes), size)]
+    complete_reads = [read for read in reads if read.count(b" streams") == 1 and read.endswith(b"\r\n")]
+    assert len(complete_reads) >= 40
 
 
 def test_adapters_are_shown_beside_their_sdks_as_far_as_these_were_measured() -> None:

@@ -10,8 +10,8 @@ from tests.unit.adapters.sandbox.grounds import missing
 def test_every_way_has_its_figure(
     how: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if why := missing("view", None):
-        pytest.skip(why)
+    if reason := missing("view", None):
+        pytest.skip(reason)
     monkeypatch.setattr(view, "FILES", 100)
     monkeypatch.setattr(view, "COMMANDS", {"change 1 file": view.COMMANDS["change 1 file"]})
     assert view.main(["--quick", *how]) == 0

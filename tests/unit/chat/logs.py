@@ -12,8 +12,8 @@ EPOCH = 1
 
 
 def chat(*events: e.Event, options: ChatOptions | None = None, state: ChatState | None = None) -> ChatState:
-    """The state of a chat in which these things happened, one a second, all written by a worker. What a person said
-    is written by a command, as it is in life."""
+    """The state of a chat in which these things happened, one a second, all written by a worker. Messages of a
+    person are written by a command, as in production."""
     if state is None:
         state = ChatState(chat=CHAT)
         events = (e.SessionCreated(options or ChatOptions(model="m:x", root="/p")), *events)
@@ -37,9 +37,9 @@ def answer(turn: int, *names: str, text: str = "", arguments: str = "{}", usage:
 def ran(turn: int, position: int = 0, result: str = "ok", success: bool = True) -> list[e.Event]:
     """One call, from intent to outcome."""
     key = call_key(turn, position)
-    done = e.ExecutionComplete(key, success, result if success else "", "" if success else result)
-    return [e.ExecutionStart(key, "tool"), done]
+    completion = e.ExecutionComplete(key, success, result if success else "", "" if success else result)
+    return [e.ExecutionStart(key, "tool"), completion]
 
 
-def said(text: str = "do it") -> e.UserMessage:
+def make_message(text: str = "do it") -> e.UserMessage:
     return e.UserMessage(text)

@@ -1,5 +1,5 @@
 """Plays a chat without any I/O: commands go through `transition`, and worker moves are what the engine appends for the
-step that `decide` gives. Whoever plays chooses freely among what could really happen. Checks the rules on the way."""
+step that `decide` gives. The caller chooses freely among events that could happen. Checks the rules on the way."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -40,17 +40,17 @@ Choose = Callable[[Sequence[str]], str]
 """Picks one of several things that could happen next."""
 
 
-def valid_history(shown: Sequence[Entry]) -> None:
-    """What every provider demands: after each answer with calls exactly its results, in order, and no others."""
-    for index, entry in enumerate(shown):
-        before = shown[index - 1] if index else None
+def valid_history(history: Sequence[Entry]) -> None:
+    """Every provider demands this: after each answer with calls exactly its results, in order, and no others."""
+    for index, entry in enumerate(history):
+        previous_entry = history[index - 1] if index else None
         if isinstance(entry, AssistantEntry) and entry.calls:
-            after = shown[index + 1] if index + 1 < len(shown) else None
-            assert isinstance(after, ResultsEntry), f"calls without results: {entry}"
-            assert [result.call for result in after.results] == [call.call for call in entry.calls]
+            next_entry = history[index + 1] if index + 1 < len(history) else None
+            assert isinstance(next_entry, ResultsEntry), f"calls without results: {entry}"
+            assert [result.call for result in next_entry.results] == [call.call for call in entry.calls]
         if isinstance(entry, ResultsEntry):
-            assert isinstance(before, AssistantEntry), f"results without calls: {entry}"
-            assert before.calls, f"results without calls: {entry}"
+            assert isinstance(previous_entry, AssistantEntry), f"results without calls: {entry}"
+            assert previous_entry.calls, f"results without calls: {entry}"
 
 
 class Player:
@@ -82,12 +82,12 @@ class Player:
 
     def command(self, command: c.Command) -> str:
         """Carry out a command; the code of its refusal, or nothing."""
-        before, seen = self.state, snapshot.encode(self.state)
+        old_state, old_bytes = self.state, snapshot.encode(self.state)
         try:
             events = transition(self.state, command)
         except (Refused, InvalidInput) as refusal:
-            assert self.state is before
-            assert snapshot.encode(self.state) == seen, "a refusal changed the state"
+            assert self.state is old_state
+            assert snapshot.encode(self.state) == old_bytes, "a refusal changed the state"
             return refusal.reason if isinstance(refusal, Refused) else "invalid"
         if events:
             self.append(0, *events)
@@ -105,7 +105,7 @@ class Player:
     # -- the worker ---------------------------------------------------------------------------------------------------
 
     def work(self, choose: Choose) -> Step:
-        """One move of a worker: what the engine does for the step that the rules give."""
+        """Make one move of a worker: the work of the engine for the step that the rules give."""
         if self.fresh:
             self.fresh = False
             self._recover(choose)
@@ -158,29 +158,29 @@ class Player:
             over := forbidden(self.state, run, self.state.open_turn.reserved, self.time_ms)
         ):
             return self._worker(over)
-        opened = self.state.open_turn
-        assert opened is not None
-        turn = opened.turn
+        open_turn = self.state.open_turn
+        assert open_turn is not None
+        turn = open_turn.turn
         match choose(
             ["calls", "calls", "calls", "calls", "text", "text", "nothing", "retry", "fail", "context", "stop", "die"]
         ):
             case "calls":
                 names = [choose(["read", "write", "client", "ask", "approve", "bad", "done"]) for _ in range(3)]
-                asked = ["same"] * 3 if choose(["work", "work", "rut"]) == "rut" else names[: int(choose("123"))]
+                tool_names = ["same"] * 3 if choose(["work", "work", "rut"]) == "rut" else names[: int(choose("123"))]
                 requests = tuple(
                     ToolRequest(call_key(turn, position), name, "{}" if name == "same" else f'{{"n":{turn}}}', "id_1")
-                    for position, name in enumerate(asked)
+                    for position, name in enumerate(tool_names)
                 )
-                told = (COST, "tool_calls")
-                self._worker(e.AssistantMessage(turn, choose(["", "I look."]), (), requests, False, *told))
+                usage_and_reason = (COST, "tool_calls")
+                self._worker(e.AssistantMessage(turn, choose(["", "I look."]), (), requests, False, *usage_and_reason))
             case "text":
                 self._worker(e.AssistantMessage(turn, "Done.", usage=COST))
             case "nothing":
                 self._worker(e.AssistantMessage(turn, usage=COST))
-            case "retry" if opened.failures < 5:
-                self._worker(e.TurnRetry(turn, opened.failures + 1, "network", usage=COST))
-            case "context" if not opened.forced_compaction:
-                retry = e.TurnRetry(turn, opened.failures + 1, "context_limit")
+            case "retry" if open_turn.failures < 5:
+                self._worker(e.TurnRetry(turn, open_turn.failures + 1, "network", usage=COST))
+            case "context" if not open_turn.forced_compaction:
+                retry = e.TurnRetry(turn, open_turn.failures + 1, "context_limit")
                 self._worker(retry, e.CompactionStart("context_limit"))
             case "stop":
                 self.command(c.Interrupt())
@@ -199,7 +199,7 @@ class Player:
             if (over := over_budget(self.state, run, self.time_ms)) is not None:
                 return self._worker(over)
             start = e.ExecutionStart(call.key, call.request.name, {"n": 1})
-            done = e.ExecutionComplete(call.key, True, "ok")
+            completion = e.ExecutionComplete(call.key, True, "ok")
             match call.request.name:
                 case "client":
                     self._worker(start, e.ExternalToolRequested(call.key, "client", {}, call.key, 300.0))
@@ -217,12 +217,12 @@ class Player:
                     self._worker(start, e.ExecutionComplete(call.key, False, error="no such tool"))
                 case "done":
                     self._worker(start)
-                    self._worker(done, e.TaskComplete("all done"))
+                    self._worker(completion, e.TaskComplete("all done"))
                 case _:
                     self._worker(start)
                     if choose(["finish", "finish", "die", "stop"]) == "die":
                         return self.crash()
-                    self._worker(done)
+                    self._worker(completion)
 
     def _check_work(self, check: OpenCheck, choose: Choose) -> None:
         run = self.state.run
@@ -250,8 +250,8 @@ class Player:
             upto += 1
         if choose(["made", "failed"]) == "failed" or upto <= self.state.compaction.upto:
             return self._worker(e.CompactionComplete(trigger, False, error="no"))
-        made = e.CompactionComplete(trigger, True, 100, 50, COST, "so far", upto, (2,), upto)
-        self._worker(e.ModelCall("compaction", COST), made)
+        completion = e.CompactionComplete(trigger, True, 100, 50, COST, "so far", upto, (2,), upto)
+        self._worker(e.ModelCall("compaction", COST), completion)
 
     def _restore(self, request: e.RestoreRequested, choose: Choose) -> None:
         match choose(["done", "refused", "fault", "die"]):
@@ -277,17 +277,17 @@ class Player:
         self._check_budget()
 
     def _check_status(self) -> None:
-        shown = summary(self.state)
-        assert shown.status in STATUSES
+        chat_summary = summary(self.state)
+        assert chat_summary.status in STATUSES
         step = decide(self.state, lambda: LIMITS)
         if isinstance(step, Wait):
-            assert shown.status == "requires_action", shown.status
+            assert chat_summary.status == "requires_action", chat_summary.status
             assert open_actions(self.state), "waits for nobody"
         elif isinstance(step, StayIdle):
-            assert shown.status in ("idle", "error")
+            assert chat_summary.status in ("idle", "error")
         else:
-            assert shown.status in ("pending", "running", "interrupting"), (shown.status, step)
-        assert shown.runnable == (not isinstance(step, Wait | StayIdle))
+            assert chat_summary.status in ("pending", "running", "interrupting"), (chat_summary.status, step)
+        assert chat_summary.runnable == (not isinstance(step, Wait | StayIdle))
         self._check_ends(step)
 
     def _check_ends(self, step: Step) -> None:
@@ -302,15 +302,15 @@ class Player:
         raise AssertionError(f"decide goes in circles: {step}")
 
     def _check_calls(self) -> None:
-        asked: list[CallKey] = []
+        requested_keys: list[CallKey] = []
         for envelope in self.log:
             if isinstance(envelope.data, e.AssistantMessage):
-                asked.extend(request.call for request in envelope.data.tool_requests)
+                requested_keys.extend(request.call for request in envelope.data.tool_requests)
         results = Counter(x.data.call for x in self.log if isinstance(x.data, e.ExecutionComplete))
-        assert len(set(asked)) == len(asked), "a call key repeats"
+        assert len(set(requested_keys)) == len(requested_keys), "a call key repeats"
         assert all(count == 1 for count in results.values()), "a call has two results"
-        opened = {call.key for call in self.state.calls if call.phase != "done"}
-        assert set(asked) - set(results) == opened
+        open_keys = {call.key for call in self.state.calls if call.phase != "done"}
+        assert set(requested_keys) - set(results) == open_keys
         if self.state.run is None:
             assert not open_actions(self.state)
             assert not self.state.calls
@@ -320,29 +320,31 @@ class Player:
     def _check_turns(self) -> None:
         """A turn is a bracket around its calls: nothing of it comes later, and the next one does not begin within it
         (L-02). Its cost is spent with its message, once."""
-        opened, waited_for = 0, set[CallKey]()
-        spent, told = Usage(), dict[int, Usage | None]()
+        open_turn, waited_for = 0, set[CallKey]()
+        spent, turn_usages = Usage(), dict[int, Usage | None]()
         for envelope in self.log:
             match envelope.data:
                 case e.TurnStart(turn=turn):
-                    assert not opened, f"turn {turn} begins within turn {opened}"
-                    opened = turn
+                    assert not open_turn, f"turn {turn} begins within turn {open_turn}"
+                    open_turn = turn
                 case e.AssistantMessage(turn=turn, tool_requests=requests, usage=usage):
-                    assert turn == opened
+                    assert turn == open_turn
                     waited_for = {request.call for request in requests}
-                    told[turn] = usage
+                    turn_usages[turn] = usage
                     spent += usage or Usage()
                 case e.ExecutionComplete(call=call):
                     waited_for.remove(call)
                 case e.TurnEnd(turn=turn, usage=usage):
-                    assert (turn, waited_for) == (opened, set()), f"turn {turn} ends before {waited_for}"
-                    opened = 0
-                    assert told.get(turn, usage) == usage, "the end of a turn tells another cost than its message"
-                    spent += Usage() if turn in told else usage
+                    assert (turn, waited_for) == (open_turn, set()), f"turn {turn} ends before {waited_for}"
+                    open_turn = 0
+                    assert turn_usages.get(turn, usage) == usage, (
+                        "the end of a turn tells another cost than its message"
+                    )
+                    spent += Usage() if turn in turn_usages else usage
                 case e.TurnRetry(usage=usage) | e.ModelCall(usage=usage):
                     spent += usage
                 case e.UserMessage() | e.RunEnd():
-                    assert not opened, f"turn {opened} is open at {envelope.seq}"
+                    assert not open_turn, f"turn {open_turn} is open at {envelope.seq}"
         if self.state.run is None:
             assert spent == self.state.totals.usage
 
@@ -373,10 +375,10 @@ class Player:
         if chat.tokens:
             assert self.state.totals.usage.tokens <= chat.tokens + COST.tokens
 
-    def check_fold(self, cut: int) -> None:
+    def check_fold(self, position: int) -> None:
         """Snapshots are caches: folding goes on from any of them as if it had never stopped (law 9)."""
-        before = fold_all(ChatState(chat=CHAT), self.log[:cut])
-        read = snapshot.decode(snapshot.encode(before))
-        assert read == before
+        early_state = fold_all(ChatState(chat=CHAT), self.log[:position])
+        read = snapshot.decode(snapshot.encode(early_state))
+        assert read == early_state
         assert read is not None
-        assert fold_all(read, self.log[cut:]) == self.state
+        assert fold_all(read, self.log[position:]) == self.state

@@ -1,4 +1,4 @@
-"""Whatever a log holds, it can be read: events made up at random, in any order, with references to nothing."""
+"""Any log can be read: events made up at random, in any order, with references to nothing."""
 
 import types
 from typing import Any, Literal, NewType, Union, get_args, get_origin, get_type_hints
@@ -53,14 +53,14 @@ EVENTS = st.one_of([of(kind) for kind in e.RECORDED.values()])
 
 @settings(max_examples=examples(300), deadline=None)
 @given(st.lists(EVENTS, min_size=1, max_size=25), st.integers(0, 25))
-def test_any_log_can_be_folded_decided_and_kept(events: list[e.Event], cut: int) -> None:
+def test_any_log_can_be_folded_decided_and_kept(events: list[e.Event], position: int) -> None:
     state = ChatState(chat=CHAT)
     resumed = state
     for seq, event in enumerate(events, 1):
         envelope = e.Envelope(seq, CHAT, seq * 1_000, event, seq % 2)
         assert wire.decode(CHAT, wire.encode(envelope)) == envelope
         state, resumed = fold(state, envelope), fold(resumed, envelope)
-        if seq == cut:
+        if seq == position:
             resumed = snapshot.decode(snapshot.encode(resumed)) or ChatState()
         decide(state, lambda: LIMITS)
         assert summary(state).status == status(state)

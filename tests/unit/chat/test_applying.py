@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.chat.logs import chat, said
+from tests.unit.chat.logs import chat, make_message
 from treadle.chat.applying import fenced_blocks
 from treadle.chat.decide import AppendEvents, RunCalls, RunLimits, decide
 from treadle.chat.fold import fold
@@ -36,31 +36,31 @@ def test_the_fenced_blocks_of_a_text(text: str, found: list[str]) -> None:
     assert fenced_blocks(text) == found
 
 
-def answered(text: str, *more: e.Event) -> ChatState:
+def build_chat(text: str, *more: e.Event) -> ChatState:
     turn = (e.TurnStart(1), e.AssistantMessage(1, text, usage=Usage(10, 5)), e.TurnEnd(1, Usage(10, 5)))
-    return chat(said(), *turn, e.RunEnd("done"), *more)
+    return chat(make_message(), *turn, e.RunEnd("carry_out_call"), *more)
 
 
 def request_of(state: ChatState, command: c.Apply) -> tuple[str, str]:
-    said, begun, made = transition(state, command)
-    assert isinstance(said, e.UserMessage)
-    assert isinstance(begun, e.TurnStart)
-    assert isinstance(made, e.AssistantMessage)
-    assert (said.source, begun.model, begun.turn, made.turn) == ("apply", "", 2, 2)
-    (request,) = made.tool_requests
+    message, start, answer = transition(state, command)
+    assert isinstance(message, e.UserMessage)
+    assert isinstance(start, e.TurnStart)
+    assert isinstance(answer, e.AssistantMessage)
+    assert (message.source, start.model, start.turn, answer.turn) == ("apply", "", 2, 2)
+    (request,) = answer.tool_requests
     assert (request.call, request.name) == ("2.0", "write_file")
-    return said.content, request.arguments
+    return message.content, request.arguments
 
 
 TWO = "```\none\n```\nor\n```\ntwo\n```"
 
 
 def test_the_block_that_is_meant() -> None:
-    told, arguments = request_of(answered(TWO), c.Apply("a.txt", block=2))
-    assert told == "Write block 2 of your last answer to a.txt."
+    content, arguments = request_of(build_chat(TWO), c.Apply("a.txt", block=2))
+    assert content == "Write block 2 of your last answer to a.txt."
     assert arguments == '{"path":"a.txt","content":"two\\n"}'
-    assert request_of(answered("```\nx\n```"), c.Apply("a.txt"))[1] == '{"path":"a.txt","content":"x\\n"}'
-    assert request_of(answered("Hm."), c.Apply("a.txt", ""))[1] == '{"path":"a.txt","content":""}'
+    assert request_of(build_chat("```\nx\n```"), c.Apply("a.txt"))[1] == '{"path":"a.txt","content":"x\\n"}'
+    assert request_of(build_chat("Hm."), c.Apply("a.txt", ""))[1] == '{"path":"a.txt","content":""}'
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_the_block_that_is_meant() -> None:
 )
 def test_what_cannot_be_applied_says_why(text: str, command: c.Apply, code: str, words: str) -> None:
     with pytest.raises(Refused if code else InvalidInput) as refused:
-        transition(answered(text), command)
+        transition(build_chat(text), command)
     assert words in str(refused.value)
     assert getattr(refused.value, "reason", "") == code
 
@@ -89,7 +89,7 @@ def grow(state: ChatState, *events: e.Event, epoch: int = 0) -> ChatState:
     return state
 
 
-def done(state: ChatState) -> ChatState:
+def carry_out_call(state: ChatState) -> ChatState:
     """Its one call is carried out, and the rules say the rest."""
     step = decide(state, RunLimits)
     assert isinstance(step, RunCalls)
@@ -101,12 +101,12 @@ def done(state: ChatState) -> ChatState:
 
 
 def test_no_model_is_asked_and_no_turn_is_counted() -> None:
-    before = answered(TWO)
-    after = grow(before, *transition(before, c.Apply("a.txt", block=1)))
-    assert status(after) == "pending"
-    after = done(after)
-    assert (status(after), after.last_end) == ("idle", "done")
-    assert (after.totals.turns, after.totals.usage, after.totals.tool_calls) == (1, Usage(10, 5), 1)
+    old_state = build_chat(TWO)
+    new_state = grow(old_state, *transition(old_state, c.Apply("a.txt", block=1)))
+    assert status(new_state) == "pending"
+    new_state = carry_out_call(new_state)
+    assert (status(new_state), new_state.last_end) == ("idle", "carry_out_call")
+    assert (new_state.totals.turns, new_state.totals.usage, new_state.totals.tool_calls) == (1, Usage(10, 5), 1)
 
 
 @pytest.mark.parametrize(("events", "shown"), [((e.Interrupted(),), "idle"), ((e.SessionError("network"),), "error")])
@@ -114,16 +114,16 @@ def test_what_waits_since_a_stop_or_an_error_still_waits(events: tuple[e.Event, 
     """Applying something does not say that the queue may go on."""
     reason: e.EndReason = "error" if shown == "error" else "interrupted"
     queued = e.QueueChanged("added", "q1", "next")
-    before = answered("Hm.", e.UserMessage("more"), queued, *events, e.RunEnd(reason))
-    after = done(grow(before, *transition(before, c.Apply("a.txt", "text"))))
-    assert (status(after), after.last_end, len(after.queue)) == (shown, reason, 1)
-    assert after.last_error == before.last_error
+    old_state = build_chat("Hm.", e.UserMessage("more"), queued, *events, e.RunEnd(reason))
+    new_state = carry_out_call(grow(old_state, *transition(old_state, c.Apply("a.txt", "text"))))
+    assert (status(new_state), new_state.last_end, len(new_state.queue)) == (shown, reason, 1)
+    assert new_state.last_error == old_state.last_error
 
 
 def test_a_message_in_place_of_an_approval_goes_to_the_model() -> None:
-    before = answered("Hm.")
-    asked = grow(before, *transition(before, c.Apply("a.txt", "text")))
-    asked = grow(asked, e.PermissionRequested("2.0", "2.0", hash="h"), epoch=1)
-    assert status(asked) == "requires_action"
-    steered = grow(asked, *transition(asked, c.Send("Not there.", "steering")))
+    old_state = build_chat("Hm.")
+    waiting_state = grow(old_state, *transition(old_state, c.Apply("a.txt", "text")))
+    waiting_state = grow(waiting_state, e.PermissionRequested("2.0", "2.0", hash="h"), epoch=1)
+    assert status(waiting_state) == "requires_action"
+    steered = grow(waiting_state, *transition(waiting_state, c.Send("Not there.", "steering")))
     assert type(decide(steered, RunLimits)).__name__ == "CallModel"

@@ -107,8 +107,8 @@ TABLE: dict[str, tuple[list[CallDelta], list[tuple[str, str]]]] = {
 
 @pytest.mark.parametrize("case", TABLE)
 def test_odd_servers(case: str) -> None:  # M-08, fault 9
-    fragments, wanted = TABLE[case]
-    assert calls(*fragments) == wanted
+    fragments, expected = TABLE[case]
+    assert calls(*fragments) == expected
 
 
 def test_keys_come_from_turn_and_position() -> None:  # M-09, fault 23

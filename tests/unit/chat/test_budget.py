@@ -1,8 +1,8 @@
-"""Budgets (L-11): what is refused, when it is said, and what counts."""
+"""Budgets (L-11): the calls that are refused, the time of the notice, and the costs that count."""
 
 import pytest
 
-from tests.unit.chat.logs import answer, chat, ran, said
+from tests.unit.chat.logs import answer, chat, make_message, ran
 from treadle.base.types import call_key
 from treadle.chat.budget import admit, forbidden, over_budget, why_stopped
 from treadle.chat.fold import fold
@@ -15,11 +15,11 @@ ESTIMATE = Usage(80, 20, usd=0.1)
 START = e.TurnStart(2, reserved=ESTIMATE)
 
 
-def spent(run: Budget = Budget(), whole: Budget = Budget(), usage: Usage = Usage(500, 100, usd=1.0)) -> ChatState:  # noqa: B008
+def spent(run: Budget = Budget(), chat_budget: Budget = Budget(), usage: Usage = Usage(500, 100, usd=1.0)) -> ChatState:  # noqa: B008
     """A chat whose second run has used one turn, one call and some tokens; so had its first."""
-    first = (said(), *answer(1, text="hi", usage=Usage(50, 50, usd=0.5)), e.RunEnd("done"))
-    options = ChatOptions(run_budget=run, chat_budget=whole)
-    return chat(*first, said(), *answer(2, "a", usage=usage), *ran(2), options=options)
+    first = (make_message(), *answer(1, text="hi", usage=Usage(50, 50, usd=0.5)), e.RunEnd("done"))
+    options = ChatOptions(run_budget=run, chat_budget=chat_budget)
+    return chat(*first, make_message(), *answer(2, "a", usage=usage), *ran(2), options=options)
 
 
 def admitted(state: ChatState, now_ms: int = 0) -> tuple[e.Event, ...]:
@@ -44,9 +44,9 @@ def test_without_a_budget_everything_passes() -> None:
 def test_a_call_that_would_go_over_is_refused(budget: Budget, kind: str, used: float) -> None:
     state = spent(budget)
     assert state.run is not None
-    found = admitted(state, state.run.started_ms + 5_000)
-    assert [(x.kind, x.used, x.scope) for x in found if isinstance(x, e.LimitReached)] == [(kind, used, "run")]
-    assert len(found) == 1
+    events = admitted(state, state.run.started_ms + 5_000)
+    assert [(x.kind, x.used, x.scope) for x in events if isinstance(x, e.LimitReached)] == [(kind, used, "run")]
+    assert len(events) == 1
 
 
 @pytest.mark.parametrize("budget", [Budget(turns=2), Budget(tokens=700), Budget(usd=1.1), Budget(tool_calls=2)])
@@ -55,9 +55,9 @@ def test_a_call_that_fits_exactly_passes(budget: Budget) -> None:
 
 
 def test_the_whole_chat_counts_its_earlier_runs() -> None:
-    assert admitted(spent(whole=Budget(tokens=799)))[-1] == e.LimitReached("tokens", 700, 799, "chat")
-    assert admitted(spent(whole=Budget(tokens=800)))[-1] == START
-    assert admitted(spent(whole=Budget(turns=2)))[-1] == e.LimitReached("turns", 2, 2, "chat")
+    assert admitted(spent(chat_budget=Budget(tokens=799)))[-1] == e.LimitReached("tokens", 700, 799, "chat")
+    assert admitted(spent(chat_budget=Budget(tokens=800)))[-1] == START
+    assert admitted(spent(chat_budget=Budget(turns=2)))[-1] == e.LimitReached("turns", 2, 2, "chat")
 
 
 def test_a_warning_at_80_percent_and_only_one() -> None:
@@ -75,22 +75,22 @@ def test_an_attempt_made_again_counts_all_but_its_turn() -> None:
 
 def test_what_retries_side_calls_and_dead_workers_cost_counts() -> None:  # fault 30
     state = spent()
-    lost = e.TurnRetry(3, 1, "worker_lost", usage=Usage(100, 0))
-    cut = e.TurnRetry(3, 2, "network", usage=Usage(10, 1))
-    made = e.ModelCall("compaction", Usage(1_000, 200))
-    after = chat(e.TurnStart(3, reserved=Usage(100, 0)), lost, cut, made, state=state)
-    assert after.run is not None
+    lost_turn = e.TurnRetry(3, 1, "worker_lost", usage=Usage(100, 0))
+    broken_turn = e.TurnRetry(3, 2, "network", usage=Usage(10, 1))
+    side_call = e.ModelCall("compaction", Usage(1_000, 200))
+    new_state = chat(e.TurnStart(3, reserved=Usage(100, 0)), lost_turn, broken_turn, side_call, state=state)
+    assert new_state.run is not None
     assert state.run is not None
-    assert after.run.usage.tokens == state.run.usage.tokens + 100 + 11 + 1_200
-    assert after.totals.usage.tokens == state.totals.usage.tokens + 100 + 11 + 1_200
+    assert new_state.run.usage.tokens == state.run.usage.tokens + 100 + 11 + 1_200
+    assert new_state.totals.usage.tokens == state.totals.usage.tokens + 100 + 11 + 1_200
 
 
 def test_before_tools_run_only_calls_and_time_are_looked_at() -> None:
     for budget, kind in ((Budget(tool_calls=1), "tool_calls"), (Budget(wall_s=1), "wall_s"), (Budget(tokens=1), None)):
         state = spent(budget)
         assert state.run is not None
-        found = over_budget(state, state.run, state.run.started_ms + 2_000)
-        assert (found.kind if found else None) == kind
+        limit_event = over_budget(state, state.run, state.run.started_ms + 2_000)
+        assert (limit_event.kind if limit_event else None) == kind
 
 
 # -- waiting for a person is not working time (L-11) ------------------------------------------------------------------
@@ -108,9 +108,9 @@ def at(state: ChatState, now_ms: int, *events: e.Event) -> ChatState:
     return state
 
 
-def begun(*names: str) -> ChatState:
+def begin_run(*names: str) -> ChatState:
     """A run that began at 0:01 and whose model has asked for these calls."""
-    start = at(ChatState(), 1_000, e.SessionCreated(ChatOptions(run_budget=Budget(wall_s=10))), said())
+    start = at(ChatState(), 1_000, e.SessionCreated(ChatOptions(run_budget=Budget(wall_s=10))), make_message())
     return at(start, 2_000, *answer(1, *names))
 
 
@@ -120,41 +120,41 @@ def worked(state: ChatState, now_ms: int) -> int:
 
 
 def test_the_time_in_which_an_approval_was_waited_for_is_not_spent() -> None:  # L-11
-    asked = at(begun("a"), 3_000, ASKED)
-    assert worked(asked, 3_600_000) == 2_000
-    allowed = at(asked, 3_600_000, ALLOWED)
+    waiting_state = at(begin_run("a"), 3_000, ASKED)
+    assert worked(waiting_state, 3_600_000) == 2_000
+    allowed = at(waiting_state, 3_600_000, ALLOWED)
     assert worked(allowed, 3_604_000) == 6_000
     assert allowed.run is not None
     assert over_budget(allowed, allowed.run, 3_607_999) is None
     assert over_budget(allowed, allowed.run, 3_608_000) == e.LimitReached("wall_s", 10, 10)
-    done = at(allowed, 3_604_000, *ran(1), e.RunEnd("done"))
-    assert done.totals.wall_ms == 6_000
+    end_state = at(allowed, 3_604_000, *ran(1), e.RunEnd("done"))
+    assert end_state.totals.wall_ms == 6_000
 
 
 @pytest.mark.parametrize("end", [e.Interrupted(), e.UserInputCompleted("q1", "this")])
 def test_a_question_is_waited_for_until_it_is_answered_or_the_run_is_stopped(end: e.Event) -> None:  # L-11
-    asked = at(begun("a"), 3_000, QUESTION)
-    assert worked(at(asked, 9_000, end), 10_000) == 3_000
+    waiting_state = at(begin_run("a"), 3_000, QUESTION)
+    assert worked(at(waiting_state, 9_000, end), 10_000) == 3_000
 
 
 def test_the_question_of_the_loop_itself_is_one_for_a_person() -> None:  # L-03, L-11
-    asked = at(begun(), 3_000, e.UserInputRequested("limit.5", "Go on?", ("continue", "stop"), "limit"))
-    assert worked(asked, 900_000) == 2_000
+    waiting_state = at(begin_run(), 3_000, e.UserInputRequested("limit.5", "Go on?", ("continue", "stop"), "limit"))
+    assert worked(waiting_state, 900_000) == 2_000
 
 
 def test_it_works_while_another_call_runs_and_while_a_client_works() -> None:  # L-11, A-02
-    running = at(begun("a", "b"), 3_000, e.ExecutionStart(call_key(1, 0), "a"))
-    asked = at(running, 3_000, e.PermissionRequested("p1", call_key(1, 1), "shown"))
-    assert worked(asked, 8_000) == 7_000
-    left = at(asked, 8_000, e.ExecutionComplete(call_key(1, 0), True, "ok"))
-    assert worked(left, 90_000) == 7_000  # from here on nothing but the person is waited for
-    client = at(begun("a"), 3_000, e.ExternalToolRequested(call_key(1, 0), "a"))
+    running = at(begin_run("a", "b"), 3_000, e.ExecutionStart(call_key(1, 0), "a"))
+    waiting_state = at(running, 3_000, e.PermissionRequested("p1", call_key(1, 1), "shown"))
+    assert worked(waiting_state, 8_000) == 7_000
+    approval_only = at(waiting_state, 8_000, e.ExecutionComplete(call_key(1, 0), True, "ok"))
+    assert worked(approval_only, 90_000) == 7_000  # from here on nothing but the person is waited for
+    client = at(begin_run("a"), 3_000, e.ExternalToolRequested(call_key(1, 0), "a"))
     assert worked(client, 8_000) == 7_000
 
 
 def test_a_clock_that_goes_back_gives_no_time_back() -> None:  # fault 15
-    asked = at(begun("a"), 3_000, ASKED)
-    assert worked(at(asked, 2_000, ALLOWED), 3_000) == 2_000
+    waiting_state = at(begin_run("a"), 3_000, ASKED)
+    assert worked(at(waiting_state, 2_000, ALLOWED), 3_000) == 2_000
 
 
 # -- the end says which budget, with the sum (L-11) -------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What is never committed, whoever asks for it (S-16, S-17)."""
+"""Some files are never committed, by any user (S-16, S-17)."""
 
 import pytest
 from hypothesis import given
@@ -65,11 +65,11 @@ DATA = (
 )
 
 
-def refused(path: str, after: FileState | None = FILE, before: FileState | None = None) -> bool:
-    return bool(rules.never_committed(path, before, after))
+def refused(path: str, new_state: FileState | None = FILE, old_state: FileState | None = None) -> bool:
+    return bool(rules.never_committed(path, old_state, new_state))
 
 
-def made(path: str, state: FileState = FILE) -> FileChange:
+def make_change(path: str, state: FileState = FILE) -> FileChange:
     return change_of(path, None, state, DiffStat())
 
 
@@ -79,7 +79,7 @@ def made(path: str, state: FileState = FILE) -> FileChange:
 @pytest.mark.parametrize("path", OBEYED)
 def test_what_git_obeys(path: str) -> None:
     assert refused(f".git/{path}")
-    assert refused(f".git/{path}", before=FILE)
+    assert refused(f".git/{path}", old_state=FILE)
 
 
 @pytest.mark.parametrize("path", DATA)
@@ -123,17 +123,23 @@ def exists_nothing(_path: str) -> bool:
 def test_the_shape_of_a_bare_repository(above: list[str], upper: bool) -> None:
     folder = "".join(f"{part}/" for part in above)
     head = "HEAD" if upper else "head"
-    parts = [made(f"{folder}{head}"), made(f"{folder}objects", FOLDER), made(f"{folder}refs", FOLDER)]
-    hook = made(f"{folder}hooks/post-checkout")
-    beside = made(f"{folder}readme.md")
-    found = rules.left_out([*parts, hook, beside], exists_nothing)
-    assert set(found) == {each.path for each in (*parts, hook)}
+    parts = [
+        make_change(f"{folder}{head}"),
+        make_change(f"{folder}objects", FOLDER),
+        make_change(f"{folder}refs", FOLDER),
+    ]
+    hook = make_change(f"{folder}hooks/post-checkout")
+    neighbour = make_change(f"{folder}readme.md")
+    reasons = rules.left_out([*parts, hook, neighbour], exists_nothing)
+    assert set(reasons) == {each.path for each in (*parts, hook)}
     for without in range(3):
-        rest = [part for number, part in enumerate(parts) if number != without]
-        assert rules.left_out([*rest, hook], exists_nothing) == {}
+        other_parts = [part for number, part in enumerate(parts) if number != without]
+        assert rules.left_out([*other_parts, hook], exists_nothing) == {}
         there = parts[without].path
-        assert rules.left_out(rest, lambda path, there=there: path.casefold() == there.casefold()), "part was there"
-    link = [made(f"{folder}HEAD"), made(f"{folder}commondir")]
+        assert rules.left_out(other_parts, lambda path, there=there: path.casefold() == there.casefold()), (
+            "part was there"
+        )
+    link = [make_change(f"{folder}HEAD"), make_change(f"{folder}commondir")]
     assert len(rules.left_out(link, exists_nothing)) == 2
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.chat.logs import answer, chat, said
+from tests.unit.chat.logs import answer, chat, make_message
 from treadle.base.types import call_key
 from treadle.chat.closing import close_calls
 from treadle.chat.state import open_actions
@@ -23,28 +23,28 @@ START = e.ExecutionStart(KEY, "t")
     ],
 )
 def test_whatever_it_waits_for(opened: tuple[e.Event, ...], closed: list[str]) -> None:
-    state = chat(said(), *answer(1, "t"), *opened)
+    state = chat(make_message(), *answer(1, "t"), *opened)
     events = close_calls(state, "interrupted")
     assert [event.TYPE for event in events] == [*closed, "tool.execution_complete"]
-    after = chat(*events, state=state)
-    assert after.calls == ()
-    assert open_actions(after) == ()
+    new_state = chat(*events, state=state)
+    assert new_state.calls == ()
+    assert open_actions(new_state) == ()
 
 
 def test_a_call_that_was_started_may_have_taken_effect_and_says_so() -> None:
-    (done,) = close_calls(chat(said(), *answer(1, "t"), START), "interrupted")
-    assert isinstance(done, e.ExecutionComplete)
-    assert done.synthetic == "interrupted"
-    assert "not known" in done.error
+    (completion,) = close_calls(chat(make_message(), *answer(1, "t"), START), "interrupted")
+    assert isinstance(completion, e.ExecutionComplete)
+    assert completion.synthetic == "interrupted"
+    assert "not known" in completion.error
 
 
 def test_calls_that_are_done_are_left_alone() -> None:
-    state = chat(said(), *answer(1, "a", "b"), START, e.ExecutionComplete(KEY, True, "ok"))
+    state = chat(make_message(), *answer(1, "a", "b"), START, e.ExecutionComplete(KEY, True, "ok"))
     assert [event.call for event in close_calls(state, "error") if isinstance(event, e.ExecutionComplete)] == ["1.1"]
 
 
 def test_the_loops_own_question_is_closed_too() -> None:
-    state = chat(said(), e.UserInputRequested("guard.1", "On?", ("continue", "stop"), "guard"))
+    state = chat(make_message(), e.UserInputRequested("guard.1", "On?", ("continue", "stop"), "guard"))
     assert close_calls(state, "steering") == (e.UserInputCompleted("guard.1", by="treadle", synthetic="steering"),)
 
 
@@ -52,7 +52,7 @@ def test_the_loops_own_question_is_closed_too() -> None:
     "why", ["interrupted", "superseded", "steering", "deadline", "budget", "error", "turn_cap", "?"]
 )
 def test_every_reason_is_a_sentence_for_the_model(why: str) -> None:
-    (done,) = close_calls(chat(said(), *answer(1, "t")), why)
-    assert isinstance(done, e.ExecutionComplete)
-    assert done.error.endswith(".")
-    assert not done.success
+    (completion,) = close_calls(chat(make_message(), *answer(1, "t")), why)
+    assert isinstance(completion, e.ExecutionComplete)
+    assert completion.error.endswith(".")
+    assert not completion.success

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.chat.logs import answer, chat, ran, said
+from tests.unit.chat.logs import answer, chat, make_message, ran
 from treadle.chat.completion import (
     CONTINUE_TEXT,
     MARKER,
@@ -32,7 +32,7 @@ _ENDING = re.compile(
 
 
 def plainly(text: str) -> str:
-    """What is left of a text, said in the simplest way: it takes a time that grows with the square of the text."""
+    """Remove the markers from a text in the simplest way: the time grows with the square of the text."""
     marker = re.compile(re.escape(MARKER), re.I)
     while marker.search(text):
         text = marker.sub("", text, count=1)
@@ -42,18 +42,18 @@ def plainly(text: str) -> str:
 @given(PIECES)
 def test_no_part_of_a_marker_is_ever_shown(pieces: list[str]) -> None:
     gate = MarkerFilter()
-    shown = "".join(gate.feed(piece) for piece in pieces) + gate.end()
-    whole, found = strip_marker("".join(pieces))
-    assert shown == plainly("".join(pieces))
-    assert gate.found == found
-    assert shown.rstrip() == whole.rstrip()
+    output = "".join(gate.feed(piece) for piece in pieces) + gate.end()
+    stripped_text, has_marker = strip_marker("".join(pieces))
+    assert output == plainly("".join(pieces))
+    assert gate.found == has_marker
+    assert output.rstrip() == stripped_text.rstrip()
 
 
 @given(st.text(alphabet="ab[]Tt \n", max_size=40), st.integers(1, 5))
 def test_other_text_passes_whole_whatever_its_pieces(text: str, size: int) -> None:
     gate = MarkerFilter()
-    shown = "".join(gate.feed(text[at : at + size]) for at in range(0, len(text), size)) + gate.end()
-    assert shown == plainly(text)
+    output = "".join(gate.feed(text[at : at + size]) for at in range(0, len(text), size)) + gate.end()
+    assert output == plainly(text)
 
 
 def test_a_text_of_nothing_but_beginnings_is_looked_at_once() -> None:
@@ -114,27 +114,29 @@ def test_the_marker_is_for_models_on_the_text_rung(
 
 
 def test_the_nudge_is_configurable() -> None:
-    state = chat(said(), *answer(1, text="hm"), options=ChatOptions(mode="autopilot"))
+    state = chat(make_message(), *answer(1, text="hm"), options=ChatOptions(mode="autopilot"))
     assert state.run is not None
     assert continuation(state, state.run) == CONTINUE_TEXT
-    own = chat(said(), *answer(1, text="hm"), options=ChatOptions(mode="autopilot", continue_text="On!"))
-    assert own.run is not None
-    assert continuation(own, own.run) == "On!"
+    custom_state = chat(
+        make_message(), *answer(1, text="hm"), options=ChatOptions(mode="autopilot", continue_text="On!")
+    )
+    assert custom_state.run is not None
+    assert continuation(custom_state, custom_state.run) == "On!"
 
 
 def test_only_autopilot_is_nudged() -> None:
-    state = chat(said(), *answer(1, text="hm"))
+    state = chat(make_message(), *answer(1, text="hm"))
     assert state.run is not None
     assert continuation(state, state.run) == ""
 
 
 def test_a_summary_only_after_silent_work() -> None:
-    for events, options, wanted in (
+    for events, options, is_expected in (
         ([*answer(1, "a"), *ran(1), *answer(2)], ChatOptions(), True),
         ([*answer(1, "a"), *ran(1), *answer(2)], ChatOptions(summarize=False), False),
         ([*answer(1, "a"), *ran(1), *answer(2, text="did it")], ChatOptions(), False),
         ([*answer(1)], ChatOptions(), False),
     ):
-        state = chat(said(), *events, options=options)
+        state = chat(make_message(), *events, options=options)
         assert state.run is not None
-        assert wants_summary(state, state.run) is wanted
+        assert wants_summary(state, state.run) is is_expected

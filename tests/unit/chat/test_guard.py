@@ -35,11 +35,11 @@ def test_different_calls_never_fire(numbers: list[int]) -> None:
 @given(
     st.lists(st.sampled_from("abc"), min_size=1, max_size=LONGEST_CYCLE), st.integers(3, 5), st.text("xyz", max_size=9)
 )
-def test_every_short_cycle_is_found(cycle: list[str], repeats: int, before: str) -> None:
-    found = find((*before, *cycle * repeats))
-    assert found is not None
-    assert found.repeats >= repeats
-    assert found.length * found.repeats <= max(WINDOW, len(before) + len(cycle) * repeats)
+def test_every_short_cycle_is_found(cycle: list[str], repeats: int, prefix: str) -> None:
+    repetition = find((*prefix, *cycle * repeats))
+    assert repetition is not None
+    assert repetition.repeats >= repeats
+    assert repetition.length * repetition.repeats <= max(WINDOW, len(prefix) + len(cycle) * repeats)
 
 
 def test_a_signature_is_call_arguments_and_result() -> None:

@@ -14,8 +14,10 @@ def test_versions_are_independent_lists(moves: list[tuple[str, int, int]]) -> No
     versions: list[tuple[History[int], list[int]]] = [(History(), [])]
     for op, pick, value in moves:
         shared, plain = versions[pick % len(versions)]
-        made = (shared.append(value), [*plain, value]) if op == "append" else (shared.take_first(value), plain[:value])
-        versions.append(made)
+        version = (
+            (shared.append(value), [*plain, value]) if op == "append" else (shared.take_first(value), plain[:value])
+        )
+        versions.append(version)
     for shared, plain in versions:
         assert list(shared) == plain == shared.slice(0)
         assert len(shared) == len(plain)

@@ -1,5 +1,5 @@
-"""The ledger against a model of the disk: whatever a chat, a person, undos, redos and keeps did in whatever order, an
-undo brings back exactly what the rules say, and a person's edit always survives (W-02, W-03, fault 20)."""
+"""The ledger against a model of the disk: after any work of a chat and a person, undos, redos and keeps in any order,
+an undo brings back exactly what the rules say, and a person's edit always survives (W-02, W-03, fault 20)."""
 
 import msgspec
 from hypothesis import given, settings
@@ -23,15 +23,15 @@ def folder() -> FileState:
 
 
 class Write(msgspec.Struct):
-    """What really happened to a path: the truth against which the ledger is held."""
+    """A real change of a path: the ledger is compared with these."""
 
     seq: int
     path: str
-    before: FileState | None
-    after: FileState | None
+    old_state: FileState | None
+    new_state: FileState | None
     agent: bool = True
     alive: bool = True
-    kept: bool = False
+    is_kept: bool = False
 
 
 class Opaque(PathUndo):
@@ -72,13 +72,13 @@ class World:
         self.runs.append(self.tick())
 
     def write(self, path: str, state: FileState | None, *, agent: bool) -> None:
-        before = self.disk[path]
-        if state == before:
+        old_state = self.disk[path]
+        if state == old_state:
             return
         self.disk[path] = state
-        self.writes.append(Write(self.tick(), path, before, state, agent))
+        self.writes.append(Write(self.tick(), path, old_state, state, agent))
         if agent:
-            file = change_of(path, before, state, DiffStat())
+            file = change_of(path, old_state, state, DiffStat())
             self.entries.append(LedgerEntry(self.seq, FilesChanged((file,)), (file,)))
 
     def request(self, kind: str, **more: object) -> RestoreRequested:
@@ -87,43 +87,45 @@ class World:
         self.requests.append(request)
         return request
 
-    def carry_out(self, found: tuple[Trail, ...], request: RestoreRequested) -> list[FileChange]:
-        made = []
-        for trail in found:
+    def carry_out(self, target: tuple[Trail, ...], request: RestoreRequested) -> list[FileChange]:
+        changes = []
+        for trail in target:
             now = self.disk[trail.path]
             try:
-                found = Opaque(trail.path, now).find(trail.chain, merging=False)
+                target = Opaque(trail.path, now).find(trail.chain, merging=False)
             except Blocked:
                 continue
-            if found.state != now:
-                file = change_of(trail.path, now, found.state, DiffStat(), merged=found.merged, rebased=found.rebased)
-                made.append(file)
-                self.disk[trail.path] = found.state
+            if target.state != now:
+                file = change_of(
+                    trail.path, now, target.state, DiffStat(), merged=target.merged, rebased=target.rebased
+                )
+                changes.append(file)
+                self.disk[trail.path] = target.state
         kind = Undone if request.kind == "undo" else Redone
-        self.entries.append(LedgerEntry(self.tick(), kind(request.restore, tuple(made)), tuple(made), request))
-        return made
+        self.entries.append(LedgerEntry(self.tick(), kind(request.restore, tuple(changes)), tuple(changes), request))
+        return changes
 
     def undo(self, since: int, upto: int = 0) -> list[FileChange]:
         request = self.request("undo", since=since, upto=upto)
-        made = self.carry_out(trails(self.entries, request), request)
-        changed = {file.path for file in made}
-        self.killed[request.restore] = [w for w in self.scope(since, upto) if w.path in changed]
+        changes = self.carry_out(trails(self.entries, request), request)
+        changed_paths = {file.path for file in changes}
+        self.killed[request.restore] = [w for w in self.scope(since, upto) if w.path in changed_paths]
         for write in self.killed[request.restore]:
             write.alive = False
-        return made
+        return changes
 
     def redo(self) -> tuple[str, list[FileChange]]:
         undo = last_undo(self.entries, self.requests)
         if not undo:
             return "", []
         request = self.request("redo", of=undo)
-        made = self.carry_out(redone(self.entries, undo), request)
+        changes = self.carry_out(redone(self.entries, undo), request)
         for write in self.killed[undo]:
-            if write.path in {file.path for file in made}:
+            if write.path in {file.path for file in changes}:
                 write.alive = True
-                self.writes.remove(write)  # what is redone comes after all that was done since
+                self.writes.remove(write)  # a redone change comes after all changes made since
                 self.writes.append(write)
-        return undo, made
+        return undo, changes
 
     def keep(self, path: str) -> None:
         request = self.request("keep", paths=(path,))
@@ -134,13 +136,13 @@ class World:
         self.entries.append(LedgerEntry(self.tick(), ChangesKept(request.restore, files), files, request))
         for write in self.scope(0, 0):
             if write.path in {file.path for file in files}:
-                write.kept = True
+                write.is_kept = True
 
     def scope(self, since: int, upto: int) -> list[Write]:
         return [
             w
             for w in self.writes
-            if w.agent and w.alive and not w.kept and w.seq > since and (not upto or w.seq <= upto)
+            if w.agent and w.alive and not w.is_kept and w.seq > since and (not upto or w.seq <= upto)
         ]
 
 
@@ -160,19 +162,19 @@ steps = st.lists(
 def test_alone_the_disk_is_always_what_the_standing_changes_make_of_it(moves: list[tuple[str, object, object]]) -> None:
     """Contents come back again and again here, and files go and come: chains that cancel themselves out."""
     world = World()
-    for move, what, number in moves:
+    for move, argument, number in moves:
         match move:
             case "write":
-                world.write(str(what), text(int(str(number))) if number else None, agent=True)
+                world.write(str(argument), text(int(str(number))) if number else None, agent=True)
             case "run":
                 world.begin_run()
             case "undo":
-                world.undo(world.runs[int(str(what)) % len(world.runs)])
+                world.undo(world.runs[int(str(argument)) % len(world.runs)])
                 assert world.disk == _replayed(world)
             case _:
-                undo, made = world.redo()
-                if undo and all(world.disk[file.path] == file.after for file in made):
-                    _no_change_was_lost(world, undo, made)
+                undo, changes = world.redo()
+                if undo and all(world.disk[file.path] == file.after for file in changes):
+                    _no_change_was_lost(world, undo, changes)
     world.undo(0)
     assert world.disk == dict.fromkeys(PATHS)
 
@@ -181,14 +183,14 @@ def _replayed(world: World) -> dict[str, FileState | None]:
     disk: dict[str, FileState | None] = dict.fromkeys(PATHS)
     for write in world.writes:
         if write.alive:
-            disk[write.path] = write.after
+            disk[write.path] = write.new_state
     return disk
 
 
-def _no_change_was_lost(world: World, undo: str, made: list[FileChange]) -> None:
-    before = next(e for e in world.entries if isinstance(e.change, Undone) and e.change.restore == undo)
-    states = {file.path: file.before for file in before.files}
-    for file in made:
+def _no_change_was_lost(world: World, undo: str, changes: list[FileChange]) -> None:
+    undo_entry = next(e for e in world.entries if isinstance(e.change, Undone) and e.change.restore == undo)
+    states = {file.path: file.before for file in undo_entry.files}
+    for file in changes:
         assert file.after == states[file.path]
 
 
@@ -211,70 +213,70 @@ lives = st.lists(
 def test_a_persons_edit_always_survives(moves: list[tuple[str, object]]) -> None:
     """Every content is new here, so that it is known whose it is."""
     world = World()
-    for move, what in moves:
+    for move, argument in moves:
         match move:
             case "agent" | "person":
-                world.write(str(what), world.content(), agent=move == "agent")
+                world.write(str(argument), world.content(), agent=move == "agent")
             case "run":
                 world.begin_run()
             case "undo" | "undo one":
-                _undo_and_check(world, int(str(what)) % len(world.runs), one=move == "undo one")
+                _undo_and_check(world, int(str(argument)) % len(world.runs), one=move == "undo one")
             case "redo":
                 _redo_and_check(world)
             case _:
-                world.keep(str(what))
+                world.keep(str(argument))
 
 
 def _undo_and_check(world: World, run: int, *, one: bool) -> None:
     since = world.runs[run]
     upto = world.runs[run + 1] if one and run + 1 < len(world.runs) else 0
-    scope, before = world.scope(since, upto), dict(world.disk)
-    made = {file.path: file for file in world.undo(since, upto)}
+    scope, old_disk = world.scope(since, upto), dict(world.disk)
+    changes = {file.path: file for file in world.undo(since, upto)}
     for path in PATHS:
         mine = [write for write in scope if write.path == path]
         if not mine:
-            assert path not in made
+            assert path not in changes
             continue
-        # Whatever else stands behind the first of them: a person's edit, a kept change, a change of another run.
+        # All other changes behind the first of them: a person's edit, a kept change, a change of another run.
         foreign = [
             write
             for write in world.writes[world.writes.index(mine[0]) :]
             if write.path == path and write not in mine and (write.alive or not write.agent)
         ]
-        if foreign or before[path] != mine[-1].after:
-            assert world.disk[path] == before[path]
+        if foreign or old_disk[path] != mine[-1].new_state:
+            assert world.disk[path] == old_disk[path]
         else:
-            assert world.disk[path] == mine[0].before
+            assert world.disk[path] == mine[0].old_state
 
 
 def _redo_and_check(world: World) -> None:
-    before = dict(world.disk)
-    undo, made = world.redo()
+    old_disk = dict(world.disk)
+    undo, changes = world.redo()
     if not undo:
         return
     undone = next(e for e in world.entries if isinstance(e.change, Undone) and e.change.restore == undo)
     for file in undone.files:
-        if before[file.path] == file.after:
+        if old_disk[file.path] == file.after:
             assert world.disk[file.path] == file.before
         else:
-            assert world.disk[file.path] == before[file.path]
-    assert {file.path for file in made} <= {file.path for file in undone.files}
+            assert world.disk[file.path] == old_disk[file.path]
+    assert {file.path for file in changes} <= {file.path for file in undone.files}
 
 
 @given(lives)
 @settings(max_examples=examples(150))
 def test_what_was_undone_and_redone_can_be_undone_again(moves: list[tuple[str, object]]) -> None:
     world = World()
-    for move, what in moves:
+    for move, argument in moves:
         if move in ("agent", "person"):
-            world.write(str(what), world.content(), agent=move == "agent")
+            world.write(str(argument), world.content(), agent=move == "agent")
         elif move == "run":
             world.begin_run()
     for since in reversed(world.runs):
         there = dict(world.disk)
-        made = world.undo(since)
+        changes = world.undo(since)
         back = dict(world.disk)
-        if made:
+        if changes:
             world.redo()
             assert world.disk == there
             world.undo(since)
@@ -284,8 +286,8 @@ def test_what_was_undone_and_redone_can_be_undone_again(moves: list[tuple[str, o
 # -- hunks, merges, names: the cases one by one ---------------------------------------------------------------------
 
 
-def entry(seq: int, path: str, before: FileState | None, after: FileState | None, **more: object) -> LedgerEntry:
-    file = change_of(path, before, after, DiffStat())
+def entry(seq: int, path: str, old_state: FileState | None, new_state: FileState | None, **more: object) -> LedgerEntry:
+    file = change_of(path, old_state, new_state, DiffStat())
     return LedgerEntry(seq, FilesChanged((file,), **more), (file,))  # type: ignore[arg-type]
 
 
@@ -301,55 +303,55 @@ LAST = RestoreRequested("u", "undo", since=10)
 FIRST = RestoreRequested("u", "undo", upto=10)
 
 
-def links(entries: list[LedgerEntry], wanted: RestoreRequested) -> list[tuple[Link, ...]]:
-    return [trail.links for trail in trails(entries, wanted)]
+def links(entries: list[LedgerEntry], request: RestoreRequested) -> list[tuple[Link, ...]]:
+    return [trail.links for trail in trails(entries, request)]
 
 
 def test_hunks_undone_of_the_last_run_leave_the_first_as_it_is() -> None:
-    asked = RestoreRequested("u1", "undo", since=10, hunks={"f": (1,)})
-    entries = [*TWO_RUNS, restored(20, asked, change_of("f", C, D, DiffStat()))]
+    request = RestoreRequested("u1", "undo", since=10, hunks={"f": (1,)})
+    entries = [*TWO_RUNS, restored(20, request, change_of("f", C, D, DiffStat()))]
     assert links(entries, LAST) == [(Link(B, D),)]
     assert links(entries, FIRST) == [(Link(A, B),)]
     assert links(entries, ALL) == [(Link(A, D),)]
 
 
 def test_hunks_undone_across_runs_cannot_be_told_apart_any_more() -> None:
-    asked = RestoreRequested("u1", "undo", hunks={"f": (1,)})
-    entries = [*TWO_RUNS, restored(20, asked, change_of("f", C, D, DiffStat()))]
+    request = RestoreRequested("u1", "undo", hunks={"f": (1,)})
+    entries = [*TWO_RUNS, restored(20, request, change_of("f", C, D, DiffStat()))]
     assert links(entries, ALL) == [(Link(A, D),)]
     assert links(entries, LAST) == [()]  # said, not guessed
     assert links(entries, FIRST) == [()]
 
 
 def test_all_hunks_undone_are_the_whole_file() -> None:
-    asked = RestoreRequested("u1", "undo", since=10, hunks={"f": (1, 2)})
-    entries = [*TWO_RUNS, restored(20, asked, change_of("f", C, B, DiffStat()))]
+    request = RestoreRequested("u1", "undo", since=10, hunks={"f": (1, 2)})
+    entries = [*TWO_RUNS, restored(20, request, change_of("f", C, B, DiffStat()))]
     assert links(entries, LAST) == []
     assert links(entries, ALL) == [(Link(A, B),)]
 
 
 def test_hunks_kept_of_the_last_run_stay_when_all_is_undone() -> None:
-    asked = RestoreRequested("k1", "keep", since=10, hunks={"f": (1,)})
-    entries = [*TWO_RUNS, restored(20, asked, change_of("f", B, D, DiffStat()))]
+    request = RestoreRequested("k1", "keep", since=10, hunks={"f": (1,)})
+    entries = [*TWO_RUNS, restored(20, request, change_of("f", B, D, DiffStat()))]
     assert links(entries, LAST) == [(Link(D, C),)]
-    # What was kept stands between: going further back must not lose it, so that is a matter of merging.
+    # The kept change stands between: going further back must not lose it, so the two are merged.
     assert links(entries, ALL) == [(Link(A, B), Link(D, C))]
     assert links(entries, msgspec.structs.replace(ALL, even_kept=True)) == [(Link(A, C),)]
 
 
 def test_what_was_kept_is_undone_only_if_that_is_said() -> None:
-    asked = RestoreRequested("k1", "keep")
-    entries = [*TWO_RUNS, restored(20, asked, change_of("f", A, C, DiffStat())), entry(30, "f", C, D)]
+    request = RestoreRequested("k1", "keep")
+    entries = [*TWO_RUNS, restored(20, request, change_of("f", A, C, DiffStat())), entry(30, "f", C, D)]
     assert links(entries, ALL) == [(Link(C, D),)]
     assert links(entries, msgspec.structs.replace(ALL, even_kept=True)) == [(Link(A, D),)]
 
 
 def test_an_undo_of_what_was_not_kept_leaves_the_kept_part_to_be_undone() -> None:
-    kept = RestoreRequested("k1", "keep", hunks={"f": (1,)})
+    keep = RestoreRequested("k1", "keep", hunks={"f": (1,)})
     undo = RestoreRequested("u1", "undo")
     entries = [
         entry(2, "f", A, C),
-        restored(20, kept, change_of("f", A, B, DiffStat())),
+        restored(20, keep, change_of("f", A, B, DiffStat())),
         restored(30, undo, change_of("f", C, B, DiffStat())),
     ]
     assert links(entries, ALL) == []
@@ -357,9 +359,9 @@ def test_an_undo_of_what_was_not_kept_leaves_the_kept_part_to_be_undone() -> Non
 
 
 def test_a_merged_undo_is_done_with_and_its_redo_can_be_undone() -> None:
-    asked = RestoreRequested("u1", "undo", merge=True)
+    request = RestoreRequested("u1", "undo", merge=True)
     merged = change_of("f", D, E, DiffStat(), merged=A)  # the person had made D of C; E is A with their change
-    entries = [*TWO_RUNS, restored(20, asked, merged)]
+    entries = [*TWO_RUNS, restored(20, request, merged)]
     assert links(entries, ALL) == []
     redo = RestoreRequested("r1", "redo", of="u1")
     assert redone(entries, "u1") == (Trail("f", (Link(D, E),)),)
@@ -368,11 +370,11 @@ def test_a_merged_undo_is_done_with_and_its_redo_can_be_undone() -> None:
 
 
 def test_an_undo_of_an_earlier_run_is_no_change_of_a_later_one() -> None:
-    asked = RestoreRequested("u1", "undo", paths=("f",))
+    request = RestoreRequested("u1", "undo", paths=("f",))
     entries = [
         entry(2, "f", A, B),
         entry(12, "g", A, B),
-        restored(20, asked, change_of("f", B, A, DiffStat())),
+        restored(20, request, change_of("f", B, A, DiffStat())),
     ]
     assert [trail.path for trail in trails(entries, LAST)] == ["g"]
 
@@ -381,11 +383,11 @@ def test_what_was_only_seen_comes_only_by_its_name() -> None:
     entries = [entry(2, "d/f", A, B, source="observed"), entry(3, "d/g", A, B)]
     assert [trail.path for trail in trails(entries, ALL)] == ["d/g"]
     assert unnamed(entries, ALL) == ("d/f",)
-    named = RestoreRequested("u", "undo", paths=("d/f",))
-    assert [(trail.path, trail.observed) for trail in trails(entries, named)] == [("d/f", True)]
-    assert unnamed(entries, named) == ()
+    request = RestoreRequested("u", "undo", paths=("d/f",))
+    assert [(trail.path, trail.observed) for trail in trails(entries, request)] == [("d/f", True)]
+    assert unnamed(entries, request) == ()
     assert unnamed(entries, RestoreRequested("u", "undo", paths=("d",))) == ("d/f",)
-    entries.append(restored(9, named, change_of("d/f", B, A, DiffStat())))
+    entries.append(restored(9, request, change_of("d/f", B, A, DiffStat())))
     assert unnamed(entries, ALL) == ()  # it has been undone
 
 
@@ -396,14 +398,14 @@ def test_changes_of_old_logs_without_states_are_said_to_be_unclear() -> None:
 
 def test_a_file_by_name_brings_its_removed_folder_along() -> None:
     entries = [entry(2, "d/e/f", A, None), entry(3, "d/e", folder(), None), entry(4, "d/g", A, None)]
-    named = RestoreRequested("u", "undo", paths=("d/e/f",))
-    assert {trail.path for trail in trails(entries, named)} == {"d/e/f", "d/e"}
+    request = RestoreRequested("u", "undo", paths=("d/e/f",))
+    assert {trail.path for trail in trails(entries, request)} == {"d/e/f", "d/e"}
 
 
 def test_a_part_of_git_brings_all_of_it_along() -> None:
     entries = [entry(2, ".git/HEAD", A, B), entry(2, ".git/index", A, B), entry(2, "f", A, B)]
-    named = RestoreRequested("u", "undo", paths=(".git/HEAD",))
-    assert {trail.path for trail in trails(entries, named)} == {".git/HEAD", ".git/index"}
+    request = RestoreRequested("u", "undo", paths=(".git/HEAD",))
+    assert {trail.path for trail in trails(entries, request)} == {".git/HEAD", ".git/index"}
 
 
 def test_the_newest_fingerprint_is_that_of_the_last_change_or_undo_which_has_one() -> None:

@@ -49,8 +49,8 @@ class ChatMachine(RuleBasedStateMachine):
 
     @rule(pick=st.integers(0, 5))
     def edit(self, pick: int) -> None:
-        said = [entry.seq for entry in self.player.state.history if isinstance(entry, UserEntry)]
-        self.player.command(c.Edit(said[pick % len(said)] if said and pick else 999, "better"))
+        message_seqs = [entry.seq for entry in self.player.state.history if isinstance(entry, UserEntry)]
+        self.player.command(c.Edit(message_seqs[pick % len(message_seqs)] if message_seqs and pick else 999, "better"))
 
     @rule(op=st.sampled_from([c.Promote, c.DeleteQueued]), pick=st.integers(0, 3))
     def queue(self, op: type[c.Promote] | type[c.DeleteQueued], pick: int) -> None:
@@ -62,15 +62,15 @@ class ChatMachine(RuleBasedStateMachine):
             [c.ExtendTurns(2), c.Compact(), c.Rename("new"), c.ChangeOptions({"max_turns": 3}), c.EditQueued("q1", "x")]
         )
     )
-    def other(self, command: c.Command) -> None:
+    def send_other_command(self, command: c.Command) -> None:
         self.player.command(command)
 
     @rule(content=st.sampled_from(["text", None]))
     def apply(self, content: str | None) -> None:
         """L-18: an idle chat takes it, and only that; then nothing but its one call is to be done."""
-        before = summary(self.player.state).status
+        old_status = summary(self.player.state).status
         refused = self.player.command(c.Apply("a.txt", content))
-        if before not in ("idle", "error"):
+        if old_status not in ("idle", "error"):
             assert refused in ("busy", "awaiting_action")
         elif content is None:
             assert refused == "no_such_block"
@@ -100,17 +100,17 @@ class ChatMachine(RuleBasedStateMachine):
         if not good:
             assert refused
 
-    def _answer(self, actions: tuple[OpenAction, ...], action: OpenAction, said: str, good: bool) -> c.Command:
+    def _answer(self, actions: tuple[OpenAction, ...], action: OpenAction, choice: str, good: bool) -> c.Command:
         match action.kind:
             case "permission":
-                decision = "allow" if said in ("allow", "continue") else "deny"
+                decision = "allow" if choice in ("allow", "continue") else "deny"
                 return c.Decide(action.action, decision, action.hash if good else "other")  # type: ignore[arg-type]
             case "external_tool":
                 ids = [each.tool_call_id for each in actions if each.kind == "external_tool"]
                 results = tuple(c.Result(each, {"ok": True}) for each in reversed(ids))
                 return c.SubmitResults(results if good else (*results, c.Result("0.9")))
             case "user_input":
-                text = said if said in ("continue", "stop") else "continue"
+                text = choice if choice in ("continue", "stop") else "continue"
                 return c.Answer(action.action if good else "nobody", text)
 
     # -- the worker ---------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class ChatMachine(RuleBasedStateMachine):
             self._finish()
 
     def _finish(self) -> None:
-        """Whatever happened: with a model that just answers, the chat comes to rest or waits for someone."""
+        """After any events: with a model that just answers, the chat comes to rest or waits for a person."""
         player = self.player
         for _ in range(1_000):  # a full queue takes some hundred steps
             if not summary(player.state).runnable:

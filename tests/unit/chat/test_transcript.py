@@ -1,9 +1,9 @@
-"""What the model sees: repaired, masked, compacted, and always the same beginning (L-19 to L-21)."""
+"""The history that the model sees: repaired, masked, compacted, and always the same beginning (L-19 to L-21)."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.chat.logs import answer, chat, ran, said
+from tests.unit.chat.logs import answer, chat, make_message, ran
 from tests.unit.chat.player import valid_history
 from treadle.base.types import call_key
 from treadle.chat.history import IMAGE_CHARS, History, tokens, weigh
@@ -53,16 +53,16 @@ ANY_ENTRY = st.one_of(
 
 
 def repaired(history: list[Entry]) -> list[Entry]:
-    """What a request would carry of this history."""
+    """The entries that a request would carry of this history."""
     return entries(ChatState(transcript=repair(history)))
 
 
 @given(st.lists(ANY_ENTRY, max_size=12))
 def test_any_history_is_repaired(history: list[Entry]) -> None:  # L-20
-    shown = repaired(history)
-    valid_history(shown)
-    assert repaired(shown) == shown
-    assert [x for x in shown if isinstance(x, UserEntry)] == [x for x in history if isinstance(x, UserEntry)]
+    repaired_history = repaired(history)
+    valid_history(repaired_history)
+    assert repaired(repaired_history) == repaired_history
+    assert [x for x in repaired_history if isinstance(x, UserEntry)] == [x for x in history if isinstance(x, UserEntry)]
 
 
 def test_a_valid_history_is_left_as_it_is() -> None:  # L-21: the same objects, so the same bytes
@@ -94,8 +94,12 @@ def test_masking_cuts_large_results_only() -> None:  # L-19
 
 def test_a_compaction_keeps_what_people_said_and_the_newest_as_it_is() -> None:  # L-19
     history: History[Entry] = History([UserEntry("one", 2), CALLS, BIG, UserEntry("two", 9), AssistantEntry(2, "now")])
-    shown = list(rebuild(history, Compaction(3, "did things", (2,))))
-    assert shown == [UserEntry("one", 2), UserEntry(SUMMARY_INTRO + "did things", source="summary"), *history.slice(3)]
+    rebuilt_history = list(rebuild(history, Compaction(3, "did things", (2,))))
+    assert rebuilt_history == [
+        UserEntry("one", 2),
+        UserEntry(SUMMARY_INTRO + "did things", source="summary"),
+        *history.slice(3),
+    ]
 
 
 def test_masked_without_a_summary() -> None:
@@ -104,8 +108,8 @@ def test_masked_without_a_summary() -> None:
 
 
 def test_the_log_is_not_changed_by_a_compaction() -> None:
-    done = e.CompactionComplete("manual", summary="s", upto=2, masked=2)
-    state = chat(said("one"), *answer(1, "a"), *ran(1), e.CompactionStart("manual"), done)
+    completion = e.CompactionComplete("manual", summary="s", upto=2, masked=2)
+    state = chat(make_message("one"), *answer(1, "a"), *ran(1), e.CompactionStart("manual"), completion)
     assert len(state.history) == 3
     assert [type(x).__name__ for x in entries(state)] == ["UserEntry"]
 
@@ -132,11 +136,11 @@ def test_where_compaction_begins() -> None:
 
 
 def test_the_providers_count_beats_the_estimate() -> None:
-    state = chat(said("x" * 360))
+    state = chat(make_message("x" * 360))
     assert estimate(state, 3_600) == tokens(360 + 16 + 3_600)
     counted = chat(*answer(1, text="hi", usage=Usage(500, 20, reasoning=5)), state=state)
     assert estimate(counted, 3_600) == 515
-    assert estimate(chat(said("y" * 344), state=counted), 0) == 515 + tokens(360)
+    assert estimate(chat(make_message("y" * 344), state=counted), 0) == 515 + tokens(360)
 
 
 def test_weights() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from scripts.state_table import SHORT, commands, grow, situations, table
-from tests.unit.chat.logs import answer, chat, ran, said
+from tests.unit.chat.logs import answer, chat, make_message, ran
 from treadle.base.types import call_key
 from treadle.chat import snapshot
 from treadle.chat.state import MAX_QUEUE, ChatState, open_actions, status
@@ -145,10 +145,10 @@ KEY = call_key(1, 0)
 
 
 def refusal(state: ChatState, command: c.Command) -> str:
-    seen = snapshot.encode(state)
+    old_bytes = snapshot.encode(state)
     with pytest.raises(Refused) as caught:
         transition(state, command)
-    assert snapshot.encode(state) == seen
+    assert snapshot.encode(state) == old_bytes
     assert str(caught.value).endswith(".")
     return caught.value.reason
 
@@ -168,10 +168,10 @@ def test_every_status_with_every_command() -> None:
 def test_the_table_is_complete() -> None:
     every = {type(command) for state in situations().values() for command in commands(state).values()}
     assert every == set(c.Command.__args__)
-    found = {name: status(state) for name, state in situations().items()}
+    statuses = {name: status(state) for name, state in situations().items()}
     actions = dict.fromkeys(("approval", "client tool", "question"), "requires_action")
-    same = {name: name for name in ("idle", "pending", "running", "interrupting", "error")}
-    assert found == {**same, **actions, "archived": "idle"}
+    plain_statuses = {name: name for name in ("idle", "pending", "running", "interrupting", "error")}
+    assert statuses == {**plain_statuses, **actions, "archived": "idle"}
 
 
 # -- sending (L-08) ---------------------------------------------------------------------------------------------------
@@ -184,19 +184,19 @@ def test_nothing_said_is_refused_unless_it_is_a_picture() -> None:
 
 def test_the_queue_has_a_limit() -> None:
     queue = [e.QueueChanged("added", f"q{n}", "x") for n in range(MAX_QUEUE)]
-    assert refusal(chat(said(), *queue), c.Send("more", queue_id="q99")) == "queue_full"
-    assert transition(chat(said(), *queue[1:]), c.Send("more", queue_id="q99"))
+    assert refusal(chat(make_message(), *queue), c.Send("more", queue_id="q99")) == "queue_full"
+    assert transition(chat(make_message(), *queue[1:]), c.Send("more", queue_id="q99"))
 
 
 @pytest.mark.parametrize("queue_id", ["", "q1"])
 def test_a_queued_message_needs_an_id_of_its_own(queue_id: str) -> None:
     with pytest.raises(InvalidInput):
-        transition(chat(said(), e.QueueChanged("added", "q1", "x")), c.Send("more", queue_id=queue_id))
+        transition(chat(make_message(), e.QueueChanged("added", "q1", "x")), c.Send("more", queue_id=queue_id))
 
 
 def test_a_message_between_two_runs_does_not_jump_the_queue() -> None:
     """The run has ended and the queued message is about to start the next one."""
-    state = chat(said(), e.QueueChanged("added", "q1", "x"), *answer(1, text="hi"), e.RunEnd("done"))
+    state = chat(make_message(), e.QueueChanged("added", "q1", "x"), *answer(1, text="hi"), e.RunEnd("done"))
     events = transition(state, c.Send("later", queue_id="q2"))
     assert [item.id for item in chat(*events, state=state).queue] == ["q1", "q2"]
 
@@ -205,7 +205,7 @@ def test_a_message_between_two_runs_does_not_jump_the_queue() -> None:
 
 
 def two_clients(**options: object) -> ChatState:
-    wanted = [
+    tool_events = [
         event
         for position in (0, 1)
         for event in (
@@ -213,7 +213,7 @@ def two_clients(**options: object) -> ChatState:
             e.ExternalToolRequested(call_key(1, position), "t", {}, call_key(1, position), 1.0 + position),
         )
     ]
-    return chat(said(), *answer(1, "t", "t"), *wanted, options=ChatOptions(**options))  # type: ignore[arg-type]
+    return chat(make_message(), *answer(1, "t", "t"), *tool_events, options=ChatOptions(**options))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -225,12 +225,12 @@ def test_results_must_match_the_open_calls_exactly(ids: tuple[str, ...]) -> None
 
 def test_all_results_enter_together_in_the_models_order() -> None:
     state = two_clients()
-    sent = c.SubmitResults((c.Result("1.1", {"n": 1}), c.Result("1.0", "text", is_error=True)))
-    state = chat(*transition(state, sent), state=state)
+    submission = c.SubmitResults((c.Result("1.1", {"n": 1}), c.Result("1.0", "text", is_error=True)))
+    state = chat(*transition(state, submission), state=state)
     last = state.history[-1]
     assert isinstance(last, ResultsEntry)
     assert [(result.text, result.success) for result in last.results] == [("text", False), ('{"n":1}', True)]
-    assert refusal(state, sent) == "not_awaiting_action"
+    assert refusal(state, submission) == "not_awaiting_action"
 
 
 def test_an_output_that_is_no_json_is_refused() -> None:
@@ -274,14 +274,14 @@ def test_an_approval_is_answered_once() -> None:
 
 def test_edited_arguments_count_only_with_consent() -> None:
     state = situations()["approval"]
-    for decision, kept in (("allow", {"x": 1}), ("deny", None)):
-        done = transition(state, c.Decide("a1", decision, "h", arguments={"x": 1}))[0]  # type: ignore[arg-type]
-        assert isinstance(done, e.PermissionCompleted)
-        assert done.arguments == kept
+    for decision, expected_arguments in (("allow", {"x": 1}), ("deny", None)):
+        completion = transition(state, c.Decide("a1", decision, "h", arguments={"x": 1}))[0]  # type: ignore[arg-type]
+        assert isinstance(completion, e.PermissionCompleted)
+        assert completion.arguments == expected_arguments
 
 
 def test_the_loops_own_questions_have_fixed_answers() -> None:
-    state = chat(said(), e.UserInputRequested("limit.3", "On?", ("continue", "stop"), "limit"))
+    state = chat(make_message(), e.UserInputRequested("limit.3", "On?", ("continue", "stop"), "limit"))
     with pytest.raises(InvalidInput):
         transition(state, c.Answer("limit.3", "perhaps"))
     assert types(transition(state, c.Answer("limit.3", "continue"))) == ["answer", "extend"]
@@ -298,7 +298,7 @@ def test_an_answer_may_not_be_empty() -> None:
 
 def test_only_a_persons_message_that_still_stands_can_be_edited() -> None:  # L-09
     nudge = e.UserMessage("go on", source="autopilot")
-    state = chat(said("one"), *answer(1, "a"), *ran(1), nudge, *answer(2, text="hi"), e.RunEnd("done"))
+    state = chat(make_message("one"), *answer(1, "a"), *ran(1), nudge, *answer(2, text="hi"), e.RunEnd("done"))
     seqs = [event for event in range(1, state.head + 1) if _editable(state, event)]
     assert seqs == [2]
     edited = chat(e.UserMessage("uno", edits=2), e.RunEnd("done"), state=state)
@@ -325,29 +325,29 @@ def test_small_refusals() -> None:
     assert refusal(chat(), c.Compact()) == "empty"
     assert refusal(chat(), c.DeleteQueued("q")) == "no_such_queued"
     with pytest.raises(InvalidInput):
-        transition(chat(said()), c.ExtendTurns(0))
+        transition(chat(make_message()), c.ExtendTurns(0))
 
 
 # -- going back (W-03, L-09) ------------------------------------------------------------------------------------------
 
-IDLE = (said(), *answer(1, text="hi"), e.RunEnd("done"))
+IDLE = (make_message(), *answer(1, text="hi"), e.RunEnd("done"))
 
 
 def test_files_are_restored_one_request_at_a_time() -> None:
-    asked = chat(*IDLE, e.RestoreRequested("u1", "undo"))
-    assert status(asked) == "pending"
-    assert refusal(asked, c.Restore("u2")) == "busy"
-    assert refusal(asked, c.Rewind(2, restore="u2")) == "busy"
-    assert refusal(asked, c.Edit(2, "better", True, "u2")) == "busy"
-    assert refusal(asked, c.ChangeOptions({"archived": True})) == "busy"
-    done = chat(e.Undone("u1"), state=asked)
-    assert status(done) == "idle"
-    assert transition(done, c.Restore("u2"))
+    restoring_state = chat(*IDLE, e.RestoreRequested("u1", "undo"))
+    assert status(restoring_state) == "pending"
+    assert refusal(restoring_state, c.Restore("u2")) == "busy"
+    assert refusal(restoring_state, c.Rewind(2, restore="u2")) == "busy"
+    assert refusal(restoring_state, c.Edit(2, "better", True, "u2")) == "busy"
+    assert refusal(restoring_state, c.ChangeOptions({"archived": True})) == "busy"
+    restored_state = chat(e.Undone("u1"), state=restoring_state)
+    assert status(restored_state) == "idle"
+    assert transition(restored_state, c.Restore("u2"))
 
 
 def test_only_the_answer_to_a_request_ends_it() -> None:
-    asked = chat(*IDLE, e.RestoreRequested("u1", "undo"))
-    assert chat(e.Undone("u0"), state=asked).restoring is not None
+    restoring_state = chat(*IDLE, e.RestoreRequested("u1", "undo"))
+    assert chat(e.Undone("u0"), state=restoring_state).restoring is not None
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ def test_a_request_that_says_too_little_is_refused(command: c.Command) -> None:
 
 
 def test_going_back_cuts_the_conversation_and_starts_nothing() -> None:
-    state = chat(*IDLE, said("and more"), *answer(2, text="more"), e.RunEnd("done"))
+    state = chat(*IDLE, make_message("and more"), *answer(2, text="more"), e.RunEnd("done"))
     second = [entry.seq for entry in state.history if isinstance(entry, UserEntry)][1]
     back = chat(*transition(state, c.Rewind(second, files=False)), state=state)
     assert status(back) == "idle"
@@ -378,11 +378,11 @@ def test_going_back_cuts_the_conversation_and_starts_nothing() -> None:
 
 def test_a_job_is_closed_once_and_what_it_changed_stands_behind_it() -> None:
     # S-14, W-10
-    changed = e.FilesChanged((), call_key(1, 0), "observed")
+    file_changes = e.FilesChanged((), call_key(1, 0), "observed")
     state = grow(ChatState(), e.SessionCreated(ChatOptions()), e.JobStarted("1.0", "make serve"), e.JobStarted("2.0"))
-    close = c.CloseJob("1.0", "stopped", -15, "person", ("why",), changed)
+    close = c.CloseJob("1.0", "stopped", -15, "person", ("why",), file_changes)
     events = transition(state, close)
-    assert events == (e.JobEnded("1.0", "stopped", -15, "person", ("why",)), changed)
+    assert events == (e.JobEnded("1.0", "stopped", -15, "person", ("why",)), file_changes)
     state = grow(state, *events)
     assert [job.job for job in state.jobs] == ["2.0"]
     assert transition(state, close) == ()

@@ -40,11 +40,13 @@ def conversation(state: ChatState) -> str:
 def test_an_old_log_comes_to_the_state_that_it_came_to(name: str) -> None:  # V-06, L-11
     log, expected = read("v1", name), STATES[name]
     state = ChatState(chat=log[0].chat)
-    for envelope, (sent, got, usd, tokens, chars, shown) in zip(log, expected["steps"], strict=True):
+    for envelope, (input_tokens, output_tokens, usd, tokens, chars, expected_status) in zip(
+        log, expected["steps"], strict=True
+    ):
         state = fold(state, envelope)
         usage = state.totals.usage
-        assert (usage.input, usage.output, round(usage.usd, 9)) == (sent, got, usd), envelope
-        assert (state.context_tokens, state.context_chars, status(state)) == (tokens, chars, shown), envelope
+        assert (usage.input, usage.output, round(usage.usd, 9)) == (input_tokens, output_tokens, usd), envelope
+        assert (state.context_tokens, state.context_chars, status(state)) == (tokens, chars, expected_status), envelope
     assert (state.totals.turns, state.totals.tool_calls) == (expected["turns"], expected["tool_calls"])
     assert state.last_end == expected["last_end"]
     assert conversation(state) == expected["conversation"]  # L-21: not a byte of a request is another
@@ -61,20 +63,20 @@ def test_an_old_log_that_was_copied_by_a_newer_treadle_is_the_same(name: str) ->
 @pytest.mark.parametrize("name", OLD)
 def test_an_old_log_in_the_order_of_today_comes_to_the_same(name: str) -> None:
     log = read("v1", name)
-    before, after = (fold_all(ChatState(chat=log[0].chat), each) for each in (log, lifted(log)))
-    assert after.totals == before.totals
-    assert entries(after) == entries(before)
-    assert status(after) == status(before)
-    settled = before.run is None
-    assert checker.check_turns(lifted(log), is_idle=settled) == []
-    assert checker.check_results(lifted(log), is_idle=settled) == []
+    old_state, new_state = (fold_all(ChatState(chat=log[0].chat), each) for each in (log, lifted(log)))
+    assert new_state.totals == old_state.totals
+    assert entries(new_state) == entries(old_state)
+    assert status(new_state) == status(old_state)
+    is_idle = old_state.run is None
+    assert checker.check_turns(lifted(log), is_idle=is_idle) == []
+    assert checker.check_results(lifted(log), is_idle=is_idle) == []
 
 
 @pytest.mark.parametrize("name", NEW)
 def test_the_same_chat_written_by_both_differs_in_nothing_else(name: str) -> None:
     old, new = read("v1", name), read("v2", name)
-    found = first_divergence(old, new)
-    assert found is None, found.text
+    divergence = first_divergence(old, new)
+    assert divergence is None, divergence.text
     assert [envelope.data for envelope in in_order(new)] == [envelope.data for envelope in new]
     assert [envelope.type for envelope in old] != [envelope.type for envelope in new]
     state = fold_all(ChatState(chat=new[0].chat), new)
@@ -88,12 +90,12 @@ def log_of(*events: e.Event) -> list[e.Envelope]:
 def test_the_cost_is_spent_with_the_message_and_not_again_with_the_end() -> None:  # L-11
     """A worker that dies between the two has spent it all the same."""
     cost = Usage(70, 30, usd=0.5)
-    asked = (ToolRequest(call_key(1, 0), "look"),)
-    message = e.AssistantMessage(1, "", (), asked, usage=cost)
-    begun = fold_all(ChatState(), log_of(e.UserMessage("go"), e.TurnStart(1, reserved=Usage(500)), message))
-    assert begun.totals.usage == cost
-    ended = (e.ExecutionComplete(call_key(1, 0), True, "ok"), e.TurnEnd(1, cost), e.RunEnd("done"))
-    log = log_of(e.UserMessage("go"), e.TurnStart(1, reserved=Usage(500)), message, *ended)
+    requests = (ToolRequest(call_key(1, 0), "look"),)
+    message = e.AssistantMessage(1, "", (), requests, usage=cost)
+    state = fold_all(ChatState(), log_of(e.UserMessage("go"), e.TurnStart(1, reserved=Usage(500)), message))
+    assert state.totals.usage == cost
+    last_events = (e.ExecutionComplete(call_key(1, 0), True, "ok"), e.TurnEnd(1, cost), e.RunEnd("done"))
+    log = log_of(e.UserMessage("go"), e.TurnStart(1, reserved=Usage(500)), message, *last_events)
     assert fold_all(ChatState(), log).totals.usage == cost
 
 
@@ -103,8 +105,8 @@ def test_a_turn_that_left_no_message_is_spent_at_its_end() -> None:
 
 
 def test_the_cost_of_a_message_whose_record_was_lost_is_spent_at_the_end_of_its_turn() -> None:  # D-06
-    lost = e.RecordLost("assistant.message", "damaged")
-    log = log_of(e.UserMessage("go"), e.TurnStart(1), lost, e.TurnEnd(1, Usage(70)), e.RunEnd("done"))
+    lost_record = e.RecordLost("assistant.message", "damaged")
+    log = log_of(e.UserMessage("go"), e.TurnStart(1), lost_record, e.TurnEnd(1, Usage(70)), e.RunEnd("done"))
     assert fold_all(ChatState(), log).totals.usage == Usage(70)
 
 

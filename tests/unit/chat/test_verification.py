@@ -20,7 +20,7 @@ def grow(state: ChatState, *events: e.Event) -> ChatState:
     return state
 
 
-def answered(task: str = "Do it", *between: e.Event, **options: object) -> ChatState:
+def build_chat(task: str = "Do it", *between: e.Event, **options: object) -> ChatState:
     """A chat whose model has just said that it is done."""
     state = grow(ChatState(chat=CHAT), e.SessionCreated(ChatOptions(**options)), e.UserMessage(task))  # type: ignore[arg-type]
     return say(grow(state, *between))
@@ -48,7 +48,7 @@ def wrote(*paths: str) -> e.FilesChanged:
 
 
 def test_changed_files_that_some_tool_reads_are_diagnosed_first() -> None:
-    state = answered("Do it", wrote("a.py", "b.txt"), wrote("c.ts"), checks=("make",))
+    state = build_chat("Do it", wrote("a.py", "b.txt"), wrote("c.ts"), checks=("make",))
     check = step(state)
     assert isinstance(check, RunCheck)
     assert (check.check.command, check.check.paths) == (e.DIAGNOSTICS, ("a.py", "c.ts"))
@@ -62,11 +62,11 @@ def test_changed_files_that_some_tool_reads_are_diagnosed_first() -> None:
 
 @pytest.mark.parametrize("change", [wrote("b.txt"), e.FilesChanged((e.FileChange("a.py", "deleted"),))])
 def test_files_that_nothing_reads_are_not_diagnosed(change: e.FilesChanged) -> None:
-    assert ends(answered("Do it", change)) == "done"
+    assert ends(build_chat("Do it", change)) == "done"
 
 
 def test_diagnosing_can_be_off() -> None:
-    assert ends(answered("Do it", wrote("a.py"), diagnose=False)) == "done"
+    assert ends(build_chat("Do it", wrote("a.py"), diagnose=False)) == "done"
 
 
 def failed_diagnosis(state: ChatState, text: str) -> ChatState:
@@ -77,26 +77,26 @@ def failed_diagnosis(state: ChatState, text: str) -> ChatState:
 
 
 def test_the_same_errors_are_told_once_and_refuse_nothing() -> None:
-    state = failed_diagnosis(answered("Do it", wrote("a.py")), "a.py:1: error: old")
-    said = step(state)
-    assert isinstance(said, AppendEvents)
-    assert "a.py:1: error: old" in said.events[0].content  # type: ignore[attr-defined]
-    state = failed_diagnosis(say(grow(state, *said.events), "That one is older than me."), "a.py:1: error: old")
+    state = failed_diagnosis(build_chat("Do it", wrote("a.py")), "a.py:1: error: old")
+    next_step = step(state)
+    assert isinstance(next_step, AppendEvents)
+    assert "a.py:1: error: old" in next_step.events[0].content  # type: ignore[attr-defined]
+    state = failed_diagnosis(say(grow(state, *next_step.events), "That one is older than me."), "a.py:1: error: old")
     assert ends(state) == "done"
 
 
 def test_new_errors_are_told_three_times_at_most() -> None:
-    state = answered("Do it", wrote("a.py"))
+    state = build_chat("Do it", wrote("a.py"))
     for number in range(3):
         state = failed_diagnosis(state, f"a.py:{number}: error")
-        said = step(state)
-        assert isinstance(said, AppendEvents)
-        state = say(grow(state, *said.events))
+        next_step = step(state)
+        assert isinstance(next_step, AppendEvents)
+        state = say(grow(state, *next_step.events))
     assert ends(failed_diagnosis(state, "a.py:9: error")) == "done"
 
 
 def test_a_check_that_always_loses_its_worker_is_given_up() -> None:
-    state = answered(checks=("make",))
+    state = build_chat(checks=("make",))
     for number in range(1, 4):
         check = step(state)
         assert isinstance(check, RunCheck)
@@ -107,7 +107,7 @@ def test_a_check_that_always_loses_its_worker_is_given_up() -> None:
 
 
 def test_a_check_that_has_begun_is_finished_first() -> None:
-    state = grow(answered(checks=("make",)), e.CheckStarted(CallKey("check.1"), "make", plan={"x": 1}))
+    state = grow(build_chat(checks=("make",)), e.CheckStarted(CallKey("check.1"), "make", plan={"x": 1}))
     check = step(state)
     assert isinstance(check, RunCheck)
     assert check.check.plan == {"x": 1}
@@ -118,9 +118,9 @@ def test_a_check_that_has_begun_is_finished_first() -> None:
 
 def test_an_alias_of_a_command_is_known_by_its_tool() -> None:
     request = ToolRequest(call_key(1, 0), "bash")
-    called = e.AssistantMessage(1, tool_requests=(request,))
+    message = e.AssistantMessage(1, tool_requests=(request,))
     start = e.ExecutionStart(request.call, "run_command", {"command": "make gen"})
-    state = answered("Fix it", e.TurnStart(1), called, e.TurnEnd(1), start, e.ExecutionComplete(request.call, True))
+    state = build_chat("Fix it", e.TurnStart(1), message, e.TurnEnd(1), start, e.ExecutionComplete(request.call, True))
     assert ends(state) == "done"
 
 
@@ -133,9 +133,9 @@ def test_an_alias_of_a_command_is_known_by_its_tool() -> None:
     ],
 )
 def test_a_command_that_was_refused_wrote_nothing(complete: e.ExecutionComplete, counts: bool) -> None:
-    called = e.AssistantMessage(1, tool_requests=(ToolRequest(call_key(1, 0), "run_command"),))
+    message = e.AssistantMessage(1, tool_requests=(ToolRequest(call_key(1, 0), "run_command"),))
     start = e.ExecutionStart(call_key(1, 0), "run_command", {"command": "make gen"})
-    state = answered("Fix it", e.TurnStart(1), called, e.TurnEnd(1), start, complete)
+    state = build_chat("Fix it", e.TurnStart(1), message, e.TurnEnd(1), start, complete)
     assert (ends(state) == "done") == counts
 
 

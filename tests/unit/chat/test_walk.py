@@ -21,7 +21,7 @@ MOVES = 120
 
 
 def walk(seed: int) -> Player:
-    """A chat that lives through anything; what happens next is drawn from the seed."""
+    """A chat that lives through anything; the seed decides each next event."""
     chance = random.Random(seed)
     player = Player(
         ChatOptions(
@@ -55,15 +55,15 @@ def walk(seed: int) -> Player:
 
 
 def command(state: ChatState, chance: random.Random, number: int) -> c.Command:
-    said = [entry.seq for entry in state.history if isinstance(entry, UserEntry)] or [1]
+    message_seqs = [entry.seq for entry in state.history if isinstance(entry, UserEntry)] or [1]
     queued = [item.id for item in state.queue] or ["none"]
     return chance.choice(
         [
             c.Send(f"more {number}", "queued", queue_id=f"q{number}"),
             c.Send(f"more {number}", "steering", queue_id=f"q{number}"),
             c.Interrupt(),
-            c.Edit(chance.choice(said), "better"),
-            c.Edit(chance.choice(said), "better", True, f"u{number}"),
+            c.Edit(chance.choice(message_seqs), "better"),
+            c.Edit(chance.choice(message_seqs), "better", True, f"u{number}"),
             back(state, chance, number),
             c.Promote(chance.choice(queued)),
             c.DeleteQueued(chance.choice(queued)),
@@ -79,10 +79,10 @@ def command(state: ChatState, chance: random.Random, number: int) -> c.Command:
 
 
 def back(state: ChatState, chance: random.Random, number: int) -> c.Command:
-    said = [entry.seq for entry in state.history if isinstance(entry, UserEntry)] or [1]
+    message_seqs = [entry.seq for entry in state.history if isinstance(entry, UserEntry)] or [1]
     return chance.choice(
         [
-            c.Rewind(chance.choice(said), chance.random() < 0.5, chance.random() < 0.5, f"u{number}"),
+            c.Rewind(chance.choice(message_seqs), chance.random() < 0.5, chance.random() < 0.5, f"u{number}"),
             c.Restore(f"u{number}", chance.choice(["undo", "redo", "keep"]), of="u0"),
             c.Apply("a.txt", f"text {number}"),
         ]
@@ -132,7 +132,7 @@ def test_a_long_life_keeps_the_rules_and_lost_and_shuffled_records_are_not_fatal
 
 def test_the_walks_visit_every_recorded_event() -> None:
     """A walk that never asks, never fails or never compacts would prove nothing about it."""
-    seen = {envelope.type for seed in range(25) for envelope in walk(seed).log}
+    event_types = {envelope.type for seed in range(25) for envelope in walk(seed).log}
     unreachable = {"plan.updated", "model.notice", "sandbox.notice", "session.record_lost", "session.imported"}
     unreachable |= {
         "job.started",
@@ -144,4 +144,4 @@ def test_the_walks_visit_every_recorded_event() -> None:
         "checkpoint.created",
         "git.branch_created",
     }
-    assert set(e.RECORDED) - seen <= unreachable | {"session.title_changed"}
+    assert set(e.RECORDED) - event_types <= unreachable | {"session.title_changed"}

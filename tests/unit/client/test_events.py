@@ -34,12 +34,12 @@ STREAM = b"retry: 1000\n\n: still here\n\n" + b"".join(b"id: 7\ndata: %b\n\n" % 
 
 @given(st.lists(st.integers(1, 40), max_size=60))
 def test_however_a_stream_is_cut_its_data_is_the_same(sizes: list[int]) -> None:
-    lines, rest, found = Lines(), STREAM, []
+    lines, remaining_bytes, payloads = Lines(), STREAM, []
     for size in sizes:
-        found += lines.feed(rest[:size])
-        rest = rest[size:]
-    found += lines.feed(rest)
-    assert found == LOG
+        payloads += lines.feed(remaining_bytes[:size])
+        remaining_bytes = remaining_bytes[size:]
+    payloads += lines.feed(remaining_bytes)
+    assert payloads == LOG
 
 
 def test_an_event_that_came_before_comes_no_more() -> None:

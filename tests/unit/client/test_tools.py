@@ -84,11 +84,11 @@ async def test_what_goes_wrong_is_a_result_for_the_model() -> None:
         raise KeyError("boom")
 
     tool = ClientTool(fail)
-    said = {how: await tool.answer(call("fail", how=how)) for how in ("tool", "json", "any")}
-    assert all(result.is_error for result in said.values())
-    assert said["tool"].output == "There is no such city; try another."
-    assert "KeyError" in said["any"].output
-    assert "fail failed" in said["json"].output
+    results = {kind: await tool.answer(call("fail", how=kind)) for kind in ("tool", "json", "any")}
+    assert all(result.is_error for result in results.values())
+    assert results["tool"].output == "There is no such city; try another."
+    assert "KeyError" in results["any"].output
+    assert "fail failed" in results["json"].output
 
 
 async def test_a_call_is_answered_once_however_often_it_is_announced() -> None:
@@ -102,12 +102,12 @@ async def test_a_call_is_answered_once_however_often_it_is_announced() -> None:
         return call.id
 
     handlers = Handlers({"slow": ClientTool(slow)}, concurrency=2)
-    asked = [asyncio.create_task(handlers.answer(call("slow", id))) for id in ("1.0", "1.0", "1.1", "1.2")]
+    tasks = [asyncio.create_task(handlers.answer(call("slow", id))) for id in ("1.0", "1.0", "1.1", "1.2")]
     for _ in range(5):
         await asyncio.sleep(0)
     assert calls == ["1.0", "1.1"], "two at once"
     go.set()
-    assert [(await task).output for task in asked] == ["1.0", "1.0", "1.1", "1.2"]
+    assert [(await task).output for task in tasks] == ["1.0", "1.0", "1.1", "1.2"]
     assert (await handlers.answer(call("slow", "1.0"))).output == "1.0"
     assert calls == ["1.0", "1.1", "1.2"]
 

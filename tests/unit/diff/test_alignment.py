@@ -23,7 +23,7 @@ def test_a_pair_is_certain_if_all_longest_common_subsequences_have_it(old: list[
             return frozenset({frozenset()})
         sets = {*longest(i + 1, j), *longest(i, j + 1)}
         if old[i] == new[j]:
-            sets |= {rest | {(i, j)} for rest in longest(i + 1, j + 1)}
+            sets |= {common_pairs | {(i, j)} for common_pairs in longest(i + 1, j + 1)}
         most = max(map(len, sets))
         return frozenset(each for each in sets if len(each) == most)
 

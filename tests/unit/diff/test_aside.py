@@ -34,8 +34,8 @@ def test_a_tag_makes_no_cache_and_a_tracked_file_lies_in_none() -> None:  # S-23
         replace(change("node_modules/x.js", None, file(), 1), tracked=True),
         change("node_modules/y.js", None, file(), 1),
     ]
-    shown = ["A src/CACHEDIR.TAG +3", "A src/a.c +1", "A node_modules/x.js +1", "[1 file in node_modules]"]
-    assert change_lines(files, str) == shown
+    expected_lines = ["A src/CACHEDIR.TAG +3", "A src/a.c +1", "A node_modules/x.js +1", "[1 file in node_modules]"]
+    assert change_lines(files, str) == expected_lines
 
 
 def test_who_allows_a_change_sees_what_lies_in_caches() -> None:  # S-08

@@ -14,14 +14,14 @@ def folder(mode: int = 0o755) -> FileState:
 
 def change(
     path: str,
-    before: FileState | None,
-    after: FileState | None,
-    added: int = 0,
-    removed: int = 0,
+    old_state: FileState | None,
+    new_state: FileState | None,
+    added_lines: int = 0,
+    removed_lines: int = 0,
     *,
     ignored: bool = False,
 ) -> FileChange:
-    return change_of(path, before, after, DiffStat(added, removed), ignored=ignored)
+    return change_of(path, old_state, new_state, DiffStat(added_lines, removed_lines), ignored=ignored)
 
 
 def test_one_line() -> None:
@@ -45,15 +45,15 @@ def test_one_line() -> None:
 
 
 def test_folders_with_files_in_them_are_told_by_their_files() -> None:
-    made = [change("d", None, folder()), change("d/e", None, folder()), change("d/f", None, file(), 1)]
-    assert change_lines(made, str) == ["A d/e/", "A d/f +1"]
+    changes = [change("d", None, folder()), change("d/e", None, folder()), change("d/f", None, file(), 1)]
+    assert change_lines(changes, str) == ["A d/e/", "A d/f +1"]
 
 
 def test_a_removed_folder_is_one_line_if_much_was_in_it() -> None:
-    gone = [change("d", folder(), None), *(change(f"d/{number}", file(), None, 0, 2) for number in range(6))]
-    assert change_lines(gone, str) == ["D d/ (6 files) -12"]
-    assert len(change_lines(gone[:4], str)) == 3
-    replaced = [*gone, change("d/new", None, file(), 1)]
+    removals = [change("d", folder(), None), *(change(f"d/{number}", file(), None, 0, 2) for number in range(6))]
+    assert change_lines(removals, str) == ["D d/ (6 files) -12"]
+    assert len(change_lines(removals[:4], str)) == 3
+    replaced = [*removals, change("d/new", None, file(), 1)]
     assert len(change_lines(replaced, str)) == 7
 
 

@@ -19,32 +19,32 @@ texts = st.lists(st.sampled_from(["a", "b", "c", ""]), max_size=30).map("\n".joi
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_diff_applied_gives_the_new_text(tmp_path: Path, old: str, new: str) -> None:
     (tmp_path / "f").write_text(old)
-    made = diff("f", old, new)
+    file_diff = diff("f", old, new)
     if old == new:
-        assert made.stat == DiffStat(0, 0)
+        assert file_diff.stat == DiffStat(0, 0)
         return
-    subprocess.run(["git", "apply", "-p0"], input=made.text + "\n", text=True, cwd=tmp_path, check=True)
+    subprocess.run(["git", "apply", "-p0"], input=file_diff.text + "\n", text=True, cwd=tmp_path, check=True)
     assert (tmp_path / "f").read_text() == new if new else (tmp_path / "f").read_text() == ""
 
 
 @given(texts, texts)
 def test_counts_are_the_marked_lines(old: str, new: str) -> None:
-    made = diff("f", old, new)
-    body = made.text.split("\n")[2:]
-    assert made.stat.added == sum(line.startswith("+") for line in body)
-    assert made.stat.removed == sum(line.startswith("-") for line in body)
+    file_diff = diff("f", old, new)
+    body = file_diff.text.split("\n")[2:]
+    assert file_diff.stat.added == sum(line.startswith("+") for line in body)
+    assert file_diff.stat.removed == sum(line.startswith("-") for line in body)
 
 
 @given(texts, texts)
 def test_lines_are_counted_as_they_are_compared(old: str, new: str) -> None:
-    changed = [code for code in opcodes(split(old), split(new)) if code[0] != "equal"]
-    added, removed = (sum(code[last] - code[last - 1] for code in changed) for last in (4, 2))
-    assert count_lines(old, new) == DiffStat(added, removed)
+    changed_codes = [code for code in opcodes(split(old), split(new)) if code[0] != "equal"]
+    added_count, removed_count = (sum(code[last] - code[last - 1] for code in changed_codes) for last in (4, 2))
+    assert count_lines(old, new) == DiffStat(added_count, removed_count)
 
 
 def test_a_large_change_is_not_compared_line_by_line() -> None:
     old = "".join(f"{i}\n" for i in range(50_000))
     new = old.replace("7", "seven")
-    made = diff("f", old, new)
-    assert made.stat.added == made.stat.removed > 10_000
-    assert len(made.text) < 13_000
+    file_diff = diff("f", old, new)
+    assert file_diff.stat.added == file_diff.stat.removed > 10_000
+    assert len(file_diff.text) < 13_000

@@ -39,14 +39,14 @@ def test_all_hunks_give_the_new_text_and_none_the_old(pair: tuple[bytes, bytes])
 @given(pairs, st.randoms())
 def test_what_is_taken_is_what_is_not_left(pair: tuple[bytes, bytes], random: "object") -> None:
     old, new = pair
-    found = hunks(old, new)
-    chosen = {hunk.number for hunk in found if random.random() < 0.5}  # type: ignore[attr-defined]
-    rest = {hunk.number for hunk in found} - chosen
-    mixed = without(old, new, chosen)
-    assert mixed == only(old, new, rest)
+    all_hunks = hunks(old, new)
+    chosen_numbers = {hunk.number for hunk in all_hunks if random.random() < 0.5}  # type: ignore[attr-defined]
+    other_numbers = {hunk.number for hunk in all_hunks} - chosen_numbers
+    mixed = without(old, new, chosen_numbers)
+    assert mixed == only(old, new, other_numbers)
     # Taking the rest back as well, from there, brings back the old text: hunks keep their borders.
     assert mixed.count(b"\n") - old.count(b"\n") == sum(
-        hunk.added - hunk.removed for hunk in found if hunk.number in rest
+        hunk.added - hunk.removed for hunk in all_hunks if hunk.number in other_numbers
     ) + _ends(mixed) - _ends(old)
 
 
@@ -58,12 +58,12 @@ def _ends(data: bytes) -> int:
 @given(edited())
 def test_hunks_are_those_of_the_diff(pair: tuple[bytes, bytes]) -> None:
     old, new = pair
-    shown = diff("f", old.decode(), new.decode())
-    found = hunks(old, new)
-    assert [line for line in shown.text.split("\n") if line.startswith("@@")] == [hunk.header for hunk in found]
-    assert shown.text.split("\n")[2:] == [line for hunk in found for line in (hunk.header, *hunk.lines)]
-    assert shown.stat.added == sum(hunk.added for hunk in found)
-    assert shown.stat.removed == sum(hunk.removed for hunk in found)
+    file_diff = diff("f", old.decode(), new.decode())
+    all_hunks = hunks(old, new)
+    assert [line for line in file_diff.text.split("\n") if line.startswith("@@")] == [hunk.header for hunk in all_hunks]
+    assert file_diff.text.split("\n")[2:] == [line for hunk in all_hunks for line in (hunk.header, *hunk.lines)]
+    assert file_diff.stat.added == sum(hunk.added for hunk in all_hunks)
+    assert file_diff.stat.removed == sum(hunk.removed for hunk in all_hunks)
 
 
 def test_a_hunk_that_does_not_exist_is_refused() -> None:
@@ -82,8 +82,8 @@ def test_far_changes_of_a_long_text_are_hunks_of_their_own() -> None:
     lines = [b"%d\n" % n for n in range(30_000)]
     new = list(lines)
     new[10], new[15_000], new[29_000] = b"one\n", b"two\n", b"three\n"
-    found = hunks(b"".join(lines), b"".join(new))
-    assert [(hunk.added, hunk.removed) for hunk in found] == [(1, 1)] * 3
+    all_hunks = hunks(b"".join(lines), b"".join(new))
+    assert [(hunk.added, hunk.removed) for hunk in all_hunks] == [(1, 1)] * 3
     lines[15_000] = b"two\n"
     assert only(b"".join(lines), b"".join(new), ()) == b"".join(lines)
 

@@ -28,35 +28,35 @@ FOLDER, LINK, FIFO = FileState("directory", 0o755), FileState("link", target="th
     ],
 )
 def test_what_no_line_shows_is_said(before: FileState | None, after: FileState | None, notes: tuple[str, ...]) -> None:
-    told = build_file_diff(change_of("f", before, after, DiffStat()), (b"", b""))
-    assert (told.notes, told.hunks) == (notes, ())
+    file_diff = build_file_diff(change_of("f", before, after, DiffStat()), (b"", b""))
+    assert (file_diff.notes, file_diff.hunks) == (notes, ())
 
 
 def test_lines_are_counted_and_numbered() -> None:
     change = change_of("f", file("a"), file("b", 0o600), DiffStat(99, 99))
-    told = build_file_diff(change, (b"one\ntwo\n", b"one\n2\n3\n"))
-    assert (told.change.added, told.change.removed) == (2, 1)
-    assert told.notes == ("mode 644, now 600",)
-    assert [hunk.number for hunk in told.hunks] == [1]
+    file_diff = build_file_diff(change, (b"one\ntwo\n", b"one\n2\n3\n"))
+    assert (file_diff.change.added, file_diff.change.removed) == (2, 1)
+    assert file_diff.notes == ("mode 644, now 600",)
+    assert [hunk.number for hunk in file_diff.hunks] == [1]
 
 
 def test_another_kind_of_thing_has_lines_if_one_side_has() -> None:
-    told = build_file_diff(change_of("f", LINK, file("b"), DiffStat()), (None, b"x\n"))
-    assert told.notes == ("link to there, now file", "no lines to show (0 bytes, now 5)")
+    file_diff = build_file_diff(change_of("f", LINK, file("b"), DiffStat()), (None, b"x\n"))
+    assert file_diff.notes == ("link to there, now file", "no lines to show (0 bytes, now 5)")
 
 
 def test_what_is_no_text_has_its_size() -> None:
-    told = build_file_diff(change_of("f", file("a", size=1_200), file("b", size=7), DiffStat()), (None, b"x"))
-    assert told.notes == ("no lines to show (1,200 bytes, now 7)",)
+    file_diff = build_file_diff(change_of("f", file("a", size=1_200), file("b", size=7), DiffStat()), (None, b"x"))
+    assert file_diff.notes == ("no lines to show (1,200 bytes, now 7)",)
 
 
 def test_changes_of_a_run_are_added_up_and_cancel_each_other_out() -> None:
     first = change_of("f", file("a"), file("b"), DiffStat(1, 2))
     second = change_of("f", file("b"), file("c"), DiffStat(3, 4))
     back = change_of("f", file("c"), file("a"), DiffStat(1, 1))
-    made, gone = change_of("g", None, file("a"), DiffStat(1)), change_of("g", file("a"), None, DiffStat(0, 1))
-    found = merged(merged({}, [first, made]), [second])
-    assert found["f"] == change_of("f", file("a"), file("c"), DiffStat(4, 6))
-    assert merged(found, [back, gone]) == {}
+    creation, removal = change_of("g", None, file("a"), DiffStat(1)), change_of("g", file("a"), None, DiffStat(0, 1))
+    changes = merged(merged({}, [first, creation]), [second])
+    assert changes["f"] == change_of("f", file("a"), file("c"), DiffStat(4, 6))
+    assert merged(changes, [back, removal]) == {}
     old = FileChange("h", "modified", 1, 1)
     assert merged({"h": old}, [old])["h"] == FileChange("h", "modified", 2, 2)

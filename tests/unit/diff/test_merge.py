@@ -17,10 +17,10 @@ texts = st.lists(st.sampled_from([b"a", b"b", b"c", b"", b"\xff", b"x\r"]), max_
 def versions(draw: st.DrawFn) -> tuple[bytes, bytes, bytes]:
     """A text whose lines are all different, and two changes of it that bring only new lines: one best answer."""
     lines = [b"line %d\n" % n for n in range(draw(st.integers(0, 20)))]
-    return b"".join(lines), _changed(draw, lines, b"ours"), _changed(draw, lines, b"theirs")
+    return b"".join(lines), _change_lines(draw, lines, b"ours"), _change_lines(draw, lines, b"theirs")
 
 
-def _changed(draw: st.DrawFn, lines: list[bytes], name: bytes) -> bytes:
+def _change_lines(draw: st.DrawFn, lines: list[bytes], name: bytes) -> bytes:
     new = list(lines)
     for at in sorted(draw(st.sets(st.integers(0, len(lines)), max_size=3)), reverse=True):
         fresh = draw(st.sampled_from([name, b"both"]))
@@ -36,18 +36,18 @@ def test_what_only_one_changed_is_taken(base: bytes, new: bytes) -> None:
 
 
 @given(texts, texts, texts)
-def test_the_order_of_the_two_does_not_matter(base: bytes, one: bytes, other: bytes) -> None:
-    left, right = merge(base, one, other), merge(base, other, one)
-    assert left.data == right.data
-    assert len(left.clashes) == len(right.clashes)
-    assert not left.data or not left.clashes  # no half answers
+def test_the_order_of_the_two_does_not_matter(base: bytes, one: bytes, two: bytes) -> None:
+    left_merge, right = merge(base, one, two), merge(base, two, one)
+    assert left_merge.data == right.data
+    assert len(left_merge.clashes) == len(right.clashes)
+    assert not left_merge.data or not left_merge.clashes  # no half answers
 
 
 @given(texts, texts, texts)
-def test_every_line_of_an_answer_was_somewhere(base: bytes, one: bytes, other: bytes) -> None:
-    merged = merge(base, one, other)
-    known = {*base.splitlines(), *one.splitlines(), *other.splitlines()}
-    assert set(merged.data.splitlines()) <= known
+def test_every_line_of_an_answer_was_somewhere(base: bytes, one: bytes, two: bytes) -> None:
+    merged = merge(base, one, two)
+    known_lines = {*base.splitlines(), *one.splitlines(), *two.splitlines()}
+    assert set(merged.data.splitlines()) <= known_lines
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -58,19 +58,19 @@ def test_git_gives_the_same_answers(tmp_path: Path, three: tuple[bytes, bytes, b
     files = [tmp_path / name for name in ("ours", "base", "theirs")]
     for file, data in zip(files, (ours, base, theirs), strict=True):
         file.write_bytes(data)
-    done = subprocess.run(["git", "merge-file", "-p", *map(str, files)], capture_output=True)
+    process = subprocess.run(["git", "merge-file", "-p", *map(str, files)], capture_output=True)
     merged = merge(base, ours, theirs)
-    if done.returncode == 0:
-        assert (merged.data, merged.clashes) == (done.stdout, ())
+    if process.returncode == 0:
+        assert (merged.data, merged.clashes) == (process.stdout, ())
     else:
         assert merged.clashes
 
 
 def test_changes_apart_from_each_other_both_survive() -> None:
     lines = [b"%d\n" % n for n in range(9)]
-    one, other = list(lines), list(lines)
-    one[1], other[7:] = b"one\n", [b"7", b""]
-    assert merge(b"".join(lines), b"".join(one), b"".join(other)).data == b"0\none\n2\n3\n4\n5\n6\n7"
+    one, two = list(lines), list(lines)
+    one[1], two[7:] = b"one\n", [b"7", b""]
+    assert merge(b"".join(lines), b"".join(one), b"".join(two)).data == b"0\none\n2\n3\n4\n5\n6\n7"
 
 
 def test_a_clash_says_where_it_is() -> None:

@@ -1,4 +1,4 @@
-"""What model calls cost, as the log says it (L-02, L-11)."""
+"""The log records the cost of model calls (L-02, L-11)."""
 
 import asyncio
 
@@ -54,9 +54,9 @@ async def test_a_compaction_of_an_idle_chat_may_take_its_time() -> None:  # L-19
         await chat.ask("Two?")
         async for _ in chat.compact():
             pass
-        (done,) = [e.data for e in await chat.events() if isinstance(e.data, CompactionComplete)]
-    assert done.success, done.error
-    assert done.summary == "They counted."
+        (completion,) = [e.data for e in await chat.events() if isinstance(e.data, CompactionComplete)]
+    assert completion.success, completion.error
+    assert completion.summary == "They counted."
 
 
 @tool(read_only=True)
@@ -67,8 +67,8 @@ async def ask_thrice(invocation: Invocation) -> str:
         assert invocation.ask_model is not None
         return await invocation.ask_model(ModelRequest("", [UserEntry("Which colour?")]))
 
-    told = await asyncio.gather(ask(), ask(), return_exceptions=True)
-    return " | ".join(str(one) for one in [*told, await ask()])
+    answers = await asyncio.gather(ask(), ask(), return_exceptions=True)
+    return " | ".join(str(one) for one in [*answers, await ask()])
 
 
 async def test_calls_at_once_in_the_middle_of_a_tool_keep_to_one_budget() -> None:  # L-11, E-01
@@ -80,6 +80,6 @@ async def test_calls_at_once_in_the_middle_of_a_tool_keep_to_one_budget() -> Non
         chat = agent.chat(run_budget=Budget(tokens=1_000))  # of a call that is not over, 600 and more are expected
         await chat.ask("Go.")
         events = [e.data for e in await chat.events()]
-    (done,) = [e for e in events if isinstance(e, ExecutionComplete)]
-    assert done.result == "Blue. | The budget does not allow another call of the model. | Blue."
+    (completion,) = [e for e in events if isinstance(e, ExecutionComplete)]
+    assert completion.result == "Blue. | The budget does not allow another call of the model. | Blue."
     assert len([e for e in events if isinstance(e, ModelCall)]) == 2

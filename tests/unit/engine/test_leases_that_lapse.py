@@ -150,43 +150,43 @@ async def test_a_message_during_the_snapshot_is_driven_although_leases_are_renew
 async def test_a_message_to_a_chat_that_is_being_released_is_driven(where: str, tmp_path: Path) -> None:
     """Another process has claimed the chat and found nothing to do; before it gives the lease back, this one appends a
     message and finds the chat held. The holder looks again."""
-    kept = MemoryStore() if where == "memory" else SqliteStore(tmp_path / "t.db")
-    store, model = SlowEnd(kept), GatedModel()
+    shared_store = MemoryStore() if where == "memory" else SqliteStore(tmp_path / "t.db")
+    store, model = SlowEnd(shared_store), GatedModel()
     model.open.set()
     async with (
         Agent(store, model=model, builtin=False) as holder,
-        Agent(kept, model=model, builtin=False) as other,
+        Agent(shared_store, model=model, builtin=False) as second_agent,
     ):
-        chat = await other.chat()
+        chat = await second_agent.chat()
         holding = asyncio.create_task(holder.worker.drive(chat.id))
         await store.reached.wait()
-        await other.chat(chat.id).send("go")
-        await other.worker.start(chat.id)
+        await second_agent.chat(chat.id).send("go")
+        await second_agent.worker.start(chat.id)
         assert model.calls == 0
         store.go_on.set()
         await holding
-        await until_ended(other, chat.id)
-    await kept.close()
+        await until_ended(second_agent, chat.id)
+    await shared_store.close()
 
 
 async def test_a_chat_that_was_busy_a_moment_ago_is_looked_at_again() -> None:
     """The claim finds it held; by the time this worker looks, it is free and has something to do."""
 
     class JustReleased(MemoryStore):
-        held: Lease | None = None
+        held_lease: Lease | None = None
 
         async def claim(self, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> Lease | None:
             try:
                 return await super().claim(worker, chat, now_ms=now_ms)
             finally:
-                if self.held is not None:
-                    await super().release(self.held)
+                if self.held_lease is not None:
+                    await super().release(self.held_lease)
 
     store, model = JustReleased(), GatedModel()
     model.open.set()
     async with Agent(store, model=model, builtin=False) as agent:
         chat = await agent.chat()
-        store.held = await store.claim("somebody", chat.id)
+        store.held_lease = await store.claim("somebody", chat.id)
         await agent.deps.log.execute(chat.id, Send("go"))
         agent.worker.start(chat.id)
         await until_ended(agent, chat.id)

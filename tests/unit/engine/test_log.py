@@ -1,4 +1,4 @@
-"""What a process keeps of the chats that it has seen is bounded by its weight (fault 18)."""
+"""A process keeps a bounded weight of the chats that it has seen (fault 18)."""
 
 import tracemalloc
 from pathlib import Path
@@ -28,9 +28,9 @@ async def test_nothing_is_kept_of_chats_that_were_let_go(monkeypatch: pytest.Mon
         state = await log.create(ChatId(f"c_{number}"), e.SessionCreated(ChatOptions()))
         log.memo(state.chat, "m")
         await log.snapshot(state)
-    kept = {name: value for name, value in vars(log).items() if isinstance(value, dict)}
-    assert len(kept) >= 2
-    assert {name: len(value) for name, value in kept.items()} == dict.fromkeys(kept, 3)
+    tables = {name: value for name, value in vars(log).items() if isinstance(value, dict)}
+    assert len(tables) >= 2
+    assert {name: len(value) for name, value in tables.items()} == dict.fromkeys(tables, 3)
     assert len([*log.states]) == 3
 
 
@@ -58,21 +58,21 @@ async def test_a_chat_that_is_driven_is_not_let_go(monkeypatch: pytest.MonkeyPat
     """Each turn of it would have to read and encode everything again. When it rests it is let go like any other, and a
     message that comes then is driven all the same."""
     monkeypatch.setattr(state_cache, "MAX_WEIGHT", 10_000)
-    seen: list[bool] = []
+    cache_hits: list[bool] = []
 
     @tool
     async def look() -> str:
         """See whether the chat is still known while others come."""
         for _ in range(5):
             await (await agent.chat()).state()
-        seen.append(agent.deps.log.peek(chat.id) is not None)
+        cache_hits.append(agent.deps.log.peek(chat.id) is not None)
         return "y" * 20_000
 
     model = ScriptedModel([Call("look"), Say("Done."), Say("Again.")])
     async with Agent(MemoryStore(), model=model, tools=[look], builtin=False) as agent:
         chat = await agent.chat()
         assert (await chat.ask("go")).text == "Done."
-        assert seen == [True]
+        assert cache_hits == [True]
         for _ in range(3):
             await (await agent.chat()).state()
         assert agent.deps.log.peek(chat.id) is None

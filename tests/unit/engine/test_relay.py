@@ -66,15 +66,15 @@ class Reader:
             self.seen.append(wire.decode(self.chat, record))
 
     def text(self) -> str:
-        """What is on the screen of the open turn."""
-        shown = ""
+        """The text on the screen of the open turn."""
+        screen_text = ""
         for envelope in self.seen:
             match envelope.data:
                 case AssistantReset() | AssistantMessage():
-                    shown = ""
+                    screen_text = ""
                 case MessageDelta(text=text):
-                    shown += text
-        return shown
+                    screen_text += text
+        return screen_text
 
     def of(self, kind: type) -> list[Envelope]:
         return [envelope for envelope in self.seen if isinstance(envelope.data, kind)]
@@ -129,8 +129,8 @@ async def test_no_text_comes_behind_the_message_that_it_is_part_of(stores: Calla
         reader = Reader(reading, chat)
         await reader.until(lambda reader: reader.of(RunEnd))
         await reader.look()
-        behind = reader.seen[reader.seen.index(reader.of(AssistantMessage)[0]) :]
-        assert not [envelope for envelope in behind if isinstance(envelope.data, MessageDelta | ReasoningDelta)]
+        later_events = reader.seen[reader.seen.index(reader.of(AssistantMessage)[0]) :]
+        assert not [envelope for envelope in later_events if isinstance(envelope.data, MessageDelta | ReasoningDelta)]
         assert TEXT.startswith("".join(envelope.data.text for envelope in reader.of(MessageDelta)))  # type: ignore[attr-defined]
         assert await reading.deps.store.read_deltas({chat: (0, 0, 0)}) == []
     await reading.close()
@@ -139,16 +139,16 @@ async def test_no_text_comes_behind_the_message_that_it_is_part_of(stores: Calla
 async def test_a_retry_tells_readers_elsewhere_to_drop_the_partial_text(stores: Callable[[], Store]) -> None:  # M-11
     turn = Turn((Say("partial "), Delay(1), Fail("network"), Say("whole"), Hang()), chunk=3)
     reading = Agent(stores(), builtin=False)
-    seen = asyncio.Event()
+    resume = asyncio.Event()
 
     async def pause(_seconds: float) -> None:
-        await seen.wait()
+        await resume.wait()
 
     async with working(stores(), turn, pause=pause):
         chat = await begin(reading)
         reader = Reader(reading, chat)
         await reader.until(lambda reader: reader.text() == "partial ")
-        seen.set()
+        resume.set()
         await reader.until(lambda reader: reader.of(TurnRetry))
         await reader.until(lambda reader: reader.text() == "partial whole")
         assert reader.of(AssistantReset)
@@ -167,14 +167,14 @@ async def test_another_worker_goes_on_and_what_the_first_one_said_is_dropped(sto
 
 
 async def test_output_of_tools_is_passed_on_too(stores: Callable[[], Store]) -> None:
-    seen = asyncio.Event()
+    resume = asyncio.Event()
 
     @tool
     async def build(invocation: Invocation) -> str:
         """Build."""
         for number in range(20):
             invocation.emit(f"line {number}\n")
-        await seen.wait()
+        await resume.wait()
         return "built"
 
     reading = Agent(stores(), builtin=False)
@@ -182,15 +182,15 @@ async def test_output_of_tools_is_passed_on_too(stores: Callable[[], Store]) -> 
         chat = await begin(reading)
         reader = Reader(reading, chat)
         await reader.until(lambda reader: reader.of(ExecutionOutput))
-        seen.set()
+        resume.set()
         await reader.until(lambda reader: reader.text() == "Done.")
-        shown = "".join(envelope.data.text for envelope in reader.of(ExecutionOutput))  # type: ignore[attr-defined]
-        assert shown == "".join(f"line {number}\n" for number in range(20))
+        output = "".join(envelope.data.text for envelope in reader.of(ExecutionOutput))  # type: ignore[attr-defined]
+        assert output == "".join(f"line {number}\n" for number in range(20))
     await reading.close()
 
 
 async def test_nothing_is_written_where_nobody_else_reads() -> None:
-    """Law 13: an agent that shares its chats with nobody keeps no live text."""
+    """Law 13: an agent that does not share its chats keeps no live text."""
     store = MemoryStore()
     async with Agent(store, model=ScriptedModel([[Say(TEXT), Hang()]]), builtin=False) as agent:
         chat = agent.chat()

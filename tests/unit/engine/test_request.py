@@ -1,4 +1,4 @@
-"""The pictures of a request: each is read once, whatever becomes of the conversation."""
+"""The pictures of a request: each is read once, even if the conversation changes."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -27,7 +27,7 @@ class Blobs:
         return digest.encode()
 
 
-def said(seq: int, *pictures: str) -> UserEntry:
+def make_entry(seq: int, *pictures: str) -> UserEntry:
     return UserEntry("look", images=tuple(Image("image/png", blob) for blob in pictures), seq=seq)
 
 
@@ -38,12 +38,12 @@ async def load(blobs: Blobs, memo: Memo, *entries: Entry) -> None:
 
 async def test_pictures_are_read_once_and_those_of_an_edited_conversation_too() -> None:  # L-21
     blobs, memo = Blobs(), Memo()
-    first, answer = said(1, "a"), AssistantEntry(1, "yes")
+    first, answer = make_entry(1, "a"), AssistantEntry(1, "yes")
     await load(blobs, memo, first)
-    await load(blobs, memo, first, answer, said(3, "b"))
+    await load(blobs, memo, first, answer, make_entry(3, "b"))
     assert blobs.asked == ["a", "b"]
-    await load(blobs, memo, first, answer, said(9, "c"), AssistantEntry(2, "yes"))
-    await load(blobs, memo, said(12, "d"))
+    await load(blobs, memo, first, answer, make_entry(9, "c"), AssistantEntry(2, "yes"))
+    await load(blobs, memo, make_entry(12, "d"))
     assert blobs.asked == ["a", "b", "c", "d"]
     assert set(memo.pictures) == {"a", "b", "c", "d"}
 
@@ -51,7 +51,7 @@ async def test_pictures_are_read_once_and_those_of_an_edited_conversation_too() 
 async def test_a_picture_that_could_not_be_read_is_read_again() -> None:  # L-21
     blobs, memo = Blobs(), Memo()
     blobs.fails = True
-    entry = said(1, "a")
+    entry = make_entry(1, "a")
     with pytest.raises(StoreError):
         await load(blobs, memo, entry)
     await load(blobs, memo, entry)

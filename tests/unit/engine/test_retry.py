@@ -18,9 +18,9 @@ def test_it_doubles_up_to_the_cap(failures: int, seconds: float) -> None:
 @given(CHANCE, st.integers(0, RETRIES - 1))
 def test_jitter_is_a_quarter(chance: float, failures: int) -> None:
     middle = min(2.0 * 2**failures, 30)
-    found = delay(ModelError("overloaded", "x"), failures, chance)
-    assert found is not None
-    assert 0.75 * middle <= found <= min(1.25 * middle, 30)
+    delay_s = delay(ModelError("overloaded", "x"), failures, chance)
+    assert delay_s is not None
+    assert 0.75 * middle <= delay_s <= min(1.25 * middle, 30)
 
 
 def test_jitter_does_not_leave_the_cap() -> None:

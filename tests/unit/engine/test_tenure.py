@@ -9,14 +9,14 @@ from treadle.engine.tenure import CancelScope
 
 async def test_a_cancelled_block_ends_and_its_task_goes_on() -> None:
     scope = CancelScope()
-    ended: list[str] = []
+    endings: list[str] = []
 
     async def work() -> str:
         with scope:
             try:
                 await asyncio.Event().wait()
             finally:
-                ended.append("block")
+                endings.append("block")
         await asyncio.sleep(0)
         return "on"
 
@@ -25,7 +25,7 @@ async def test_a_cancelled_block_ends_and_its_task_goes_on() -> None:
     scope.cancel()
     scope.cancel()  # once is enough
     assert await task == "on"
-    assert (ended, scope.cancelled, task.cancelling()) == (["block"], True, 0)
+    assert (endings, scope.cancelled, task.cancelling()) == (["block"], True, 0)
 
 
 @pytest.mark.parametrize("scope_first", [True, False])
@@ -46,17 +46,17 @@ async def test_who_cancels_the_task_itself_ends_it_too(scope_first: bool) -> Non
 
 async def test_only_the_block_that_was_cancelled_ends() -> None:
     outer, inner = CancelScope(), CancelScope()
-    seen: list[str] = []
+    steps: list[str] = []
     between = asyncio.Event()
 
     async def work() -> None:
         with outer:
             with inner:
                 await asyncio.Event().wait()
-            seen.append("behind the inner one")
+            steps.append("behind the inner one")
             between.set()
             await asyncio.Event().wait()
-        seen.append("behind the outer one")
+        steps.append("behind the outer one")
 
     task = asyncio.create_task(work())
     await asyncio.sleep(0)
@@ -64,7 +64,7 @@ async def test_only_the_block_that_was_cancelled_ends() -> None:
     await between.wait()
     outer.cancel()
     await task
-    assert seen == ["behind the inner one", "behind the outer one"]
+    assert steps == ["behind the inner one", "behind the outer one"]
 
 
 async def test_another_error_comes_through() -> None:

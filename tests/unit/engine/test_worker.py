@@ -74,7 +74,7 @@ async def drive_after_lapse(clock: ManualClock, agent: Agent, chat: str) -> None
 
 
 async def test_commands_bring_no_more_chats_along_than_there_is_room_for() -> None:
-    """Fifty messages at once: two chats are driven, whoever sends, and the rest follow as there is room."""
+    """Fifty messages at once: two chats are driven, for any sender, and the rest follow as there is room."""
     gate, store = Gate(), MemoryStore()
     async with agent_with(gate, store, concurrency=2) as agent:
         pool = WorkerPool(agent.worker)
@@ -106,7 +106,7 @@ async def test_a_refused_command_keeps_no_room() -> None:
 
 
 async def test_a_chat_that_fails_keeps_no_other_waiting() -> None:
-    """It is the oldest, so every claim gets it first; whoever holds it lets the others through."""
+    """It is the oldest, so every claim gets it first; its holder lets the others through."""
     gate, store = Gate(), MemoryStore()
     gate.open.set()
     async with agent_with(gate, store, concurrency=1) as agent:
@@ -124,7 +124,7 @@ async def test_a_chat_that_fails_keeps_no_other_waiting() -> None:
 
 async def test_a_worker_that_drains_holds_no_lease_and_takes_none() -> None:  # fault 17
     gate, store = Gate(), MemoryStore()
-    async with agent_with(gate, store) as agent, agent_with(gate, store) as other:
+    async with agent_with(gate, store) as agent, agent_with(gate, store) as second_agent:
         pool = WorkerPool(agent.worker)
         pool.start()
         chat = agent.chat()
@@ -140,10 +140,10 @@ async def test_a_worker_that_drains_holds_no_lease_and_takes_none() -> None:  # 
         log = await chat.events()
         assert isinstance(log[-1].data, TurnEnd)  # the step is recorded, and no other begun
         assert len([event for event in log if isinstance(event.data, TurnStart)]) == 1
-        successor = WorkerPool(other.worker)
+        successor = WorkerPool(second_agent.worker)
         successor.start()
         for one in (chat, late):
-            await until_ended(other, one.id)
+            await until_ended(second_agent, one.id)
             assert await check(store, one.id) == []
         await successor.drain()
 
@@ -156,13 +156,13 @@ async def test_a_command_whose_worker_lost_the_chat_to_another_machine_is_ended(
     settings = {"auto_approve_commands": True, "verify": False, "root": str(tmp_path), "command_view": False}
     async with (
         Agent(store, model=ScriptedModel(steps), renew_s=0.5) as zombie,
-        Agent(store, model=ScriptedModel(steps)) as other,
+        Agent(store, model=ScriptedModel(steps)) as second_agent,
     ):
         chat = zombie.chat(**settings)
         await chat.send("go")
         await until(lambda: running_with(seconds))
-        await drive_after_lapse(clock, other, chat.id)
-        log = await other.chat(chat.id).events()
+        await drive_after_lapse(clock, second_agent, chat.id)
+        log = await second_agent.chat(chat.id).events()
         (result,) = [event.data for event in log if isinstance(event.data, ExecutionComplete)]
         assert result.synthetic == "unknown"
         await until(lambda: not running_with(seconds))
@@ -180,12 +180,12 @@ async def test_a_command_ends_though_its_worker_read_of_the_end_before_it_knew_t
     settings = {"auto_approve_commands": True, "verify": False, "root": str(tmp_path), "command_view": False}
     async with (
         Agent(store, model=ScriptedModel(steps), tools=[gate.tool()], renew_s=2) as zombie,  # type: ignore[list-item]
-        Agent(store, model=ScriptedModel(steps), tools=[gate.tool()]) as other,  # type: ignore[list-item]
+        Agent(store, model=ScriptedModel(steps), tools=[gate.tool()]) as second_agent,  # type: ignore[list-item]
     ):
         chat = zombie.chat(**settings)
         await chat.send("go")
         await until(lambda: running_with(seconds))
-        driving = asyncio.create_task(drive_after_lapse(clock, other, chat.id))
+        driving = asyncio.create_task(drive_after_lapse(clock, second_agent, chat.id))
         await until(lambda: gate.inside)  # the run goes on elsewhere
         await until(lambda: not running_with(seconds))
         gate.open.set()
@@ -194,7 +194,7 @@ async def test_a_command_ends_though_its_worker_read_of_the_end_before_it_knew_t
 
 
 async def test_a_worker_that_must_leave_a_shared_store_ends_its_commands_and_says_so(tmp_path: Path) -> None:
-    """Fault 17: the next worker may be on another machine, where nobody can collect what runs here."""
+    """Fault 17: the next worker may be on another machine and cannot collect the commands that run here."""
     seconds = unlike_any_other()
     steps = [[Call("run_command", command=f"sleep {seconds}")], Say("Done.")]
     store = MemoryStore()
@@ -225,7 +225,7 @@ async def test_a_worker_that_must_leave_a_shared_store_ends_what_it_only_tries(t
     first, second = ScriptedModel([[Call("run_command", command=line)]]), ScriptedModel([Say("Done.")])
     async with (
         Agent(store, model=first, home=seed(tmp_path / "1")) as one,
-        Agent(store, model=second, home=seed(tmp_path / "2")) as other,
+        Agent(store, model=second, home=seed(tmp_path / "2")) as second_agent,
     ):
         chat = await one.chat(**settings)
         await chat.send("go")
@@ -235,8 +235,8 @@ async def test_a_worker_that_must_leave_a_shared_store_ends_what_it_only_tries(t
         assert not [event for event in await chat.events() if isinstance(event.data, ExecutionComplete)]
         assert await chat.status() == "pending"
         (project / "again").touch()
-        await other.worker.drive(ChatId(chat.id))
-        log = await other.chat(chat.id).events()
+        await second_agent.worker.drive(ChatId(chat.id))
+        log = await second_agent.chat(chat.id).events()
         (result,) = [event.data for event in log if isinstance(event.data, ExecutionComplete)]
         assert result.success
         assert (project / "made").read_text() == "done\n"
@@ -255,8 +255,8 @@ async def test_a_trial_on_a_shared_store_is_recorded_first(tmp_path: Path, netwo
         chat = agent.chat(**settings, network=network)
         await chat.send("go")
         await until(lambda: running_with(seconds))
-        begun = [event.data for event in await chat.events() if isinstance(event.data, TrialStart)]
-        assert [bool((trial.plan or {}).get("network")) for trial in begun] == [network]
+        trials = [event.data for event in await chat.events() if isinstance(event.data, TrialStart)]
+        assert [bool((trial.plan or {}).get("network")) for trial in trials] == [network]
         await chat.interrupt()
         await until(lambda: not running_with(seconds))
 

@@ -78,7 +78,7 @@ def test_a_wrong_variable_is_named(env: dict[str, str], name: str, text: str) ->
 
 
 def test_every_setting_of_a_chat_reaches_it() -> None:
-    changed = Settings(
+    settings = Settings(
         model="a:b",
         mode="ask",
         max_turns=3,
@@ -91,7 +91,7 @@ def test_every_setting_of_a_chat_reaches_it() -> None:
         summarize=False,
         completion="marker",
     )
-    options = changed.chat_options("/root")
+    options = settings.chat_options("/root")
     assert (options.model, options.mode, options.max_turns, options.on_limit) == ("a:b", "ask", 3, "error")
     assert (options.run_budget.usd, options.run_budget.tokens, options.temperature) == (0.5, 100, 0.7)
     assert (options.max_tokens, options.context_window, options.summarize) == (200, 300, False)
@@ -99,17 +99,17 @@ def test_every_setting_of_a_chat_reaches_it() -> None:
 
 
 def test_every_budget_is_a_setting(env: dict[str, str]) -> None:  # L-11
-    given = {f"TREADLE_BUDGET_{kind.upper()}": "7" for kind in Budget.__struct_fields__}
-    budget = load(env | given).settings.chat_options("/root").run_budget
+    variables = {f"TREADLE_BUDGET_{kind.upper()}": "7" for kind in Budget.__struct_fields__}
+    budget = load(env | variables).settings.chat_options("/root").run_budget
     assert set(msgspec.to_builtins(budget).values()) == {7}
 
 
 def test_a_preset_stands_where_it_was_named(env: dict[str, str]) -> None:  # S-15, L-03
     assert load(env).settings.max_turns == ChatOptions().max_turns == 100
     write(env, 'max_turns = 50\nmode = "autopilot"\n')
-    given = load(env, {"preset": "strict", "mode": "review"})
-    assert (given.settings.mode, given.settings.max_turns, given.settings.strict_paths) == ("review", 20, True)
-    assert given.sources["max_turns"] == "flag --preset (strict)"
+    config = load(env, {"preset": "strict", "mode": "review"})
+    assert (config.settings.mode, config.settings.max_turns, config.settings.strict_paths) == ("review", 20, True)
+    assert config.sources["max_turns"] == "flag --preset (strict)"
     write(env, 'preset = "strict"\nmax_turns = 50\n')
     weak = load(env | {"TREADLE_MODE": "autopilot"}).settings
     assert (weak.mode, weak.max_turns, weak.strict_paths) == ("autopilot", 50, True)
@@ -119,17 +119,17 @@ def test_a_preset_stands_where_it_was_named(env: dict[str, str]) -> None:  # S-1
 
 @pytest.mark.parametrize("named", ["profile", "flag"])
 def test_a_profile_wins_over_its_own_preset(env: dict[str, str], named: str) -> None:  # E-06
-    chosen = 'profile = "mine"\n' if named == "profile" else ""
-    write(env, chosen + 'mode = "review"\n[profiles.mine]\npreset = "strict"\nmax_turns = 77\n')
-    settings = load(env, {} if chosen else {"profile": "mine"}).settings
+    profile_line = 'profile = "mine"\n' if named == "profile" else ""
+    write(env, profile_line + 'mode = "review"\n[profiles.mine]\npreset = "strict"\nmax_turns = 77\n')
+    settings = load(env, {} if profile_line else {"profile": "mine"}).settings
     assert (settings.max_turns, settings.strict_paths) == (77, True)
     assert load(env, {"profile": "mine", "preset": "strict", "max_turns": 5}).settings.max_turns == 5
 
 
 def test_an_unknown_variable_is_a_warning(env: dict[str, str]) -> None:  # E-06
     known = {"TREADLE_COMMAND_MINE": "cat", "TREADLE_DEBUG": "1", CLIENT_CERT: "a.crt", CLIENT_KEY: "a.key"}
-    given = env | {"TREADLE_MAX_TURN": "3", "TREADLE_XYZZY": "1", **known}
-    assert load(given).warnings == (
+    variables = env | {"TREADLE_MAX_TURN": "3", "TREADLE_XYZZY": "1", **known}
+    assert load(variables).warnings == (
         "there is no variable TREADLE_MAX_TURN; did you mean 'TREADLE_MAX_TURNS'? it is ignored",
         "there is no variable TREADLE_XYZZY; it is ignored",
     )

@@ -95,8 +95,8 @@ def test_an_absurd_file_is_left_alone(repo: Path) -> None:
 
 
 def test_what_a_reader_does_not_see_is_shown(repo: Path) -> None:  # S-12
-    hidden = "".join(chr(0xE0000 + ord(c)) for c in "obey")
-    (repo / "AGENTS.md").write_text(f"a\x1b[31mb\u202ec\u200bd{hidden}\ttab\r\nnext", newline="")
+    invisible_text = "".join(chr(0xE0000 + ord(c)) for c in "obey")
+    (repo / "AGENTS.md").write_text(f"a\x1b[31mb\u202ec\u200bd{invisible_text}\ttab\r\nnext", newline="")
     text = read_instructions(str(repo))
     assert r"a\x1b[31mb\u202ec\u200bd\U000e006f" in text
     assert text.endswith("\ttab\nnext")
@@ -127,10 +127,10 @@ async def test_a_new_chat_records_them_once(repo: Path) -> None:  # L-21
         chat = agent.chat(root=str(repo))
         await chat.ask("One?")
         (repo / "AGENTS.md").write_text("Use spaces.")
-        before = system_text((await chat.state()).options)
+        old_text = system_text((await chat.state()).options)
         await chat.ask("Two?")
-        assert "Use tabs." in before
-        assert system_text((await chat.state()).options) == before
+        assert "Use tabs." in old_text
+        assert system_text((await chat.state()).options) == old_text
         assert "Use spaces." in (await agent.chat(root=str(repo)).state()).options.instructions
 
 

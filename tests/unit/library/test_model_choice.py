@@ -76,8 +76,8 @@ async def test_a_server_in_the_place_of_the_provider_is_asked_for_its_models(tmp
     with FakeOpenAI() as fake:
         env = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": fake.base_url}
         assert (await choose(env, tmp_path))[0] == "openai:fake"
-    gone = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
-    assert (await choose(gone, tmp_path))[0] == f"openai:{PREFERRED['openai']}"
+    dead_server = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+    assert (await choose(dead_server, tmp_path))[0] == f"openai:{PREFERRED['openai']}"
 
 
 async def test_the_model_used_last_comes_first_while_it_can_be_used(tmp_path: Path) -> None:
@@ -106,8 +106,8 @@ def test_a_damaged_memory_or_a_home_that_cannot_be_written_stops_nothing(tmp_pat
 async def test_a_server_on_this_machine_is_found_with_its_models(tmp_path: Path) -> None:
     with FakeOllama(models=["qwen3-coder:30b", "nomic-embed-text"]) as ollama, FakeOpenAI() as studio:
         env = {"OLLAMA_HOST": ollama.url, "LMSTUDIO_BASE_URL": studio.base_url}
-        found = {server.name: [info.ref for info in server.models] for server in await servers_at(env)}
-        assert found == {"Ollama": ["ollama:qwen3-coder:30b"], "LM Studio": ["lmstudio:fake"]}
+        server_models = {server.name: [info.ref for info in server.models] for server in await servers_at(env)}
+        assert server_models == {"Ollama": ["ollama:qwen3-coder:30b"], "LM Studio": ["lmstudio:fake"]}
         assert await choose(env, tmp_path) == ("ollama:qwen3-coder:30b", "Ollama runs on this machine")
 
 
@@ -138,18 +138,18 @@ async def test_a_key_that_was_entered_counts_and_only_its_owner_can_read_it(tmp_
     assert place == str(tmp_path / FILE_NAME)
     assert stat.S_IMODE((tmp_path / FILE_NAME).stat().st_mode) == 0o600
     assert (await choose({}, tmp_path))[0] == f"openai:{PREFERRED['openai']}"
-    sent: list[Headers] = []
+    request_headers: list[Headers] = []
 
     def list_models(method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
-        sent.append(headers)
+        request_headers.append(headers)
         return json_answer(200, {"data": [{"id": "fake"}]})
 
     with ThreadedServer(list_models) as server:  # the key is for the provider's own address alone
         registry = ModelRegistry({"OPENAI_BASE_URL": server.url}, home=tmp_path)
         assert [info.name for info in await registry.ask("openai") or ()] == ["fake"]
         await registry.close()
-    assert sent
-    assert KEY not in str(sent)
+    assert request_headers
+    assert KEY not in str(request_headers)
 
 
 async def test_a_server_by_its_address_is_the_provider_custom(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from treadle.testing.store_contract.helpers import begin
 from treadle.testing.store_contract.said import say
 
 
-async def found(store: MemoryStore, text: str, which: ChatFilter = ALL_CHATS) -> list[tuple[str, str]]:
-    return [(hit.listed.summary.chat, hit.text) async for hit in searching.search(store, which, text)]
+async def search_chats(store: MemoryStore, text: str, chat_filter: ChatFilter = ALL_CHATS) -> list[tuple[str, str]]:
+    return [(hit.listed.summary.chat, hit.text) async for hit in searching.search(store, chat_filter, text)]
 
 
 async def test_the_oldest_of_many_chats_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,8 +20,10 @@ async def test_the_oldest_of_many_chats_is_found(monkeypatch: pytest.MonkeyPatch
     store = MemoryStore()
     for number in range(20):
         await begin(store, ChatId(f"c_{number:02d}"), updated_ms=number, title=f"chat {number}", owner="ada")
-    assert [chat for chat, _ in await found(store, "CHAT")] == [f"c_{number:02d}" for number in reversed(range(20))]
-    assert await found(store, "chat", ChatFilter(owner="bob")) == []
+    assert [chat for chat, _ in await search_chats(store, "CHAT")] == [
+        f"c_{number:02d}" for number in reversed(range(20))
+    ]
+    assert await search_chats(store, "chat", ChatFilter(owner="bob")) == []
     await say(store, ChatId("c_03"), 1, UserMessage('a line\nwith parse("x\\y") in it'))
-    assert await found(store, 'PARSE("x\\y")') == [("c_03", 'a line\nwith parse("x\\y") in it')]
-    assert await found(store, "line nowhere") == []
+    assert await search_chats(store, 'PARSE("x\\y")') == [("c_03", 'a line\nwith parse("x\\y") in it')]
+    assert await search_chats(store, "line nowhere") == []

@@ -1,4 +1,4 @@
-"""What the tools of an Agent work with: one root for each project, and nothing of Treadle's own in sight (S-03)."""
+"""The surroundings of an Agent's tools: one root for each project, and no files of Treadle's own in sight (S-03)."""
 
 import asyncio
 import os
@@ -20,12 +20,12 @@ from treadle.ports.workspace import Ground
 
 
 def test_a_project_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[str] = []
+    opened_paths: list[str] = []
 
     class Counted(Root):
-        def __init__(self, path: str, bound: str = "", ground: Ground | None = None) -> None:
-            opened.append(path)
-            super().__init__(path, bound, ground)
+        def __init__(self, path: str, root_id: str = "", ground: Ground | None = None) -> None:
+            opened_paths.append(path)
+            super().__init__(path, root_id, ground)
 
     monkeypatch.setattr("treadle.library.tool_setup.Root", Counted)
     setup = ToolSetup(MemoryStore(), {}, tmp_path / "home")
@@ -34,7 +34,7 @@ def test_a_project_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         setup.context.workspace_of(root, "")
         setup.context.guarded(root)
         setup.snapshots_of(root, "")
-    assert opened == [root]
+    assert opened_paths == [root]
 
 
 @pytest.fixture
@@ -56,15 +56,15 @@ async def test_kept_files_are_hidden_from_commands(
     (project / "f").write_text("of this or another chat")
     setup = ToolSetup(MemoryStore() if kept == "memory" else SqliteStore(apart / "data/treadle.db"), {}, home)
     setup.snapshots_of(str(project), "").capture("c_1/1.0")
-    own = [str(apart / name) for name in ("tmp", "data", "home")]
-    assert any(files for folder in own for _, _, files in os.walk(folder))
+    own_folders = [str(apart / name) for name in ("tmp", "data", "home")]
+    assert any(files for folder in own_folders for _, _, files in os.walk(folder))
     try:
         assert setup.context.sandbox_of is not None
         sandbox = setup.context.sandbox_of(level)
     except SandboxError as error:
         pytest.skip(str(error))
     confinement = Confinement(str(project), hidden_paths=setup.context.guarded(str(project)).hidden_paths)
-    line = sandbox.wrap(["/usr/bin/find", *own, "-type", "f", "-readable"], confinement, str(project))
-    found = await asyncio.to_thread(subprocess.run, line, cwd=project, capture_output=True, text=True)
-    assert found.stdout == ""
+    line = sandbox.wrap(["/usr/bin/find", *own_folders, "-type", "f", "-readable"], confinement, str(project))
+    process = await asyncio.to_thread(subprocess.run, line, cwd=project, capture_output=True, text=True)
+    assert process.stdout == ""
     await setup.close()

@@ -65,26 +65,26 @@ def test_the_golden_file_reads_as_what_it_stands_for(name: str) -> None:
 
 @pytest.mark.parametrize("name", TYPES)
 def test_the_sample_says_something_in_every_field(name: str) -> None:
-    """Else a field could be lost on the way and nobody would see it."""
-    left = [field for field in _defaults(SAMPLES[name]) if field]
-    assert left == []
+    """Else a field could be lost on the way and no test would show it."""
+    empty_fields = [field for field in _defaults(SAMPLES[name]) if field]
+    assert empty_fields == []
 
 
 def _defaults(value: msgspec.Struct) -> list[str]:
-    found: list[str] = []
+    default_fields: list[str] = []
     for field in msgspec.structs.fields(type(value)):
-        held = getattr(value, field.name)
+        field_value = getattr(value, field.name)
         default = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
-        if not field.required and held == default:
-            found.append(f"{type(value).__name__}.{field.name}")
-    return found
+        if not field.required and field_value == default:
+            default_fields.append(f"{type(value).__name__}.{field.name}")
+    return default_fields
 
 
 @pytest.mark.parametrize("name", sorted(e.RECORDED))
 def test_the_stored_form_is_read_back_exactly(name: str) -> None:  # D-04
     for event in (SAMPLES[name], minimal(SAMPLES[name])):
-        shown = envelope(event)
-        assert wire.decode(shown.chat, wire.encode(shown)) == shown
+        sample = envelope(event)
+        assert wire.decode(sample.chat, wire.encode(sample)) == sample
 
 
 def test_a_changed_shape_is_not_written_over(tmp_path: Path) -> None:
@@ -107,9 +107,9 @@ def test_a_shape_reaches_into_what_an_event_is_made_of() -> None:
 
 def test_a_chat_with_the_old_turn_cap_keeps_it() -> None:  # L-03, V-06
     least = wire.decode_event("session.created", 4, b'{"options":{"model":"openai:gpt-4.1"}}')
-    named = wire.decode_event("session.created", 4, b'{"options":{"max_turns":7}}')
+    explicit = wire.decode_event("session.created", 4, b'{"options":{"max_turns":7}}')
     new = wire.decode_event("session.created", 5, b'{"options":{}}')
-    events = (least, named, new)
+    events = (least, explicit, new)
     assert [each.options.max_turns for each in events if isinstance(each, e.SessionCreated)] == [20, 7, 100]
 
 

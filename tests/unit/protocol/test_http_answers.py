@@ -25,5 +25,5 @@ def test_a_client_passes_over_fields_of_a_newer_server() -> None:
     )
     newer = {"chats": [to_wire_form(line) | {"mood": "good"}], "next": "", "total": 1}
     assert msgspec.json.decode(msgspec.json.encode(newer), type=ChatList) == ChatList(chats=(line,), next="")
-    said = b'{"chat": "c_1", "status": "pending", "head": 4, "since": 2}'
-    assert msgspec.json.decode(said, type=Accepted) == Accepted(chat="c_1", status="pending", head=4)
+    body = b'{"chat": "c_1", "status": "pending", "head": 4, "since": 2}'
+    assert msgspec.json.decode(body, type=Accepted) == Accepted(chat="c_1", status="pending", head=4)

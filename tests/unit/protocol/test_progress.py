@@ -10,17 +10,17 @@ from treadle.protocol.progress import Progress
 
 def progress(events: Iterable[e.Event]) -> list[str]:
     """The lines about all groups of calls."""
-    taken = Progress()
-    return [line for line in (*map(taken.take, events), taken.end()) if line]
+    groups = Progress()
+    return [line for line in (*map(groups.take, events), groups.end()) if line]
 
 
 def turn(number: int, *names: str, text: str = "", failed: int = 0) -> list[e.Event]:
     requests = tuple(ToolRequest(call_key(number, place), name) for place, name in enumerate(names))
-    done = [
+    completions = [
         e.ExecutionComplete(request.call, place >= failed, "ok", "" if place >= failed else "no")
         for place, request in enumerate(requests)
     ]
-    return [e.AssistantMessage(number, text, tool_requests=requests), *done]
+    return [e.AssistantMessage(number, text, tool_requests=requests), *completions]
 
 
 def test_calls_without_a_word_in_between_are_one_group() -> None:

@@ -29,27 +29,29 @@ RECORDABLE = {part for kind in RECORDED.values() for part in (*kind.__mro__, *pa
 
 
 def structs(module: ModuleType) -> list[type[msgspec.Struct]]:
-    """What a module defines that may stand in a log."""
-    own = [kind for kind in vars(module).values() if getattr(kind, "__module__", "") == module.__name__]
-    return [kind for kind in own if kind in RECORDABLE and issubclass(kind, Value)]
+    """The types of a module that may stand in a log."""
+    own_kinds = [kind for kind in vars(module).values() if getattr(kind, "__module__", "") == module.__name__]
+    return [kind for kind in own_kinds if kind in RECORDABLE and issubclass(kind, Value)]
 
 
 def suspects() -> list[tuple[type[msgspec.Struct], str]]:
     """Fields whose name or description tells of a hash, or whose shape is a tool's own."""
-    found = []
+    fields = []
     for module in MODULES:
         docs = field_docs(module)
         for kind in structs(module):
             for name, hint in get_type_hints(kind).items():
                 text = re.sub("`.*?`", "", docs.get((kind.__name__, name), ""))  # names of other fields
                 if NAMED.search(name) or (hint is str and HASHED.search(text)):
-                    found.append((kind, name))
-    return found
+                    fields.append((kind, name))
+    return fields
 
 
 def mark(kind: type[msgspec.Struct], name: str) -> str:
     hint: Any = get_type_hints(kind, include_extras=True)[name]
-    return next((found.to for found in getattr(hint, "__metadata__", ()) if isinstance(found, Refers)), "")
+    return next(
+        (annotation.to for annotation in getattr(hint, "__metadata__", ()) if isinstance(annotation, Refers)), ""
+    )
 
 
 @pytest.mark.parametrize(("kind", "name"), suspects(), ids=lambda part: getattr(part, "__name__", part))
@@ -58,8 +60,8 @@ def test_every_field_that_holds_a_hash_says_what_it_refers_to(kind: type[msgspec
 
 
 def test_the_suspicion_finds_the_known_ones() -> None:
-    found = {(kind.__name__, name) for kind, name in suspects()}
-    assert found >= {
+    fields = {(kind.__name__, name) for kind, name in suspects()}
+    assert fields >= {
         ("Image", "blob"),
         ("FileState", "digest"),
         ("KnownFile", "digest"),
@@ -85,8 +87,8 @@ CHANGED = FileChange(
 
 @pytest.mark.parametrize("kind", [e.FilesChanged, e.Undone, e.Redone, e.ChangesKept])
 def test_changes_refer_to_their_manifest_and_to_images(kind: type[e.Event]) -> None:
-    named = {"restore": "r"} if issubclass(kind, e.Restored) else {}
-    event = kind(files=(CHANGED,), manifest=LIST, total=250, **named)
+    arguments = {"restore": "r"} if issubclass(kind, e.Restored) else {}
+    event = kind(files=(CHANGED,), manifest=LIST, total=250, **arguments)
     assert set(references(event)) == {
         Reference("image", BEFORE, "engine.py"),
         Reference("image", AFTER, "engine.py", needed=False),
@@ -97,10 +99,10 @@ def test_changes_refer_to_their_manifest_and_to_images(kind: type[e.Event]) -> N
 
 
 def test_a_change_of_modes_loses_no_bytes() -> None:
-    changed = FileChange(
+    change = FileChange(
         "a", "modified", before=FileState("file", 0o644, BEFORE), after=FileState("file", 0o755, BEFORE)
     )
-    assert not any(found.needed for found in references(e.FilesChanged((changed,))))
+    assert not any(reference.needed for reference in references(e.FilesChanged((change,))))
 
 
 def test_outputs_of_calls_and_checks_and_pictures_are_blobs() -> None:
@@ -113,8 +115,8 @@ def test_outputs_of_calls_and_checks_and_pictures_are_blobs() -> None:
 
 def test_any_hash_in_a_plan_may_be_that_of_an_image() -> None:
     plan = {"steps": [{"path": "a", "pre": BEFORE, "post": None}], "base": AFTER, "mode": 5, "note": f"x{LIST}"}
-    found = list(references(e.ExecutionStart(CallKey("1.0"), "edit_file", plan=plan)))
-    assert found == [Reference("image", BEFORE, needed=False), Reference("image", AFTER, needed=False)]
+    image_references = list(references(e.ExecutionStart(CallKey("1.0"), "edit_file", plan=plan)))
+    assert image_references == [Reference("image", BEFORE, needed=False), Reference("image", AFTER, needed=False)]
     assert lost_without(e.ExecutionStart(CallKey("1.0"), "edit_file", plan=plan)) == []
 
 

@@ -34,8 +34,8 @@ def test_a_retry_begins_anew() -> None:
 
 @given(st.lists(st.tuples(st.text(max_size=9), st.floats(0, 0.05)), max_size=30))
 def test_nothing_is_lost_and_nothing_comes_twice(pieces: list[tuple[str, float]]) -> None:
-    screen, now, shown = Coalescer(), 0.0, ""
+    screen, now, output = Coalescer(), 0.0, ""
     for text, wait in pieces:
         now += wait
-        shown += screen.feed(text, now)
-    assert shown + screen.flush() == "".join(text for text, _ in pieces)
+        output += screen.feed(text, now)
+    assert output + screen.flush() == "".join(text for text, _ in pieces)

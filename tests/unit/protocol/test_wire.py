@@ -1,4 +1,4 @@
-"""Envelopes as JSON and back; what cannot be read is never fatal (D-06, D-08)."""
+"""Envelopes as JSON and back; an unreadable record is never fatal (D-06, D-08)."""
 
 import json
 
@@ -22,17 +22,17 @@ def line(**changes: object) -> str:
 
 
 def test_the_envelope_on_the_wire() -> None:
-    shown = wire.to_dict(Envelope(17, CHAT, 1_700_000_000_007, RunEnd("done"), 3))
-    assert list(shown) == ["seq", "id", "chat", "time", "type", "data", "version", "epoch"]
-    assert shown["id"] == "c_1:17"
-    assert shown["time"] == "2023-11-14T22:13:20.007Z"
+    payload = wire.to_dict(Envelope(17, CHAT, 1_700_000_000_007, RunEnd("done"), 3))
+    assert list(payload) == ["seq", "id", "chat", "time", "type", "data", "version", "epoch"]
+    assert payload["id"] == "c_1:17"
+    assert payload["time"] == "2023-11-14T22:13:20.007Z"
 
 
 def test_a_live_event_has_no_place() -> None:
-    shown = wire.to_dict(Envelope(0, CHAT, 0, MessageDelta(1, "x")))
-    assert shown["ephemeral"] is True
-    assert "seq" not in shown
-    assert "id" not in shown
+    payload = wire.to_dict(Envelope(0, CHAT, 0, MessageDelta(1, "x")))
+    assert payload["ephemeral"] is True
+    assert "seq" not in payload
+    assert "id" not in payload
     assert wire.from_json(wire.to_json(Envelope(0, CHAT, 0, MessageDelta(1, "x")))).ephemeral
 
 
@@ -91,11 +91,11 @@ def test_unknown_fields_are_passed_over() -> None:
     ],
 )
 def test_a_damaged_record_stands_in_its_place_as_lost(kind: str, version: int, body: bytes) -> None:
-    found = wire.decode(CHAT, Record(5, 1_000, kind, version, 2, body))
-    assert isinstance(found.data, RecordLost)
-    assert found.data.lost_type == kind
-    assert found.data.reason
-    assert (found.seq, found.time_ms, found.epoch) == (5, 1_000, 2)
+    envelope = wire.decode(CHAT, Record(5, 1_000, kind, version, 2, body))
+    assert isinstance(envelope.data, RecordLost)
+    assert envelope.data.lost_type == kind
+    assert envelope.data.reason
+    assert (envelope.seq, envelope.time_ms, envelope.epoch) == (5, 1_000, 2)
 
 
 def test_old_versions_are_lifted_step_by_step() -> None:
@@ -128,8 +128,8 @@ def test_an_upcaster_that_cannot_cope_loses_one_record_not_the_chat(monkeypatch:
 
 def test_a_stored_form_reads_back_as_the_envelope_that_comes_with_it() -> None:  # D-06
     plain = Envelope(3, CHAT, 5, UserMessage("plain"), 2)
-    same, record = wire.encode_replacing(plain)
-    assert same is plain
+    unchanged, record = wire.encode_replacing(plain)
+    assert unchanged is plain
     assert record == wire.encode(plain)
     replaced, record = wire.encode_replacing(Envelope(3, CHAT, 5, UserMessage("half \udc80 of one"), 2))
     assert wire.decode(CHAT, record) == replaced

@@ -60,7 +60,7 @@ def _without(kind: type[e.Event]) -> Callable[[Log], Log]:
     return change
 
 
-def _twice(kind: type[e.Event]) -> Callable[[Log], Log]:
+def _repeat_event(kind: type[e.Event]) -> Callable[[Log], Log]:
     def change(log: Log) -> Log:
         place = _index(log, kind)
         return _renumbered([*log[: place + 1], *log[place:]])
@@ -81,18 +81,18 @@ def _swapped_intents(log: Log) -> Log:
 def _early_end(log: Log) -> Log:
     """The end of the first turn stands right behind its message."""
     end = next(envelope for envelope in log if isinstance(envelope.data, e.TurnEnd))
-    rest = [envelope for envelope in log if envelope is not end]
-    place = next(i for i, envelope in enumerate(rest) if isinstance(envelope.data, e.AssistantMessage))
-    return [*rest[: place + 1], end, *rest[place + 1 :]]
+    other_events = [envelope for envelope in log if envelope is not end]
+    place = next(i for i, envelope in enumerate(other_events) if isinstance(envelope.data, e.AssistantMessage))
+    return [*other_events[: place + 1], end, *other_events[place + 1 :]]
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         (_without(e.ExecutionComplete), "has no result before"),
-        (_twice(e.ExecutionComplete), "has 2 results"),
+        (_repeat_event(e.ExecutionComplete), "has 2 results"),
         (_without(e.ExecutionStart), "a result without an intent"),
-        (_twice(e.ExecutionStart), "was not to be started"),
+        (_repeat_event(e.ExecutionStart), "was not to be started"),
         (_without(e.AssistantMessage), "which nobody requested"),
         (_late_result, "has no result before"),
         (_swapped_intents, "was started after a later one"),
@@ -107,13 +107,13 @@ async def test_results_that_are_wrong(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (_twice(e.TurnStart), "a second assistant.turn_start"),
-        (_twice(e.AssistantMessage), "a second assistant.message"),
+        (_repeat_event(e.TurnStart), "a second assistant.turn_start"),
+        (_repeat_event(e.AssistantMessage), "a second assistant.message"),
         (_without(e.TurnStart), "which did not start"),
         (_without(e.TurnEnd), "ended before its turn 1 did"),
         (_early_end, "turn 1 ended before its call 1.0"),
         (_without(e.RunEnd), "the last run did not end"),
-        (_twice(e.RunEnd), "had ended before"),
+        (_repeat_event(e.RunEnd), "had ended before"),
         (_without(e.UserMessage), "outside of a run"),
     ],
 )
@@ -169,8 +169,8 @@ async def test_a_client_that_saw_something_else(sound: tuple[MemoryStore, ChatId
     assert checker.check_seen([*log, log[-1]], log)
     assert checker.check_seen([log[1], log[0], *log[2:]], log)
     assert any("not in the log" in problem for problem in checker.check_seen(log, log[:-1]))
-    other = [*log[:1], replace(log[1], data=e.UserMessage("something else")), *log[2:]]
-    assert any("another event" in problem for problem in checker.check_seen(other, log))
+    changed_log = [*log[:1], replace(log[1], data=e.UserMessage("something else")), *log[2:]]
+    assert any("another event" in problem for problem in checker.check_seen(changed_log, log))
     live = Envelope(0, log[0].chat, 0, e.MessageDelta(1, "Do"))
     assert checker.check_seen([live, *log, live], log) == []
 
@@ -210,17 +210,17 @@ def test_a_process_that_was_left_behind(tmp_path: Path) -> None:
     mark = f"TREADLE_TEST_MARK={tmp_path}"
     assert checker.check_processes(mark) == []
     environment = {**os.environ, "TREADLE_TEST_MARK": str(tmp_path)}
-    left = subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-c", "print('up', flush=True); input()"],
         env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    with left:
-        assert left.stdout is not None
-        left.stdout.readline()
+    with process:
+        assert process.stdout is not None
+        process.stdout.readline()
         assert len(checker.check_processes(mark)) == 1
-        assert checker.check_processes(mark, allowed=[left.pid]) == []
-        assert left.stdin is not None
-        left.stdin.close()
+        assert checker.check_processes(mark, allowed=[process.pid]) == []
+        assert process.stdin is not None
+        process.stdin.close()
     assert checker.check_processes(mark) == []

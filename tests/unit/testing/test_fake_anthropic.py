@@ -1,4 +1,4 @@
-"""The fake Messages server: what it says, and that it refuses what the real one refuses."""
+"""The fake Messages server: its answers are right, and it refuses what the real one refuses."""
 
 from typing import Any
 
@@ -73,8 +73,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_refuses_what_the_api_refuses(case: str) -> None:
-    asked, words = REFUSED[case]
-    assert words in complaint(VERSION, msgspec.json.encode(asked))
+    request_body, words = REFUSED[case]
+    assert words in complaint(VERSION, msgspec.json.encode(request_body))
 
 
 def test_takes_what_the_api_takes() -> None:
@@ -97,7 +97,7 @@ async def test_streams_answers_whole_and_refuses_in_its_own_shape() -> None:
         async with aiohttp.ClientSession(headers=VERSION) as http:
             url = f"{fake.base_url}/v1/messages"
             async with http.post(url, json=request("a")) as response:
-                whole = await response.json()
+                message = await response.json()
             async with http.post(url, json=request("a", stream=True)) as response:
                 names = [line[7:] async for line in response.content if line.startswith(b"event: ")]
             async with http.post(url, json=request()) as response:
@@ -107,8 +107,8 @@ async def test_streams_answers_whole_and_refuses_in_its_own_shape() -> None:
                 assert "the script has 1 replies" in (await response.json())["error"]["message"]
             async with http.get(f"{fake.base_url}/v1/elsewhere") as response:
                 assert response.status == 404
-    assert [block["type"] for block in whole["content"]] == ["thinking", "text", "tool_use"]
-    assert (whole["stop_reason"], whole["usage"]) == ("tool_use", {"input_tokens": 10, "output_tokens": 5})
+    assert [block["type"] for block in message["content"]] == ["thinking", "text", "tool_use"]
+    assert (message["stop_reason"], message["usage"]) == ("tool_use", {"input_tokens": 10, "output_tokens": 5})
     assert names[0] == b"message_start\n"
     assert names.count(b"content_block_start\n") == names.count(b"content_block_stop\n") == 3
     assert names[-2:] == [b"message_delta\n", b"message_stop\n"]

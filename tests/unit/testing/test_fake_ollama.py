@@ -1,4 +1,4 @@
-"""The fake Ollama: what it says, and that it refuses what the real one refuses."""
+"""The fake Ollama: its answers are right, and it refuses what the real one refuses."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def request(**more: Any) -> dict[str, Any]:
     return {"model": "m", "messages": [USER], **more}
 
 
-def called(arguments: Any) -> dict[str, Any]:
+def make_call_message(arguments: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": arguments}}]}
 
 
@@ -27,7 +27,7 @@ def schema(**properties: Any) -> dict[str, Any]:
 REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     "no messages": ({"model": "m"}, 400, "messages"),
     "content that is no text": (request(messages=[{"role": "user", "content": [1]}]), 400, "unmarshal"),
-    "arguments that are text": (request(messages=[USER, called("{}")]), 400, "unmarshal"),
+    "arguments that are text": (request(messages=[USER, make_call_message("{}")]), 400, "unmarshal"),
     "a schema that is no object": (schema(a=True), 400, "unmarshal"),
     "a type that is no word": (schema(a={"type": {}}), 400, "unmarshal"),
     "no such model": (request(model="other"), 404, "model 'other' not found"),
@@ -51,7 +51,7 @@ async def test_what_is_answered() -> None:
     with FakeOllama(lambda _request: reply) as fake:
         async with aiohttp.ClientSession(fake.url) as session:
             async with session.post("/api/chat", json=request(stream=False, tools=[TOOL], think="low")) as answer:
-                whole = await answer.json()
+                payload = await answer.json()
             async with session.post("/api/chat", json=request()) as answer:
                 assert answer.content_type == "application/x-ndjson"
                 lines = (await answer.text()).splitlines()
@@ -59,13 +59,13 @@ async def test_what_is_answered() -> None:
                 assert "version" in await answer.json()
             async with session.get("/api/nothing") as answer:
                 assert answer.status == 404
-    assert whole["message"] == {
+    assert payload["message"] == {
         "role": "assistant",
         "content": "hi",
         "thinking": "hm",
         "tool_calls": [{"id": "c1", "function": {"index": 0, "name": "look", "arguments": {"a": 1}}}],
     }
-    assert (whole["done"], whole["done_reason"], whole["prompt_eval_count"], whole["eval_count"]) == (
+    assert (payload["done"], payload["done_reason"], payload["prompt_eval_count"], payload["eval_count"]) == (
         True,
         "stop",
         10,

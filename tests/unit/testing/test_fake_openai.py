@@ -1,4 +1,4 @@
-"""The fake provider, seen through aiohttp: what it says, in which pieces, and how it fails on purpose."""
+"""The fake provider, seen through aiohttp: its answers, their pieces, and its failures on purpose."""
 
 import asyncio
 import json
@@ -72,9 +72,9 @@ async def test_streams_calls_as_a_name_and_then_pieces_of_arguments(http: aiohtt
 async def test_usage_comes_only_when_asked_for(http: aiohttp.ClientSession) -> None:
     with FakeOpenAI([Reply(text="x", usage=(7, 3))]) as fake:
         _, without = await post(http, fake.base_url, body())
-        _, asked = await post(http, fake.base_url, body(stream_options={"include_usage": True}))
+        _, with_usage = await post(http, fake.base_url, body(stream_options={"include_usage": True}))
     assert not any("usage" in event for event in events(without))
-    last = events(asked)[-1]
+    last = events(with_usage)[-1]
     assert last["choices"] == []
     assert last["usage"] == {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
 
@@ -139,17 +139,17 @@ async def test_headers_are_remembered_and_the_connection_is_kept(http: aiohttp.C
 
 @pytest.mark.parametrize("cut", [0, 1, 100])
 async def test_cuts_the_connection_after_so_many_bytes(http: aiohttp.ClientSession, cut: int) -> None:
-    got = bytearray()
+    received_bytes = bytearray()
 
     async def read_all(response: aiohttp.ClientResponse) -> None:
         async for piece in response.content.iter_any():
-            got.extend(piece)
+            received_bytes.extend(piece)
 
     with FakeOpenAI([Reply(text="a long answer", cut_after=cut)]) as fake:
         async with http.post(f"{fake.base_url}/chat/completions", json=body()) as response:
             with pytest.raises(aiohttp.ClientPayloadError):
                 await read_all(response)
-    assert len(got) == cut
+    assert len(received_bytes) == cut
 
 
 async def test_raw_bytes_are_sent_exactly_and_split(http: aiohttp.ClientSession) -> None:
@@ -235,9 +235,9 @@ async def test_bench_mode_answers_by_the_models_name(http: aiohttp.ClientSession
 @pytest.mark.parametrize("process", [["--bench"]], indirect=True)
 async def test_bench_mode_paces_the_chunks(http: aiohttp.ClientSession, process: str) -> None:
     clock = asyncio.get_running_loop().time
-    begun = clock()
+    start_time = clock()
     _, raw = await post(http, process, {**body(), "model": "bench-chunks-10-every-5ms"})
-    assert clock() - begun >= 0.05
+    assert clock() - start_time >= 0.05
     assert sum(bool(part.get("content")) for part in deltas(raw)) == 10
 
 
@@ -261,6 +261,6 @@ def test_a_bad_script_is_refused_with_a_sentence(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text('[{"status": "high"}]')
     command = [sys.executable, "-m", "treadle.testing.fake_openai", "--script", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "cannot use the script" in done.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert "cannot use the script" in result.stderr

@@ -1,4 +1,4 @@
-"""The fault language itself: what it says is what happens, where and when it says so (fault 1)."""
+"""The fault language itself: each fault happens where and when the text says (fault 1)."""
 
 import os
 import signal
@@ -30,15 +30,15 @@ def test_what_is_none_is_refused(text: str) -> None:
 
 
 def test_a_strike_happens_once_at_its_passing() -> None:
-    with faults("raise@a#2") as seen:
+    with faults("raise@a#2") as injector:
         faultpoint("a")
         faultpoint("b")
         with pytest.raises(InjectedFault, match="at a, passing 2"):
             faultpoint("a")
         faultpoint("a")
     faultpoint("a")
-    assert seen.passed == ["a", "b", "a", "a"]
-    assert seen.struck == [Fault("raise", "a", 2)]
+    assert injector.passed == ["a", "b", "a", "a"]
+    assert injector.struck == [Fault("raise", "a", 2)]
 
 
 def test_a_strike_may_happen_at_every_passing() -> None:
@@ -76,6 +76,6 @@ def test_a_process_is_killed_by_its_environment_and_leaves_its_list(tmp_path: Pa
         "for name in 'a', 'b:c.d', 'a', 'after': faultpoint(name)\n"
     )
     env = {**os.environ, "TREADLE_FAULTS": f"list={tmp_path / 'points'};kill@a#2"}
-    done = subprocess.run([sys.executable, "-c", code], env=env, check=False)
-    assert done.returncode == -signal.SIGKILL
+    process = subprocess.run([sys.executable, "-c", code], env=env, check=False)
+    assert process.returncode == -signal.SIGKILL
     assert (tmp_path / "points").read_text().split() == ["a", "b:c.d", "a"]

@@ -70,11 +70,11 @@ def test_an_encoder_that_loses_an_entry_is_noticed(lost: histories.Wire) -> None
 
 
 def test_thinking_goes_to_the_model_that_sealed_it_and_to_no_other() -> None:
-    thought = "It is in a."
-    block = {"type": "thinking", "thinking": thought, "signature": fake_anthropic.signature(thought)}
+    thought_text = "It is in a."
+    block = {"type": "thinking", "thinking": thought_text, "signature": fake_anthropic.signature(thought_text)}
     item = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": fake_responses.seal("")}
     sealed = (
-        Thinking(thought, msgspec.json.encode(block).decode(), "anthropic:claude"),
+        Thinking(thought_text, msgspec.json.encode(block).decode(), "anthropic:claude"),
         Thinking("", msgspec.json.encode(item).decode(), "openai-responses:gpt"),
     )
     history = [USER, replace(ASKED, thinking=sealed), GIVEN]
@@ -100,27 +100,27 @@ def test_thinking_goes_to_the_model_that_sealed_it_and_to_no_other() -> None:
 
 def test_a_history_that_no_provider_would_take() -> None:
     user = UserEntry("Go.")
-    asked = AssistantEntry(1, "", (), (ToolRequest(CallKey("1.0"), "a"), ToolRequest(CallKey("1.1"), "b")))
+    call_entry = AssistantEntry(1, "", (), (ToolRequest(CallKey("1.0"), "a"), ToolRequest(CallKey("1.1"), "b")))
     first, second = ToolResult(CallKey("1.0"), "a"), ToolResult(CallKey("1.1"), "b")
-    given = ResultsEntry(1, (first, second))
-    assert histories.check_history([user, asked, given, AssistantEntry(2, "Done.")]) == []
-    assert histories.check_history([user, asked])
-    assert histories.check_history([user, asked, user, given])
-    assert histories.check_history([user, asked, ResultsEntry(1, (second, first))])
-    assert histories.check_history([user, asked, ResultsEntry(1, (first,))])
-    assert histories.check_history([user, given])
+    results_entry = ResultsEntry(1, (first, second))
+    assert histories.check_history([user, call_entry, results_entry, AssistantEntry(2, "Done.")]) == []
+    assert histories.check_history([user, call_entry])
+    assert histories.check_history([user, call_entry, user, results_entry])
+    assert histories.check_history([user, call_entry, ResultsEntry(1, (second, first))])
+    assert histories.check_history([user, call_entry, ResultsEntry(1, (first,))])
+    assert histories.check_history([user, results_entry])
 
 
 def test_messages_that_no_provider_would_take() -> None:
     system, user = {"role": "system", "content": "Be good."}, {"role": "user", "content": "Go."}
-    asked = {"role": "assistant", "content": None, "tool_calls": [{"id": "x"}, {"id": "y"}]}
+    call_message = {"role": "assistant", "content": None, "tool_calls": [{"id": "x"}, {"id": "y"}]}
     x, y = {"role": "tool", "tool_call_id": "x"}, {"role": "tool", "tool_call_id": "y"}
-    assert histories.check_messages([system, user, asked, x, y, {"role": "assistant", "content": "Done."}]) == []
+    assert histories.check_messages([system, user, call_message, x, y, {"role": "assistant", "content": "Done."}]) == []
     assert histories.check_messages([user, system])
-    assert histories.check_messages([user, asked, x])
-    assert histories.check_messages([user, asked, y, x])
-    assert histories.check_messages([user, asked, x, user, y])
+    assert histories.check_messages([user, call_message, x])
+    assert histories.check_messages([user, call_message, y, x])
+    assert histories.check_messages([user, call_message, x, user, y])
     assert histories.check_messages([user, x])
-    assert histories.check_messages([user, asked, x, y, asked, x, y])
+    assert histories.check_messages([user, call_message, x, y, call_message, x, y])
     assert histories.check_messages([user, {"role": "assistant", "content": ""}])
     assert histories.check_messages([user, {"role": "critic", "content": "Boo."}])

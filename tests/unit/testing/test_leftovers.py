@@ -52,7 +52,7 @@ def test_what_is_left_behind_is_a_failure(tmp_path: Path) -> None:
         ".",
     ]
     root = str(Path(__file__).parents[3])
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         cwd=tmp_path,
         env=env | {"PYTHONPATH": root, "TMPDIR": str(tmp_path)},
@@ -60,12 +60,12 @@ def test_what_is_left_behind_is_a_failure(tmp_path: Path) -> None:
         text=True,
         timeout=120,
     )
-    assert done.returncode == 1
-    assert "4 passed, 2 errors" in done.stdout
-    assert "ERROR test_some.py::test_child" in done.stdout
-    assert "sleep 601" in done.stdout
-    assert "ERROR test_some.py::test_orphan" in done.stdout
-    assert "sleep 602" in done.stdout
-    left = done.stdout.partition("Left behind by the tests:")[2].partition("\n=")[0]
-    assert "/kept-" in left
-    assert "sleep" not in left, "what a test left is ended, so that no other is blamed for it"
+    assert process.returncode == 1
+    assert "4 passed, 2 errors" in process.stdout
+    assert "ERROR test_some.py::test_child" in process.stdout
+    assert "sleep 601" in process.stdout
+    assert "ERROR test_some.py::test_orphan" in process.stdout
+    assert "sleep 602" in process.stdout
+    leftovers = process.stdout.partition("Left behind by the tests:")[2].partition("\n=")[0]
+    assert "/kept-" in leftovers
+    assert "sleep" not in leftovers, "what a test left is ended, so that no other is blamed for it"

@@ -27,7 +27,7 @@ NEVER_COLLECTED = "import pytest\npytest.importorskip('no_such_module', reason='
 
 
 def outcome(folder: Path, suites: str) -> str:
-    done = subprocess.run(
+    process = subprocess.run(
         [
             sys.executable,
             "-m",
@@ -49,18 +49,18 @@ def outcome(folder: Path, suites: str) -> str:
         text=True,
         timeout=120,
     )
-    return done.stdout + done.stderr
+    return process.stdout + process.stderr
 
 
 def test_a_skip_of_a_required_suite_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(SKIPPED)
     (tmp_path / "test_module.py").write_text(NEVER_COLLECTED)
-    shown = outcome(tmp_path, "curl")
-    assert "the suite 'curl' is required" in shown, "a module that is skipped as a whole"
+    output = outcome(tmp_path, "curl")
+    assert "the suite 'curl' is required" in output, "a module that is skipped as a whole"
     (tmp_path / "test_module.py").unlink()
-    shown = outcome(tmp_path, "postgres tmux")
-    assert "1 failed, 1 skipped, 1 error" in shown, shown
-    assert "the suite 'tmux' is required (TEST_REQUIRED)" in shown
+    output = outcome(tmp_path, "postgres tmux")
+    assert "1 failed, 1 skipped, 1 error" in output, output
+    assert "the suite 'tmux' is required (TEST_REQUIRED)" in output
 
 
 def test_an_unknown_suite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

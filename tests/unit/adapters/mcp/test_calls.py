@@ -19,8 +19,8 @@ class AsksForRoots:
     def __init__(self) -> None:
         self.metas: list[Any] = []
 
-    async def call(self, *given: Any) -> Result:
-        self.metas.append(given[5] if len(given) > 5 else None)
+    async def call(self, *arguments: Any) -> Result:
+        self.metas.append(arguments[5] if len(arguments) > 5 else None)
         if len(self.metas) == 1:
             requests = {"r": types.ListRootsRequest()}
             return types.InputRequiredResult(input_requests=requests, request_state="s")

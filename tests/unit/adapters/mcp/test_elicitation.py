@@ -32,8 +32,8 @@ def person() -> Any:
     ],
 )
 def test_a_form_is_answered_in_json_or_in_lines(answer: str, expected: dict[str, Any]) -> None:
-    said = elicitation.reply(person(), answer)
-    assert (said.action, said.content) == ("accept", expected)
+    reply = elicitation.reply(person(), answer)
+    assert (reply.action, reply.content) == ("accept", expected)
 
 
 @pytest.mark.parametrize("answer", ["just words", "age: 36", "name: Ada\nage: many", "name: Ada\nok: perhaps"])
@@ -51,27 +51,27 @@ def test_one_field_is_answered_as_it_stands() -> None:
 
 
 def test_defaults_are_shown_and_sent() -> None:  # E-01
-    named = {"type": "string", "default": "Ada\x1b[1m"}
+    name_schema = {"type": "string", "default": "Ada\x1b[1m"}
     params = form(
-        {"name": named, "age": {"type": "integer", "default": 36}, "ok": {"type": "boolean", "default": False}}
+        {"name": name_schema, "age": {"type": "integer", "default": 36}, "ok": {"type": "boolean", "default": False}}
     )
-    asked = elicitation.build_question("s", params)
+    question = elicitation.build_question("s", params)
     for line in (
         "  name: string, default: Ada",
         "  age: integer, default: 36, optional",
         "yes | no, default: no, optional",
     ):
-        assert line in asked.text
-    assert "\x1b" not in asked.text
-    assert asked.options == ("accept", "decline")
+        assert line in question.text
+    assert "\x1b" not in question.text
+    assert question.options == ("accept", "decline")
     everything = {"name": "Ada\x1b[1m", "age": 36, "ok": False}
     for answer in ("accept", "Accept", "", "{}"):
         assert elicitation.reply(params, answer).content == everything
     assert elicitation.reply(params, "age: 40").content == everything | {"age": 40}
     one = form({"name": {"type": "string", "default": "Ada", "description": "Yours"}}, "name")
-    asked = elicitation.build_question("s", one)
-    assert "(Yours, default: Ada)" in asked.text
-    assert asked.options == ("accept", "decline")
+    question = elicitation.build_question("s", one)
+    assert "(Yours, default: Ada)" in question.text
+    assert question.options == ("accept", "decline")
     assert elicitation.reply(one, "accept").content == elicitation.reply(one, "").content == {"name": "Ada"}
     assert elicitation.reply(one, "Bea").content == {"name": "Bea"}
     colour = form({"c": {"type": "string", "enum": ["red", "blue"], "default": "blue"}}, "c")
@@ -91,9 +91,9 @@ def test_without_all_defaults_accept_is_an_answer_like_any_other() -> None:
 
 def test_it_can_be_declined_and_addresses_are_only_shown() -> None:
     page = types.ElicitRequestURLParams(message="Sign\x1b in", url="https://x/\x1b]0;", elicitation_id="1")
-    asked = elicitation.build_question("s", page)
-    assert "\x1b" not in asked.text
-    assert asked.options == ("done", "decline")
+    question = elicitation.build_question("s", page)
+    assert "\x1b" not in question.text
+    assert question.options == ("done", "decline")
     assert elicitation.reply(page, "done").action == "accept"
     for params in (page, person()):
         assert elicitation.reply(params, "decline").action == "decline"
@@ -110,9 +110,9 @@ def test_results_of_every_kind_become_text_and_pictures() -> None:
         types.ResourceLink(uri="a://b", name="b"),
         types.EmbeddedResource(resource=types.TextResourceContents(uri="a://c", text="inside")),
     ]
-    found = content.render_content(blocks)
-    assert found.pictures == (("image/png", b"\x89PNG"),)
-    assert found.text.splitlines() == [
+    rendering = content.render_content(blocks)
+    assert rendering.pictures == (("image/png", b"\x89PNG"),)
+    assert rendering.text.splitlines() == [
         "hello",
         "[picture 1: image/png, 4 bytes; shown below]",
         "[bytes that cannot be read]",

@@ -1,4 +1,4 @@
-"""What stands behind a slash command that is a server's prompt (E-01)."""
+"""Slash commands that are prompts of a server (E-01)."""
 
 import pytest
 

@@ -45,11 +45,11 @@ def test_a_projects_file_is_read_in_the_shapes_that_others_write_and_gives_no_tr
         text = json.dumps(
             {key: {"a": {"command": "x", "accept_hints": True, "sampling": "allow", "type": "stdio", "unknown": 1}}}
         )
-        (found,) = read_project(text.encode(), ".mcp.json", "/p")
-        assert found == Declared(
+        (declaration,) = read_project(text.encode(), ".mcp.json", "/p")
+        assert declaration == Declared(
             "a", Server(command="x", type="stdio", sampling="ask", network=False), ".mcp.json", "/p"
         )
-        assert found.confined
+        assert declaration.confined
     for wrong in (b"{", b'{"mcpServers": {"a": {}}}', b'{"mcpServers": {"a": {"command": 7}}}', b"\xff"):
         with pytest.raises(ConfigError, match=r"\.mcp\.json"):
             read_project(wrong, ".mcp.json", "/p")
@@ -58,10 +58,10 @@ def test_a_projects_file_is_read_in_the_shapes_that_others_write_and_gives_no_tr
 
 def test_every_tool_gets_a_name_that_providers_take_and_that_is_its_own() -> None:
     names = ["plain", "with.dot", "with/slash", "with slash", "ü", "x" * 200, "x" * 201]
-    made = [tool_name("server", name) for name in names]
-    assert made[0] == "server__plain"
-    assert len(set(made)) == len(made)
-    for name in made:
+    tool_names = [tool_name("server", name) for name in names]
+    assert tool_names[0] == "server__plain"
+    assert len(set(tool_names)) == len(tool_names)
+    for name in tool_names:
         require_name(name)
         assert "." not in name
 

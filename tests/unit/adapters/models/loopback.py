@@ -25,13 +25,13 @@ class Exchange:
 
     @property
     def json(self) -> dict[str, Any]:
-        found: dict[str, Any] = msgspec.json.decode(self.body)
-        return found
+        payload: dict[str, Any] = msgspec.json.decode(self.body)
+        return payload
 
     async def reply(self, status: int, body: bytes, **headers: str) -> None:
         """A whole answer with its length."""
-        named = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
-        self._writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n{named}\r\n".encode() + body)
+        header_lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+        self._writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n{header_lines}\r\n".encode() + body)
         await self._writer.drain()
 
     async def stream(self, *pieces: bytes, end: bool = True, kind: str = "text/event-stream") -> None:
@@ -68,7 +68,7 @@ class Server:
         connection = self._connections
         while True:
             head = (await reader.readuntil(b"\r\n\r\n"))[:-4]
-            if head.startswith(b"GET "):  # what a server tells of its models, which these do not
+            if head.startswith(b"GET "):  # a question about models, which these servers do not answer
                 writer.write(b"HTTP/1.1 404 X\r\nContent-Length: 2\r\n\r\n{}")
                 continue
             length = int(next(x for x in head.split(b"\r\n") if x.lower().startswith(b"content-length")).split(b":")[1])
@@ -120,7 +120,7 @@ def event(**chunk: Any) -> bytes:
     return b"data: " + msgspec.json.encode(chunk) + b"\n\n"
 
 
-def said(finish: str | None = None, **delta: Any) -> bytes:
+def build_chunk(finish: str | None = None, **delta: Any) -> bytes:
     """One chunk of an answer."""
     return event(
         id="c1", object="chat.completion.chunk", choices=[{"index": 0, "delta": delta, "finish_reason": finish}]

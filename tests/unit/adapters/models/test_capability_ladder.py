@@ -54,14 +54,14 @@ def ladder(*turns: Turn | Say | Sequence[Say | Call], info: ModelInfo | None = N
 
 async def ask(model: Model, request: ModelRequest) -> tuple[ModelAnswer, list[NoticeDelta], list[str]]:
     assembler = Assembler(1)
-    shown: list[str] = []
+    texts: list[str] = []
     async for deltas in model.stream(request):
         assembler.feed(deltas)
-        shown += [delta.text for delta in deltas if isinstance(delta, TextDelta)]
-    return assembler.finish(model.info.ref), assembler.notices, shown
+        texts += [delta.text for delta in deltas if isinstance(delta, TextDelta)]
+    return assembler.finish(model.info.ref), assembler.notices, texts
 
 
-def asked(text: str = "Hi.", rung: str = "", tools: tuple[ToolSpec, ...] = TOOLS) -> ModelRequest:
+def build_request(text: str = "Hi.", rung: str = "", tools: tuple[ToolSpec, ...] = TOOLS) -> ModelRequest:
     return ModelRequest("Be good.", [UserEntry(text)], tools, rung=rung)  # type: ignore[arg-type]
 
 
@@ -74,11 +74,11 @@ def calls(answer: ModelAnswer) -> list[tuple[str, str, bool]]:
 
 async def test_text_is_shown_and_calls_come_at_the_end() -> None:
     model, watched = ladder(Turn((Say(f"I look.\n\n{CALL}\n{CALL}"),), chunk=3))
-    answer, notices, shown = await ask(model, asked(rung="text"))
+    answer, notices, texts = await ask(model, build_request(rung="text"))
     assert (answer.text, answer.finish_reason) == ("I look.", "tool_calls")
     assert calls(answer) == [("read_file", REQUEST, False)] * 2
-    assert "".join(shown) == "I look."
-    assert len(shown) > 1
+    assert "".join(texts) == "I look."
+    assert len(texts) > 1
     assert [notice.kind for notice in notices] == ["rung"]
     (request,) = watched.seen
     assert request.tools == ()
@@ -90,21 +90,21 @@ async def test_text_is_shown_and_calls_come_at_the_end() -> None:
 
 async def test_a_call_that_was_cut_off_is_marked() -> None:  # P-04
     model, _ = ladder(Say('<tool_call>{"name": "write_file", "arguments": {"path": "a'))
-    answer, _, _ = await ask(model, asked(rung="text"))
+    answer, _, _ = await ask(model, build_request(rung="text"))
     assert calls(answer) == [("write_file", REQUEST, True)]
 
 
 async def test_half_a_call_is_told_and_not_shown() -> None:
     model, _ = ladder(Turn((Say('Hm. <tool_call>{"na'),), chunk=1))
-    answer, notices, shown = await ask(model, asked(rung="text"))
+    answer, notices, texts = await ask(model, build_request(rung="text"))
     assert (answer.text, answer.requests) == ("Hm.", ())
-    assert "".join(shown) == "Hm."
+    assert "".join(texts) == "Hm."
     assert "half a tool call" in notices[-1].text
 
 
 async def test_without_tools_no_call_is_made_and_no_markup_shown() -> None:  # L-03: the last answer
     model, watched = ladder(Say(f"That is it. {CALL}"))
-    answer, notices, _ = await ask(model, asked(rung="text", tools=()))
+    answer, notices, _ = await ask(model, build_request(rung="text", tools=()))
     assert (answer.text, answer.requests, notices, answer.finish_reason) == ("That is it.", (), [], "stop")
     assert watched.seen[0].system == "Be good."
 
@@ -148,12 +148,12 @@ async def test_the_conversation_is_retold_and_stays_the_same_objects() -> None: 
 async def test_a_chat_is_told_once() -> None:
     model, _ = ladder(Say("one"), Say("two"), Say("three"), info=ModelInfo("p", "small", native_tools=False))
     memo = Memo()
-    told = [
+    notice_texts = [
         [notice.text for notice in (await ask(model, ModelRequest("", [UserEntry("x")], TOOLS, memo=each)))[1]]
         for each in (memo, memo, Memo())
     ]
     sentence = "p:small calls tools in its text instead of by its protocol; expect more mistakes"
-    assert told == [[sentence], [], [sentence]]
+    assert notice_texts == [[sentence], [], [sentence]]
 
 
 async def test_plain_neither_tells_of_tools_nor_looks_for_calls() -> None:
@@ -176,8 +176,8 @@ async def test_a_refused_tools_field_is_one_rung_down_for_good() -> None:
 
     with FakeOpenAI(script) as fake:
         model = Ladder(OpenAIChat(ModelInfo("openai", "my-model"), base_url=fake.base_url))
-        first = await ask(model, asked())
-        second = await ask(model, asked())
+        first = await ask(model, build_request())
+        second = await ask(model, build_request())
         await model.close()
     assert calls(first[0]) == calls(second[0]) == [("read_file", REQUEST, False)]
     assert [notice.kind for notice in first[1]] == ["rung"]
@@ -188,16 +188,16 @@ async def test_a_refused_tools_field_is_one_rung_down_for_good() -> None:
 async def test_a_forced_rung_is_kept() -> None:
     model, watched = ladder(Turn((Fail("bad_request", REFUSAL, times=0, status=400),)))
     with pytest.raises(ModelError, match="does not support"):
-        await ask(model, asked(rung="native"))
+        await ask(model, build_request(rung="native"))
     with pytest.raises(ModelError):
-        await ask(model, asked(rung="text"))
+        await ask(model, build_request(rung="text"))
     assert [request.tools for request in watched.seen] == [TOOLS, ()]
 
 
 async def test_a_refusal_after_the_first_word_is_a_failure() -> None:
     model, watched = ladder(Turn((Say("Well"), Fail("bad_request", REFUSAL, times=0, status=400))))
     with pytest.raises(ModelError):
-        await ask(model, asked())
+        await ask(model, build_request())
     assert len(watched.seen) == 1
 
 
@@ -243,20 +243,20 @@ def test_other_failures(kind: str, status: int, sentence: str) -> None:
 
 async def test_native_requests_and_answers_pass_as_they_are() -> None:
     model, watched = ladder((Say("I  look [at] `it` <now>\n"), Call("read_file", path="a")))
-    request = asked()
+    request = build_request()
     answer, notices, _ = await ask(model, request)
     assert watched.seen[0] is request
     assert answer.text == "I  look [at] `it` <now>\n"
-    assert [made.name for made in answer.requests] == ["read_file"]
+    assert [tool_request.name for tool_request in answer.requests] == ["read_file"]
     assert notices == []
 
 
 async def test_a_call_in_the_text_is_one_if_nothing_else_can_be_meant() -> None:
     model, _ = ladder(Turn((Say(f"I look.\n{CALL}"),), chunk=4))
-    answer, notices, shown = await ask(model, asked())
+    answer, notices, texts = await ask(model, build_request())
     assert calls(answer) == [("read_file", REQUEST, False)]
     assert answer.finish_reason == "tool_calls"
-    assert answer.text == "".join(shown) == "I look.\n"  # shown before the call was seen
+    assert answer.text == "".join(texts) == "I look.\n"  # shown before the call was seen
     assert [notice.kind for notice in notices] == ["text_call"]
 
 
@@ -279,21 +279,21 @@ async def test_a_call_in_the_text_is_one_if_nothing_else_can_be_meant() -> None:
 @pytest.mark.parametrize("chunk", [0, 1])
 async def test_anything_in_doubt_stays_text_to_the_letter(text: str, chunk: int) -> None:
     model, _ = ladder(Turn((Say(text),), chunk=chunk))
-    answer, notices, shown = await ask(model, asked())
-    assert answer.text == "".join(shown) == text
+    answer, notices, texts = await ask(model, build_request())
+    assert answer.text == "".join(texts) == text
     assert (answer.requests, notices, answer.finish_reason) == ((), [], "stop")
 
 
 async def test_native_calls_count_and_text_beside_them_is_text() -> None:
     model, _ = ladder((Say(CALL), Call("write_file", path="b")))
-    answer, _, _ = await ask(model, asked())
+    answer, _, _ = await ask(model, build_request())
     assert answer.text == CALL
     assert calls(answer) == [("write_file", '{"path":"b"}', False)]
 
 
 async def test_without_tools_nothing_is_looked_for() -> None:
     model, watched = ladder(Say(CALL))
-    request = asked(tools=())
+    request = build_request(tools=())
     answer, _, _ = await ask(model, request)
     assert (answer.text, answer.requests) == (CALL, ())
     assert watched.seen[0] is request
@@ -302,10 +302,10 @@ async def test_without_tools_nothing_is_looked_for() -> None:
 @pytest.mark.parametrize("rung", ["native", "text", "plain"])
 async def test_closing_the_stream_closes_the_models_own(rung: str) -> None:
     model, watched = ladder(Turn((Say("one two three four"),), chunk=2))
-    stream = model.stream(asked(rung=rung))
-    seen: Sequence[Delta] = ()
-    while not any(isinstance(delta, TextDelta) for delta in seen):
-        seen = await anext(stream)
+    stream = model.stream(build_request(rung=rung))
+    batch: Sequence[Delta] = ()
+    while not any(isinstance(delta, TextDelta) for delta in batch):
+        batch = await anext(stream)
     await stream.aclose()  # type: ignore[attr-defined]
     assert watched.closed == 1
-    assert not any(isinstance(delta, FinishDelta) for delta in seen)
+    assert not any(isinstance(delta, FinishDelta) for delta in batch)

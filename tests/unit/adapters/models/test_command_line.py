@@ -62,17 +62,17 @@ async def failing(model: CommandLineModel, request: ModelRequest = ASKED) -> Mod
     return caught.value
 
 
-def gone(pid: int) -> bool:
-    """Whether a process ends, or has ended."""
+def has_exited(pid: int) -> bool:
+    """Return if a process ends within ten seconds, or has ended."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
         return True
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
-    ended = bool(poll.poll(10_000))
+    is_over = bool(poll.poll(10_000))
     os.close(descriptor)
-    return ended
+    return is_over
 
 
 def rewrite(path: str, text: str) -> None:
@@ -92,8 +92,8 @@ async def test_a_named_command_line_and_a_prompt_in_its_arguments(program: Write
     path = program("print(sys.argv[1:], sys.stdin.read() == '')")
     model = get("command:my-model", TREADLE_COMMAND_MY_MODEL=f"{path} --ask 'a b' ={{prompt}}= '$HOME; ls'")
     answer, _ = await ask(model)
-    told = flatten(ASKED).decode()
-    assert answer.text == f"{['--ask', 'a b', f'={told}=', '$HOME; ls']} True"  # no shell
+    prompt = flatten(ASKED).decode()
+    assert answer.text == f"{['--ask', 'a b', f'={prompt}=', '$HOME; ls']} True"  # no shell
 
 
 def conversation() -> list[Entry]:
@@ -123,13 +123,13 @@ def test_the_conversation_as_one_text() -> None:
 
 
 def test_the_text_grows_at_its_end() -> None:  # L-21
-    memo, entries, before = Memo(), conversation(), b""
+    memo, entries, prefix = Memo(), conversation(), b""
     for upto in range(1, len(entries) + 1):
         request = ModelRequest("s", entries[:upto], memo=memo)
-        whole = flatten(request)
-        assert whole == flatten(ModelRequest("s", entries[:upto]))
-        assert whole.startswith(before)
-        before = whole.removesuffix(b"### Assistant\n")
+        flat_text = flatten(request)
+        assert flat_text == flatten(ModelRequest("s", entries[:upto]))
+        assert flat_text.startswith(prefix)
+        prefix = flat_text.removesuffix(b"### Assistant\n")
 
 
 async def test_text_is_shown_as_it_comes_however_it_is_cut(program: Write, tmp_path: Path) -> None:  # fault 7
@@ -142,12 +142,12 @@ os.write(1, "ende\\n \\n".encode())
 """
     )
     stream = get(f"command:{path}").stream(ASKED)
-    heard = ""
-    while heard != "Grüße 🧵":
-        heard += "".join(delta.text for delta in await anext(stream) if isinstance(delta, TextDelta))
+    text = ""
+    while text != "Grüße 🧵":
+        text += "".join(delta.text for delta in await anext(stream) if isinstance(delta, TextDelta))
     (tmp_path / "go").write_text("go")
-    rest = [delta async for deltas in stream for delta in deltas]
-    assert "".join(delta.text for delta in rest if isinstance(delta, TextDelta)) == "\nende"
+    last_deltas = [delta async for deltas in stream for delta in deltas]
+    assert "".join(delta.text for delta in last_deltas if isinstance(delta, TextDelta)) == "\nende"
 
 
 async def test_half_a_character_at_the_end_is_marked(program: Write) -> None:
@@ -301,22 +301,22 @@ async def test_closing_the_stream_kills_the_program_and_its_children(program: Wr
     stream = get(f"command:{program(ENDLESS)}").stream(ASKED)
     pids = _text(await anext(stream)).split()
     await stream.aclose()  # type: ignore[attr-defined]
-    assert [gone(int(pid)) for pid in pids] == [True, True]
+    assert [has_exited(int(pid)) for pid in pids] == [True, True]
 
 
 async def test_cancelling_kills_the_program_and_its_children(program: Write) -> None:  # L-07
-    heard: asyncio.Queue[str] = asyncio.Queue()
+    texts: asyncio.Queue[str] = asyncio.Queue()
 
     async def listen() -> None:
         async for deltas in get(f"command:{program(ENDLESS)}").stream(ASKED):
-            heard.put_nowait(_text(deltas))
+            texts.put_nowait(_text(deltas))
 
     task = asyncio.create_task(listen())
-    pids = (await heard.get()).split()
+    pids = (await texts.get()).split()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert [gone(int(pid)) for pid in pids] == [True, True]
+    assert [has_exited(int(pid)) for pid in pids] == [True, True]
 
 
 def _text(deltas: Any) -> str:
@@ -324,10 +324,10 @@ def _text(deltas: Any) -> str:
 
 
 async def test_what_a_program_leaves_behind_is_not_waited_for(program: Write) -> None:  # fault 12
-    left = program("if not os.fork(): time.sleep(1000)\nelse: print('done')", "left")
+    forking_program = program("if not os.fork(): time.sleep(1000)\nelse: print('done')", "left")
     escaped = program("if not os.fork():\n os.setsid()\n time.sleep(3)\nelse: print('done')", "escaped")
     async with asyncio.timeout(60):
-        assert (await ask(get(f"command:{left}")))[0].text == "done"
+        assert (await ask(get(f"command:{forking_program}")))[0].text == "done"
         assert (await ask(get(f"command:{escaped}")))[0].text == "done"
 
 

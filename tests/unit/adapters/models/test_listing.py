@@ -15,8 +15,8 @@ from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, jso
 
 
 def names(document: Any) -> list[str] | None:
-    found = read_list(document if isinstance(document, bytes) else msgspec.json.encode(document))
-    return None if found is None else list(found)
+    models = read_list(document if isinstance(document, bytes) else msgspec.json.encode(document))
+    return None if models is None else list(models)
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ async def ask(document: Any, status: int = 200) -> list[ModelInfo]:
 
 
 async def test_what_a_server_tells_fills_what_is_not_known() -> None:
-    found = {info.name: info for info in await ask(DOCUMENT)}
-    assert list(found) == sorted(found)
-    limits = {name: (info.window, info.max_output) for name, info in found.items()}
+    infos = {info.name: info for info in await ask(DOCUMENT)}
+    assert list(infos) == sorted(infos)
+    limits = {name: (info.window, info.max_output) for name, info in infos.items()}
     assert limits == {
         "free": (32_768, 4_096),
         "groq-like": (131_072, 32_768),
@@ -96,11 +96,11 @@ async def test_what_a_server_tells_fills_what_is_not_known() -> None:
         "vllm-like": (4_096, 2_048),
         "z-ai/glm-5.2": (1_048_576, 32_768),
     }
-    prices = found["some/open-router"]
+    prices = infos["some/open-router"]
     assert (prices.usd_per_million_input, prices.usd_per_million_output) == (0.5, 2.0)
     assert prices.usd_per_million_cached == 0.05
-    assert found["z-ai/glm-5.2"].usd_per_million_input == 0.93
-    assert found["free"].usd_per_million_output == 0.0
+    assert infos["z-ai/glm-5.2"].usd_per_million_input == 0.93
+    assert infos["free"].usd_per_million_output == 0.0
 
 
 async def test_what_is_no_list_is_said() -> None:

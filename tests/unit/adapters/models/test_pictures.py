@@ -132,9 +132,9 @@ async def test_a_model_that_does_not_see_is_told(name: str) -> None:
         model = wire.model(BLIND, fake.url)
         await ask(model, ModelRequest("", [LOOK], pictures={"aa": PNG}))
         await model.close()
-    said = msgspec.json.encode(fake.requests[0]).decode()
-    assert DATA not in said
-    assert msgspec.json.encode(f"Look.{WORD}").decode()[1:-1] in said
+    request_text = msgspec.json.encode(fake.requests[0]).decode()
+    assert DATA not in request_text
+    assert msgspec.json.encode(f"Look.{WORD}").decode()[1:-1] in request_text
 
 
 @pytest.mark.parametrize("name", WIRES)
@@ -159,11 +159,11 @@ async def test_a_picture_that_is_refused_does_not_end_the_conversation(name: str
 
 
 async def test_what_cannot_be_shown_has_a_word_in_the_text() -> None:
-    """A picture that is lost, one of a kind that nobody takes; and one that can be seen, without a text."""
-    lost, drawing = Image("image/png", "bb"), Image("image/svg+xml", "cc")
+    """A lost picture, one of a kind that no provider takes, and a visible one without a text."""
+    lost_picture, drawing = Image("image/png", "bb"), Image("image/svg+xml", "cc")
     with FakeOpenAI([Reply(text="One.")]) as fake:
         model = OpenAIChat(SEEING, base_url=fake.base_url)
-        entries = [UserEntry("Look.", images=(lost, drawing, PICTURE)), UserEntry("", images=(PICTURE,))]
+        entries = [UserEntry("Look.", images=(lost_picture, drawing, PICTURE)), UserEntry("", images=(PICTURE,))]
         await ask(model, ModelRequest("", entries, pictures={"aa": PNG, "cc": b"<svg/>"}))
         await model.close()
     first, second = fake.requests[0]["messages"]

@@ -11,11 +11,11 @@ from treadle.adapters.models.registry import PROVIDERS
 
 
 def modules_after(program: str) -> set[str]:
-    """What is loaded at the end of the program, its threads included."""
+    """Return the modules that are loaded at the end of the program and of its threads."""
     end = "import sys, threading\nfor thread in threading.enumerate()[1:]: thread.join()\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", f"{program}\n{end}"], capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    return set(done.stdout.split())
+    process = subprocess.run([sys.executable, "-c", f"{program}\n{end}"], capture_output=True, text=True, check=True)
+    assert process.stderr == ""
+    return set(process.stdout.split())
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

@@ -1,5 +1,5 @@
-"""Reasoning effort on every wire (M-16): what is sent for a level, what happens when a server refuses one, and what is
-said for a model that has none."""
+"""Reasoning effort on every wire (M-16): the fields for each level, the refusal of a level by a server, and the notice
+for a model that has none."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -48,19 +48,19 @@ def greeting(ref: str) -> Reply:
 
 
 async def ask(
-    ref: str, efforts: Sequence[ReasoningEffort | str], replies: Sequence[Reply] = (), shown: str = ""
+    ref: str, efforts: Sequence[ReasoningEffort | str], replies: Sequence[Reply] = (), show_reply: str = ""
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The requests, and the notices, of one conversation in which each effort is asked for in turn."""
     requests: list[dict[str, Any]] = []
     notices: list[str] = []
-    left = list(replies)
+    remaining_replies = list(replies)
 
     async def handle(exchange: Exchange) -> None:
         if exchange.path.endswith("/api/show"):
-            await exchange.reply(200 if shown else 404, shown.encode() or b'{"error":"unknown"}')
+            await exchange.reply(200 if show_reply else 404, show_reply.encode() or b'{"error":"unknown"}')
             return
         requests.append(exchange.json)
-        reply = left.pop(0) if left else greeting(ref)
+        reply = remaining_replies.pop(0) if remaining_replies else greeting(ref)
         await write_reply(exchange, reply, lines=ref.startswith("ollama:"))
 
     async with serving(handle) as server:
@@ -69,9 +69,9 @@ async def ask(
             model = registry.get(ref)
             request = ModelRequest("", [UserEntry("Hi.")], memo=Memo())
             for effort in efforts:
-                asked = ModelRequest("", request.entries, memo=request.memo, effort=effort)  # type: ignore[arg-type]
+                effort_request = ModelRequest("", request.entries, memo=request.memo, effort=effort)  # type: ignore[arg-type]
                 try:
-                    async for deltas in model.stream(asked):
+                    async for deltas in model.stream(effort_request):
                         notices += (delta.text for delta in deltas if isinstance(delta, NoticeDelta))
                 except ModelError as error:
                     notices.append(f"error: {error}")
@@ -117,15 +117,15 @@ SENT: list[tuple[str, ReasoningEffort, dict[str, Any]]] = [
 @pytest.mark.parametrize(("ref", "effort", "fields"), SENT, ids=[f"{ref}-{effort}" for ref, effort, _ in SENT])
 async def test_each_wire_has_its_own_words(ref: str, effort: ReasoningEffort, fields: dict[str, Any]) -> None:
     (request,), notices = await ask(ref, [effort])
-    sent = request.get("generationConfig", {}) if ref.startswith("gemini:") else request
-    assert {name: sent.get(name) for name in fields} == fields
+    settings = request.get("generationConfig", {}) if ref.startswith("gemini:") else request
+    assert {name: settings.get(name) for name in fields} == fields
     assert not notices
     (without,), _ = await ask(ref, [""])
-    sent = without.get("generationConfig", {}) if ref.startswith("gemini:") else without
-    assert "reasoning_effort" not in sent
-    assert "output_config" not in sent
-    assert "effort" not in (sent.get("reasoning") or {})
-    assert "chat_template_kwargs" not in sent
+    settings = without.get("generationConfig", {}) if ref.startswith("gemini:") else without
+    assert "reasoning_effort" not in settings
+    assert "output_config" not in settings
+    assert "effort" not in (settings.get("reasoning") or {})
+    assert "chat_template_kwargs" not in settings
 
 
 async def test_a_model_without_reasoning_says_so_once() -> None:
@@ -184,12 +184,12 @@ async def test_a_refusal_that_going_without_does_not_help_is_forgotten() -> None
 
 
 async def test_ollama_says_whether_a_model_thinks() -> None:
-    told = '{"capabilities":["completion","tools"],"model_info":{}}'
-    (request,), notices = await ask("ollama:some-model", ["high"], shown=told)
+    show_reply = '{"capabilities":["completion","tools"],"model_info":{}}'
+    (request,), notices = await ask("ollama:some-model", ["high"], show_reply=show_reply)
     assert "think" not in request
     assert notices == ["ollama:some-model has no reasoning effort; it goes on without high"]
-    told = '{"capabilities":["completion","thinking"],"model_info":{}}'
-    (request,), notices = await ask("ollama:some-model", ["high"], shown=told)
+    show_reply = '{"capabilities":["completion","thinking"],"model_info":{}}'
+    (request,), notices = await ask("ollama:some-model", ["high"], show_reply=show_reply)
     assert (request["think"], notices) == (True, [])
 
 

@@ -1,4 +1,4 @@
-"""What was recorded is played again, delta for delta, and nothing else (M-14)."""
+"""A recording is played again, delta for delta, and nothing else (M-14)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,8 +17,8 @@ def request(text: str, answers: int = 0, seq: int = 1) -> ModelRequest:
     return ModelRequest("system", [UserEntry(text, seq), *(AssistantEntry(n + 1, "said") for n in range(answers))])
 
 
-async def listen(model: Model, asked: ModelRequest) -> list[Sequence[Delta]]:
-    return [list(deltas) async for deltas in model.stream(asked)]
+async def listen(model: Model, model_request: ModelRequest) -> list[Sequence[Delta]]:
+    return [list(deltas) async for deltas in model.stream(model_request)]
 
 
 async def test_records_and_plays(tmp_path: Path) -> None:

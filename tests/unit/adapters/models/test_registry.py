@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.adapters.models.loopback import DONE, Exchange, said, serving
+from tests.unit.adapters.models.loopback import DONE, Exchange, build_chunk, serving
 from treadle.adapters.models.keys import Secret, find_key
 from treadle.adapters.models.registry import ModelRegistry
 from treadle.adapters.models.scripted import Say, ScriptedModel
@@ -70,7 +70,7 @@ def test_a_base_url_needs_no_key_but_a_scheme() -> None:
 
 async def test_one_session_for_all_models_and_close_ends_it() -> None:
     async def handler(exchange: Exchange) -> None:
-        await exchange.stream(said("stop", content="hi"), DONE)
+        await exchange.stream(build_chunk("stop", content="hi"), DONE)
 
     async with serving(handler) as server:
         registry = ModelRegistry({"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": KEY})
@@ -79,7 +79,7 @@ async def test_one_session_for_all_models_and_close_ends_it() -> None:
                 pass
         await registry.close()
         await registry.close()
-    assert [(seen.connection, seen.json["model"]) for seen in server.seen] == [(1, "a"), (1, "b")]
+    assert [(request.connection, request.json["model"]) for request in server.seen] == [(1, "a"), (1, "b")]
     assert server.seen[0].headers["authorization"] == f"Bearer {KEY}"
 
 
@@ -123,8 +123,8 @@ async def test_the_key_store_is_asked_for_a_providers_own_host_only(monkeypatch:
 def test_a_registry_costs_no_import_of_the_network() -> None:
     unwanted = ("aiohttp", "asyncio", "httptools", "ssl")
     code = f"import sys, treadle.adapters.models.registry; print([m for m in {unwanted} if m in sys.modules])"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == "[]"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"
 
 
 def test_deltas_are_one_closed_union() -> None:

@@ -30,14 +30,14 @@ def request(*turns: int) -> ModelRequest:
     return ModelRequest("system", entries)
 
 
-async def listen(model: ScriptedModel, asked: ModelRequest, assembler: Assembler) -> None:
-    async for deltas in model.stream(asked):
+async def listen(model: ScriptedModel, model_request: ModelRequest, assembler: Assembler) -> None:
+    async for deltas in model.stream(model_request):
         assembler.feed(deltas)
 
 
-async def ask(model: ScriptedModel, asked: ModelRequest, turn: int = 1) -> ModelAnswer:
+async def ask(model: ScriptedModel, model_request: ModelRequest, turn: int = 1) -> ModelAnswer:
     assembler = Assembler(turn)
-    await listen(model, asked, assembler)
+    await listen(model, model_request, assembler)
     return assembler.finish(model.info.ref)
 
 
@@ -112,10 +112,10 @@ async def test_failures_strike_before_or_within_a_turn_and_then_pass() -> None:
     with pytest.raises(ModelError, match="slow down") as first:
         await ask(model, request())
     assert (first.value.kind, first.value.retry_after, first.value.status) == ("rate_limit", 3.0, 429)
-    heard = Assembler(1)
+    assembler = Assembler(1)
     with pytest.raises(ModelError) as second:
-        await listen(model, request(), heard)
-    assert (second.value.kind, heard.text) == ("network", "half")
+        await listen(model, request(), assembler)
+    assert (second.value.kind, assembler.text) == ("network", "half")
     assert (await ask(model, request())).text == "half"
     assert slept == [0.5, 0.5]
     for_good = ScriptedModel([Fail("auth", times=0)])
@@ -128,10 +128,10 @@ async def test_chunks_and_odd_parts() -> None:
     model = ScriptedModel(
         [Turn((Say("abcde"), RawCall("f", '{"a":', "dup"), CallDelta(name="g"), Finish("length")), chunk=2)]
     )
-    seen = [delta async for deltas in model.stream(request()) for delta in deltas]
-    assert [getattr(delta, "text", None) for delta in seen[:3]] == ["ab", "cd", "e"]
-    assert seen[3] == CallDelta("dup", 0, "f")
-    assert seen[-2:] == [CallDelta(name="g"), FinishDelta("length")]
+    all_deltas = [delta async for deltas in model.stream(request()) for delta in deltas]
+    assert [getattr(delta, "text", None) for delta in all_deltas[:3]] == ["ab", "cd", "e"]
+    assert all_deltas[3] == CallDelta("dup", 0, "f")
+    assert all_deltas[-2:] == [CallDelta(name="g"), FinishDelta("length")]
 
 
 async def test_calls_that_are_no_turn_have_their_own_answers() -> None:  # L-02

@@ -1,5 +1,5 @@
-"""What servers tell of their models is used in runs, kept for the next process and shown (M-12); a model of which
-nothing is known is sent nothing that the user did not ask for."""
+"""Facts that servers tell of their models are used in runs, kept for the next process and shown (M-12); an unknown
+model is sent nothing that the user did not ask for."""
 
 from pathlib import Path
 from typing import Any
@@ -102,9 +102,9 @@ async def test_a_first_call_asks_the_server(provider: str, tmp_path: Path) -> No
         again = ModelRegistry(env, home=tmp_path)  # the next process
         assert again.get(ref).info == info
         await call(again, ref)
-        shown = {each.ref: each for offer in all_offers(again) for each in offer.models}
+        infos = {each.ref: each for offer in all_offers(again) for each in offer.models}
         await again.close()
-        assert shown[ref] == info
+        assert infos[ref] == info
         assert telling.lists == (2 if provider in OWN_SERVERS else 1)  # one on the user's machine may have changed
     for request in telling.requests:
         assert "temperature" not in request
@@ -170,12 +170,12 @@ async def test_a_model_without_tools_calls_them_in_its_text(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("ref", ["openai:m", "openai-responses:m", "gemini:m", "ollama:m", "mistral:m", "deepseek:m"])
 async def test_nothing_is_sent_that_nobody_asked_for(ref: str) -> None:  # M-01
-    sent: list[dict[str, Any]] = []
+    request_bodies: list[dict[str, Any]] = []
 
     def answer(method: str, path: str, _headers: Headers, body: bytes) -> FakeResponse:
         if method == "GET" or path.endswith("/api/show"):
             return json_answer(404, {"error": "unknown"})
-        sent.append(msgspec.json.decode(body))
+        request_bodies.append(msgspec.json.decode(body))
         return encode_reply(greeting(ref), lines=ref.startswith("ollama:"))
 
     with ThreadedServer(answer) as server:
@@ -183,7 +183,9 @@ async def test_nothing_is_sent_that_nobody_asked_for(ref: str) -> None:  # M-01
         await call(registry, ref)
         await call(registry, ref, temperature=0.5, max_tokens=99)
         await registry.close()
-    flat = [{**request, **request.get("options", {}), **request.get("generationConfig", {})} for request in sent]
+    flat = [
+        {**request, **request.get("options", {}), **request.get("generationConfig", {})} for request in request_bodies
+    ]
     limits = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "num_predict")
     assert [name for name in ("temperature", *limits) if name in flat[0]] == []
     assert flat[1]["temperature"] == 0.5
@@ -191,18 +193,18 @@ async def test_nothing_is_sent_that_nobody_asked_for(ref: str) -> None:  # M-01
 
 
 async def test_where_a_limit_must_be_one_is_sent() -> None:
-    sent: list[dict[str, Any]] = []
+    request_bodies: list[dict[str, Any]] = []
 
     def answer(_method: str, _path: str, _headers: Headers, body: bytes) -> FakeResponse:
-        sent.append(msgspec.json.decode(body))
+        request_bodies.append(msgspec.json.decode(body))
         return encode_reply(greeting("anthropic:m"), lines=False)
 
     with ThreadedServer(answer) as server:
         registry = ModelRegistry(reach("anthropic:m", f"{server.url}/v1"))
         await call(registry, "anthropic:m")
         await registry.close()
-    assert sent[0]["max_tokens"] == 4_096
-    assert "temperature" not in sent[0]
+    assert request_bodies[0]["max_tokens"] == 4_096
+    assert "temperature" not in request_bodies[0]
 
 
 def test_facts_are_forgotten_in_time_and_a_damaged_file_is_empty(tmp_path: Path) -> None:

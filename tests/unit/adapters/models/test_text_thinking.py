@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.adapters.models.test_capability_ladder import CALL, REQUEST, TOOLS, ask, asked, calls, ladder
+from tests.unit.adapters.models.test_capability_ladder import CALL, REQUEST, TOOLS, ask, build_request, calls, ladder
 from treadle.adapters.models.capability_ladder import Ladder
 from treadle.adapters.models.openai_chat.adapter import OpenAIChat
 from treadle.adapters.models.scripted import Call, Say, Think, Turn
@@ -73,24 +73,24 @@ def listened(deltas: Iterable[Sequence[Delta]], reason: str = "stop") -> ModelAn
 
 
 def pieces(text: str, cuts: Iterable[int]) -> list[list[Delta]]:
-    places = [0, *sorted({cut for cut in cuts if 0 < cut < len(text)}), len(text)]
+    places = [0, *sorted({position for position in cuts if 0 < position < len(text)}), len(text)]
     return [[TextDelta(text[a:b])] for a, b in pairwise(places)]
 
 
-def thought(answer: ModelAnswer) -> str:
+def join_thinking(answer: ModelAnswer) -> str:
     return "".join(block.text for block in answer.thinking)
 
 
 @pytest.mark.parametrize(("text", "thinking", "rest"), TAKEN)
 def test_thinking_is_taken_out(text: str, thinking: str, rest: str) -> None:
-    for cuts in ([], range(len(text)), *([cut] for cut in range(len(text)))):
+    for cuts in ([], range(len(text)), *([position] for position in range(len(text)))):
         answer = listened(pieces(text, cuts))
-        assert (thought(answer), answer.text) == (thinking, rest)
+        assert (join_thinking(answer), answer.text) == (thinking, rest)
 
 
 @pytest.mark.parametrize("text", KEPT)
 def test_what_speaks_of_thinking_is_kept_to_the_letter(text: str) -> None:
-    for cuts in ([], range(len(text)), *([cut] for cut in range(min(len(text), 100)))):
+    for cuts in ([], range(len(text)), *([position] for position in range(min(len(text), 100)))):
         answer = listened(pieces(text, cuts))
         assert (answer.thinking, answer.text) == ((), text)
 
@@ -103,20 +103,20 @@ _WORDS = st.sampled_from(
 @given(st.lists(_WORDS, max_size=14).map("".join), st.lists(st.integers(0, 80), max_size=12), st.booleans())
 def test_however_it_is_split(text: str, cuts: list[int], cut_off: bool) -> None:
     reason = "length" if cut_off else "stop"
-    whole = listened(pieces(text, []), reason)
+    unsplit_answer = listened(pieces(text, []), reason)
     for places in (cuts, range(len(text))):
         answer = listened(pieces(text, places), reason)
-        assert (thought(answer), answer.text) == (thought(whole), whole.text)
+        assert (join_thinking(answer), answer.text) == (join_thinking(unsplit_answer), unsplit_answer.text)
 
 
 @given(st.lists(_WORDS, max_size=10).map("".join), st.sampled_from(sorted(TAGS)))
 def test_nothing_is_lost(text: str, tag: str) -> None:
-    """Whatever is not white space, a tag, or thinking stays text; and no thinking is lost."""
+    """All but white space, tags and thinking stays text; and no thinking is lost."""
     answer = listened(pieces(text, []))
-    assert _bare(thought(answer)) + _bare(answer.text) == _bare(text)
+    assert _bare(join_thinking(answer)) + _bare(answer.text) == _bare(text)
     inner = text.replace(TAGS[tag], "")
     answer = listened(pieces(f"{tag}\n{inner}{TAGS[tag]}\n\nText `{tag}`.", [3, 9]))
-    assert (thought(answer), answer.text) == (inner.strip(), f"Text `{tag}`.")
+    assert (join_thinking(answer), answer.text) == (inner.strip(), f"Text `{tag}`.")
 
 
 def _bare(text: str) -> str:
@@ -127,8 +127,10 @@ def _bare(text: str) -> str:
 
 def test_thinking_is_told_as_it_comes() -> None:
     thinking = TextThinking()
-    told = [list(thinking.take([TextDelta(text)])) for text in ("<thi", "nk>\n", "Let me", " see. \n", "</think>\nYes")]
-    assert told == [
+    delta_lists = [
+        list(thinking.take([TextDelta(text)])) for text in ("<thi", "nk>\n", "Let me", " see. \n", "</think>\nYes")
+    ]
+    assert delta_lists == [
         [],
         [],
         [ThinkingDelta("Let me")],
@@ -147,28 +149,28 @@ def test_ordinary_text_is_done_with_at_the_first_word() -> None:
 def test_what_a_sentence_about_the_tag_becomes_when_it_is_cut_off() -> None:
     text = "<think> so let me see"
     assert listened(pieces(text, [])).text == text
-    cut = listened(pieces(text, []), "length")
-    assert (thought(cut), cut.text) == ("so let me see", "")
+    cut_answer = listened(pieces(text, []), "length")
+    assert (join_thinking(cut_answer), cut_answer.text) == ("so let me see", "")
 
 
 def test_a_call_ends_the_thinking() -> None:
     batches: list[list[Delta]] = [[TextDelta("<think> I must look")], [CallDelta("1", 0, "read_file", "{}")]]
     answer = listened(batches, "tool_calls")
-    assert (thought(answer), answer.text, len(answer.requests)) == ("I must look", "", 1)
-    after = listened([batches[1], [TextDelta("<think>x</think>")]], "tool_calls")
-    assert (after.text, after.thinking) == ("<think>x</think>", ())
+    assert (join_thinking(answer), answer.text, len(answer.requests)) == ("I must look", "", 1)
+    later_answer = listened([batches[1], [TextDelta("<think>x</think>")]], "tool_calls")
+    assert (later_answer.text, later_answer.thinking) == ("<think>x</think>", ())
 
 
 def test_an_echo_of_thinking_that_came_as_such() -> None:
     native: list[Delta] = [ThinkingDelta("Hm, 42.")]
     answer = listened([native, *pieces("<think>\nHm, 42.\n</think>\n\nYes.", range(40))])
-    assert (thought(answer), answer.text) == ("Hm, 42.", "Yes.")
-    other = listened([native, *pieces("<think> Or 43?</think>Yes.", range(40))])
-    assert (thought(other), other.text) == ("Hm, 42.Or 43?", "Yes.")
+    assert (join_thinking(answer), answer.text) == ("Hm, 42.", "Yes.")
+    other_answer = listened([native, *pieces("<think> Or 43?</think>Yes.", range(40))])
+    assert (join_thinking(other_answer), other_answer.text) == ("Hm, 42.Or 43?", "Yes.")
 
 
 def test_sealed_thinking_keeps_its_place_in_the_text() -> None:
-    """A sealed block says how much text stood before it: what was taken out is no longer there."""
+    """A sealed block says how much text stood before it: text that was taken out does not count."""
     echo = "<think>\nHm.\n</think>\n\n"
     block = ThinkingBlock(Thinking("T", seal(SignedBlock(b'{"a":1}', len(echo) + 4, 0))))
     answer = listened([*pieces(echo + "Yes, 42.", [5]), [block]])
@@ -188,20 +190,20 @@ ECHO = "<think>\nI could write <tool_call>{}</tool_call>.\n</think>\n\n"
 @pytest.mark.parametrize("chunk", [0, 1, 7])
 async def test_on_every_rung(rung: str, tools: tuple[()], chunk: int) -> None:
     model, _ = ladder(Turn((Say(f"{ECHO}It is 42."),), chunk=chunk))
-    answer, _, shown = await ask(model, asked(rung=rung, tools=tools))
-    assert (answer.text, "".join(shown), answer.requests) == ("It is 42.", "It is 42.", ())
-    assert thought(answer) == "I could write <tool_call>{}</tool_call>."
+    answer, _, texts = await ask(model, build_request(rung=rung, tools=tools))
+    assert (answer.text, "".join(texts), answer.requests) == ("It is 42.", "It is 42.", ())
+    assert join_thinking(answer) == "I could write <tool_call>{}</tool_call>."
     assert answer.thinking[0].model == model.info.ref
 
 
 @pytest.mark.parametrize("rung", ["native", "text"])
 async def test_a_call_behind_the_thinking(rung: str) -> None:
     model, _ = ladder(Turn((Say(f"{ECHO}I look.\n{CALL}"),), chunk=3))
-    answer, _, _ = await ask(model, asked(rung=rung))
+    answer, _, _ = await ask(model, build_request(rung=rung))
     assert (answer.text.strip(), calls(answer)) == ("I look.", [("read_file", REQUEST, False)])
     model, _ = ladder((Think("Native."), Say("Well."), Call("read_file", path="a")))
-    answer, _, _ = await ask(model, asked(rung="native"))
-    assert (thought(answer), answer.text, len(answer.requests)) == ("Native.", "Well.", 1)
+    answer, _, _ = await ask(model, build_request(rung="native"))
+    assert (join_thinking(answer), answer.text, len(answer.requests)) == ("Native.", "Well.", 1)
 
 
 async def test_from_a_server() -> None:
@@ -209,6 +211,6 @@ async def test_from_a_server() -> None:
     for split in (0, 1):
         with FakeOpenAI([Reply(text="<think>\nHm.\n</think>\n\nYes.", chunk_size=3, split=split)]) as fake:
             model = Ladder(OpenAIChat(ModelInfo("openai", "m"), base_url=fake.base_url))
-            answer, _, shown = await ask(model, asked(tools=()))
+            answer, _, texts = await ask(model, build_request(tools=()))
             await model.close()
-        assert (answer.text, "".join(shown), thought(answer)) == ("Yes.", "Yes.", "Hm.")
+        assert (answer.text, "".join(texts), join_thinking(answer)) == ("Yes.", "Yes.", "Hm.")

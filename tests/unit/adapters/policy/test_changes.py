@@ -1,4 +1,4 @@
-"""What about a set of changes is asked for, and in which mode (S-06, S-07, S-16)."""
+"""The policy asks about some sets of changes, depending on the mode (S-06, S-07, S-16)."""
 
 import pytest
 from msgspec.structs import replace
@@ -16,26 +16,26 @@ def state(mode: int = 0o644, digest: str = "d", kind: StateKind = "file", size: 
     return FileState(kind, mode, digest, size, target)
 
 
-def made(path: str, mode: int = 0o644, *, ignored: bool = False, **more: object) -> FileChange:
+def build_creation(path: str, mode: int = 0o644, *, ignored: bool = False, **more: object) -> FileChange:
     return change_of(path, None, state(mode, **more), DiffStat(), ignored=ignored)  # type: ignore[arg-type]
 
 
-def gone(path: str, mode: int = 0o644, digest: str = "d", *, ignored: bool = False) -> FileChange:
+def build_deletion(path: str, mode: int = 0o644, digest: str = "d", *, ignored: bool = False) -> FileChange:
     return change_of(path, state(mode, digest), None, DiffStat(), ignored=ignored)
 
 
-def changed(path: str, before: int = 0o644, after: int = 0o644) -> FileChange:
-    return change_of(path, state(before, "a"), state(after, "b"), DiffStat())
+def build_modification(path: str, old_mode: int = 0o644, new_mode: int = 0o644) -> FileChange:
+    return change_of(path, state(old_mode, "a"), state(new_mode, "b"), DiffStat())
 
 
-PLAIN = (made("src/a.py"), changed("b.py"), gone("old.py"))
+PLAIN = (build_creation("src/a.py"), build_modification("b.py"), build_deletion("old.py"))
 RAISING: dict[str, tuple[FileChange, ...]] = {
-    "sensitive": (made(".env"),),
-    "unrecoverable": (gone("notes.txt"),),
-    "many": tuple(made(f"f{number}") for number in range(MOST_FILES + 1)),
-    "outside_link": (made("out", kind="link", target="../x"),),
-    "executable": (made("run.sh", 0o755),),
-    "repository": (gone(".git/HEAD"),),
+    "sensitive": (build_creation(".env"),),
+    "unrecoverable": (build_deletion("notes.txt"),),
+    "many": tuple(build_creation(f"f{number}") for number in range(MOST_FILES + 1)),
+    "outside_link": (build_creation("out", kind="link", target="../x"),),
+    "executable": (build_creation("run.sh", 0o755),),
+    "repository": (build_deletion(".git/HEAD"),),
 }
 LOST = ("notes.txt",)
 
@@ -65,8 +65,8 @@ async def test_modes(mode: Mode, plain: str, always: str, others: str) -> None: 
     assert await judge.changing(command="ls") == "allow", "an empty effect"
     assert await judge.changing(*PLAIN, command="ls") == plain
     for kind, files in RAISING.items():
-        wanted = always if kind in ("sensitive", "repository") else others
-        assert await judge.changing(*files, command="ls", unrecoverable=LOST) == wanted, kind
+        expected = always if kind in ("sensitive", "repository") else others
+        assert await judge.changing(*files, command="ls", unrecoverable=LOST) == expected, kind
     ruled = Judge(mode=mode, rules=(ask("src/**", "edit_file"),))
     assert await ruled.changing(*PLAIN, command="ls") == always
     assert await Judge(mode=mode, rules=(deny("src/**", "edit_file"),)).changing(*PLAIN, command="ls") == "deny"
@@ -89,8 +89,8 @@ async def test_words_that_are_trusted_leave_what_is_sensitive_to_be_asked_for() 
     trusting = Judge(mode="ask", auto_approve_sensitive_edits=True)
     assert await trusting.changing(*RAISING["sensitive"]) == "allow"
     assert await trusting.changing(*RAISING["executable"]) == "ask"
-    named = Judge(mode="ask", rules=(allow(".env", "edit_file"),))
-    assert await named.changing(*RAISING["sensitive"]) == "allow"
+    ruled_judge = Judge(mode="ask", rules=(allow(".env", "edit_file"),))
+    assert await ruled_judge.changing(*RAISING["sensitive"]) == "allow"
 
 
 async def test_where_nobody_is_there_changes_are_discarded_and_edits_denied() -> None:  # S-05
@@ -115,9 +115,11 @@ async def test_the_card_shows_words_effect_and_reason() -> None:  # S-08
 
 
 async def test_what_is_only_left_out_is_no_change() -> None:
-    left = Rehearsal("", uncaptured=(Uncaptured("pipe", "a FIFO"),))
-    assert (await Judge(mode="ask").rehearsed(left, "run_command", command="mkfifo pipe")).decision == "allow"
-    assert (await Judge(mode="review").rehearsed(left, "run_command", command="mkfifo pipe")).decision == "ask"
+    fifo_rehearsal = Rehearsal("", uncaptured=(Uncaptured("pipe", "a FIFO"),))
+    assert (await Judge(mode="ask").rehearsed(fifo_rehearsal, "run_command", command="mkfifo pipe")).decision == "allow"
+    assert (
+        await Judge(mode="review").rehearsed(fifo_rehearsal, "run_command", command="mkfifo pipe")
+    ).decision == "ask"
 
 
 # -- what raises nothing ----------------------------------------------------------------------------------------------
@@ -126,52 +128,58 @@ async def test_what_is_only_left_out_is_no_change() -> None:
 @pytest.mark.parametrize(
     "files",
     [
-        tuple(made(f"node_modules/x/f{number}") for number in range(MOST_FILES + 1)),
-        tuple(made(f"target/f{number}", ignored=True) for number in range(MOST_FILES + 1)),
+        tuple(build_creation(f"node_modules/x/f{number}") for number in range(MOST_FILES + 1)),
+        tuple(build_creation(f"target/f{number}", ignored=True) for number in range(MOST_FILES + 1)),
         (
-            made(".venv/lib/site-packages/x.pyc"),
-            made("node_modules/x/package-lock.json"),
-            made("node_modules/.vite/a.js"),
+            build_creation(".venv/lib/site-packages/x.pyc"),
+            build_creation("node_modules/x/package-lock.json"),
+            build_creation("node_modules/.vite/a.js"),
         ),
-        (changed("node_modules/.cache/babel.js"), changed(".venv/lib/x/RECORD"), gone(".venv/bin/tool")),
-        (made("target/debug/build/tool", 0o755, ignored=True),),
-        (gone("__pycache__/notes.txt"), gone("dist/notes.txt", ignored=True)),
-        (gone("a.sh", 0o755), made("b.sh", 0o755)),
-        (changed("a.sh", 0o755, 0o755), changed("b.sh", 0o755, 0o644)),
-        (made("in", kind="link", target="a.py"), made("sub/up", kind="link", target="../a.py")),
-        (made(".git/index"), gone(".git/ORIG_HEAD"), made(".git/objects/aa/bb", 0o444)),
-        (made("folder", 0o755, kind="directory"), made("a", size=MOST_BYTES)),
+        (
+            build_modification("node_modules/.cache/babel.js"),
+            build_modification(".venv/lib/x/RECORD"),
+            build_deletion(".venv/bin/tool"),
+        ),
+        (build_creation("target/debug/build/tool", 0o755, ignored=True),),
+        (build_deletion("__pycache__/notes.txt"), build_deletion("dist/notes.txt", ignored=True)),
+        (build_deletion("a.sh", 0o755), build_creation("b.sh", 0o755)),
+        (build_modification("a.sh", 0o755, 0o755), build_modification("b.sh", 0o755, 0o644)),
+        (build_creation("in", kind="link", target="a.py"), build_creation("sub/up", kind="link", target="../a.py")),
+        (build_creation(".git/index"), build_deletion(".git/ORIG_HEAD"), build_creation(".git/objects/aa/bb", 0o444)),
+        (build_creation("folder", 0o755, kind="directory"), build_creation("a", size=MOST_BYTES)),
     ],
 )
 def test_no_concern(files: tuple[FileChange, ...]) -> None:
-    lost = ("__pycache__/notes.txt", "dist/notes.txt")
-    assert concerns(ChangeSet(files, lost), {}, ()) == ()
+    lost_paths = ("__pycache__/notes.txt", "dist/notes.txt")
+    assert concerns(ChangeSet(files, lost_paths), {}, ()) == ()
 
 
-def kinds(*files: FileChange, lost: tuple[str, ...] = ()) -> list[str]:
-    return [each.kind for each in concerns(ChangeSet(files, lost), {}, ())]
+def kinds(*files: FileChange, lost_paths: tuple[str, ...] = ()) -> list[str]:
+    return [each.kind for each in concerns(ChangeSet(files, lost_paths), {}, ())]
 
 
 def test_programs_among_installed_packages() -> None:  # S-23
-    assert kinds(made(".venv/bin/python", kind="link", target="/usr/bin/python3")) == ["installed"]
-    assert kinds(made(".venv/lib/x.pth")) == ["installed"]
-    assert kinds(made("venv/bin/activate", ignored=True)) == ["installed"]
-    assert kinds(changed("node_modules/x/index.js")) == ["installed"]
-    assert kinds(changed("node_modules/x/package.json")) == ["installed"], "it names the file that is loaded"
-    assert kinds(made("app/node_modules/x/index.js")) == ["installed"], "it is found before the one above"
-    assert kinds(made("node_modules/x", kind="link", target="../evil")) == ["installed"]
-    assert kinds(made(".venv/lib/site-packages/lib/__init__.py")) == ["installed"], "it is found before lib.py"
-    assert kinds(made(".venv/lib/site-packages/sitecustomize/__init__.py")) == ["installed"]
-    assert kinds(made(".venv/lib/site-packages/lib", kind="link", target="../../../../evil")) == ["installed"]
-    assert kinds(made(".venv/lib/site-packages/x.dist-info/entry_points.txt")) == ["installed"]
-    assert kinds(made("venv-3.12/bin/python", ignored=True)) == ["installed"]
-    assert kinds(changed(".terraform/providers/x/terraform-provider-x", 0o755, 0o755)) == ["installed"]
-    assert kinds(made("environment/bin/x", ignored=True)) == []
-    assert kinds(changed(".venv/lib/python3/site-packages/x.py")) == ["installed"]
+    assert kinds(build_creation(".venv/bin/python", kind="link", target="/usr/bin/python3")) == ["installed"]
+    assert kinds(build_creation(".venv/lib/x.pth")) == ["installed"]
+    assert kinds(build_creation("venv/bin/activate", ignored=True)) == ["installed"]
+    assert kinds(build_modification("node_modules/x/index.js")) == ["installed"]
+    assert kinds(build_modification("node_modules/x/package.json")) == ["installed"], "it names the file that is loaded"
+    assert kinds(build_creation("app/node_modules/x/index.js")) == ["installed"], "it is found before the one above"
+    assert kinds(build_creation("node_modules/x", kind="link", target="../evil")) == ["installed"]
+    assert kinds(build_creation(".venv/lib/site-packages/lib/__init__.py")) == ["installed"], (
+        "it is found before lib.py"
+    )
+    assert kinds(build_creation(".venv/lib/site-packages/sitecustomize/__init__.py")) == ["installed"]
+    assert kinds(build_creation(".venv/lib/site-packages/lib", kind="link", target="../../../../evil")) == ["installed"]
+    assert kinds(build_creation(".venv/lib/site-packages/x.dist-info/entry_points.txt")) == ["installed"]
+    assert kinds(build_creation("venv-3.12/bin/python", ignored=True)) == ["installed"]
+    assert kinds(build_modification(".terraform/providers/x/terraform-provider-x", 0o755, 0o755)) == ["installed"]
+    assert kinds(build_creation("environment/bin/x", ignored=True)) == []
+    assert kinds(build_modification(".venv/lib/python3/site-packages/x.py")) == ["installed"]
 
 
 async def test_an_install_is_asked_for_once() -> None:  # S-23
-    files = (made(".venv/bin/tool", 0o755), made(".venv/lib/x.pth"))
+    files = (build_creation(".venv/bin/tool", 0o755), build_creation(".venv/lib/x.pth"))
     spec, policy = SPECS["run_command"], StandardPolicy()
     options = ChatOptions(mode="ask", interactive=True)
     plain = call("run_command", command="pip install x")
@@ -179,61 +187,83 @@ async def test_an_install_is_asked_for_once() -> None:  # S-23
     for invocation, decision in ((plain, "ask"), (reached, "allow")):
         verdict = await policy.judge(spec, invocation, options, Rehearsal("", files), Verdict("review"))
         assert verdict.decision == decision
-    sensitive = Rehearsal("", (*files, made(".env")))
+    sensitive = Rehearsal("", (*files, build_creation(".env")))
     assert (await policy.judge(spec, reached, options, sensitive, Verdict("review"))).decision == "ask"
 
 
 def test_new_hidden_files_are_asked_for() -> None:  # S-06
-    assert kinds(made(".frobrc")) == ["sensitive"]
-    assert kinds(made("sub/.frob/settings.json")) == ["sensitive"]
-    assert kinds(changed(".frobrc"), changed("sub/.frob/settings.json"), gone(".other")) == []
-    assert kinds(made(".gitignore"), made(".editorconfig"), made(".changeset/a.md"), made("a/.gitkeep")) == []
+    assert kinds(build_creation(".frobrc")) == ["sensitive"]
+    assert kinds(build_creation("sub/.frob/settings.json")) == ["sensitive"]
+    assert (
+        kinds(build_modification(".frobrc"), build_modification("sub/.frob/settings.json"), build_deletion(".other"))
+        == []
+    )
+    assert (
+        kinds(
+            build_creation(".gitignore"),
+            build_creation(".editorconfig"),
+            build_creation(".changeset/a.md"),
+            build_creation("a/.gitkeep"),
+        )
+        == []
+    )
     reports = (".eslintcache", ".coverage.host.17.XyZ", ".phpunit.result.cache", ".nyc_output/4f.json")
     settings = (".ruff.toml", "app/.yamllint", ".codecov.yml", ".slugignore", ".shellcheckrc")
-    assert kinds(*map(made, (*reports, *settings))) == []
-    assert kinds(made(".nyc_output/run.js")) == ["sensitive"]
-    assert kinds(made(".tools/ignore")) == ["sensitive"]
-    assert kinds(made(".github/ISSUE_TEMPLATE/bug.md"), made(".env.example"), made(".mypy_cache/x")) == []
-    assert concerns(ChangeSet((made(".frobrc"),)), {".frobrc": True}, ()) == ()
+    assert kinds(*map(build_creation, (*reports, *settings))) == []
+    assert kinds(build_creation(".nyc_output/run.js")) == ["sensitive"]
+    assert kinds(build_creation(".tools/ignore")) == ["sensitive"]
+    assert (
+        kinds(
+            build_creation(".github/ISSUE_TEMPLATE/bug.md"),
+            build_creation(".env.example"),
+            build_creation(".mypy_cache/x"),
+        )
+        == []
+    )
+    assert concerns(ChangeSet((build_creation(".frobrc"),)), {".frobrc": True}, ()) == ()
 
 
 def test_what_git_loses_is_said() -> None:  # S-23
-    (raised,) = concerns(ChangeSet((changed(".git/packed-refs"),), history=("drops a", "hides b")), {}, ())
+    (raised,) = concerns(ChangeSet((build_modification(".git/packed-refs"),), history=("drops a", "hides b")), {}, ())
     assert (raised.kind, raised.reason) == ("repository", "it drops a; it hides b")
 
 
 def test_many_bytes_and_links_by_absolute_paths() -> None:
-    assert kinds(made("a", size=MOST_BYTES), made("b")) == ["many"]
-    assert kinds(made("sub/a", kind="link", target="/etc/passwd")) == ["outside_link"]
-    assert kinds(made("sub/a", kind="link", target="../../x")) == ["outside_link"]
-    assert kinds(changed("tool", 0o644, 0o755)) == ["executable"]
-    assert kinds(gone(".env"), gone("sub/.github/workflows/ci.yml")) == ["sensitive"]
+    assert kinds(build_creation("a", size=MOST_BYTES), build_creation("b")) == ["many"]
+    assert kinds(build_creation("sub/a", kind="link", target="/etc/passwd")) == ["outside_link"]
+    assert kinds(build_creation("sub/a", kind="link", target="../../x")) == ["outside_link"]
+    assert kinds(build_modification("tool", 0o644, 0o755)) == ["executable"]
+    assert kinds(build_deletion(".env"), build_deletion("sub/.github/workflows/ci.yml")) == ["sensitive"]
 
 
 def test_who_writes_what_is_ignored_does_not_hide_by_it() -> None:
-    assert kinds(gone("notes.txt", ignored=True), lost=LOST) == []
-    assert kinds(made(".gitignore"), gone("notes.txt", ignored=True), lost=LOST) == ["unrecoverable"]
-    assert kinds(made("src/CACHEDIR.TAG"), gone("src/notes.txt"), lost=("src/notes.txt",)) == ["unrecoverable"]
+    assert kinds(build_deletion("notes.txt", ignored=True), lost_paths=LOST) == []
+    assert kinds(build_creation(".gitignore"), build_deletion("notes.txt", ignored=True), lost_paths=LOST) == [
+        "unrecoverable"
+    ]
+    assert kinds(
+        build_creation("src/CACHEDIR.TAG"), build_deletion("src/notes.txt"), lost_paths=("src/notes.txt",)
+    ) == ["unrecoverable"]
 
 
 def test_own_patterns_hold_in_caches_too() -> None:
-    files = (made("node_modules/x/secret.sql"),)
+    files = (build_creation("node_modules/x/secret.sql"),)
     assert [each.kind for each in concerns(ChangeSet(files), {"*.sql": False}, ())] == ["sensitive"]
 
 
 def test_locks_of_build_output_pin_nothing() -> None:
-    lock = made("target/debug/x.lock", ignored=True)
+    lock = build_creation("target/debug/x.lock", ignored=True)
     assert concerns(ChangeSet((lock,)), {}, ()) == ()
-    assert [each.kind for each in concerns(ChangeSet((made("Cargo.lock"),)), {}, ())] == ["sensitive"]
-    assert concerns(ChangeSet((lock, changed(".gitignore"))), {}, ()) != ()
-    assert concerns(ChangeSet((made(".env", ignored=True),)), {}, ()) != ()
+    assert [each.kind for each in concerns(ChangeSet((build_creation("Cargo.lock"),)), {}, ())] == ["sensitive"]
+    assert concerns(ChangeSet((lock, build_modification(".gitignore"))), {}, ()) != ()
+    assert concerns(ChangeSet((build_creation(".env", ignored=True),)), {}, ()) != ()
 
 
 async def test_a_rule_answers_for_words_that_are_rated_as_nothing() -> None:  # S-07
     effect = Rehearsal("", RAISING["executable"])
-    asked = await Judge(mode="ask").rehearsed(effect, "run_command", command="touch run.sh")
-    assert asked.decision == "ask"
-    (offer,) = asked.offers
+    verdict = await Judge(mode="ask").rehearsed(effect, "run_command", command="touch run.sh")
+    assert verdict.decision == "ask"
+    (offer,) = verdict.offers
     assert (
         await Judge(mode="ask", rules=(offer.rule,)).changing(*RAISING["executable"], command="touch run.sh") == "allow"
     )
@@ -253,7 +283,7 @@ async def test_a_rule_answers_for_words_that_are_rated_as_nothing() -> None:  # 
     ],
 )
 def test_links_that_leave_the_project(path: str, target: str, leaves: bool) -> None:  # S-16
-    assert kinds(made(path, kind="link", target=target)) == (["outside_link"] if leaves else [])
+    assert kinds(build_creation(path, kind="link", target=target)) == (["outside_link"] if leaves else [])
 
 
 def test_a_sensitive_file_that_gives_way_to_a_folder() -> None:  # S-06

@@ -205,9 +205,9 @@ def test_whatever_bash_runs_is_among_the_parts(seed: int, tmp_path: Path) -> Non
     ran = subprocess.run(
         [bash, "-c", script], cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False
     )
-    called = set(re.findall(r"<(\w+)>", ran.stderr.decode()))
-    seen = {part.words[1] for part in parts(text) if part.program == "args" and len(part.words) > 1}
-    assert called <= seen or classify(text).severity in ("high", "critical"), text
+    called_names = set(re.findall(r"<(\w+)>", ran.stderr.decode()))
+    part_names = {part.words[1] for part in parts(text) if part.program == "args" and len(part.words) > 1}
+    assert called_names <= part_names or classify(text).severity in ("high", "critical"), text
 
 
 LITERAL = [

@@ -1,4 +1,4 @@
-"""What rules about commands cover (S-07; fault 27): an allow rule nothing beside its words, a deny rule all that
+"""Rules about commands (S-07; fault 27): an allow rule covers nothing beside its words, a deny rule all that
 may run them."""
 
 import random
@@ -14,7 +14,7 @@ from treadle.protocol.files import FileChange, FileState
 # -- an allow rule covers its own part alone --------------------------------------------------------------------------
 
 
-def _lost(path: str) -> FileChange:
+def _build_truncation(path: str) -> FileChange:
     return FileChange(path, "modified", 0, 1, FileState("file", 0o644, "1f2e", 5), FileState("file", 0o644, "3d4c", 0))
 
 
@@ -40,8 +40,14 @@ def _lost(path: str) -> FileChange:
 )
 async def test_every_part_is_covered_or_read_only(command: str) -> None:  # S-07: seen with `: > precious.txt`
     judge = Judge(mode="ask", rules=(allow("make *"),))
-    assert await judge.changing(_lost("precious.txt"), command=command, unrecoverable=("precious.txt",)) == "ask"
-    assert await judge.changing(_lost("precious.txt"), command="make test", unrecoverable=("precious.txt",)) == "allow"
+    assert (
+        await judge.changing(_build_truncation("precious.txt"), command=command, unrecoverable=("precious.txt",))
+        == "ask"
+    )
+    assert (
+        await judge.changing(_build_truncation("precious.txt"), command="make test", unrecoverable=("precious.txt",))
+        == "allow"
+    )
     assert await Judge(mode="confirm", rules=(allow("make *"),))(command) == "ask"
 
 
@@ -144,11 +150,11 @@ async def test_a_relative_program_is_that_of_its_folder() -> None:
         assert await decision(f"for i in 1 2; do {command}; cd x; done") == "ask", command
     assert await decision("x/../run.sh") == "ask"
     assert await decision("./r[u]n.sh") == "ask"
-    offered = await Judge("/project").verdict("run_command", command="./run.sh a", cwd="x")
-    assert [offer.rule.pattern for offer in offered.offers] == ["./x/run.sh a"]
-    made = Judge("/project", rules=(offered.offers[0].rule,))
-    assert (await made.verdict("run_command", command="./run.sh a", cwd="x")).decision == "allow"
-    assert (await made.verdict("run_command", command="./run.sh a")).decision == "ask"
+    verdict = await Judge("/project").verdict("run_command", command="./run.sh a", cwd="x")
+    assert [offer.rule.pattern for offer in verdict.offers] == ["./x/run.sh a"]
+    ruled_judge = Judge("/project", rules=(verdict.offers[0].rule,))
+    assert (await ruled_judge.verdict("run_command", command="./run.sh a", cwd="x")).decision == "allow"
+    assert (await ruled_judge.verdict("run_command", command="./run.sh a")).decision == "ask"
 
 
 # -- a deny rule covers what may run ----------------------------------------------------------------------------------
@@ -299,7 +305,7 @@ def _compound(chance: random.Random, depth: int) -> tuple[str, bool]:
     if not depth:
         pool = chance.choice((_COVERED, _HARMLESS, _COVERED, _HARMLESS, _BARRED))
         return chance.choice(pool), pool is not _BARRED
-    (left, left_covered), (right, right_covered) = (
+    (left_part, left_covered), (right, right_covered) = (
         _compound(chance, depth - 1),
         _compound(chance, chance.randrange(depth)),
     )
@@ -307,7 +313,7 @@ def _compound(chance: random.Random, depth: int) -> tuple[str, bool]:
     if joint == "{} | {}":
         right = f"{{ {right}\n}}"  # so that all of it gets the input, which no rule covers for an interpreter
         right_covered = right_covered and "python3" not in right
-    return joint.format(left, right), left_covered and right_covered
+    return joint.format(left_part, right), left_covered and right_covered
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -317,9 +323,11 @@ async def test_an_allow_verdict_means_that_every_part_is_covered(seed: int) -> N
     allowed = 0
     for _ in range(250):
         command, covered = _compound(chance, chance.randrange(1, 4))
-        passed = await judge.changing(_lost("a.txt"), command=command, unrecoverable=("a.txt",)) == "allow"
-        assert covered or not passed, (seed, command)
-        allowed += passed
+        is_allowed = (
+            await judge.changing(_build_truncation("a.txt"), command=command, unrecoverable=("a.txt",)) == "allow"
+        )
+        assert covered or not is_allowed, (seed, command)
+        allowed += is_allowed
     assert allowed > 20  # not because all is asked for
 
 

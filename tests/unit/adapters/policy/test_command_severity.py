@@ -19,9 +19,9 @@ COMMANDS = [row.command for row in ROWS]
 
 
 def test_a_command_is_rated_by_its_words() -> None:  # S-04, fault 27
-    found = [(row, classify(row.command)) for row in ROWS]
-    assert [(row, finding) for row, finding in found if finding.severity != row.severity] == []
-    assert [row for row, finding in found if bool(finding.reasons) != (row.severity != "none")] == []
+    findings = [(row, classify(row.command)) for row in ROWS]
+    assert [(row, finding) for row, finding in findings if finding.severity != row.severity] == []
+    assert [row for row, finding in findings if bool(finding.reasons) != (row.severity != "none")] == []
 
 
 def test_every_dangerous_command_has_its_judge() -> None:  # S-04, S-05
@@ -140,7 +140,7 @@ def test_wrapping_never_lowers_the_severity() -> None:
     for command in COMMANDS:
         finding = classify(command)
         if any("cannot be read" in reason for reason in finding.reasons):
-            continue  # what is no complete text cannot be put into another
+            continue  # an incomplete text cannot be put into another
         quoted = shlex.quote(command)
         for wrapped in (
             f"bash -c {quoted}",
@@ -165,7 +165,7 @@ _NO_PROGRAM_FIRST = re.compile(
 
 def test_a_prefix_never_lowers_the_severity_of_a_program() -> None:
     for command in COMMANDS:
-        piped = re.search(r"[(|]", command)  # what a wrapped program prints is not followed
+        piped = re.search(r"[(|]", command)  # the output of a wrapped program is not followed
         if _NO_PROGRAM_FIRST.match(command) or piped or not parts(command) or not parts(command)[0].program:
             continue
         severity = classify(command).severity

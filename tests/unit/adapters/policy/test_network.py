@@ -1,4 +1,4 @@
-"""What a person is asked when a command needs the network, and what rules let it reach (S-03)."""
+"""Questions for a person when a command needs the network, and rules that let it reach hosts (S-03)."""
 
 import pytest
 from msgspec.structs import replace
@@ -20,13 +20,13 @@ PIP = "pip install six"
 async def judged(
     command: str, *, wants: str = "", network: NetworkChoice = False, granted: NetworkChoice = False, **options: object
 ) -> Verdict:
-    made = ChatOptions(**{"mode": "ask", "interactive": True, "network": network, **options})  # type: ignore[arg-type]
+    chat_options = ChatOptions(**{"mode": "ask", "interactive": True, "network": network, **options})  # type: ignore[arg-type]
     policy, spec = StandardPolicy(), SPECS["run_command"]
     invocation = replace(call("run_command", command=command), network=granted)
-    verdict = await policy.review(spec, invocation, made)
+    verdict = await policy.review(spec, invocation, chat_options)
     if verdict.decision != "review":
         return verdict
-    return await policy.judge(spec, invocation, made, Rehearsal("it failed", wants_network=wants), verdict)
+    return await policy.judge(spec, invocation, chat_options, Rehearsal("it failed", wants_network=wants), verdict)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Secrets go, whatever only looks like one stays (S-11)."""
+"""Secrets go, text that only looks like one stays (S-11)."""
 
 import base64
 import hashlib
@@ -174,14 +174,14 @@ def test_a_megabyte_of_anything_costs_little() -> None:
 def test_a_secret_in_two_pieces_is_not_shown(kind: str) -> None:
     secret = SECRETS[kind]
     text = f"before {secret} after\n"
-    for cut in range(len(text)):
+    for position in range(len(text)):
         live = PLAIN.live()
-        shown = live(text[:cut]) + live(text[cut:]) + live("\n")
-        assert f"[redacted: {kind}] after" in shown, cut
-        assert secret[8:] not in shown, cut
-        begun = shown.removeprefix("before ").partition("[")[0]  # no more of it than how all of its kind begin
-        assert len(begun) <= 10, cut
-        assert secret.startswith(begun), cut
+        output = live(text[:position]) + live(text[position:]) + live("\n")
+        assert f"[redacted: {kind}] after" in output, position
+        assert secret[8:] not in output, position
+        visible_start = output.removeprefix("before ").partition("[")[0]  # no more of it than how all of its kind begin
+        assert len(visible_start) <= 10, position
+        assert secret.startswith(visible_start), position
 
 
 SPLIT = [
@@ -195,28 +195,28 @@ SPLIT = [
 
 @pytest.mark.parametrize(("text", "secret"), SPLIT)
 def test_what_stands_around_a_secret_may_be_cut(text: str, secret: str) -> None:
-    for cut in range(len(text)):
-        for second in range(cut, len(text)):
+    for first in range(len(text)):
+        for second in range(first, len(text)):
             live = PLAIN.live()
-            shown = live(text[:cut]) + live(text[cut:second]) + live(text[second:]) + live("\n")
-            assert secret not in shown, (cut, second)
-            assert "[redacted" in shown, (cut, second)
+            output = live(text[:first]) + live(text[first:second]) + live(text[second:]) + live("\n")
+            assert secret not in output, (first, second)
+            assert "[redacted" in output, (first, second)
 
 
 def test_a_secret_letter_by_letter() -> None:
     live = PLAIN.live()
-    shown = "".join(map(live, f"a {SECRETS['GitHub token']} b\n"))
-    assert shown == "a ghp[redacted: GitHub token] b\n"
+    output = "".join(map(live, f"a {SECRETS['GitHub token']} b\n"))
+    assert output == "a ghp[redacted: GitHub token] b\n"
 
 
 def test_a_value_in_two_pieces_is_not_shown() -> None:
     redact = Redactor({"A_TOKEN": "abcdefgh"})
-    for cut in range(8 + 4):
+    for position in range(8 + 4):
         live = redact.live()
         text = "xx abcdefgh yy"
-        shown = live(text[:cut]) + live(text[cut:])
-        assert "[redacted: A_TOKEN] yy" in shown
-        assert "abcd" not in shown
+        output = live(text[:position]) + live(text[position:])
+        assert "[redacted: A_TOKEN] yy" in output
+        assert "abcd" not in output
 
 
 def test_ordinary_output_is_not_held_back() -> None:

@@ -1,4 +1,4 @@
-"""What a rule may say, and where rules are kept (S-07, S-09)."""
+"""The content of rules, and the place where they are kept (S-07, S-09)."""
 
 import multiprocessing
 import os
@@ -60,23 +60,23 @@ def home(tmp_path: Path) -> Path:
 
 
 def test_rules_are_kept_for_their_owner_alone(home: Path) -> None:
-    made = RuleBook(home).add(allow("make test", scope="user"))
-    assert made.id.startswith("r_")
-    assert RuleBook(home).all() == (made,)
+    rule = RuleBook(home).add(allow("make test", scope="user"))
+    assert rule.id.startswith("r_")
+    assert RuleBook(home).all() == (rule,)
     assert stat.S_IMODE((home / "rules.json").stat().st_mode) == 0o600
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
 
 
 def test_project_rules_hold_in_their_project_only(home: Path, tmp_path: Path) -> None:
-    one, other = tmp_path / "one", tmp_path / "other"
+    one, other_root = tmp_path / "one", tmp_path / "other"
     one.mkdir()
-    other.mkdir()
+    other_root.mkdir()
     (tmp_path / "link").symlink_to(one)
     book = RuleBook(home)
-    made = book.add(allow("make test", scope="project", root=str(tmp_path / "link")))
-    assert made.root == str(one)
-    assert book.of(str(one)) == book.of(str(tmp_path / "link")) == (made,)
-    assert book.of(str(other)) == ()
+    rule = book.add(allow("make test", scope="project", root=str(tmp_path / "link")))
+    assert rule.root == str(one)
+    assert book.of(str(one)) == book.of(str(tmp_path / "link")) == (rule,)
+    assert book.of(str(other_root)) == ()
 
 
 def test_the_same_rule_again_moves_its_expiry(home: Path) -> None:
@@ -91,13 +91,13 @@ def test_the_same_rule_again_moves_its_expiry(home: Path) -> None:
 
 
 def test_revoked_is_gone_and_known_to_all_at_once(home: Path) -> None:
-    one, other = RuleBook(home), RuleBook(home)
-    made = one.add(allow("make test", scope="user"))
-    assert other.of("/x") == (made,)
-    assert one.revoke(made.id) == made
-    assert other.of("/x") == ()
+    one, other_book = RuleBook(home), RuleBook(home)
+    rule = one.add(allow("make test", scope="user"))
+    assert other_book.of("/x") == (rule,)
+    assert one.revoke(rule.id) == rule
+    assert other_book.of("/x") == ()
     with pytest.raises(NotFound):
-        other.revoke(made.id)
+        other_book.revoke(rule.id)
 
 
 def test_a_bad_rule_changes_nothing(home: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_bad_rule_changes_nothing(home: Path) -> None:
     assert not (home / "rules.json").exists()
 
 
-def _written(home: Path, content: bytes) -> Path:
+def _write_rules(home: Path, content: bytes) -> Path:
     home.mkdir()
     (home / "rules.json").write_bytes(content)
     os.chmod(home / "rules.json", 0o600)
@@ -115,7 +115,7 @@ def _written(home: Path, content: bytes) -> Path:
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b'{"rules": [{"effect": "maybe", "tool": "x"}]}', b"\xff"])
 async def test_a_damaged_book_allows_nothing(home: Path, content: bytes) -> None:
-    book = RuleBook(_written(home, content))
+    book = RuleBook(_write_rules(home, content))
     with pytest.raises(ConfigError, match="damaged"):
         book.all()
     judge = Judge("/x", StandardPolicy(book), mode="autopilot")
@@ -127,7 +127,7 @@ def test_a_damaged_rule_does_not_hide_the_others_from_a_person(home: Path) -> No
     for bad in (b'{"effect": "maybe", "tool": "x"}', b"7", b'{"effect": "deny", "tool": "x", "expires_ms": 1e99}'):
         (home / "rules.json").unlink(missing_ok=True)
         home.exists() and home.rmdir()
-        book = RuleBook(_written(home, b'{"rules": [' + bad + b", " + good + b"]}"))
+        book = RuleBook(_write_rules(home, b'{"rules": [' + bad + b", " + good + b"]}"))
         rules, damage = book.readable()
         assert [rule.pattern for rule in rules] == ["git push *"]
         assert "is damaged" in damage
@@ -164,9 +164,9 @@ def test_a_change_is_made_or_not(home: Path, point: str) -> None:
     first = book.add(allow("make test", scope="user"))
     with faults(f"raise@{point}"), pytest.raises(InjectedFault):
         book.add(allow("make lint", scope="user"))
-    found = RuleBook(home).all()
-    assert found[0] == first
-    assert len(found) == (1 if "before" in point else 2)
+    rules = RuleBook(home).all()
+    assert rules[0] == first
+    assert len(rules) == (1 if "before" in point else 2)
     RuleBook(home).add(allow("make docs", scope="user"))
 
 
@@ -189,8 +189,8 @@ def test_several_processes_write_at_once(home: Path) -> None:
 def _as_nobody(home: Path) -> None:
     os.setgid(65534)
     os.setuid(65534)
-    made = RuleBook(home / "own").add(allow("make test", scope="user"))
-    assert RuleBook(home / "own").of("/x") == (made,)
+    rule = RuleBook(home / "own").add(allow("make test", scope="user"))
+    assert RuleBook(home / "own").of("/x") == (rule,)
     try:
         RuleBook(home / "roots").add(allow("make test", scope="user"))
     except ConfigError:

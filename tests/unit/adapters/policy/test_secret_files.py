@@ -37,9 +37,9 @@ class Project:
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
     monkeypatch.setattr(secret_files, "_REMEMBERED_S", 0.0)
-    made = Project(tmp_path)
-    yield made
-    os.close(made._top)
+    new_project = Project(tmp_path)
+    yield new_project
+    os.close(new_project._top)
 
 
 def test_built_folders_are_searched_and_installed_packages_are_not(project: Project) -> None:

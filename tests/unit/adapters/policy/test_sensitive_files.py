@@ -88,9 +88,9 @@ def test_no_pattern_breaks_it(pattern: str, path: str) -> None:
      ".pnp.cjs"],
 )  # fmt: skip
 def test_sensitive_by_default(path: str) -> None:
-    found = judge(path, {})
-    assert found is not None
-    assert found.reason
+    finding = judge(path, {})
+    assert finding is not None
+    assert finding.reason
 
 
 @pytest.mark.parametrize(
@@ -103,11 +103,11 @@ def test_not_sensitive_by_default(path: str) -> None:
 
 
 def test_the_last_match_wins_and_true_means_safe() -> None:
-    own = {"*": False, "src/**": True, "src/secret.py": False}
-    assert judge("a.py", own) is not None
-    assert judge("src/a.py", own) is None
-    assert judge("src/secret.py", own) is not None
-    assert judge("src/.env", own) is None  # an own pattern stands behind the built-in ones
+    own_patterns = {"*": False, "src/**": True, "src/secret.py": False}
+    assert judge("a.py", own_patterns) is not None
+    assert judge("src/a.py", own_patterns) is None
+    assert judge("src/secret.py", own_patterns) is not None
+    assert judge("src/.env", own_patterns) is None  # an own pattern stands behind the built-in ones
     assert judge(".env", {".env": True}) is None
     assert set(DEFAULTS.values()) == {True, False}
 
@@ -117,8 +117,8 @@ def test_a_link_is_what_it_points_at(tmp_path: Path) -> None:  # S-06
     (tmp_path / "notes.txt").symlink_to(".env")
     (tmp_path / "folder").symlink_to(".")
     (tmp_path / "plain.txt").write_text("")
-    found = [find(str(tmp_path), path, {}) for path in ("notes.txt", "folder/notes.txt", "plain.txt")]
-    assert [each and each.path for each in found] == [".env", ".env", None]
+    findings = [find(str(tmp_path), path, {}) for path in ("notes.txt", "folder/notes.txt", "plain.txt")]
+    assert [each and each.path for each in findings] == [".env", ".env", None]
 
 
 def test_a_file_is_what_links_make_of_it(tmp_path: Path) -> None:  # S-06

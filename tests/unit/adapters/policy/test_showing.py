@@ -1,4 +1,4 @@
-"""What a person is shown of a call is whole, inert and bounded (S-08, S-12)."""
+"""The text that shows a call to a person is whole, inert and bounded (S-08, S-12)."""
 
 from treadle.adapters.policy.acts import Act, render_call
 from treadle.base.types import CallKey, ChatId
@@ -35,5 +35,5 @@ def test_a_command_is_shown_with_the_folder_and_the_variables_that_it_inherits()
         "run_command\n  command: make\n  in the folder: deep/er\n"
         "  set by an earlier command: PATH=/evil\\x1b:/bin\n  set by an earlier command: B is unset"
     )
-    given = render_call(call("run_command", command="make", cwd="x"), Act("command", folder="x"))
-    assert given == "run_command\n  command: make\n  cwd: x"
+    rendered_call = render_call(call("run_command", command="make", cwd="x"), Act("command", folder="x"))
+    assert rendered_call == "run_command\n  command: make\n  cwd: x"

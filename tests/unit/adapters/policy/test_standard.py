@@ -1,4 +1,4 @@
-"""What passes, what is asked for and what is denied (S-05, S-06, S-07)."""
+"""The standard policy allows, asks and denies (S-05, S-06, S-07)."""
 
 import os
 from pathlib import Path
@@ -216,9 +216,9 @@ async def test_a_link_is_what_it_points_at(tmp_path: Path) -> None:  # S-06
     assert await judge.edit(str(tmp_path / "notes")) == "ask"
     assert await judge.edit("folder/workflows/ci.yml") == "ask"
     assert await judge("echo B=2 >> notes") == "ask"
-    other = tmp_path.parent / f"{tmp_path.name}-link"
-    os.symlink(tmp_path, other)
-    assert await Judge(other).edit(str(tmp_path / "notes")) == "ask"
+    link = tmp_path.parent / f"{tmp_path.name}-link"
+    os.symlink(tmp_path, link)
+    assert await Judge(link).edit(str(tmp_path / "notes")) == "ask"
 
 
 @pytest.mark.parametrize(
@@ -349,8 +349,14 @@ async def test_without_a_view_existing_files_and_new_dot_files_are_asked_for(tmp
     (tmp_path / "empty.txt").touch()
     (tmp_path / ".nvmrc").write_text("22\n")
     judge = Judge(tmp_path, mode="ask")
-    asked = (": > notes.txt", "tee notes.txt < /dev/null", "echo x >> ./notes.txt", "touch .pylintrc", "echo > .a/b")
-    assert [await judge(command) for command in asked] == ["ask"] * len(asked)
+    questioned_commands = (
+        ": > notes.txt",
+        "tee notes.txt < /dev/null",
+        "echo x >> ./notes.txt",
+        "touch .pylintrc",
+        "echo > .a/b",
+    )
+    assert [await judge(command) for command in questioned_commands] == ["ask"] * len(questioned_commands)
     passing = ("echo x > new.txt", "echo x > empty.txt", "cat notes.txt", "touch .gitkeep", "echo x > .mypy_cache/x")
     assert [await judge(command) for command in passing] == ["allow"] * len(passing)
     assert await Judge(tmp_path, mode="auto-edit")("echo x > notes.txt") == "allow"

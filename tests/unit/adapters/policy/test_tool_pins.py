@@ -30,8 +30,8 @@ def test_a_rule_without_a_pin_is_pinned_at_its_first_use_for_all_processes(tmp_p
     assert later.find_holding([WIDE], NOTE) == WIDE
     assert later.find_holding([WIDE], CHANGED) is None
     assert "-Write a note.\n+Write a note, and more.\n" in later.difference(WIDE, CHANGED)
-    other = replace(NOTE, name="odd__look")
-    assert later.find_holding([WIDE], other) == WIDE  # its own first use
+    other_tool = replace(NOTE, name="odd__look")
+    assert later.find_holding([WIDE], other_tool) == WIDE  # its own first use
 
 
 def test_a_wide_rule_does_not_take_a_changed_tool_for_a_new_one(tmp_path: Path) -> None:
@@ -60,6 +60,6 @@ def test_damaged_pins_allow_nothing(tmp_path: Path) -> None:
 
 
 def test_rules_about_other_tools_need_no_pin(tmp_path: Path) -> None:
-    own = ToolSpec("deploy", "Bring it somewhere.")
-    assert ToolPins(tmp_path).find_holding([WIDE], own) == WIDE
+    own_tool = ToolSpec("deploy", "Bring it somewhere.")
+    assert ToolPins(tmp_path).find_holding([WIDE], own_tool) == WIDE
     assert not list(tmp_path.iterdir())

@@ -39,11 +39,11 @@ def test_trust_is_bound_to_the_content(tmp_path: Path, hooks: Path) -> None:
 def test_a_copy_elsewhere_is_not_trusted(tmp_path: Path, hooks: Path) -> None:
     trust = Trust(tmp_path / "home")
     trust.add(str(hooks), b"x")
-    other = tmp_path / "other" / ".treadle"
-    other.mkdir(parents=True)
-    assert not trust.trusted(str(other / "hooks.toml"), b"x")
-    (other / "link.toml").symlink_to(hooks)  # it is the trusted file
-    assert trust.trusted(str(other / "link.toml"), b"x")
+    other_folder = tmp_path / "other" / ".treadle"
+    other_folder.mkdir(parents=True)
+    assert not trust.trusted(str(other_folder / "hooks.toml"), b"x")
+    (other_folder / "link.toml").symlink_to(hooks)  # it is the trusted file
+    assert trust.trusted(str(other_folder / "link.toml"), b"x")
 
 
 def test_a_project_cannot_trust_itself(tmp_path: Path, hooks: Path) -> None:

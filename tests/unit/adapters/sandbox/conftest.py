@@ -9,27 +9,27 @@ from tests.unit.adapters.sandbox.grounds import Grounds, grounds, missing
 
 @pytest.fixture
 def place() -> Iterator[Grounds]:
-    with grounds() as made:
-        yield made
+    with grounds() as fresh_grounds:
+        yield fresh_grounds
 
 
 @pytest.fixture(params=["bubblewrap", "landlock"])
 def level(request: pytest.FixtureRequest) -> str:
-    found: str = request.param
-    if why := missing(found):
-        pytest.skip(why)
-    return found
+    level_name: str = request.param
+    if skip_reason := missing(level_name):
+        pytest.skip(skip_reason)
+    return level_name
 
 
 @pytest.fixture
 def bubblewrap(place: Grounds) -> Grounds:
-    if why := missing("bubblewrap"):
-        pytest.skip(why)
+    if skip_reason := missing("bubblewrap"):
+        pytest.skip(skip_reason)
     return place
 
 
 @pytest.fixture
 def landlock(place: Grounds) -> Grounds:
-    if why := missing("landlock"):
-        pytest.skip(why)
+    if skip_reason := missing("landlock"):
+        pytest.skip(skip_reason)
     return place

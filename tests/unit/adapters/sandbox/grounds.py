@@ -45,14 +45,16 @@ class Grounds(msgspec.Struct, frozen=True):
         return self.folder / "scratch"
 
     def sandbox(self, level: str) -> Sandbox:
-        made: Sandbox = NoSandbox()
+        inner_sandbox: Sandbox = NoSandbox()
         match level:
             case "bubblewrap":
                 nested = only_filtered(self.user)
-                made = Bubblewrap(self.bubblewrap, str(self.scratch), views=True, nested=nested, launcher=self.launcher)
+                inner_sandbox = Bubblewrap(
+                    self.bubblewrap, str(self.scratch), views=True, nested=nested, launcher=self.launcher
+                )
             case "landlock":
-                made = Landlock(str(self.scratch), launcher=self.launcher)
-        return made if self.user is None else Given(made, self)
+                inner_sandbox = Landlock(str(self.scratch), launcher=self.launcher)
+        return inner_sandbox if self.user is None else OtherUserSandbox(inner_sandbox, self)
 
     def confinement(self, mount: RootMount = _DIRECT, **more: object) -> Confinement:
         return msgspec.structs.replace(Confinement(root=str(self.root), mount=mount), **more)
@@ -82,7 +84,7 @@ class Grounds(msgspec.Struct, frozen=True):
                 os.chown(path, self.user, self.user, follow_symlinks=False)
 
 
-class Given:
+class OtherUserSandbox:
     """A sandbox whose files are given to the other user, who would have made them."""
 
     def __init__(self, inner: Sandbox, place: Grounds) -> None:
@@ -109,15 +111,15 @@ def grounds(user: int | None = None) -> Iterator[Grounds]:
         (folder / "root").mkdir()
         (folder / "scratch").mkdir()
         launcher, binary = (Launcher(), find_bubblewrap()) if user is None else _for_everyone(folder)
-        made = Grounds(folder, launcher, binary, user)
-        made.give()
-        yield made
+        place = Grounds(folder, launcher, binary, user)
+        place.give()
+        yield place
     finally:
         _remove(folder)
 
 
 def _remove(folder: Path) -> None:
-    remove_tree(str(folder))  # whatever was closed in it
+    remove_tree(str(folder))  # closed folders in it, too
     assert not folder.exists()
 
 
@@ -148,10 +150,10 @@ def python_for_everyone() -> str:
     for python in (sys.executable, "/usr/bin/python3"):
         try:
             line = [python, "-I", "-S", "-c", _SAYS_WHETHER_IT_FITS]
-            tried = subprocess.run(line, capture_output=True, timeout=WAIT_S, check=False, **becoming(NOBODY))
+            process = subprocess.run(line, capture_output=True, timeout=WAIT_S, check=False, **becoming(NOBODY))
         except OSError:
             continue
-        if tried.returncode == 0:
+        if process.returncode == 0:
             return python
     return ""
 
@@ -178,7 +180,7 @@ def missing(level: str, user: int | None = None) -> str:
 
 @cache
 def only_filtered(user: int | None = None) -> bool:
-    """Whether bubblewrap cannot forbid namespaces inside, as in some containers."""
+    """Return if bubblewrap cannot forbid namespaces inside, as in some containers."""
     return not _runs(user, "--disable-userns")
 
 
@@ -189,22 +191,22 @@ def _runs(user: int | None, *more: str) -> bool:
         place.give()
         line = [place.bubblewrap or "bwrap", *_BARE, *more, "true"]
         try:
-            ended = subprocess.run(
+            process = subprocess.run(
                 line, cwd=place.folder, capture_output=True, timeout=WAIT_S, check=False, **becoming(user)
             )
         except OSError:
             return False
-        return ended.returncode == 0
+        return process.returncode == 0
 
 
 def becoming(user: int | None) -> dict[str, Any]:
-    """What starts a process as this user."""
+    """Return the arguments that start a process as this user."""
     return {} if user is None else {"user": user, "group": user, "extra_groups": []}
 
 
 @cache
-def may(*line: str) -> bool:
-    """Whether the machine lets this user do something at all; root of a container may do less than root."""
+def can_run(*line: str) -> bool:
+    """Return if the machine lets this user run a command at all; root of a container may do less than root."""
     with grounds() as place:
         try:
             return (

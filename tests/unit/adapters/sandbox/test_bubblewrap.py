@@ -56,53 +56,58 @@ def child_of(pid: int) -> int:
 
 
 def view(place: Grounds) -> View:
-    if why := missing("view"):
-        pytest.skip(why)
+    if skip_reason := missing("view"):
+        pytest.skip(skip_reason)
     for name in ("upper", "work"):
         (place.folder / name).mkdir()
     return View(str(place.folder / "upper"), str(place.folder / "work"))
 
 
 def test_writes_reach_the_project_and_exit_codes_come_back(bubblewrap: Grounds) -> None:
-    ended = bubblewrap.run(LEVEL, "echo hello > new; cat new; exit 7")
-    assert (ended.returncode, ended.stdout) == (7, "hello\n")
+    result = bubblewrap.run(LEVEL, "echo hello > new; cat new; exit 7")
+    assert (result.returncode, result.stdout) == (7, "hello\n")
     assert (bubblewrap.root / "new").read_text() == "hello\n"
     assert bubblewrap.run(LEVEL, "kill -9 $$").returncode == 137
 
 
 def test_it_has_a_tmp_of_its_own(bubblewrap: Grounds) -> None:
     with NamedTemporaryFile(dir="/tmp") as outside:
-        ended = bubblewrap.run(LEVEL, f"ls {outside.name}; echo x > /tmp/treadle-private && cat /tmp/treadle-private")
-    assert ended.stdout == "x\n"
+        result = bubblewrap.run(LEVEL, f"ls {outside.name}; echo x > /tmp/treadle-private && cat /tmp/treadle-private")
+    assert result.stdout == "x\n"
     assert not Path("/tmp/treadle-private").exists()
 
 
 def test_no_descriptor_of_ours_is_open_in_a_command(bubblewrap: Grounds) -> None:
-    ended = bubblewrap.run("bubblewrap", "echo /proc/self/fd/*")
-    assert [int(each.rpartition("/")[2]) for each in ended.stdout.split()] in ([0, 1, 2], [0, 1, 2, 3])
+    result = bubblewrap.run("bubblewrap", "echo /proc/self/fd/*")
+    assert [int(each.rpartition("/")[2]) for each in result.stdout.split()] in ([0, 1, 2], [0, 1, 2, 3])
 
 
 def test_nothing_in_proc_can_be_written(bubblewrap: Grounds) -> None:
-    """Not even what belongs to the process itself (S-03); what its descriptors lead to is what it was."""
+    """Not even the files of the process itself (S-03); its descriptors lead to the same files as before."""
     each = "for file in self/oom_score_adj self/comm sys/kernel/hostname pressure/cpu"
     write = "(echo 1 > /proc/$file) 2> /dev/null && written=$file"
-    ended = bubblewrap.run("bubblewrap", f"{each}; do {write}; done; echo ${{written:-nothing}} > /proc/self/fd/1")
-    assert ended.stdout == "nothing\n"
+    result = bubblewrap.run("bubblewrap", f"{each}; do {write}; done; echo ${{written:-nothing}} > /proc/self/fd/1")
+    assert result.stdout == "nothing\n"
 
 
 def test_an_unwritable_root(bubblewrap: Grounds) -> None:
     confinement = bubblewrap.confinement(Unwritable(), protected=(str(bubblewrap.root / ".treadle"),))
-    ended = bubblewrap.run(LEVEL, "touch new", confinement)
-    assert ended.returncode != 0
+    result = bubblewrap.run(LEVEL, "touch new", confinement)
+    assert result.returncode != 0
     assert names(bubblewrap.root) == []
 
 
 def test_a_writable_folder_beside_the_root(bubblewrap: Grounds) -> None:
-    other = bubblewrap.folder / "other"
-    other.mkdir()
-    assert bubblewrap.run(LEVEL, f"touch {other}/new").returncode != 0
-    assert bubblewrap.run(LEVEL, f"touch {other}/new", bubblewrap.confinement(writable=(str(other),))).returncode == 0
-    assert names(other) == ["new"]
+    other_folder = bubblewrap.folder / "other"
+    other_folder.mkdir()
+    assert bubblewrap.run(LEVEL, f"touch {other_folder}/new").returncode != 0
+    assert (
+        bubblewrap.run(
+            LEVEL, f"touch {other_folder}/new", bubblewrap.confinement(writable=(str(other_folder),))
+        ).returncode
+        == 0
+    )
+    assert names(other_folder) == ["new"]
 
 
 def test_hidden_files_and_folders(bubblewrap: Grounds) -> None:
@@ -112,9 +117,9 @@ def test_hidden_files_and_folders(bubblewrap: Grounds) -> None:
     for file in (secret, folder / "key"):
         file.write_text("secret")
     confinement = bubblewrap.confinement(hidden_paths=(str(secret), str(folder), str(bubblewrap.folder / "missing")))
-    ended = bubblewrap.run(LEVEL, f"cat secret; cat {folder}/key; ls {folder}; touch {folder}/new", confinement)
-    assert "secret" not in ended.stdout
-    assert ended.returncode != 0
+    result = bubblewrap.run(LEVEL, f"cat secret; cat {folder}/key; ls {folder}; touch {folder}/new", confinement)
+    assert "secret" not in result.stdout
+    assert result.returncode != 0
     assert names(folder) == ["key"]
     assert bubblewrap.run(LEVEL, f"cat secret {folder}/key").stdout == "secretsecret"
 
@@ -131,18 +136,18 @@ def test_sockets_made_inside_work(bubblewrap: Grounds) -> None:
         "import socket; a = socket.socket(socket.AF_UNIX); a.bind('s'); a.listen();"
         "b = socket.socket(socket.AF_UNIX); b.connect('s'); print('connected')"
     )
-    ended = bubblewrap.run(LEVEL, f'/usr/bin/env python3 -c "{script}"')
-    assert ended.stdout == "connected\n", ended.stderr
+    result = bubblewrap.run(LEVEL, f'/usr/bin/env python3 -c "{script}"')
+    assert result.stdout == "connected\n", result.stderr
 
 
 def test_protected_paths_that_do_not_exist_leave_no_trace(bubblewrap: Grounds) -> None:
     root = bubblewrap.root
     (root / "sub").mkdir()
-    wanted = (root / ".treadle" / "deep", root / "sub" / "hooks", root / "sub" / "config")
-    confinement = bubblewrap.confinement(protected=tuple(map(str, wanted)))
+    protected_paths = (root / ".treadle" / "deep", root / "sub" / "hooks", root / "sub" / "config")
+    confinement = bubblewrap.confinement(protected=tuple(map(str, protected_paths)))
     making = "mkdir -p .treadle/deep; mkdir sub/hooks; echo x > sub/hooks/x; echo x > sub/config"
-    ended = bubblewrap.run(LEVEL, f"{making}; rm -rf sub; mv sub b; false", confinement)
-    assert ended.returncode != 0
+    result = bubblewrap.run(LEVEL, f"{making}; rm -rf sub; mv sub b; false", confinement)
+    assert result.returncode != 0
     assert names(root) == ["sub"]
     assert names(bubblewrap.scratch / "held") == []
 
@@ -151,31 +156,33 @@ def test_on_a_view_nothing_stands_where_nothing_is(bubblewrap: Grounds) -> None:
     """A commit leaves out files that appear there (tests/unit/adapters/workspace/test_guarding.py)."""
     repository(bubblewrap.root)
     confinement = bubblewrap.confinement(view(bubblewrap), protected=places.protected(str(bubblewrap.root)))
-    ended = bubblewrap.run(LEVEL, "touch junk; git clean -fdxq && ls -A && git status --short", confinement)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, ".git\n", "")
+    result = bubblewrap.run(LEVEL, "touch junk; git clean -fdxq && ls -A && git status --short", confinement)
+    assert (result.returncode, result.stdout, result.stderr) == (0, ".git\n", "")
     assert [name for name in names(bubblewrap.folder / "upper") if ".treadle" in name] == []
 
 
 @pytest.mark.parametrize("mounted", ["direct", "view"])
 def test_git_works_with_its_protected_paths(bubblewrap: Grounds, mounted: str) -> None:
     repository(bubblewrap.root)
-    before = (bubblewrap.root / ".git" / "config").read_bytes()
+    old_config = (bubblewrap.root / ".git" / "config").read_bytes()
     protected = places.protected(str(bubblewrap.root))
     mount = {"mount": view(bubblewrap)} if mounted == "view" else {}
     script = """
         echo a > a && git add a && git commit -qm second && git log --oneline | wc -l && git checkout -qb other
         git config user.name evil; HELD; git status --short
     """.replace("HELD", "echo ../evil > .git/commondir; mkdir -p .git/hooks/x" if mounted == "direct" else ":")
-    ended = bubblewrap.run(LEVEL, script, bubblewrap.confinement(protected=protected, **mount))
-    assert ended.stdout == "2\n", ended.stderr
-    assert (bubblewrap.root / ".git" / "config").read_bytes() == before
-    left = set(names(bubblewrap.root / ".git"))
-    assert left & {"hooks", "commondir", "config.worktree"} == set()
+    result = bubblewrap.run(LEVEL, script, bubblewrap.confinement(protected=protected, **mount))
+    assert result.stdout == "2\n", result.stderr
+    assert (bubblewrap.root / ".git" / "config").read_bytes() == old_config
+    git_names = set(names(bubblewrap.root / ".git"))
+    assert git_names & {"hooks", "commondir", "config.worktree"} == set()
     if mounted == "view":
         assert not (bubblewrap.root / "a").exists()
-        changed = set(names(bubblewrap.folder / "upper"))
-        assert "a" in changed
-        assert changed & {".git/hooks", ".git/commondir", ".git/config", ".git/config.worktree", ".treadle"} == set()
+        changed_names = set(names(bubblewrap.folder / "upper"))
+        assert "a" in changed_names
+        assert (
+            changed_names & {".git/hooks", ".git/commondir", ".git/config", ".git/config.worktree", ".treadle"} == set()
+        )
 
 
 def test_a_file_in_the_place_of_the_git_folder_is_held(bubblewrap: Grounds) -> None:
@@ -243,8 +250,8 @@ def connecting(address: str) -> str:
 
 def test_sockets_of_daemons_are_closed_however_young(bubblewrap: Grounds) -> None:  # S-18
     old, young = (bubblewrap.folder / name for name in ("old.sock", "young.sock"))
-    with socket.socket(socket.AF_UNIX) as one, socket.socket(socket.AF_UNIX) as other:
-        for server, path in ((one, old), (other, young)):
+    with socket.socket(socket.AF_UNIX) as one, socket.socket(socket.AF_UNIX) as other_server:
+        for server, path in ((one, old), (other_server, young)):
             server.bind(str(path))
             server.listen()
         os.utime(old, (1, 1))
@@ -256,8 +263,8 @@ def test_sockets_of_daemons_are_closed_however_young(bubblewrap: Grounds) -> Non
 
 
 def test_a_socket_that_vanishes_keeps_no_command_from_starting(bubblewrap: Grounds) -> None:  # S-18
-    if why := missing("view"):
-        pytest.skip(why)
+    if skip_reason := missing("view"):
+        pytest.skip(skip_reason)
     path = bubblewrap.folder / "brief.sock"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
@@ -281,8 +288,8 @@ def test_a_socket_is_covered_by_path_where_there_are_no_views(bubblewrap: Ground
         if vanished:
             path.unlink()
             path.parent.rmdir()
-        ended = subprocess.run(line, capture_output=True, text=True, timeout=WAIT_S, check=False)
-    assert ended.stdout == "ran\n", ended.stderr
+        result = subprocess.run(line, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert result.stdout == "ran\n", result.stderr
 
 
 def test_a_caller_that_covers_sockets_itself_needs_no_program_for_it(bubblewrap: Grounds) -> None:
@@ -324,8 +331,8 @@ def test_nothing_in_run_is_to_be_seen(bubblewrap: Grounds) -> None:
 
 
 def test_what_lives_on_holds_nothing_up(bubblewrap: Grounds) -> None:  # S-14
-    ended = bubblewrap.run(LEVEL, "setsid sleep 1000 & disown; echo done")
-    assert ended.stdout == "done\n"  # the end of its output came, though the sleeper had it open
+    result = bubblewrap.run(LEVEL, "setsid sleep 1000 & disown; echo done")
+    assert result.stdout == "done\n"  # the end of its output came, though the sleeper had it open
 
 
 def test_it_dies_with_whoever_started_it(bubblewrap: Grounds) -> None:
@@ -345,14 +352,14 @@ def test_a_terminal_of_its_own_is_its_to_control(bubblewrap: Grounds) -> None:
         line = bubblewrap.launcher.line("become.take_terminal", {"terminal": 0, "take": termios.TIOCSCTTY}, line)
         with subprocess.Popen(line, stdin=slave, stdout=slave, stderr=slave, start_new_session=True) as process:
             os.close(slave)
-            said = b""
+            output = b""
             try:
                 while piece := os.read(master, 4096):
-                    said += piece
+                    output += piece
             except OSError:  # the other side is closed
                 os.close(master)
             process.wait(WAIT_S)
-        return said
+        return output
 
     assert b"mine" in run(terminal=True)
     assert b"mine" not in run(terminal=False)
@@ -365,8 +372,8 @@ def test_a_root_below_tmp(bubblewrap: Grounds) -> None:
         sandbox = bubblewrap.sandbox(LEVEL)
         confinement = bubblewrap.confinement(root=str(root), hidden_paths=(f"{folder}/other",))
         line = sandbox.wrap(["/bin/sh", "-c", "echo x > new; ls .."], confinement, str(root))
-        ended = subprocess.run(line, capture_output=True, text=True, timeout=WAIT_S, check=False)
-        assert ended.stdout == "root\n"
+        result = subprocess.run(line, capture_output=True, text=True, timeout=WAIT_S, check=False)
+        assert result.stdout == "root\n"
         assert names(root) == ["new"]
 
 

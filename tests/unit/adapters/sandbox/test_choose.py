@@ -122,7 +122,7 @@ print(chosen.level, chosen.sandbox.views, *chosen.reasons)
 def test_first_probes_at_once_come_to_the_same_level(bubblewrap: Grounds) -> None:
     """Fault 40: the sockets and folders of each probe vanish while the others cover them."""
     for turn in range(4 if SOAK else 1):
-        started = [
+        processes = [
             subprocess.Popen(
                 [sys.executable, "-c", PROBE, str(bubblewrap.folder / f"home-{turn}-{number}")],
                 stdout=subprocess.PIPE,
@@ -130,8 +130,8 @@ def test_first_probes_at_once_come_to_the_same_level(bubblewrap: Grounds) -> Non
             )
             for number in range(5)
         ]
-        said = {process.communicate()[0].strip() for process in started}
-        assert said == {"bubblewrap True"}
+        answers = {process.communicate()[0].strip() for process in processes}
+        assert answers == {"bubblewrap True"}
 
 
 @pytest.mark.parametrize("spoilt", ["boot", "kernel", "treadle", "bubblewrap"])
@@ -159,9 +159,11 @@ def test_a_damaged_memory_is_no_memory(examined: tuple[Grounds, Findings]) -> No
 
 def test_an_open_way_out_lowers_the_level_with_a_word(examined: tuple[Grounds, Findings]) -> None:
     place, findings = examined
-    tried = tuple(EscapeResult(each.name, "allowed" if each.name == "chmod_outside" else "refused") for each in ESCAPES)
+    results = tuple(
+        EscapeResult(each.name, "allowed" if each.name == "chmod_outside" else "refused") for each in ESCAPES
+    )
     holds = tuple(EscapeResult(each.name, "refused") for each in ESCAPES)
-    home = remember(place, with_reports(findings, LevelReport("bubblewrap", tried), LevelReport("landlock", holds)))
+    home = remember(place, with_reports(findings, LevelReport("bubblewrap", results), LevelReport("landlock", holds)))
     choice = choose(home)
     assert choice.level == "landlock"
     assert choice.reasons == ("bubblewrap: it does not refuse to change the mode of a file outside",)
@@ -188,7 +190,7 @@ SAYS_ITS_VERSION = 'if [ "$1" = --version ]; then echo bubblewrap 0.11.0; exit; 
 
 
 def test_a_bubblewrap_that_confines_nothing_is_found_out(place: Grounds) -> None:
-    """Whatever a program says of itself: what counts is what can be done in it."""
+    """The probe tries escapes in a sandbox and does not trust the word of the program."""
     liar = script(
         place.folder / "bwrap",
         f'{SAYS_ITS_VERSION}while [ "$1" != -- ]; do shift; done; shift; exec "$@"',
@@ -231,7 +233,7 @@ def test_a_bubblewrap_that_never_ends_is_given_up_once(place: Grounds, monkeypat
     try:
         report = examine_level("bubblewrap", stuck, place.folder)
         os.set_blocking(alive, True)
-        assert os.read(alive, 1) == b""  # nobody has the other end open
+        assert os.read(alive, 1) == b""  # no process has the other end open
     finally:
         os.close(alive)
     assert "does not end" in report.failure

@@ -59,10 +59,10 @@ def handed() -> Iterator[Path]:
 
 def test_a_command_has_a_group_of_its_own_as_long_as_it_runs(handed: Path, tmp_path: Path) -> None:
     (handed / "command-1").mkdir()  # of a supervisor that was killed
-    done = subprocess.run([sys.executable, "-c", RUN, handed, tmp_path], capture_output=True, text=True, check=True)
-    assert f"0::/{handed.name}/command-" in done.stdout, done.stdout
+    process = subprocess.run([sys.executable, "-c", RUN, handed, tmp_path], capture_output=True, text=True, check=True)
+    assert f"0::/{handed.name}/command-" in process.stdout, process.stdout
     assert [path.name for path in handed.iterdir() if path.is_dir()] == ["main"]
-    assert not os.path.exists(f"/proc/{done.stdout.split()[-1]}")
+    assert not os.path.exists(f"/proc/{process.stdout.split()[-1]}")
 
 
 def test_all_in_it_end_at_one_stroke_and_its_limits_are_the_kernels(handed: Path) -> None:

@@ -56,11 +56,13 @@ def web() -> Iterator[int]:
 @pytest.fixture(params=["own", "nobody"])
 def place(request: pytest.FixtureRequest) -> Iterator[Grounds]:
     user = NOBODY if request.param == "nobody" else None
-    if why := missing(LEVEL, user):
-        pytest.skip(why)
-    with grounds(user) as made, web() as port:
+    if skip_reason := missing(LEVEL, user):
+        pytest.skip(skip_reason)
+    with grounds(user) as base_grounds, web() as port:
         fixed = {"web.test": ("127.0.0.1", port)}
-        yield msgspec.structs.replace(made, launcher=FixedLauncher(made.launcher.python, made.launcher.package, fixed))
+        yield msgspec.structs.replace(
+            base_grounds, launcher=FixedLauncher(base_grounds.launcher.python, base_grounds.launcher.package, fixed)
+        )
 
 
 def _reaching(place: Grounds, *patterns: str) -> Confinement:
@@ -69,26 +71,26 @@ def _reaching(place: Grounds, *patterns: str) -> Confinement:
 
 def _logged(place: Grounds) -> list[tuple[str, str]]:
     lines = Path(place.folder / "scratch" / "network").read_text().splitlines()
-    return [(found["host"], found["refused"]) for found in map(json.loads, lines) if "reached" not in found]
+    return [(entry["host"], entry["refused"]) for entry in map(json.loads, lines) if "reached" not in entry]
 
 
 def test_an_allowed_host_is_reached_and_another_refused(place: Grounds) -> None:  # S-03
     script = f"{_GET} http://web.test/a; {_GET} http://evil.test/; {_GET} http://localhost/; exit 7"
-    ended = place.run(LEVEL, script, _reaching(place, "web.test", "localhost.test"))
-    assert ended.returncode == 7
-    assert ended.stdout.startswith("page /a of web.test\ntreadle: evil.test:80 is not among the hosts")
-    (reached, nothing), (evil, why), (local, _) = _logged(place)
+    result = place.run(LEVEL, script, _reaching(place, "web.test", "localhost.test"))
+    assert result.returncode == 7
+    assert result.stdout.startswith("page /a of web.test\ntreadle: evil.test:80 is not among the hosts")
+    (reached, nothing), (evil, refusal), (local, _) = _logged(place)
     assert (reached, nothing, evil, local) == ("web.test", "", "evil.test", "localhost")
-    assert "not among" in why
+    assert "not among" in refusal
 
 
 def test_a_program_that_ignores_the_proxy_reaches_nothing(place: Grounds) -> None:  # S-03
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         script = f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo in; curl -sS -m 5 http://203.0.113.80/ && echo in"
-        ended = place.run(LEVEL, script, _reaching(place, "*.test"))
-    assert "in\n" not in ended.stdout
-    assert ended.returncode != 0
+        result = place.run(LEVEL, script, _reaching(place, "*.test"))
+    assert "in\n" not in result.stdout
+    assert result.returncode != 0
 
 
 def test_socks_works_too(place: Grounds) -> None:  # S-03
@@ -97,16 +99,16 @@ def test_socks_works_too(place: Grounds) -> None:  # S-03
 
 
 def test_a_command_without_a_connection_ends_as_it_does(place: Grounds) -> None:
-    ended = place.run(LEVEL, "ls /proc/self/fd | wc -l; kill -9 $$", _reaching(place, "web.test"))
+    result = place.run(LEVEL, "ls /proc/self/fd | wc -l; kill -9 $$", _reaching(place, "web.test"))
     plain = place.run(LEVEL, "ls /proc/self/fd | wc -l; kill -9 $$", place.confinement())
-    assert (ended.stdout, ended.returncode) == (plain.stdout, plain.returncode)
+    assert (result.stdout, result.returncode) == (plain.stdout, plain.returncode)
 
 
 def test_protected_paths_are_held_beside_a_network(place: Grounds) -> None:
     confinement = msgspec.structs.replace(_reaching(place, "web.test"), protected=(f"{place.root}/.git",))
-    ended = place.run(LEVEL, f"{_GET} http://web.test/; mkdir .git/hooks", confinement)
-    assert "page / of web.test" in ended.stdout
-    assert ended.returncode != 0
+    result = place.run(LEVEL, f"{_GET} http://web.test/; mkdir .git/hooks", confinement)
+    assert "page / of web.test" in result.stdout
+    assert result.returncode != 0
     assert not (place.root / ".git").exists()
 
 
@@ -115,25 +117,25 @@ def test_without_its_proxy_the_command_reaches_nothing_and_it_is_said(place: Gro
     script = f"{_GET} http://web.test/; echo now; while [ ! -e go ]; do sleep 0.05; done; {_GET} http://web.test/"
     line = place.line(LEVEL, script, _reaching(place, "web.test"))
     place.give()
-    started = subprocess.Popen(
+    process = subprocess.Popen(
         line, cwd=place.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **becoming(place.user)
     )
-    assert started.stdout is not None
-    assert started.stdout.readline() == "page / of web.test\n"
-    assert started.stdout.readline() == "now\n"
-    os.kill(_proxy_of(started.pid), signal.SIGKILL)
-    assert "proxy has died" in started.stdout.readline()
+    assert process.stdout is not None
+    assert process.stdout.readline() == "page / of web.test\n"
+    assert process.stdout.readline() == "now\n"
+    os.kill(_proxy_of(process.pid), signal.SIGKILL)
+    assert "proxy has died" in process.stdout.readline()
     (place.root / "go").touch()
-    said, _ = started.communicate(timeout=60)
-    assert "Failed to connect" in said or "refused" in said
-    assert started.returncode != 0
+    output, _ = process.communicate(timeout=60)
+    assert "Failed to connect" in output or "refused" in output
+    assert process.returncode != 0
 
 
 def _proxy_of(parent: int) -> int:
     """The child that is no sandbox."""
     for name in os.listdir("/proc"):
         with suppress(OSError, ValueError):
-            _, _, rest = Path(f"/proc/{name}/stat").read_text().rpartition(")")
-            if int(rest.split()[1]) == parent and "bwrap" not in Path(f"/proc/{name}/comm").read_text():
+            _, _, fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")
+            if int(fields.split()[1]) == parent and "bwrap" not in Path(f"/proc/{name}/comm").read_text():
                 return int(name)
     raise AssertionError("there is no proxy")

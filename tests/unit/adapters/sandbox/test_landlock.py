@@ -25,8 +25,8 @@ def names(folder: Path) -> list[str]:
 
 
 def test_writes_reach_the_project_and_exit_codes_come_back(landlock: Grounds) -> None:
-    ended = landlock.run(LEVEL, "echo hello > new; mkdir a; mv new a/new; cat a/new; exit 7")
-    assert (ended.returncode, ended.stdout, ended.stderr) == (7, "hello\n", "")
+    result = landlock.run(LEVEL, "echo hello > new; mkdir a; mv new a/new; cat a/new; exit 7")
+    assert (result.returncode, result.stdout, result.stderr) == (7, "hello\n", "")
     assert landlock.run(LEVEL, "kill -9 $$").returncode == -9
     assert landlock.run(LEVEL, "kill -TERM $$").returncode == -15
     argv = landlock.sandbox(LEVEL).wrap(["no-such-program"], landlock.confinement(), str(landlock.root))
@@ -47,9 +47,9 @@ os.chmod("../e", 0o600)
 os.chmod(f"/proc/self/fd/{fd}", 0o605)
 end
     """
-    ended = landlock.run(LEVEL, script)
+    result = landlock.run(LEVEL, script)
     modes = {name: (landlock.root / name).stat().st_mode & 0o7777 for name in "abcde"}
-    assert modes == {"a": 0o751, "b": 0o605, "c": 0o751, "d": 0o700, "e": 0o600}, ended.stderr
+    assert modes == {"a": 0o751, "b": 0o605, "c": 0o751, "d": 0o700, "e": 0o600}, result.stderr
     assert (landlock.root / "b").stat().st_mtime_ns == 7
     landlock.run(LEVEL, "touch -d 2001-02-03T04:05:06Z b; touch -a b")
     assert (landlock.root / "b").stat().st_mtime == 981173106
@@ -74,20 +74,20 @@ def test_modes_outside_cannot_by_any_name(landlock: Grounds, script: str) -> Non
     outside = landlock.folder / "outside"
     outside.write_text("x")
     outside.chmod(0o600)
-    before = outside.stat()
-    ended = landlock.run(LEVEL, script.format(outside=outside, folder=landlock.folder))
-    assert ended.returncode != 0
-    after = outside.stat()
-    assert (after.st_mode, after.st_mtime_ns, after.st_ctime_ns) == (
-        before.st_mode,
-        before.st_mtime_ns,
-        before.st_ctime_ns,
+    old_stat = outside.stat()
+    result = landlock.run(LEVEL, script.format(outside=outside, folder=landlock.folder))
+    assert result.returncode != 0
+    new_stat = outside.stat()
+    assert (new_stat.st_mode, new_stat.st_mtime_ns, new_stat.st_ctime_ns) == (
+        old_stat.st_mode,
+        old_stat.st_mtime_ns,
+        old_stat.st_ctime_ns,
     )
 
 
 def test_no_program_gets_the_rights_of_its_owner(landlock: Grounds) -> None:
-    ended = landlock.run(LEVEL, "touch a; chmod u+s a")
-    assert ended.returncode != 0
+    result = landlock.run(LEVEL, "touch a; chmod u+s a")
+    assert result.returncode != 0
     assert (landlock.root / "a").stat().st_mode & 0o7000 == 0
 
 
@@ -118,18 +118,18 @@ going = False
 thread.join()
 print(done > 0)
 """
-    ended = landlock.run(LEVEL, f"python3 - <<'end'\n{script}\nend")
-    assert ended.stdout == "True\n", ended.stderr
+    result = landlock.run(LEVEL, f"python3 - <<'end'\n{script}\nend")
+    assert result.stdout == "True\n", result.stderr
     assert outside.stat().st_mode & 0o777 == 0o600
 
 
 def test_it_has_a_temporary_folder_of_its_own(landlock: Grounds) -> None:
-    ended = landlock.run(
+    result = landlock.run(
         LEVEL, "echo $TMPDIR; mkdir -p $TMPDIR/a/b && touch $TMPDIR/a/b/c && mktemp; touch /tmp/x-treadle"
     )
-    folder = Path(ended.stdout.splitlines()[0])
-    assert ended.stdout.splitlines()[1].startswith(f"{folder}/")
-    assert ended.returncode != 0
+    folder = Path(result.stdout.splitlines()[0])
+    assert result.stdout.splitlines()[1].startswith(f"{folder}/")
+    assert result.returncode != 0
     assert not folder.exists()
 
 
@@ -139,11 +139,11 @@ def test_an_unwritable_root(landlock: Grounds) -> None:
 
 
 def test_a_writable_folder_beside_the_root(landlock: Grounds) -> None:
-    other = landlock.folder / "other"
-    other.mkdir()
-    confinement = landlock.confinement(writable=(str(other),))
-    assert landlock.run(LEVEL, f"touch {other}/new && chmod 600 {other}/new", confinement).returncode == 0
-    assert names(other) == ["new"]
+    other_folder = landlock.folder / "other"
+    other_folder.mkdir()
+    confinement = landlock.confinement(writable=(str(other_folder),))
+    assert landlock.run(LEVEL, f"touch {other_folder}/new && chmod 600 {other_folder}/new", confinement).returncode == 0
+    assert names(other_folder) == ["new"]
 
 
 def test_hidden_paths_and_their_readable_siblings(landlock: Grounds) -> None:
@@ -152,8 +152,8 @@ def test_hidden_paths_and_their_readable_siblings(landlock: Grounds) -> None:
     for name in ("key", "other"):
         (keys / name).write_text(name)
     confinement = landlock.confinement(hidden_paths=(str(keys / "key"),))
-    ended = landlock.run(LEVEL, f"cat {keys}/other {keys}/key; cat /etc/passwd > /dev/null && echo read", confinement)
-    assert ended.stdout == "otherread\n"
+    result = landlock.run(LEVEL, f"cat {keys}/other {keys}/key; cat /etc/passwd > /dev/null && echo read", confinement)
+    assert result.stdout == "otherread\n"
     assert landlock.run(LEVEL, f"cat {keys}/key").stdout == "key"
     (landlock.root / "secret").write_text("x")
     with pytest.raises(SandboxError, match="cannot hide"):
@@ -174,18 +174,18 @@ def test_protected_paths_are_put_back_and_what_became_of_them_is_kept(landlock: 
     (git / "hooks" / "link").symlink_to("sample")
     (git / "config").write_text("config")
     (git / "config").chmod(0o640)
-    wanted = (git / "hooks", git / "config", landlock.root / ".treadle" / "x")
-    confinement = landlock.confinement(protected=tuple(map(str, wanted)))
+    protected_paths = (git / "hooks", git / "config", landlock.root / ".treadle" / "x")
+    confinement = landlock.confinement(protected=tuple(map(str, protected_paths)))
     script = (
         "echo evil > .git/config; rm .git/hooks/link; echo evil > .git/hooks/pre-commit; mkdir .treadle; echo a > a"
     )
-    ended = landlock.run(LEVEL, script, confinement)
-    assert ended.returncode == 0
+    result = landlock.run(LEVEL, script, confinement)
+    assert result.returncode == 0
     assert names(landlock.root) == [".git", ".git/config", ".git/hooks", ".git/hooks/link", ".git/hooks/sample", "a"]
     assert (git / "config").read_text() == "config"
     assert (git / "config").stat().st_mode & 0o777 == 0o640
     assert os.readlink(git / "hooks" / "link") == "sample"
-    assert ended.stderr.count("is protected and was put back") == 3
+    assert result.stderr.count("is protected and was put back") == 3
     aside = landlock.scratch / "undone"
     assert sorted(name.partition("-")[2] for name in names(aside) if "/" not in name) == [".treadle", "config", "hooks"]
     assert landlock.run(LEVEL, "true", confinement).stderr == ""
@@ -209,20 +209,20 @@ def test_too_much_to_remember_is_refused(landlock: Grounds) -> None:
     large = landlock.root / "large"
     with large.open("wb") as file:
         file.truncate(LIMIT + 1)
-    ended = landlock.run(LEVEL, "touch ran", landlock.confinement(protected=(str(large),)))
-    assert ended.returncode == 125
-    assert "did not run" in ended.stderr
+    result = landlock.run(LEVEL, "touch ran", landlock.confinement(protected=(str(large),)))
+    assert result.returncode == 125
+    assert "did not run" in result.stderr
     assert not (landlock.root / "ran").exists()
 
 
 def test_what_lives_on_is_ended(landlock: Grounds) -> None:  # S-14
-    ended = landlock.run(LEVEL, "(setsid sh -c 'sleep 1000 & sleep 1000' &) ; sleep 1000 & echo done")
-    assert ended.stdout == "done\n"  # the end of its output came, though the sleepers had it open
+    result = landlock.run(LEVEL, "(setsid sh -c 'sleep 1000 & sleep 1000' &) ; sleep 1000 & echo done")
+    assert result.stdout == "done\n"  # the end of its output came, though the sleepers had it open
 
 
 def test_it_passes_signals_on_and_dies_with_whoever_started_it(landlock: Grounds) -> None:
     trap = "trap 'echo caught; exit 3' TERM; echo ready; while :; do sleep 0.1; done"
-    for number, code, said in ((signal.SIGTERM, 3, b"caught\n"), (signal.SIGKILL, -9, b"")):
+    for number, code, output in ((signal.SIGTERM, 3, b"caught\n"), (signal.SIGKILL, -9, b"")):
         line = landlock.line(LEVEL, trap)
         with subprocess.Popen(line, cwd=landlock.root, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
@@ -230,7 +230,7 @@ def test_it_passes_signals_on_and_dies_with_whoever_started_it(landlock: Grounds
             process.send_signal(number)
             assert process.wait(WAIT_S) == code
             if number == signal.SIGTERM:
-                assert process.stdout.read() == said
+                assert process.stdout.read() == output
 
 
 def test_a_broken_pipe_ends_a_program_as_ever(landlock: Grounds) -> None:
@@ -250,8 +250,8 @@ def test_it_works_with_what_older_kernels_know(landlock: Grounds, abi: int) -> N
     outside.write_text("x")
     script = f"echo a > a && mkdir b && mv a b/a && cat b/a && ! truncate -s 0 {outside} && ! echo y > {outside}"
     line = sandbox.wrap(["/bin/bash", "-c", script], landlock.confinement(), str(landlock.root))
-    ended = subprocess.run(line, capture_output=True, text=True, timeout=WAIT_S, check=False)
-    assert (ended.returncode, ended.stdout) == (0, "a\n"), ended.stderr
+    result = subprocess.run(line, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert (result.returncode, result.stdout) == (0, "a\n"), result.stderr
     assert outside.read_text() == "x"
 
 

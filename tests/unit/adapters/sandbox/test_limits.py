@@ -1,4 +1,4 @@
-"""What a supervisor watches (S-18). That commands are really ended is shown by the scenario `command_confinement`."""
+"""Limits of a supervisor (S-18). That commands are really ended is shown by the scenario `command_confinement`."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ NONE = dict.fromkeys(("processes", "memory", "disk", "file", "cpu_s", "open_file
 
 
 class Machine:
-    """What the kernel says of the whole machine; time that passes as it is told to."""
+    """A fake of the kernel's facts about the whole machine, and a clock that the test moves."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.used = {"processes": 100, "memory": -(8 << 30), "disk": -(100 << 30)}

@@ -51,7 +51,7 @@ def test_the_command_line() -> None:
 def test_homes_are_closed_but_for_what_is_visible_in_them() -> None:  # S-18
     home = PrivateHome("/Users/me", ("/Users/me", "/Users"), ("/Users/me/.pyenv",), keys=("/Users/me/.pyenv/a.key",))
     lines = profile(Confinement(root=ROOT, home=home)).splitlines()
-    closed = lines.index('(deny file-read* (subpath "/Users/me"))')
+    denial_index = lines.index('(deny file-read* (subpath "/Users/me"))')
     for path in (ROOT, "/Users/me/.pyenv"):
-        assert lines.index(f'(allow file-read* (subpath "{path}"))') > closed
+        assert lines.index(f'(allow file-read* (subpath "{path}"))') > denial_index
     assert lines[-1] == '(deny file-read* file-write* (subpath "/Users/me/.pyenv/a.key"))'

@@ -8,8 +8,8 @@ from treadle.adapters.sandbox import places
 
 
 def test_git_and_treadles_own_are_protected_whether_they_exist_or_not(tmp_path: Path) -> None:
-    found = {os.path.relpath(path, tmp_path) for path in places.protected(str(tmp_path))}
-    assert found == {".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", ".treadle"}
+    paths = {os.path.relpath(path, tmp_path) for path in places.protected(str(tmp_path))}
+    assert paths == {".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", ".treadle"}
 
 
 def test_submodules_and_worktrees_are_protected_too(tmp_path: Path) -> None:
@@ -20,9 +20,9 @@ def test_submodules_and_worktrees_are_protected_too(tmp_path: Path) -> None:
     worktree = tmp_path / ".git" / "worktrees" / "w"
     worktree.mkdir(parents=True)
     (worktree / "commondir").write_text("../..")
-    found = {os.path.relpath(path, tmp_path / ".git") for path in places.protected(str(tmp_path))}
-    assert {"modules/one/hooks", "modules/deep/two/config", "modules/one/modules/three/hooks"} <= found
-    assert "worktrees/w/commondir" in found
+    paths = {os.path.relpath(path, tmp_path / ".git") for path in places.protected(str(tmp_path))}
+    assert {"modules/one/hooks", "modules/deep/two/config", "modules/one/modules/three/hooks"} <= paths
+    assert "worktrees/w/commondir" in paths
 
 
 def test_the_stand_ins_are_to_git_as_if_they_were_not_there(tmp_path: Path) -> None:
@@ -42,8 +42,12 @@ def test_the_stand_ins_are_to_git_as_if_they_were_not_there(tmp_path: Path) -> N
 
 
 def test_hidden_are_treadles_data_and_the_keys_that_exist(tmp_path: Path) -> None:
-    home, own = tmp_path / "home", tmp_path / "own"
+    home, own_folder = tmp_path / "home", tmp_path / "own"
     (home / ".ssh").mkdir(parents=True)
-    own.mkdir()
-    (home / ".netrc").symlink_to(own / "netrc")
-    assert places.find_hidden_paths(str(own), user_home=str(home)) == (str(own), str(home / ".ssh"), str(own / "netrc"))
+    own_folder.mkdir()
+    (home / ".netrc").symlink_to(own_folder / "netrc")
+    assert places.find_hidden_paths(str(own_folder), user_home=str(home)) == (
+        str(own_folder),
+        str(home / ".ssh"),
+        str(own_folder / "netrc"),
+    )

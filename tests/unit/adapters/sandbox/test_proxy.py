@@ -76,8 +76,8 @@ async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 def _free() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 def _socks(host: str, port: int) -> bytes:
@@ -178,25 +178,25 @@ async def _all(reader: asyncio.StreamReader) -> bytes:
 
 async def test_a_hundred_connections_at_once(tmp_path: Path) -> None:
     async with _proxied(tmp_path, ("web.test",)) as bench:
-        asked: Callable[[int], Awaitable[bytes]] = lambda n: bench.ask(  # noqa: E731
+        connect: Callable[[int], Awaitable[bytes]] = lambda n: bench.ask(  # noqa: E731
             b"CONNECT web.test:443 HTTP/1.1\r\n\r\n%d bye" % n
         )
-        answers = await asyncio.gather(*(asked(number) for number in range(100)))
+        answers = await asyncio.gather(*(connect(number) for number in range(100)))
         assert [answer.endswith(b"<%d bye>" % number) for number, answer in enumerate(answers)] == [True] * 100
 
 
 async def test_more_connections_than_allowed_are_refused(tmp_path: Path) -> None:
     async with _proxied(tmp_path, ("web.test",), ProxyLimits(connections=2)) as bench:
-        kept = [await bench.connect() for _ in range(2)]
-        for _, writer in kept:
+        connections = [await bench.connect() for _ in range(2)]
+        for _, writer in connections:
             writer.write(b"CONNECT web.test:443 HTTP/1.1\r\n\r\n")
-        for reader, _ in kept:
+        for reader, _ in connections:
             await reader.readuntil(b"\r\n\r\n")
         reader, writer = await bench.connect()
         assert await _all(reader) == b""
         writer.close()
         assert "more than 2 connections" in (await bench.logged())[0]["refused"]
-        for _, writer in kept:
+        for _, writer in connections:
             writer.close()
 
 

@@ -52,10 +52,10 @@ def judge(code: bytes, number: int, *arguments: int, architecture: int) -> int:
                 raise AssertionError(f"no such operation {operation:#x}")
 
 
-def verdict(machine: Machine, wanted: Filter, name: str, *arguments: int) -> int:
+def verdict(machine: Machine, syscall_filter: Filter, name: str, *arguments: int) -> int:
     number = CALLS[name][MACHINES.index(machine)]
     assert number is not None
-    return judge(assemble(wanted, machine), number, *arguments, architecture=ARCHITECTURES[machine])
+    return judge(assemble(syscall_filter, machine), number, *arguments, architecture=ARCHITECTURES[machine])
 
 
 def refused(code: int) -> int:
@@ -100,11 +100,11 @@ def test_sockets_by_family(machine: Machine) -> None:
 @pytest.mark.parametrize("machine", MACHINES)
 def test_nothing_types_into_a_terminal(machine: Machine) -> None:
     tcgets, tiocsti, tioclinux, set_flags = 0x5401, 0x5412, 0x541C, 0x40086602
-    for wanted in (PLAIN, STRICT):
-        assert verdict(machine, wanted, "ioctl", 0, tcgets) == ALLOW
-        assert verdict(machine, wanted, "ioctl", 0, tiocsti) == refused(errno.EPERM)
-        assert verdict(machine, wanted, "ioctl", 0, tioclinux) == refused(errno.EPERM)
-        assert verdict(machine, wanted, "ioctl", 0, tiocsti | 1 << 32) == refused(errno.EPERM)
+    for syscall_filter in (PLAIN, STRICT):
+        assert verdict(machine, syscall_filter, "ioctl", 0, tcgets) == ALLOW
+        assert verdict(machine, syscall_filter, "ioctl", 0, tiocsti) == refused(errno.EPERM)
+        assert verdict(machine, syscall_filter, "ioctl", 0, tioclinux) == refused(errno.EPERM)
+        assert verdict(machine, syscall_filter, "ioctl", 0, tiocsti | 1 << 32) == refused(errno.EPERM)
     assert verdict(machine, PLAIN, "ioctl", 0, set_flags) == ALLOW
     assert verdict(machine, STRICT, "ioctl", 0, set_flags) == refused(errno.EPERM)
 
@@ -135,13 +135,13 @@ def test_the_numbers_are_those_of_the_kernel(machine: Machine) -> None:
     if not header.exists():
         pytest.skip("the kernel's headers are not installed")
     text = header.read_text()
-    told = {name: int(number) for name, number in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", text)}
+    header_numbers = {name: int(number) for name, number in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", text)}
     ours = {name: numbers[MACHINES.index(machine)] for name, numbers in CALLS.items()}
-    assert {name: number for name, number in ours.items() if name in told} == {
-        name: told[name] for name in ours if name in told
+    assert {name: number for name, number in ours.items() if name in header_numbers} == {
+        name: header_numbers[name] for name in ours if name in header_numbers
     }
     newer = {"fchmodat2", "file_setattr", "open_tree_attr", "removexattrat", "setxattrat"}
-    assert {name for name, number in ours.items() if number is not None and name not in told} <= newer
+    assert {name for name, number in ours.items() if number is not None and name not in header_numbers} <= newer
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -1,4 +1,4 @@
-"""Commands under their supervisors: one start, one end, nothing left, whoever asks (D-02, S-14, faults 11 and 12)."""
+"""Commands under their supervisors: one start, one end, nothing left (D-02, S-14, faults 11 and 12)."""
 
 import asyncio
 import os
@@ -30,9 +30,9 @@ CHAT, CALL = ChatId("c_1"), CallKey("1.0")
 
 @pytest.fixture
 async def commands(tmp_path: Path) -> AsyncIterator[SupervisedCommands]:
-    made = SupervisedCommands(tmp_path / "commands")
-    yield made
-    await made.close()
+    new_commands = SupervisedCommands(tmp_path / "commands")
+    yield new_commands
+    await new_commands.close()
 
 
 def job(script: str, cwd: Path | str = "/", **changes: Any) -> CommandSpec:
@@ -43,9 +43,9 @@ async def run(
     commands: SupervisedCommands, script: str, call: str = CALL, **changes: Any
 ) -> tuple[Command, CommandExit]:
     command = await commands.start(CHAT, CallKey(call), job(script, **changes))
-    ended = await command.wait(60)
-    assert ended is not None
-    return command, ended
+    outcome = await command.wait(60)
+    assert outcome is not None
+    return command, outcome
 
 
 def supervisor(command: Command) -> int:
@@ -86,8 +86,8 @@ async def test_whoever_waits_does_not_look_all_the_time(
 
 
 async def test_output_end_and_where_it_ran(commands: SupervisedCommands, tmp_path: Path) -> None:
-    command, ended = await run(commands, "pwd; echo err >&2; exit 3", cwd=tmp_path)
-    assert ended == CommandExit("exited", 3, size=len(str(tmp_path)) + 5, lines=2)
+    command, outcome = await run(commands, "pwd; echo err >&2; exit 3", cwd=tmp_path)
+    assert outcome == CommandExit("exited", 3, size=len(str(tmp_path)) + 5, lines=2)
     assert command.read(0, 1000).data == f"{tmp_path}\nerr\n".encode()
     assert command.read(3, 2).data == str(tmp_path)[3:5].encode()
     assert command.read(-4, 100).data == b"err\n"
@@ -110,15 +110,15 @@ def _umask() -> int:
 
 async def test_a_call_starts_once_however_many_ask(commands: SupervisedCommands, tmp_path: Path) -> None:  # D-02
     line = f"echo ran >> {tmp_path}/counter; sleep 0.1; echo out"
-    others = [SupervisedCommands(tmp_path / "commands") for _ in range(6)]
-    started = await asyncio.gather(*(one.start(CHAT, CALL, job(line)) for one in [*others, *others]))
-    ends = await asyncio.gather(*(command.wait(60) for command in started))
+    supervisors = [SupervisedCommands(tmp_path / "commands") for _ in range(6)]
+    started_commands = await asyncio.gather(*(one.start(CHAT, CALL, job(line)) for one in [*supervisors, *supervisors]))
+    ends = await asyncio.gather(*(command.wait(60) for command in started_commands))
     assert {end.code for end in ends if end} == {0}
     assert (tmp_path / "counter").read_text() == "ran\n"
     again = await commands.start(CHAT, CALL, job(line))
     assert await again.wait(60) == ends[0]
     assert (tmp_path / "counter").read_text() == "ran\n"
-    for one in others:
+    for one in supervisors:
         one._reap()
 
 
@@ -197,57 +197,57 @@ async def test_nothing_of_the_worker_is_inherited(commands: SupervisedCommands) 
     ],
 )
 async def test_a_time_out_ends_all_of_it(commands: SupervisedCommands, script: str) -> None:  # fault 12
-    command, ended = await run(commands, f"ulimit -u 4000; {script}", timeout_s=0.4)
-    assert ended.ending == "timed_out"
+    command, outcome = await run(commands, f"ulimit -u 4000; {script}", timeout_s=0.4)
+    assert outcome.ending == "timed_out"
     assert not _marked(command)
 
 
 def _marked(command: Command) -> list[str]:
-    """What still carries the command's mark in its environment."""
+    """Return the processes that still carry the command's mark in their environment."""
     mark = command._job()["env"]["TREADLE_CALL"].encode()  # type: ignore[attr-defined]
-    found = []
+    pids = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and alive(int(entry)):
             with suppress(OSError):
                 if mark in Path(f"/proc/{entry}/environ").read_bytes():
-                    found.append(entry)
-    return found
+                    pids.append(entry)
+    return pids
 
 
 async def test_a_daemon_ends_with_its_command_and_it_is_said(commands: SupervisedCommands) -> None:  # S-14, fault 12
-    command, ended = await run(commands, "setsid setsid sleep 1000 & echo $!; sleep 0.05")
-    assert (ended.ending, ended.code, ended.left_behind) == ("exited", 0, True)
+    command, outcome = await run(commands, "setsid setsid sleep 1000 & echo $!; sleep 0.05")
+    assert (outcome.ending, outcome.code, outcome.left_behind) == ("exited", 0, True)
     assert command.shell() == b"left=sleep\0"
     assert not _marked(command)
 
 
 async def test_nothing_left_is_nothing_said(commands: SupervisedCommands) -> None:
-    """What ends just after its command was not left behind. On a busy machine it may come too late for that, but not
-    every time."""
-    said = []
+    """A process that ends just after its command was not left behind. On a busy machine it may end too late for that,
+    but not every time."""
+    leftovers = []
     for number in range(10):
-        _, ended = await run(commands, "sleep 0.05 & echo x > >(sleep 0.05; cat)", f"{number}.0")
-        said.append(ended.left_behind)
-        if not ended.left_behind:
-            assert ended.size == 2
+        _, outcome = await run(commands, "sleep 0.05 & echo x > >(sleep 0.05; cat)", f"{number}.0")
+        leftovers.append(outcome.left_behind)
+        if not outcome.left_behind:
+            assert outcome.size == 2
             break
-    assert said[-1] is False, said
+    assert leftovers[-1] is False, leftovers
 
 
 async def test_a_command_that_kills_its_supervisor_is_lost_and_nothing_is_left(commands: SupervisedCommands) -> None:
-    command, ended = await run(commands, "setsid sleep 1000 & kill -9 $PPID; sleep 1000")  # fault 12
-    assert ended.ending == "lost"
+    command, outcome = await run(commands, "setsid sleep 1000 & kill -9 $PPID; sleep 1000")  # fault 12
+    assert outcome.ending == "lost"
     await until(lambda: not _marked(command))
-    assert await (await commands.start(CHAT, CALL, job("echo again"))).wait(10) == ended
+    assert await (await commands.start(CHAT, CALL, job("echo again"))).wait(10) == outcome
 
 
 async def test_a_supervisor_that_is_asked_to_end_ends_its_command(commands: SupervisedCommands) -> None:
     command = await commands.start(CHAT, CALL, job("echo up; sleep 1000"))
     await output(command, b"up")
     os.kill(supervisor(command), signal.SIGTERM)
-    ended = await command.wait(60)
-    assert ended is not None
-    assert (ended.ending, ended.size) == ("stopped", 3)
+    outcome = await command.wait(60)
+    assert outcome is not None
+    assert (outcome.ending, outcome.size) == ("stopped", 3)
     assert not _marked(command)
 
 
@@ -257,9 +257,9 @@ async def test_stop_gives_a_moment_to_tidy_up(commands: SupervisedCommands) -> N
     for number in range(5):
         command = await commands.start(CHAT, CallKey(f"{number}.0"), job(script))
         await output(command, b"up")
-        ended = await command.stop()
-        assert ended.ending == "stopped"
-        assert await command.stop() == ended
+        outcome = await command.stop()
+        assert outcome.ending == "stopped"
+        assert await command.stop() == outcome
         if command.read(0, 1000).data.endswith(b"bye\n"):
             return
     raise AssertionError("it never came to its last word")
@@ -267,15 +267,15 @@ async def test_stop_gives_a_moment_to_tidy_up(commands: SupervisedCommands) -> N
 
 async def test_what_was_prevented_never_starts(commands: SupervisedCommands, tmp_path: Path) -> None:  # L-07, fault 4
     await commands.prevent(CHAT, CALL)
-    late, ended = await run(commands, f"touch {tmp_path}/ran")
-    assert ended.ending == "stopped"
+    late, outcome = await run(commands, f"touch {tmp_path}/ran")
+    assert outcome.ending == "stopped"
     assert late.read(0, 10).data == b""
     claimed = commands._path(CHAT, CallKey("2.0"))
     commands._claim(claimed, job(f"touch {tmp_path}/ran"))
     assert await commands.find(CHAT, CallKey("2.0")) is None
     await commands.prevent(CHAT, CallKey("2.0"))
-    _, ended = await run(commands, f"touch {tmp_path}/ran", "2.0")
-    assert ended.ending == "stopped"
+    _, outcome = await run(commands, f"touch {tmp_path}/ran", "2.0")
+    assert outcome.ending == "stopped"
     assert not (tmp_path / "ran").exists()
 
 
@@ -285,20 +285,20 @@ async def test_a_start_and_a_stop_that_race_leave_nothing_running(commands: Supe
         starting = asyncio.create_task(commands.start(CHAT, call, job("sleep 1000")))
         await asyncio.sleep(number * 0.004)
         await commands.prevent(CHAT, call)
-        ended = await (await starting).wait(60)
-        assert ended is not None
-        assert ended.ending == "stopped"
+        outcome = await (await starting).wait(60)
+        assert outcome is not None
+        assert outcome.ending == "stopped"
     assert not await commands.running(CHAT)
 
 
 async def test_what_was_forgotten_is_known_to_have_ended(commands: SupervisedCommands, tmp_path: Path) -> None:
-    command, ended = await run(commands, f"echo ran >> {tmp_path}/counter; seq 1000")
+    command, outcome = await run(commands, f"echo ran >> {tmp_path}/counter; seq 1000")
     await until(lambda: not names.locked(command.folder))
     await commands.forget(CHAT, CALL)
     assert os.listdir(command.folder) == [names.EXIT]
     assert await commands.list_commands(CHAT) == []
-    again, same = await run(commands, f"echo ran >> {tmp_path}/counter")
-    assert same == ended
+    again, second_outcome = await run(commands, f"echo ran >> {tmp_path}/counter")
+    assert second_outcome == outcome
     assert again.read(0, 10).data == b""
     assert (tmp_path / "counter").read_text() == "ran\n"
 
@@ -307,8 +307,8 @@ async def test_what_runs_is_not_forgotten(commands: SupervisedCommands) -> None:
     command = await commands.start(CHAT, CALL, job("echo up; sleep 1000", background=True, title="a server"))
     await commands.forget(CHAT, CALL)
     await output(command, b"up")
-    (known,) = await commands.list_commands(CHAT)
-    assert (known.call, known.running, known.background, known.title) == (CALL, True, True, "a server")
+    (info,) = await commands.list_commands(CHAT)
+    assert (info.call, info.running, info.background, info.title) == (CALL, True, True, "a server")
     assert await commands.running(CHAT) == [CALL]
     assert await commands.running(ChatId("c_2")) == []
 
@@ -336,7 +336,7 @@ async def test_input_comes_in_order_and_once_a_token(commands: SupervisedCommand
 async def test_input_that_nobody_reads_blocks_neither_the_worker_nor_the_end(
     commands: SupervisedCommands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervised, "_INPUT_S", 0.5)  # nobody ever reads it, so the time is of no matter
+    monkeypatch.setattr(supervised, "_INPUT_S", 0.5)  # the input is never read, so the time does not matter
     command = await commands.start(CHAT, CALL, job("echo up; sleep 1000", input=True))
     await output(command, b"up")
     with pytest.raises(ToolError, match="does not read its input"):
@@ -357,9 +357,9 @@ async def test_a_terminal(commands: SupervisedCommands) -> None:
     await command.write(b"hello\n", token="a")
     await output(command, b"got hello")
     await command.write(b"\x03", token="b")
-    ended = await command.wait(60)
-    assert ended is not None
-    assert (ended.ending, ended.code) == ("exited", -signal.SIGINT)
+    outcome = await command.wait(60)
+    assert outcome is not None
+    assert (outcome.ending, outcome.code) == ("exited", -signal.SIGINT)
 
 
 async def test_the_end_of_a_terminals_input(commands: SupervisedCommands) -> None:
@@ -370,18 +370,18 @@ async def test_the_end_of_a_terminals_input(commands: SupervisedCommands) -> Non
 
 
 async def test_what_cannot_be_started(commands: SupervisedCommands, tmp_path: Path) -> None:
-    _, ended = await run(commands, "x" * 200_000)
-    assert (ended.ending, ended.error) == ("failed", "Argument list too long")
-    _, ended = await run(commands, "true", "2.0", cwd=tmp_path / "none")
-    assert (ended.ending, ended.error) == ("failed", "No such file or directory")
+    _, outcome = await run(commands, "x" * 200_000)
+    assert (outcome.ending, outcome.error) == ("failed", "Argument list too long")
+    _, outcome = await run(commands, "true", "2.0", cwd=tmp_path / "none")
+    assert (outcome.ending, outcome.error) == ("failed", "No such file or directory")
     broken = SupervisedCommands(tmp_path / "commands", python="/bin/false")
     with pytest.raises(ToolError, match="supervisor could not be started"):
         await broken.start(CHAT, CallKey("3.0"), job("true"))
     missing = SupervisedCommands(tmp_path / "commands", python="/nowhere/python")
     with pytest.raises(ToolError, match="could not be started: No such file"):
         await missing.start(CHAT, CallKey("3.0"), job("true"))
-    _, ended = await run(commands, "true", "3.0")
-    assert ended.code == 0, "a start that failed may be tried again"
+    _, outcome = await run(commands, "true", "3.0")
+    assert outcome.code == 0, "a start that failed may be tried again"
 
 
 async def test_a_home_that_cannot_be_written(tmp_path: Path) -> None:  # fault 13
@@ -392,30 +392,30 @@ async def test_a_home_that_cannot_be_written(tmp_path: Path) -> None:  # fault 1
 
 async def test_output_is_exact_up_to_its_cap_and_keeps_both_ends_beyond(commands: SupervisedCommands) -> None:
     lines = b"".join(b"%07d\n" % number for number in range(1, 8193))  # 64 KiB  # fault 11
-    exact, ended = await run(commands, "seq -f %07.0f 1 8192", output_cap=1 << 16)
-    assert (ended.size, ended.lines) == (1 << 16, 8192)
+    exact, outcome = await run(commands, "seq -f %07.0f 1 8192", output_cap=1 << 16)
+    assert (outcome.size, outcome.lines) == (1 << 16, 8192)
     assert _all(exact) == [(0, lines)]
-    over, ended = await run(commands, "seq -f %07.0f 1 20000", "2.0", output_cap=1 << 16)
-    assert ended.lines == 20_000
+    over, outcome = await run(commands, "seq -f %07.0f 1 20000", "2.0", output_cap=1 << 16)
+    assert outcome.lines == 20_000
     (start, head), (begin, tail) = _all(over)
     assert (start, head) == (0, lines[: 1 << 15])
     assert tail.endswith(b"0019999\n0020000\n")
-    assert begin + len(tail) == ended.size == 160_000
+    assert begin + len(tail) == outcome.size == 160_000
     assert 1 << 14 <= len(tail) <= 1 << 15
     assert over.read(1 << 15, 10).offset == begin, "what was dropped is passed over"
 
 
 def _all(command: Command) -> list[tuple[int, bytes]]:
-    """What was kept, as stretches without a gap."""
-    found: list[tuple[int, bytes]] = []
+    """Return the kept output as stretches without a gap."""
+    stretches: list[tuple[int, bytes]] = []
     at = 0
     while (piece := command.read(at, 5_000)).data:
-        if found and piece.offset == at:
-            found[-1] = (found[-1][0], found[-1][1] + piece.data)
+        if stretches and piece.offset == at:
+            stretches[-1] = (stretches[-1][0], stretches[-1][1] + piece.data)
         else:
-            found.append((piece.offset, piece.data))
+            stretches.append((piece.offset, piece.data))
         at = piece.offset + len(piece.data)
-    return found
+    return stretches
 
 
 async def test_news_since_the_last_look(commands: SupervisedCommands, tmp_path: Path) -> None:
@@ -432,12 +432,12 @@ async def test_news_since_the_last_look(commands: SupervisedCommands, tmp_path: 
 
 
 async def test_what_the_shell_tells(commands: SupervisedCommands) -> None:  # T-14
-    told, _ = await run(commands, "printf told >&9", state_fd=9)
-    assert told.shell() == b"told"
+    command, _ = await run(commands, "printf told >&9", state_fd=9)
+    assert command.shell() == b"told"
     cut_short, _ = await run(commands, "printf told >&9; sleep 1000", "2.0", state_fd=9, timeout_s=0.3)
     assert cut_short.shell() == b""
-    flood, ended = await run(commands, "head -c 3000000 /dev/zero >&9; echo out", "3.0", state_fd=9, state_cap=70_000)
-    assert (flood.shell(), ended.size) == (bytes(70_000), 4)
+    flood, outcome = await run(commands, "head -c 3000000 /dev/zero >&9; echo out", "3.0", state_fd=9, state_cap=70_000)
+    assert (flood.shell(), outcome.size) == (bytes(70_000), 4)
 
 
 async def test_no_worker_keeps_dead_supervisors(commands: SupervisedCommands) -> None:
@@ -491,12 +491,12 @@ def _as_another_user(place: Path) -> None:
     python = next((path for path in (sys.executable, "/usr/bin/python3") if _open_to_all(path)), None)
     if python is None:
         pytest.skip("an ordinary user cannot run this interpreter, and there is no other")
-    done = subprocess.run([python, "-c", script, str(home)], env=env, capture_output=True, timeout=60)
-    assert (done.stdout.decode().split(), done.stderr.decode()) == (["0", "True", "65534"], "")
+    process = subprocess.run([python, "-c", script, str(home)], env=env, capture_output=True, timeout=60)
+    assert (process.stdout.decode().split(), process.stderr.decode()) == (["0", "True", "65534"], "")
 
 
 def _open_to_all(python: str) -> bool:
-    """Whether every user can run this interpreter, and it is of our version."""
+    """Return if every user can run this interpreter, and it is of our version."""
     command = [python, "-c", "import sys; print(sys.version_info[:2], sys.prefix, sys.base_prefix, sep='\\n')"]
     try:
         version, *folders = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
@@ -510,18 +510,18 @@ def _open_to_all(python: str) -> bool:
     return version == str(sys.version_info[:2]) and all(os.stat(path).st_mode & 0o005 == 0o005 for path in paths)
 
 
-# -- background commands that nobody needs any more -----------------------------------------------------------------
+# -- background commands that are no longer needed ------------------------------------------------------------------
 
 
 async def test_one_that_is_idle_for_too_long_ends(commands: SupervisedCommands) -> None:  # S-14
-    _, ended = await run(commands, "sleep 1000", background=True, idle_s=0.3)
-    assert (ended.ending, ended.code) == ("idle", -15)
+    _, outcome = await run(commands, "sleep 1000", background=True, idle_s=0.3)
+    assert (outcome.ending, outcome.code) == ("idle", -15)
 
 
 async def test_one_that_writes_is_not_idle(commands: SupervisedCommands) -> None:
     script = "for n in 1 2 3 4 5 6 7 8 9 10; do echo $n; sleep 0.3; done"
-    _, ended = await run(commands, script, background=True, idle_s=2.5)
-    assert (ended.ending, ended.lines) == ("exited", 10)
+    _, outcome = await run(commands, script, background=True, idle_s=2.5)
+    assert (outcome.ending, outcome.lines) == ("exited", 10)
 
 
 async def test_one_that_somebody_asks_about_is_not_idle(commands: SupervisedCommands) -> None:
@@ -529,15 +529,15 @@ async def test_one_that_somebody_asks_about_is_not_idle(commands: SupervisedComm
     for _ in range(10):
         command.touch()
         assert await command.wait(0.3) is None
-    ended = await command.wait(30)
-    assert ended is not None
-    assert ended.ending == "idle"
+    outcome = await command.wait(30)
+    assert outcome is not None
+    assert outcome.ending == "idle"
 
 
 @pytest.mark.parametrize("gone", [False, True])
 async def test_sockets_are_covered_with_the_view(tmp_path: Path, gone: bool) -> None:  # S-18
-    if why := missing("view"):
-        pytest.skip(why)
+    if skip_reason := missing("view"):
+        pytest.skip(skip_reason)
     (tmp_path / "project").mkdir()
     path = tmp_path / "daemon.sock"
     commands = SupervisedCommands(tmp_path / "commands")
@@ -552,7 +552,7 @@ async def test_sockets_are_covered_with_the_view(tmp_path: Path, gone: bool) -> 
             for call, sockets in (("1.0", ()), ("2.0", (str(path),))):
                 spec = CommandSpec(argv, "/", {}, view=str(tmp_path / "project"), lays=LAID, covered_sockets=sockets)
                 command = await commands.start(CHAT, CallKey(call), spec)
-                assert (ended := await command.wait(60)) is not None
-                assert (ended.ending, ended.code) == ("exited", 1 if sockets or gone else 0)
+                assert (outcome := await command.wait(60)) is not None
+                assert (outcome.ending, outcome.code) == ("exited", 1 if sockets or gone else 0)
     finally:
         await commands.close()

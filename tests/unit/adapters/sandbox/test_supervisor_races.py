@@ -68,7 +68,7 @@ class Slow:
         python.chmod(0o700)
         self.commands = SupervisedCommands(place.parent / "commands", str(python))
 
-    async def held(self) -> int:
+    async def wait_until_held(self) -> int:
         await until((self.place / "held").exists)
         return int((self.place / "held").read_text())
 
@@ -78,9 +78,9 @@ class Slow:
 
 @pytest.fixture
 async def commands(tmp_path: Path) -> AsyncIterator[SupervisedCommands]:
-    made = SupervisedCommands(tmp_path / "commands")
-    yield made
-    await made.close()
+    new_commands = SupervisedCommands(tmp_path / "commands")
+    yield new_commands
+    await new_commands.close()
 
 
 @pytest.fixture(autouse=True)
@@ -112,17 +112,17 @@ def alive(pid: int) -> bool:
 async def test_a_start_that_overtakes_a_stop_is_stopped(commands: SupervisedCommands, tmp_path: Path) -> None:  # L-07
     """The stop found nothing; before it could say so, the start had the folder, and had not started anything yet."""
     line = job(f"touch {tmp_path}/ran; sleep 1000")
-    passed: list[str] = []
+    fault_points: list[str] = []
 
     def strike(name: str) -> None:
         if name == "command.before_burial":
-            passed.append(name)
+            fault_points.append(name)
             commands._claim(commands._path(CHAT, CALL), line)
 
     file_system.install_fault_hook(strike)
     await commands.prevent(CHAT, CALL)
     file_system.install_fault_hook(None)
-    assert passed
+    assert fault_points
     assert await (await commands.start(CHAT, CALL, line)).wait(20) == CommandExit("stopped", -15)
     assert not (tmp_path / "ran").exists()
 
@@ -149,15 +149,15 @@ async def test_a_stop_at_any_moment_of_a_start(tmp_path: Path, point: str, tidyi
     """By name, or because its call is not open any more (S-14)."""
     slow = Slow(tmp_path / "slow", point)
     starting = asyncio.create_task(slow.commands.start(CHAT, CALL, job("sleep 1000")))
-    await slow.held()
+    await slow.wait_until_held()
     stopping = asyncio.create_task(slow.commands.tidy(CHAT, []) if tidying else slow.commands.prevent(CHAT, CALL))
     await until(lambda: os.path.exists(f"{slow.commands._path(CHAT, CALL)}/{names.STOP}"))
     slow.go()
     async with asyncio.timeout(30):
-        ended = await (await starting).wait()
+        outcome = await (await starting).wait()
         await stopping
-    assert ended is not None
-    assert ended.ending == "stopped"
+    assert outcome is not None
+    assert outcome.ending == "stopped"
     await slow.commands.close()
 
 
@@ -166,7 +166,7 @@ async def test_nobody_waits_for_a_supervisor_that_died_before_the_command_was_it
 ) -> None:
     slow = Slow(tmp_path / "slow", "with the lock, before it owns the command")
     starting = asyncio.create_task(slow.commands.start(CHAT, CALL, job(f"touch {tmp_path}/ran")))
-    supervisor = await slow.held()
+    supervisor = await slow.wait_until_held()
     try:
         assert await commands.find(CHAT, CALL) is None, "this one may never start it"
         async with asyncio.timeout(60):
@@ -187,7 +187,7 @@ async def test_another_supervisor_takes_over_from_one_that_died_early(
     slow = Slow(tmp_path / "slow", "with the lock, before it owns the command")
     line = job(f"echo ran >> {tmp_path}/counter")
     first = asyncio.create_task(slow.commands.start(CHAT, CALL, line))
-    supervisor = await slow.held()
+    supervisor = await slow.wait_until_held()
     second = asyncio.create_task(commands.start(CHAT, CALL, line))
     try:
         await until(lambda: commands._children)
@@ -202,7 +202,7 @@ async def test_another_supervisor_takes_over_from_one_that_died_early(
 async def test_a_command_whose_supervisor_dies_before_it_begins_never_does(tmp_path: Path) -> None:  # fault 12
     slow = Slow(tmp_path / "slow", "between fork and exec")
     starting = asyncio.create_task(slow.commands.start(CHAT, CALL, job(f"touch {tmp_path}/ran")))
-    child = await slow.held()
+    child = await slow.wait_until_held()
     folder = slow.commands._path(CHAT, CALL)
     supervisor = owner(folder)
     os.kill(supervisor, signal.SIGKILL)
@@ -220,7 +220,7 @@ async def test_a_start_that_is_given_up_does_not_happen_later(
     slow = Slow(tmp_path / "slow", "before it has the lock")
     with pytest.raises(ToolError, match="said nothing for a minute"):
         await slow.commands.start(CHAT, CALL, job(f"touch {tmp_path}/ran"))
-    await slow.held()
+    await slow.wait_until_held()
     slow.go()
     await until(lambda: names.look(commands._path(CHAT, CALL)) == names.ENDED)
     assert not (tmp_path / "ran").exists()
@@ -229,7 +229,7 @@ async def test_a_start_that_is_given_up_does_not_happen_later(
 async def test_nothing_starts_in_a_folder_that_is_gone(tmp_path: Path) -> None:
     slow = Slow(tmp_path / "slow", "before it looks for a stop")
     starting = asyncio.create_task(slow.commands.start(CHAT, CALL, job(f"touch {tmp_path}/ran")))
-    supervisor = await slow.held()
+    supervisor = await slow.wait_until_held()
     shutil.rmtree(slow.commands._path(CHAT, CALL))
     slow.go()
     with pytest.raises(ToolError):
@@ -242,7 +242,7 @@ async def test_nothing_starts_in_a_folder_that_is_gone(tmp_path: Path) -> None:
 async def test_closing_ends_what_is_about_to_start(tmp_path: Path, point: str) -> None:
     slow = Slow(tmp_path / "slow", point)
     starting = asyncio.create_task(slow.commands.start(CHAT, CALL, job(f"touch {tmp_path}/ran")))
-    await slow.held()
+    await slow.wait_until_held()
     await slow.commands.close()
     slow.go()
     with pytest.raises(ToolError):
@@ -255,25 +255,25 @@ async def test_closing_ends_what_is_about_to_start(tmp_path: Path, point: str) -
 def test_a_command_that_is_being_claimed_is_never_taken_for_lost(
     commands: SupervisedCommands, when: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A supervisor takes the lock and writes its name between two questions of whoever looks."""
+    """A supervisor takes the lock and writes its name between two questions of an observer."""
     folder = commands._path(CHAT, CALL)
     commands._claim(folder, job("true"))
     lock = os.open(f"{folder}/{names.LOCK}", os.O_RDWR | os.O_CREAT, 0o600)
-    asked, real = 0, os.path.exists
+    check_count, real = 0, os.path.exists
 
     def exists(path: str) -> bool:
-        nonlocal asked
-        if asked == when:
+        nonlocal check_count
+        if check_count == when:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             Path(f"{folder}/{names.OWNER}").touch()
-        asked += 1
+        check_count += 1
         return real(path)
 
     with monkeypatch.context() as patched:
         patched.setattr(os.path, "exists", exists)
-        seen = names.look(folder)
+        state = names.look(folder)
     os.close(lock)
-    assert seen in (names.UNSTARTED, names.RUNNING)
+    assert state in (names.UNSTARTED, names.RUNNING)
 
 
 def test_a_look_that_fails_does_not_take_a_command_for_lost(commands: SupervisedCommands) -> None:
@@ -332,8 +332,8 @@ async def test_those_who_wait_learn_at_once_that_a_supervisor_was_killed(command
     stopping = [asyncio.create_task(command.stop()) for _ in range(2)]
     os.kill(owner(command.folder), signal.SIGKILL)
     async with asyncio.timeout(60):
-        ended = await asyncio.gather(*waiting, *stopping)
-    assert {end.ending for end in ended if end} == {"lost"}
+        outcomes = await asyncio.gather(*waiting, *stopping)
+    assert {end.ending for end in outcomes if end} == {"lost"}
     await asyncio.gather(*(commands.forget(CHAT, CALL) for _ in range(3)))
     assert await command.wait(0) == CommandExit("lost")
 
@@ -350,6 +350,6 @@ async def test_whoever_waits_for_a_command_whose_folder_is_removed_is_told(tmp_p
     waiting = asyncio.create_task(command.wait())
     shutil.rmtree(command.folder)
     os.kill(owner, signal.SIGKILL)
-    ended = await asyncio.wait_for(waiting, 60)
-    assert ended is not None
-    assert ended.ending == "lost"
+    outcome = await asyncio.wait_for(waiting, 60)
+    assert outcome is not None
+    assert outcome.ending == "lost"

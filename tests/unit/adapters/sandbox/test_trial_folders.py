@@ -33,10 +33,10 @@ def test_the_folder_of_a_killed_process_is_removed_and_no_other(tmp_path: Path) 
     assert sweep_trial_folders("trial-", str(tmp_path)) == 0  # its process lives
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    with trial_folder("trial-", str(tmp_path)) as own:
+    with trial_folder("trial-", str(tmp_path)) as own_folder:
         assert not folder.exists()
-        assert Path(own).is_dir()
-        make_old(Path(own))
+        assert Path(own_folder).is_dir()
+        make_old(Path(own_folder))
         assert sweep_trial_folders("trial-", str(tmp_path)) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "trial-of-somebody"]
 

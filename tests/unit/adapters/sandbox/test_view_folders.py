@@ -1,4 +1,4 @@
-"""Folders of views: made with the command, known beforehand, gone with it whatever the command did to them (W-08)."""
+"""Folders of views: made with the command, known beforehand, gone with it even if the command changed them (W-08)."""
 
 import asyncio
 import os
@@ -22,9 +22,9 @@ CHAT = ChatId("c_1")
 
 @pytest.fixture
 async def commands(tmp_path: Path) -> AsyncIterator[SupervisedCommands]:
-    made = SupervisedCommands(tmp_path / "commands")
-    yield made
-    await made.close()
+    new_commands = SupervisedCommands(tmp_path / "commands")
+    yield new_commands
+    await new_commands.close()
     assert not await asyncio.to_thread((tmp_path / "commands").exists)
 
 
@@ -68,9 +68,9 @@ async def test_attempts_of_an_open_call_are_not_tidied_away(commands: Supervised
 
 async def test_only_the_first_is_told(commands: SupervisedCommands, tmp_path: Path) -> None:
     command = await commands.start(CHAT, CallKey("1.0"), job(tmp_path))
-    asked = await asyncio.gather(*(asyncio.to_thread(command.first, f"{number}.0") for number in range(8)))
-    assert sum(asked) == 1
-    first = f"{asked.index(True)}.0"
+    first_flags = await asyncio.gather(*(asyncio.to_thread(command.first, f"{number}.0") for number in range(8)))
+    assert sum(first_flags) == 1
+    first = f"{first_flags.index(True)}.0"
     assert await asyncio.to_thread(command.first, first)
     assert not await asyncio.to_thread(command.first, "9.0")
 

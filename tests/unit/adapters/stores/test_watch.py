@@ -1,4 +1,4 @@
-"""Waiting for news of chats: one poll at a time, however often somebody waits (law 8)."""
+"""Waiting for news of chats: one poll at a time for any number of waits (law 8)."""
 
 import asyncio
 from collections.abc import Sequence
@@ -42,9 +42,9 @@ async def test_polls_do_not_multiply() -> None:
     for _ in range(60):
         await watch.wait(CHAT, 0, 0.025, head)
     assert store.most == 1
-    before = store.polls
+    poll_count = store.polls
     await watch.wait(CHAT, 0, 0.6, head)
-    assert store.polls - before <= 22, "one poll takes 0.03 s with its pause"
+    assert store.polls - poll_count <= 22, "one poll takes 0.03 s with its pause"
 
 
 async def test_nobody_polls_when_nobody_waits() -> None:
@@ -52,9 +52,9 @@ async def test_nobody_polls_when_nobody_waits() -> None:
     watch = Watch(store.ask, 0.01)
     await watch.wait(CHAT, 0, 0.05, head)
     await asyncio.sleep(0.05)
-    before = store.polls
+    poll_count = store.polls
     await asyncio.sleep(0.1)
-    assert store.polls == before
+    assert store.polls == poll_count
 
 
 async def test_a_closed_watch_polls_no_more() -> None:
@@ -65,9 +65,9 @@ async def test_a_closed_watch_polls_no_more() -> None:
     watch.close(StoreError("closed"))
     with pytest.raises(StoreError):
         await waiting
-    before = store.polls
+    poll_count = store.polls
     await asyncio.sleep(0.1)
-    assert store.polls == before
+    assert store.polls == poll_count
 
 
 def test_another_loop_begins_anew() -> None:
@@ -75,6 +75,6 @@ def test_another_loop_begins_anew() -> None:
     store = SlowStore(0.05)
     watch = Watch(store.ask, 0.01)
     asyncio.run(watch.wait(CHAT, 0, 0.03, head))
-    before = store.polls
+    poll_count = store.polls
     asyncio.run(watch.wait(CHAT, 0, 0.2, head))
-    assert store.polls > before
+    assert store.polls > poll_count

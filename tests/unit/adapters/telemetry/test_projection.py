@@ -1,4 +1,4 @@
-"""From logs to spans: whatever happened to a chat, its spans are whole trees, and every reader makes the same ones."""
+"""From logs to spans: the spans of every chat are whole trees, and every reader makes the same ones."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ from treadle.protocol.events import Envelope, Event
 CHAT = ChatId("c_0123456789abcdef")
 
 
-def portions(log: Sequence[Envelope], *, said: bool = False) -> list[Portion]:
-    projection = Projection(log[0].chat, include_content=said)
-    return [made for one in log if (made := projection.take(one)) is not None]
+def portions(log: Sequence[Envelope], *, include_content: bool = False) -> list[Portion]:
+    projection = Projection(log[0].chat, include_content=include_content)
+    return [portion for one in log if (portion := projection.take(one)) is not None]
 
 
-def by_trace(made: Sequence[Portion]) -> dict[int, list[Span]]:
+def by_trace(portion_list: Sequence[Portion]) -> dict[int, list[Span]]:
     traces: dict[int, list[Span]] = {}
-    for portion in made:
+    for portion in portion_list:
         traces.setdefault(portion.trace.first, []).extend(portion.spans)
     return traces
 
@@ -35,31 +35,31 @@ async def test_every_run_that_ended_is_one_whole_tree(name: str, tmp_path: Path)
     (tmp_path / "project").mkdir()
     world = World(MemoryStore(), tmp_path / "project")
     log = await read_chat(world.store, await SCENES[name](world))
-    made = portions(log, said=True)
-    for spans in by_trace(made).values():
+    portion_list = portions(log, include_content=True)
+    for spans in by_trace(portion_list).values():
         keys = Counter(span.key for span in spans)
         assert [key for key, times in keys.items() if times > 1] == []
         if RUN in keys:
             assert [span.name for span in spans if span.parent not in keys and span.parent != ROOT] == []
             assert [span.key for span in spans if span.parent == ROOT] == [RUN]
         assert [span.name for span in spans if not 0 < span.start_ms <= span.end_ms] == []
-    ended = {portion.trace.first for portion in made if isinstance(log[portion.seq - 1].data, e.RunEnd)}
+    trace_starts = {portion.trace.first for portion in portion_list if isinstance(log[portion.seq - 1].data, e.RunEnd)}
     runs = sum(isinstance(one.data, e.RunEnd) for one in log)
-    assert len(ended) == runs
-    assert _again(log, made) == made
+    assert len(trace_starts) == runs
+    assert _again(log, portion_list) == portion_list
 
 
-def _again(log: Sequence[Envelope], made: Sequence[Portion]) -> list[Portion]:
+def _again(log: Sequence[Envelope], portion_list: Sequence[Portion]) -> list[Portion]:
     """As they are made by workers that each begin to read at the run in which a portion ends."""
-    found = []
-    for portion in made:
+    rebuilt_portions = []
+    for portion in portion_list:
         projection = Projection(log[0].chat, include_content=True)
-        found += [
+        rebuilt_portions += [
             again
             for one in log[portion.trace.first - 1 : portion.seq]
             if (again := projection.take(one)) is not None and again.seq == portion.seq
         ]
-    return found
+    return rebuilt_portions
 
 
 def test_a_long_run_is_shown_in_portions_of_whole_turns() -> None:
@@ -91,10 +91,10 @@ def test_a_call_that_was_lost_with_its_worker_is_an_attempt_of_its_own() -> None
         (61_000, e.TurnEnd(1)),
         (61_000, e.RunEnd("done")),
     )
-    lost, made, *_ = (span for portion in portions(log) for span in portion.spans)
-    assert (lost.error, lost.start_ms, lost.end_ms) == ("worker_lost", 1_000, 61_000)
-    assert "gen_ai.usage.input_tokens" not in lost.attributes  # reserved, not used
-    assert (made.error, made.start_ms, made.end_ms) == ("", 61_000, 62_000)
+    lost_span, retry_span, *_ = (span for portion in portions(log) for span in portion.spans)
+    assert (lost_span.error, lost_span.start_ms, lost_span.end_ms) == ("worker_lost", 1_000, 61_000)
+    assert "gen_ai.usage.input_tokens" not in lost_span.attributes  # reserved, not used
+    assert (retry_span.error, retry_span.start_ms, retry_span.end_ms) == ("", 61_000, 62_000)
 
 
 def test_an_attempt_that_was_never_made_is_no_span() -> None:

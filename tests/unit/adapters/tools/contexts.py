@@ -1,4 +1,4 @@
-"""What file tools need in tests: the files of a project, and a history that lies beside it."""
+"""The context of file tools in tests: the files of a project, and a history that lies beside it."""
 
 from pathlib import Path
 
@@ -8,15 +8,15 @@ from treadle.adapters.workspace.root import Root
 from treadle.protocol.files import FileChange
 
 
-def history_of(root: str, bound: str = "", _world: str = "") -> ProjectSnapshots:
-    return ProjectSnapshots(Root(root, bound), Path(root).parent / "home")
+def history_of(root: str, root_id: str = "", _world: str = "") -> ProjectSnapshots:
+    return ProjectSnapshots(Root(root, root_id), Path(root).parent / "home")
 
 
 def context_with(blobs: Blobs) -> ToolContext:
     return ToolContext(Root, blobs, snapshots_of=history_of)
 
 
-def told(files: tuple[FileChange, ...]) -> list[tuple[str, str, int, int]]:
+def summarize_changes(files: tuple[FileChange, ...]) -> list[tuple[str, str, int, int]]:
     """Changes of files without their states, and without those of folders."""
     return [
         (file.path, file.action, file.added, file.removed)

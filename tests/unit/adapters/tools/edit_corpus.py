@@ -1,4 +1,4 @@
-"""What models send to edit_file, and what must come of it (T-03): the text afterwards and how the passage was found, or
+"""Inputs that models send to edit_file, and the results (T-03): the text afterwards and how the passage was found, or
 words that the error must contain. Written from what the edit means, not from what the code does."""
 
 # ruff: noqa: RUF001
@@ -15,8 +15,8 @@ class Case(msgspec.Struct, frozen=True):
     text: str
     old: str
     new: str
-    made: str = ""
-    how: How = "exact"
+    expected: str = ""
+    match_kind: How = "exact"
     count: int = 1
     every: bool = False
     line: int = 0
@@ -24,16 +24,18 @@ class Case(msgspec.Struct, frozen=True):
     """Words of the error; empty: the edit is made."""
 
 
-def done(title: str, text: str, old: str, new: str, made: str, how: How = "exact", count: int = 1) -> Case:
-    return Case(title, text, old, new, made, how, count, every=False)
+def make_case(
+    title: str, text: str, old: str, new: str, expected: str, match_kind: How = "exact", count: int = 1
+) -> Case:
+    return Case(title, text, old, new, expected, match_kind, count, every=False)
 
 
-def every(title: str, text: str, old: str, new: str, made: str, count: int, how: How = "exact") -> Case:
-    return Case(title, text, old, new, made, how, count, every=True)
+def every(title: str, text: str, old: str, new: str, expected: str, count: int, match_kind: How = "exact") -> Case:
+    return Case(title, text, old, new, expected, match_kind, count, every=True)
 
 
-def at(line: int, title: str, text: str, old: str, new: str, made: str, how: How = "exact") -> Case:
-    return Case(title, text, old, new, made, how, line=line)
+def at(line: int, title: str, text: str, old: str, new: str, expected: str, match_kind: How = "exact") -> Case:
+    return Case(title, text, old, new, expected, match_kind, line=line)
 
 
 def fails(title: str, text: str, old: str, new: str, *words: str) -> Case:
@@ -45,48 +47,48 @@ TABS = "func main() {\n\tif ok {\n\t\tprint(1)\n\t}\n}\n"
 BOM = "\ufeff"
 
 EXACT = [
-    done("a word", "a b c", "b", "x", "a x c"),
-    done("a word and its space", "a b c", "b ", "", "a c"),
-    done("a whole line", "one\ntwo\nthree\n", "two\n", "zwei\n", "one\nzwei\nthree\n"),
-    done("a line deleted", "one\ntwo\nthree\n", "two\n", "", "one\nthree\n"),
-    done("lines inserted", "one\nthree\n", "three", "two\nthree", "one\ntwo\nthree\n"),
-    done("the whole file", "all\n", "all\n", "new\n", "new\n"),
-    done("the last line without newline", "a\nb", "b", "c", "a\nc"),
-    done("the first line", "a\nb\n", "a\n", "x\ny\n", "x\ny\nb\n"),
-    done("no newline in the file", "no newline", "newline", "end", "no end"),
-    done("the final newline asked away", "a\n", "a\n", "b", "b"),
-    done("regular expression characters", "a.c abc", "a.c", "x", "x abc"),
-    done("backslashes in the new text", "a b", "b", r"\1 \g<0> \n", r"a \1 \g<0> \n"),
-    done("a backslash n that the file has", 'print("a\\n")\n', '"a\\n"', '"b\\n"', 'print("b\\n")\n'),
-    done("a dollar and braces", "cost: ${X}", "${X}", "$1", "cost: $1"),
-    done("a method", PY, "        total = n * 2\n", "        total = n * 3\n", PY.replace("n * 2", "n * 3")),
-    done("the new text contains the old", "a\n", "a", "a a", "a a\n"),
-    done("the old contains the new", "abc", "abc", "b", "b"),
-    done("blank lines only", "a\n\n\n\nb", "\n\n\n\n", "\n\n", "a\n\nb"),
-    done("only spaces", "a    b", "    ", " ", "a b"),
-    done("unicode", "grüße, 世界 🌍\n", "世界 🌍", "Welt", "grüße, Welt\n"),
-    done("combining characters stay", "e\u0301a\n", "a", "b", "e\u0301b\n"),
-    done("smart quotes written exactly", "“a” and “b”", "“a”", "“c”", "“c” and “b”"),
-    done("a form feed and a line separator", "a\x0cb\u2028c\n", "b\u2028c", "d", "a\x0cd\n"),
-    done("an escape sequence", "\x1b[1mbold\x1b[0m", "bold", "thin", "\x1b[1mthin\x1b[0m"),
-    done("tabs", TABS, "\t\tprint(1)\n", "\t\tprint(2)\n", TABS.replace("1", "2")),
-    done("tab inside a line", "a\tb\n", "a\tb", "a b", "a b\n"),
-    done("the first line begins inside an indentation", PY, "return None", "return 0", PY.replace("None", "0")),
-    done(
+    make_case("a word", "a b c", "b", "x", "a x c"),
+    make_case("a word and its space", "a b c", "b ", "", "a c"),
+    make_case("a whole line", "one\ntwo\nthree\n", "two\n", "zwei\n", "one\nzwei\nthree\n"),
+    make_case("a line deleted", "one\ntwo\nthree\n", "two\n", "", "one\nthree\n"),
+    make_case("lines inserted", "one\nthree\n", "three", "two\nthree", "one\ntwo\nthree\n"),
+    make_case("the whole file", "all\n", "all\n", "new\n", "new\n"),
+    make_case("the last line without newline", "a\nb", "b", "c", "a\nc"),
+    make_case("the first line", "a\nb\n", "a\n", "x\ny\n", "x\ny\nb\n"),
+    make_case("no newline in the file", "no newline", "newline", "end", "no end"),
+    make_case("the final newline asked away", "a\n", "a\n", "b", "b"),
+    make_case("regular expression characters", "a.c abc", "a.c", "x", "x abc"),
+    make_case("backslashes in the new text", "a b", "b", r"\1 \g<0> \n", r"a \1 \g<0> \n"),
+    make_case("a backslash n that the file has", 'print("a\\n")\n', '"a\\n"', '"b\\n"', 'print("b\\n")\n'),
+    make_case("a dollar and braces", "cost: ${X}", "${X}", "$1", "cost: $1"),
+    make_case("a method", PY, "        total = n * 2\n", "        total = n * 3\n", PY.replace("n * 2", "n * 3")),
+    make_case("the new text contains the old", "a\n", "a", "a a", "a a\n"),
+    make_case("the old contains the new", "abc", "abc", "b", "b"),
+    make_case("blank lines only", "a\n\n\n\nb", "\n\n\n\n", "\n\n", "a\n\nb"),
+    make_case("only spaces", "a    b", "    ", " ", "a b"),
+    make_case("unicode", "grüße, 世界 🌍\n", "世界 🌍", "Welt", "grüße, Welt\n"),
+    make_case("combining characters stay", "e\u0301a\n", "a", "b", "e\u0301b\n"),
+    make_case("smart quotes written exactly", "“a” and “b”", "“a”", "“c”", "“c” and “b”"),
+    make_case("a form feed and a line separator", "a\x0cb\u2028c\n", "b\u2028c", "d", "a\x0cd\n"),
+    make_case("an escape sequence", "\x1b[1mbold\x1b[0m", "bold", "thin", "\x1b[1mthin\x1b[0m"),
+    make_case("tabs", TABS, "\t\tprint(1)\n", "\t\tprint(2)\n", TABS.replace("1", "2")),
+    make_case("tab inside a line", "a\tb\n", "a\tb", "a b", "a b\n"),
+    make_case("the first line begins inside an indentation", PY, "return None", "return 0", PY.replace("None", "0")),
+    make_case(
         "the first line lost its indentation only",
         PY,
         "def close(self):\n        return None",
         "def close(self):\n        return 0",
         PY.replace("None", "0"),
     ),
-    done("trailing space that the file has", "a  \nb\n", "a  \nb", "c", "c\n"),
-    done("trailing space asked away", "a  \nb\n", "a  \n", "a\n", "a\nb\n"),
-    done("text that looks like a line number", "1: one\n2: two\n", "2: two", "2: zwei", "1: one\n2: zwei\n"),
-    done("a table with tabs and numbers", "1\tx\n2\ty\n", "2\ty", "2\tz", "1\tx\n2\tz\n"),
-    done("HTML entities that are there", "a &lt; b\n", "&lt;", "&gt;", "a &gt; b\n"),
-    done("a lone carriage return inside a line", "a\rb\nc\n", "b\n", "x\n", "a\rx\nc\n"),
-    done("a NUL-like control character", "a\x01b", "\x01", " ", "a b"),
-    done("a null edit apart from case", "Abc", "Abc", "abc", "abc"),
+    make_case("trailing space that the file has", "a  \nb\n", "a  \nb", "c", "c\n"),
+    make_case("trailing space asked away", "a  \nb\n", "a  \n", "a\n", "a\nb\n"),
+    make_case("text that looks like a line number", "1: one\n2: two\n", "2: two", "2: zwei", "1: one\n2: zwei\n"),
+    make_case("a table with tabs and numbers", "1\tx\n2\ty\n", "2\ty", "2\tz", "1\tx\n2\tz\n"),
+    make_case("HTML entities that are there", "a &lt; b\n", "&lt;", "&gt;", "a &gt; b\n"),
+    make_case("a lone carriage return inside a line", "a\rb\nc\n", "b\n", "x\n", "a\rx\nc\n"),
+    make_case("a NUL-like control character", "a\x01b", "\x01", " ", "a b"),
+    make_case("a null edit apart from case", "Abc", "Abc", "abc", "abc"),
 ]
 
 EVERY = [
@@ -111,74 +113,78 @@ EVERY = [
 ]
 
 ENDINGS = [
-    done("one line of a CRLF file", "a\r\nb\r\n", "b", "x\ny", "a\r\nx\r\ny\r\n"),
-    done("several lines sent with LF", "a\r\nb\r\nc", "a\nb", "x\ny", "x\r\ny\r\nc", "line_endings"),
-    done("several lines sent with CRLF", "a\r\nb\r\nc", "a\r\nb", "x\r\ny", "x\r\ny\r\nc"),
-    done("old with CRLF, new with LF", "a\r\nb\r\nc", "a\r\nb", "x\ny", "x\r\ny\r\nc"),
-    done("CRLF sent to an LF file", "a\nb\nc", "a\r\nb", "x\r\ny", "x\ny\nc", "line_endings"),
-    done("only the new text has CRLF, the file LF", "a\nb\n", "a", "x\r\ny", "x\ny\nb\n"),
-    done("a line deleted from a CRLF file", "a\r\nb\r\nc\r\n", "b\n", "", "a\r\nc\r\n", "line_endings"),
-    done("a CRLF file without final newline", "a\r\nb", "a\nb", "c\nd", "c\r\nd", "line_endings"),
-    done("mixed endings: the replaced lines keep theirs", "a\nb\r\nc\n", "b\nc", "x\ny", "a\nx\r\ny\n", "line_endings"),
-    done("mixed endings: another line's is untouched", "a\nb\r\nc\nd\n", "a", "x\ny", "x\ny\nb\r\nc\nd\n"),
-    done("mixed endings: a new line as its neighbour", "a\nb\r\nc\n", "b", "b\nb2", "a\nb\r\nb2\r\nc\n"),
-    done("mixed endings: one by one", "a\r\nb\nc\r\nd\n", "a\nb\nc", "1\n2\n3", "1\r\n2\n3\r\nd\n", "line_endings"),
-    done("line endings themselves are changed", "a\nb\nc\n", "a\nb\n", "a\r\nb\r\n", "a\r\nb\r\nc\n"),
-    done("CRLF changed to LF", "a\r\nb\r\n", "a\r\nb\r\n", "a\nb\n", "a\nb\n"),
-    done("old Mac line endings", "a\rb\rc\r", "a\nb", "x\ny\nz", "x\ry\rz\rc\r", "line_endings"),
-    done("old Mac, one line made two", "a\rb\r", "b", "b\nc", "a\rb\rc\r"),
-    done("regular expression characters across CRLF", "a\r\n.*\r\n", "a\n.*", r"\1", "\\1\r\n", "line_endings"),
-    done("an old text that begins with a newline", "a\r\nb\r\n", "\nb", "\nc", "a\r\nc\r\n", "line_endings"),
-    done("an old text that ends with a newline", "a\r\nb\r\nc\r\n", "a\nb\n", "x\n", "x\r\nc\r\n", "line_endings"),
-    done("the file lacks the newline that old ends with", "a\nb", "b\n", "c\n", "a\nc", "line_endings"),
-    done("the same in a CRLF file", "a\r\nb", "b\n", "c\nd\n", "a\r\nc\r\nd", "line_endings"),
-    done("a CRLF between letters only in the file", "x\r\ny", "x\ny", "z", "z", "line_endings"),
+    make_case("one line of a CRLF file", "a\r\nb\r\n", "b", "x\ny", "a\r\nx\r\ny\r\n"),
+    make_case("several lines sent with LF", "a\r\nb\r\nc", "a\nb", "x\ny", "x\r\ny\r\nc", "line_endings"),
+    make_case("several lines sent with CRLF", "a\r\nb\r\nc", "a\r\nb", "x\r\ny", "x\r\ny\r\nc"),
+    make_case("old with CRLF, new with LF", "a\r\nb\r\nc", "a\r\nb", "x\ny", "x\r\ny\r\nc"),
+    make_case("CRLF sent to an LF file", "a\nb\nc", "a\r\nb", "x\r\ny", "x\ny\nc", "line_endings"),
+    make_case("only the new text has CRLF, the file LF", "a\nb\n", "a", "x\r\ny", "x\ny\nb\n"),
+    make_case("a line deleted from a CRLF file", "a\r\nb\r\nc\r\n", "b\n", "", "a\r\nc\r\n", "line_endings"),
+    make_case("a CRLF file without final newline", "a\r\nb", "a\nb", "c\nd", "c\r\nd", "line_endings"),
+    make_case(
+        "mixed endings: the replaced lines keep theirs", "a\nb\r\nc\n", "b\nc", "x\ny", "a\nx\r\ny\n", "line_endings"
+    ),
+    make_case("mixed endings: another line's is untouched", "a\nb\r\nc\nd\n", "a", "x\ny", "x\ny\nb\r\nc\nd\n"),
+    make_case("mixed endings: a new line as its neighbour", "a\nb\r\nc\n", "b", "b\nb2", "a\nb\r\nb2\r\nc\n"),
+    make_case(
+        "mixed endings: one by one", "a\r\nb\nc\r\nd\n", "a\nb\nc", "1\n2\n3", "1\r\n2\n3\r\nd\n", "line_endings"
+    ),
+    make_case("line endings themselves are changed", "a\nb\nc\n", "a\nb\n", "a\r\nb\r\n", "a\r\nb\r\nc\n"),
+    make_case("CRLF changed to LF", "a\r\nb\r\n", "a\r\nb\r\n", "a\nb\n", "a\nb\n"),
+    make_case("old Mac line endings", "a\rb\rc\r", "a\nb", "x\ny\nz", "x\ry\rz\rc\r", "line_endings"),
+    make_case("old Mac, one line made two", "a\rb\r", "b", "b\nc", "a\rb\rc\r"),
+    make_case("regular expression characters across CRLF", "a\r\n.*\r\n", "a\n.*", r"\1", "\\1\r\n", "line_endings"),
+    make_case("an old text that begins with a newline", "a\r\nb\r\n", "\nb", "\nc", "a\r\nc\r\n", "line_endings"),
+    make_case("an old text that ends with a newline", "a\r\nb\r\nc\r\n", "a\nb\n", "x\n", "x\r\nc\r\n", "line_endings"),
+    make_case("the file lacks the newline that old ends with", "a\nb", "b\n", "c\n", "a\nc", "line_endings"),
+    make_case("the same in a CRLF file", "a\r\nb", "b\n", "c\nd\n", "a\r\nc\r\nd", "line_endings"),
+    make_case("a CRLF between letters only in the file", "x\r\ny", "x\ny", "z", "z", "line_endings"),
 ]
 
 MARKS = [
-    done("the mark is not touched", BOM + "a\nb", "a\n", "x\n", BOM + "x\nb"),
-    done("the mark sent in both", BOM + "a\nb", BOM + "a", BOM + "x", BOM + "x\nb"),
-    done("the mark sent in old only stays", BOM + "a\nb", BOM + "a", "x", BOM + "x\nb"),
-    done("the mark sent in new only is not doubled", BOM + "a\nb", "a", BOM + "x", BOM + "x\nb"),
-    done("the mark sent, but the file has none", "a\nb", BOM + "a", "x", "x\nb", "line_endings"),
-    done("sent in both, the file has none", "a\nb", BOM + "a", BOM + "x", "x\nb", "line_endings"),
-    done("mark and CRLF", BOM + "a\r\nb\r\n", "a\nb", "c", BOM + "c\r\n", "line_endings"),
-    done("mark and indentation", BOM + "    a\n    b\n", "a\nb\n", "c\n", BOM + "    c\n", "indentation"),
-    done("the whole file with a mark", BOM + "a\n", "a\n", "b\n", BOM + "b\n"),
+    make_case("the mark is not touched", BOM + "a\nb", "a\n", "x\n", BOM + "x\nb"),
+    make_case("the mark sent in both", BOM + "a\nb", BOM + "a", BOM + "x", BOM + "x\nb"),
+    make_case("the mark sent in old only stays", BOM + "a\nb", BOM + "a", "x", BOM + "x\nb"),
+    make_case("the mark sent in new only is not doubled", BOM + "a\nb", "a", BOM + "x", BOM + "x\nb"),
+    make_case("the mark sent, but the file has none", "a\nb", BOM + "a", "x", "x\nb", "line_endings"),
+    make_case("sent in both, the file has none", "a\nb", BOM + "a", BOM + "x", "x\nb", "line_endings"),
+    make_case("mark and CRLF", BOM + "a\r\nb\r\n", "a\nb", "c", BOM + "c\r\n", "line_endings"),
+    make_case("mark and indentation", BOM + "    a\n    b\n", "a\nb\n", "c\n", BOM + "    c\n", "indentation"),
+    make_case("the whole file with a mark", BOM + "a\n", "a\n", "b\n", BOM + "b\n"),
 ]
 
 SPACE = [
-    done("the file has trailing spaces", "a  \nb\n", "a\nb", "x\ny", "x\ny\n", "trailing_space"),
-    done("the file has a trailing tab", "if x:\t\n    y\n", "if x:\n    y", "z", "z\n", "trailing_space"),
-    done("old has trailing spaces", "a\nb\n", "a  \nb", "x", "x\n", "trailing_space"),
-    done("old has them at its very end", "foo\nbar\n", "foo  ", "x", "x\nbar\n", "trailing_space"),
-    done("that end is no beginning of a word", "foobar\nfoo\n", "foo ", "x", "foobar\nx\n", "trailing_space"),
-    done("blank lines with spaces in the file", "a\n    \nb\n", "a\n\nb", "c", "c\n", "trailing_space"),
-    done("blank lines with spaces in old", "a\n\nb\n", "a\n    \nb", "c", "c\n", "trailing_space"),
-    done("trailing space and CRLF", "a \r\nb\r\n", "a\nb\n", "c\n", "c\r\n", "trailing_space"),
-    done("what follows the passage stays", "a \nb  \nc\n", "a\nb", "x", "x  \nc\n", "trailing_space"),
-    done("the line before it keeps its space", "z  \na \nb\n", "\na\nb", "\nc", "z  \nc\n", "trailing_space"),
-    done("old ends inside an indentation", "a \n    b\n", "a\n    ", "c\n    ", "c\n    b\n", "trailing_space"),
+    make_case("the file has trailing spaces", "a  \nb\n", "a\nb", "x\ny", "x\ny\n", "trailing_space"),
+    make_case("the file has a trailing tab", "if x:\t\n    y\n", "if x:\n    y", "z", "z\n", "trailing_space"),
+    make_case("old has trailing spaces", "a\nb\n", "a  \nb", "x", "x\n", "trailing_space"),
+    make_case("old has them at its very end", "foo\nbar\n", "foo  ", "x", "x\nbar\n", "trailing_space"),
+    make_case("that end is no beginning of a word", "foobar\nfoo\n", "foo ", "x", "foobar\nx\n", "trailing_space"),
+    make_case("blank lines with spaces in the file", "a\n    \nb\n", "a\n\nb", "c", "c\n", "trailing_space"),
+    make_case("blank lines with spaces in old", "a\n\nb\n", "a\n    \nb", "c", "c\n", "trailing_space"),
+    make_case("trailing space and CRLF", "a \r\nb\r\n", "a\nb\n", "c\n", "c\r\n", "trailing_space"),
+    make_case("what follows the passage stays", "a \nb  \nc\n", "a\nb", "x", "x  \nc\n", "trailing_space"),
+    make_case("the line before it keeps its space", "z  \na \nb\n", "\na\nb", "\nc", "z  \nc\n", "trailing_space"),
+    make_case("old ends inside an indentation", "a \n    b\n", "a\n    ", "c\n    ", "c\n    b\n", "trailing_space"),
 ]
 
 PUNCTUATION = [
-    done("double quotes", "say “hi” now\n", 'say "hi" now', "say nothing", "say nothing\n", "punctuation"),
-    done("single quotes", "it’s ‘so’\n", "it's 'so'", "it is", "it is\n", "punctuation"),
-    done("an em dash", "a — b\n", "a - b", "c", "c\n", "punctuation"),
-    done("an en dash in a range", "pages 1–9\n", "1-9", "1-10", "pages 1-10\n", "punctuation"),
-    done("a non-breaking hyphen", "well\u2011known\n", "well-known", "new", "new\n", "punctuation"),
-    done("a minus sign", "x = −1\n", "x = -1", "x = 1", "x = 1\n", "punctuation"),
-    done("a no-break space", "a\u00a0b\n", "a b", "c", "c\n", "punctuation"),
-    done("a narrow space", "10\u202f000\n", "10 000", "20 000", "20 000\n", "punctuation"),
-    done("the model sent the fancy ones", 'say "hi" - now\n', "say “hi” — now", "x", "x\n", "punctuation"),
-    done("and trailing space", "“a”  \nb\n", '"a"\nb', "c", "c\n", "punctuation"),
-    done("and CRLF", "“a”\r\nb\r\n", '"a"\nb', "c\nd", "c\r\nd\r\n", "punctuation"),
-    done("exact beats fancy", '“a”\n"a"\n', '"a"', "b", "“a”\nb\n"),
-    done("what is outside stays fancy", "“x” and “y”\n", 'x" and', "z and", "“z and “y”\n", "punctuation"),
+    make_case("double quotes", "say “hi” now\n", 'say "hi" now', "say nothing", "say nothing\n", "punctuation"),
+    make_case("single quotes", "it’s ‘so’\n", "it's 'so'", "it is", "it is\n", "punctuation"),
+    make_case("an em dash", "a — b\n", "a - b", "c", "c\n", "punctuation"),
+    make_case("an en dash in a range", "pages 1–9\n", "1-9", "1-10", "pages 1-10\n", "punctuation"),
+    make_case("a non-breaking hyphen", "well\u2011known\n", "well-known", "new", "new\n", "punctuation"),
+    make_case("a minus sign", "x = −1\n", "x = -1", "x = 1", "x = 1\n", "punctuation"),
+    make_case("a no-break space", "a\u00a0b\n", "a b", "c", "c\n", "punctuation"),
+    make_case("a narrow space", "10\u202f000\n", "10 000", "20 000", "20 000\n", "punctuation"),
+    make_case("the model sent the fancy ones", 'say "hi" - now\n', "say “hi” — now", "x", "x\n", "punctuation"),
+    make_case("and trailing space", "“a”  \nb\n", '"a"\nb', "c", "c\n", "punctuation"),
+    make_case("and CRLF", "“a”\r\nb\r\n", '"a"\nb', "c\nd", "c\r\nd\r\n", "punctuation"),
+    make_case("exact beats fancy", '“a”\n"a"\n', '"a"', "b", "“a”\nb\n"),
+    make_case("what is outside stays fancy", "“x” and “y”\n", 'x" and', "z and", "“z and “y”\n", "punctuation"),
 ]
 
 INDENTATION = [
-    done(
+    make_case(
         "the model sent too little",
         PY,
         "def price(self, n):\n    total = n * 2\n    return total\n",
@@ -189,7 +195,7 @@ INDENTATION = [
         ),
         "indentation",
     ),
-    done(
+    make_case(
         "the model sent too much",
         "a:\n  b: 1\n  c: 2\n",
         "      b: 1\n      c: 2\n",
@@ -197,7 +203,7 @@ INDENTATION = [
         "a:\n  b: 1\n  c:\n    - 3\n",
         "indentation",
     ),
-    done(
+    make_case(
         "one line only",
         "x\n  unique_call(1)\n",
         "    unique_call(1)\n",
@@ -205,7 +211,7 @@ INDENTATION = [
         "x\n  other(1)\n",
         "indentation",
     ),
-    done(
+    make_case(
         "no newline at its end",
         "if a:\n  go()\n",
         "    go()",
@@ -213,8 +219,8 @@ INDENTATION = [
         "if a:\n  stop()\n",
         "indentation",
     ),
-    done("the file has none", "go()\nstop()\n", "    go()\n    stop()\n", "    run()\n", "run()\n", "indentation"),
-    done(
+    make_case("the file has none", "go()\nstop()\n", "    go()\n    stop()\n", "    run()\n", "run()\n", "indentation"),
+    make_case(
         "spaces sent, the file has tabs",
         TABS,
         "    if ok {\n        print(1)\n    }\n",
@@ -222,7 +228,7 @@ INDENTATION = [
         "func main() {\n\tif ok {\n\t\tprint(1)\n\t\tif more {\n\t\t\tprint(2)\n\t\t}\n\t}\n}\n",
         "indentation",
     ),
-    done(
+    make_case(
         "two spaces sent, the file has tabs",
         TABS,
         "  if ok {\n    print(1)\n",
@@ -230,7 +236,7 @@ INDENTATION = [
         TABS.replace("1", "3"),
         "indentation",
     ),
-    done(
+    make_case(
         "tabs sent, the file has spaces",
         PY,
         "\tdef close(self):\n\t\treturn None\n",
@@ -238,8 +244,8 @@ INDENTATION = [
         PY.replace("        return None\n", "        if self:\n            return 0\n"),
         "indentation",
     ),
-    done("a tab too many", TABS, "\t\t\tprint(1)\n", "\t\t\tprint(2)\n", TABS.replace("1", "2"), "indentation"),
-    done(
+    make_case("a tab too many", TABS, "\t\t\tprint(1)\n", "\t\t\tprint(2)\n", TABS.replace("1", "2"), "indentation"),
+    make_case(
         "two spaces a level sent, four in the file",
         "def f():\n    if a:\n        b()\n    c()\n",
         "  if a:\n    b()\n  c()\n",
@@ -247,7 +253,7 @@ INDENTATION = [
         "def f():\n    if a:\n        b()\n        d()\n    c()\n",
         "indentation",
     ),
-    done(
+    make_case(
         "blank lines between",
         "class A:\n    x = 1\n\n    y = 2\n",
         "x = 1\n\ny = 2\n",
@@ -255,7 +261,7 @@ INDENTATION = [
         "class A:\n    x = 1\n\n    y = 3\n",
         "indentation",
     ),
-    done(
+    make_case(
         "a new line less indented than all",
         "a\n    b\n    c\n",
         "        b\n        c\n",
@@ -263,16 +269,18 @@ INDENTATION = [
         "a\n    b\n  c\n",
         "indentation",
     ),
-    done("CRLF is kept", "a {\r\n    b\r\n    c\r\n}\r\n", "b\nc\n", "d\n", "a {\r\n    d\r\n}\r\n", "indentation"),
-    done("at the end without newline", "a\n    b\n    c", "b\nc\n", "d\n", "a\n    d", "indentation"),
-    done("deleted", "a\n    b\n    c\nd\n", "b\nc\n", "", "a\nd\n", "indentation"),
-    done(
+    make_case(
+        "CRLF is kept", "a {\r\n    b\r\n    c\r\n}\r\n", "b\nc\n", "d\n", "a {\r\n    d\r\n}\r\n", "indentation"
+    ),
+    make_case("at the end without newline", "a\n    b\n    c", "b\nc\n", "d\n", "a\n    d", "indentation"),
+    make_case("deleted", "a\n    b\n    c\nd\n", "b\nc\n", "", "a\nd\n", "indentation"),
+    make_case(
         "with fancy quotes", "a\n    say(“x”)\n    go()\n", 'say("x")\ngo()\n', "go()\n", "a\n    go()\n", "indentation"
     ),
 ]
 
 NUMBERS = [
-    done(
+    make_case(
         "as read_file writes them",
         "a = 1\nb = 2\n",
         "1\ta = 1\n2\tb = 2",
@@ -280,11 +288,11 @@ NUMBERS = [
         "a = 1\nb = 5\n",
         "line_numbers",
     ),
-    done("in old only", "a = 1\nb = 2\n", "1\ta = 1\n2\tb = 2", "c = 3", "c = 3\n", "line_numbers"),
-    done("one line, with its own number", "a = 1\nb = 2\n", "2\tb = 2", "b = 5", "a = 1\nb = 5\n", "line_numbers"),
-    done("as cat -n writes them", "x\ny\n", "     1\tx\n     2\ty\n", "     1\tz\n", "z\n", "line_numbers"),
-    done("with a bar", "if a:\n    b\n", "1│if a:\n2│    b", "1│if a:\n2│    c", "if a:\n    c\n", "line_numbers"),
-    done(
+    make_case("in old only", "a = 1\nb = 2\n", "1\ta = 1\n2\tb = 2", "c = 3", "c = 3\n", "line_numbers"),
+    make_case("one line, with its own number", "a = 1\nb = 2\n", "2\tb = 2", "b = 5", "a = 1\nb = 5\n", "line_numbers"),
+    make_case("as cat -n writes them", "x\ny\n", "     1\tx\n     2\ty\n", "     1\tz\n", "z\n", "line_numbers"),
+    make_case("with a bar", "if a:\n    b\n", "1│if a:\n2│    b", "1│if a:\n2│    c", "if a:\n    c\n", "line_numbers"),
+    make_case(
         "with a bar and a space",
         "if a:\n    b\n",
         "1 | if a:\n2 |     b".replace(" |", "|"),
@@ -292,10 +300,10 @@ NUMBERS = [
         "c\n",
         "line_numbers",
     ),
-    done("with a colon", "x = 1\ny = 2\n", "1: x = 1\n2: y = 2\n", "x = 0\n", "x = 0\n", "line_numbers"),
-    done("as grep writes them", "x = 1\ny = 2\n", "1:x = 1\n2:y = 2\n", "x = 0\n", "x = 0\n", "line_numbers"),
-    done("with an arrow", "x\ny\n", "1→x\n2→y", "z", "z\n", "line_numbers"),
-    done("into a CRLF file", "x\r\ny\r\n", "1\tx\n2\ty", "z\nw", "z\r\nw\r\n", "line_numbers"),
+    make_case("with a colon", "x = 1\ny = 2\n", "1: x = 1\n2: y = 2\n", "x = 0\n", "x = 0\n", "line_numbers"),
+    make_case("as grep writes them", "x = 1\ny = 2\n", "1:x = 1\n2:y = 2\n", "x = 0\n", "x = 0\n", "line_numbers"),
+    make_case("with an arrow", "x\ny\n", "1→x\n2→y", "z", "z\n", "line_numbers"),
+    make_case("into a CRLF file", "x\r\ny\r\n", "1\tx\n2\ty", "z\nw", "z\r\nw\r\n", "line_numbers"),
     fails(
         "one line, with another's number", "a = 1\nb = 2\n", "7\tb = 2", "b = 5", "line numbers", "not part of the file"
     ),
@@ -386,15 +394,15 @@ SLIPS = [
 _BIG = "".join(f"entry {i} = value({i * 7})\n" for i in range(150_000))
 _PART = "".join(f"entry {i} = value({i * 7})\n" for i in range(90_000, 93_000))
 HUGE = [
-    done(
+    make_case(
         "a line in five megabytes",
         _BIG,
         "entry 99999 = value(699993)\n",
         "gone\n",
         _BIG.replace("entry 99999 = value(699993)", "gone"),
     ),
-    done("100 KB of it", _BIG, _PART, "gone\n", _BIG.replace(_PART, "gone\n")),
-    done(
+    make_case("100 KB of it", _BIG, _PART, "gone\n", _BIG.replace(_PART, "gone\n")),
+    make_case(
         "100 KB, indented",
         _BIG,
         "  " + _PART.replace("\n", "\n  ")[:-2],
@@ -402,7 +410,7 @@ HUGE = [
         _BIG.replace(_PART, "gone\n"),
         "indentation",
     ),
-    done(
+    make_case(
         "100 KB, with CRLF", _BIG, _PART.replace("\n", "\r\n"), "gone\n", _BIG.replace(_PART, "gone\n"), "line_endings"
     ),
     fails(

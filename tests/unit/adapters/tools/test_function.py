@@ -55,7 +55,7 @@ def bounded(a: Annotated[int, msgspec.Meta(ge=1, le=9)]) -> None: ...
 def nested(box: Box, entries: list[Entry], table: dict[str, Point]) -> None: ...
 def dates(day: datetime.date) -> None: ...
 def unhinted(a, b=1): ...  # type: ignore[no-untyped-def]
-def told(a: Annotated[int, "How many."]) -> None: ...
+def take_annotated(a: Annotated[int, "How many."]) -> None: ...
 def keywords(a: int, /, b: int, *, c: int = 1) -> None: ...
 def optional(a: Optional[int], b: int = None) -> None: ...  # type: ignore[assignment] # noqa: UP045, RUF013
 
@@ -83,7 +83,7 @@ NULL = {"type": "null"}
         (bounded, {"a": INTEGER | {"minimum": 1, "maximum": 9}}, ["a"]),
         (dates, {"day": STRING | {"format": "date"}}, ["day"]),
         (unhinted, {"a": {}, "b": {"default": 1}}, ["a"]),
-        (told, {"a": INTEGER | {"description": "How many."}}, ["a"]),
+        (take_annotated, {"a": INTEGER | {"description": "How many."}}, ["a"]),
         (keywords, {"a": INTEGER, "b": INTEGER, "c": INTEGER | {"default": 1}}, ["a", "b"]),
         (optional, {"a": {"anyOf": [INTEGER, NULL]}, "b": {"anyOf": [INTEGER, NULL]}}, ["a"]),
     ],
@@ -214,16 +214,16 @@ def test_signatures_that_no_model_can_call() -> None:
 
 
 async def test_values_arrive_as_their_types(call) -> None:
-    seen: list[Any] = []
+    values: list[Any] = []
 
     @tool
     def take(
-        box: Box, colour: Colour, day: datetime.date, number: int, mixed: int | str, /, *, other: str = "d"
+        box: Box, colour: Colour, day: datetime.date, number: int, mixed: int | str, /, *, label: str = "d"
     ) -> None:
-        seen.extend([box, colour, day, number, mixed, other])
+        values.extend([box, colour, day, number, mixed, label])
 
     await take.run(call(box={"corner": {"x": 1}}, colour="red", day="2024-02-29", number=5, mixed="5"))
-    assert seen == [Box(Point(1)), Colour.RED, datetime.date(2024, 2, 29), 5, "5", "d"]
+    assert values == [Box(Point(1)), Colour.RED, datetime.date(2024, 2, 29), 5, "5", "d"]
 
 
 async def test_a_whole_number_with_a_point_is_an_integer(call) -> None:
@@ -237,16 +237,16 @@ async def test_a_whole_number_with_a_point_is_an_integer(call) -> None:
 async def test_arguments_that_do_not_fit_are_a_tool_error(call) -> None:
     for wrong in ({"a": "x"}, {"a": 1, "b": 2}, {}):
         with pytest.raises(ToolError, match="do not fit"):
-            await tool(name="t")(told).run(call(**wrong))
+            await tool(name="t")(take_annotated).run(call(**wrong))
 
 
 async def test_the_invocation_is_injected_and_not_in_the_schema(call) -> None:
     @tool
-    def who(text: str, at: Invocation) -> str:
+    def describe_call(text: str, at: Invocation) -> str:
         return f"{text} {at.call}"
 
-    assert list(who.spec.parameters["properties"]) == ["text"]
-    assert (await who.run(call(text="hi"))).text == "hi 1.0"
+    assert list(describe_call.spec.parameters["properties"]) == ["text"]
+    assert (await describe_call.run(call(text="hi"))).text == "hi 1.0"
 
 
 async def test_sync_functions_run_in_a_thread_and_async_ones_in_the_loop(call) -> None:
@@ -306,15 +306,15 @@ async def test_failures_are_texts_for_the_model(call) -> None:  # L-05
 
 
 async def test_cancellation_is_not_swallowed(call) -> None:
-    started = asyncio.Event()
+    start_event = asyncio.Event()
 
     @tool
     async def waits() -> None:
-        started.set()
+        start_event.set()
         await asyncio.Event().wait()
 
     task = asyncio.create_task(waits.run(call()))
-    await started.wait()
+    await start_event.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -325,6 +325,6 @@ async def test_cancellation_is_not_swallowed(call) -> None:
     [(False, False, "unknown"), (True, False, "run_again"), (False, True, "run_again")],
 )
 async def test_recovery(call, read_only: bool, idempotent: bool, settled: str) -> None:  # D-02
-    made = tool(read_only=read_only, idempotent=idempotent)(nothing)
-    assert await made.prepare(call()) is None
-    assert await made.settle(call()) == settled
+    function_tool = tool(read_only=read_only, idempotent=idempotent)(nothing)
+    assert await function_tool.prepare(call()) is None
+    assert await function_tool.settle(call()) == settled

@@ -32,8 +32,8 @@ def invocation(root: Path) -> Invocation:
     return Invocation(ChatId("c_1"), CallKey("1.0"), "write_file", {"path": "a"}, options=ChatOptions(root=str(root)))
 
 
-def hooks(command: str | Path, when: When = "before", **more: object) -> CommandHooks:
-    return CommandHooks([Hook(when, str(command), **more)], ENV)  # type: ignore[arg-type]
+def hooks(command: str | Path, moment: When = "before", **more: object) -> CommandHooks:
+    return CommandHooks([Hook(moment, str(command), **more)], ENV)  # type: ignore[arg-type]
 
 
 # -- before -----------------------------------------------------------------------------------------------------------
@@ -46,8 +46,8 @@ async def test_a_hook_sees_the_call(tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
     assert await hooks(program(tmp_path, "guard", body)).before_call(SPEC, invocation(project)) == ""
-    told, cwd, names = json.loads((tmp_path / "seen").read_text())
-    assert told == {
+    payload, cwd, names = json.loads((tmp_path / "seen").read_text())
+    assert payload == {
         "when": "before",
         "chat": "c_1",
         "call": "1.0",
@@ -106,7 +106,7 @@ async def test_it_is_asked_about_its_tools_only(tmp_path: Path) -> None:
     guard = hooks("exit 2", tools=("run_command",))
     assert await guard.before_call(SPEC, invocation(tmp_path)) == ""
     assert await guard.before_call(ToolSpec("run_command"), invocation(tmp_path)) != ""
-    assert await hooks("exit 2", when="after").before_call(SPEC, invocation(tmp_path)) == ""
+    assert await hooks("exit 2", moment="after").before_call(SPEC, invocation(tmp_path)) == ""
 
 
 # -- after ------------------------------------------------------------------------------------------------------------
@@ -130,10 +130,10 @@ async def test_the_result_can_be_reworded(tmp_path: Path, body: str, text: str) 
 
 async def test_a_hook_behind_a_call_sees_its_result(tmp_path: Path) -> None:
     body = f"json.dump(json.load(sys.stdin), open({str(tmp_path / 'seen')!r}, 'w'))\n"
-    behind = hooks(program(tmp_path, "look", body), "after")
-    await behind.after_call(SPEC, invocation(tmp_path), Outcome("no", success=False, summary="s"))
-    told = json.loads((tmp_path / "seen").read_text())
-    assert (told["when"], told["success"], told["result"], told["summary"]) == ("after", False, "no", "s")
+    after_hooks = hooks(program(tmp_path, "look", body), "after")
+    await after_hooks.after_call(SPEC, invocation(tmp_path), Outcome("no", success=False, summary="s"))
+    payload = json.loads((tmp_path / "seen").read_text())
+    assert (payload["when"], payload["success"], payload["result"], payload["summary"]) == ("after", False, "no", "s")
 
 
 # -- in the loop ------------------------------------------------------------------------------------------------------
@@ -156,33 +156,34 @@ async def test_a_refused_call_does_not_run_and_the_model_knows_why(tmp_path: Pat
 
 
 async def test_python_hooks_see_every_call(tmp_path: Path) -> None:
-    async def before(spec: ToolSpec, call: Invocation) -> str:
+    async def refuse_path(spec: ToolSpec, call: Invocation) -> str:
         return "" if call.arguments["path"] != "b.txt" else "no"
 
-    async def after(spec: ToolSpec, call: Invocation, outcome: Outcome) -> Outcome:
+    async def replace_outcome(spec: ToolSpec, call: Invocation, outcome: Outcome) -> Outcome:
         return Outcome(f"{spec.name} said: {outcome.text.splitlines()[0]}")
 
     [text] = await run(
-        tmp_path, [FunctionHooks(before_call=before), FunctionHooks(after_call=after, tools=["write_file"])]
+        tmp_path,
+        [FunctionHooks(before_call=refuse_path), FunctionHooks(after_call=replace_outcome, tools=["write_file"])],
     )
     assert text.startswith("write_file said: ")
     assert (tmp_path / "a.txt").read_text() == "a"
 
 
 async def test_a_python_hook_that_raises_before_a_call_refuses_it(tmp_path: Path) -> None:
-    async def before(spec: ToolSpec, call: Invocation) -> str:
+    async def raise_error(spec: ToolSpec, call: Invocation) -> str:
         raise RuntimeError("broken")
 
-    [text] = await run(tmp_path, FunctionHooks(before_call=before))
+    [text] = await run(tmp_path, FunctionHooks(before_call=raise_error))
     assert "RuntimeError: broken" in text
     assert not (tmp_path / "a.txt").exists()
 
 
 async def test_one_that_raises_behind_a_call_is_said_and_the_run_goes_on(tmp_path: Path) -> None:
-    async def after(spec: ToolSpec, call: Invocation, outcome: Outcome) -> Outcome:
+    async def raise_error(spec: ToolSpec, call: Invocation, outcome: Outcome) -> Outcome:
         raise RuntimeError("broken")
 
-    [text] = await run(tmp_path, FunctionHooks(after_call=after))
+    [text] = await run(tmp_path, FunctionHooks(after_call=raise_error))
     assert text.endswith("[A hook failed after this call: RuntimeError: broken]")
     assert (tmp_path / "a.txt").read_text() == "a"
 
@@ -201,7 +202,7 @@ async def test_what_a_program_of_the_user_changes_belongs_to_the_call(tmp_path: 
     async with Agent(model=ScriptedModel(steps), hooks=formats, home=tmp_path / "home") as agent:
         chat = agent.chat(root=str(root), verify=False)
         await chat.ask("go")
-        changed = [event.data for event in await chat.events() if isinstance(event.data, FilesChanged)]
+        file_events = [event.data for event in await chat.events() if isinstance(event.data, FilesChanged)]
         [text] = [
             entry.results[0].text
             for entry in (await chat.state()).history
@@ -209,7 +210,7 @@ async def test_what_a_program_of_the_user_changes_belongs_to_the_call(tmp_path: 
         ]
         assert (root / "a.txt").read_text() == "A"
         await chat.files.undo()
-    assert {file.path for file in changed[0].files} == {"a.txt", "b.txt", ".env"}
+    assert {file.path for file in file_events[0].files} == {"a.txt", "b.txt", ".env"}
     assert "this would have been asked for: it changes .env" in text
     assert [path.name for path in root.iterdir()] == ["b.txt"]
     assert (root / "b.txt").read_text() == "b\n"

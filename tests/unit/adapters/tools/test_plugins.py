@@ -33,7 +33,7 @@ def test_tools_are_found_alone_and_in_lists(package: ModuleType) -> None:
     package.one = weather  # type: ignore[attr-defined]
     package.many = [weather]  # type: ignore[attr-defined]
     tools, warnings = load_tools([point("b", "some_package:one"), point("a", "some_package:many")])
-    assert [found.spec.name for found in tools] == ["weather", "weather"]
+    assert [loaded_tool.spec.name for loaded_tool in tools] == ["weather", "weather"]
     assert not warnings
 
 
@@ -42,7 +42,7 @@ def test_a_broken_package_is_a_warning(package: ModuleType) -> None:
     package.text = "no tool"  # type: ignore[attr-defined]
     points = [point("a", "no_such_package:x"), point("b", "some_package:text"), point("c", "some_package:one")]
     tools, warnings = load_tools(points)
-    assert [found.spec.name for found in tools] == ["weather"]
+    assert [loaded_tool.spec.name for loaded_tool in tools] == ["weather"]
     assert "no_such_package" in warnings[0]
     assert "no tool" in warnings[1]
 
@@ -66,12 +66,12 @@ def test_a_package_on_the_path_is_found(folder: str, tmp_path: Path, monkeypatch
     monkeypatch.syspath_prepend(str(described.parent))
     monkeypatch.delitem(sys.modules, "acme_weather", raising=False)
     tools, warnings = load_tools()
-    assert [found.spec.name for found in tools] == ["weather"]
+    assert [loaded_tool.spec.name for loaded_tool in tools] == ["weather"]
     assert not warnings
 
 
 def test_without_such_a_package_nothing_is_loaded_to_look_for_one() -> None:
     code = "from treadle.adapters.tools.function import load_tools; load_tools()"
     code += "; import sys; print('importlib.metadata' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "False"

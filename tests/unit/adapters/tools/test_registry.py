@@ -50,8 +50,8 @@ def names(tools: Tools, options: ChatOptions) -> list[str]:
 def test_the_order_is_stable_and_dynamic_tools_come_last(tools: Tools) -> None:  # L-21
     checked: Toolset = tools
     options = ChatOptions(interactive=True, dynamic_tools=(DynamicTool("zeta"), DynamicTool("alpha")))
-    wanted = [*BUILTIN, "weather", "ask_user", "zeta", "alpha"]
-    assert [spec.name for spec in checked.specs(options)] == wanted
+    expected_names = [*BUILTIN, "weather", "ask_user", "zeta", "alpha"]
+    assert [spec.name for spec in checked.specs(options)] == expected_names
     again = msgspec.convert(msgspec.to_builtins(options), ChatOptions)
     assert msgspec.json.encode(tools.specs(again)) == msgspec.json.encode(tools.specs(options))
 
@@ -103,25 +103,25 @@ def test_autopilot_can_always_say_that_it_is_done(tools: Tools) -> None:  # L-14
 
 
 def test_questions_need_a_person(tools: Tools) -> None:  # T-07
-    found = tools.find("ask_user", ChatOptions(interactive=True))
-    assert isinstance(found, ToolSpec)
-    assert found.kind == "question"
+    tool_spec = tools.find("ask_user", ChatOptions(interactive=True))
+    assert isinstance(tool_spec, ToolSpec)
+    assert tool_spec.kind == "question"
     assert tools.find("ask_user", ChatOptions()) is None
 
 
 def test_aliases_are_understood_but_not_listed(tools: Tools) -> None:  # T-09
     options = ChatOptions(interactive=True)
     for alias, name in ALIASES.items():
-        found = tools.find(alias, options)
-        assert found is not None, alias
-        assert (found if isinstance(found, ToolSpec) else found.spec).name == name
+        listed_tool = tools.find(alias, options)
+        assert listed_tool is not None, alias
+        assert (listed_tool if isinstance(listed_tool, ToolSpec) else listed_tool.spec).name == name
         assert alias not in names(tools, options)
 
 
 def test_an_alias_never_shadows_a_clients_tool(tools: Tools) -> None:  # T-09
-    found = tools.find("create_file", ChatOptions(dynamic_tools=(DynamicTool("create_file"),)))
-    assert isinstance(found, ToolSpec)
-    assert found.kind == "client"
+    tool_spec = tools.find("create_file", ChatOptions(dynamic_tools=(DynamicTool("create_file"),)))
+    assert isinstance(tool_spec, ToolSpec)
+    assert tool_spec.kind == "client"
 
 
 def test_a_builtin_wins_a_collision_unless_it_is_disabled(tools: Tools) -> None:
@@ -149,13 +149,13 @@ def test_two_tools_of_one_name_are_refused() -> None:
 def test_arguments_are_read_mended_and_checked(tools: Tools) -> None:  # T-12
     spec = weather.spec
     assert tools.arguments(spec, '{"city": "Rome", "days": "3"}') == {"city": "Rome", "days": 3}
-    said = tools.arguments(spec, '{"city": 7.5}')
-    assert isinstance(said, str)
-    assert "`city` must be a string" in said
+    problem_text = tools.arguments(spec, '{"city": 7.5}')
+    assert isinstance(problem_text, str)
+    assert "`city` must be a string" in problem_text
     assert isinstance(tools.arguments(spec, '{"city"'), str)
-    said = tools.arguments(spec, "{}")
-    assert isinstance(said, str)
-    assert "`city` is missing" in said
+    problem_text = tools.arguments(spec, "{}")
+    assert isinstance(problem_text, str)
+    assert "`city` is missing" in problem_text
 
 
 def test_every_spec_is_a_schema_that_providers_take(tools: Tools) -> None:

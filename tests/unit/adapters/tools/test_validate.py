@@ -1,4 +1,4 @@
-"""Whatever a model sends becomes arguments or a sentence; nothing raises (T-12, P-06, fault 10)."""
+"""Every input of a model becomes arguments or a sentence; nothing raises (T-12, P-06, fault 10)."""
 
 import math
 from typing import Any
@@ -63,10 +63,10 @@ def test_duplicate_keys_are_not_guessed_about(text: str) -> None:  # fault 10
     ],
 )
 def test_parse_explains_what_it_cannot_read(text: str, words: str) -> None:  # fault 10
-    said = parse(text)
-    assert isinstance(said, str)
-    assert words in said
-    assert len(said) < 500
+    problem_text = parse(text)
+    assert isinstance(problem_text, str)
+    assert words in problem_text
+    assert len(problem_text) < 500
 
 
 @given(st.text() | st.recursive(st.text(), lambda s: s.map(lambda t: f'{{"a":{t}}}')))
@@ -109,9 +109,9 @@ def test_parse_reads_back_what_was_written(value: dict[str, Any]) -> None:
     ],
 )
 def test_problems_say_field_expectation_and_what_was_sent(arguments: Any, words: list[str]) -> None:
-    said = problem(SCHEMA, arguments)
+    problem_text = problem(SCHEMA, arguments)
     for word in words:
-        assert word in said
+        assert word in problem_text
 
 
 def test_no_problem() -> None:
@@ -120,9 +120,9 @@ def test_no_problem() -> None:
 
 def test_problems_are_bounded() -> None:
     wrong = {"path": "x" * 100_000, "tags": ["y" * 10_000] * 1_000} | {f"z{i}" * 50: 1 for i in range(1_000)}
-    said = problem(SCHEMA, wrong)
-    assert "more problems" in said
-    assert len(said) < 5_000
+    problem_text = problem(SCHEMA, wrong)
+    assert "more problems" in problem_text
+    assert len(problem_text) < 5_000
 
 
 def test_a_malformed_schema_constrains_nothing() -> None:  # A-01
@@ -201,15 +201,15 @@ def test_what_could_mean_two_things_is_left_alone(sent: dict[str, Any]) -> None:
 
 def test_a_remark_about_the_call_is_no_argument() -> None:  # P-06
     assert coerce(SPEC, {"path": "a", "description": "Look at a."}) == {"path": "a"}
-    left = {"path": "a", "description": 7, "other": "text"}
-    assert coerce(SPEC, left) == left
-    told = ToolSpec("t", parameters={**SCHEMA, "properties": {**SCHEMA["properties"], "description": {}}})
-    assert coerce(told, {"path": 1, "description": "kept"})["description"] == "kept"
+    arguments = {"path": "a", "description": 7, "other": "text"}
+    assert coerce(SPEC, arguments) == arguments
+    described_spec = ToolSpec("t", parameters={**SCHEMA, "properties": {**SCHEMA["properties"], "description": {}}})
+    assert coerce(described_spec, {"path": 1, "description": "kept"})["description"] == "kept"
 
 
 def test_two_names_for_the_path_are_ambiguous() -> None:
-    for sent in ({"file": "a", "filePath": "b"}, {"path": "a", "file": "b"}):
-        assert coerce(SPEC, dict(sent)) == sent
+    for arguments in ({"file": "a", "filePath": "b"}, {"path": "a", "file": "b"}):
+        assert coerce(SPEC, dict(arguments)) == arguments
 
 
 names = st.sampled_from([*SCHEMA["properties"], "file", "zz"])
@@ -218,12 +218,12 @@ texts = st.sampled_from(["5", "true", "[1]", '{"n": "1"}', "{", "1e5", "null", "
 
 @given(st.dictionaries(names, json_values | texts))
 def test_coerce_never_raises_and_never_touches_what_fits(arguments: dict[str, Any]) -> None:
-    before = msgspec.json.encode(arguments)
-    made = coerce(SPEC, arguments)
-    assert msgspec.json.encode(arguments) == before
+    old_json = msgspec.json.encode(arguments)
+    fixed_arguments = coerce(SPEC, arguments)
+    assert msgspec.json.encode(arguments) == old_json
     if not problem(SCHEMA, arguments):
-        assert made is arguments
-    assert coerce(SPEC, made) == made  # mending twice is mending once
+        assert fixed_arguments is arguments
+    assert coerce(SPEC, fixed_arguments) == fixed_arguments  # mending twice is mending once
 
 
 @given(json_values)

@@ -23,11 +23,11 @@ NAME = "treadle/c_1-7"
 
 
 def git(folder: Path, *words: str) -> str:
-    who = ["-c", "user.name=n", "-c", "user.email=e", "-c", "protocol.file.allow=always"]
+    config = ["-c", "user.name=n", "-c", "user.email=e", "-c", "protocol.file.allow=always"]
     env = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
-    done = subprocess.run(["git", *who, *words], cwd=folder, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    process = subprocess.run(["git", *config, *words], cwd=folder, env=env, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    return process.stdout.strip()
 
 
 @pytest.fixture
@@ -48,10 +48,10 @@ def repository(tmp_path: Path) -> Path:
 def sandbox() -> Sandbox:
     home = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, home, True)
-    found = choose(Path(home)).sandbox
-    if found.level == "none":
+    best_sandbox = choose(Path(home)).sandbox
+    if best_sandbox.level == "none":
         pytest.skip("no sandbox holds here")
-    return found
+    return best_sandbox
 
 
 def make(folder: Path) -> GitBranchCreated | None:
@@ -94,9 +94,9 @@ def test_a_repository_without_a_commit(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "-b", "main")
     assert make(tmp_path) == GitBranchCreated(NAME, "", "main")
     assert git(tmp_path, "symbolic-ref", "--short", "HEAD") == NAME
-    made = make(tmp_path)
-    assert made is not None
-    assert made.branch == NAME
+    branch_event = make(tmp_path)
+    assert branch_event is not None
+    assert branch_event.branch == NAME
 
 
 def test_a_detached_head_has_no_branch_before(repository: Path) -> None:
@@ -107,9 +107,9 @@ def test_a_detached_head_has_no_branch_before(repository: Path) -> None:
 
 def test_a_worktree_gets_its_own(repository: Path, tmp_path: Path) -> None:
     git(repository, "worktree", "add", "-q", str(tmp_path / "tree"))
-    made = make(tmp_path / "tree")
-    assert made is not None
-    assert made.previous == "tree"
+    branch_event = make(tmp_path / "tree")
+    assert branch_event is not None
+    assert branch_event.previous == "tree"
     assert git(tmp_path / "tree", "symbolic-ref", "--short", "HEAD") == NAME
     assert git(repository, "symbolic-ref", "--short", "HEAD") == "main"
 
@@ -167,10 +167,10 @@ def test_a_repository_that_borrows_anothers_references_does_not_lead_there(repos
     hostile = tmp_path / "hostile"
     hostile.mkdir()
     git(hostile, "init", "-q", "-b", "main")
-    before = git(repository, "for-each-ref")
+    old_refs = git(repository, "for-each-ref")
     (hostile / ".git/commondir").write_text(f"{repository}/.git\n")
     assert make(hostile) is None
-    assert git(repository, "for-each-ref") == before
+    assert git(repository, "for-each-ref") == old_refs
 
 
 def test_git_of_the_project_itself_is_not_run(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,9 +180,9 @@ def test_git_of_the_project_itself_is_not_run(repository: Path, monkeypatch: pyt
     planted.write_text(f"#!/bin/sh\ntouch {repository}/ran\nexit 1\n")
     planted.chmod(0o755)
     monkeypatch.setenv("PATH", f"{planted.parent}:{os.environ['PATH']}")
-    made = make(repository)
-    assert made is not None
-    assert made.branch == NAME
+    branch_event = make(repository)
+    assert branch_event is not None
+    assert branch_event.branch == NAME
     assert not (repository / "ran").exists()
 
 
@@ -203,9 +203,9 @@ def test_no_hook_and_no_program_of_the_repository_runs(repository: Path) -> None
 
 def test_a_branch_in_the_way_changes_the_name(repository: Path) -> None:
     git(repository, "branch", "treadle")
-    made = make(repository)
-    assert made is not None
-    assert made.branch == "treadle-c_1-7"
+    branch_event = make(repository)
+    assert branch_event is not None
+    assert branch_event.branch == "treadle-c_1-7"
 
 
 def test_a_branch_with_commits_of_its_own_is_left_alone(repository: Path) -> None:
@@ -228,10 +228,10 @@ def test_what_git_refuses_is_said(repository: Path) -> None:
 def test_git_changes_references_and_nothing_else_of_a_repository(repository: Path, tmp_path: Path) -> None:
     # S-03, S-19
     git(repository, "worktree", "add", "-q", str(tmp_path / "tree"))
-    told = asked(repository)
-    before = {path: path.read_bytes() for path in (repository / ".git").rglob("*") if path.is_file()}
+    repo_git = open_git(repository)
+    old_files = {path: path.read_bytes() for path in (repository / ".git").rglob("*") if path.is_file()}
     head = git(repository, "rev-parse", "HEAD")
-    assert told.tell("update-ref", "refs/heads/fine", head) == ""
+    assert repo_git.tell("update-ref", "refs/heads/fine", head) == ""
     for words in (
         ("config", "core.fsmonitor", "evil"),
         ("read-tree", "--empty"),
@@ -243,10 +243,10 @@ def test_git_changes_references_and_nothing_else_of_a_repository(repository: Pat
         ("remote", "add", "evil", "ext::sh"),
         ("gc", "--prune=now"),
     ):
-        told.tell(*words)
-    own = ("refs", "logs", "packed-refs", "HEAD", "ORIG_HEAD")
-    for path, data in before.items():
-        if path.relative_to(repository / ".git").parts[0] not in own:
+        repo_git.tell(*words)
+    reference_names = ("refs", "logs", "packed-refs", "HEAD", "ORIG_HEAD")
+    for path, data in old_files.items():
+        if path.relative_to(repository / ".git").parts[0] not in reference_names:
             assert path.read_bytes() == data, path
     assert not (repository / ".git/worktrees/tree/locked").exists()
     assert git(repository, "symbolic-ref", "HEAD") == "refs/heads/fine"
@@ -287,10 +287,10 @@ def test_a_configuration_that_includes_a_file_of_the_project_is_obeyed(repositor
 # -- which bytes are in the repository --------------------------------------------------------------------------------
 
 
-def asked(folder: Path) -> Git:
-    found = repository_of(str(folder))
-    assert found is not None
-    return Git(found, sandbox())
+def open_git(folder: Path) -> Git:
+    git_folder = repository_of(str(folder))
+    assert git_folder is not None
+    return Git(git_folder, sandbox())
 
 
 @pytest.mark.parametrize("kind", ["sha1", "sha256"])
@@ -303,17 +303,17 @@ def test_a_repository_says_which_bytes_it_has(tmp_path: Path, kind: str) -> None
     git(tmp_path, "gc", "-q")
     there, absent = blob_ids(4, [b"on", b"e\n"]), blob_ids(4, [b"two\n"])
     tree = git(tmp_path, "rev-parse", "HEAD^{tree}")
-    found = asked(tmp_path).has_blobs([*there, *absent, tree, "HEAD:f", "--help", "HEAD^{tree}", "f" * 40 + "\n"])
-    assert found == {git(tmp_path, "rev-parse", "HEAD:f")} <= there
+    blobs = open_git(tmp_path).has_blobs([*there, *absent, tree, "HEAD:f", "--help", "HEAD^{tree}", "f" * 40 + "\n"])
+    assert blobs == {git(tmp_path, "rev-parse", "HEAD:f")} <= there
 
 
 def test_many_bytes_are_asked_for_at_once(repository: Path) -> None:
     there = git(repository, "rev-parse", "HEAD:f")
     many = [f"{number:040x}" for number in range(1, 15_000)]
-    assert asked(repository).has_blobs([*many, there]) == {there}
+    assert open_git(repository).has_blobs([*many, there]) == {there}
 
 
 def test_a_repository_that_borrows_objects_does_not_vouch_for_them(repository: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "-q", "--shared", str(repository), "borrower")
     there = git(repository, "rev-parse", "HEAD:f")
-    assert asked(tmp_path / "borrower").has_blobs([there]) == frozenset()
+    assert open_git(tmp_path / "borrower").has_blobs([there]) == frozenset()

@@ -1,4 +1,4 @@
-"""What survives a power cut is told by the order of calls: the bytes of a file are synced before it gets its name, and
+"""The order of calls decides what survives a power cut: the bytes of a file are synced before it gets its name, and
 the folder after that (T-02, W-01, W-08). A name whose bytes were never synced is an empty file after the cut."""
 
 import os
@@ -23,22 +23,22 @@ Inode = tuple[int, int]
 
 
 class Calls:
-    """What was asked of the disk, in order: `sync` of a file or folder, and `name` for a file in a folder."""
+    """The requests to the disk, in order: `sync` of a file or folder, and `name` for a file in a folder."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, Inode, Inode, str]] = []
 
     def problems(self) -> list[str]:
-        found = []
-        for place, (what, file, folder, name) in enumerate(self.seen):
-            if what != "name" or "/left/" in name:  # a cache, whose bytes are verified when they are read
+        messages = []
+        for place, (kind, file, folder, name) in enumerate(self.seen):
+            if kind != "name" or "/left/" in name:  # a cache, whose bytes are verified when they are read
                 continue
             if not any(call[:2] == ("sync", file) for call in self.seen[: self._by(place)]):
-                found.append(f"{name} got its name before its bytes were synced")
+                messages.append(f"{name} got its name before its bytes were synced")
             cache = "/trees/" in name  # whose name may be lost
             if not cache and not any(call[:2] == ("sync", folder) for call in self.seen[place:]):
-                found.append(f"the folder of {name} was not synced after it got its name")
-        return found
+                messages.append(f"the folder of {name} was not synced after it got its name")
+        return messages
 
     def _by(self, place: int) -> int:
         """By when the bytes of a name are synced: of an old file that is kept itself, before the change is made."""
@@ -47,11 +47,11 @@ class Calls:
 
     @property
     def names(self) -> list[str]:
-        return [name for what, _, _, name in self.seen if what == "name"]
+        return [name for kind, _, _, name in self.seen if kind == "name"]
 
 
-def _inode(found: os.stat_result) -> Inode:
-    return found.st_dev, found.st_ino
+def _inode(status: os.stat_result) -> Inode:
+    return status.st_dev, status.st_ino
 
 
 @contextmanager
@@ -64,17 +64,17 @@ def watched() -> Iterator[Calls]:
         calls.seen.append(("sync", _inode(os.fstat(fd)), (0, 0), ""))
         plain["fsync"](fd)
 
-    def naming(how: str) -> Callable[..., None]:
+    def naming(call_name: str) -> Callable[..., None]:
         def name(source: Any, goal: Any, **at: Any) -> None:
-            plain[how](source, goal, **at)
-            found = os.stat(goal, dir_fd=at.get("dst_dir_fd"), follow_symlinks=False)
+            plain[call_name](source, goal, **at)
+            status = os.stat(goal, dir_fd=at.get("dst_dir_fd"), follow_symlinks=False)
             folder = os.stat(os.path.dirname(goal) or ".", dir_fd=at.get("dst_dir_fd"))
-            if stat.S_ISREG(found.st_mode):
-                calls.seen.append(("name", _inode(found), _inode(folder), os.fsdecode(goal)))
+            if stat.S_ISREG(status.st_mode):
+                calls.seen.append(("name", _inode(status), _inode(folder), os.fsdecode(goal)))
 
         return name
 
-    patched = {"fsync": fsync, **{how: naming(how) for how in ("rename", "replace", "link")}}
+    patched = {"fsync": fsync, **{call_name: naming(call_name) for call_name in ("rename", "replace", "link")}}
     for name, call in patched.items():
         setattr(os, name, call)
     try:
@@ -84,7 +84,7 @@ def watched() -> Iterator[Calls]:
             setattr(os, name, call)
 
 
-def written(folder: Path) -> None:
+def write_new_file(folder: Path) -> None:
     write(Root(str(folder)), "new.txt", b"new")
 
 
@@ -93,7 +93,7 @@ def overwritten(folder: Path) -> None:
     write(Root(str(folder)), "old.txt", b"new")
 
 
-def decided(folder: Path) -> None:
+def decide_journal(folder: Path) -> None:
     Journals(folder / "journals").decide(Journal("c_1/1.0", str(folder), "commit"))
 
 
@@ -118,7 +118,7 @@ def set_down(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "step", [written, overwritten, decided, patched, captured, set_down], ids=lambda each: each.__name__
+    "step", [write_new_file, overwritten, decide_journal, patched, captured, set_down], ids=lambda each: each.__name__
 )
 def test_bytes_are_synced_before_a_file_gets_its_name_and_its_folder_after_that(
     step: Callable[[Path], None], tmp_path: Path
@@ -127,7 +127,7 @@ def test_bytes_are_synced_before_a_file_gets_its_name_and_its_folder_after_that(
     folder.mkdir()
     with watched() as calls:
         step(folder)
-    assert calls.names, "nothing was written"
+    assert calls.names, "nothing was write_new_file"
     assert calls.problems() == []
 
 
@@ -137,11 +137,11 @@ def test_a_set_of_changes_is_synced_before_it_is_decided_and_made(tmp_path: Path
     build(bench.goal, {b"edited": Node("file", 0o644, b"new"), b"made": Node("file", 0o600, b"made")})
     with watched() as calls:
         bench.commit()
-    placed = [name for name in calls.names if name in ("edited", "made")]
+    file_names = [name for name in calls.names if name in ("edited", "made")]
     (journal,) = [place for place, call in enumerate(calls.seen) if call[3].endswith(".json")]
-    assert placed == ["edited", "made"]
-    for what, file, folder, name in calls.seen[journal:]:
-        if what == "name" and name in placed:
+    assert file_names == ["edited", "made"]
+    for kind, file, folder, name in calls.seen[journal:]:
+        if kind == "name" and name in file_names:
             synced = [place for place, call in enumerate(calls.seen) if call[:2] == ("sync", file)]
             assert synced, f"{name} was never synced"
             assert synced[0] < journal, f"{name} was synced after it was decided"

@@ -1,4 +1,4 @@
-"""Paths stay inside the root, whatever lies on the way (S-01, fault 19)."""
+"""Paths stay inside the root, also with links on the way (S-01, fault 19)."""
 
 import os
 import socket
@@ -181,11 +181,11 @@ def test_writing_keeps_the_mode_and_makes_parents(root: Root, project: Path) -> 
 
 
 def test_a_new_file_has_the_mode_of_the_umask(root: Root, project: Path) -> None:
-    before = os.umask(0o027)
+    old_umask = os.umask(0o027)
     try:
         write(root, "new", b"x")
     finally:
-        os.umask(before)
+        os.umask(old_umask)
     assert (project / "new").stat().st_mode & 0o7777 == 0o640
 
 
@@ -194,7 +194,7 @@ NOBODY = 65534
 
 @contextmanager
 def unprivileged() -> Iterator[None]:
-    """Root may write anything: for once it is somebody else."""
+    """Root may write anything: run as another user for once."""
     if os.geteuid():
         yield
         return
@@ -206,16 +206,16 @@ def unprivileged() -> Iterator[None]:
 
 
 def test_a_file_that_its_owner_made_read_only_is_not_replaced() -> None:
-    with TemporaryDirectory() as made:  # pytest's own folder is closed to others
-        Path(made).chmod(0o755)
-        file = Path(made, "a.txt")
+    with TemporaryDirectory() as folder:  # pytest's own folder is closed to others
+        Path(folder).chmod(0o755)
+        file = Path(folder, "a.txt")
         file.write_bytes(b"old")
         file.chmod(0o444)
         if not os.geteuid():
-            os.chown(made, NOBODY, -1)
+            os.chown(folder, NOBODY, -1)
             os.chown(file, NOBODY, -1)
         with unprivileged(), pytest.raises(ToolError, match="read-only"):
-            write(Root(made), "a.txt", b"new")
+            write(Root(folder), "a.txt", b"new")
         assert file.read_bytes() == b"old"
 
 
@@ -231,7 +231,7 @@ def test_a_file_outside_may_be_read_by_a_hard_link(root: Root, project: Path) ->
 
 
 def test_names_are_taken_as_they_are(root: Root, project: Path) -> None:
-    """Neither case nor the form of an accent is folded: what the file system tells apart stays apart."""
+    """Neither case nor the form of an accent is folded: names that the file system tells apart stay apart."""
     for name in ("Readme", "README", "\u00fc", "u\u0308"):
         write(root, name, name.encode())
     for name in ("Readme", "README", "\u00fc", "u\u0308"):
@@ -296,9 +296,9 @@ def test_limits_and_missing_files(root: Root) -> None:
 
 def test_no_descriptor_is_left_open(root: Root, project: Path) -> None:
     (project / "out").symlink_to("/etc")
-    before = len(os.listdir("/dev/fd"))
+    fd_count = len(os.listdir("/dev/fd"))
     for path in ("src/a.txt", "src/../src/a.txt", "none", "../x", "out/passwd", "src"):
         for use in (root.read_bytes, root.stat, root.listdir):
             with suppress(ToolError):
                 use(path)
-    assert len(os.listdir("/dev/fd")) == before
+    assert len(os.listdir("/dev/fd")) == fd_count

@@ -62,7 +62,7 @@ def nodes(modes: bool = True) -> strategies.SearchStrategy[dict[bytes, Node]]:
 
 @contextmanager
 def fast_folder() -> Iterator[Path]:
-    """A folder in memory where that can be had: what is synced there costs nothing."""
+    """A folder in memory where that is possible: a sync there costs nothing."""
     folder = tempfile.mkdtemp(dir=MEMORY if os.access(MEMORY, os.W_OK) else None)
     try:
         yield Path(folder)
@@ -71,7 +71,7 @@ def fast_folder() -> Iterator[Path]:
 
 
 def remove(folder: Path) -> None:
-    """With everything, whatever its modes."""
+    """Remove a folder with everything in it, for any modes."""
     subprocess.run(["chmod", "-R", "u+rwX", str(folder)], check=False, stderr=subprocess.DEVNULL)
     shutil.rmtree(folder)
 
@@ -101,7 +101,7 @@ Picture = dict[str, tuple[str, int, str]]
 
 
 def picture(folder: Path) -> Picture:
-    """What lies in a folder, exactly: by path the kind, the mode, and the bytes' hash or a link's target. Leaves all
+    """The exact content of a folder: by path the kind, the mode, and the bytes' hash or a link's target. Leaves all
     modes as they are."""
     with Folders(str(folder)) as folders:
         return {
@@ -117,14 +117,14 @@ def _paths(folders: Folders, parts: list[str]) -> Iterable[str]:
         names = sorted(os.listdir(fd))
     finally:
         os.close(fd)
-    found = []
+    paths = []
     for name in names:
         path = [*parts, name]
-        found.append(encode_path("/".join(path)))
-        stat = folders.lstat(found[-1])
+        paths.append(encode_path("/".join(path)))
+        stat = folders.lstat(paths[-1])
         if stat is not None and st.S_ISDIR(stat.st_mode):
-            found += _paths(folders, path)
-    return found
+            paths += _paths(folders, path)
+    return paths
 
 
 def states(folder: Path) -> dict[str, FileState]:
@@ -134,12 +134,12 @@ def states(folder: Path) -> dict[str, FileState]:
 
 
 def between(old: Path, new: Path) -> tuple[FileChange, ...]:
-    """What changes one tree into the other."""
-    before, after = states(old), states(new)
+    """The changes that turn one tree into the other."""
+    old_states, new_states = states(old), states(new)
     return tuple(
-        change_of(path, before.get(path), after.get(path), DiffStat())
-        for path in sorted({*before, *after})
-        if before.get(path) != after.get(path)
+        change_of(path, old_states.get(path), new_states.get(path), DiffStat())
+        for path in sorted({*old_states, *new_states})
+        if old_states.get(path) != new_states.get(path)
     )
 
 
@@ -206,11 +206,11 @@ class Bench:
         return self.transactions.restore(name, lambda: Plan(tuple(files)))
 
     def left_over(self) -> list[str]:
-        """What should not be there when all is done."""
+        """Paths that should not exist at the end."""
         stage = self.home / "stage"
-        found = [str(path) for path in stage.iterdir()] if stage.exists() else []
-        found += [str(path) for path in self.project.iterdir() if path.name.startswith(".treadle-")]
-        return found + self.images.half_done()
+        leftovers = [str(path) for path in stage.iterdir()] if stage.exists() else []
+        leftovers += [str(path) for path in self.project.iterdir() if path.name.startswith(".treadle-")]
+        return leftovers + self.images.half_done()
 
 
 def taken_back(effect: Effect) -> list[FileChange]:

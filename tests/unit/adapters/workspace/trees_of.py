@@ -14,9 +14,9 @@ States = dict[str, FileState]
 
 def states_below(top: Path) -> States:
     """Everything below a folder, by the path that is recorded."""
-    found: States = {}
-    _look(os.fsencode(top), b"", found)
-    return found
+    states: States = {}
+    _look(os.fsencode(top), b"", states)
+    return states
 
 
 @contextmanager
@@ -31,13 +31,13 @@ def folders_open(top: Path) -> Iterator[None]:
         yield
 
 
-def _look(folder: bytes, relative: bytes, found: States) -> None:
+def _look(folder: bytes, relative: bytes, states: States) -> None:
     with _open_to_its_owner(folder, stat.S_IRWXU):
         for name in os.listdir(folder):
             path, below = os.path.join(folder, name), os.path.join(relative, name)
-            state = found[encode_path(os.fsdecode(below))] = _state(path)
+            state = states[encode_path(os.fsdecode(below))] = _state(path)
             if state.kind == "directory":
-                _look(path, below, found)
+                _look(path, below, states)
 
 
 @contextmanager
@@ -70,6 +70,10 @@ def _state(path: bytes) -> FileState:
     return FileState("file", mode, hashlib.sha256(data).hexdigest(), len(data))
 
 
-def changed(before: States, after: States) -> dict[str, tuple[FileState | None, FileState | None]]:
-    paths = before.keys() | after.keys()
-    return {path: (before.get(path), after.get(path)) for path in paths if before.get(path) != after.get(path)}
+def compare_states(old_states: States, new_states: States) -> dict[str, tuple[FileState | None, FileState | None]]:
+    paths = old_states.keys() | new_states.keys()
+    return {
+        path: (old_states.get(path), new_states.get(path))
+        for path in paths
+        if old_states.get(path) != new_states.get(path)
+    }

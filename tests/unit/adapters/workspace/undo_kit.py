@@ -1,4 +1,4 @@
-"""A project whose changes are recorded as a chat would: what a function does to real files, by looking before and
+"""A project whose changes are recorded as a chat would: the effect of a function on real files, by looking before and
 after, and the way back over the ledger and the snapshots."""
 
 import os
@@ -29,7 +29,7 @@ class Project:
         self.requests: list[RestoreRequested] = []
         self.runs: list[int] = []
         self.gated = False
-        """Whether a redo leaves alone what is never committed, as a chat's does."""
+        """If true, a redo leaves alone files that are never committed, as a chat's redo does."""
         self._seq = 0
 
     def write(self, path: str, data: bytes | str, mode: int = 0o644) -> None:
@@ -46,24 +46,24 @@ class Project:
         return states_below(self.path)
 
     def _keep_all(self) -> None:
-        with self.snapshots.images.batch() as batch, Folders(str(self.path)) as held:
+        with self.snapshots.images.batch() as batch, Folders(str(self.path)) as open_folders:
             for above, folders, files in os.walk(self.path):
                 for name in [*folders, *files]:
-                    held.look(encode_path(os.path.relpath(os.path.join(above, name), self.path)), batch)
+                    open_folders.look(encode_path(os.path.relpath(os.path.join(above, name), self.path)), batch)
 
     # -- what the chat does -------------------------------------------------------------------------------------------
 
     def change(self, act: Callable[[], object], *, git: bool = False) -> tuple[FileChange, ...]:
-        """What the chat does; everything is kept before, and what changed is recorded."""
+        """Act as the chat; all old content is kept first, and the changes are recorded."""
         with folders_open(self.path):  # a file tool would be refused there; a command's walk opens them, too
             self._keep_all()
-        before = self.tree()
+        old_tree = self.tree()
         act()
-        after = self.tree()
+        new_tree = self.tree()
         files = tuple(
-            change_of(path, before.get(path), after.get(path), DiffStat())
-            for path in sorted({*before, *after})
-            if before.get(path) != after.get(path)
+            change_of(path, old_tree.get(path), new_tree.get(path), DiffStat())
+            for path in sorted({*old_tree, *new_tree})
+            if old_tree.get(path) != new_tree.get(path)
         )
         self.snapshots.remember(files)
         change = FilesChanged(files, git=git_fingerprint(self.root) if git else "")
@@ -86,33 +86,33 @@ class Project:
 
     # -- and back -----------------------------------------------------------------------------------------------------
 
-    def wanted(self, request: RestoreRequested) -> UndoRequest:
-        found: tuple[Trail, ...]
+    def make_request(self, request: RestoreRequested) -> UndoRequest:
+        request_trails: tuple[Trail, ...]
         if request.kind == "redo":
-            found = redone(self.entries, request.of, self.runs)
+            request_trails = redone(self.entries, request.of, self.runs)
         else:
-            found = trails(self.entries, request, self.runs)
+            request_trails = trails(self.entries, request, self.runs)
         git = next((e.change.git for e in reversed(self.entries) if getattr(e.change, "git", "")), "")
         gated = self.gated and request.kind == "redo"
-        return UndoRequest(found, request.hunks, request.merge, git, standing(self.entries), gated)
+        return UndoRequest(request_trails, request.hunks, request.merge, git, standing(self.entries), gated)
 
-    def plan(self, **asked: Any) -> Plan:
-        return self.snapshots.plan(self.wanted(RestoreRequested("p", "undo", **asked)))
+    def plan(self, **options: Any) -> Plan:
+        return self.snapshots.plan(self.make_request(RestoreRequested("p", "undo", **options)))
 
-    def undo(self, **asked: Any) -> Effect:
-        return self._carry_out(RestoreRequested(f"u{self.tick()}", "undo", **asked), Undone)
+    def undo(self, **options: Any) -> Effect:
+        return self._carry_out(RestoreRequested(f"u{self.tick()}", "undo", **options), Undone)
 
-    def redo(self, **asked: Any) -> Effect:
+    def redo(self, **options: Any) -> Effect:
         undo = last_undo(self.entries, self.requests)
-        return self._carry_out(RestoreRequested(f"u{self.tick()}", "redo", of=undo, **asked), Redone)
+        return self._carry_out(RestoreRequested(f"u{self.tick()}", "redo", of=undo, **options), Redone)
 
     def _carry_out(self, request: RestoreRequested, kind: type[Undone] | type[Redone]) -> Effect:
         self.requests.append(request)
-        wanted = self.wanted(request)
-        planned = self.snapshots.plan(wanted)
-        done = self.snapshots.apply(request.restore, wanted)
-        assert planned.files == done.files  # a preview shows what is done
-        assert planned.conflicts == done.conflicts
-        change = kind(request.restore, done.files, git=done.git)
-        self.entries.append(LedgerEntry(self.tick(), change, done.files, request))
-        return done
+        undo_request = self.make_request(request)
+        planned = self.snapshots.plan(undo_request)
+        effect = self.snapshots.apply(request.restore, undo_request)
+        assert planned.files == effect.files  # a preview shows what is done
+        assert planned.conflicts == effect.conflicts
+        change = kind(request.restore, effect.files, git=effect.git)
+        self.entries.append(LedgerEntry(self.tick(), change, effect.files, request))
+        return effect

@@ -21,10 +21,10 @@ from treadle.protocol.files import FileChange
 
 @cache
 def sandbox_with_views() -> Sandbox:
-    found = choose(shared_home()).sandbox
-    if not found.views:
+    sandbox = choose(shared_home()).sandbox
+    if not sandbox.views:
         pytest.skip("no copy-on-write view works on this machine")
-    return found
+    return sandbox
 
 
 class Views:
@@ -51,8 +51,8 @@ class Views:
         (view / "began").write_text(f"{time.time_ns()} {time.clock_gettime_ns(time.CLOCK_BOOTTIME)}")
         confinement = Confinement(str(self.root), View(str(view / "upper"), str(view / "work")))
         line = self._sandbox.wrap(["/bin/bash", "-c", command], confinement, str(self.root))
-        ended = subprocess.run(line, cwd=self.root, capture_output=True, text=True, check=False)
-        assert ended.returncode == 0, ended.stdout + ended.stderr
+        process = subprocess.run(line, cwd=self.root, capture_output=True, text=True, check=False)
+        assert process.returncode == 0, process.stdout + process.stderr
         self._wait_for_a_tick()
         meanwhile()
         return view
@@ -66,7 +66,7 @@ class Views:
         return {change.path: change for change in effect.files}
 
     def _wait_for_a_tick(self) -> None:
-        """Until the clock that stamps files has moved on: nobody is quicker than that, but a test."""
+        """Wait until the clock that stamps files has moved on: only a test is quicker than that."""
         probe = self._folder / "tick"
         probe.write_text("")
         began = probe.stat().st_ctime_ns

@@ -54,14 +54,14 @@ class Peer:
         return answer["id"], answer["error"]["code"]
 
     async def pong(self) -> list[Any]:
-        """Ask for a sign of life; what came before it."""
+        """Ask for a sign of life. Return the messages that came before it."""
         self.tell(PING)
-        before = []
+        messages = []
         while (message := await self.read()) is not None and message.get("id") != PING["id"]:
-            before.append(message)
+            messages.append(message)
         assert message is not None
         assert message["result"] == "pong"
-        return before
+        return messages
 
 
 async def handle(_connection: Connection, method: str, params: dict[str, Any]) -> Any:
@@ -145,9 +145,9 @@ async def test_a_header_that_cannot_be_read_is_answered_before_the_end(header: b
 async def test_an_odd_answer_is_an_error_and_never_a_result(answer: dict[str, Any], code: int) -> None:
     async with connected() as peer:
         asking = asyncio.create_task(peer.connection.request("hooks.invoke", {}))
-        asked = await peer.read()
+        request = await peer.read()
         peer.tell({"jsonrpc": "2.0", "id": True, "result": "of nobody"})
-        peer.tell({"jsonrpc": "2.0", "id": asked["id"], **answer})
+        peer.tell({"jsonrpc": "2.0", "id": request["id"], **answer})
         with pytest.raises(RpcError) as failure:
             await asking
         assert failure.value.code == code

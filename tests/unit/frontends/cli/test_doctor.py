@@ -32,25 +32,25 @@ needs_bubblewrap = pytest.mark.skipif(bool(missing("bubblewrap")), reason="names
 
 @needs_bubblewrap
 def test_the_overview(home: Path) -> None:
-    ended = doctor(home)
-    assert ended.returncode == 0, ended.stdout
-    lines = {line.split()[1]: line for line in ended.stdout.splitlines()}
+    result = doctor(home)
+    assert result.returncode == 0, result.stdout
+    lines = {line.split()[1]: line for line in result.stdout.splitlines()}
     assert list(lines) == ["python", "sqlite", "home", "sandbox", "secrets", "search", "git", "models"]
     assert lines["sandbox"].startswith("✓ sandbox  bubblewrap")
 
 
 @needs_bubblewrap
 def test_a_key_that_nobody_tried_is_not_called_well(home: Path) -> None:  # M-12
-    ended = doctor(home, GROQ_API_KEY="sk-test-never-tried")
-    (models,) = [line for line in ended.stdout.splitlines() if line.split()[1] == "models"]
+    result = doctor(home, GROQ_API_KEY="sk-test-never-tried")
+    (models,) = [line for line in result.stdout.splitlines() if line.split()[1] == "models"]
     assert "groq (not asked; treadle models --remote asks)" in models
 
 
 @needs_bubblewrap
 def test_the_table_of_the_sandbox(home: Path) -> None:
-    ended = doctor(home, "sandbox")
-    assert ended.returncode == 0, ended.stdout
-    lines = ended.stdout.splitlines()
+    result = doctor(home, "sandbox")
+    assert result.returncode == 0, result.stdout
+    lines = result.stdout.splitlines()
     assert lines[0].split()[0] == "bubblewrap"
     assert lines[0].split()[-1] == "none"
     assert len(lines) > len(ESCAPES) > 0
@@ -65,48 +65,53 @@ def test_the_table_of_the_sandbox(home: Path) -> None:
 
 @needs_bubblewrap
 def test_the_table_as_json(home: Path) -> None:
-    ended = doctor(home, "sandbox", "--json")
-    told = json.loads(ended.stdout)
-    assert told["level"] == "bubblewrap"
-    assert [each["level"] for each in told["reports"]] == ["bubblewrap", "landlock"]
-    assert told["reports"][0]["holds"]
-    assert_commands_are_refused(told)
+    result = doctor(home, "sandbox", "--json")
+    report = json.loads(result.stdout)
+    assert report["level"] == "bubblewrap"
+    assert [each["level"] for each in report["reports"]] == ["bubblewrap", "landlock"]
+    assert report["reports"][0]["holds"]
+    assert_commands_are_refused(report)
 
 
 @needs_bubblewrap
 def test_an_ordinary_user(home: Path) -> None:  # S-18
-    if why := missing("bubblewrap", NOBODY):
-        pytest.skip(why)
-    own = home / "nobody"
-    own.mkdir(exist_ok=True)
-    os.chown(own, NOBODY, NOBODY)
+    if reason := missing("bubblewrap", NOBODY):
+        pytest.skip(reason)
+    user_home = home / "nobody"
+    user_home.mkdir(exist_ok=True)
+    os.chown(user_home, NOBODY, NOBODY)
     paths = os.pathsep.join(path for path in sys.path if path)
-    environment = {"PATH": os.defpath, "HOME": str(own), "TREADLE_HOME": f"{own}/treadle", "PYTHONPATH": paths}
+    environment = {
+        "PATH": os.defpath,
+        "HOME": str(user_home),
+        "TREADLE_HOME": f"{user_home}/treadle",
+        "PYTHONPATH": paths,
+    }
     line = [python_for_everyone(), "-B", "-m", "treadle", "doctor", "sandbox", "--json"]
-    ended = subprocess.run(
+    result = subprocess.run(
         line, cwd="/", env=environment, capture_output=True, text=True, timeout=280, check=False, **becoming(NOBODY)
     )
-    if "PermissionError" in ended.stderr or "ModuleNotFoundError" in ended.stderr:
+    if "PermissionError" in result.stderr or "ModuleNotFoundError" in result.stderr:
         pytest.skip("this installation is not for everybody")
-    assert_commands_are_refused(json.loads(ended.stdout))
+    assert_commands_are_refused(json.loads(result.stdout))
 
 
-def assert_commands_are_refused(told: dict[str, Any]) -> None:
-    for level, tried in told["commands"].items():
+def assert_commands_are_refused(report: dict[str, Any]) -> None:
+    for level, attempts in report["commands"].items():
         assert {"background", "pty", "live", "carried-variable", "git-directory", "cache-program", "cache-code"} <= {
-            each["name"] for each in tried
+            each["name"] for each in attempts
         }
-        assert not {each["name"] for each in tried if each["verdict"] == "allowed"}, level
+        assert not {each["name"] for each in attempts if each["verdict"] == "allowed"}, level
 
 
 def test_a_demand_that_cannot_be_met_is_an_error(home: Path) -> None:
-    ended = doctor(home, TREADLE_SANDBOX="sandbox-exec")
-    assert ended.returncode == 1
-    assert "✗ sandbox  commands are to run in the sandbox sandbox-exec" in ended.stdout
+    result = doctor(home, TREADLE_SANDBOX="sandbox-exec")
+    assert result.returncode == 1
+    assert "✗ sandbox  commands are to run in the sandbox sandbox-exec" in result.stdout
     assert doctor(home, "sandbox", TREADLE_SANDBOX="sandbox-exec").returncode == 1
 
 
 def test_running_without_a_sandbox_is_shown(home: Path) -> None:
-    ended = doctor(home, TREADLE_SANDBOX="none")
-    assert "· sandbox  none (the setting sandbox is none)" in ended.stdout
+    result = doctor(home, TREADLE_SANDBOX="none")
+    assert "· sandbox  none (the setting sandbox is none)" in result.stdout
     assert doctor(home, "sandbox", TREADLE_SANDBOX="none").returncode == 1

@@ -1,4 +1,4 @@
-"""Whatever an event holds, the command line and `--plain` write nothing that a terminal obeys (S-12, S-22)."""
+"""For any event, the command line and `--plain` write nothing that a terminal obeys (S-12, S-22)."""
 
 import io
 
@@ -32,5 +32,5 @@ async def test_no_event_reaches_the_terminal_alive(kind: str, text: str) -> None
         screen.event(envelope)
         screen._end_text()
         for stream in (out, err):
-            shown = stream.getvalue().replace("\r\x1b[2K", "")  # how the passing line of status is taken away
-            check_inert(shown, styled=styled)
+            output = stream.getvalue().replace("\r\x1b[2K", "")  # how the passing line of status is taken away
+            check_inert(output, styled=styled)

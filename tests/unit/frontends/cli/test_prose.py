@@ -60,9 +60,9 @@ def test_how_it_looks() -> None:
 
 
 def test_without_colours_every_letter_stays() -> None:
-    shown = rendered([TEXT], markup=False)
-    assert shown.split() == TEXT.split()
-    assert all(len(line) <= 40 or "return" in line for line in shown.split("\n"))
+    output = rendered([TEXT], markup=False)
+    assert output.split() == TEXT.split()
+    assert all(len(line) <= 40 or "return" in line for line in output.split("\n"))
 
 
 @given(st.lists(st.integers(1, len(TEXT) - 1), max_size=40))
@@ -73,6 +73,6 @@ def test_it_does_not_matter_in_which_pieces_it_comes(cuts: list[int]) -> None:
 
 
 @given(st.text("ab *`#|-\n1.>~", max_size=60), st.integers(1, 60))
-def test_nothing_breaks_it_and_no_word_is_lost(text: str, cut: int) -> None:
-    assert rendered([text[:cut], text[cut:]]) == rendered([text])
+def test_nothing_breaks_it_and_no_word_is_lost(text: str, position: int) -> None:
+    assert rendered([text[:position], text[position:]]) == rendered([text])
     assert rendered([text], markup=False).split() == text.split()

@@ -15,7 +15,7 @@ CHAT = ChatId("c_test")
 CALL = CallKey("1.0")
 
 
-class Shown:
+class ReadableScreen:
     """A screen on streams that can be read."""
 
     def __init__(self) -> None:
@@ -39,32 +39,32 @@ class Shown:
 
 
 async def test_live_text_is_coalesced_and_nothing_is_held_for_long() -> None:  # U-02
-    shown = Shown()
-    assert shown.show(e.MessageDelta(1, "Hel")) == ""  # the first update needs 8 word characters
-    assert shown.show(e.MessageDelta(1, "lo there")) == "Hello there"
-    assert shown.show(e.MessageDelta(1, ", you")) == "Hello there"  # within 32 ms
+    screen = ReadableScreen()
+    assert screen.show(e.MessageDelta(1, "Hel")) == ""  # the first update needs 8 word characters
+    assert screen.show(e.MessageDelta(1, "lo there")) == "Hello there"
+    assert screen.show(e.MessageDelta(1, ", you")) == "Hello there"  # within 32 ms
     async with asyncio.timeout(60):
-        while shown.out != "Hello there, you":  # noqa: ASYNC110 - a stream sets no event
+        while screen.out != "Hello there, you":  # noqa: ASYNC110 - a stream sets no event
             await asyncio.sleep(0.005)
-    assert shown.show(e.MessageDelta(1, "!"), e.AssistantMessage(1, "Hello there, you!")) == "Hello there, you!\n"
+    assert screen.show(e.MessageDelta(1, "!"), e.AssistantMessage(1, "Hello there, you!")) == "Hello there, you!\n"
 
 
 async def test_an_answer_that_was_not_seen_live_is_shown_whole_and_a_half_seen_one_is_completed() -> None:
-    shown = Shown()
-    assert shown.show(e.AssistantMessage(1, "All of it.")) == "All of it.\n"
-    assert shown.show(e.MessageDelta(2, "Half "), e.AssistantMessage(2, "Half of it.")).endswith("\nHalf of it.\n")
+    screen = ReadableScreen()
+    assert screen.show(e.AssistantMessage(1, "All of it.")) == "All of it.\n"
+    assert screen.show(e.MessageDelta(2, "Half "), e.AssistantMessage(2, "Half of it.")).endswith("\nHalf of it.\n")
 
 
 async def test_a_retry_says_that_the_answer_begins_again() -> None:
-    shown = Shown()
-    shown.show(e.MessageDelta(1, "Something wrong"), e.AssistantReset(1), e.TurnRetry(1, 1, "network", "reset", 2.0))
-    shown.show(e.MessageDelta(1, "Something right"), e.AssistantMessage(1, "Something right"))
-    assert shown.out == "Something wrong\nSomething right\n"
-    assert shown.err == "(that answer was broken off and is begun again)\nretry 1 (network): reset; again in 2.0 s\n"
+    screen = ReadableScreen()
+    screen.show(e.MessageDelta(1, "Something wrong"), e.AssistantReset(1), e.TurnRetry(1, 1, "network", "reset", 2.0))
+    screen.show(e.MessageDelta(1, "Something right"), e.AssistantMessage(1, "Something right"))
+    assert screen.out == "Something wrong\nSomething right\n"
+    assert screen.err == "(that answer was broken off and is begun again)\nretry 1 (network): reset; again in 2.0 s\n"
 
 
 async def test_partial_text_is_marked() -> None:  # L-07
-    assert Shown().show(e.AssistantMessage(1, "Half a", partial=True)) == "Half a\n(cut short)\n"
+    assert ReadableScreen().show(e.AssistantMessage(1, "Half a", partial=True)) == "Half a\n(cut short)\n"
 
 
 COMMAND = ToolRequest(CALL, "run_command", '{"timeout":5,"command":"make all"}')
@@ -80,44 +80,46 @@ COMMAND = ToolRequest(CALL, "run_command", '{"timeout":5,"command":"make all"}')
     ids=["denied", "interrupted", "not understood"],
 )
 def test_a_call_that_did_not_run_keeps_its_command(events: list[e.Event]) -> None:  # U-02
-    assert "run_command make all … " in Shown().show(e.AssistantMessage(1, tool_requests=(COMMAND,)), *events)
+    assert "run_command make all … " in ReadableScreen().show(e.AssistantMessage(1, tool_requests=(COMMAND,)), *events)
 
 
 async def test_what_a_check_says_keeps_its_lines() -> None:  # L-17, U-02
-    shown = Shown()
-    shown.show(e.UserMessage("The check failed:\n  E1 in a.py\n  E2 in b.py", source="check"))
-    assert shown.err.splitlines() == ["> (check)", "  The check failed:", "    E1 in a.py", "    E2 in b.py"]
+    screen = ReadableScreen()
+    screen.show(e.UserMessage("The check failed:\n  E1 in a.py\n  E2 in b.py", source="check"))
+    assert screen.err.splitlines() == ["> (check)", "  The check failed:", "    E1 in a.py", "    E2 in b.py"]
 
 
 def test_a_call_that_was_never_started_still_has_its_name() -> None:
-    shown = Shown()
-    asked = e.AssistantMessage(1, tool_requests=(ToolRequest(CALL, "write_file"),))
+    screen = ReadableScreen()
+    message = e.AssistantMessage(1, tool_requests=(ToolRequest(CALL, "write_file"),))
     denied = e.ExecutionComplete(CALL, False, error="This chat is read-only.", result_summary="denied")
-    assert shown.show(asked, denied) == "✗ write_file … denied\n  │ This chat is read-only.\n"
+    assert screen.show(message, denied) == "✗ write_file … denied\n  │ This chat is read-only.\n"
 
 
 def test_a_long_diff_is_cut_and_says_so() -> None:
     lines = "\n".join(f"+line {number}" for number in range(20))
-    done = e.ExecutionComplete(
+    completion = e.ExecutionComplete(
         CALL, True, f"Created a (+20 -0).\n--- /dev/null\n+++ a\n@@ -0,0 +1,20 @@\n{lines}", diff_stat=e.DiffStat(20)
     )
-    shown = Shown().show(e.ExecutionStart(CALL, "write_file", args_summary="a"), done).splitlines()
-    assert shown[0] == "● write_file a … +20 \N{MINUS SIGN}0"
-    assert shown[1] == "  │ +line 0"
-    assert shown[-1] == "  │ … 6 more lines"
+    output_lines = (
+        ReadableScreen().show(e.ExecutionStart(CALL, "write_file", args_summary="a"), completion).splitlines()
+    )
+    assert output_lines[0] == "● write_file a … +20 \N{MINUS SIGN}0"
+    assert output_lines[1] == "  │ +line 0"
+    assert output_lines[-1] == "  │ … 6 more lines"
 
 
 def test_everything_that_was_spent_is_in_the_sum() -> None:  # L-02, L-11
-    shown = Shown()
-    shown.show(
+    screen = ReadableScreen()
+    screen.show(
         e.TurnRetry(1, 1, "network", usage=Usage(10, 1, usd=0.1)),
         e.TurnEnd(1, Usage(100, 20, usd=1.0)),
         e.ModelCall("summary", Usage(5, 5, usd=0.01), "In short."),
         e.CompactionComplete("threshold", usage=Usage(1000, 0)),
         e.SessionIdle("done"),
     )
-    assert "1 turn · 0 calls · 1,115 tokens in, 26 out · $1.1100" in shown.err
-    assert shown.out == "In short.\n"
+    assert "1 turn · 0 calls · 1,115 tokens in, 26 out · $1.1100" in screen.err
+    assert screen.out == "In short.\n"
 
 
 @pytest.mark.parametrize(
@@ -134,9 +136,9 @@ def test_everything_that_was_spent_is_in_the_sum() -> None:  # L-02, L-11
     ],
 )
 def test_what_is_told_beside_the_work(event: e.Event, told: str) -> None:
-    shown = Shown()
-    shown.show(event)
-    assert (shown.out, shown.err) == ("", f"{told}\n")
+    screen = ReadableScreen()
+    screen.show(event)
+    assert (screen.out, screen.err) == ("", f"{told}\n")
 
 
 def test_a_passing_line_fits_into_its_row() -> None:
@@ -148,12 +150,12 @@ def test_a_passing_line_fits_into_its_row() -> None:
 def test_the_time_in_which_a_person_was_asked_is_not_shown_as_the_run_s(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("treadle.frontends.cli.screen.time.monotonic", lambda: now)
-    shown = Shown()
-    shown.show(e.TurnEnd(1))
+    screen = ReadableScreen()
+    screen.show(e.TurnEnd(1))
     now = 102.0
-    shown.show(e.ActionRequired((e.OpenAction("p1", "permission", CALL),)))
+    screen.show(e.ActionRequired((e.OpenAction("p1", "permission", CALL),)))
     now = 900.0
-    shown.show(e.PermissionCompleted("p1", "allow"))
+    screen.show(e.PermissionCompleted("p1", "allow"))
     now = 901.0
-    shown.show(e.SessionIdle("done"))
-    assert " · 3.0 s\n" in shown.err
+    screen.show(e.SessionIdle("done"))
+    assert " · 3.0 s\n" in screen.err

@@ -1,5 +1,5 @@
 """`--version` and `--help` are there at once: they load next to nothing (U-06). A run loads what it uses, and no more:
-what is counted here is what makes it slow, on any machine."""
+these tests count the causes of slowness, on any machine."""
 
 import json
 import os
@@ -36,7 +36,7 @@ WORK_OF_TOOLS = {
     "treadle.adapters.tools.hooks",
     "treadle.adapters.workspace.search.search",
 }
-"""What calls need that a run without any does not make."""
+"""Modules that only calls of tools need."""
 OTHER_WORK = {
     "acp",
     "aiohttp",
@@ -61,7 +61,7 @@ OTHER_WORK = {
     "treadle.adapters.telemetry",
     "treadle.library.transfer",
 }
-"""What a run has nothing to do with that has no servers, no skills and nobody who watches it."""
+"""Modules that a run without servers, skills and telemetry does not need."""
 
 
 def loaded(*arguments: str) -> set[str]:
@@ -73,9 +73,9 @@ def loaded(*arguments: str) -> set[str]:
         "sys.stderr.write('\\n'.join(sys.modules))\n"
         "sys.exit(code)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout
-    return set(done.stderr.split("\n"))
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert process.stdout
+    return set(process.stderr.split("\n"))
 
 
 @pytest.mark.parametrize("option", ["--version", "--help"])
@@ -104,9 +104,9 @@ for command in commands:
 
 @pytest.fixture(scope="module")
 def loaded_for_help() -> dict[str, set[str]]:
-    done = subprocess.run([sys.executable, "-c", HELPS, *COMMANDS], capture_output=True, text=True, check=True)
-    assert all(f"treadle {command} " in done.stdout for command in COMMANDS)
-    return {command: set(modules) for command, modules in map(json.loads, done.stderr.splitlines())}
+    process = subprocess.run([sys.executable, "-c", HELPS, *COMMANDS], capture_output=True, text=True, check=True)
+    assert all(f"treadle {command} " in process.stdout for command in COMMANDS)
+    return {command: set(modules) for command, modules in map(json.loads, process.stderr.splitlines())}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -119,8 +119,8 @@ def test_the_first_frame_of_the_app_loads_nothing_of_a_chat() -> None:  # U-06
         "import sys, treadle.frontends.cli.open_app, treadle.base.types, treadle.frontends.tui.launch\n"
         "print(*sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    modules = set(done.stdout.split())
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    modules = set(process.stdout.split())
     assert "textual.app" in modules
     later = {
         "msgspec",
@@ -142,8 +142,8 @@ def test_every_command_has_the_line_of_help_that_the_list_shows() -> None:
         assert name in help_text()
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """What a run did to be slow: by the names of modules, of audited calls, and of threads."""
+class StartTrace(msgspec.Struct, frozen=True):
+    """The causes of slowness in a run: names of modules, of audited calls, and of threads."""
 
     modules: set[str]
     processes: list[str]
@@ -186,20 +186,22 @@ sys.exit(code)
 """
 
 
-def watch(folder: Path, *arguments: str, **environment: str) -> Seen:
-    done, seen = start_and_watch(folder, *arguments, **environment)
-    assert done.returncode == 0, done.stderr
-    assert "Hello." in done.stdout
-    return seen
+def watch(folder: Path, *arguments: str, **environment: str) -> StartTrace:
+    process, trace = start_and_watch(folder, *arguments, **environment)
+    assert process.returncode == 0, process.stderr
+    assert "Hello." in process.stdout
+    return trace
 
 
-def start_and_watch(folder: Path, *arguments: str, **environment: str) -> tuple[subprocess.CompletedProcess[str], Seen]:
+def start_and_watch(
+    folder: Path, *arguments: str, **environment: str
+) -> tuple[subprocess.CompletedProcess[str], StartTrace]:
     project, home = folder / "project", folder / "home"
     project.mkdir(exist_ok=True)
     env = {**os.environ, "TREADLE_HOME": str(home), "TREADLE_MODEL": "", **environment}
     command = [sys.executable, "-c", WATCHED_RUN, "run", *arguments, "Say hello."]
-    done = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, check=False)
-    return done, msgspec.json.decode((folder / "seen.json").read_bytes(), type=Seen)
+    process = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, check=False)
+    return process, msgspec.json.decode((folder / "seen.json").read_bytes(), type=StartTrace)
 
 
 def test_a_run_without_a_tool_loads_no_work_of_tools_and_starts_no_process(tmp_path: Path) -> None:
@@ -207,13 +209,13 @@ def test_a_run_without_a_tool_loads_no_work_of_tools_and_starts_no_process(tmp_p
         server = {"OPENAI_BASE_URL": fake.base_url, "OPENAI_API_KEY": "none"}
         first = watch(tmp_path, "--model", "openai:gpt-4.1", **server)
         second = watch(tmp_path, "--model", "openai:gpt-4.1", **server)
-    for seen in (first, second):
-        assert not seen.modules & (WORK_OF_TOOLS | OTHER_WORK)
-        assert seen.collections == 0
-        assert seen.processes == []  # the sandbox is tried with the first command, not before (S-03)
-        # A chat, its message with the beginning of the turn, the answer with the end of the lease; and whoever leaves
-        # at once gives the lease back once more, which waits for no disk.
-        assert seen.commits in (3, 4)
+    for trace in (first, second):
+        assert not trace.modules & (WORK_OF_TOOLS | OTHER_WORK)
+        assert trace.collections == 0
+        assert trace.processes == []  # the sandbox is tried with the first command, not before (S-03)
+        # A chat, its message with the beginning of the turn, the answer with the end of the lease; a process
+        # that leaves at once gives the lease back once more, which waits for no disk.
+        assert trace.commits in (3, 4)
 
 
 def test_a_run_reads_certificates_beside_the_rest_if_it_needs_them(tmp_path: Path) -> None:
@@ -222,19 +224,22 @@ def test_a_run_reads_certificates_beside_the_rest_if_it_needs_them(tmp_path: Pat
         assert "treadle-preload" not in watch(tmp_path, "--model", "openai:gpt-4.1", **plain).threads
     no_key = {"OPENAI_BASE_URL": "", "OPENAI_API_KEY": ""}  # so that the run ends before it asks anybody
     for arguments, model in ((("--model", "openai:gpt-4.1"), ""), ((), "openai:gpt-4.1")):
-        done, seen = start_and_watch(tmp_path, *arguments, TREADLE_MODEL=model, **no_key)
-        assert done.returncode == EXIT_USAGE
-        assert seen.threads[0] == "treadle-preload"
+        process, trace = start_and_watch(tmp_path, *arguments, TREADLE_MODEL=model, **no_key)
+        assert process.returncode == EXIT_USAGE
+        assert trace.threads[0] == "treadle-preload"
 
 
 def test_a_run_without_a_server_has_nothing_to_do_with_http(tmp_path: Path) -> None:
     script = tmp_path / "script.toml"
     script.write_text('[[turn]]\ntext = "Hello."\n')
-    for seen in (watch(tmp_path, "--model", f"scripted:{script}"), watch(tmp_path, TREADLE_MODEL=f"scripted:{script}")):
-        assert not seen.modules & {
+    for trace in (
+        watch(tmp_path, "--model", f"scripted:{script}"),
+        watch(tmp_path, TREADLE_MODEL=f"scripted:{script}"),
+    ):
+        assert not trace.modules & {
             "treadle.adapters.models.wire.http",
             "treadle.base.http.client",
             "treadle.base.http.route",
             "httptools",
         }
-        assert "treadle-preload" not in seen.threads
+        assert "treadle-preload" not in trace.threads

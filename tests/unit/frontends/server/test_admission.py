@@ -1,4 +1,4 @@
-"""What the operator lets users ask for."""
+"""The operator limits the requests of users."""
 
 from pathlib import Path
 from typing import Any
@@ -79,9 +79,9 @@ def test_folders_that_are_open(tmp_path: Path) -> None:
 def test_the_user_of_this_machine(tmp_path: Path) -> None:
     changes = {"root": str(tmp_path), "sandbox": "none", "model": "scripted:x.toml"}
     assert Admission(OPTIONS).change("local", changes) == {**changes, "root_id": identify(str(tmp_path))}
-    for whole in ("/", str(Path.home())):
+    for folder in ("/", str(Path.home())):
         with pytest.raises(InvalidInput):
-            Admission(OPTIONS).change("local", {"root": whole})
+            Admission(OPTIONS).change("local", {"root": folder})
 
 
 def test_what_a_chat_begins_with() -> None:
@@ -126,8 +126,8 @@ def test_a_program_is_opened_by_its_name_only(pattern: str, ref: str, opened: bo
 
 def test_users_reach_what_was_opened_to_them() -> None:  # S-13
     admission = Admission(ChatOptions(network=("github",)), network=("registries", "*.x.org"))
-    for wanted in (False, ("github",), ("pypi", "a.x.org"), ("registries", "github.com"), ["npm"]):
-        assert admission.change("bob", {"network": wanted})["network"] in (wanted, tuple(wanted or ()))
+    for hosts in (False, ("github",), ("pypi", "a.x.org"), ("registries", "github.com"), ["npm"]):
+        assert admission.change("bob", {"network": hosts})["network"] in (hosts, tuple(hosts or ()))
     rule = {"effect": "allow", "tool": "network", "pattern": "example.org"}
     for refused in ({"network": True}, {"network": ("example.org",)}, {"network": ("x.org",)}, {"rules": [rule]}):
         with pytest.raises(InvalidInput, match="serve_network"):

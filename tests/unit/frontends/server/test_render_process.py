@@ -21,16 +21,16 @@ SLOW = "a(" * (MOST_COLOURED // 2)
 
 @pytest.fixture
 async def rendering() -> AsyncIterator[Rendering]:
-    made = Rendering(processor_s=0.05)
-    yield made
-    made.close()
+    renderer = Rendering(processor_s=0.05)
+    yield renderer
+    renderer.close()
 
 
 async def test_it_makes_what_the_library_makes(rendering: Rendering) -> None:
     rendering = Rendering()
     texts = [f"# {number}\n\n**b** `c`\n\n```python\ndef f(): return {number}\n```\n" for number in range(8)]
-    made = await asyncio.gather(*(rendering.html("markdown", text) for text in texts))
-    assert made == [render("markdown", text) for text in texts]
+    pages = await asyncio.gather(*(rendering.html("markdown", text) for text in texts))
+    assert pages == [render("markdown", text) for text in texts]
     assert await rendering.html("code", "x = 'é\ud800'", "a.py") == render("code", "x = 'é?'", "a.py")
     rendering.close()
 
@@ -52,9 +52,9 @@ async def test_texts_of_others_do_not_wait_for_long(monkeypatch: pytest.MonkeyPa
     slow = asyncio.create_task(rendering.html("code", SLOW, "python"))
     await asyncio.sleep(0)
     began = time.monotonic()
-    others = await asyncio.gather(*(rendering.html("markdown", f"**{number}**") for number in range(20)))
+    pages = await asyncio.gather(*(rendering.html("markdown", f"**{number}**") for number in range(20)))
     assert time.monotonic() - began < 15
-    assert others == [plain(f"**{number}**") for number in range(20)]
+    assert pages == [plain(f"**{number}**") for number in range(20)]
     os.kill(_process(rendering), signal.SIGKILL)
     assert await slow == plain(SLOW)
     assert "<strong>0</strong>" in await rendering.html("markdown", "**0**")
@@ -97,10 +97,10 @@ asyncio.run(main())
 
 @pytest.fixture
 def server() -> Iterator["subprocess.Popen[str]"]:
-    started = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True)
-    yield started
-    started.kill()
-    started.communicate()
+    process = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True)
+    yield process
+    process.kill()
+    process.communicate()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")

@@ -43,7 +43,7 @@ HOSTILE = [
 ]
 
 
-class _Seen(HTMLParser):
+class _MarkupChecker(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.bad: list[str] = []
@@ -57,9 +57,9 @@ class _Seen(HTMLParser):
 
 
 def bad_in(html: str) -> list[str]:
-    seen = _Seen()
-    seen.feed(html)
-    return seen.bad
+    checker = _MarkupChecker()
+    checker.feed(html)
+    return checker.bad
 
 
 @pytest.mark.parametrize("kind", ["markdown", "code", "diff"])
@@ -134,8 +134,8 @@ def test_a_diff_inline_and_side_by_side() -> None:
 
 def test_only_languages_of_the_list_are_coloured() -> None:  # S-20
     assert "<span" not in code("10 PRINT 1", "cbmbas").replace("<span class=language>", "")
-    known = {name for name, *_ in get_all_lexers()}
-    assert known >= LEXERS
+    lexer_names = {name for name, *_ in get_all_lexers()}
+    assert lexer_names >= LEXERS
 
 
 def test_task_lists_addresses_and_places() -> None:  # U-03

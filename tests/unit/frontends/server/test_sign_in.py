@@ -9,7 +9,7 @@ from treadle.frontends.server.sign_in import PAUSE_S, SignIn
 from treadle.frontends.server.tokens import LOCAL, Tokens
 
 
-class Told:
+class SignInCase:
     def __init__(self, folder: Path) -> None:
         self.codes: list[str] = []
         self.now = 0.0
@@ -18,22 +18,22 @@ class Told:
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Told:
-    return Told(tmp_path)
+def told(tmp_path: Path) -> SignInCase:
+    return SignInCase(tmp_path)
 
 
-def test_a_code_is_good_once(told: Told) -> None:
+def test_a_code_is_good_once(told: SignInCase) -> None:
     code = told.sign_in.code
     token = told.sign_in.redeem(f" {code.lower().replace('-', ' ')} ")
-    found = told.tokens.find(token)
-    assert found is not None
-    assert (found.user, found.label) == (LOCAL, "signed in with a code")
+    stored_token = told.tokens.find(token)
+    assert stored_token is not None
+    assert (stored_token.user, stored_token.label) == (LOCAL, "signed in with a code")
     assert told.codes == [told.sign_in.code] != [code]
     with pytest.raises(Problem, match="not the code"):
         told.sign_in.redeem(code)
 
 
-def test_wrong_ones_have_to_wait(told: Told) -> None:
+def test_wrong_ones_have_to_wait(told: SignInCase) -> None:
     with pytest.raises(Problem) as wrong:
         told.sign_in.redeem("AAAA-AAAA")
     assert wrong.value.code == "unauthorized"

@@ -12,16 +12,16 @@ from treadle.testing.clock import ManualClock
 
 def test_only_hashes_are_kept(tmp_path: Path) -> None:
     tokens = Tokens(tmp_path / "tokens.json")
-    made, secret = tokens.add("alice")
+    token, secret = tokens.add("alice")
     assert secret not in (tmp_path / "tokens.json").read_text()
-    assert tokens.find(secret) == made
+    assert tokens.find(secret) == token
     assert tokens.find(secret + "x") is None
     assert tokens.find("\udcff") is None
-    assert Tokens(tmp_path / "tokens.json").find(secret) == made
-    tokens.revoke(made.id)
+    assert Tokens(tmp_path / "tokens.json").find(secret) == token
+    tokens.revoke(token.id)
     assert tokens.find(secret) is None
     with pytest.raises(NotFound):
-        tokens.revoke(made.id)
+        tokens.revoke(token.id)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "-x", "x" * 65, "a/b", "ä", "{user}"])
@@ -41,37 +41,37 @@ def test_a_file_that_others_may_write_counts_for_nothing(tmp_path: Path) -> None
 def test_a_ticket_ends(tmp_path: Path) -> None:
     clock = ManualClock()
     tokens = Tokens(tmp_path / "tokens.json", clock=clock)
-    made, _ = tokens.add("alice")
-    other, _ = tokens.add("bob")
-    ticket = tokens.ticket(made)
-    assert tokens.redeem(ticket) == made
-    assert tokens.redeem(ticket.replace(made.id, other.id)) is None
+    token, _ = tokens.add("alice")
+    other_token, _ = tokens.add("bob")
+    ticket = tokens.ticket(token)
+    assert tokens.redeem(ticket) == token
+    assert tokens.redeem(ticket.replace(token.id, other_token.id)) is None
     assert tokens.redeem(ticket.replace(ticket.split(".")[1], "99999999999")) is None
     clock.advance(TICKET_S + 1.0)
     assert tokens.redeem(ticket) is None
 
 
 def test_of_servers_that_start_at_once_one_makes_the_token(tmp_path: Path) -> None:
-    found: list[str] = []
-    threads = [threading.Thread(target=lambda: found.append(own_token(tmp_path / "home"))) for _ in range(8)]
+    token_texts: list[str] = []
+    threads = [threading.Thread(target=lambda: token_texts.append(own_token(tmp_path / "home"))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(set(found)) == 1
-    assert len(found) == 8
+    assert len(set(token_texts)) == 1
+    assert len(token_texts) == 8
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["serve-token"]
-    assert Tokens(tmp_path / "tokens.json", tmp_path / "home").find(found[0]) is not None
+    assert Tokens(tmp_path / "tokens.json", tmp_path / "home").find(token_texts[0]) is not None
 
 
 def test_the_first_token_stays_good_beside_others_until_it_is_revoked(tmp_path: Path) -> None:
     first = own_token(tmp_path)
     tokens = Tokens(tmp_path / "tokens.json", tmp_path)
     _, second = tokens.add("alice")
-    for known in (tokens, Tokens(tmp_path / "tokens.json", tmp_path)):
-        assert [token.user for token in known.all()] == ["local", "alice"]
-        assert known.find(first) is not None
-        assert known.find(second) is not None
+    for token_store in (tokens, Tokens(tmp_path / "tokens.json", tmp_path)):
+        assert [token.user for token in token_store.all()] == ["local", "alice"]
+        assert token_store.find(first) is not None
+        assert token_store.find(second) is not None
     ticket = tokens.ticket(tokens.all()[0])
     assert tokens.redeem(ticket) is not None
     Tokens(tmp_path / "tokens.json", tmp_path).revoke("own")
@@ -82,8 +82,8 @@ def test_the_first_token_stays_good_beside_others_until_it_is_revoked(tmp_path: 
 
 def test_no_two_tickets_are_the_same(tmp_path: Path) -> None:
     tokens = Tokens(tmp_path / "tokens.json", clock=ManualClock())
-    made, _ = tokens.add("alice")
-    assert tokens.ticket(made) != tokens.ticket(made)
+    token, _ = tokens.add("alice")
+    assert tokens.ticket(token) != tokens.ticket(token)
 
 
 def test_a_kept_token_that_is_none(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ class Recorded:
     async def open(self, id: str) -> "Recorded":
         return self
 
-    async def news(self, after: int = 0) -> AsyncIterator[Sequence[e.Envelope]]:
+    async def news(self, after_seq: int = 0) -> AsyncIterator[Sequence[e.Envelope]]:
         for start in range(0, len(self._log), 1_000):
             yield self._log[start : start + 1_000]
 
@@ -70,7 +70,7 @@ class Recorded:
 
 
 class Unused(Recorded):
-    """Where nobody has chosen a model yet."""
+    """A new installation: no model is chosen yet."""
 
     initial = ChatOptions()
 
@@ -79,7 +79,7 @@ class Unused(Recorded):
 
 
 class Worked(Recorded):
-    """One beside others, which has left something. What is in the future happens now, on any clock."""
+    """A chat beside others, with jobs and changes. Times in the future are shown as now, on any clock."""
 
     async def chats(self, *_query: Any, **_more: Any) -> list[Any]:
         row = ChatRow("c_1", "Fix the bug in a.py", "idle", "/home/me/project", "openai:gpt-4.1", 1 << 52)

@@ -1,4 +1,4 @@
-"""What is drawn: harmless, folded, and readable without colours."""
+"""Drawn blocks are harmless, folded, and readable without colours."""
 
 import io
 
@@ -63,10 +63,10 @@ def finished(name: str, summary: str = "", **more: object) -> ShownCall:
 )
 def test_nothing_foreign_reaches_the_terminal(block: AnyBlock) -> None:  # S-12
     for unfolded in (False, True):
-        shown = text(block, unfolded=unfolded)
-        assert "\x1b" not in shown
-        assert "\u202e" not in shown
-        assert "\x07" not in shown
+        screen_text = text(block, unfolded=unfolded)
+        assert "\x1b" not in screen_text
+        assert "\u202e" not in screen_text
+        assert "\x07" not in screen_text
 
 
 def test_reads_fold_into_one_line_and_unfold() -> None:
@@ -85,37 +85,37 @@ def test_a_failed_call_is_never_folded_away() -> None:
         effect="read",
         completion=ExecutionComplete(CallKey("1"), False),
     )
-    shown = text(Calls(calls=(finished("read_file", "a"), failed, finished("read_file", "c"))))
-    assert "✗ read_file b" in shown
+    screen_text = text(Calls(calls=(finished("read_file", "a"), failed, finished("read_file", "c"))))
+    assert "✗ read_file b" in screen_text
 
 
 def test_an_edit_shows_its_diff_with_numbers() -> None:  # W-04
     call = finished("edit_file", "a.py", result=DIFF, diff_stat=DiffStat(2, 1))
-    shown = text(Calls(calls=(call,)))
-    assert f"+2 {MINUS}1" in shown
-    assert f"1 {MINUS} x = 1" in shown
-    assert "2 + y = 3" in shown
+    screen_text = text(Calls(calls=(call,)))
+    assert f"+2 {MINUS}1" in screen_text
+    assert f"1 {MINUS} x = 1" in screen_text
+    assert "2 + y = 3" in screen_text
 
 
 def test_a_running_command_shows_its_last_lines_and_its_time() -> None:
     output = "".join(f"line {number}\n" for number in range(20))
-    shown = text(
+    screen_text = text(
         Calls(calls=(ShownCall(key=CallKey("1"), name="run_command", summary="make", began_ms=1_000, output=output),))
     )
-    assert "run_command make 9 s" in shown
-    assert "line 19" in shown
-    assert "line 13" not in shown
+    assert "run_command make 9 s" in screen_text
+    assert "line 19" in screen_text
+    assert "line 13" not in screen_text
 
 
 def test_thinking_is_one_line_with_its_duration() -> None:
-    shown = text(ThoughtBlock(text="one\ntwo\nthree", began_ms=1_000, ended_ms=5_000))
-    assert shown.strip() == "✻ thought for 4 s"
+    screen_text = text(ThoughtBlock(text="one\ntwo\nthree", began_ms=1_000, ended_ms=5_000))
+    assert screen_text.strip() == "✻ thought for 4 s"
     assert "three" in text(ThoughtBlock(text="one\ntwo\nthree"), unfolded=True)
 
 
 def test_a_terminal_without_unicode_gets_other_signs() -> None:
-    shown = text(Calls(calls=(finished("read_file", "a", result_summary="1 line"),)), marks=PLAIN)
-    assert shown.isascii()
+    screen_text = text(Calls(calls=(finished("read_file", "a", result_summary="1 line"),)), marks=PLAIN)
+    assert screen_text.isascii()
 
 
 def test_what_is_gone_takes_no_room() -> None:
@@ -123,31 +123,31 @@ def test_what_is_gone_takes_no_room() -> None:
 
 
 def test_narrow_screens_break_words_nowhere() -> None:
-    shown = text(AnswerBlock(text="a sentence of several words that is wider than the screen"), width=20)
-    assert all(len(line) <= 20 for line in shown.splitlines())
-    assert "sentence" in shown
-    assert "several" in shown
+    screen_text = text(AnswerBlock(text="a sentence of several words that is wider than the screen"), width=20)
+    assert all(len(line) <= 20 for line in screen_text.splitlines())
+    assert "sentence" in screen_text
+    assert "several" in screen_text
 
 
 def test_a_change_of_a_file_is_shown_once() -> None:
-    asked = OpenAction(
+    action = OpenAction(
         "1",
         "permission",
         name="write_file",
         text="write_file\n  path: new.py\n  content:\n    a = 1\n    \n    b = 2\n\n"
         "--- /dev/null\n+++ new.py\n@@ -0,0 +1,3 @@\n+a = 1\n+\n+b = 2",
     )
-    shown = lines(*asked_for(asked, Look(80, 0, marks=Marks())))
-    assert shown.count("a = 1") == 1
-    assert "new file new.py" in shown
+    screen_text = lines(*asked_for(action, Look(80, 0, marks=Marks())))
+    assert screen_text.count("a = 1") == 1
+    assert "new file new.py" in screen_text
 
 
 def test_a_command_is_shown_with_all_its_arguments() -> None:
-    asked = OpenAction("1", "permission", name="run_command", text="run_command\n  command: make\n  background: true")
-    shown = lines(*asked_for(asked, Look(80, 0, marks=Marks())))
-    assert "$ make" in shown
-    assert "background: true" in shown
-    assert [key for key, _ in choices(asked)] == ["y", "n", "f", "e"]
+    action = OpenAction("1", "permission", name="run_command", text="run_command\n  command: make\n  background: true")
+    screen_text = lines(*asked_for(action, Look(80, 0, marks=Marks())))
+    assert "$ make" in screen_text
+    assert "background: true" in screen_text
+    assert [key for key, _ in choices(action)] == ["y", "n", "f", "e"]
 
 
 def test_what_is_settled_of_a_stream_is_drawn_once_and_ends_at_a_paragraph() -> None:
@@ -170,6 +170,6 @@ def test_long_code_that_is_coming_is_drawn_in_parts_and_looks_the_same() -> None
 
 
 def test_without_unicode_borders_are_plain_and_as_wide_as_before() -> None:
-    shown = plain_text("╭── ✻ 日本 …▌")
-    assert shown == "+-- ? ???? ~|"
+    screen_text = plain_text("╭── ✻ 日本 …▌")
+    assert screen_text == "+-- ? ???? ~|"
     assert plain_text("as it is") == "as it is"

@@ -1,4 +1,4 @@
-"""What is written leaves the terminal with what the compositor wanted, in few bytes (U-02)."""
+"""The painter gives the terminal the picture of the compositor, in few bytes (U-02)."""
 
 import random
 import re
@@ -64,11 +64,11 @@ class Emulator:
                 self.pen["attributes"] += f"{code};"
 
     def _put(self, letter: str) -> None:
-        seen = dict(self.pen)
-        if letter == " " and not set(seen["attributes"].split(";")) & {"4", "7"}:
-            seen |= {"attributes": "", "letters": ""}
+        visible_pen = dict(self.pen)
+        if letter == " " and not set(visible_pen["attributes"].split(";")) & {"4", "7"}:
+            visible_pen |= {"attributes": "", "letters": ""}
         for offset in range(cell_len(letter)):
-            self.rows[self.y][self.x] = ("" if offset else letter, str(seen))
+            self.rows[self.y][self.x] = ("" if offset else letter, str(visible_pen))
             self.x += 1
 
 
@@ -119,11 +119,11 @@ def test_the_terminal_shows_what_was_wanted(seed: int) -> None:
 def test_a_line_more_costs_a_line() -> None:
     painter = Painter()
     strips = [strip_of(f"{number} some text of an answer", STYLES[1]) for number in range(HEIGHT)]
-    whole = painter.difference(_update(strips), SIZE, CONSOLE).render_segments(CONSOLE)
+    full_output = painter.difference(_update(strips), SIZE, CONSOLE).render_segments(CONSOLE)
     longer = [*strips[1:], strip_of("the next line", STYLES[1])]
-    written = painter.difference(_update(longer), SIZE, CONSOLE).render_segments(CONSOLE)
-    assert len(written) < len(whole) / 6
-    assert whole.count("48;2;") == 1  # one colour is set once
+    output = painter.difference(_update(longer), SIZE, CONSOLE).render_segments(CONSOLE)
+    assert len(output) < len(full_output) / 6
+    assert full_output.count("48;2;") == 1  # one colour is set once
     assert painter.difference(_update(longer), SIZE, CONSOLE).render_segments(CONSOLE) == ""
     painter.forget()
-    assert len(painter.difference(_update(longer), SIZE, CONSOLE).render_segments(CONSOLE)) > len(whole) * 0.9
+    assert len(painter.difference(_update(longer), SIZE, CONSOLE).render_segments(CONSOLE)) > len(full_output) * 0.9

@@ -92,7 +92,7 @@ async def ready(pilot: Pilot[Any]) -> None:
     assert isinstance(app, TreadleApp)
     app.composer.cursor_blink = False
 
-    def drawn() -> bool:
+    def is_drawn() -> bool:
         if app.controller is None:
             return False
         if isinstance(app.connection, Unused):
@@ -101,18 +101,18 @@ async def ready(pilot: Pilot[Any]) -> None:
         looked = bool(app.showing.side.files) or not isinstance(app.connection, Worked)
         return bool(app.conversation.seq and app.transcript._lines and looked and (not asks or app.card.armed))
 
-    await _until(pilot, drawn)
+    await _until(pilot, is_drawn)
 
 
 async def still(pilot: Pilot[Any]) -> None:
     """Nothing moves any more: the same picture twice."""
     pictures: list[str] = []
 
-    def same() -> bool:
+    def is_unchanged() -> bool:
         pictures.append(pilot.app.export_screenshot())
         return pictures[-2:-1] == pictures[-1:]
 
-    await _until(pilot, same, 0.15)
+    await _until(pilot, is_unchanged, 0.15)
 
 
 def cells() -> Iterator[Any]:
@@ -129,11 +129,11 @@ def test_view(
 ) -> None:
     does = VIEWS[view][1]
 
-    async def before(pilot: Pilot[Any]) -> None:
+    async def prepare_view(pilot: Pilot[Any]) -> None:
         await ready(pilot)
         await does(pilot)
         for field in pilot.app.screen.query(Input):
             field.cursor_blink = False
         await still(pilot)
 
-    assert snap_compare(app_of(view, f"textual-{theme}"), terminal_size=size, run_before=before)
+    assert snap_compare(app_of(view, f"textual-{theme}"), terminal_size=size, run_before=prepare_view)

@@ -1,5 +1,5 @@
-"""A reader sees the log once and in order, however events reach it: from this process, from another one that tells
-nobody, in bursts, while it is slow (A-07, D-04)."""
+"""A reader sees the log once and in order, however events reach it: from this process, from another one that does
+not announce them, in bursts, while it is slow (A-07, D-04)."""
 
 import asyncio
 import random
@@ -37,17 +37,17 @@ class World:
         self.written += 1
         await log.execute(CHAT, Rename(f"title {self.written}"))
 
-    async def read(self, after: int, until: int, chance: random.Random) -> list[Envelope]:
+    async def read(self, after_seq: int, until: int, chance: random.Random) -> list[Envelope]:
         """Everything up to this seq, at a pace of its own."""
-        seen: list[Envelope] = []
-        async with self.feeds.reading(CHAT, after, 0) as reader:
+        envelopes: list[Envelope] = []
+        async with self.feeds.reading(CHAT, after_seq, 0) as reader:
             async for batch in self.feeds.batches(reader, 30.0):
-                seen += [envelope for envelope in batch if envelope.seq]
+                envelopes += [envelope for envelope in batch if envelope.seq]
                 for _ in range(chance.choice((0, 0, 1, 7))):
                     await asyncio.sleep(0)
-                if seen and seen[-1].seq >= until:
+                if envelopes and envelopes[-1].seq >= until:
                     break
-        return seen
+        return envelopes
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -58,7 +58,8 @@ async def test_once_and_in_order(seed: int) -> None:
     total = 120
     places = [chance.randrange(0, 2) for _ in range(5)]
     readers = [
-        asyncio.create_task(world.read(after, total + 1, random.Random(seed + n))) for n, after in enumerate(places)
+        asyncio.create_task(world.read(start_seq, total + 1, random.Random(seed + n)))
+        for n, start_seq in enumerate(places)
     ]
     for _ in range(total):
         await world.write(chance.choice((world.here, world.here, world.there)))
@@ -67,9 +68,9 @@ async def test_once_and_in_order(seed: int) -> None:
         for _ in range(chance.choice((0, 0, 0, 2, 20))):
             await asyncio.sleep(0)
     async with asyncio.timeout(60):
-        seen = await asyncio.gather(*readers)
-    for after, each in zip(places, seen, strict=True):
-        assert [envelope.seq for envelope in each] == list(range(after + 1, total + 2))
+        envelope_lists = await asyncio.gather(*readers)
+    for start_seq, each in zip(places, envelope_lists, strict=True):
+        assert [envelope.seq for envelope in each] == list(range(start_seq + 1, total + 2))
         titles = [envelope.data.title for envelope in each if isinstance(envelope.data, TitleChanged)]
         assert titles == [f"title {number}" for number in range(1, total + 1)]
     await world.store.close()
@@ -101,10 +102,10 @@ async def test_a_reader_holds_no_more_than_it_may() -> None:
         for _ in range(200):
             await world.write(world.here)
         assert len(reader._held) <= 10
-        seen = [envelope.seq for envelope in await waiting]
-        while seen[-1] < 201:
-            seen += [envelope.seq for envelope in await anext(batches)]
-        assert seen == list(range(2, 202))
+        seqs = [envelope.seq for envelope in await waiting]
+        while seqs[-1] < 201:
+            seqs += [envelope.seq for envelope in await anext(batches)]
+        assert seqs == list(range(2, 202))
         assert world.feeds.dropped == 1
         await batches.aclose()  # type: ignore[attr-defined]
     await world.store.close()

@@ -37,29 +37,29 @@ class Home:
         return digest
 
     def age(self, digest: str, days: float) -> None:
-        then = time.time() - days * DAY_S
-        os.utime(self.folder / "objects" / digest[:2] / digest, (then, then))
+        past_s = time.time() - days * DAY_S
+        os.utime(self.folder / "objects" / digest[:2] / digest, (past_s, past_s))
 
     def age_all(self, days: float = 2.0) -> None:
         for image in self.images.all():
             self.age(image.digest, days)
 
-    async def chat(self, name: str, *before: bytes, days: float = 0.0, **more: object) -> ChatId:
+    async def chat(self, name: str, *old_contents: bytes, days: float = 0.0, **more: object) -> ChatId:
         """A chat that overwrote files with these bytes, so many days ago."""
         files = tuple(
             change_of(f"f{number}", FileState("file", 0o644, self.image(data), len(data)), None, DiffStat())
-            for number, data in enumerate(before)
+            for number, data in enumerate(old_contents)
         )
         return await self.log(name, FilesChanged(files), days=days, **more)
 
     async def log(self, name: str, *events: Event, days: float = 0.0, **more: object) -> ChatId:
         """A chat whose log is these events."""
         chat = ChatId(name)
-        then = int((time.time() - days * DAY_S) * 1000)
-        records = [wire.encode(Envelope(seq, chat, then, event)) for seq, event in enumerate(events, 1)]
-        summary = ChatSummary(chat, head=len(records), created_ms=then, updated_ms=then)
+        past_ms = int((time.time() - days * DAY_S) * 1000)
+        records = [wire.encode(Envelope(seq, chat, past_ms, event)) for seq, event in enumerate(events, 1)]
+        summary = ChatSummary(chat, head=len(records), created_ms=past_ms, updated_ms=past_ms)
         await self.store.create(msgspec.structs.replace(summary, **more), records)
         return chat
 
-    def kept(self) -> set[bytes]:
+    def read_images(self) -> set[bytes]:
         return {self.images.read(image.digest) for image in self.images.all()}

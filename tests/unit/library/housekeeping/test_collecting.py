@@ -1,4 +1,4 @@
-"""What is kept for undoing, and what goes, in which order; nothing that somebody relies on."""
+"""Housekeeping keeps the images that undoing needs and removes others, the oldest first; nothing in use goes."""
 
 import os
 import shutil
@@ -36,12 +36,12 @@ async def test_what_recent_chats_refer_to_stays(home: Home) -> None:
     await home.chat("c_old", b"old", b"both", days=31)
     home.image(b"nobody's")
     home.image(b"nobody's, young", days=0.5)
-    found = await collect(home.store, home.path, Retention(), dry=True)
-    assert (found.images, found.bytes, found.kept_images) == (2, 11, 3)
-    assert len(home.kept()) == 5
-    done = await collect(home.store, home.path, Retention())
-    assert replace(done, line=found.line) == found
-    assert home.kept() == {b"new", b"both", b"nobody's, young"}
+    forecast = await collect(home.store, home.path, Retention(), dry=True)
+    assert (forecast.images, forecast.bytes, forecast.kept_images) == (2, 11, 3)
+    assert len(home.read_images()) == 5
+    result = await collect(home.store, home.path, Retention())
+    assert replace(result, line=forecast.line) == forecast
+    assert home.read_images() == {b"new", b"both", b"nobody's, young"}
 
 
 async def test_what_a_chat_at_work_refers_to_stays_however_old(home: Home) -> None:
@@ -49,15 +49,15 @@ async def test_what_a_chat_at_work_refers_to_stays_however_old(home: Home) -> No
     await home.chat("c_runs", b"runs", days=99, runnable=True)
     await home.chat("c_idle", b"idle", days=99)
     await collect(home.store, home.path, Retention(days=0, cap=0))
-    assert home.kept() == {b"waits", b"runs"}
+    assert home.read_images() == {b"waits", b"runs"}
 
 
 async def test_beyond_the_cap_the_oldest_go_first(home: Home) -> None:
     for days in range(1, 6):
         await home.chat(f"c_{days}", bytes([days]) * 100, b"shared by all", days=days)
-    found = await collect(home.store, home.path, Retention(cap=320))
-    assert home.kept() == {b"\1" * 100, b"\2" * 100, b"\3" * 100, b"shared by all"}
-    assert found.kept_bytes == 313
+    result = await collect(home.store, home.path, Retention(cap=320))
+    assert home.read_images() == {b"\1" * 100, b"\2" * 100, b"\3" * 100, b"shared by all"}
+    assert result.kept_bytes == 313
     assert time.time() - 4 * DAY_S == pytest.approx(read_stamp(home.path).line, abs=60)
     await collect(home.store, home.path, Retention())
     assert time.time() - 4 * DAY_S == pytest.approx(read_stamp(home.path).line, abs=60), "what is gone stays gone"
@@ -67,7 +67,7 @@ async def test_the_cap_takes_nothing_that_was_used_within_a_day(home: Home) -> N
     await home.chat("c_1", b"one", days=3)
     home.age_all(0.5)
     await collect(home.store, home.path, Retention(cap=0))
-    assert home.kept() == {b"one"}
+    assert home.read_images() == {b"one"}
 
 
 async def test_what_a_tree_relies_on_stays_as_long_as_the_tree(home: Home) -> None:
@@ -77,13 +77,13 @@ async def test_what_a_tree_relies_on_stays_as_long_as_the_tree(home: Home) -> No
     home.captures.release("c/1.0")
     home.age_all()
     assert (await collect(home.store, home.path, Retention())).images == 0
-    assert home.kept() == {b"in the tree"}
+    assert home.read_images() == {b"in the tree"}
     for tree in (home.folder / "trees").iterdir():
         os.utime(tree, (time.time() - 8 * DAY_S,) * 2)
-    found = await collect(home.store, home.path, Retention())
-    assert (found.images, found.trees) == (1, 1)
+    result = await collect(home.store, home.path, Retention())
+    assert (result.images, result.trees) == (1, 1)
     home.captures.capture("c/2.0")
-    assert home.kept() == {b"in the tree"}
+    assert home.read_images() == {b"in the tree"}
 
 
 async def test_the_cap_takes_the_trees_along(home: Home) -> None:
@@ -93,10 +93,10 @@ async def test_the_cap_takes_the_trees_along(home: Home) -> None:
     home.age_all()
     for tree in (home.folder / "trees").iterdir():
         os.utime(tree, (time.time() - 2 * DAY_S,) * 2)
-    found = await collect(home.store, home.path, Retention(cap=0))
-    assert (found.images, found.trees) == (1, 1)
+    result = await collect(home.store, home.path, Retention(cap=0))
+    assert (result.images, result.trees) == (1, 1)
     home.captures.capture("c/2.0")
-    assert home.kept() == {b"in the tree"}
+    assert home.read_images() == {b"in the tree"}
 
 
 async def test_a_capture_holds_what_it_needs_until_it_is_forgotten(home: Home) -> None:
@@ -108,35 +108,35 @@ async def test_a_capture_holds_what_it_needs_until_it_is_forgotten(home: Home) -
     await collect(home.store, home.path, Retention(cap=0))
     (home.top / "a").unlink()
     assert [file.path for file in home.captures.compare("c_1/1.0").files] == ["a"]
-    assert home.kept() == {b"captured"}
+    assert home.read_images() == {b"captured"}
 
 
 async def test_what_a_world_began_with_stays_as_long_as_the_world(home: Home) -> None:  # W-13
     (home.top / "a").write_bytes(b"copied")
     folders = WorldFolders(str(home.path))
     copy = World("", str(home.top), how="copy", why="for a test")
-    made = folders.make(copy, lambda view: copied.make(str(home.top), view, home.images, str(home.path)))
+    copy_world = folders.make(copy, lambda view: copied.make(str(home.top), view, home.images, str(home.path)))
     layers = folders.make(World("", str(home.top)))
     began = FileState("file", 0o644, home.image(b"beneath layers"), 14)
     Beginnings(folders.view(layers)).add({"a": began})
     home.age_all()
     await collect(home.store, home.path, Retention(cap=0))
-    assert home.kept() == {b"copied", b"beneath layers"}
-    for world in (made, layers):
+    assert home.read_images() == {b"copied", b"beneath layers"}
+    for world in (copy_world, layers):
         folders.remove(world)
     await collect(home.store, home.path, Retention(cap=0))
-    assert home.kept() == set()
+    assert home.read_images() == set()
 
 
 async def test_captures_that_nobody_came_back_to_go(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     await home.chat("c_open", days=99, status="requires_action")
-    then = time.time_ns() - int(31 * DAY_S * 1e9)
+    past_ns = time.time_ns() - int(31 * DAY_S * 1e9)
     with monkeypatch.context() as patched:
-        patched.setattr(time, "time_ns", lambda: then)
+        patched.setattr(time, "time_ns", lambda: past_ns)
         home.captures.capture("c_gone/1.0")
         home.captures.capture("c_open/1.0")
-    found = await collect(home.store, home.path, Retention())
-    assert found.captures == 1
+    result = await collect(home.store, home.path, Retention())
+    assert result.captures == 1
     assert len(list((home.folder / "captures").glob("*.json"))) == 1
     assert home.captures.compare("c_open/1.0").files == ()
 
@@ -146,16 +146,16 @@ async def test_a_capture_of_a_chat_that_rests_is_worth_no_more_than_the_chat(
 ) -> None:
     await home.chat("c_idle", days=3)
     (home.top / "a").write_bytes(b"captured")
-    then = time.time_ns() - int(4 * DAY_S * 1e9)
+    past_ns = time.time_ns() - int(4 * DAY_S * 1e9)
     with monkeypatch.context() as patched:
-        patched.setattr(time, "time_ns", lambda: then)
+        patched.setattr(time, "time_ns", lambda: past_ns)
         home.captures.capture("c_idle/1.0")
     home.age_all()
     shutil.rmtree(home.folder / "trees")
     assert (await collect(home.store, home.path, Retention())).captures == 0
-    assert home.kept() == {b"captured"}
+    assert home.read_images() == {b"captured"}
     assert (await collect(home.store, home.path, Retention(cap=0))).captures == 1
-    assert home.kept() == set()
+    assert home.read_images() == set()
 
 
 async def test_what_an_unfinished_undo_needs_stays(home: Home) -> None:
@@ -163,10 +163,10 @@ async def test_what_an_unfinished_undo_needs_stays(home: Home) -> None:
     journal = Journal("c/undo", str(home.top), "restore", "", (change_of("a", None, state, DiffStat()),))
     home.journals.decide(journal)
     await collect(home.store, home.path, Retention(days=0, cap=0))
-    assert home.kept() == {b"goal"}
+    assert home.read_images() == {b"goal"}
     home.journals.end("c/undo", Ending())
     await collect(home.store, home.path, Retention(days=0, cap=0))
-    assert home.kept() == set()
+    assert home.read_images() == set()
 
 
 async def test_what_an_intent_refers_to_stays(
@@ -175,7 +175,7 @@ async def test_what_an_intent_refers_to_stays(
     plan = {"steps": [{"path": "a", "pre": home.image(b"before"), "post": None}]}
     await home.log("c_1", ExecutionStart(CallKey("1.0"), "write_file", plan=plan), days=3, status="running")
     await collect(home.store, home.path, Retention())
-    assert home.kept() == {b"before"}
+    assert home.read_images() == {b"before"}
 
 
 async def test_what_a_manifest_lists_stays(home: Home) -> None:  # D-06
@@ -183,17 +183,19 @@ async def test_what_a_manifest_lists_stays(home: Home) -> None:  # D-06
     listed = msgspec.json.encode([change_of("a", state, None, DiffStat())])
     await home.log("c_1", FilesChanged((), manifest=await home.store.put_blob(listed), total=1), days=3)
     await collect(home.store, home.path, Retention())
-    assert home.kept() == {b"listed"}
+    assert home.read_images() == {b"listed"}
 
 
 async def test_a_lost_manifest_costs_only_what_it_alone_listed(home: Home) -> None:  # D-06
-    shown = change_of("a", FileState("file", 0o644, home.image(b"shown"), 5), None, DiffStat())
+    listed_change = change_of("a", FileState("file", 0o644, home.image(b"shown"), 5), None, DiffStat())
     unread = await home.store.put_blob(b"no list")
-    await home.log("c_1", FilesChanged((shown,), manifest="0" * 64, total=250), FilesChanged((), manifest=unread))
+    await home.log(
+        "c_1", FilesChanged((listed_change,), manifest="0" * 64, total=250), FilesChanged((), manifest=unread)
+    )
     await home.chat("c_2", b"of another")
     home.image(b"nobody's")
     assert (await collect(home.store, home.path, Retention())).images == 1
-    assert home.kept() == {b"shown", b"of another"}
+    assert home.read_images() == {b"shown", b"of another"}
 
 
 async def test_passes_too_short_for_all_of_it_bring_it_below_the_cap_together(home: Home) -> None:  # W-01
@@ -201,17 +203,17 @@ async def test_passes_too_short_for_all_of_it_bring_it_below_the_cap_together(ho
         await home.chat(f"c_{number}", b"%d" % number * 500, days=3 + number)
     await home.chat("c_waits", b"waits", days=99, status="requires_action")
     passes, cap = 0, 5_000
-    removed = []
+    removal_counts = []
     while not passes or not read_stamp(home.path).done:
-        before = len(home.kept())
+        old_count = len(home.read_images())
         await collect_some(home.store, home.path, Retention(days=100, cap=cap), seconds=0)
         assert is_due(home.path) != read_stamp(home.path).done, "what was left is gone on with, by whoever comes next"
-        removed.append(before - len(home.kept()))
+        removal_counts.append(old_count - len(home.read_images()))
         passes += 1
         assert passes < 200
-    assert max(removed) < 3, "each did a little"
+    assert max(removal_counts) < 3, "each did a little"
     assert home.images.size() <= cap
-    assert home.kept() == {b"waits", *(b"%d" % number * 500 for number in range(9))}, "the oldest went"
+    assert home.read_images() == {b"waits", *(b"%d" % number * 500 for number in range(9))}, "the oldest went"
 
 
 async def test_a_pass_that_goes_on_leaves_what_came_to_be_needed_meanwhile(home: Home) -> None:
@@ -219,12 +221,12 @@ async def test_a_pass_that_goes_on_leaves_what_came_to_be_needed_meanwhile(home:
         home.image(b"%d" % number)
     while not read_stamp(home.path).shard:
         await collect_some(home.store, home.path, Retention(), seconds=0)
-    left = home.kept()
-    await home.chat("c_1", *left)
+    images = home.read_images()
+    await home.chat("c_1", *images)
     await collect_some(home.store, home.path, Retention())
     assert read_stamp(home.path).done
-    assert home.kept() == left
-    assert len(left) > 20
+    assert home.read_images() == images
+    assert len(images) > 20
 
 
 async def test_a_pass_reads_a_log_again_only_if_it_has_changed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,11 +234,11 @@ async def test_a_pass_reads_a_log_again_only_if_it_has_changed(home: Home, monke
     read: list[str] = []
     real = home.store.read
 
-    async def seen(chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
+    async def record_read(chat: ChatId, after_seq: int = 0, limit: int = 0) -> list[Record]:
         read.append(chat)
-        return await real(chat, after, limit)
+        return await real(chat, after_seq, limit)
 
-    monkeypatch.setattr(home.store, "read", seen)
+    monkeypatch.setattr(home.store, "read", record_read)
     await collect_some(home.store, home.path, Retention())
     assert set(read) == set(chats)
     read.clear()
@@ -247,10 +249,10 @@ async def test_a_pass_reads_a_log_again_only_if_it_has_changed(home: Home, monke
     await home.store.append(Commit(chats[1], [record], summary, durable=True))
     await collect_some(home.store, home.path, Retention())
     assert set(read) == {chats[1]}
-    assert home.kept() == {b"0", b"1", b"2", b"more"}
+    assert home.read_images() == {b"0", b"1", b"2", b"more"}
     (home.folder / "marks").write_bytes(b"damaged")
     await collect_some(home.store, home.path, Retention())
-    assert home.kept() == {b"0", b"1", b"2", b"more"}
+    assert home.read_images() == {b"0", b"1", b"2", b"more"}
 
 
 async def test_a_pass_ends_when_it_is_told_to(home: Home) -> None:
@@ -258,7 +260,7 @@ async def test_a_pass_ends_when_it_is_told_to(home: Home) -> None:
         home.image(b"%d" % number)
     await home.chat("c_1", b"one", days=3)
     await collect_some(home.store, home.path, Retention(), going=lambda: False)
-    assert len(home.kept()) == 31
+    assert len(home.read_images()) == 31
     assert is_due(home.path)
 
 
@@ -269,14 +271,16 @@ async def test_what_processes_that_died_left_goes_after_a_day(
     (home.folder / "stage" / "ready").mkdir(parents=True)
     for path in ("trees/.tree_x", "captures/t_x.tree", "captures/t_x.new", "stage/ready/1"):
         (home.folder / path).write_bytes(b"half")
-    before = {path for path in home.folder.rglob("*") if path.is_file()}
+    old_files = {path for path in home.folder.rglob("*") if path.is_file()}
     await collect(home.store, home.path, Retention())
-    assert {path for path in home.folder.rglob("*") if path.is_file()} - {stamp_of(home.path)} == before
+    assert {path for path in home.folder.rglob("*") if path.is_file()} - {stamp_of(home.path)} == old_files
     later = time.time() + 1.5 * DAY_S
     monkeypatch.setattr(time, "time", lambda: later)
     await collect(home.store, home.path, Retention())
-    left = {str(path.relative_to(home.folder)).split("/")[0] for path in home.folder.rglob("*") if path.is_file()}
-    assert left == {"trees", "captures", "collected", "incoming"}
+    folder_names = {
+        str(path.relative_to(home.folder)).split("/")[0] for path in home.folder.rglob("*") if path.is_file()
+    }
+    assert folder_names == {"trees", "captures", "collected", "incoming"}
     assert home.captures.compare("c/1.0").files == ()
 
 
@@ -284,10 +288,10 @@ async def test_by_itself_it_waits_for_nobody(home: Home) -> None:
     home.image(b"nobody's")
     with home.images.batch():
         await now_and_then(home.store, home.path, Retention())
-        assert home.kept() == {b"nobody's"}
+        assert home.read_images() == {b"nobody's"}
     assert is_due(home.path), "the next one does it"
     await now_and_then(home.store, home.path, Retention())
-    assert home.kept() == set()
+    assert home.read_images() == set()
 
 
 async def test_by_itself_once_a_day(home: Home) -> None:
@@ -299,14 +303,14 @@ async def test_by_itself_once_a_day(home: Home) -> None:
     os.utime(stamp_of(home.path), (yesterday, yesterday))
     assert is_due(home.path)
     await now_and_then(home.store, home.path, Retention())
-    assert home.kept() == set()
+    assert home.read_images() == set()
     assert not is_due(home.path)
 
 
 async def test_without_snapshots_there_is_nothing_to_do(home: Home) -> None:
     await home.chat("c_1", days=3)
-    found = await collect(home.store, home.path, Retention())
-    assert (found.images, found.kept_images) == (0, 0)
+    result = await collect(home.store, home.path, Retention())
+    assert (result.images, result.kept_images) == (0, 0)
     assert not home.folder.exists()
 
 
@@ -318,10 +322,10 @@ async def test_outputs_of_commands_that_ended_long_ago_go(home: Home) -> None:
             chat, CallKey("1.0"), CommandSpec(("echo", "hello"), str(home.top), dict(os.environ))
         )
         await command.wait()
-        ended = Path(command.folder) / "exit"
-        os.utime(ended, (time.time() - 31 * DAY_S,) * 2)
-    found = await collect(home.store, home.path, Retention())
-    assert found.commands == 1
+        exit_file = Path(command.folder) / "exit"
+        os.utime(exit_file, (time.time() - 31 * DAY_S,) * 2)
+    result = await collect(home.store, home.path, Retention())
+    assert result.commands == 1
     assert os.listdir(home.path / "commands" / "c_idle" / "1.0") == ["exit"]
     assert (home.path / "commands" / "c_open" / "1.0" / "output.0").exists()
     assert (await collect(home.store, home.path, Retention())).commands == 0

@@ -21,18 +21,18 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
 
 
-async def found(home: Home, *, repair: bool = False) -> list[tuple[str, bool]]:
+async def find_problems(home: Home, *, repair: bool = False) -> list[tuple[str, bool]]:
     return [
         (problem.text, problem.repaired) for problem in await inspect(home.store, home.path, Retention(), repair=repair)
     ]
 
 
 async def test_what_is_sound_is_sound(home: Home) -> None:
-    assert await found(home) == []
+    assert await find_problems(home) == []
     await home.chat("c_1", b"one", b"two")
     (home.top / "a").write_text("a")
     home.captures.capture("c_1/1.0")
-    assert await found(home) == []
+    assert await find_problems(home) == []
 
 
 async def test_a_damaged_image_is_found_removed_and_kept_anew(home: Home) -> None:
@@ -43,12 +43,12 @@ async def test_a_damaged_image_is_found_removed_and_kept_anew(home: Home) -> Non
     file = home.folder / "objects" / image.digest[:2] / image.digest
     file.chmod(0o600)
     file.write_bytes(b"broken")
-    (problem,) = await found(home)
+    (problem,) = await find_problems(home)
     assert problem == (f"the stored file {image.digest[:16]}… is damaged", False)
-    assert [repaired for _, repaired in await found(home, repair=True)] == [True, True]  # and the tree with it
-    assert await found(home) == []
+    assert [repaired for _, repaired in await find_problems(home, repair=True)] == [True, True]  # and the tree with it
+    assert await find_problems(home) == []
     home.captures.capture("c/2.0")
-    assert home.kept() == {b"whole"}
+    assert home.read_images() == {b"whole"}
 
 
 async def test_changes_that_cannot_be_undone_are_told(home: Home) -> None:
@@ -66,11 +66,11 @@ async def test_the_first_image_of_a_file_changed_twice_is_missed(home: Home) -> 
     last = FileState("file", 0o644, "f" * 64, 4)
     changes = (change_of("a", first, second, DiffStat()), change_of("a", second, last, DiffStat()))
     await home.log("c_1", *(FilesChanged((change,)) for change in changes))
-    assert await found(home) == []
+    assert await find_problems(home) == []
     home.images.drop(first.digest)
-    assert await found(home) == [("the content before a change of a is no longer stored", False)]
+    assert await find_problems(home) == [("the content before a change of a is no longer stored", False)]
     home.images.drop(second.digest)
-    assert await found(home) == [("the content before a change of a is no longer stored", False)]  # told once
+    assert await find_problems(home) == [("the content before a change of a is no longer stored", False)]  # told once
 
 
 async def test_leftovers_are_removed_when_they_are_old(home: Home) -> None:
@@ -79,8 +79,8 @@ async def test_leftovers_are_removed_when_they_are_old(home: Home) -> None:
         file = home.folder / "incoming" / name
         file.write_bytes(b"half")
         os.utime(file, (time.time() - days * DAY_S,) * 2)
-    assert await found(home, repair=True) == [("1 half-written files of processes that died", True)]
-    assert await found(home) == []
+    assert await find_problems(home, repair=True) == [("1 half-written files of processes that died", True)]
+    assert await find_problems(home) == []
     assert (home.folder / "incoming" / "young").exists()
 
 
@@ -89,15 +89,15 @@ async def test_changes_that_were_begun_are_completed(home: Home) -> None:  # fau
     goal = FileState("file", 0o600, home.image(b"one"), 3)
     (home.top / "a").write_bytes(b"now")
     home.images.put(b"now")
-    before = state_of(Root(str(home.top)), "a")
-    change = change_of("a", before, goal, DiffStat())
+    old_state = state_of(Root(str(home.top)), "a")
+    change = change_of("a", old_state, goal, DiffStat())
     home.journals.decide(Journal("c_1/undo", str(home.top), "restore", "", (change,)))
     problems = await inspect(home.store, home.path, Retention(), repair=False)
     assert [(problem.kind, problem.chat) for problem in problems] == [("changes", "c_1")]
     assert (home.top / "a").read_bytes() == b"now"
-    assert [repaired for _, repaired in await found(home, repair=True)] == [True]
+    assert [repaired for _, repaired in await find_problems(home, repair=True)] == [True]
     assert (home.top / "a").read_bytes() == b"one"
-    assert await found(home) == []
+    assert await find_problems(home) == []
 
 
 async def test_changes_that_cannot_be_completed_stay_a_problem(home: Home) -> None:
@@ -105,7 +105,7 @@ async def test_changes_that_cannot_be_completed_stay_a_problem(home: Home) -> No
     home.journals.decide(
         Journal("c_1/undo", str(home.top / "gone"), "restore", "", (change_of("a", None, goal, DiffStat()),))
     )
-    (problem,) = await found(home, repair=True)
+    (problem,) = await find_problems(home, repair=True)
     assert problem[1] is False
     assert "is not a directory" in problem[0]
 
@@ -116,7 +116,7 @@ async def test_snapshots_that_cannot_be_read_are_found(home: Home) -> None:
     home.captures.capture("c_2/1.0")
     for file in (home.folder / "captures").iterdir():
         file.write_bytes(b"?")
-    damaged = len(await found(home))
+    damaged = len(await find_problems(home))
     assert damaged >= 2
-    assert [repaired for _, repaired in await found(home, repair=True)] == [True] * damaged
-    assert await found(home) == []
+    assert [repaired for _, repaired in await find_problems(home, repair=True)] == [True] * damaged
+    assert await find_problems(home) == []

@@ -26,14 +26,14 @@ ROUNDS = 6
 
 @pytest.fixture
 def case(tmp_path: Path) -> Iterator[Case]:
-    if why := missing("view"):
-        pytest.skip(why)
-    made = Case(tmp_path, opened=False)
-    (made.project / "text").write_text("1\n2\n3\n4\n5\n6\n")
-    made.world = made.worlds.open(str(made.project), "", "", "").id
-    yield made
-    made.end()
-    made.let_go()
+    if reason := missing("view"):
+        pytest.skip(reason)
+    new_case = Case(tmp_path, has_world=False)
+    (new_case.project / "text").write_text("1\n2\n3\n4\n5\n6\n")
+    new_case.world = new_case.worlds.open(str(new_case.project), "", "", "").id
+    yield new_case
+    new_case.end()
+    new_case.let_go()
 
 
 def view(case: Case) -> Path:
@@ -54,7 +54,7 @@ def edit(case: Case, name: str, data: bytes) -> None:
 
 
 def at_once(*acts: Callable[[], object]) -> list[BaseException]:
-    """Run them in threads that begin together; what they raised."""
+    """Run them in threads that begin together; return the errors that they raised."""
     barrier = threading.Barrier(len(acts))
     raised: list[BaseException] = []
 
@@ -105,10 +105,10 @@ def test_a_drop_waits_for_a_rebase(case: Case) -> None:
 def test_a_refused_rebase_leaves_nothing_behind(case: Case) -> None:
     edit(case, "text", b"world\n")
     (case.project / "text").write_text("person\n")
-    before = sorted(os.listdir(view(case)))
+    old_names = sorted(os.listdir(view(case)))
     with pytest.raises(Conflict):
         case.worlds.rebase(case.world)
-    assert sorted(os.listdir(view(case))) == before
+    assert sorted(os.listdir(view(case))) == old_names
 
 
 # W-12: a person's later change counts as theirs, and is merged
@@ -118,8 +118,8 @@ def test_a_world_that_lost_its_stamp_is_named_by_fsck_and_mended(case: Case) -> 
     case.worlds.rebase(case.world)
     (case.project / "text").write_text("person again\n2\n3\n4\n5\n6\n")
     (view(case) / os.readlink(view(case) / "began")).unlink()
-    (found,) = find(case, repair=False)
-    assert case.world in found.text
+    (problem,) = find(case, repair=False)
+    assert case.world in problem.text
     (mended,) = find(case, repair=True)
     assert mended.repaired
     assert not find(case, repair=False)
@@ -138,7 +138,7 @@ def test_whoever_looks_at_a_world_mends_its_stamp(case: Case, act: str) -> None:
 
 # W-13: a line that a chat adds while others rebase is kept
 def test_beginnings_of_a_chat_are_kept_while_others_rebase(case: Case) -> None:
-    one, other = Beginnings(str(view(case))), Beginnings(str(view(case)))
+    one, two = Beginnings(str(view(case))), Beginnings(str(view(case)))
     states = [f"path {number}" for number in range(200)]
 
     def add() -> None:
@@ -147,7 +147,7 @@ def test_beginnings_of_a_chat_are_kept_while_others_rebase(case: Case) -> None:
 
     def update() -> None:
         for number in range(200):
-            other.update({f"merged {number % 3}": None})
+            two.update({f"merged {number % 3}": None})
 
     assert not at_once(add, update)
     assert set(states) <= set(one.all())

@@ -1,5 +1,5 @@
-"""Random work in a world and in the project, then a rebase (W-13), in worlds of layers and in copies: what only one of
-them changed is taken, what both changed is merged line by line, or it is refused and nothing is changed. Afterwards a
+"""Random work in a world and in the project, then a rebase (W-13), in worlds of layers and in copies: a change of only
+one of them is taken, changes of both are merged line by line, or it is refused and nothing is changed. Afterwards a
 commit gives the project what the world shows."""
 
 import tempfile
@@ -18,7 +18,7 @@ from tests.writing import write
 from treadle.errors import Conflict
 
 Text = tuple[int, int]
-"""What stands in the first line of a file, and what in the last; far enough from each other to be merged."""
+"""The first line of a file and its last line; far enough from each other to be merged."""
 NAMES = ("a", "b", "d/x", "d/e/y", "new", "d/new")
 TEXTS = st.none() | st.tuples(st.integers(0, 2), st.integers(0, 2))
 WORK = st.lists(st.tuples(st.booleans(), st.sampled_from(NAMES), TEXTS), min_size=1, max_size=8)
@@ -30,7 +30,7 @@ def text(lines: Text) -> bytes:
 
 
 def joined(base: Text | None, ours: Text | None, theirs: Text | None) -> Text | None:
-    """What becomes of a file. Conflict if both changed the same of it."""
+    """Merge the versions of a file. Raises Conflict if both changed the same line."""
     if theirs in (base, ours):
         return ours
     if ours == base:
@@ -58,10 +58,10 @@ def _line(each: tuple[int, int, int]) -> int:
 @example(work=[(False, name, None) for name in BASE])
 @example(work=[(True, "d/x", None), (True, "d/e/y", None), (False, "d/new", (1, 1)), (False, "b", (2, 2))])
 def test_a_rebase_is_the_merge_of_both_or_changes_nothing(how: str, work: list[tuple[bool, str, Text | None]]) -> None:
-    if how == "overlay" and (why := missing("view")):
-        pytest.skip(why)
+    if how == "overlay" and (reason := missing("view")):
+        pytest.skip(reason)
     with tempfile.TemporaryDirectory() as folder:
-        case = Case(Path(folder), how, opened=False)
+        case = Case(Path(folder), how, has_world=False)
         try:
             _play(case, work)
         finally:
@@ -76,7 +76,7 @@ def _play(case: Case, work: list[tuple[bool, str, Text | None]]) -> None:
         (case.project / name).write_bytes(text(lines))
     case.world = case.worlds.open(str(case.project), "", "", "").id
     ours, theirs = dict[str, Text | None](BASE), dict[str, Text | None](BASE)
-    made = {name for inside, name, _ in work if inside}
+    inside_names = {name for inside, name, _ in work if inside}
     history = case.history(str(case.project), "", case.world)
     for inside, name, lines in sorted(work, key=lambda step: not step[0]):  # through layers one sees what came first
         (ours if inside else theirs)[name] = lines
@@ -85,29 +85,29 @@ def _play(case: Case, work: list[tuple[bool, str, Text | None]]) -> None:
         else:
             _write(case.project, name, lines)
     case.end()  # mounted anew: what a mount once did not find it may not find later
-    before, project = case.inside(), tree(case.project)
+    old_contents, project = case.inside(), tree(case.project)
     try:
         case.worlds.rebase(case.world)
     except Conflict:
-        assert case.inside() == before, "refused, and nothing changed"
+        assert case.inside() == old_contents, "refused, and nothing changed"
         assert tree(case.project) == project
         assert any(_clash(BASE.get(name), ours.get(name), theirs.get(name)) for name in NAMES)
         return
     assert tree(case.project) == project
-    found = case.inside()
+    new_contents = case.inside()
     for name in NAMES:
         was, mine, yours = BASE.get(name), ours.get(name), theirs.get(name)
-        left = found.get(name)
+        content = new_contents.get(name)
         if None in (mine, yours) and mine != yours and was not in (mine, yours):
-            assert left == text(mine or yours or (0, 0)), "what was changed is not lost because another removed it"
-        elif was is not None and mine == was and yours is None and name in made:
-            assert left in (None, text(was)), "made anew as it was, and removed elsewhere: nothing is lost"
+            assert content == text(mine or yours or (0, 0)), "what was changed is not lost because another removed it"
+        elif was is not None and mine == was and yours is None and name in inside_names:
+            assert content in (None, text(was)), "made anew as it was, and removed elsewhere: nothing is lost"
         else:
-            wanted = joined(was, mine, yours)
-            assert left == (None if wanted is None else text(wanted)), name
-    done = case.worlds.bring_in("chat/1", case.world)
-    assert not done.conflicts
-    assert contents(tree(case.project)) == found
+            expected = joined(was, mine, yours)
+            assert content == (None if expected is None else text(expected)), name
+    result = case.worlds.bring_in("chat/1", case.world)
+    assert not result.conflicts
+    assert contents(tree(case.project)) == new_contents
     assert not case.worlds.effect(case.world).files
 
 

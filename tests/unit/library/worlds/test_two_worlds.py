@@ -27,7 +27,7 @@ WORK = st.lists(
 
 
 @contextmanager
-def opened(case: Case, world: str) -> Iterator[int]:
+def open_top(case: Case, world: str) -> Iterator[int]:
     """Anew each time, as `Root` does: a folder that stays open shows what it showed before."""
     top = case.ground(world).open(os.O_RDONLY) if world else os.open(case.project, os.O_RDONLY)
     try:
@@ -49,18 +49,18 @@ def change(top: int, name: str, data: bytes | None) -> None:
 
 
 def _names(top: int) -> list[str]:
-    found = os.listdir(top)
-    if "d" in found:
+    names = os.listdir(top)
+    if "d" in names:
         fd = os.open("d", os.O_RDONLY, dir_fd=top)
-        found += [f"d/{name}" for name in os.listdir(fd)]
+        names += [f"d/{name}" for name in os.listdir(fd)]
         os.close(fd)
-    return found
+    return names
 
 
-def applied(before: dict[str, object], after: dict[str, object], paths: set[str]) -> dict[str, object]:
+def applied(old_tree: dict[str, object], new_tree: dict[str, object], paths: set[str]) -> dict[str, object]:
     """The tree with these paths as they are in the other one."""
-    made = {path: node for path, node in before.items() if path not in paths}
-    return {**made, **{path: node for path, node in after.items() if path in paths}}
+    kept_nodes = {path: node for path, node in old_tree.items() if path not in paths}
+    return {**kept_nodes, **{path: node for path, node in new_tree.items() if path in paths}}
 
 
 @settings(
@@ -73,10 +73,10 @@ def applied(before: dict[str, object], after: dict[str, object], paths: set[str]
 def test_commits_in_any_order_are_their_effects_in_that_order(
     work: list[tuple[str, str, bytes | None]], turned: bool
 ) -> None:
-    if why := missing("view"):
-        pytest.skip(why)
+    if reason := missing("view"):
+        pytest.skip(reason)
     with tempfile.TemporaryDirectory() as folder:
-        case = Case(Path(folder), opened=False)
+        case = Case(Path(folder), has_world=False)
         try:
             _play(case, work, turned)
         finally:
@@ -88,27 +88,27 @@ def _play(case: Case, work: list[tuple[str, str, bytes | None]], turned: bool) -
     (case.project / "large").write_bytes(bytes(2_000_000))
     worlds = {name: case.worlds.open(str(case.project), "", "", "").id for name in ("one", "two")}
     for id in worlds.values():
-        made = Path(case.worlds.folders.path(id)).rglob("*")
-        assert sum(each.lstat().st_size for each in made) < 1_000_000, "nothing is copied until it is written"
+        entries = Path(case.worlds.folders.path(id)).rglob("*")
+        assert sum(each.lstat().st_size for each in entries) < 1_000_000, "nothing is copied until it is written"
     for place, name, data in work:
-        with opened(case, worlds.get(place, "")) as top:
+        with open_top(case, worlds.get(place, "")) as top:
             change(top, name, data)
-    made = []
+    entries = []
     for name in ("two", "one") if turned else ("one", "two"):
-        before = tree(case.project)
-        wanted = case.worlds.effect(worlds[name])
-        with opened(case, worlds[name]) as top:
+        old_tree = tree(case.project)
+        expected_effect = case.worlds.effect(worlds[name])
+        with open_top(case, worlds[name]) as top:
             inside = tree(Path(f"/proc/self/fd/{top}"))
-        done = case.worlds.bring_in(f"chat/{name}", worlds[name])
-        if wanted.conflicts:
-            assert done.conflicts
-            assert tree(case.project) == before, "refused, and nothing changed"
+        result = case.worlds.bring_in(f"chat/{name}", worlds[name])
+        if expected_effect.conflicts:
+            assert result.conflicts
+            assert tree(case.project) == old_tree, "refused, and nothing changed"
             continue
-        assert done.files == wanted.files
-        assert tree(case.project) == applied(before, inside, {file.path for file in wanted.files})
-        made.append((before, done))
+        assert result.files == expected_effect.files
+        assert tree(case.project) == applied(old_tree, inside, {file.path for file in expected_effect.files})
+        entries.append((old_tree, result))
     history = case.history(str(case.project), "", "")
-    for number, (before, done) in enumerate(reversed(made)):
-        trails = tuple(Trail(file.path, (Link(file.before, file.after),)) for file in done.files)
+    for number, (old_tree, result) in enumerate(reversed(entries)):
+        trails = tuple(Trail(file.path, (Link(file.before, file.after),)) for file in result.files)
         assert not history.apply(f"undo/{number}", UndoRequest(trails)).conflicts
-        assert tree(case.project) == before, "the undo is exact"
+        assert tree(case.project) == old_tree, "the undo is exact"

@@ -13,15 +13,15 @@ from treadle.protocol.views import ChatSummary
 def test_gc_takes_what_was_dropped_and_fsck_names_what_is_damaged(tmp_path: Path) -> None:
     folders = WorldFolders(str(tmp_path))
     world = folders.make(World("", str(tmp_path)))
-    left = Path(folders.folder, ".dropped-world_x")
-    left.mkdir()
+    dropped_folder = Path(folders.folder, ".dropped-world_x")
+    dropped_folder.mkdir()
     assert collect_worlds([], tmp_path, 0.0) == 0
-    assert not left.exists()
+    assert not dropped_folder.exists()
     assert [each.id for each in folders.all()] == [world.id]
     assert list(folders.problems()) == []
     Path(folders.path(world.id), "world.json").write_text("{")
-    (told,) = folders.problems()
-    assert world.id in told
+    (problem,) = folders.problems()
+    assert world.id in problem
 
 
 def resting(chat: str, since_s: int, parent: str = "", **more: object) -> Listed:
@@ -32,7 +32,7 @@ def resting(chat: str, since_s: int, parent: str = "", **more: object) -> Listed
 def test_worlds_of_sub_agents_and_races_go_when_all_concerned_have_rested(tmp_path: Path) -> None:
     folders = WorldFolders(str(tmp_path))
 
-    def opened(chat: str, parent: str = "") -> str:
+    def make_world(chat: str, parent: str = "") -> str:
         return folders.make(World(world_of(ChatId(chat)), str(tmp_path), parent=parent)).id
 
     chats = [
@@ -46,11 +46,17 @@ def test_worlds_of_sub_agents_and_races_go_when_all_concerned_have_rested(tmp_pa
         resting("c_above", 50, "c_race"),
         resting("c_below", 500, "c_above"),
     ]
-    lost = opened("c_lost")
-    deep = opened("c_deep", lost)
-    above = opened("c_above")
-    kept = {opened("c_young"), opened("c_own"), opened("c_waits"), above, opened("c_below", above)}
+    lost_world = make_world("c_lost")
+    deep = make_world("c_deep", lost_world)
+    above = make_world("c_above")
+    kept_worlds = {
+        make_world("c_young"),
+        make_world("c_own"),
+        make_world("c_waits"),
+        above,
+        make_world("c_below", above),
+    }
     assert collect_worlds(chats, tmp_path, 200.0, dry=True) == 2
-    assert {each.id for each in folders.all()} == kept | {lost, deep}
+    assert {each.id for each in folders.all()} == kept_worlds | {lost_world, deep}
     assert collect_worlds(chats, tmp_path, 200.0) == 2
-    assert {each.id for each in folders.all()} == kept
+    assert {each.id for each in folders.all()} == kept_worlds

@@ -81,8 +81,10 @@ async def test_thinking_is_asked_for_as_the_catalogue_or_the_caller_says() -> No
             model = AnthropicMessages(info, base_url=fake.base_url, **options)
             await ask(model, request)
             await model.close()
-            sent = fake.requests[0]
-            return {name: sent[name] for name in ("max_tokens", "temperature", "thinking") if name in sent}
+            request_body = fake.requests[0]
+            return {
+                name: request_body[name] for name in ("max_tokens", "temperature", "thinking") if name in request_body
+            }
 
     plain = ModelRequest("", [UserEntry("x")])
     adaptive = {"type": "adaptive", "display": "summarized"}
@@ -180,7 +182,7 @@ async def test_a_cut_is_told_and_a_server_that_never_closes_is_left() -> None:  
         await model.close()
 
 
-async def test_pings_are_no_part_of_an_answer() -> None:  # L-12: whoever counts the silence is not told of them
+async def test_pings_are_no_part_of_an_answer() -> None:  # L-12: they do not end a silence
     async def handler(exchange: Exchange) -> None:
         await exchange.stream(event("ping") + GREETING[0] + event("ping") * 3 + b"".join(GREETING[1:]))
 
@@ -193,12 +195,12 @@ async def test_pings_are_no_part_of_an_answer() -> None:  # L-12: whoever counts
 
 
 async def test_closing_the_stream_drops_the_connection() -> None:  # L-07
-    gone = asyncio.Event()
+    hangup_event = asyncio.Event()
 
     async def handler(exchange: Exchange) -> None:
         await exchange.stream(b"".join(GREETING[:3]), end=False)
         await exchange.hung_up()
-        gone.set()
+        hangup_event.set()
 
     async with serving(handler) as server:
         model = AnthropicMessages(INFO, base_url=server.url)
@@ -206,7 +208,7 @@ async def test_closing_the_stream_drops_the_connection() -> None:  # L-07
         await anext(stream)
         await stream.aclose()  # type: ignore[attr-defined]
         async with asyncio.timeout(60):
-            await gone.wait()
+            await hangup_event.wait()
         await model.close()
 
 
@@ -214,8 +216,8 @@ def picky(*refusals: tuple[str, str]) -> Any:
     """A server that refuses requests with these bytes in them, in these words."""
 
     async def handler(exchange: Exchange) -> None:
-        for found, words in refusals:
-            if found.encode() in exchange.body:
+        for fragment, words in refusals:
+            if fragment.encode() in exchange.body:
                 error = {"type": "error", "error": {"type": "invalid_request_error", "message": words}}
                 await exchange.reply(400, msgspec.json.encode(error))
                 return
@@ -236,9 +238,9 @@ async def test_refused_parameters_are_dropped_for_good() -> None:  # M-01
         answer, notices = await ask(model, ModelRequest("s", [UserEntry("hi")], TOOLS, temperature=0.5))
         assert answer.text == "hello"
         assert sorted(notice.kind for notice in notices) == ["parameter_dropped"] * 3 + ["parameter_lowered"]
-        asked = len(server.seen)
+        request_count = len(server.seen)
         assert (await ask(model, ModelRequest("s", [UserEntry("hi")], TOOLS, temperature=0.5)))[1] == []
-        assert len(server.seen) == asked + 1
+        assert len(server.seen) == request_count + 1
         await model.close()
     last = server.seen[-1].json
     assert sorted(last) == ["max_tokens", "messages", "model", "stream", "system", "tools"]
@@ -269,8 +271,8 @@ async def test_signed_thinking_makes_the_round_trip() -> None:  # M-10
             entries = await thinking_turn(model, entries, memo, turn)
         assert (await ask(model, ModelRequest("", entries, TOOLS, memo=memo)))[0].text == "done"
         await model.close()
-    sent = [block for message in fake.requests[-1]["messages"] for block in message["content"]]
-    assert [block["thinking"] for block in sent if block["type"] == "thinking"] == [
+    blocks = [block for message in fake.requests[-1]["messages"] for block in message["content"]]
+    assert [block["thinking"] for block in blocks if block["type"] == "thinking"] == [
         f"thought ü/{at}\n" for at in range(3)
     ]
 
@@ -286,7 +288,7 @@ async def test_refused_thinking_is_dropped_once_and_the_chat_goes_on() -> None: 
         entries[1] = msgspec.structs.replace(entries[1], thinking=(forged,))
         second, notices = await ask(model, ModelRequest("", entries, TOOLS, memo=memo), 2)
         assert [notice.kind for notice in notices] == ["thinking_dropped"]
-        # What was refused stays away without being refused again; what is new goes along.
+        # Refused thinking is not sent again, so it is not refused again; new thinking is sent.
         entries += entries_after(second, 2)
         _, notices = await ask(model, ModelRequest("", entries, TOOLS, memo=memo), 3)
         assert notices == []
@@ -300,11 +302,11 @@ async def test_a_model_switched_to_in_mid_chat_gets_no_foreign_thinking() -> Non
     with FakeAnthropic([Reply(thinking="hm", text="t", calls=[("look", {})]), Reply(text="done")]) as fake:
         first = AnthropicMessages(THINKER, base_url=fake.base_url)
         answer, _ = await ask(first, ModelRequest("", [UserEntry("go")], TOOLS))
-        other = AnthropicMessages(msgspec.structs.replace(THINKER, name="claude-other"), base_url=fake.base_url)
-        again, notices = await ask(other, ModelRequest("", [UserEntry("go"), *entries_after(answer)], TOOLS), 2)
+        other_model = AnthropicMessages(msgspec.structs.replace(THINKER, name="claude-other"), base_url=fake.base_url)
+        again, notices = await ask(other_model, ModelRequest("", [UserEntry("go"), *entries_after(answer)], TOOLS), 2)
         assert (again.text, notices) == ("done", [])
         await first.close()
-        await other.close()
+        await other_model.close()
     blocks = [block["type"] for block in fake.requests[-1]["messages"][1]["content"]]
     assert blocks == ["text", "tool_use"]
 
@@ -314,10 +316,10 @@ async def test_a_budget_without_the_blocks_it_wants_is_not_asked_for_in_this_cha
     async with serving(picky(('"budget_tokens"', words))) as server:
         model = AnthropicMessages(INFO, base_url=server.url, thinking=2048)
         memo = Memo()
-        for wanted in (["thinking_dropped"], []):
+        for expected_kinds in (["thinking_dropped"], []):
             _, notices = await ask(model, ModelRequest("", [UserEntry("go")], TOOLS, memo=memo))
-            assert [notice.kind for notice in notices] == wanted
-        asked = len(server.seen)
+            assert [notice.kind for notice in notices] == expected_kinds
+        request_count = len(server.seen)
         await ask(model, ModelRequest("", [UserEntry("another chat")], TOOLS))
-        assert "thinking" in server.seen[asked].json
+        assert "thinking" in server.seen[request_count].json
         await model.close()

@@ -43,12 +43,12 @@ def text(words: str, index: int = 0) -> bytes:
     return start(index, type="text", text="") + delta(index, "text", text=words) + stop(index)
 
 
-def call(index: int, name: str, arguments: str, given: str = "i") -> bytes:
-    head = start(index, type="tool_use", id=given, name=name, input={})
+def call(index: int, name: str, arguments: str, call_id: str = "i") -> bytes:
+    head = start(index, type="tool_use", id=call_id, name=name, input={})
     return head + delta(index, "input_json", partial_json=arguments) + stop(index)
 
 
-def ended(reason: str = "end_turn", **usage: Any) -> bytes:
+def build_stop_event(reason: str = "end_turn", **usage: Any) -> bytes:
     return event("message_delta", delta={"stop_reason": reason, "stop_sequence": None}, usage=usage)
 
 
@@ -88,7 +88,7 @@ FULL = (
     + stop(3)
     + start(4, type="tool_use", id="i2", name="list", input={})
     + stop(4)
-    + ended("tool_use", output_tokens=42, output_tokens_details={"thinking_tokens": 7})
+    + build_stop_event("tool_use", output_tokens=42, output_tokens_details={"thinking_tokens": 7})
     + STOP
 )
 
@@ -118,20 +118,20 @@ def test_a_whole_answer() -> None:
 
 
 def test_split_at_every_byte_and_by_byte() -> None:  # fault 7
-    wanted = read(FULL)
-    assert read(*(FULL[at : at + 1] for at in range(len(FULL)))) == wanted
+    expected = read(FULL)
+    assert read(*(FULL[at : at + 1] for at in range(len(FULL)))) == expected
     crlf = FULL.replace(b"\n", b"\r\n")
-    assert read(*(crlf[at : at + 1] for at in range(len(crlf)))) == wanted
+    assert read(*(crlf[at : at + 1] for at in range(len(crlf)))) == expected
     for at in range(len(FULL)):
-        assert read(FULL[:at], FULL[at:]) == wanted
+        assert read(FULL[:at], FULL[at:]) == expected
 
 
 def test_cut_at_every_byte() -> None:  # fault 7: no half call
     over = FULL.index(b"event: message_stop")
-    wanted = read(FULL)
+    expected = read(FULL)
     for at in range(len(FULL)):
         if at >= over:
-            assert read(FULL[:at]) == wanted
+            assert read(FULL[:at]) == expected
             continue
         with pytest.raises(ModelError) as caught:
             read(FULL[:at])
@@ -165,7 +165,7 @@ def test_what_one_read_brings_is_joined_and_stays_in_order() -> None:
         UsageDelta(Usage(123, 1, cached=100)),
     ]
     assert reader.feed(event("ping")) == []
-    assert reader.feed(ended("tool_use") + STOP) == [UsageDelta(Usage(123, 1, cached=100))]
+    assert reader.feed(build_stop_event("tool_use") + STOP) == [UsageDelta(Usage(123, 1, cached=100))]
     assert reader.done
     assert reader.end() == [FinishDelta("tool_calls")]
 
@@ -176,7 +176,7 @@ def test_thinking_that_did_not_come_first_remembers_its_place() -> None:  # M-10
         return head + delta(index, "signature", signature="s") + stop(index)
 
     body = thinking(0, "a") + text("four", 1) + thinking(2, "b") + call(3, "f", "{}") + thinking(4, "c")
-    answer = read(BEGIN + body + call(5, "g", "{}", "j") + ended("tool_use") + STOP)
+    answer = read(BEGIN + body + call(5, "g", "{}", "j") + build_stop_event("tool_use") + STOP)
     places = [block.opaque.partition("{")[0] for block in answer.thinking]
     assert places == ["", "[4,0,", "[4,1,"]
     assert [block.text for block in answer.thinking] == ["a", "b", "c"]
@@ -185,7 +185,7 @@ def test_thinking_that_did_not_come_first_remembers_its_place() -> None:  # M-10
 def test_an_unsigned_thought_goes_back_as_it_came() -> None:
     body = start(0, type="thinking", thinking="h") + delta(0, "thinking", thinking="m") + stop(0)
     signed = start(1, type="thinking", thinking="", signature="whole", later="field") + stop(1)
-    answer = read(BEGIN + body + signed + text("a", 2) + ended() + STOP)
+    answer = read(BEGIN + body + signed + text("a", 2) + build_stop_event() + STOP)
     assert answer.thinking == (
         Thinking("hm", '{"type":"thinking","thinking":"hm"}', REF),
         Thinking("", '{"type":"thinking","thinking":"","signature":"whole","later":"field"}', REF),
@@ -206,7 +206,7 @@ def test_an_unsigned_thought_goes_back_as_it_came() -> None:
     ],
 )
 def test_finish_reasons(reason: str, finish: str) -> None:
-    assert read(BEGIN + text("a") + ended(reason) + STOP).finish_reason == finish
+    assert read(BEGIN + text("a") + build_stop_event(reason) + STOP).finish_reason == finish
 
 
 def test_a_refusal_is_told() -> None:
@@ -226,18 +226,22 @@ def test_costs_know_the_three_kinds_of_input() -> None:  # L-11
     haiku = ModelInfo("anthropic", "claude-haiku-5-5", usd_per_million_input=0.1, usd_per_million_output=0.5)
     for tokens, price in ((100_000, 0.1), (100_001, 0.5)):
         begin = event("message_start", message={"usage": {"input_tokens": tokens, "output_tokens": 0}})
-        found = read(begin + text("a") + ended() + STOP, info=haiku).usage
-        assert found is not None
-        assert found.usd == pytest.approx(tokens * price / 1e6)
+        measured_usage = read(begin + text("a") + build_stop_event() + STOP, info=haiku).usage
+        assert measured_usage is not None
+        assert measured_usage.usd == pytest.approx(tokens * price / 1e6)
 
 
 ODD: dict[str, tuple[bytes, str, list[tuple[str, str, str]], str]] = {
-    "no message_stop": (BEGIN + text("hi") + ended(), "hi", [], "stop"),
+    "no message_stop": (BEGIN + text("hi") + build_stop_event(), "hi", [], "stop"),
     "no message_delta": (BEGIN + text("hi") + STOP, "hi", [], "stop"),
-    "no message_start": (text("hi") + ended() + STOP, "hi", [], "stop"),
+    "no message_start": (text("hi") + build_stop_event() + STOP, "hi", [], "stop"),
     "no block starts or stops": (delta(0, "text", text="hi") + STOP, "hi", [], "stop"),
     "no event names": (
-        b"".join(line + b"\n\n" for line in (BEGIN + text("hi") + ended()).split(b"\n") if line.startswith(b"data")),
+        b"".join(
+            line + b"\n\n"
+            for line in (BEGIN + text("hi") + build_stop_event()).split(b"\n")
+            if line.startswith(b"data")
+        ),
         "hi",
         [],
         "stop",
@@ -292,7 +296,7 @@ ODD: dict[str, tuple[bytes, str, list[tuple[str, str, str]], str]] = {
         "tool_calls",
     ),
     "equal calls under one id": (
-        call(0, "f", "{}") + call(1, "f", "{}") + call(2, "f", "") + ended("tool_use"),
+        call(0, "f", "{}") + call(1, "f", "{}") + call(2, "f", "") + build_stop_event("tool_use"),
         "",
         [("i", "f", "{}"), ("", "f", "{}"), ("", "f", "{}")],
         "tool_calls",
@@ -320,10 +324,10 @@ ODD: dict[str, tuple[bytes, str, list[tuple[str, str, str]], str]] = {
         [("7", "f", "{}")],
         "tool_calls",
     ),
-    "a finish reason that lies": (call(0, "f", "{}") + ended("end_turn"), "", [("i", "f", "{}")], "stop"),
+    "a finish reason that lies": (call(0, "f", "{}") + build_stop_event("end_turn"), "", [("i", "f", "{}")], "stop"),
     "nonsense for usage": (text("hi") + event("message_delta", delta="?", usage="free") + STOP, "hi", [], "stop"),
     "after message_stop nothing counts": (text("hi") + STOP + text("there"), "hi", [], "stop"),
-    "openai's end": (text("hi") + ended() + b"data: \n\n", "hi", [], "stop"),
+    "openai's end": (text("hi") + build_stop_event() + b"data: \n\n", "hi", [], "stop"),
 }
 
 

@@ -1,4 +1,4 @@
-"""What is known of models by name, and what the user's own file says of them (M-12)."""
+"""The catalogue knows models by name, and the user's own file adds to it (M-12)."""
 
 import subprocess
 import sys
@@ -48,12 +48,12 @@ def test_every_row_can_be_used(provider: str) -> None:
     ],
 )
 def test_an_edition_is_known_by_its_model(name: str, same: str) -> None:
-    found, wanted = (look_up(*ref.split(":", 1)) for ref in (name, same))
-    assert found.ref == name
-    assert found.usd_per_million_output > 0
+    edition_info, model_info = (look_up(*ref.split(":", 1)) for ref in (name, same))
+    assert edition_info.ref == name
+    assert edition_info.usd_per_million_output > 0
     # A reseller translates reasoning efforts itself, and tells the cost.
     fields = [field for field in ModelInfo.__struct_fields__[2:] if field not in ("efforts", "tells_cost")]
-    assert [getattr(found, field) for field in fields] == [getattr(wanted, field) for field in fields]
+    assert [getattr(edition_info, field) for field in fields] == [getattr(model_info, field) for field in fields]
 
 
 def test_the_longest_beginning_wins_and_a_variant_is_no_edition() -> None:
@@ -204,5 +204,5 @@ def test_the_table_is_read_when_a_model_is_asked_for() -> None:
         "unwanted = ('treadle.adapters.models.catalog.table', 'tomllib', 'aiohttp')\n"
         "print([name for name in unwanted if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert process.stdout == "[]\n"

@@ -175,12 +175,12 @@ async def test_who_asks_is_said() -> None:
     with FakeCopilot([Reply(calls=[("read_file", {})]), Reply(text="done")] * 5, in_order=True) as fake:
         client = Service(fake.env)
         first = await ask(client.model)
-        called = AssistantEntry(1, "", (), first.requests)
+        assistant_entry = AssistantEntry(1, "", (), first.requests)
         for entries, purpose in [
-            ([UserEntry("go"), called, results], "turn"),
-            ([UserEntry("go"), called, results, UserEntry("and?")], "turn"),
-            ([UserEntry("go"), called, results, UserEntry("go on", source="autopilot")], "turn"),
-            ([UserEntry("go"), called, results, UserEntry("sum up")], "summary"),
+            ([UserEntry("go"), assistant_entry, results], "turn"),
+            ([UserEntry("go"), assistant_entry, results, UserEntry("and?")], "turn"),
+            ([UserEntry("go"), assistant_entry, results, UserEntry("go on", source="autopilot")], "turn"),
+            ([UserEntry("go"), assistant_entry, results, UserEntry("sum up")], "summary"),
         ]:
             await ask(client.model, ModelRequest("", entries, TOOLS, purpose=purpose))  # type: ignore[arg-type]
         await client.http.close()
@@ -239,25 +239,25 @@ async def test_all_models_share_one_token_and_no_secret_is_shown() -> None:  # M
         await ask(second)
         assert fake.exchanges == 1
         model = first.inner  # type: ignore[attr-defined]
-        shown = f"{registry!r} {first!r} {vars(first)} {vars(model)} {vars(model._chat)} {vars(model._chat._endpoint)}"
+        reprs = f"{registry!r} {first!r} {vars(first)} {vars(model)} {vars(model._chat)} {vars(model._chat._endpoint)}"
         await registry.close()
     # The endpoint knows the environment, which is the user's own.
-    shown = shown.replace(repr(dict(fake.env)), "")
-    assert GITHUB_TOKEN not in shown
-    assert "tid=" not in shown
+    reprs = reprs.replace(repr(dict(fake.env)), "")
+    assert GITHUB_TOKEN not in reprs
+    assert "tid=" not in reprs
     assert (first.info.window, first.info.usd_per_million_output) == (128_000, 0.0)
 
 
 async def test_the_list_of_models() -> None:
     with FakeCopilot(only_responses=["gpt-5.3-codex"]) as fake:
         context = ProviderContext(fake.env)
-        found = await list_models(context)
+        infos = await list_models(context)
         await context.close()
-    assert [(info.ref, info.window, info.max_output) for info in found] == [
+    assert [(info.ref, info.window, info.max_output) for info in infos] == [
         ("copilot:gpt-4.1", 200_000, 8_000),
         ("copilot:gpt-5.3-codex", 200_000, 8_000),
     ]
-    assert found[1].temperature is None
+    assert infos[1].temperature is None
 
 
 def program(folder: Path, text: str) -> dict[str, str]:
@@ -287,15 +287,15 @@ async def test_a_gh_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_which_variable_comes_first(tmp_path: Path) -> None:
-    async def found(env: Mapping[str, str]) -> tuple[str, str]:
+    async def find_token(env: Mapping[str, str]) -> tuple[str, str]:
         key, source = await CopilotEndpoint(env, Http())._github()
         return key.reveal(), source
 
     env = {"GITHUB_TOKEN": "c", "GH_TOKEN": "b", "COPILOT_GITHUB_TOKEN": "a", **program(tmp_path, "echo d")}
     for variable, value in [("COPILOT_GITHUB_TOKEN", "a"), ("GH_TOKEN", "b"), ("GITHUB_TOKEN", "c")]:
-        assert asyncio.run(found(env)) == (value, variable)
+        assert asyncio.run(find_token(env)) == (value, variable)
         del env[variable]
-    assert asyncio.run(found(env)) == ("d", "gh auth token")
+    assert asyncio.run(find_token(env)) == ("d", "gh auth token")
 
 
 def test_what_is_missing_is_said() -> None:

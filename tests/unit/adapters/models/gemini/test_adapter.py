@@ -1,4 +1,4 @@
-"""The Gemini adapter against real servers on loopback: what is sent, what is refused, what is dropped (M-01, M-03,
+"""The Gemini adapter against real servers on loopback: requests, refusals, dropped parameters (M-01, M-03,
 M-10, M-11, M-13; faults 7, 8 and 24)."""
 
 from typing import Any
@@ -55,16 +55,22 @@ async def test_what_is_sent() -> None:
         for model in models:
             assert (await ask(model))[0].text == "hello"
             await model.close()
-    same = {
+    common_fields = {
         "systemInstruction": {"parts": [{"text": "s"}]},
         "contents": [{"role": "user", "parts": [{"text": "hi"}]}],
     }
     thoughts = {"includeThoughts": True}
     assert fake.requests == [
-        {"generationConfig": {"maxOutputTokens": 4096, "thinkingConfig": thoughts | {"thinkingLevel": "low"}}, **same},
-        {"generationConfig": {"temperature": 0.1, "maxOutputTokens": 4096}, **same},
-        {"generationConfig": {"temperature": 0.1, "maxOutputTokens": 4096, "thinkingConfig": thoughts}, **same},
-        {"generationConfig": {"temperature": 0.1, "maxOutputTokens": 4096}, **same},
+        {
+            "generationConfig": {"maxOutputTokens": 4096, "thinkingConfig": thoughts | {"thinkingLevel": "low"}},
+            **common_fields,
+        },
+        {"generationConfig": {"temperature": 0.1, "maxOutputTokens": 4096}, **common_fields},
+        {
+            "generationConfig": {"temperature": 0.1, "maxOutputTokens": 4096, "thinkingConfig": thoughts},
+            **common_fields,
+        },
+        {"generationConfig": {"temperature": 0.1, "maxOutputTokens": 4096}, **common_fields},
     ]
     method = ":streamGenerateContent?alt=sse"
     assert fake.paths == [
@@ -89,20 +95,20 @@ async def test_signatures_return_to_the_model_that_made_them_and_to_no_other() -
     script = [Reply(thinking="hm", text="So", calls=[("read_file", {"path": "x"})] * 2), Reply(text="done")]
     with FakeGemini(script) as fake:
         model = Gemini(THINKER, base_url=fake.base_url)
-        other = Gemini(ModelInfo("gemini", "gemini-3-other"), base_url=fake.base_url)
+        other_model = Gemini(ModelInfo("gemini", "gemini-3-other"), base_url=fake.base_url)
         older = Gemini(TALKER, base_url=fake.base_url)
         answer, _ = await ask(model, ModelRequest("", [UserEntry("go")], TOOLS))
         results = ResultsEntry(1, tuple(ToolResult(call.call, "r") for call in answer.requests))
         entry = AssistantEntry(1, answer.text, answer.thinking, answer.requests)
         entries: list[Entry] = [UserEntry("go"), entry, results]
-        for asked in (model, other, older):
-            done, notices = await ask(asked, ModelRequest("", entries, TOOLS))
-            assert (done.text, notices) == ("done", [])
-            await asked.close()
+        for current_model in (model, other_model, older):
+            final_answer, notices = await ask(current_model, ModelRequest("", entries, TOOLS))
+            assert (final_answer.text, notices) == ("done", [])
+            await current_model.close()
     assert [block.text for block in answer.thinking] == ["hm"]
-    made = signatures(fake.requests[1])
-    assert len(made) == 1
-    assert made[0] in answer.thinking[0].opaque
+    sent_signatures = signatures(fake.requests[1])
+    assert len(sent_signatures) == 1
+    assert sent_signatures[0] in answer.thinking[0].opaque
     assert [signatures(request) for request in fake.requests[2:]] == [[STAND_IN], []]
 
 
@@ -181,9 +187,9 @@ async def test_what_is_refused_by_name_is_left_out_for_good() -> None:  # M-01
         answer, notices = await ask(model, request)
         assert answer.text == "hello"
         assert [notice.kind for notice in notices] == ["schema_reduced", *["parameter_dropped"] * 3]
-        asked = len(server.seen)
+        request_count = len(server.seen)
         assert (await ask(model, request))[1] == []
-        assert len(server.seen) == asked + 1
+        assert len(server.seen) == request_count + 1
         await model.close()
     last = server.seen[-1].json
     assert sorted(last) == ["contents", "toolConfig", "tools"]
@@ -235,7 +241,7 @@ async def test_cut_and_split_on_the_network() -> None:  # fault 7
     reply = {"text": "Grüße 🧵", "thinking": "hm", "calls": [("f", {"a": "ä"})], "chunk_size": 3}
     sizes = [0, 1, 7, 64]
     cuts = [0, 40, 700]
-    script = [Reply(**reply, split=size) for size in sizes] + [Reply(**reply, cut_after=cut) for cut in cuts]  # type: ignore[arg-type]
+    script = [Reply(**reply, split=size) for size in sizes] + [Reply(**reply, cut_after=cut_size) for cut_size in cuts]  # type: ignore[arg-type]
     with FakeGemini(script, in_order=True) as fake:
         model = Gemini(THINKER, base_url=fake.base_url)
         answers = [(await ask(model))[0] for _ in sizes]

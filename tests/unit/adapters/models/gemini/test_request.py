@@ -1,4 +1,4 @@
-"""generateContent requests: what the API takes, whatever the history; signatures where they stood; stable prefixes
+"""generateContent requests: the API takes them for every history; signatures where they stood; stable prefixes
 (M-03, M-09, M-10, L-20, L-21, faults 10, 23 and 24)."""
 
 from collections.abc import Sequence
@@ -39,30 +39,33 @@ def body(request: ModelRequest, encoder: GeminiEncoder | None = None) -> bytes:
     return (encoder or GeminiEncoder(REF)).body({"maxOutputTokens": 9}, request)
 
 
-def sent(entries: Sequence[Entry], encoder: GeminiEncoder | None = None, strict: bool = False) -> dict[str, Any]:
+def encode_request(
+    entries: Sequence[Entry], encoder: GeminiEncoder | None = None, strict: bool = False
+) -> dict[str, Any]:
     raw = body(ModelRequest("", entries, TOOLS), encoder)
     assert complaint(raw, SIGNED, strict=strict) == ""
-    found: dict[str, Any] = msgspec.json.decode(raw)
-    return found
+    request_body: dict[str, Any] = msgspec.json.decode(raw)
+    return request_body
 
 
 def contents(*entries: Entry) -> list[tuple[str, list[Any]]]:
-    """Who says what: text as a string, other parts as they are."""
-    found = []
-    for content in sent(entries)["contents"]:
+    """Return roles and parts: text as a string, other parts as they are."""
+    turns = []
+    for content in encode_request(entries)["contents"]:
         parts = [part["text"] if part.keys() == {"text"} else part for part in content["parts"]]
-        found.append((content["role"], parts))
-    return found
+        turns.append((content["role"], parts))
+    return turns
 
 
 def turn(number: int, *calls: tuple[str, str], text: str = "", thinking: Sequence[Thinking] = ()) -> list[Entry]:
     """An answer with (id, arguments) calls, and its results."""
-    asked = tuple(
-        ToolRequest(call_key(number, at), "read_file", arguments, given) for at, (given, arguments) in enumerate(calls)
+    tool_requests = tuple(
+        ToolRequest(call_key(number, at), "read_file", arguments, call_id)
+        for at, (call_id, arguments) in enumerate(calls)
     )
-    answered = ResultsEntry(number, tuple(ToolResult(call.call, f"result {call.call}") for call in asked))
-    answer = AssistantEntry(number, text, tuple(thinking), asked)
-    return [answer, answered] if asked else [answer]
+    results_entry = ResultsEntry(number, tuple(ToolResult(call.call, f"result {call.call}") for call in tool_requests))
+    answer = AssistantEntry(number, text, tuple(thinking), tool_requests)
+    return [answer, results_entry] if tool_requests else [answer]
 
 
 def signature(opaque: str, text: str = "", model: str = REF) -> Thinking:
@@ -125,7 +128,7 @@ def test_schemas_can_be_reduced() -> None:
     encoder = GeminiEncoder(REF)
     body(ModelRequest("", [UserEntry("a")], TOOLS), encoder)
     encoder.reduce()
-    declared = sent([UserEntry("a")], encoder)["tools"][0]["functionDeclarations"]
+    declared = encode_request([UserEntry("a")], encoder)["tools"][0]["functionDeclarations"]
     assert declared == [
         {"name": "read_file", "description": "Reads.", "parameters": TOOLS[0].parameters},
         {"name": "write_file", "description": "write_file"},
@@ -155,7 +158,7 @@ def test_ids_are_sent_where_all_of_a_turn_can_be_and_no_others() -> None:  # M-0
     entries += turn(2, ("", "{}"), ("c", "{}"))  # one is missing
     entries += turn(3, ("d", "{}"), ("d", "{}"))  # one comes twice
     entries += turn(4, ("a", "{}"))  # taken by another turn
-    parts = [part for content in sent(entries)["contents"] for part in content["parts"]]
+    parts = [part for content in encode_request(entries)["contents"] for part in content["parts"]]
     for key in ("functionCall", "functionResponse"):
         assert [part[key].get("id") for part in parts if key in part] == ["a", "b", *[None] * 5]
     outputs = [part["functionResponse"]["response"]["output"] for part in parts if "functionResponse" in part]
@@ -168,11 +171,17 @@ def test_broken_calls_do_not_break_the_chat() -> None:  # fault 10
         for at, (name, arguments) in enumerate([("", "{"), ("9 lives", "[1]"), ("-x", ""), ("ok", '{"\ud800":1}')])
     )
     results = ResultsEntry(1, tuple(ToolResult(call.call, "\ud800") for call in calls))
-    found = sent([UserEntry("a"), AssistantEntry(1, "", (), calls), results])["contents"]
-    made = [part["functionCall"] for part in found[1]["parts"]]
-    assert [call["name"] for call in made] == ["unnamed", "_9_lives", "_-x", "ok"]
-    assert [call["args"] for call in made[:3]] == [{"invalid_json": "{"}, {"invalid_json": "[1]"}, {"invalid_json": ""}]
-    assert [part["functionResponse"]["name"] for part in found[2]["parts"]] == [call["name"] for call in made]
+    sent_contents = encode_request([UserEntry("a"), AssistantEntry(1, "", (), calls), results])["contents"]
+    function_calls = [part["functionCall"] for part in sent_contents[1]["parts"]]
+    assert [call["name"] for call in function_calls] == ["unnamed", "_9_lives", "_-x", "ok"]
+    assert [call["args"] for call in function_calls[:3]] == [
+        {"invalid_json": "{"},
+        {"invalid_json": "[1]"},
+        {"invalid_json": ""},
+    ]
+    assert [part["functionResponse"]["name"] for part in sent_contents[2]["parts"]] == [
+        call["name"] for call in function_calls
+    ]
 
 
 def test_signatures_go_back_to_their_model_only() -> None:  # M-10, fault 24
@@ -190,15 +199,15 @@ def test_calls_that_nobody_signed_get_a_stand_in_where_the_model_demands_it() ->
     encoder = GeminiEncoder(REF, stand_in=True)
     memo = Memo()
 
-    def given(strict: bool) -> list[str | None]:
+    def collect_signatures(strict: bool) -> list[str | None]:
         raw = body(ModelRequest("", entries, memo=memo), encoder)
         assert complaint(raw, SIGNED, strict=strict) == ""
         parts = [part for content in msgspec.json.decode(raw)["contents"] for part in content["parts"]]
         return [part.get("thoughtSignature") for part in parts if "functionCall" in part]
 
-    assert given(strict=True) == [STAND_IN, None, "s1"]  # one stands for all calls of a turn
+    assert collect_signatures(strict=True) == [STAND_IN, None, "s1"]  # one stands for all calls of a turn
     encoder.switch_stand_in()
-    assert given(strict=False) == [None, None, "s1"]
+    assert collect_signatures(strict=False) == [None, None, "s1"]
 
 
 def test_refused_signatures_are_not_sent_again_but_new_ones_are() -> None:  # M-10
@@ -217,20 +226,20 @@ def test_refused_signatures_are_not_sent_again_but_new_ones_are() -> None:  # M-
 def test_a_request_begins_with_the_bytes_of_the_one_before() -> None:  # L-21
     encoder, memo = GeminiEncoder(REF), Memo()
     entries: list[Entry] = [UserEntry("go")]
-    before = b""
+    prefix = b""
     for number in range(1, 12):
         raw = body(ModelRequest("s", list(entries), TOOLS, memo=memo), encoder)
         assert raw == body(ModelRequest("s", list(entries), TOOLS))  # and it is what it would be from scratch
-        assert raw.startswith(before)
-        before = raw[: -len(b"]}]}")]
+        assert raw.startswith(prefix)
+        prefix = raw[: -len(b"]}]}")]
         thinking = [signature(f'{{"on":"call","thoughtSignature":"s{number % 4 + 1}"}}')]
         entries += turn(number, (f"i{number}", "{}"), ("", "{}"), thinking=thinking)
         if number % 3 == 0:
             entries.append(UserEntry(f"steer {number}"))
 
 
-def answered(parts: list[dict[str, Any]]) -> AssistantEntry:
-    """What a stream of these parts is recorded as, through the log."""
+def record_answer(parts: list[dict[str, Any]]) -> AssistantEntry:
+    """Return the entry that the log records for a stream of these parts."""
     reader, assembler = GeminiReader("x", REF), Assembler(1)
     for part in parts:
         chunk = {"candidates": [{"content": {"parts": [part]}}]}
@@ -243,28 +252,28 @@ def answered(parts: list[dict[str, Any]]) -> AssistantEntry:
 
 
 marks = st.sampled_from([{}, {"thoughtSignature": "s1"}, {"thoughtSignature": "s2/+=="}])
-said = st.builds(lambda text, mark: {"text": text} | mark, st.sampled_from(["a", "ü🧵", "\n"]), marks)
+text_parts = st.builds(lambda text, mark: {"text": text} | mark, st.sampled_from(["a", "ü🧵", "\n"]), marks)
 silent = st.builds(lambda mark: {"text": ""} | mark, marks)
 thoughts = st.builds(lambda text, mark: {"text": text, "thought": True} | mark, st.sampled_from(["", "hm", "ü"]), marks)
-called = st.builds(lambda mark: {"functionCall": {"name": "f", "args": {}}} | mark, marks)
+call_parts = st.builds(lambda mark: {"functionCall": {"name": "f", "args": {}}} | mark, marks)
 
 
 @given(
-    st.lists(st.one_of(said, silent, thoughts), max_size=6),
-    st.lists(st.one_of(called, silent, thoughts), max_size=6),
+    st.lists(st.one_of(text_parts, silent, thoughts), max_size=6),
+    st.lists(st.one_of(call_parts, silent, thoughts), max_size=6),
 )
 def test_every_signed_part_goes_back_as_it_came_and_where_it_stood(
-    spoken: list[dict[str, Any]], done: list[dict[str, Any]]
+    first_parts: list[dict[str, Any]], last_parts: list[dict[str, Any]]
 ) -> None:  # M-10
-    parts = spoken + done
-    entry = answered(parts)
+    parts = first_parts + last_parts
+    entry = record_answer(parts)
     calls = ResultsEntry(1, tuple(ToolResult(call.call, "r") for call in entry.calls))
     raw = body(ModelRequest("", [UserEntry("a"), entry, *([calls] if entry.calls else [])]))
     models = [content for content in msgspec.json.decode(raw)["contents"] if content["role"] == "model"]
     returned = models[0]["parts"] if models else []
-    # What carries no signature may be joined, and unsigned thoughts stay here; all else is as it was.
-    kept = [part for part in parts if "thoughtSignature" in part or "functionCall" in part]
-    assert [part for part in returned if "thoughtSignature" in part or "functionCall" in part] == kept
+    # Parts without a signature may be joined, and unsigned thoughts stay here; all else is as it was.
+    expected_parts = [part for part in parts if "thoughtSignature" in part or "functionCall" in part]
+    assert [part for part in returned if "thoughtSignature" in part or "functionCall" in part] == expected_parts
     text = "".join(part["text"] for part in parts if "text" in part and "thought" not in part)
     assert "".join(part["text"] for part in returned if "text" in part and "thought" not in part) == text
 
@@ -282,19 +291,21 @@ opaques = st.sampled_from(
     ]
 )
 requests = st.builds(
-    lambda name, arguments, given: ToolRequest(call_key(0, 0), name, arguments, given),
+    lambda name, arguments, call_id: ToolRequest(call_key(0, 0), name, arguments, call_id),
     st.sampled_from(["read_file", "", "a.b", "9"]),
     st.sampled_from(["{}", "", "{", "null", '{"a":1}']),
     st.sampled_from(["", "i", "j", "?"]),
 )
 
 
-def placed(entry: Entry, at: int) -> Entry:
+def place_entry(entry: Entry, at: int) -> Entry:
     """The entry as that of turn `at`; results answer some calls of the turn before."""
     match entry:
         case AssistantEntry(calls=calls):
-            named = tuple(msgspec.structs.replace(call, call=call_key(at, i)) for i, call in enumerate(calls))
-            return msgspec.structs.replace(entry, turn=at, calls=named)
+            renumbered_calls = tuple(
+                msgspec.structs.replace(call, call=call_key(at, i)) for i, call in enumerate(calls)
+            )
+            return msgspec.structs.replace(entry, turn=at, calls=renumbered_calls)
         case ResultsEntry(results=results):
             named_results = tuple(msgspec.structs.replace(r, call=call_key(at - 1, i)) for i, r in enumerate(results))
             return ResultsEntry(at - 1, named_results)
@@ -312,12 +323,12 @@ entries_of = st.lists(
             st.lists(requests, max_size=3),
         ),
         st.builds(
-            lambda found: ResultsEntry(0, tuple(found)),
+            lambda items: ResultsEntry(0, tuple(items)),
             st.lists(st.builds(ToolResult, st.just(call_key(0, 0)), texts, st.booleans()), max_size=3),
         ),
     ),
     max_size=8,
-).map(lambda found: [placed(entry, at) for at, entry in enumerate(found)])
+).map(lambda items: [place_entry(entry, at) for at, entry in enumerate(items)])
 last = st.sampled_from([UserEntry("end"), AssistantEntry(99, "and")])
 
 

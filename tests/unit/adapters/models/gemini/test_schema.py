@@ -30,9 +30,9 @@ def refused(schema: dict[str, Any]) -> str:
 
 def property_of(schema: Any, **root: Any) -> Any:
     """The schema of a single argument, reduced."""
-    whole = {"type": "object", "properties": {"x": schema}, **root}
-    assert refused(whole) == ""
-    return reduced(whole)["properties"]["x"]
+    full_schema = {"type": "object", "properties": {"x": schema}, **root}
+    assert refused(full_schema) == ""
+    return reduced(full_schema)["properties"]["x"]
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def test_what_cannot_be_said_is_translated_or_left_out(schema: Any, wanted: Any)
 
 def test_references_are_replaced() -> None:
     definitions = {"Name": {"type": "string", "minLength": 1}, "Alias": {"$ref": "#/$defs/Name", "title": "A"}}
-    found = property_of({"$ref": "#/$defs/Alias", "description": "d"}, **{"$defs": definitions})
-    assert found == {"type": "string", "minLength": 1, "title": "A", "description": "d"}
+    schema = property_of({"$ref": "#/$defs/Alias", "description": "d"}, **{"$defs": definitions})
+    assert schema == {"type": "string", "minLength": 1, "title": "A", "description": "d"}
     assert property_of({"$ref": "#/definitions/N"}, definitions={"N": STRING}) == STRING
 
 

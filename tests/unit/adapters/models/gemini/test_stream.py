@@ -20,7 +20,7 @@ def event(data: bytes) -> bytes:
 
 
 def chunk(*parts: dict[str, Any], finish: str = "", **more: Any) -> bytes:
-    """One chunk of an answer; what is given as `raw_args` stands in it as it is."""
+    """One chunk of an answer; it contains `raw_args` unchanged."""
     candidate: dict[str, Any] = {"content": {"role": "model", "parts": list(parts)}, "index": 0}
     if finish:
         candidate["finishReason"] = finish
@@ -32,8 +32,8 @@ def call(name: str = "f", args: str = "{}", **more: Any) -> dict[str, Any]:
     return {"functionCall": {"name": name, "args": msgspec.Raw(args.encode()), **identity}, **more}
 
 
-def thought(text: str, **more: Any) -> dict[str, Any]:
-    return {"text": text, "thought": True, **more}
+def build_thought(text: str, **more: Any) -> dict[str, Any]:
+    return {"text": text, "build_thought": True, **more}
 
 
 USAGE = {
@@ -44,8 +44,8 @@ USAGE = {
     "totalTokenCount": 102,
 }
 FULL = (
-    chunk(thought("ich über"), usageMetadata={"promptTokenCount": 90, "totalTokenCount": 90})
-    + chunk(thought("lege"))
+    chunk(build_thought("ich über"), usageMetadata={"promptTokenCount": 90, "totalTokenCount": 90})
+    + chunk(build_thought("lege"))
     + chunk({"text": "Grüße 🧵 "})
     + chunk({"text": "an {alle}"})
     + event(b'{"usageMetadata":{"promptTokenCount":90}}')
@@ -92,9 +92,15 @@ def test_a_signature_is_kept_exactly_with_the_part_that_carried_it() -> None:  #
 
 def test_signatures_of_every_kind_of_part() -> None:  # M-10
     answer = read(
-        chunk(thought("A"), thought("B", thoughtSignature="s1"), {"text": "one "}),
-        chunk({"text": "two", "thoughtSignature": "s2"}, thought("C"), call(thoughtSignature="s3")),
-        chunk(thought("D"), call("g", thoughtSignature="s4"), {"thoughtSignature": "s5"}, thought("E"), finish="STOP"),
+        chunk(build_thought("A"), build_thought("B", thoughtSignature="s1"), {"text": "one "}),
+        chunk({"text": "two", "thoughtSignature": "s2"}, build_thought("C"), call(thoughtSignature="s3")),
+        chunk(
+            build_thought("D"),
+            call("g", thoughtSignature="s4"),
+            {"thoughtSignature": "s5"},
+            build_thought("E"),
+            finish="STOP",
+        ),
     )
     assert answer.text == "one two"
     assert [(block.text, block.opaque) for block in answer.thinking] == [
@@ -108,11 +114,11 @@ def test_signatures_of_every_kind_of_part() -> None:  # M-10
 
 
 def test_split_at_every_byte_and_by_byte() -> None:  # fault 7
-    wanted = read(FULL)
+    expected = read(FULL)
     for stream in (FULL, FULL.replace(b"\r\n", b"\n"), b"\xef\xbb\xbf" + FULL):
-        assert read(*(stream[at : at + 1] for at in range(len(stream)))) == wanted
+        assert read(*(stream[at : at + 1] for at in range(len(stream)))) == expected
     for at in range(len(FULL)):
-        assert read(FULL[:at], FULL[at:]) == wanted
+        assert read(FULL[:at], FULL[at:]) == expected
 
 
 def test_cut_at_every_byte() -> None:  # fault 7: no call of half an answer
@@ -125,9 +131,9 @@ def test_cut_at_every_byte() -> None:  # fault 7: no call of half an answer
 def test_an_array_instead_of_events_split_and_cut_at_every_byte() -> None:
     """Without `alt=sse`, or behind a proxy that drops it."""
     stream = b"[" + b",\r\n".join(part.removeprefix(b"data: ") for part in FULL.split(b"\r\n\r\n")[:-1]) + b"]"
-    wanted = read(FULL)
+    expected = read(FULL)
     for at in range(len(stream)):
-        assert read(stream[:at], stream[at:]) == wanted
+        assert read(stream[:at], stream[at:]) == expected
         with pytest.raises(ModelError) as caught:
             read(stream[:at])
         assert caught.value.kind == "cut_stream"
@@ -142,7 +148,12 @@ def test_a_single_document() -> None:
 
 def test_text_of_one_read_is_one_delta() -> None:
     reader = GeminiReader("x", REF)
-    stream = chunk({"text": "a"}) + chunk({"text": "b"}) + chunk(thought("s"), thought("t")) + chunk({"text": "c"})
+    stream = (
+        chunk({"text": "a"})
+        + chunk({"text": "b"})
+        + chunk(build_thought("s"), build_thought("t"))
+        + chunk({"text": "c"})
+    )
     assert reader.feed(stream + chunk(call(), usageMetadata=USAGE)) == [
         TextDelta("ab"),
         ThinkingDelta("st"),
@@ -176,8 +187,8 @@ def test_finish_reasons(reason: str, finish: str) -> None:
 @pytest.mark.parametrize("reason", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE", "OTHER"])
 def test_an_answer_that_the_model_spoiled_is_asked_for_again_and_counted(reason: str) -> None:
     reader, assembler = GeminiReader("x", REF), Assembler(1)
-    ended = b'{"candidates":[{"finishReason":"%b","finishMessage":"call:f{"}],"usageMetadata":{"promptTokenCount":8}}'
-    assembler.feed(reader.feed(chunk(call(), {"text": "a"}) + event(ended % reason.encode())))
+    finish = b'{"candidates":[{"finishReason":"%b","finishMessage":"call:f{"}],"usageMetadata":{"promptTokenCount":8}}'
+    assembler.feed(reader.feed(chunk(call(), {"text": "a"}) + event(finish % reason.encode())))
     with pytest.raises(ModelError, match=rf"{REF} could not finish its answer \({reason}: call:f{{") as caught:
         reader.end()
     assert caught.value.kind == "cut_stream"  # which is retried
@@ -185,7 +196,7 @@ def test_an_answer_that_the_model_spoiled_is_asked_for_again_and_counted(reason:
 
 
 def test_a_missing_signature_at_the_end_is_a_refusal() -> None:
-    with pytest.raises(ModelError, match="misses a thought signature") as caught:
+    with pytest.raises(ModelError, match="misses a build_thought signature") as caught:
         read(chunk(finish="MISSING_THOUGHT_SIGNATURE"))
     assert (caught.value.kind, caught.value.status) == ("bad_request", 400)
 

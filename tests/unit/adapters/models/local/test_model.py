@@ -1,5 +1,5 @@
-"""The real small model behind the port: what it writes is valid, it stops when told, and it comes back (M-15). Words
-are never looked at."""
+"""The real small model behind the port: its output is valid, it stops when told, and it comes back (M-15). The tests
+never look at its words."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from tests.faults.chance import SOAK, some
-from tests.unit.adapters.models.local.real import gone, small_model
+from tests.unit.adapters.models.local.real import has_exited, small_model
 from treadle.adapters.models.local.answer import answer_schema
 from treadle.adapters.models.local.model import LocalModel
 from treadle.adapters.models.local.weights import find_library
@@ -63,7 +63,7 @@ async def model() -> AsyncIterator[LocalModel]:
 async def loaded_model() -> AsyncIterator[LocalModel]:
     """One engine for tests that neither stop it nor care what it was asked before: loading it takes a second."""
     model = small_model()
-    await answer(model, asked("Say yes.", max_tokens=1))
+    await answer(model, build_request("Say yes.", max_tokens=1))
     yield model
     await model.close()
 
@@ -71,7 +71,7 @@ async def loaded_model() -> AsyncIterator[LocalModel]:
 shares_the_engine = pytest.mark.asyncio(loop_scope="module")
 
 
-def asked(text: str, **more: object) -> ModelRequest:
+def build_request(text: str, **more: object) -> ModelRequest:
     return ModelRequest(SYSTEM, [UserEntry(text)], **more)  # type: ignore[arg-type]
 
 
@@ -93,19 +93,19 @@ async def first_delta(model: LocalModel, request: ModelRequest) -> None:
 @shares_the_engine
 async def test_every_answer_is_a_valid_call_or_words(loaded_model: LocalModel) -> None:
     """All of them, with the built-in tools: two by chance, ten in a soak."""
-    known = {tool.name: tool for tool in TOOLS}
+    tools_by_name = {tool.name: tool for tool in TOOLS}
     calls = 0
     for task in some(TASKS, 5, "tasks"):
-        given = await answer(loaded_model, asked(task, tools=TOOLS))
-        assert given.usage is not None
-        assert given.usage.input > 100
-        assert 0 < given.usage.output <= 48
-        assert given.text or given.requests or given.finish_reason == "length"
-        for request in given.requests:
-            tool = known[request.name]
-            if given.finish_reason == "length":  # an endless argument is cut off, and seen to be
+        reply = await answer(loaded_model, build_request(task, tools=TOOLS))
+        assert reply.usage is not None
+        assert reply.usage.input > 100
+        assert 0 < reply.usage.output <= 48
+        assert reply.text or reply.requests or reply.finish_reason == "length"
+        for request in reply.requests:
+            tool = tools_by_name[request.name]
+            if reply.finish_reason == "length":  # an endless argument is cut off, and seen to be
                 continue
-            assert given.finish_reason == "tool_calls"
+            assert reply.finish_reason == "tool_calls"
             assert jsonschema_rs.is_valid(tool.parameters, msgspec.json.decode(request.arguments))
             calls += 1
     assert calls or not SOAK
@@ -114,19 +114,19 @@ async def test_every_answer_is_a_valid_call_or_words(loaded_model: LocalModel) -
 @shares_the_engine
 async def test_words_stream_and_end_at_the_limit(loaded_model: LocalModel) -> None:
     batches: list[list[Delta]] = []
-    async for deltas in loaded_model.stream(asked("Tell a long story about a river.", max_tokens=12)):
+    async for deltas in loaded_model.stream(build_request("Tell a long story about a river.", max_tokens=12)):
         batches.append(list(deltas))
     assembler = Assembler(1)
     assembler.feed(delta for batch in batches for delta in batch)
-    given = assembler.finish("local:smollm2")
-    assert given.text
-    assert (given.finish_reason, given.usage and given.usage.output) == ("length", 12)
+    reply = assembler.finish("local:smollm2")
+    assert reply.text
+    assert (reply.finish_reason, reply.usage and reply.usage.output) == ("length", 12)
     assert sum(bool(batch) for batch in batches) > 3
 
 
 async def test_the_same_question_costs_less_the_second_time(model: LocalModel) -> None:
-    first = await answer(model, asked("Count to ten.", max_tokens=4))
-    second = await answer(model, asked("Count to ten.", max_tokens=4))
+    first = await answer(model, build_request("Count to ten.", max_tokens=4))
+    second = await answer(model, build_request("Count to ten.", max_tokens=4))
     assert first.usage is not None
     assert second.usage is not None
     assert (first.text, first.usage.cached) == (second.text, 0)
@@ -135,8 +135,8 @@ async def test_the_same_question_costs_less_the_second_time(model: LocalModel) -
 
 @pytest.mark.slow
 async def test_tools_that_can_be_called_no_more_are_not_read_anew(model: LocalModel) -> None:  # L-21
-    await answer(model, asked("Say hello.", tools=TOOLS[:2], max_tokens=4))
-    last = await answer(model, asked("Say hello.", withdrawn=TOOLS[:2], max_tokens=24))
+    await answer(model, build_request("Say hello.", tools=TOOLS[:2], max_tokens=4))
+    last = await answer(model, build_request("Say hello.", withdrawn=TOOLS[:2], max_tokens=24))
     assert last.usage is not None
     assert last.usage.cached > last.usage.input // 2
     assert last.text
@@ -147,11 +147,11 @@ async def test_one_who_leaves_stops_the_generation() -> None:
     """Two thousand tokens would take many times as long as all of this test may."""
     model = small_model(window=4_096, max_output=2_000)
     try:
-        await first_delta(model, asked("Tell a very long story about every river."))
+        await first_delta(model, build_request("Tell a very long story about every river."))
         pid = model.engine.pid
         async with asyncio.timeout(60):
-            given = await answer(model, asked("Say yes.", max_tokens=4))
-        assert given.text
+            reply = await answer(model, build_request("Say yes.", max_tokens=4))
+        assert reply.text
         assert model.engine.pid == pid  # the same process, which needs not load again
     finally:
         await model.close()
@@ -159,7 +159,7 @@ async def test_one_who_leaves_stops_the_generation() -> None:
 
 @shares_the_engine
 async def test_the_engine_listens_to_nobody_else(loaded_model: LocalModel) -> None:  # S-13
-    await answer(loaded_model, asked("Say yes.", max_tokens=2))
+    await answer(loaded_model, build_request("Say yes.", max_tokens=2))
     process = Path(f"/proc/{loaded_model.engine.pid}")
     sockets = {os.readlink(fd).strip("socket:[]") for fd in (process / "fd").iterdir() if fd.is_symlink()}
     ports = [
@@ -172,28 +172,28 @@ async def test_the_engine_listens_to_nobody_else(loaded_model: LocalModel) -> No
 
 @shares_the_engine
 async def test_calls_wait_for_each_other(loaded_model: LocalModel) -> None:
-    given = await asyncio.gather(*(answer(loaded_model, asked(f"Say {n}.", max_tokens=4)) for n in range(3)))
-    assert all(one.usage and one.usage.output <= 4 and one.text for one in given)
+    answers = await asyncio.gather(*(answer(loaded_model, build_request(f"Say {n}.", max_tokens=4)) for n in range(3)))
+    assert all(one.usage and one.usage.output <= 4 and one.text for one in answers)
 
 
 async def test_a_process_that_dies_is_an_error_and_then_another(model: LocalModel) -> None:
     async def murder() -> None:
-        async for deltas in model.stream(asked("Tell a long story.", max_tokens=400)):
+        async for deltas in model.stream(build_request("Tell a long story.", max_tokens=400)):
             if deltas:
                 os.kill(model.engine.pid, signal.SIGKILL)
 
     with pytest.raises(ModelError, match="ended with code -9") as raised:
         await murder()
     assert raised.value.kind == "cut_stream"
-    assert (await answer(model, asked("Say yes.", max_tokens=4))).text
+    assert (await answer(model, build_request("Say yes.", max_tokens=4))).text
 
 
 async def test_close_ends_the_process_in_the_middle_of_an_answer(model: LocalModel) -> None:
-    await first_delta(model, asked("Tell a long story.", max_tokens=400))
+    await first_delta(model, build_request("Tell a long story.", max_tokens=400))
     pid = model.engine.pid
     await model.close()
     assert pid
-    assert gone(pid, 5.0)
+    assert has_exited(pid, 5.0)
     await model.close()
 
 
@@ -234,11 +234,11 @@ async def test_a_schema_that_is_hard_still_binds(loaded_model: LocalModel) -> No
     schema = answer_schema([ToolSpec("make_thing", parameters=parameters)])
     schema["anyOf"] = schema["anyOf"][1:]  # it may not speak: whether it does is its own choice
     body = {"messages": [{"role": "user", "content": "Hello!"}], "stream": True, "max_tokens": 32, "temperature": 0}
-    written = ""
+    written_text = ""
     async for chunks in loaded_model.engine.ask(body, schema):
-        written += "".join(chunk.text for chunk in chunks)
+        written_text += "".join(chunk.text for chunk in chunks)
     # An engine that had dropped the grammar would say hello.
-    assert re.match(r'\{"name": "make_thing", "arguments": \{"kind": "[ab]"', written)
+    assert re.match(r'\{"name": "make_thing", "arguments": \{"kind": "[ab]"', written_text)
 
 
 async def test_a_file_that_is_no_model_is_a_clear_error(tmp_path: Path) -> None:
@@ -247,5 +247,5 @@ async def test_a_file_that_is_no_model_is_a_clear_error(tmp_path: Path) -> None:
     file.write_bytes(b"GGUF" + bytes(100))
     model = LocalModel(ModelInfo("local", "broken"), file, find_library("local:broken"))
     with pytest.raises(ConfigError, match=r"broken\.gguf cannot be loaded"):
-        await answer(model, asked("Hi."))
+        await answer(model, build_request("Hi."))
     assert model.engine.pid == 0

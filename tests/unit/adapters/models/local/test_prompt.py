@@ -1,4 +1,4 @@
-"""A request for a small window: the same words for the same entries, and the task stays whatever goes (M-15, L-21)."""
+"""A request for a small window: the same words for the same entries, and the task always stays (M-15, L-21)."""
 
 import json
 
@@ -41,8 +41,8 @@ def test_tools_are_told_in_a_line_each() -> None:
 
 def test_history_has_the_form_that_the_model_writes() -> None:
     entries: list[Entry] = [*chat(1, "line 1"), AssistantEntry(2, "It says line 1."), UserEntry("Thanks.")]
-    told = [(message.role, message.content) for message in build("", entries, [READ], ROOM).messages[1:]]
-    assert told == [
+    turns = [(message.role, message.content) for message in build("", entries, [READ], ROOM).messages[1:]]
+    assert turns == [
         ("user", "The task."),
         ("assistant", '{"name": "read", "arguments": {"path": "file1"}}'),
         ("user", "<tool_response>\nline 1\n</tool_response>"),
@@ -57,8 +57,12 @@ def test_without_tools_and_calls_everything_is_words() -> None:
         AssistantEntry(1, "Hello."),
         UserEntry("Bye.", images=(Image("image/png", "x"),)),
     ]
-    told = [(message.role, message.content) for message in build("", entries, (), ROOM).messages]
-    assert told == [("user", "Hi."), ("assistant", "Hello."), ("user", "Bye.\n[A picture that this model cannot see.]")]
+    turns = [(message.role, message.content) for message in build("", entries, (), ROOM).messages]
+    assert turns == [
+        ("user", "Hi."),
+        ("assistant", "Hello."),
+        ("user", "Bye.\n[A picture that this model cannot see.]"),
+    ]
 
 
 def test_a_last_answer_without_tools_keeps_the_form() -> None:
@@ -69,8 +73,8 @@ def test_a_last_answer_without_tools_keeps_the_form() -> None:
 
 def test_arguments_that_are_no_json_do_not_break_it() -> None:
     broken = ToolRequest(call_key(1, 0), "read", '{"path": ')
-    told = build("", [UserEntry("Hi."), AssistantEntry(1, calls=(broken,))], [READ], ROOM).messages[-1]
-    assert told.content == '{"name": "read", "arguments": {}}'
+    last_message = build("", [UserEntry("Hi."), AssistantEntry(1, calls=(broken,))], [READ], ROOM).messages[-1]
+    assert last_message.content == '{"name": "read", "arguments": {}}'
 
 
 def test_roles_alternate() -> None:
@@ -106,7 +110,7 @@ def test_then_the_oldest_entries_go_and_the_task_stays() -> None:
 
 
 def test_the_beginning_stays_the_same_for_some_turns() -> None:
-    """What was read once is not read again."""
+    """The model does not read the same beginning twice."""
     starts = []
     for turns in range(40, 60):
         messages = build("S", chat(turns, "y" * 150), [READ], ROOM).messages
@@ -129,14 +133,14 @@ def test_no_entries_are_no_error() -> None:
 def test_files_are_shown_without_the_numbers_of_their_lines() -> None:
     """They would be written into the file."""
 
-    def shown(result: str) -> str:
+    def render_result(result: str) -> str:
         return build("", chat(1, result), (READ,), ROOM).messages[-1].content
 
-    assert shown("a.py (2 lines)\n1\tx = 1\n2\t") == "<tool_response>\nx = 1\n\n</tool_response>"
-    assert "\nb (9 lines; CRLF line endings), lines 3 to 4\n7\t8\n" in shown(
+    assert render_result("a.py (2 lines)\n1\tx = 1\n2\t") == "<tool_response>\nx = 1\n\n</tool_response>"
+    assert "\nb (9 lines; CRLF line endings), lines 3 to 4\n7\t8\n" in render_result(
         "b (9 lines; CRLF line endings), lines 3 to 4\n3\t7\t8\n4\t"
     )
     part = "b (9 lines), lines 3 to 4\n"
-    assert f"\n{part}c\nd\n" in shown(f"{part}3\tc\n4\td"), "else a part is taken for the whole"
-    for other in ("1\tx", "a.py (1 line)\nx = 1", "a.py is empty (0 lines)."):
-        assert other in shown(other)
+    assert f"\n{part}c\nd\n" in render_result(f"{part}3\tc\n4\td"), "else a part is taken for the whole"
+    for odd_result in ("1\tx", "a.py (1 line)\nx = 1", "a.py is empty (0 lines)."):
+        assert odd_result in render_result(odd_result)

@@ -1,4 +1,4 @@
-"""What a small model writes becomes text or a call, wherever the stream is cut (M-15)."""
+"""The output of a small model becomes text or a call, wherever the stream is cut (M-15)."""
 
 import json
 
@@ -48,9 +48,9 @@ def test_blanks_between_do_not_matter() -> None:
 
 
 def test_an_answer_that_was_cut_off_is_no_whole_call() -> None:
-    whole = json.dumps(CALL)
-    for end in range(len(whole) - 1):
-        answer = read([whole[:end]])
+    call_text = json.dumps(CALL)
+    for end in range(len(call_text) - 1):
+        answer = read([call_text[:end]])
         for request in answer.requests:
             with pytest.raises(ValueError, match=r"."):
                 json.loads(request.arguments)

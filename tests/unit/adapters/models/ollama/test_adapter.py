@@ -1,4 +1,4 @@
-"""The adapter against fake and raw servers: what it asks first, what it sends, what it makes of refusals (M-04, M-07,
+"""The adapter against fake and raw servers: its first question, its requests, its handling of refusals (M-04, M-07,
 M-10, M-13, faults 7 and 8)."""
 
 import asyncio
@@ -177,7 +177,7 @@ async def test_no_tools() -> None:  # M-07: the ladder goes one rung down
         for rung in ("plain", "text"):
             assert (await ask(model, ModelRequest("", [UserEntry("x")], TOOLS, rung=rung)))[0].text == "hello"  # type: ignore[arg-type]
         forced = await failing(model, ModelRequest("", [UserEntry("x")], TOOLS, rung="native"))
-    assert ["tools" in sent for sent in fake.requests] == [False, False]
+    assert ["tools" in request_body for request_body in fake.requests] == [False, False]
     assert "does not support tools" in str(forced)
 
 
@@ -236,8 +236,8 @@ async def test_a_model_that_is_not_there() -> None:
 
 
 async def test_no_server_and_then_one() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server_socket:
+        port = server_socket.getsockname()[1]
     model = OllamaChat(INFO, base_url=f"http://127.0.0.1:{port}")
     with pytest.raises(ModelError, match=r"cannot be reached.*ollama serve, or set OLLAMA_HOST") as caught:
         await ask(model)
@@ -250,10 +250,10 @@ async def test_no_server_and_then_one() -> None:
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     head = await reader.readuntil(b"\r\n\r\n")
-    told = (
+    body = (
         b'{"capabilities":["completion"]}' if b"/api/show" in head else b'{"message":{"content":"hello"},"done":true}'
     )
-    writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(told) + told)
+    writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
     writer.close()
 
 
@@ -310,7 +310,7 @@ async def test_small_pieces_on_the_network(size: int) -> None:  # fault 7
 
 
 async def test_closing_the_stream_drops_the_connection() -> None:  # L-07
-    gone = asyncio.Event()
+    hangup_event = asyncio.Event()
 
     async def handler(exchange: Exchange) -> None:
         if exchange.path.endswith("/api/show"):
@@ -318,7 +318,7 @@ async def test_closing_the_stream_drops_the_connection() -> None:  # L-07
             return
         await exchange.stream(b'{"message":{"content":"a"}}\n', end=False)
         await exchange.hung_up()
-        gone.set()
+        hangup_event.set()
 
     async with serving(handler) as server:
         model = OllamaChat(INFO, base_url=server.url)
@@ -326,7 +326,7 @@ async def test_closing_the_stream_drops_the_connection() -> None:  # L-07
         await anext(stream)
         await stream.aclose()  # type: ignore[attr-defined]
         async with asyncio.timeout(60):
-            await gone.wait()
+            await hangup_event.wait()
         await model.close()
 
 
@@ -373,10 +373,10 @@ async def test_the_ladder_learns_what_the_server_tells() -> None:  # M-07
     with FakeOllama(lambda _request: GREETING, capabilities=["completion"]) as fake:
         ladder = Ladder(OllamaChat(INFO, base_url=fake.url))
         for _ in range(2):
-            heard = [delta async for deltas in ladder.stream(request) for delta in deltas]
-            assert TextDelta("hello") in heard
+            deltas_heard = [delta async for deltas in ladder.stream(request) for delta in deltas]
+            assert TextDelta("hello") in deltas_heard
         await ladder.close()
-    assert ["tools" in sent for sent in fake.requests] == [False, False]
+    assert ["tools" in request_body for request_body in fake.requests] == [False, False]
     assert "<tools>" in fake.requests[0]["messages"][0]["content"]  # type: ignore[index]
 
 

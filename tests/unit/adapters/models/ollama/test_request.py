@@ -27,11 +27,14 @@ TOOLS = (ToolSpec("read_file", "Reads.", {"type": "object", "properties": {"path
 
 def turn(number: int, *calls: tuple[str, str], name: str = "read_file") -> list[Entry]:
     """An assistant entry with (id, arguments) calls, and its results."""
-    asked = tuple(
-        ToolRequest(call_key(number, at), name, arguments, given) for at, (given, arguments) in enumerate(calls)
+    tool_requests = tuple(
+        ToolRequest(call_key(number, at), name, arguments, call_id) for at, (call_id, arguments) in enumerate(calls)
     )
-    results = tuple(ToolResult(call.call, f"r{at}") for at, call in enumerate(asked))
-    return [AssistantEntry(number, f"turn {number}", (Thinking("secret"),), asked), ResultsEntry(number, results)]
+    results = tuple(ToolResult(call.call, f"r{at}") for at, call in enumerate(tool_requests))
+    return [
+        AssistantEntry(number, f"turn {number}", (Thinking("secret"),), tool_requests),
+        ResultsEntry(number, results),
+    ]
 
 
 def encoded(
@@ -45,8 +48,8 @@ def encoded(
 
 
 def messages(entries: list[Entry]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = msgspec.json.decode(encoded(entries))["messages"]
-    return found
+    message_list: list[dict[str, Any]] = msgspec.json.decode(encoded(entries))["messages"]
+    return message_list
 
 
 def test_the_shape() -> None:
@@ -83,12 +86,12 @@ def test_no_tools_no_word_of_them() -> None:
 
 def test_the_prefix_is_byte_stable_with_and_without_a_memo() -> None:  # L-21
     entries: list[Entry] = [UserEntry("go")]
-    memo, before = Memo(), b""
+    memo, prefix = Memo(), b""
     for number in range(1, 6):
         body = encoded(entries, system="s", memo=memo)
         assert body == encoded(entries, system="s")
-        assert body.startswith(before)
-        before = body[:-2]  # without the end of the list
+        assert body.startswith(prefix)
+        prefix = body[:-2]  # without the end of the list
         entries += turn(number, ("same", '{"path": "a"}'))
 
 
@@ -99,12 +102,12 @@ def test_ids_that_repeat_or_are_missing_are_made_up_and_results_keep_their_names
         *turn(2, ("a", "{}"), name="other"),
         *turn(3, ("c", "{}"), ("c", "{}")),
     ]
-    found = messages(entries)
-    ids = [call["id"] for message in found for call in message.get("tool_calls", [])]
+    message_list = messages(entries)
+    ids = [call["id"] for message in message_list for call in message.get("tool_calls", [])]
     assert ids[:2] == ["a", "b"]
     assert len(set(ids)) == 5
-    assert [message["tool_call_id"] for message in found if message["role"] == "tool"] == ids
-    names = [message["tool_name"] for message in found if message["role"] == "tool"]
+    assert [message["tool_call_id"] for message in message_list if message["role"] == "tool"] == ids
+    names = [message["tool_name"] for message in message_list if message["role"] == "tool"]
     assert names == ["read_file", "read_file", "other", "read_file", "read_file"]
 
 
@@ -122,16 +125,16 @@ def test_ids_that_repeat_or_are_missing_are_made_up_and_results_keep_their_names
     ],
 )
 def test_arguments_are_always_an_object(written: str, sent: dict[str, Any]) -> None:  # M-04, fault 10
-    found = messages([UserEntry("go"), *turn(1, ("", written))])
-    assert found[1]["tool_calls"][0]["function"]["arguments"] == sent
+    message_list = messages([UserEntry("go"), *turn(1, ("", written))])
+    assert message_list[1]["tool_calls"][0]["function"]["arguments"] == sent
 
 
 def test_thinking_of_another_model_is_not_sent_back_and_odd_text_breaks_nothing() -> None:  # M-10
     entries = [UserEntry("half \ud800 a pair", images=(Image("image/png", "abc"),)), *turn(1, ("", "{}"), name="")]
-    found = messages(entries)
-    assert found[0]["content"].startswith("half ? a pair\n[an image (image/png)")
-    assert "secret" not in str(found)
-    assert found[1]["tool_calls"][0]["function"]["name"] == found[2]["tool_name"] == "unnamed"
+    message_list = messages(entries)
+    assert message_list[0]["content"].startswith("half ? a pair\n[an image (image/png)")
+    assert "secret" not in str(message_list)
+    assert message_list[1]["tool_calls"][0]["function"]["name"] == message_list[2]["tool_name"] == "unnamed"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.adapters.models.loopback import DONE, Exchange, event, said, serving
+from tests.unit.adapters.models.loopback import DONE, Exchange, build_chunk, event, serving
 from treadle.adapters.models.openai_chat.adapter import OpenAIChat
 from treadle.adapters.models.wire.http import Http
 from treadle.chat.assembly import Assembler, ModelAnswer
@@ -19,7 +19,7 @@ from treadle.protocol.deltas import NoticeDelta
 
 KEY = "sk-very-secret-key"
 INFO = ModelInfo("openai", "gpt-test")
-GREETING = (said(content="hel"), said(content="lo"), said("stop"), DONE)
+GREETING = (build_chunk(content="hel"), build_chunk(content="lo"), build_chunk("stop"), DONE)
 
 
 async def ask(model: OpenAIChat, request: ModelRequest | None = None) -> tuple[ModelAnswer, list[NoticeDelta]]:
@@ -76,7 +76,7 @@ async def test_the_request_overrules_the_catalogue_and_no_key_sends_none() -> No
 
 @pytest.mark.parametrize("size", [1, 2, 7])
 async def test_small_pieces_on_the_network(size: int) -> None:  # fault 7
-    stream = said(content="Grüße 🧵") + said("stop") + DONE
+    stream = build_chunk(content="Grüße 🧵") + build_chunk("stop") + DONE
 
     async def handler(exchange: Exchange) -> None:
         await exchange.stream(*(stream[at : at + size] for at in range(0, len(stream), size)))
@@ -127,12 +127,12 @@ async def test_a_key_that_the_server_echoes_is_not_shown() -> None:  # M-13
 
 
 async def test_no_server_a_reset_and_a_cut() -> None:  # faults 7 and 8
-    cut = asyncio.Event()
+    cut_event = asyncio.Event()
 
     async def handler(exchange: Exchange) -> None:
         if exchange.path.startswith("/cut"):
-            await exchange.stream(said(content="so far"), end=False)
-            await cut.wait()
+            await exchange.stream(build_chunk(content="so far"), end=False)
+            await cut_event.wait()
         exchange.drop()
 
     async with serving(handler) as server:
@@ -141,12 +141,12 @@ async def test_no_server_a_reset_and_a_cut() -> None:  # faults 7 and 8
         await model.close()
         model = OpenAIChat(INFO, base_url=server.url.replace("/v1", "/cut"))
         stream = model.stream(ModelRequest("", [UserEntry("x")]))
-        heard = Assembler(1)
-        heard.feed(await anext(stream))
-        cut.set()
+        assembler = Assembler(1)
+        assembler.feed(await anext(stream))
+        cut_event.set()
         with pytest.raises(ModelError) as caught:
             await anext(stream)
-        assert (heard.text, caught.value.kind) == ("so far", "cut_stream")
+        assert (assembler.text, caught.value.kind) == ("so far", "cut_stream")
         await model.close()
     model = OpenAIChat(INFO, base_url="http://127.0.0.1:1/v1")
     error = await failing(model)
@@ -154,7 +154,7 @@ async def test_no_server_a_reset_and_a_cut() -> None:  # faults 7 and 8
     await model.close()
 
 
-@pytest.mark.parametrize("pieces", [(), (said(content="a"),)])
+@pytest.mark.parametrize("pieces", [(), (build_chunk(content="a"),)])
 async def test_silence_is_a_fault(pieces: tuple[bytes, ...]) -> None:  # L-12, fault 8
     async def handler(exchange: Exchange) -> None:
         if pieces:
@@ -184,12 +184,12 @@ async def test_a_server_that_never_closes_after_its_last_word() -> None:  # noth
 
 
 async def test_closing_the_stream_drops_the_connection() -> None:  # L-07
-    gone = asyncio.Event()
+    hangup_event = asyncio.Event()
 
     async def handler(exchange: Exchange) -> None:
-        await exchange.stream(said(content="a"), end=False)
+        await exchange.stream(build_chunk(content="a"), end=False)
         await exchange.hung_up()
-        gone.set()
+        hangup_event.set()
 
     async with serving(handler) as server:
         model = OpenAIChat(INFO, base_url=server.url)
@@ -197,7 +197,7 @@ async def test_closing_the_stream_drops_the_connection() -> None:  # L-07
         await anext(stream)
         await stream.aclose()  # type: ignore[attr-defined]
         async with asyncio.timeout(60):
-            await gone.wait()
+            await hangup_event.wait()
         await model.close()
 
 
@@ -229,9 +229,9 @@ async def test_refused_parameters_are_dropped_for_good() -> None:  # M-01
             "stream_options;",
             "temperature;",
         ]
-        asked = len(server.seen)
+        request_count = len(server.seen)
         assert (await ask(model))[1] == []
-        assert len(server.seen) == asked + 1
+        assert len(server.seen) == request_count + 1
         await model.close()
     last = server.seen[-1].json
     assert sorted(last) == ["max_completion_tokens", "messages", "model", "stream"]

@@ -51,9 +51,9 @@ async def test_a_server_by_its_name_and_by_another_address(server: str) -> None:
         with pytest.raises(ConfigError, match=f"{server}:any needs a key: set {key}, or {address}"):
             ModelRegistry({}).get(f"{server}:any")
     if SERVERS[server].base_url:
-        own = ModelRegistry({key: KEY}).get(f"{server}:any")
-        assert SERVERS[server].base_url in repr(own)
-        assert KEY not in repr(own)
+        default_model = ModelRegistry({key: KEY}).get(f"{server}:any")
+        assert SERVERS[server].base_url in repr(default_model)
+        assert KEY not in repr(default_model)
     else:
         with pytest.raises(ConfigError, match=f"{server}:any needs an address: set {address}"):
             ModelRegistry({key: KEY}).get(f"{server}:any")
@@ -79,19 +79,19 @@ async def test_others_can_be_asked_too() -> None:
                 "OPENAI_BASE_URL": openai.base_url + "/chat/completions",
             }
         )
-        asked = ("openai", "openai-responses", "anthropic", "gemini", "ollama")
-        found = [await registry.ask(name) for name in asked]
+        providers = ("openai", "openai-responses", "anthropic", "gemini", "ollama")
+        model_lists = [await registry.ask(name) for name in providers]
         assert await registry.ask("scripted") is None
         assert await registry.ask("nobody") is None
         await registry.close()
-    assert [info.ref for infos in found for info in infos or ()] == [
+    assert [info.ref for infos in model_lists for info in infos or ()] == [
         "openai:fake",
         "openai-responses:fake",
         "anthropic:claude-opus-5-5",
         "gemini:gemini-2.5-pro",
         "ollama:fake:latest",
     ]
-    assert (found[2] or [])[0].window == 1_000_000
+    assert (model_lists[2] or [])[0].window == 1_000_000
 
 
 @pytest.mark.parametrize(
@@ -145,8 +145,8 @@ def strict(request: JsonObject) -> Reply:
     messages: Any = request["messages"]
     answers = [message for message in messages if message["role"] == "assistant"]
     if any("reasoning_content" not in message for message in answers):
-        said = "The `reasoning_content` in the thinking mode must be passed back to the API."
-        return Reply(status=400, error={"message": said, "type": "invalid_request_error"})
+        error_text = "The `reasoning_content` in the thinking mode must be passed back to the API."
+        return Reply(status=400, error={"message": error_text, "type": "invalid_request_error"})
     if not answers:
         return Reply(thinking="I should look. Ünsure: “x”", calls=[("look", {})], chunk_size=3)
     return Reply(text=f"after {answers[-1]['reasoning_content']!r}")
@@ -190,14 +190,14 @@ async def test_thinking_goes_back_with_calls_without_a_complaint() -> None:  # M
 
 
 async def test_a_server_that_demands_thinking_gets_the_recorded_text() -> None:  # M-10: of logs from before
-    said = {"message": "The reasoning_content in the thinking mode must be passed back to the API."}
-    thought = (Thinking("I looked.", model="openai:x"), Thinking("Another model's.", model="groq:y"))
-    entries: list[Entry] = [UserEntry("x"), AssistantEntry(1, "", thought, (call(1, "c"),)), result(1)]
+    error = {"message": "The reasoning_content in the thinking mode must be passed back to the API."}
+    thinking = (Thinking("I looked.", model="openai:x"), Thinking("Another model's.", model="groq:y"))
+    entries: list[Entry] = [UserEntry("x"), AssistantEntry(1, "", thinking, (call(1, "c"),)), result(1)]
 
     def demand(request: JsonObject) -> Reply:
         messages: Any = request["messages"]
-        found = messages[1].get("reasoning_content")
-        return Reply(status=400, error=said) if found is None else Reply(text=found)
+        reasoning = messages[1].get("reasoning_content")
+        return Reply(status=400, error=error) if reasoning is None else Reply(text=reasoning)
 
     with FakeOpenAI(demand) as fake:
         model = OpenAIChat(ModelInfo("openai", "x"), base_url=fake.base_url)
@@ -207,9 +207,9 @@ async def test_a_server_that_demands_thinking_gets_the_recorded_text() -> None: 
 
 
 async def test_a_server_that_is_never_content_is_not_asked_forever() -> None:
-    said = {"message": "reasoning_content is missing in assistant tool call message"}
+    error = {"message": "reasoning_content is missing in assistant tool call message"}
     entries: list[Entry] = [UserEntry("x"), AssistantEntry(1, calls=(call(1, "c"),)), result(1)]
-    with FakeOpenAI(lambda _: Reply(status=400, error=said)) as fake:
+    with FakeOpenAI(lambda _: Reply(status=400, error=error)) as fake:
         model = OpenAIChat(ModelInfo("openai", "x"), base_url=fake.base_url)
         with pytest.raises(ModelError, match="reasoning_content is missing"):
             await ask(model, entries)

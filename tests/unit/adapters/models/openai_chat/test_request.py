@@ -26,29 +26,33 @@ TOOLS = (ToolSpec("read_file", "Reads.", {"type": "object", "properties": {"path
 
 def turn(number: int, *calls: tuple[str, str], size: int = 1) -> list[Entry]:
     """An assistant entry with (id, arguments) calls, and its results."""
-    asked = tuple(
-        ToolRequest(call_key(number, at), "read_file", arguments, given) for at, (given, arguments) in enumerate(calls)
+    tool_requests = tuple(
+        ToolRequest(call_key(number, at), "read_file", arguments, call_id)
+        for at, (call_id, arguments) in enumerate(calls)
     )
-    results = tuple(ToolResult(call.call, "r" * size) for call in asked)
-    return [AssistantEntry(number, f"turn {number}", (Thinking("secret"),), asked), ResultsEntry(number, results)]
+    results = tuple(ToolResult(call.call, "r" * size) for call in tool_requests)
+    return [
+        AssistantEntry(number, f"turn {number}", (Thinking("secret"),), tool_requests),
+        ResultsEntry(number, results),
+    ]
 
 
 def messages(
     entries: list[Entry], memo: Memo | None = None, encoder: ChatEncoder | None = None
 ) -> list[dict[str, Any]]:
     body = (encoder or ChatEncoder()).body({"model": "m"}, ModelRequest("", entries, TOOLS, memo=memo or Memo()))
-    found: list[dict[str, Any]] = msgspec.json.decode(body)["messages"]
-    return found
+    message_list: list[dict[str, Any]] = msgspec.json.decode(body)["messages"]
+    return message_list
 
 
-def check_ids(found: list[dict[str, Any]]) -> list[str]:
+def check_ids(message_list: list[dict[str, Any]]) -> list[str]:
     """Every call has a non-empty id of its own, answered once, right after it and in order."""
     ids: list[str] = []
-    for at, message in enumerate(found):
-        asked = [call["id"] for call in message.get("tool_calls", [])]
-        answered = [answer["tool_call_id"] for answer in found[at + 1 : at + 1 + len(asked)]]
-        assert answered == asked
-        ids += asked
+    for at, message in enumerate(message_list):
+        call_ids = [call["id"] for call in message.get("tool_calls", [])]
+        result_ids = [answer["tool_call_id"] for answer in message_list[at + 1 : at + 1 + len(call_ids)]]
+        assert result_ids == call_ids
+        ids += call_ids
     assert all(ids)
     assert len(set(ids)) == len(ids)
     return ids
@@ -97,27 +101,27 @@ def test_sealed_thinking_goes_back_to_its_own_model_byte_exact() -> None:  # M-1
         "reasoning_opaque": "gA/==",
         "reasoning_text": "hm",
     }
-    for other in ("copilot:n", ""):
-        assert b"reasoning" not in ChatEncoder(other).body({}, ModelRequest("", entries))
+    for other_ref in ("copilot:n", ""):
+        assert b"reasoning" not in ChatEncoder(other_ref).body({}, ModelRequest("", entries))
 
 
 def test_no_tools_no_key() -> None:
-    sent = msgspec.json.decode(ChatEncoder().body({"model": "m"}, ModelRequest("", [UserEntry("x")])))
-    assert sorted(sent) == ["messages", "model"]
+    request_body = msgspec.json.decode(ChatEncoder().body({"model": "m"}, ModelRequest("", [UserEntry("x")])))
+    assert sorted(request_body) == ["messages", "model"]
 
 
 @pytest.mark.parametrize("fresh", [False, True])
 def test_each_request_begins_with_the_one_before(fresh: bool) -> None:  # L-21
     memo, encoder = Memo(), ChatEncoder()
     entries: list[Entry] = [UserEntry("go")]
-    before = b""
+    last_body = b""
     for number in range(1, 30):
         entries += turn(number, ("same" if number % 3 else f"i{number}", "{}"))
         if fresh:  # another process, after a kill
             memo, encoder = Memo(), ChatEncoder()
         body = encoder.body({"model": "m"}, ModelRequest("system", list(entries), TOOLS, memo=memo))
-        assert body.startswith(before.removesuffix(b"]}"))
-        before = body
+        assert body.startswith(last_body.removesuffix(b"]}"))
+        last_body = body
 
 
 def test_ids_that_repeat_are_made_unique() -> None:  # M-09, fault 23
@@ -137,9 +141,9 @@ def test_ids_stay_paired_when_history_is_cut_or_a_result_is_masked() -> None:  #
 
 @pytest.mark.parametrize("arguments", ['{"a":', "", "[1]", '"text"', "null", "{'a': 1}", "[" * 5000, '{"a":1}{"b":2}'])
 def test_broken_arguments_go_back_as_an_object(arguments: str) -> None:  # fault 10
-    found = messages(turn(1, ("i", arguments)))
-    sent = found[0]["tool_calls"][0]["function"]["arguments"]
-    assert msgspec.json.decode(sent) == {"invalid_json": arguments}
+    message_list = messages(turn(1, ("i", arguments)))
+    sent_arguments = message_list[0]["tool_calls"][0]["function"]["arguments"]
+    assert msgspec.json.decode(sent_arguments) == {"invalid_json": arguments}
 
 
 def test_good_arguments_go_back_byte_exact() -> None:
@@ -186,7 +190,7 @@ def test_a_turn_costs_what_is_new_in_it() -> None:  # law 13
 
 def test_a_conversation_that_was_cut_is_encoded_anew() -> None:  # L-09, L-19
     memo, encoder = Memo(), ChatEncoder()
-    before: list[Entry] = [UserEntry("one"), *turn(1, ("i", "{}")), UserEntry("two")]
-    encoder.body({}, ModelRequest("", before, memo=memo))
-    after: list[Entry] = [UserEntry("one"), UserEntry("other")]
-    assert encoder.body({}, ModelRequest("", after, memo=memo)) == encoder.body({}, ModelRequest("", after))
+    old_entries: list[Entry] = [UserEntry("one"), *turn(1, ("i", "{}")), UserEntry("two")]
+    encoder.body({}, ModelRequest("", old_entries, memo=memo))
+    new_entries: list[Entry] = [UserEntry("one"), UserEntry("other")]
+    assert encoder.body({}, ModelRequest("", new_entries, memo=memo)) == encoder.body({}, ModelRequest("", new_entries))

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.unit.adapters.models.loopback import DONE, event, said
+from tests.unit.adapters.models.loopback import DONE, build_chunk, event
 from treadle.adapters.models.openai_chat.stream import ChatReader
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
@@ -14,8 +14,8 @@ from treadle.protocol.deltas import FinishDelta, TextDelta, ThinkingDelta, Usage
 
 
 def call(index: int | None = None, **function: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {"function": function} if index is None else {"index": index, "function": function}
-    return found
+    call_delta: dict[str, Any] = {"function": function} if index is None else {"index": index, "function": function}
+    return call_delta
 
 
 USAGE = event(
@@ -23,16 +23,16 @@ USAGE = event(
     usage={"prompt_tokens": 9, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 3}},
 )
 FULL = (
-    said(role="assistant", content="")
-    + said(reasoning_content="ich über")
-    + said(reasoning_content="lege")
-    + said(content="Grüße 🧵 ")
-    + said(content="an {alle}")
-    + said(tool_calls=[{**call(0, name="read_file", arguments=""), "id": "i1"}])
-    + said(tool_calls=[call(0, arguments='{"path":')])
-    + said(tool_calls=[call(0, arguments='"ä.py"}')])
-    + said(tool_calls=[{**call(1, name="read_file", arguments='{"path":"b"}'), "id": "i2"}])
-    + said("tool_calls")
+    build_chunk(role="assistant", content="")
+    + build_chunk(reasoning_content="ich über")
+    + build_chunk(reasoning_content="lege")
+    + build_chunk(content="Grüße 🧵 ")
+    + build_chunk(content="an {alle}")
+    + build_chunk(tool_calls=[{**call(0, name="read_file", arguments=""), "id": "i1"}])
+    + build_chunk(tool_calls=[call(0, arguments='{"path":')])
+    + build_chunk(tool_calls=[call(0, arguments='"ä.py"}')])
+    + build_chunk(tool_calls=[{**call(1, name="read_file", arguments='{"path":"b"}'), "id": "i2"}])
+    + build_chunk("tool_calls")
     + USAGE
     + DONE
 )
@@ -60,17 +60,17 @@ def test_a_whole_answer() -> None:
 
 
 def test_split_at_every_byte_and_by_byte() -> None:  # fault 7
-    wanted = read(FULL)
-    assert read(*(FULL[at : at + 1] for at in range(len(FULL)))) == wanted
-    assert read(*(FULL.replace(b"\n", b"\r\n")[at : at + 1] for at in range(len(FULL) + FULL.count(b"\n")))) == wanted
+    expected = read(FULL)
+    assert read(*(FULL[at : at + 1] for at in range(len(FULL)))) == expected
+    assert read(*(FULL.replace(b"\n", b"\r\n")[at : at + 1] for at in range(len(FULL) + FULL.count(b"\n")))) == expected
     for at in range(len(FULL)):
-        assert read(FULL[:at], FULL[at:]) == wanted
+        assert read(FULL[:at], FULL[at:]) == expected
 
 
 def test_cut_at_every_byte() -> None:  # fault 7: no half call
-    ended = FULL.index(b'"tool_calls"}]}') + len(b'"tool_calls"}]}\n\n')
+    end_index = FULL.index(b'"tool_calls"}]}') + len(b'"tool_calls"}]}\n\n')
     for at in range(len(FULL)):
-        if at >= ended:
+        if at >= end_index:
             assert requests(read(FULL[:at])) == requests(read(FULL))
             continue
         with pytest.raises(ModelError) as caught:
@@ -81,11 +81,11 @@ def test_cut_at_every_byte() -> None:  # fault 7: no half call
 def test_text_of_one_read_is_one_delta() -> None:
     reader = ChatReader("x")
     parts = [
-        said(content="a"),
-        said(content="b"),
-        said(reasoning="t"),
-        said(content="c"),
-        said("stop", content="d"),
+        build_chunk(content="a"),
+        build_chunk(content="b"),
+        build_chunk(reasoning="t"),
+        build_chunk(content="c"),
+        build_chunk("stop", content="d"),
         USAGE,
     ]
     assert reader.feed(b"".join(parts)) == [
@@ -98,12 +98,12 @@ def test_text_of_one_read_is_one_delta() -> None:
 
 
 ODD: dict[str, tuple[bytes, str, list[tuple[str, str, str]], str]] = {
-    "no [DONE]": (said(content="hi") + said("stop"), "hi", [], "stop"),
-    "no finish reason": (said(content="hi") + DONE, "hi", [], "stop"),
-    "empty choices": (event(choices=[]) + event(choices=None) + said(content="hi") + DONE, "hi", [], "stop"),
-    "no choices at all": (event(id="x") + event() + said(content="hi") + DONE, "hi", [], "stop"),
+    "no [DONE]": (build_chunk(content="hi") + build_chunk("stop"), "hi", [], "stop"),
+    "no finish reason": (build_chunk(content="hi") + DONE, "hi", [], "stop"),
+    "empty choices": (event(choices=[]) + event(choices=None) + build_chunk(content="hi") + DONE, "hi", [], "stop"),
+    "no choices at all": (event(id="x") + event() + build_chunk(content="hi") + DONE, "hi", [], "stop"),
     "null delta": (
-        event(choices=[{"delta": None}]) + event(choices=[{}]) + said(content="hi") + DONE,
+        event(choices=[{"delta": None}]) + event(choices=[{}]) + build_chunk(content="hi") + DONE,
         "hi",
         [],
         "stop",
@@ -113,21 +113,21 @@ ODD: dict[str, tuple[bytes, str, list[tuple[str, str, str]], str]] = {
             choices=[{"delta": {"content": None, "tool_calls": None, "refusal": None}, "finish_reason": None}],
             usage=None,
         )
-        + said("stop", content="hi"),
+        + build_chunk("stop", content="hi"),
         "hi",
         [],
         "stop",
     ),
-    "bom and comments": (b"\xef\xbb\xbf: PROCESSING\n\n" + said(content="hi") + DONE, "hi", [], "stop"),
-    "refusal": (said(refusal="I can't") + said("stop"), "I can't", [], "refusal"),
+    "bom and comments": (b"\xef\xbb\xbf: PROCESSING\n\n" + build_chunk(content="hi") + DONE, "hi", [], "stop"),
+    "refusal": (build_chunk(refusal="I can't") + build_chunk("stop"), "I can't", [], "refusal"),
     "missing index": (
-        said(tool_calls=[{**call(name="f", arguments="{}"), "id": "i"}]) + said("tool_calls"),
+        build_chunk(tool_calls=[{**call(name="f", arguments="{}"), "id": "i"}]) + build_chunk("tool_calls"),
         "",
         [("i", "f", "{}")],
         "tool_calls",
     ),
     "arguments as an object": (
-        said(tool_calls=[call(0, name="f", arguments={"a": 1})]) + DONE,
+        build_chunk(tool_calls=[call(0, name="f", arguments={"a": 1})]) + DONE,
         "",
         [("", "f", '{"a":1}')],
         "tool_calls",
@@ -139,15 +139,20 @@ ODD: dict[str, tuple[bytes, str, list[tuple[str, str, str]], str]] = {
         "tool_calls",
     ),
     "text as parts": (
-        event(choices=[{"delta": {"content": [{"type": "text", "text": "h"}, {"text": "i"}]}}]) + said("stop"),
+        event(choices=[{"delta": {"content": [{"type": "text", "text": "h"}, {"text": "i"}]}}]) + build_chunk("stop"),
         "hi",
         [],
         "stop",
     ),
-    "function is null": (said(tool_calls=[{"id": "i", "function": None}]) + DONE, "", [("i", "", "{}")], "tool_calls"),
-    "usage is nonsense": (event(choices=[], usage="free") + said(content="hi") + DONE, "hi", [], "stop"),
-    "after [DONE] nothing counts": (said(content="hi") + DONE + said(content="there"), "hi", [], "stop"),
-    "length": (said("length", content="hi"), "hi", [], "length"),
+    "function is null": (
+        build_chunk(tool_calls=[{"id": "i", "function": None}]) + DONE,
+        "",
+        [("i", "", "{}")],
+        "tool_calls",
+    ),
+    "usage is nonsense": (event(choices=[], usage="free") + build_chunk(content="hi") + DONE, "hi", [], "stop"),
+    "after [DONE] nothing counts": (build_chunk(content="hi") + DONE + build_chunk(content="there"), "hi", [], "stop"),
+    "length": (build_chunk("length", content="hi"), "hi", [], "length"),
 }
 
 
@@ -163,7 +168,7 @@ def test_odd_servers(case: str) -> None:  # fault 9
 )
 def test_a_chunk_that_is_none_is_a_failure_never_a_gap(junk: bytes) -> None:  # fault 9
     with pytest.raises(ModelError, match="no part of an answer") as caught:
-        read(said(content="a") + junk + said("stop"))
+        read(build_chunk(content="a") + junk + build_chunk("stop"))
     assert caught.value.kind == "cut_stream"
 
 
@@ -186,7 +191,7 @@ def test_a_server_that_does_not_stream() -> None:
         (b'{"error":{"message":"no balance","code":402}}', "quota"),
         (b'[{"error":{"message":"who are you","code":401}}]', "auth"),
         (b'data: {"error":{"message":"busy","code":503}}\n\n', "overloaded"),
-        (said(content="so") + event(error={"message": "busy"}, choices=[]), "overloaded"),
+        (build_chunk(content="so") + event(error={"message": "busy"}, choices=[]), "overloaded"),
         (b'event: error\ndata: {"message":"rate limit"}\n\n', "rate_limit"),
     ],
 )

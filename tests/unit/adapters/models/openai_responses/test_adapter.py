@@ -1,4 +1,4 @@
-"""The Responses adapter against real servers on loopback: what is sent, what is refused, what is dropped (M-01, M-05,
+"""The Responses adapter against real servers on loopback: requests, refusals, dropped parameters (M-01, M-05,
 M-10; faults 7, 8 and 24)."""
 
 from typing import Any
@@ -39,13 +39,13 @@ async def test_what_is_sent() -> None:
         for model in (thinker, talker, stranger):
             assert (await ask(model, ModelRequest("s", [UserEntry("hi")], max_tokens=3)))[0].text == "hello"
             await model.close()
-    same = {"stream": True, "store": False, "instructions": "s", "max_output_tokens": 16}
-    same["input"] = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}]
+    common_fields = {"stream": True, "store": False, "instructions": "s", "max_output_tokens": 16}
+    common_fields["input"] = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}]
     encrypted = {"include": ["reasoning.encrypted_content"]}
     assert fake.requests == [
-        {"model": "o-test", **same, **encrypted, "reasoning": {"effort": "high", "summary": "auto"}},
-        {"model": "gpt-test", **same, "temperature": 0.1},
-        {"model": "new", **same, **encrypted, "temperature": 0.1},
+        {"model": "o-test", **common_fields, **encrypted, "reasoning": {"effort": "high", "summary": "auto"}},
+        {"model": "gpt-test", **common_fields, "temperature": 0.1},
+        {"model": "new", **common_fields, **encrypted, "temperature": 0.1},
     ]
     assert fake.paths == ["/v1/responses"] * 3
     assert fake.headers[0]["authorization"] == f"Bearer {KEY}"
@@ -56,14 +56,14 @@ async def test_reasoning_returns_to_the_model_that_thought_it_and_to_no_other() 
     script = [Reply(thinking="first\n\nsecond", calls=[("read_file", {"path": "a"})]), Reply(text="done")]
     with FakeResponses(script) as fake:
         model = OpenAIResponses(THINKER, base_url=fake.base_url)
-        other = OpenAIResponses(TALKER, base_url=fake.base_url)
+        other_model = OpenAIResponses(TALKER, base_url=fake.base_url)
         answer, _ = await ask(model, ModelRequest("", [UserEntry("go")], TOOLS))
         entry = AssistantEntry(1, answer.text, answer.thinking, answer.requests)
         entries: list[Entry] = [UserEntry("go"), entry, ResultsEntry(1, (ToolResult(call_key(1, 0), "r"),))]
         assert (await ask(model, ModelRequest("", entries, TOOLS)))[0].text == "done"
-        assert (await ask(other, ModelRequest("", entries, TOOLS)))[0].text == "done"
+        assert (await ask(other_model, ModelRequest("", entries, TOOLS)))[0].text == "done"
         await model.close()
-        await other.close()
+        await other_model.close()
     assert answer.thinking[0].text == "first\n\nsecond"
     returned = [[item["type"] for item in request["input"]] for request in fake.requests]
     assert returned == [
@@ -123,9 +123,9 @@ async def test_refused_parameters_are_dropped_for_good() -> None:  # M-01
             "reasoning;",
             "temperature;",
         ]
-        asked = len(server.seen)
+        request_count = len(server.seen)
         assert (await ask(model))[1] == []
-        assert len(server.seen) == asked + 1
+        assert len(server.seen) == request_count + 1
         await model.close()
     assert sorted(server.seen[-1].json) == ["input", "instructions", "model", "store", "stream"]
 
@@ -150,7 +150,7 @@ async def test_cut_and_split_on_the_network() -> None:  # fault 7
     reply = {"text": "Grüße 🧵", "thinking": "hm", "calls": [("f", {"a": "ä"})], "chunk_size": 3}
     sizes = [0, 1, 7, 64]
     cuts = [0, 40, 700, 2000]
-    script = [Reply(**reply, split=size) for size in sizes] + [Reply(**reply, cut_after=cut) for cut in cuts]  # type: ignore[arg-type]
+    script = [Reply(**reply, split=size) for size in sizes] + [Reply(**reply, cut_after=cut_size) for cut_size in cuts]  # type: ignore[arg-type]
     with FakeResponses(script, in_order=True) as fake:
         model = OpenAIResponses(THINKER, base_url=fake.base_url)
         answers = [(await ask(model))[0] for _ in sizes]

@@ -30,11 +30,12 @@ LATER = '{"type":"reasoning","id":"rs_2","summary":[],"encrypted_content":"gB"}'
 
 def turn(number: int, *calls: tuple[str, str], thinking: tuple[Thinking, ...] = (), text: str = "") -> list[Entry]:
     """An assistant entry with (id, arguments) calls, and its results."""
-    asked = tuple(
-        ToolRequest(call_key(number, at), "read_file", arguments, given) for at, (given, arguments) in enumerate(calls)
+    tool_requests = tuple(
+        ToolRequest(call_key(number, at), "read_file", arguments, call_id)
+        for at, (call_id, arguments) in enumerate(calls)
     )
-    results = tuple(ToolResult(call.call, "r") for call in asked)
-    return [AssistantEntry(number, text, thinking, asked), ResultsEntry(number, results)]
+    results = tuple(ToolResult(call.call, "r") for call in tool_requests)
+    return [AssistantEntry(number, text, thinking, tool_requests), ResultsEntry(number, results)]
 
 
 def encode(entries: list[Entry], encoder: ResponsesEncoder | None = None, memo: Memo | None = None) -> bytes:
@@ -45,8 +46,8 @@ def encode(entries: list[Entry], encoder: ResponsesEncoder | None = None, memo: 
 
 
 def items(entries: list[Entry]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = msgspec.json.decode(encode(entries))["input"]
-    return found
+    item_list: list[dict[str, Any]] = msgspec.json.decode(encode(entries))["input"]
+    return item_list
 
 
 def test_the_shape() -> None:
@@ -79,8 +80,8 @@ def test_the_shape() -> None:
 
 
 def test_no_tools_and_no_system_text_leave_nothing_behind() -> None:
-    sent = msgspec.json.decode(ResponsesEncoder(REF).body({"model": "m"}, ModelRequest(" ", [UserEntry("x")])))
-    assert sorted(sent) == ["input", "model"]
+    request_body = msgspec.json.decode(ResponsesEncoder(REF).body({"model": "m"}, ModelRequest(" ", [UserEntry("x")])))
+    assert sorted(request_body) == ["input", "model"]
 
 
 def test_reasoning_goes_back_byte_exact_before_what_it_belongs_to() -> None:  # M-10
@@ -117,7 +118,7 @@ def test_reasoning_that_nothing_follows_is_not_sent() -> None:  # L-07: an inter
 
 
 def test_refused_reasoning_is_left_out_of_this_conversation_only() -> None:  # M-10: the record is not changed
-    encoder, memo, other = ResponsesEncoder(REF), Memo(), Memo()
+    encoder, memo, other_memo = ResponsesEncoder(REF), Memo(), Memo()
     entries = [UserEntry("go"), *turn(1, ("i", "{}"), thinking=(Thinking("", ITEM, REF),))]
     assert ITEM.encode() in encode(entries, encoder, memo)
     assert encoder.drop_thinking(ModelRequest("", entries, memo=memo))
@@ -128,7 +129,7 @@ def test_refused_reasoning_is_left_out_of_this_conversation_only() -> None:  # M
     body = encode(grown, encoder, memo)
     assert ITEM.encode() not in body
     assert LATER.encode() in body
-    assert ITEM.encode() in encode(entries, encoder, other)
+    assert ITEM.encode() in encode(entries, encoder, other_memo)
     assert encoder.drop_thinking(ModelRequest("", grown, memo=memo))
     assert LATER.encode() not in encode(grown, encoder, memo)
 
@@ -137,15 +138,15 @@ def test_refused_reasoning_is_left_out_of_this_conversation_only() -> None:  # M
 def test_each_request_begins_with_the_one_before(fresh: bool) -> None:  # L-21
     memo, encoder = Memo(), ResponsesEncoder(REF)
     entries: list[Entry] = [UserEntry("go")]
-    before = b""
+    last_body = b""
     for number in range(1, 30):
         thinking = (Thinking("t", ITEM, REF),) if number % 2 else ()
         entries += turn(number, ("same" if number % 3 else f"i{number}", "{}"), thinking=thinking)
         if fresh:  # another process, after a kill
             memo, encoder = Memo(), ResponsesEncoder(REF)
         body = encode(list(entries), encoder, memo)
-        assert body.startswith(before.removesuffix(b"]}"))
-        before = body
+        assert body.startswith(last_body.removesuffix(b"]}"))
+        last_body = body
 
 
 def test_ids_that_repeat_or_are_none_are_made_unique() -> None:  # M-09, fault 23
@@ -166,10 +167,10 @@ def test_odd_entries() -> None:
     odd = AssistantEntry(2, "", (), (ToolRequest(call_key(2, 0), "röad file" + "x" * 99, "{}", "j"),))
     results = [ResultsEntry(number, (ToolResult(call_key(number, 0), ""),)) for number in (1, 2)]
     user = UserEntry("half \udc80 pair", images=(Image("image/png", "0" * 64),))
-    said, call, output, other, _ = items([user, nameless, results[0], AssistantEntry(3), odd, results[1]])
-    assert said["content"][0]["text"].startswith("half ? pair\n[an image (image/png)")
+    message, call, output, other_call, _ = items([user, nameless, results[0], AssistantEntry(3), odd, results[1]])
+    assert message["content"][0]["text"].startswith("half ? pair\n[an image (image/png)")
     assert (call["name"], output["output"]) == ("unnamed", "")
-    assert other["name"] == ("r_ad_file" + "x" * 99)[:64]
+    assert other_call["name"] == ("r_ad_file" + "x" * 99)[:64]
 
 
 def test_a_turn_costs_what_is_new_in_it() -> None:  # law 13

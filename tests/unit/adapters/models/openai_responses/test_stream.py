@@ -23,11 +23,11 @@ def raw(kind: str, data: bytes) -> bytes:
     return b"event: " + kind.encode() + b'\ndata: {"type":"' + kind.encode() + b'",' + data + b"}\n\n"
 
 
-def said(text: str, index: int = 0) -> bytes:
+def encode_text(text: str, index: int = 0) -> bytes:
     return event("response.output_text.delta", output_index=index, item_id=f"msg_{index}", delta=text)
 
 
-def thought(text: str, part: int = 0, index: int = 0) -> bytes:
+def encode_thinking(text: str, part: int = 0, index: int = 0) -> bytes:
     return event("response.reasoning_summary_text.delta", output_index=index, summary_index=part, delta=text)
 
 
@@ -35,9 +35,9 @@ def argued(text: str, index: int = 0) -> bytes:
     return event("response.function_call_arguments.delta", output_index=index, delta=text)
 
 
-def call(index: int | None = 0, arguments: str | None = None, given: str = "i", name: str = "f") -> bytes:
+def call(index: int | None = 0, arguments: str | None = None, call_id: str = "i", name: str = "f") -> bytes:
     """A call is announced, or with arguments: told as a whole."""
-    item = {"type": "function_call", "call_id": given, "name": name, "arguments": arguments or ""}
+    item = {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments or ""}
     kind = "response.output_item.added" if arguments is None else "response.output_item.done"
     return event(kind, item=item) if index is None else event(kind, output_index=index, item=item)
 
@@ -63,23 +63,23 @@ SECOND = b'{"type":"reasoning","id":"rs_2","summary":[],"encrypted_content":"gB"
 FULL = (
     event("response.created", response={"status": "in_progress", "output": []})
     + event("response.output_item.added", output_index=0, item={"type": "reasoning", "encrypted_content": "half"})
-    + thought("ich über")
-    + thought("lege")
-    + thought("weiter", 1)
+    + encode_thinking("ich über")
+    + encode_thinking("lege")
+    + encode_thinking("weiter", 1)
     + raw("response.output_item.done", b'"output_index":0,"item":' + FIRST)
     + event("response.output_item.added", output_index=1, item={"type": "message", "content": []})
-    + said("Grüße 🧵 ", 1)
-    + said("an {alle}", 1)
+    + encode_text("Grüße 🧵 ", 1)
+    + encode_text("an {alle}", 1)
     + message("Grüße 🧵 an {alle}", 1)
-    + call(2, given="i1", name="read_file")
+    + call(2, call_id="i1", name="read_file")
     + argued('{"path":', 2)
     + argued('"ä.py"}', 2)
     + event("response.function_call_arguments.done", output_index=2, arguments='{"path":"ä.py"}')
-    + call(2, '{"path":"ä.py"}', given="i1", name="read_file")
+    + call(2, '{"path":"ä.py"}', call_id="i1", name="read_file")
     + raw("response.output_item.done", b'"output_index":3,"item":' + SECOND)
-    + call(4, given="i2", name="read_file")
+    + call(4, call_id="i2", name="read_file")
     + argued('{"path":"b"}', 4)
-    + call(4, '{"path":"b"}', given="i2", name="read_file")
+    + call(4, '{"path":"b"}', call_id="i2", name="read_file")
     + completed(usage=USAGE, output=[])
 )
 
@@ -111,12 +111,12 @@ def test_reasoning_is_kept_byte_exact_with_its_place() -> None:  # M-10
 
 
 def test_split_at_every_byte_and_by_byte() -> None:  # fault 7
-    wanted = read(FULL)
-    assert read(*(FULL[at : at + 1] for at in range(len(FULL)))) == wanted
+    expected = read(FULL)
+    assert read(*(FULL[at : at + 1] for at in range(len(FULL)))) == expected
     returns = FULL.replace(b"\n", b"\r\n")
-    assert read(*(returns[at : at + 1] for at in range(len(returns)))) == wanted
+    assert read(*(returns[at : at + 1] for at in range(len(returns)))) == expected
     for at in range(len(FULL)):
-        assert read(FULL[:at], FULL[at:]) == wanted
+        assert read(FULL[:at], FULL[at:]) == expected
 
 
 def test_cut_at_every_byte() -> None:  # fault 7: no half call
@@ -128,7 +128,15 @@ def test_cut_at_every_byte() -> None:  # fault 7: no half call
 
 def test_text_of_one_read_is_one_delta() -> None:
     reader = ResponsesReader("x")
-    stream = said("a") + said("b") + thought("t", index=1) + said("c", 2) + said("d", 2) + call(3) + argued("{}", 3)
+    stream = (
+        encode_text("a")
+        + encode_text("b")
+        + encode_thinking("t", index=1)
+        + encode_text("c", 2)
+        + encode_text("d", 2)
+        + call(3)
+        + argued("{}", 3)
+    )
     assert reader.feed(stream) == [
         TextDelta("ab"),
         ThinkingDelta("t"),
@@ -150,8 +158,8 @@ ITEMS = [
 ONE_CALL = [("i", "f", "{}")]
 ODD: dict[str, tuple[bytes, str, list[tuple[str, str, str]], str]] = {
     "only the last event": (completed(output=ITEMS), "hino", ONE_CALL, "tool_calls"),
-    "[DONE] after the last event": (said("hi") + completed() + DONE + said("there"), "hi", [], "stop"),
-    "[DONE] in place of the last event": (said("hi") + DONE, "hi", [], "stop"),
+    "[DONE] after the last event": (encode_text("hi") + completed() + DONE + encode_text("there"), "hi", [], "stop"),
+    "[DONE] in place of the last event": (encode_text("hi") + DONE, "hi", [], "stop"),
     "[DONE] after a finished call": (call() + argued("{}") + call(0, "{}") + DONE, "", ONE_CALL, "tool_calls"),
     "no types in the data": (
         b'event: response.output_text.delta\ndata: {"delta":"hi"}\n\nevent: response.completed\ndata: {}\n\n',
@@ -159,16 +167,21 @@ ODD: dict[str, tuple[bytes, str, list[tuple[str, str, str]], str]] = {
         [],
         "stop",
     ),
-    "no names of events": ((said("hi") + completed()).replace(b"event: response", b": response"), "hi", [], "stop"),
-    "bom and comments": (b"\xef\xbb\xbf: keepalive\n\n" + said("hi") + completed(), "hi", [], "stop"),
+    "no names of events": (
+        (encode_text("hi") + completed()).replace(b"event: response", b": response"),
+        "hi",
+        [],
+        "stop",
+    ),
+    "bom and comments": (b"\xef\xbb\xbf: keepalive\n\n" + encode_text("hi") + completed(), "hi", [], "stop"),
     "events that nobody knows": (
-        event("response.wonderful", delta="x") + event("keepalive") + event("") + said("hi") + completed(),
+        event("response.wonderful", delta="x") + event("keepalive") + event("") + encode_text("hi") + completed(),
         "hi",
         [],
         "stop",
     ),
     "a message told only as a whole": (message("hi") + completed(), "hi", [], "stop"),
-    "two messages": (said("a") + message("a") + message("b", 1) + completed(), "a\n\nb", [], "stop"),
+    "two messages": (encode_text("a") + message("a") + message("b", 1) + completed(), "a\n\nb", [], "stop"),
     "refusal": (
         event("response.refusal.delta", output_index=0, delta="I can't") + completed(),
         "I can't",
@@ -209,7 +222,7 @@ ODD: dict[str, tuple[bytes, str, list[tuple[str, str, str]], str]] = {
     ),
     "an index that is lost": (call(1) + argued("{}", 1) + call(None, "{}") + completed(), "", ONE_CALL, "tool_calls"),
     "every index 0": (
-        call() + argued("{}") + call(0, "{}") + call(0, given="j") + argued("{}") + call(0, "{}", "j") + completed(),
+        call() + argued("{}") + call(0, "{}") + call(0, call_id="j") + argued("{}") + call(0, "{}", "j") + completed(),
         "",
         [*ONE_CALL, ("j", "f", "{}")],
         "tool_calls",
@@ -221,7 +234,7 @@ ODD: dict[str, tuple[bytes, str, list[tuple[str, str, str]], str]] = {
         "tool_calls",
     ),
     "two calls told by turns": (
-        call() + call(1, given="j") + argued('{"a"') + argued("{}", 1) + argued(":1}") + completed(),
+        call() + call(1, call_id="j") + argued('{"a"') + argued("{}", 1) + argued(":1}") + completed(),
         "",
         [("i", "f", '{"a":1}'), ("j", "f", "{}")],
         "tool_calls",
@@ -241,24 +254,24 @@ ODD: dict[str, tuple[bytes, str, list[tuple[str, str, str]], str]] = {
         "stop",
     ),
     "length": (
-        said("hi") + completed("incomplete", incomplete_details={"reason": "max_output_tokens"}),
+        encode_text("hi") + completed("incomplete", incomplete_details={"reason": "max_output_tokens"}),
         "hi",
         [],
         "length",
     ),
     "filter": (
-        said("hi") + completed("incomplete", incomplete_details={"reason": "content_filter"}),
+        encode_text("hi") + completed("incomplete", incomplete_details={"reason": "content_filter"}),
         "hi",
         [],
         "content_filter",
     ),
     "a reason of its own": (
-        said("hi") + completed("incomplete", incomplete_details={"reason": "moon"}),
+        encode_text("hi") + completed("incomplete", incomplete_details={"reason": "moon"}),
         "hi",
         [],
         "moon",
     ),
-    "incomplete for no reason": (said("hi") + event("response.incomplete", response=None), "hi", [], "length"),
+    "incomplete for no reason": (encode_text("hi") + event("response.incomplete", response=None), "hi", [], "length"),
 }
 
 
@@ -289,7 +302,7 @@ def test_reasoning_without_encryption_is_shown_and_not_kept_for_return() -> None
 )
 def test_a_chunk_that_is_none_is_a_failure_never_a_gap(junk: bytes) -> None:  # fault 9
     with pytest.raises(ModelError, match="no part of an answer") as caught:
-        read(said("a") + junk + completed())
+        read(encode_text("a") + junk + completed())
     assert caught.value.kind == "cut_stream"
 
 
@@ -325,7 +338,11 @@ def test_a_server_that_does_not_stream() -> None:
         (event("error", code="rate_limit_exceeded", message="slow down", param=None), "rate_limit", "slow down"),
         (event("error", error={"type": "invalid_request_error", "message": "bad"}), "bad_request", "bad"),
         (b'data: {"error":{"message":"busy","code":503}}\n\n', "overloaded", "busy"),
-        (said("so") + completed("failed", error={"code": "server_error", "message": "oops"}), "overloaded", "oops"),
+        (
+            encode_text("so") + completed("failed", error={"code": "server_error", "message": "oops"}),
+            "overloaded",
+            "oops",
+        ),
         (completed("failed", error={"code": "context_length_exceeded", "message": "long"}), "context_limit", "long"),
         (completed("failed", error={"code": "insufficient_quota", "message": "pay"}), "quota", "pay"),
         (completed("failed", error={"code": "invalid_prompt", "message": "not that"}), "bad_request", "not that"),
@@ -342,7 +359,7 @@ def test_errors_inside_a_200(stream: bytes, kind: str, words: str) -> None:  # f
 def test_what_came_before_a_failure_counts() -> None:  # M-11: the cost of every attempt
     reader = ResponsesReader("x")
     failed = completed("failed", error={"code": "server_error", "message": "oops"}, usage=USAGE)
-    assert reader.feed(said("so") + failed) == [TextDelta("so"), UsageDelta(Usage(9, 4, cached=3, reasoning=2))]
+    assert reader.feed(encode_text("so") + failed) == [TextDelta("so"), UsageDelta(Usage(9, 4, cached=3, reasoning=2))]
     assert reader.done
     with pytest.raises(ModelError, match="oops"):
         reader.end()

@@ -1,4 +1,4 @@
-"""What models of real families write, and what it means: calls, and the text that is left to show (P-03 to P-05).
+"""Outputs of models of real families, and their meaning: calls, and the text that is left to show (P-03 to P-05).
 Written by hand from the documented formats and from the ways in which small models get them wrong."""
 
 # ruff: noqa: E501, RUF001 - what models write is long and odd
@@ -14,7 +14,7 @@ class Case(NamedTuple):
     title: str
     text: str
     calls: list[Call]
-    shown: str = ""
+    visible_text: str = ""
 
 
 READ: Call = ("read_file", {"path": "a.py"})

@@ -18,16 +18,16 @@ def test_the_corpus_is_large_and_its_titles_differ() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
 def test_calls_and_text_whole_and_in_pieces(case: Case) -> None:
-    found = extract(case.text, tool_names=KNOWN)
-    assert list(found.calls) == expected(case)
-    assert found.text == case.shown
-    assert strip(case.text, KNOWN) == case.shown
+    extraction = extract(case.text, tool_names=KNOWN)
+    assert list(extraction.calls) == expected(case)
+    assert extraction.text == case.visible_text
+    assert strip(case.text, KNOWN) == case.visible_text
     for size in (1, 2, 3, 7, 50):
         scanner = Scanner(KNOWN)
-        shown = "".join(scanner.feed(case.text[at : at + size]) for at in range(0, len(case.text), size))
-        rest = scanner.end()
-        assert case.shown.startswith(shown)  # nothing is shown that is taken back later
-        assert (list(rest.calls), shown + rest.text) == (expected(case), case.shown)
+        shown_text = "".join(scanner.feed(case.text[at : at + size]) for at in range(0, len(case.text), size))
+        ending = scanner.end()
+        assert case.visible_text.startswith(shown_text)  # nothing is shown that is taken back later
+        assert (list(ending.calls), shown_text + ending.text) == (expected(case), case.visible_text)
 
 
 @pytest.mark.parametrize("part", range(8))
@@ -43,10 +43,10 @@ def freezes(case: Case) -> None:
             continue
         assert 0 <= at <= end
         scanner = Scanner(KNOWN)
-        shown = scanner.feed(case.text[:end])
-        assert case.shown.startswith(shown)
+        shown_text = scanner.feed(case.text[:end])
+        assert case.visible_text.startswith(shown_text)
         if not scanner.end().calls and not case.calls:
-            assert shown.rstrip() == case.text[:at].rstrip()
+            assert shown_text.rstrip() == case.text[:at].rstrip()
 
 
 CHANNELLED = (
@@ -58,14 +58,14 @@ CHANNELLED = (
 def test_of_an_answer_in_channels_only_the_answer_is_shown() -> None:
     for size in (1, 2, 3, 7, 500):
         scanner = Scanner(KNOWN)
-        shown = "".join(scanner.feed(CHANNELLED[at : at + size]) for at in range(0, len(CHANNELLED), size))
-        rest = scanner.end()
-        assert (rest.calls, shown + rest.text) == ((), "Done.")
+        shown_text = "".join(scanner.feed(CHANNELLED[at : at + size]) for at in range(0, len(CHANNELLED), size))
+        ending = scanner.end()
+        assert (ending.calls, shown_text + ending.text) == ((), "Done.")
 
 
 @pytest.mark.parametrize("text", [">>>all\nI look.>>>read_file\n{}", "read_file\n{}"])
 def test_without_known_names_nothing_is_addressed(text: str) -> None:
     scanner = Scanner()
-    shown = "".join(map(scanner.feed, text))
-    rest = scanner.end()
-    assert (rest.calls, shown + rest.text) == ((), text)
+    shown_text = "".join(map(scanner.feed, text))
+    ending = scanner.end()
+    assert (ending.calls, shown_text + ending.text) == ((), text)

@@ -1,4 +1,4 @@
-"""What holds for any text: nothing crashes, every split gives the same, any call in any notation is found in any prose,
+"""Properties of any text: nothing crashes, every split gives the same, any call in any notation is found in any prose,
 and the time is linear (P-01, P-02, P-07)."""
 
 # ruff: noqa: RUF001
@@ -55,36 +55,36 @@ PIECES = sorted(
 )
 soup = st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=14).map("".join)
 """Texts that are full of what a call is made of."""
-known = st.sampled_from([KNOWN, None])
+tool_names = st.sampled_from([KNOWN, None])
 fast = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-@given(soup | st.text(), known)
+@given(soup | st.text(), tool_names)
 @settings(fast, max_examples=examples(200))
 def test_no_text_crashes_it(text: str, names: tuple[str, ...] | None) -> None:
-    found = extract(text, names)
-    for call in found.calls:
+    extraction = extract(text, names)
+    for call in extraction.calls:
         assert call.name
         msgspec.json.encode(call.arguments)
     at = detect_partial(text)
     assert at is None or 0 <= at <= len(text)
-    if not found.calls and not re.search(r"<|\[T", text):
-        assert found.text == text
+    if not extraction.calls and not re.search(r"<|\[T", text):
+        assert extraction.text == text
     assert len(strip(text, names)) <= len(text)
 
 
-@given(soup, known, st.data())
+@given(soup, tool_names, st.data())
 @settings(fast, max_examples=examples(200))
 def test_every_split_gives_the_same(text: str, names: tuple[str, ...] | None, data: st.DataObject) -> None:
-    whole = extract(text, names)
+    extraction = extract(text, names)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=4) | st.just(list(range(len(text))))))
     scanner = Scanner(names)
-    shown = ""
+    shown_text = ""
     for begin, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
-        shown += scanner.feed(text[begin:end])
-        assert whole.text.startswith(shown)  # what was shown is never taken back
-    rest = scanner.end()
-    assert (rest.calls, shown + rest.text) == (whole.calls, whole.text)
+        shown_text += scanner.feed(text[begin:end])
+        assert extraction.text.startswith(shown_text)  # shown text is never taken back
+    ending = scanner.end()
+    assert (ending.calls, shown_text + ending.text) == (extraction.calls, extraction.text)
 
 
 # -- any call in any notation -----------------------------------------------------------------------------------------
@@ -158,13 +158,15 @@ prose = st.text(st.characters(exclude_characters="`~<>[]{}\"'“”", exclude_ca
 @pytest.mark.parametrize("form", FORMATS)
 @given(prose, st.sampled_from(KNOWN), arguments, prose)
 @settings(fast, max_examples=examples(40))
-def test_any_call_in_any_prose_is_found(form: str, before: str, name: str, args: dict[str, Any], after: str) -> None:
-    written = FORMATS[form](name, args)
+def test_any_call_in_any_prose_is_found(
+    form: str, prose_above: str, name: str, args: dict[str, Any], prose_below: str
+) -> None:
+    call_text = FORMATS[form](name, args)
     # In a dict that Python printed, a string in double quotes reads as JSON, which has no such escapes.
-    assume(form != "hermes, python" or not re.search(r"\\[xU]", written))
-    found = extract(f"{before}\n{written}\n{after}", tool_names=KNOWN)
-    assert found.calls == (TextCall(name, args),)
-    assert found.text.split() == f"{before}\n{after}".split()
+    assume(form != "hermes, python" or not re.search(r"\\[xU]", call_text))
+    extraction = extract(f"{prose_above}\n{call_text}\n{prose_below}", tool_names=KNOWN)
+    assert extraction.calls == (TextCall(name, args),)
+    assert extraction.text.split() == f"{prose_above}\n{prose_below}".split()
 
 
 M3 = "]<]minimax[>["
@@ -218,11 +220,11 @@ plain_arguments = st.dictionaries(
 @given(prose, st.sampled_from(KNOWN), plain_arguments, prose)
 @settings(fast, max_examples=examples(60))
 def test_any_call_with_marked_arguments_is_found(
-    form: str, before: str, name: str, args: dict[str, str], after: str
+    form: str, prose_above: str, name: str, args: dict[str, str], prose_below: str
 ) -> None:
-    found = extract(f"{before}\n{XML_FORMATS[form](name, args)}\n{after}", tool_names=KNOWN)
-    assert found.calls == (TextCall(name, args),)
-    assert found.text.split() == f"{before}\n{after}".split()
+    extraction = extract(f"{prose_above}\n{XML_FORMATS[form](name, args)}\n{prose_below}", tool_names=KNOWN)
+    assert extraction.calls == (TextCall(name, args),)
+    assert extraction.text.split() == f"{prose_above}\n{prose_below}".split()
 
 
 @pytest.mark.parametrize("form", [*FORMATS])
@@ -230,16 +232,16 @@ def test_any_call_with_marked_arguments_is_found(
 @settings(fast, max_examples=examples(25))
 @example("write_file", {"content": "</tool_call>\n```\n<tool_call>{}\\ \" ' }"})
 def test_no_piece_of_a_call_is_ever_shown(form: str, name: str, args: dict[str, Any]) -> None:  # P-01
-    before = "Let me see."
-    written = FORMATS[form](name, args)
-    text = f"{before}\n{written}"
+    opening = "Let me see."
+    call_text = FORMATS[form](name, args)
+    text = f"{opening}\n{call_text}"
     scanner = Scanner(KNOWN)
-    shown = ""
+    shown_text = ""
     for char in text:
-        shown += scanner.feed(char)
-        assert before.startswith(shown)
+        shown_text += scanner.feed(char)
+        assert opening.startswith(shown_text)
     assert scanner.end().text.strip() == ""
-    begin = len(before) + 1 + (len(written) - len(written.lstrip()))
+    begin = len(opening) + 1 + (len(call_text) - len(call_text.lstrip()))
     for end in range(begin + 1, len(text.rstrip())):
         at = detect_partial(text[:end], KNOWN)
         assert at == begin or extract(text[:end], KNOWN).calls, text[:end]

@@ -1,4 +1,4 @@
-"""What odd servers send is understood as far as it goes (fault 9)."""
+"""The answers of odd servers are decoded as far as possible (fault 9)."""
 
 import msgspec
 import pytest
@@ -35,10 +35,10 @@ def test_what_fits_is_kept(told: bytes, understood: Outer) -> None:
 
 
 def test_raw_parts_stay_exact() -> None:
-    found = decode_leniently(b'{"count":{},"inners":[{"text":3,"raw":{ "a": 1.0 }}]}', Outer)
-    assert found is not None
-    assert found.inners is not None
-    assert bytes(found.inners[0].raw) == b'{ "a": 1.0 }'
+    outer = decode_leniently(b'{"count":{},"inners":[{"text":3,"raw":{ "a": 1.0 }}]}', Outer)
+    assert outer is not None
+    assert outer.inners is not None
+    assert bytes(outer.inners[0].raw) == b'{ "a": 1.0 }'
 
 
 @pytest.mark.parametrize("told", [b"", b"{", b"[]", b"null", b"7", b"[" * 100_000, b'{"count":\xff}'])

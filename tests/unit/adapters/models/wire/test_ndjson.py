@@ -12,8 +12,8 @@ from treadle.adapters.models.wire.framing import LineDecoder
 
 def lines(*chunks: bytes) -> list[bytes]:
     decoder = LineDecoder()
-    found = [line for chunk in chunks for line in decoder.feed(chunk)]
-    return [*found, *filter(None, [decoder.end()])]
+    complete_lines = [line for chunk in chunks for line in decoder.feed(chunk)]
+    return [*complete_lines, *filter(None, [decoder.end()])]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ WITH_TOOLS = ModelRequest("", [UserEntry("x")], (ToolSpec("look"),), output_sche
 ANY = ModelRequest("", [UserEntry("x")])
 
 
-def sent(model: HttpModel, request: ModelRequest) -> dict[str, Any]:
+def build_parameters(model: HttpModel, request: ModelRequest) -> dict[str, Any]:
     return model._parameters(request)
 
 
@@ -25,17 +25,17 @@ def test_openai_takes_it_beside_tools() -> None:
     chat, responses = OpenAIChat(ModelInfo("openai", "m")), OpenAIResponses(ModelInfo("openai", "m"))
     for request in (PLAIN, WITH_TOOLS):
         shape = {"name": "answer", "schema": SCHEMA, "strict": True}
-        assert sent(chat, request)["response_format"] == {"type": "json_schema", "json_schema": shape}
-        assert sent(responses, request)["text"] == {"format": {"type": "json_schema", **shape}}
-    assert "response_format" not in sent(chat, ANY)
-    assert "text" not in sent(responses, ANY)
+        assert build_parameters(chat, request)["response_format"] == {"type": "json_schema", "json_schema": shape}
+        assert build_parameters(responses, request)["text"] == {"format": {"type": "json_schema", **shape}}
+    assert "response_format" not in build_parameters(chat, ANY)
+    assert "text" not in build_parameters(responses, ANY)
 
 
 def test_gemini_and_ollama_only_without_tools() -> None:
     gemini, ollama = Gemini(ModelInfo("gemini", "m")), OllamaChat(ModelInfo("ollama", "m"))
-    assert sent(gemini, PLAIN)["responseMimeType"] == "application/json"
-    assert sent(gemini, PLAIN)["responseSchema"]["properties"]["a"]["type"] == "integer"
-    assert sent(ollama, PLAIN)["format"] == SCHEMA
+    assert build_parameters(gemini, PLAIN)["responseMimeType"] == "application/json"
+    assert build_parameters(gemini, PLAIN)["responseSchema"]["properties"]["a"]["type"] == "integer"
+    assert build_parameters(ollama, PLAIN)["format"] == SCHEMA
     for request in (WITH_TOOLS, ANY):
-        assert "responseSchema" not in sent(gemini, request)
-        assert "format" not in sent(ollama, request)
+        assert "responseSchema" not in build_parameters(gemini, request)
+        assert "format" not in build_parameters(ollama, request)

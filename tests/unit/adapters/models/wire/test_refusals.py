@@ -88,8 +88,8 @@ async def fail(model: Model) -> None:
 @pytest.mark.parametrize("wire", WIRES)
 async def test_no_adapter_drops_what_was_merely_mentioned(wire: str) -> None:
     fake_of, connect = WIRES[wire]
-    said = "The question was about thinking, the temperature and max_tokens of something; it has no answer"
-    with fake_of(lambda _: Reply(status=400, error={"message": said})) as fake:
+    error_text = "The question was about thinking, the temperature and max_tokens of something; it has no answer"
+    with fake_of(lambda _: Reply(status=400, error={"message": error_text})) as fake:
         model = connect(fake)
         await fail(model)
         await fail(model)
@@ -100,27 +100,27 @@ async def test_no_adapter_drops_what_was_merely_mentioned(wire: str) -> None:
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_what_was_left_out_and_did_not_help_is_sent_again_next_time(wire: str) -> None:
-    """Words that look like a refusal, whatever is sent: nothing is lost for the calls that come later."""
+    """Every request is answered with words that look like a refusal: later calls lose nothing."""
     fake_of, connect = WIRES[wire]
-    said = "The temperature is not supported, and thinking is not allowed"
-    with fake_of(lambda _: Reply(status=400, error={"message": said})) as fake:
+    error_text = "The temperature is not supported, and thinking is not allowed"
+    with fake_of(lambda _: Reply(status=400, error={"message": error_text})) as fake:
         model = connect(fake)
         await fail(model)
-        asked = len(fake.requests)
-        assert 1 < asked < 5
+        request_count = len(fake.requests)
+        assert 1 < request_count < 5
         await fail(model)
         await model.close()
-        assert fake.requests[asked] == fake.requests[0]
-        assert fake.requests[asked - 1] != fake.requests[0]
+        assert fake.requests[request_count] == fake.requests[0]
+        assert fake.requests[request_count - 1] != fake.requests[0]
 
 
 async def test_a_server_that_always_finds_something_else_to_refuse() -> None:
-    left = 10_000
+    limit = 10_000
 
     def refuse(request: Any) -> Reply:
-        nonlocal left
-        left = min(left, request["max_tokens"])
-        return Reply(status=400, error={"message": f"max_tokens: {left} > {left - 1}, which is the maximum"})
+        nonlocal limit
+        limit = min(limit, request["max_tokens"])
+        return Reply(status=400, error={"message": f"max_tokens: {limit} > {limit - 1}, which is the maximum"})
 
     with FakeAnthropic(refuse) as fake:
         model = AnthropicMessages(INFO, base_url=fake.base_url)

@@ -49,11 +49,11 @@ TABLE: dict[str, tuple[bytes, list[ServerEvent]]] = {
 
 @pytest.mark.parametrize("case", TABLE)
 def test_whole_by_byte_and_cut_once_anywhere(case: str) -> None:  # fault 7
-    stream, wanted = TABLE[case]
-    assert decode(stream) == wanted
-    assert decode(*(stream[at : at + 1] for at in range(len(stream)))) == wanted
+    stream, expected = TABLE[case]
+    assert decode(stream) == expected
+    assert decode(*(stream[at : at + 1] for at in range(len(stream)))) == expected
     for at in range(len(stream) + 1):
-        assert decode(stream[:at], b"", stream[at:]) == wanted
+        assert decode(stream[:at], b"", stream[at:]) == expected
 
 
 pieces = st.sampled_from(
@@ -63,7 +63,7 @@ pieces = st.sampled_from(
 
 @given(st.lists(pieces, max_size=40).map(b"".join), st.lists(st.integers(0, 200), max_size=5))
 def test_any_bytes_any_cuts(stream: bytes, cuts: list[int]) -> None:
-    places = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
+    places = [0, *sorted(min(position, len(stream)) for position in cuts), len(stream)]
     chunks = [stream[a:b] for a, b in itertools.pairwise(places)]
     assert decode(*chunks) == decode(stream) == decode(*(stream[at : at + 1] for at in range(len(stream))))
 

@@ -40,7 +40,7 @@ class Line:
         self.break_at = b""
         self.cuts = 0
         self.deaf = False
-        """Whether nobody gets through at all."""
+        """True while the line lets no connection through."""
 
     async def start(self) -> str:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)

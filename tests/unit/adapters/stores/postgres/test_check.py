@@ -40,8 +40,8 @@ async def test_a_damaged_record_is_read_as_lost_and_stops_nobody(
     chat: PostgresStore, behind: asyncpg.Connection, seq: int, damage: str
 ) -> None:
     await behind.execute(f"UPDATE events SET {damage} WHERE seq = $1", seq)
-    found = await chat.read(A)
-    events = {record.seq: wire.decode(A, record).data for record in found}
+    log = await chat.read(A)
+    events = {record.seq: wire.decode(A, record).data for record in log}
     assert isinstance(events.pop(seq), RecordLost)
     assert [type(event) for event in events.values()] == [TurnStart, TurnStart]
     await add(chat, A, 4)
@@ -59,13 +59,13 @@ async def test_gaps_heads_and_summaries_are_put_right(chat: PostgresStore, behin
     await behind.execute("UPDATE chats SET head = 7 WHERE id = $1", A)
     await behind.execute("UPDATE chats SET summary = '\\x7b00' WHERE id = $1", B)
     assert {one.summary.chat for one in await chat.list()} == {A, B}
-    found = [(p.kind, p.chat, p.repaired) for p in await chat.check()]
-    assert found == [("gap", A, False), ("head", A, False), ("summary", B, False)]
+    problems = [(p.kind, p.chat, p.repaired) for p in await chat.check()]
+    assert problems == [("gap", A, False), ("head", A, False), ("summary", B, False)]
     assert [problem.repaired for problem in await chat.check(repair=True)] == [True] * 3
     assert list(await chat.check()) == []
     assert await chat.head(A) == 7
-    lost = [record.seq for record in await chat.read(A) if isinstance(wire.decode(A, record).data, RecordLost)]
-    assert lost == [2, 4, 5, 6, 7]
+    lost_seqs = [record.seq for record in await chat.read(A) if isinstance(wire.decode(A, record).data, RecordLost)]
+    assert lost_seqs == [2, 4, 5, 6, 7]
     assert (await chat.get(B)).summary == summary(B, 3)
 
 
@@ -91,18 +91,19 @@ async def test_a_summary_of_another_chat_is_damage(chat: PostgresStore, behind: 
 
 
 async def test_blobs_that_are_lost_or_damaged_are_told(chat: PostgresStore, behind: asyncpg.Connection) -> None:
-    kept = await chat.put_blob(b"output")
-    complete = ExecutionComplete(call=CallKey("1.0"), success=True, output=kept)
-    lost = ExecutionComplete(call=CallKey("1.1"), success=True, output="0" * 64)
+    digest = await chat.put_blob(b"output")
+    complete = ExecutionComplete(call=CallKey("1.0"), success=True, output=digest)
+    lost_event = ExecutionComplete(call=CallKey("1.1"), success=True, output="0" * 64)
     events = [
-        wire.Record(4 + n, 1, event.TYPE, 1, 0, wire._encoder.encode(event)) for n, event in enumerate((complete, lost))
+        wire.Record(4 + n, 1, event.TYPE, 1, 0, wire._encoder.encode(event))
+        for n, event in enumerate((complete, lost_event))
     ]
     await chat.append(Commit(A, events, summary(A, 5), durable=True))
     assert one(list(await chat.check())) == ("blob", 5, False)
     await behind.execute("UPDATE blob_parts SET data = 'outpuT'")
     assert [problem.kind for problem in await chat.check()] == ["blob", "blob"]
     with pytest.raises(Damaged):
-        await chat.get_blob(kept)
+        await chat.get_blob(digest)
 
 
 async def test_what_an_upload_left_behind_is_swept(chat: PostgresStore, behind: asyncpg.Connection) -> None:

@@ -14,9 +14,9 @@ from tests.postgres import embedded, installed_package
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts the server as another user")
 async def test_programs_in_a_folder_that_only_root_may_enter() -> None:  # D-05
     package = installed_package()
-    with tempfile.TemporaryDirectory(prefix="treadle-closed-") as closed:
-        assert os.stat(closed).st_mode & 0o077 == 0
-        copy = Path(closed, package.name)
+    with tempfile.TemporaryDirectory(prefix="treadle-closed-") as closed_folder:
+        assert os.stat(closed_folder).st_mode & 0o077 == 0
+        copy = Path(closed_folder, package.name)
         shutil.copytree(package, copy, ignore=shutil.ignore_patterns("*.a", "include"), symlinks=True)
         shutil.copytree(package.with_name(f"{package.name}.libs"), copy.with_name(f"{package.name}.libs"))
         with embedded(package=copy) as server:

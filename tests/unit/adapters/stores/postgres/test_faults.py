@@ -44,13 +44,13 @@ async def test_an_append_whose_answer_never_came_happens_once(
 async def test_another_append_at_the_same_place_is_not_taken_for_ones_own(
     cut_store: PostgresStore, store: PostgresStore, line: Line
 ) -> None:
-    """The line breaks after somebody else was quicker: it is said, as ever."""
+    """The line breaks after another writer was quicker: the store raises the usual error."""
     await begin(cut_store, A)
     await add(store, A, 2)
     line.break_at = APPEND
-    other = record(2, b'{"turn":99}')
+    other_record = record(2, b'{"turn":99}')
     with pytest.raises(HeadMoved):
-        await cut_store.append(Commit(A, [other], summary(A, 2), durable=True))
+        await cut_store.append(Commit(A, [other_record], summary(A, 2), durable=True))
     assert line.cuts == 1
     assert await store.read(A) == [record(1), record(2)]
 
@@ -77,9 +77,9 @@ async def test_an_append_that_takes_the_chat(cut_store: PostgresStore, store: Po
     await begin(cut_store, A)
     await begin(cut_store, B)
     line.break_at = APPEND
-    taken = Lease(A, 1, "w", 2)
-    await cut_store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=taken))
-    await add(cut_store, A, 3, taken)
+    lease = Lease(A, 1, "w", 2)
+    await cut_store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=lease))
+    await add(cut_store, A, 3, lease)
     line.break_at = APPEND
     await cut_store.append(Commit(B, [], summary(B, 1, title="x"), durable=True, take=Lease(B, 1, "w", 1)))
     assert line.cuts == 2
@@ -105,11 +105,11 @@ async def test_a_claim_whose_answer_never_came_is_found_again(
 ) -> None:
     await begin(store, A, runnable=True)
     await cut_store.release(await claimed(cut_store, "w", A))
-    for named in (None, A):
+    for claim_target in (None, A):
         line.break_at = CLAIM
-        before = line.cuts
-        lease = await claimed(cut_store, "w", named)
-        assert line.cuts == before + 1
+        cut_count = line.cuts
+        lease = await claimed(cut_store, "w", claim_target)
+        assert line.cuts == cut_count + 1
         assert lease.chat == A
         with pytest.raises(ChatBusy):
             await store.claim("other", A)
@@ -127,7 +127,7 @@ async def test_an_answer_whose_answer_never_came(cut_store: PostgresStore, store
 
 
 async def test_sessions_that_the_server_ends(postgres_database: str) -> None:
-    store, behind = PostgresStore(postgres_database), await asyncpg.connect(postgres_database)
+    store, connection = PostgresStore(postgres_database), await asyncpg.connect(postgres_database)
     await begin(store, A)
     lease = await claimed(store, "w", A)
     head = 1
@@ -139,11 +139,11 @@ async def test_sessions_that_the_server_ends(postgres_database: str) -> None:
             head = seq
 
     writing = asyncio.create_task(write())
-    killed = seen = 0
+    killed = last_head = 0
     while not writing.done():
-        if head >= seen + 5:  # it gets on: strike again
-            seen = head
-            killed += await behind.fetchval(
+        if head >= last_head + 5:  # it gets on: strike again
+            last_head = head
+            killed += await connection.fetchval(
                 "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
@@ -151,29 +151,29 @@ async def test_sessions_that_the_server_ends(postgres_database: str) -> None:
     await writing
     assert killed > 1
     assert seqs(await store.read(A)) == list(range(1, 60))
-    await behind.close()
+    await connection.close()
     await store.close()
 
 
 async def test_a_session_ended_in_the_middle_of_an_append(postgres_database: str) -> None:
     """The append waits for a lock when its session is ended; it is done once when the lock is gone."""
-    store, behind = PostgresStore(postgres_database), await asyncpg.connect(postgres_database)
+    store, connection = PostgresStore(postgres_database), await asyncpg.connect(postgres_database)
     await begin(store, A)
-    async with behind.transaction():
-        await behind.execute("SELECT 1 FROM chats WHERE id = $1 FOR UPDATE", A)
+    async with connection.transaction():
+        await connection.execute("SELECT 1 FROM chats WHERE id = $1 FOR UPDATE", A)
         waiting = asyncio.create_task(add(store, A, 2))
-        ended = 0
+        kill_count = 0
         async with asyncio.timeout(30):
-            while ended < 3:
-                await behind.execute("SELECT pg_stat_clear_snapshot()")
-                ended += await behind.fetchval(
+            while kill_count < 3:
+                await connection.execute("SELECT pg_stat_clear_snapshot()")
+                kill_count += await connection.fetchval(
                     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
                     "WHERE datname = current_database() AND wait_event_type = 'Lock'"
                 )
         assert not waiting.done()
     await waiting
     assert seqs(await store.read(A)) == [1, 2]
-    await behind.close()
+    await connection.close()
     await store.close()
 
 

@@ -25,26 +25,26 @@ APPEND = (
 )
 
 
-async def append_behind(behind: asyncpg.Connection, chat: ChatId, seq: int) -> None:
-    """An append by somebody who gives no hint."""
-    await behind.execute(APPEND, chat, seq, [rows.pack(record(seq))], rows.line(summary(chat, seq)))
+async def append_behind(connection: asyncpg.Connection, chat: ChatId, seq: int) -> None:
+    """Append from a session that gives no hint."""
+    await connection.execute(APPEND, chat, seq, [rows.pack(record(seq))], rows.line(summary(chat, seq)))
 
 
-async def pages(behind: asyncpg.Connection, query: str, *values: object) -> int:
-    """How many pages the server looks at for this, once it knows the statement; what it changes is taken back."""
+async def pages(connection: asyncpg.Connection, query: str, *values: object) -> int:
+    """Return how many pages the server looks at for this once it knows the statement; its changes are taken back."""
     for _ in range(2):
-        transaction = behind.transaction()
+        transaction = connection.transaction()
         await transaction.start()
         try:
-            told = await behind.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {query}", *values)
+            explanation = await connection.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {query}", *values)
         finally:
             await transaction.rollback()
-    plan = msgspec.json.decode(told)[0]["Plan"]
+    plan = msgspec.json.decode(explanation)[0]["Plan"]
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
 
 async def test_changes_are_seen_in_the_order_of_their_numbers(store: PostgresStore, behind: asyncpg.Connection) -> None:
-    """A-07: a commit with a lower number may come later; whoever has seen the higher one must not miss it."""
+    """A-07: a commit with a lower number may come later; a reader that has seen the higher one must not miss it."""
     await begin(store, A)
     await begin(store, B)
     start = (await store.get(B)).change_number
@@ -55,13 +55,13 @@ async def test_changes_are_seen_in_the_order_of_their_numbers(store: PostgresSto
         assert (await store.get(B)).change_number > start
         assert list(await store.changes(after_change=start)) == []
         assert await store.wait_any(start, 0) == start
-    seen = start
-    found: list[ChatId] = []
+    change_number = start
+    changed_chats: list[ChatId] = []
     async with asyncio.timeout(60):
-        while len(found) < 2:
-            seen = await store.wait_any(seen, 20)
-            found += [one.summary.chat for one in await store.changes(after_change=start)][len(found) :]
-    assert found == [A, B]
+        while len(changed_chats) < 2:
+            change_number = await store.wait_any(change_number, 20)
+            changed_chats += [one.summary.chat for one in await store.changes(after_change=start)][len(changed_chats) :]
+    assert changed_chats == [A, B]
 
 
 @pytest.mark.parametrize("where", ["another database", "another table", "a subtransaction"])
@@ -71,20 +71,20 @@ async def test_changes_do_not_wait_for_transactions_of_others(
     """A-07: a write transaction that stays open, anywhere in the cluster, holds up no feed."""
     await begin(store, A)
     start = (await store.get(A)).change_number
-    other = await asyncpg.connect(postgres_database if where == "another database" else postgres)
+    connection = await asyncpg.connect(postgres_database if where == "another database" else postgres)
     try:
-        await other.execute("CREATE TABLE others (n integer)")
-        async with other.transaction():
-            await other.execute("INSERT INTO others VALUES (1)")
+        await connection.execute("CREATE TABLE others (n integer)")
+        async with connection.transaction():
+            await connection.execute("INSERT INTO others VALUES (1)")
             if where == "a subtransaction":
-                await other.execute("SAVEPOINT s")
-                await other.execute("INSERT INTO others VALUES (2)")
+                await connection.execute("SAVEPOINT s")
+                await connection.execute("INSERT INTO others VALUES (2)")
             await add(store, A, 2)
             async with asyncio.timeout(10):
                 assert await store.wait_any(start, 10) > start
             assert [one.summary.chat for one in await store.changes(after_change=start)] == [A]
     finally:
-        await other.close()
+        await connection.close()
 
 
 async def test_no_change_is_missed_by_a_reader_that_follows(
@@ -121,14 +121,14 @@ async def test_no_change_is_missed_by_a_reader_that_follows(
 
     async def follow() -> dict[ChatId, int]:
         """By chat: the head of the last change that was seen. Every chat's last change must be among them."""
-        seen, heads = 0, dict.fromkeys(chats, 0)
+        last_change, heads = 0, dict.fromkeys(chats, 0)
         while True:
-            done = over.is_set()
-            for one in await store.changes(after_change=seen, limit=2):
-                assert one.change_number > seen
-                seen = one.change_number
+            is_over = over.is_set()
+            for one in await store.changes(after_change=last_change, limit=2):
+                assert one.change_number > last_change
+                last_change = one.change_number
                 heads[one.summary.chat] = one.summary.head
-            if done and not await store.changes(after_change=seen):
+            if is_over and not await store.changes(after_change=last_change):
                 return heads
             await asyncio.sleep(0)
 
@@ -160,30 +160,30 @@ async def test_a_hint_is_quicker_than_the_poll(postgres: str, monkeypatch: pytes
 
 async def test_what_came_without_a_hint_is_found_by_polling(store: PostgresStore, behind: asyncpg.Connection) -> None:
     await begin(store, A)
-    changed = (await store.get(A)).change_number
+    change_number = (await store.get(A)).change_number
     waiting = asyncio.create_task(store.wait(A, 1, 60))
-    following = asyncio.create_task(store.wait_any(changed, 60))
+    following = asyncio.create_task(store.wait_any(change_number, 60))
     await asyncio.sleep(0.05)
     await append_behind(behind, A, 2)
     assert await waiting == 2
-    assert await following > changed
+    assert await following > change_number
 
 
 async def test_leases_go_by_the_clock_of_the_database(
     postgres: str, store: PostgresStore, behind: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 15: a worker's clock is hours off, either way; nobody takes a lease early, nobody keeps one for ever."""
+    """Fault 15: a worker's clock is hours off, either way; no worker takes a lease early or keeps one for ever."""
     await begin(store, A, runnable=True)
     await claimed(store, "w1")
     real = time.time
     for hours in (10, -10):
         monkeypatch.setattr(time, "time", lambda hours=hours: real() + hours * 3600)
         monkeypatch.setattr(time, "time_ns", lambda hours=hours: int((real() + hours * 3600) * 1e9))
-        other = PostgresStore(postgres)
-        assert await other.claim("w2", now_ms=int(time.time() * 1000)) is None
+        other_store = PostgresStore(postgres)
+        assert await other_store.claim("w2", now_ms=int(time.time() * 1000)) is None
         with pytest.raises(ChatBusy):
-            await other.claim("w2", A)
-        await other.close()
+            await other_store.claim("w2", A)
+        await other_store.close()
     until = await behind.fetchval("SELECT lease_until - extract(epoch FROM clock_timestamp()) * 1000 FROM chats")
     assert 0 < until <= 30_000
     await behind.execute("UPDATE chats SET lease_until = lease_until - 31000")
@@ -191,18 +191,18 @@ async def test_leases_go_by_the_clock_of_the_database(
 
 
 async def test_many_machines_share_without_overlap(postgres: str) -> None:
-    """FOR UPDATE SKIP LOCKED: every chat once, and nobody waits for another's claim."""
+    """FOR UPDATE SKIP LOCKED: every chat once, and no claim waits for another."""
     stores = [PostgresStore(postgres, connections=3) for _ in range(4)]
     chats = [ChatId(f"c_{number:02d}") for number in range(24)]
     for number, chat in enumerate(chats):
         await begin(stores[0], chat, runnable=True, owner=f"o{number % 5}")
     leases = await asyncio.gather(*(store.claim(f"w{n}") for store in stores for n in range(8)))
-    got = sorted(lease.chat for lease in leases if lease)
-    while len(got) < len(chats):  # a claim that met only chats that others were just taking may come back empty
+    claims = sorted(lease.chat for lease in leases if lease)
+    while len(claims) < len(chats):  # a claim that met only chats that others were just taking may come back empty
         lease = await stores[0].claim("late")
         assert lease is not None
-        got = sorted([*got, lease.chat])
-    assert got == chats
+        claims = sorted([*claims, lease.chat])
+    assert claims == chats
     for store in stores:
         await store.close()
 
@@ -235,7 +235,7 @@ async def test_a_chat_of_100k_events(store: PostgresStore, behind: asyncpg.Conne
 
 
 async def test_a_claim_does_not_look_at_every_chat(store: PostgresStore, behind: asyncpg.Connection) -> None:
-    """5,000 idle chats, 5,000 that wait for a worker, 5,000 that wait for their time: what counts is the owners."""
+    """5,000 idle chats, 5,000 that wait for a worker, 5,000 that wait for their time: the owners decide the cost."""
     await begin(store, A, runnable=True, owner="ann", updated_ms=1)
     copied = ", ".join(
         column

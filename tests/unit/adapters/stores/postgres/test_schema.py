@@ -28,9 +28,9 @@ def newer(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def points() -> Iterator[list[str]]:
-    passed: list[str] = []
-    file_system.install_fault_hook(passed.append)
-    yield passed
+    fault_points: list[str] = []
+    file_system.install_fault_hook(fault_points.append)
+    yield fault_points
     file_system.install_fault_hook(None)
 
 
@@ -48,7 +48,7 @@ async def test_a_migration_keeps_what_there_is(postgres: str, newer: Path, behin
     new = PostgresStore(postgres, migrations=newer)
     assert (await new.get(A)).summary.title == "kept"
     assert await behind.fetchval("SELECT a FROM added") == 1
-    await add(old, A, 2)  # whoever is at work goes on: a new version is brought in without stopping the old one
+    await add(old, A, 2)  # a running store goes on: a new version is brought in without stopping the old one
     await old.close()
     await new.close()
 
@@ -108,10 +108,10 @@ async def test_changes_go_on_in_order_in_a_database_from_elsewhere(postgres: str
     await begin(store, A)
     await store.close()
     await behind.execute("UPDATE chats SET changed = changed + 1000000000")
-    moved = PostgresStore(postgres)
-    old = (await moved.get(A)).change_number
-    assert await moved.wait_any(old - 1, 20) == old
-    await begin(moved, B)
-    assert await moved.wait_any(old, 20) > old
-    assert [one.summary.chat for one in await moved.changes(after_change=old)] == [B]
-    await moved.close()
+    moved_store = PostgresStore(postgres)
+    old = (await moved_store.get(A)).change_number
+    assert await moved_store.wait_any(old - 1, 20) == old
+    await begin(moved_store, B)
+    assert await moved_store.wait_any(old, 20) > old
+    assert [one.summary.chat for one in await moved_store.changes(after_change=old)] == [B]
+    await moved_store.close()

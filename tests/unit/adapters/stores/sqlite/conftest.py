@@ -91,14 +91,14 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def spawn(path: Path) -> Iterator[Spawn]:
-    started: list[Process] = []
+    processes: list[Process] = []
 
     def start(body: str) -> Process:
-        started.append(Process(path, body))
-        return started[-1]
+        processes.append(Process(path, body))
+        return processes[-1]
 
     yield start
-    for process in started:
+    for process in processes:
         process.close()
 
 

@@ -53,12 +53,12 @@ async def test_a_damaged_record_is_read_as_lost_and_stops_nobody(
     chat: SqliteStore, path: Path, seq: int, damage: str
 ) -> None:
     run(path, f"UPDATE events SET {damage} WHERE place = ?", PLACE + seq)
-    found = await chat.read(A)
-    assert seqs(found) == [1, 2, 3, 4]
-    events = {record.seq: wire.decode(A, record).data for record in found}
-    lost = events.pop(seq)
-    assert isinstance(lost, RecordLost)
-    assert lost.lost_type == "assistant.turn_start"
+    log = await chat.read(A)
+    assert seqs(log) == [1, 2, 3, 4]
+    events = {record.seq: wire.decode(A, record).data for record in log}
+    lost_record = events.pop(seq)
+    assert isinstance(lost_record, RecordLost)
+    assert lost_record.lost_type == "assistant.turn_start"
     assert [type(event) for event in events.values()] == [TurnStart] * 3
     await add(chat, A, 5)
 
@@ -92,8 +92,8 @@ async def test_a_record_whose_blob_is_lost(chat: SqliteStore, path: Path, how: s
 
 async def test_an_unknown_type_number(chat: SqliteStore, path: Path) -> None:
     run(path, "UPDATE events SET type = 99 WHERE place = ?", PLACE + 1)
-    lost = wire.decode(A, (await chat.read(A))[0]).data
-    assert lost == RecordLost("type.99", "unknown event type 'type.99'")
+    lost_record = wire.decode(A, (await chat.read(A))[0]).data
+    assert lost_record == RecordLost("type.99", "unknown event type 'type.99'")
     assert one(list(await chat.check(repair=True))) == ("record", 1, True)
 
 
@@ -113,8 +113,8 @@ async def test_a_wrong_head_is_put_right(chat: SqliteStore, path: Path, head: in
     assert await chat.head(A) == head
     assert one(list(await chat.check(repair=True))) == ("head", 4, True)
     assert await chat.head(A) == end
-    lost = [record.seq for record in await chat.read(A) if isinstance(wire.decode(A, record).data, RecordLost)]
-    assert lost == list(range(5, end + 1))
+    lost_seqs = [record.seq for record in await chat.read(A) if isinstance(wire.decode(A, record).data, RecordLost)]
+    assert lost_seqs == list(range(5, end + 1))
     await add(chat, A, end + 1)
     assert list(await chat.check()) == []
 

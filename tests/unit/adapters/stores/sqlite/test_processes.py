@@ -40,9 +40,9 @@ async def test_two_processes_append_to_one_chat(store: SqliteStore, spawn: Spawn
     for writer in writers:
         writer.say()
     assert [writer.finish() for writer in writers] == [0, 0]
-    found = await store.read(A)
-    assert seqs(found) == list(range(1, 82))
-    assert sorted(record.body for record in found[1:]) == [text("one")] * 40 + [text("two")] * 40
+    log = await store.read(A)
+    assert seqs(log) == list(range(1, 82))
+    assert sorted(record.body for record in log[1:]) == [text("one")] * 40 + [text("two")] * 40
     assert await store.check() == []
 
 
@@ -106,11 +106,11 @@ async def test_a_stopped_worker_keeps_its_lease_until_it_expires(store: SqliteSt
 async def test_a_wait_sees_the_appends_of_others(store: SqliteStore, spawn: Spawn) -> None:
     """D-04"""
     await begin(store, A)
-    other = spawn('say("ready"); hear(); await add(store, A, 2)')
-    assert other.hear() == "ready"
+    process = spawn('say("ready"); hear(); await add(store, A, 2)')
+    assert process.hear() == "ready"
     waiting = asyncio.create_task(store.wait(A, 1, 60))
     await asyncio.sleep(0)
-    other.say()
+    process.say()
     assert await waiting == 2
 
 
@@ -125,10 +125,12 @@ async def test_whoever_follows_all_chats_sees_those_of_others(store: SqliteStore
         await add(store, A, 2, lease)
         hear()
         """)
-    before = await store.wait_any(0, 0)
+    old_change = await store.wait_any(0, 0)
     process.say()
-    changed = await store.wait_any(before, 60)
-    assert [(one.summary.head, one.change_number) for one in await store.changes(after_change=before)] == [(2, changed)]
+    new_change = await store.wait_any(old_change, 60)
+    assert [(one.summary.head, one.change_number) for one in await store.changes(after_change=old_change)] == [
+        (2, new_change)
+    ]
     assert [delta.payload for delta in await store.read_deltas({A: (0, 0, 0)})] == [b"so far"]
     process.say()
     assert process.finish() == 0
@@ -148,10 +150,10 @@ async def test_what_was_acknowledged_survives_kill_9(store: SqliteStore, spawn: 
     while last < 60:
         last = int(writer.hear())
     writer.kill()
-    found = await store.read(A)
-    assert seqs(found) == list(range(1, len(found) + 1))
-    assert len(found) >= last
-    assert all(record.body == text("x" * record.seq * 40) for record in found[1:])
+    log = await store.read(A)
+    assert seqs(log) == list(range(1, len(log) + 1))
+    assert len(log) >= last
+    assert all(record.body == text("x" * record.seq * 40) for record in log[1:])
     assert await store.check() == []
 
 
@@ -239,10 +241,10 @@ async def test_two_processes_may_not_be_one_worker(store: SqliteStore, spawn: Sp
 
 
 async def test_locks_of_workers_clean_up_after_themselves(path: Path, spawn: Spawn) -> None:
-    gone = spawn(
+    process = spawn(
         'await begin(store, A); lease = await claimed(store, "gone", A); await store.release(lease); os._exit(0)'
     )
-    assert gone.finish() == 0
+    assert process.finish() == 0
     workers = path.parent / "workers"
     assert [file.name for file in workers.iterdir()] == ["gone.lock"]
     stores = [SqliteStore(path), SqliteStore(path)]

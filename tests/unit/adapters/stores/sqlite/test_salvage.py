@@ -1,4 +1,4 @@
-"""What can be read of a damaged file is saved into another, whatever was struck (D-06, fault 14)."""
+"""Salvage saves the readable content of a damaged file into another, for every kind of damage (D-06, fault 14)."""
 
 import asyncio
 import random
@@ -89,29 +89,31 @@ async def saved(path: Path) -> SqliteStore:
 @pytest.mark.parametrize("seed", [1, 3])
 async def test_whatever_is_struck_what_is_saved_is_true(path: Path, kind: str, seed: int) -> None:
     strike(path, kind, random.Random(f"{kind}{seed}"))
-    before = await asyncio.to_thread(path.read_bytes)
+    old_bytes = await asyncio.to_thread(path.read_bytes)
     store = await saved(path)
-    assert await asyncio.to_thread(path.read_bytes) == before
+    assert await asyncio.to_thread(path.read_bytes) == old_bytes
     assert list(await store.check()) == []
-    whole = 0
+    intact_count = 0
     for listed in await store.list():
-        for found in await store.read(listed.summary.chat):
-            if isinstance(wire.decode(listed.summary.chat, found).data, RecordLost):
+        for log_record in await store.read(listed.summary.chat):
+            if isinstance(wire.decode(listed.summary.chat, log_record).data, RecordLost):
                 continue
-            assert found.body in BODIES
-            whole += 1
+            assert log_record.body in BODIES
+            intact_count += 1
     await store.close()
     if kind in ("head", "first page"):
-        assert whole == len(CHATS) * HEAD
+        assert intact_count == len(CHATS) * HEAD
     elif kind in ("pages", "zeros"):
-        assert whole > len(CHATS) * HEAD / 2
+        assert intact_count > len(CHATS) * HEAD / 2
 
 
 async def test_a_lost_header_loses_nothing(path: Path) -> None:
     strike(path, "first page", random.Random(1))
     store = await saved(path)
     assert {listed.summary for listed in await store.list()} == {summary(chat, HEAD, owner="ada") for chat in CHATS}
-    assert [found.body for found in await store.read(CHATS[0])] == [body(CHATS[0], seq) for seq in range(1, HEAD + 1)]
+    assert [log_record.body for log_record in await store.read(CHATS[0])] == [
+        body(CHATS[0], seq) for seq in range(1, HEAD + 1)
+    ]
     await store.close()
 
 
@@ -125,7 +127,7 @@ async def test_what_only_the_write_ahead_log_has_is_saved(path: Path) -> None:
     new = ChatId("c_new")
     with closing(sqlite3.connect(path)) as reader:
         reader.execute("BEGIN")
-        reader.execute("SELECT * FROM chats").fetchone()  # so that nobody moves the log into the file
+        reader.execute("SELECT * FROM chats").fetchone()  # so that no checkpoint moves the log into the file
         store = SqliteStore(path)
         await store.create(summary(new, 1), [record(1, text("new"))])
         await store.close()
@@ -135,20 +137,20 @@ async def test_what_only_the_write_ahead_log_has_is_saved(path: Path) -> None:
             shutil.copy(f"{path}{suffix}", f"{copy}{suffix}")
     await asyncio.to_thread(torn, Path(f"{copy}-wal"))
     strike(copy, "head", random.Random(2))
-    found = await saved(copy)
-    assert [read.body for read in await found.read(new)] == [text("new")]
-    assert len(await found.list()) == len(CHATS) + 1
-    await found.close()
+    salvaged_store = await saved(copy)
+    assert [read.body for read in await salvaged_store.read(new)] == [text("new")]
+    assert len(await salvaged_store.list()) == len(CHATS) + 1
+    await salvaged_store.close()
 
 
 async def test_records_without_their_chat_are_a_chat_again(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DELETE FROM chats WHERE id = ?", (CHATS[3],))
-    made = salvage(path)
-    assert made.nameless == ("c_salvaged4",)
+    report = salvage(path)
+    assert report.nameless == ("c_salvaged4",)
     store = await saved(path)
     log = await store.read(ChatId("c_salvaged4"))
-    assert [found.body for found in log[:HEAD]] == [body(CHATS[3], seq) for seq in range(1, HEAD + 1)]
+    assert [log_record.body for log_record in log[:HEAD]] == [body(CHATS[3], seq) for seq in range(1, HEAD + 1)]
     assert isinstance(wire.decode(CHATS[3], log[HEAD]).data, RecordLost), "there may have been more"
     await store.close()
 

@@ -31,11 +31,11 @@ def newer(tmp_path: Path) -> Path:
 def test_a_database_that_cannot_be_written_is_read_as_a_newer_treadle_sees_it(newer: Path, tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     schema.prepare(path, busy_s=1)
-    before = path.read_bytes()
+    old_bytes = path.read_bytes()
     read = ReadOnly(path, 1, newer)
     with closing(read.connect()) as connection:
         assert connection.execute("SELECT a FROM added").fetchall() == [(1,)]
-    assert path.read_bytes() == before
+    assert path.read_bytes() == old_bytes
     assert not list(tmp_path.glob("old.db?*"))
     read.close()
     with closing(ReadOnly(path, 1, schema.MIGRATIONS).connect()) as connection:
@@ -83,7 +83,7 @@ async def test_a_migration_keeps_a_copy_of_what_was(path: Path, newer: Path) -> 
 
 
 async def test_lists_find_the_chats_of_an_older_file(path: Path, tmp_path: Path) -> None:
-    """A-06, A-07: what lists ask for is made from the summaries, damaged ones left aside."""
+    """A-06, A-07: the columns for lists are made from the summaries, damaged ones left aside."""
     first = tmp_path / "first"
     first.mkdir()
     shutil.copy(schema.MIGRATIONS / "0001_begin.sql", first)
@@ -116,8 +116,8 @@ async def test_of_many_starters_one_migrates(path: Path, newer: Path) -> None:
     old = SqliteStore(path)
     await begin(old, A)
     await old.close()
-    passed: list[str] = []
-    file_system.install_fault_hook(passed.append)
+    fault_points: list[str] = []
+    file_system.install_fault_hook(fault_points.append)
     errors: list[BaseException] = []
 
     def start() -> None:
@@ -135,8 +135,8 @@ async def test_of_many_starters_one_migrates(path: Path, newer: Path) -> None:
     finally:
         file_system.install_fault_hook(None)
     assert errors == []
-    assert passed.count("store.migrating") == 1
-    assert passed.count("store.backed_up") == 1
+    assert fault_points.count("store.migrating") == 1
+    assert fault_points.count("store.backed_up") == 1
     assert query(path, "SELECT a FROM added") == [(1,)]
 
 
@@ -168,12 +168,12 @@ async def test_a_newer_schema_is_refused_with_a_sentence(path: Path, newer: Path
     new = SqliteStore(path, migrations=newer)
     await begin(new, A)
     await new.close()
-    before = content(path)
+    old_content = content(path)
     old = SqliteStore(path)
     with pytest.raises(NewerSchema, match=r"newer Treadle.*upgrade"):
         await old.list()
     await old.close()
-    assert content(path) == before
+    assert content(path) == old_content
 
 
 async def test_somebody_elses_database_is_left_alone(path: Path) -> None:

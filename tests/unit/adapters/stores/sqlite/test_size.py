@@ -30,10 +30,10 @@ LONG = 100_000
 
 
 async def _cpu_of_appends(store: SqliteStore, chat, head: int, count: int = 100) -> float:
-    started = time.process_time()
+    start_s = time.process_time()
     for seq in range(head + 1, head + 1 + count):
         await add(store, chat, seq)
-    return time.process_time() - started
+    return time.process_time() - start_s
 
 
 async def test_a_chat_of_100k_events(store: SqliteStore) -> None:
@@ -45,10 +45,10 @@ async def test_a_chat_of_100k_events(store: SqliteStore) -> None:
     assert long < 3 * short
 
     async def tail(chat, head: int) -> float:
-        started = time.process_time()
+        start_s = time.process_time()
         for _ in range(50):
             assert len(await store.read(chat, after_seq=head - 20)) == 20
-        return time.process_time() - started
+        return time.process_time() - start_s
 
     short = min([await tail(B, 301) for _ in range(3)])
     long = min([await tail(A, LONG + 300) for _ in range(3)])
@@ -68,13 +68,13 @@ def _rounds(count: int) -> list[Event]:
         key = call_key(turn, 0)
         arguments = {"path": f"src/{turn}.py", "old_str": prose(15), "new_str": prose(20)}
         request = ToolRequest(key, "edit_file", json.dumps(arguments), f"call_{turn}")
-        told = (Usage(1000 + turn, 100), "tool_calls")
+        turn_result = (Usage(1000 + turn, 100), "tool_calls")
         events += [
             TurnStart(turn, "openai:gpt-5"),
-            AssistantMessage(turn, prose(20), (), (request,), False, *told),
+            AssistantMessage(turn, prose(20), (), (request,), False, *turn_result),
             ExecutionStart(key, "edit_file", arguments, f"src/{turn}.py"),
             ExecutionComplete(key, True, prose(pick.choice([10, 40, 150, 400])), result_summary="edited"),
-            TurnEnd(turn, *told),
+            TurnEnd(turn, *turn_result),
         ]
     return events
 

@@ -1,4 +1,4 @@
-"""Group commit: what waits together is committed together, and nobody suffers for another."""
+"""Group commit: jobs that wait together are committed together, and no job suffers for another."""
 
 import asyncio
 import os
@@ -20,15 +20,15 @@ from treadle.testing.store_contract.helpers import A, add, begin, record, seqs, 
 
 
 class Struck(Exception):
-    """What a test throws at a fault point."""
+    """The exception that a test raises at a fault point."""
 
 
 @pytest.fixture
 def points() -> Iterator[list[str]]:
     """The fault points in the order in which they were passed."""
-    passed: list[str] = []
-    file_system.install_fault_hook(passed.append)
-    yield passed
+    fault_points: list[str] = []
+    file_system.install_fault_hook(fault_points.append)
+    yield fault_points
     file_system.install_fault_hook(None)
 
 
@@ -42,12 +42,12 @@ async def test_what_waits_together_is_committed_together(store: SqliteStore, poi
 
 
 async def test_a_batch_is_as_durable_as_its_most_demanding_job(path: Path) -> None:
-    """What is asked of SQLite: FULL when any job of the batch is durable, NORMAL otherwise."""
+    """The synchronous mode of SQLite: FULL when any job of the batch is durable, NORMAL otherwise."""
     store = SqliteStore(path)
     await begin(store, A)
-    seen: list[int] = []
+    levels: list[int] = []
     file_system.install_fault_hook(
-        lambda name: seen.append(_synchronous(store)) if name == "store.before_commit" else None
+        lambda name: levels.append(_synchronous(store)) if name == "store.before_commit" else None
     )
     try:
         for seq, durable in ((2, False), (3, True), (4, True), (5, False)):
@@ -55,7 +55,7 @@ async def test_a_batch_is_as_durable_as_its_most_demanding_job(path: Path) -> No
     finally:
         file_system.install_fault_hook(None)
     await store.close()
-    assert seen == [1, 2, 2, 1]
+    assert levels == [1, 2, 2, 1]
 
 
 def _synchronous(store: SqliteStore) -> int:
@@ -142,13 +142,13 @@ async def test_a_lock_held_too_long_is_an_error_and_then_all_is_well(path: Path)
     """Fault 14: locked."""
     store = SqliteStore(path, busy_s=0.05)
     await begin(store, A)
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreError, match="stayed locked by another process"):
         await add(store, A, 2)
     assert await store.head(A) == 1  # reading goes on
-    other.execute("ROLLBACK")
-    other.close()
+    connection.execute("ROLLBACK")
+    connection.close()
     await add(store, A, 2)
     await store.close()
 
@@ -163,7 +163,7 @@ async def test_a_full_disk_is_an_error_and_then_all_is_well(store: SqliteStore) 
     with pytest.raises(StoreError, match="no space left"):
         await store.append(Commit(A, big, summary(A, 11), durable=True))
     assert seqs(await store.read(A)) == [1]
-    await add(store, A, 2)  # what fits is still taken
+    await add(store, A, 2)  # a small record is still taken
     connection.execute("PRAGMA max_page_count = 100000")
     await store.append(Commit(A, [record(3, _noise(3))], summary(A, 3), durable=True))
     assert seqs(await store.read(A)) == [1, 2, 3]
@@ -203,22 +203,22 @@ async def test_a_file_that_is_no_database(text_file: Path) -> None:
 
 
 async def test_opening_starts_no_thread_and_makes_no_file(path: Path) -> None:
-    before = threading.active_count()
+    thread_count = threading.active_count()
     store = SqliteStore(path)
-    assert threading.active_count() == before
+    assert threading.active_count() == thread_count
     assert not path.parent.exists()
     await store.close()
     assert not path.parent.exists()
 
 
 async def test_closing_ends_every_thread(path: Path) -> None:
-    before = threading.active_count()
+    thread_count = threading.active_count()
     store = SqliteStore(path)
     await begin(store, A)
     await store.read(A)
     await store.put_blob(b"x")
     await store.close()
-    assert threading.active_count() == before
+    assert threading.active_count() == thread_count
 
 
 def test_a_store_serves_one_loop_after_the_other(path: Path) -> None:
@@ -233,19 +233,19 @@ def test_what_was_asked_in_a_loop_is_answered_there_though_another_came(path: Pa
     store = SqliteStore(path)
     first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
     first.run_until_complete(begin(store, A))
-    asked = first.create_task(add(store, A, 2))
+    appending = first.create_task(add(store, A, 2))
     first.run_until_complete(asyncio.sleep(0))
     assert second.run_until_complete(store.head(A)) >= 1
     second.run_until_complete(asyncio.sleep(0))
-    first.run_until_complete(_ask_again_and_wait(store, asked))
+    first.run_until_complete(_ask_again_and_wait(store, appending))
     first.run_until_complete(store.close())
     first.close()
     second.close()
 
 
-async def _ask_again_and_wait(store: SqliteStore, asked: asyncio.Task[None]) -> None:
+async def _ask_again_and_wait(store: SqliteStore, appending: asyncio.Task[None]) -> None:
     assert await store.head(A) >= 1
-    await asked
+    await appending
     assert seqs(await store.read(A)) == [1, 2]
 
 
@@ -269,11 +269,11 @@ def test_loops_in_several_threads_are_answered_also_when_one_of_them_goes(path: 
 
 
 async def test_closing_answers_what_was_asked_and_leaves_no_descriptor_open(path: Path) -> None:
-    before = len(os.listdir("/dev/fd"))
+    descriptor_count = len(os.listdir("/dev/fd"))
     store = SqliteStore(path)
     await begin(store, A)
-    asked = asyncio.create_task(add(store, A, 2))
+    appending = asyncio.create_task(add(store, A, 2))
     await asyncio.sleep(0)
     await store.close()
-    await asked
-    assert len(os.listdir("/dev/fd")) == before
+    await appending
+    assert len(os.listdir("/dev/fd")) == descriptor_count

@@ -1,4 +1,4 @@
-"""What commands get of the user's environment (M-13, T-05)."""
+"""The part of the user's environment that commands get (M-13, T-05)."""
 
 import pytest
 
@@ -29,9 +29,9 @@ def test_the_value_of_a_known_key_under_another_name() -> None:
         "SHORT_KEY": "on",
         "A": "on",
     }
-    kept = without_secrets(env)
-    assert "CURL_OPTS" not in kept
-    assert kept["A"] == "on", "a short value is any word"
+    clean_env = without_secrets(env)
+    assert "CURL_OPTS" not in clean_env
+    assert clean_env["A"] == "on", "a short value is any word"
 
 
 @pytest.mark.parametrize("name", ["PATH", "HOME", "LC_ALL", "CARGO_HOME", "GOPATH", "CFLAGS", "npm_config_cache", "CI"])

@@ -1,5 +1,5 @@
-"""What the file tools leave in the history of the project (W-01): what was there is kept before it is changed, and what
-was done is said so exactly that it can be taken back, also by whoever settles or stops a call (D-02, fault 2)."""
+"""The records of the file tools in the history of the project (W-01): the old content is kept before a change, and the
+change is recorded so exactly that it can be undone, also when a call is settled or stopped (D-02, fault 2)."""
 
 import asyncio
 import hashlib
@@ -45,9 +45,9 @@ def context() -> ToolContext:
 
 @pytest.fixture(autouse=True)
 def _umask() -> Any:
-    before = os.umask(0o022)
+    old_umask = os.umask(0o022)
     yield
-    os.umask(before)
+    os.umask(old_umask)
 
 
 async def planned(tool: Any, invocation: Invocation) -> Invocation:
@@ -72,11 +72,11 @@ async def test_what_is_overwritten_is_kept_before(call, project: Path, context: 
     (project / "a").chmod(0o755)
     tool = EditFile(context)
     invocation = await planned(tool, call(path="a", old_str="old", new_str="new"))
-    kept = ProjectSnapshots(Root(str(project)), home)
+    snapshots = ProjectSnapshots(Root(str(project)), home)
     with faults("raise@snapshot.kept"), pytest.raises(InjectedFault):
         await tool.run(invocation)
     assert (project / "a").read_bytes() == b"old\n"
-    assert kept.content(sha256(b"old\n")) == b"old\n"  # before one byte is written
+    assert snapshots.content(sha256(b"old\n")) == b"old\n"  # before one byte is written
     outcome = await tool.run(invocation)
     assert outcome.files == (FileChange("a", "modified", 1, 1, file(b"old\n", 0o755), file(b"new\n", 0o755)),)
 
@@ -102,8 +102,10 @@ async def test_through_a_link_it_is_the_file_itself(call, project: Path, context
     outcome = await tool.run(await planned(tool, call(path="alias", old_str="old", new_str="new")))
     assert outcome.files == (FileChange("real/a", "modified", 1, 1, file(b"old\n"), file(b"new\n")),)
     assert "Changed alias" in outcome.text
-    made = await WriteFile(context).run(await planned(WriteFile(context), call(path="linked/sub/b", content="b")))
-    assert [each.path for each in made.files] == ["real/sub", "real/sub/b"]
+    write_outcome = await WriteFile(context).run(
+        await planned(WriteFile(context), call(path="linked/sub/b", content="b"))
+    )
+    assert [each.path for each in write_outcome.files] == ["real/sub", "real/sub/b"]
 
 
 PATCH = """*** Begin Patch
@@ -179,12 +181,12 @@ TWICE = [
 @pytest.mark.parametrize("strikes", TWICE)
 async def test_what_fails_twice_half_way_is_taken_back(call, project: Path, context: ToolContext, strikes: str) -> None:
     prepare_patch(project)
-    before = files_of(project)
+    old_files = files_of(project)
     tool = ApplyPatch(context)
     invocation = await planned(tool, call(patch=PATCH))
     with faults(strikes), pytest.raises(ToolError, match="so none of them was"):
         await tool.run(invocation)
-    assert files_of(project) == before
+    assert files_of(project) == old_files
     assert await tool.settle(invocation) == "run_again"
     assert states(await tool.run(invocation)) == ALL
 
@@ -194,12 +196,12 @@ class Death(BaseException):
 
 
 def die_at(point: str, passing: int) -> None:
-    passed = 0
+    pass_count = 0
 
     def hook(name: str) -> None:
-        nonlocal passed
-        passed += name == point
-        if name == point and passed == passing:
+        nonlocal pass_count
+        pass_count += name == point
+        if name == point and pass_count == passing:
             raise Death
 
     file_system.install_fault_hook(hook)

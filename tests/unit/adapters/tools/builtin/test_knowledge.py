@@ -1,4 +1,4 @@
-"""Read before write (T-13, fault 21): what the model believes of a file is compared with the file."""
+"""Read before write (T-13, fault 21): the model's knowledge of a file is compared with the file."""
 
 import hashlib
 from pathlib import Path
@@ -45,7 +45,7 @@ class Model:
         except Conflict as conflict:
             self.seen |= conflict.seen
             raise
-        self.seen |= {seen.path: seen.digest for seen in outcome.known_files}
+        self.seen |= {known_file.path: known_file.digest for known_file in outcome.known_files}
         return outcome
 
 

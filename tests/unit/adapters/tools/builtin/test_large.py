@@ -54,8 +54,8 @@ def test_lines_come_out_whole_however_the_bytes_are_cut(project: Path, size: int
     for start in range(1, len(want) + 1):
         for end in (0, *range(start, len(want) + 1)):
             outcome = read_large(root, "a", start, end)
-            shown = [f"{n}\t{want[n - 1]}" for n in range(start, (end or len(want)) + 1)]
-            assert outcome.text.split("\n")[1:] == shown
+            expected_lines = [f"{n}\t{want[n - 1]}" for n in range(start, (end or len(want)) + 1)]
+            assert outcome.text.split("\n")[1:] == expected_lines
             assert outcome.text.startswith(f"a ({len(want)} lines,")
 
 
@@ -98,8 +98,8 @@ def test_memory_stays_flat(project: Path) -> None:
         for _ in range(120):
             file.write(b"x" * 1_000_000)
         file.write(b"\nend\n")
-    done = subprocess.run([sys.executable, "-c", _READ, str(project)], capture_output=True, text=True, check=True)
-    short, long, grown = (int(line) for line in done.stdout.split())
+    process = subprocess.run([sys.executable, "-c", _READ, str(project)], capture_output=True, text=True, check=True)
+    short, long, grown = (int(line) for line in process.stdout.split())
     assert short < 200
     assert long < 60_000
     assert grown * (1 if sys.platform == "darwin" else 1024) < 40_000_000

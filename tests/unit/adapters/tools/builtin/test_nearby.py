@@ -1,4 +1,4 @@
-"""What is said of a path where nothing lies: what there is instead (T-01)."""
+"""The error for a path that does not exist names the paths that exist nearby (T-01)."""
 
 from pathlib import Path
 
@@ -32,5 +32,5 @@ def test_the_names_that_are_there(tmp_path: Path, path: str, said: str) -> None:
     for name in TREE:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x\n")
-    shown = path.replace("\x1b", "\\x1b")
-    assert not_there(Root(str(tmp_path)), path) == f"{shown} does not exist. {said}".rstrip()
+    shown_path = path.replace("\x1b", "\\x1b")
+    assert not_there(Root(str(tmp_path)), path) == f"{shown_path} does not exist. {said}".rstrip()

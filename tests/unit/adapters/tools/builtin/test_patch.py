@@ -1,4 +1,4 @@
-"""apply_patch on real files: all of them or none, whatever happens in between (T-08, D-02)."""
+"""apply_patch on real files: all of them or none, also after a crash in between (T-08, D-02)."""
 
 import asyncio
 import subprocess
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.unit.adapters.tools.contexts import context_with, told
+from tests.unit.adapters.tools.contexts import context_with, summarize_changes
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.adapters.tools.builtin.context import ToolContext
 from treadle.adapters.tools.builtin.patch import ApplyPatch
@@ -69,7 +69,7 @@ async def test_all_kinds_of_changes(call: Any, files: Path, context: ToolContext
     outcome = await tool.run(invocation)
     assert contents(files) == AFTER
     assert (files / "bin/new.sh").stat().st_mode & 0o777 == 0o750  # a moved file keeps its mode
-    assert told(outcome.files) == [
+    assert summarize_changes(outcome.files) == [
         ("new/n.txt", "created", 1, 0),
         ("a.py", "modified", 1, 1),
         ("old.sh", "deleted", 0, 2),
@@ -80,10 +80,12 @@ async def test_all_kinds_of_changes(call: Any, files: Path, context: ToolContext
     assert outcome.text.startswith("Changed 5 files (+4 -4).\n--- /dev/null\n+++ new/n.txt")
     assert "+a = 2" in outcome.text
     assert KnownFile("gone.txt", "") in outcome.known_files
-    assert {seen.path for seen in outcome.known_files} == {path for path, *_ in told(outcome.files)}
-    settled = await tool.settle(invocation)
-    assert isinstance(settled, Outcome)
-    assert (settled.files, settled.diff_stat, settled.known_files) == (
+    assert {known_file.path for known_file in outcome.known_files} == {
+        path for path, *_ in summarize_changes(outcome.files)
+    }
+    settlement = await tool.settle(invocation)
+    assert isinstance(settlement, Outcome)
+    assert (settlement.files, settlement.diff_stat, settlement.known_files) == (
         outcome.files,
         outcome.diff_stat,
         outcome.known_files,
@@ -108,8 +110,8 @@ async def test_a_git_diff_of_modes_and_empty_files_is_made_whole(call: Any, file
     assert contents(files) == BEFORE | {"run": b"", "old.sh": b"#!/bin/sh\necho new\n"}
     assert len(outcome.files) == 4
     assert isinstance(await tool.settle(invocation), Outcome)
-    same = "diff --git a/a.py b/a.py\nold mode 100644\nnew mode 100755\n"
-    again = await tool.run(await planned(tool, call(patch=same)))
+    mode_patch = "diff --git a/a.py b/a.py\nold mode 100644\nnew mode 100755\n"
+    again = await tool.run(await planned(tool, call(patch=mode_patch)))
     assert "nothing was changed" in again.text
 
 
@@ -196,17 +198,17 @@ async def test_death_between_any_two_files_is_finished(
 ) -> None:  # faults 1 and 2
     tool = ApplyPatch(context)
     invocation = await planned(tool, call(patch=PATCH))
-    sent = msgspec.json.encode([invocation.arguments, invocation.plan]).decode()
-    argv = [sys.executable, "-c", _DEATH, str(files), str(tmp_path / "treadle.db"), point, str(time), sent]
+    payload = msgspec.json.encode([invocation.arguments, invocation.plan]).decode()
+    argv = [sys.executable, "-c", _DEATH, str(files), str(tmp_path / "treadle.db"), point, str(time), payload]
     died = await asyncio.to_thread(subprocess.run, argv, check=False)
     assert died.returncode == 9
-    settled = await tool.settle(invocation)
-    if settled == "run_again":
-        settled = await tool.run(invocation)
-    assert isinstance(settled, Outcome)
-    assert settled.success
-    assert settled.diff_stat == DiffStat(4, 4)
-    assert len(told(settled.files)) == 5
+    settlement = await tool.settle(invocation)
+    if settlement == "run_again":
+        settlement = await tool.run(invocation)
+    assert isinstance(settlement, Outcome)
+    assert settlement.success
+    assert settlement.diff_stat == DiffStat(4, 4)
+    assert len(summarize_changes(settlement.files)) == 5
     assert contents(files) == AFTER  # nothing half-done is left beside them, either
     assert (files / "bin/new.sh").stat().st_mode & 0o777 == 0o750
 
@@ -216,12 +218,12 @@ async def test_a_part_done_and_a_part_changed_by_others_is_told(call: Any, files
     invocation = await planned(tool, call(patch=PATCH))
     (files / "a.py").write_bytes(AFTER["a.py"])
     (files / "gone.txt").write_bytes(b"the user's\n")
-    settled = await tool.settle(invocation)
-    assert isinstance(settled, Outcome)
-    assert not settled.success
+    settlement = await tool.settle(invocation)
+    assert isinstance(settlement, Outcome)
+    assert not settlement.success
     for line in ("a.py: changed as asked", "gone.txt: changed by someone else", "old.sh: not changed"):
-        assert line in settled.text
-    assert told(settled.files) == [("a.py", "modified", 1, 1)]
+        assert line in settlement.text
+    assert summarize_changes(settlement.files) == [("a.py", "modified", 1, 1)]
     with pytest.raises(Conflict, match=r"gone\.txt was changed on disk"):
         await tool.run(invocation)
     assert contents(files)["gone.txt"] == b"the user's\n"

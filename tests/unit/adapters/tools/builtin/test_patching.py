@@ -1,4 +1,4 @@
-"""What a patch makes of files, without touching one (T-08): the envelope, unified diffs, what models really send."""
+"""The plan of a patch, without touching a file (T-08): the envelope, unified diffs, real patches of models."""
 
 # ruff: noqa: RUF001
 
@@ -41,7 +41,7 @@ def patch(*lines: str) -> str:
 
 
 def test_every_kind_of_section_in_one_patch() -> None:
-    made = plan(
+    edit_plan = plan(
         patch(
             "*** Add File: new/hello.txt",
             "+Hello",
@@ -62,12 +62,12 @@ def test_every_kind_of_section_in_one_patch() -> None:
         ),
         FILES.get,
     )
-    assert list(made.texts) == ["new/hello.txt", "src/b.py", "app.py", "main.py", "gone.txt"]
-    assert made.texts["new/hello.txt"] == "Hello\n\nWorld\n"
-    assert made.texts["src/b.py"] == "one\nzwei\nthree\nfour\n"
-    assert made.texts["app.py"] is None
-    assert made.texts["main.py"] == APP.replace("g(self):\n        x = 1", "g(self):\n        x = 2")
-    assert made.texts["gone.txt"] is None
+    assert list(edit_plan.texts) == ["new/hello.txt", "src/b.py", "app.py", "main.py", "gone.txt"]
+    assert edit_plan.texts["new/hello.txt"] == "Hello\n\nWorld\n"
+    assert edit_plan.texts["src/b.py"] == "one\nzwei\nthree\nfour\n"
+    assert edit_plan.texts["app.py"] is None
+    assert edit_plan.texts["main.py"] == APP.replace("g(self):\n        x = 1", "g(self):\n        x = 2")
+    assert edit_plan.texts["gone.txt"] is None
 
 
 BODY = ("*** Update File: src/b.py", "@@", " one", "-two", "+zwei", " three")
@@ -126,11 +126,11 @@ def test_hunks_follow_each_other_and_sections_may_repeat() -> None:
     [(["@@ def g(self):"], 10), (["@@ class A:", "@@ def g(self):"], 10), (["@@     def f(self):"], 6)],
 )
 def test_anchors_tell_equal_passages_apart(anchors: list[str], line: int) -> None:
-    made = plan(patch("*** Update File: app.py", *anchors, "-        x = 1", "+        x = 2"), FILES.get).texts[
+    new_text = plan(patch("*** Update File: app.py", *anchors, "-        x = 1", "+        x = 2"), FILES.get).texts[
         "app.py"
     ]
-    assert made is not None
-    assert [i for i, text in enumerate(made.split("\n"), 1) if "x = 2" in text] == [line]
+    assert new_text is not None
+    assert [i for i, text in enumerate(new_text.split("\n"), 1) if "x = 2" in text] == [line]
 
 
 @pytest.mark.parametrize(
@@ -200,8 +200,8 @@ def test_unified_diffs_add_delete_and_rename() -> None:
 
 def test_a_removed_line_of_dashes_is_no_header() -> None:
     sql = {"q.sql": "-- old comment\nselect 1;\n"}
-    made = plan(patch("*** Update File: q.sql", "@@", "--- old comment", "+-- new comment", " select 1;"), sql.get)
-    assert made.texts == {"q.sql": "-- new comment\nselect 1;\n"}
+    edit_plan = plan(patch("*** Update File: q.sql", "@@", "--- old comment", "+-- new comment", " select 1;"), sql.get)
+    assert edit_plan.texts == {"q.sql": "-- new comment\nselect 1;\n"}
 
 
 UNENDED = "\\ No newline at end of file"
@@ -247,7 +247,7 @@ def test_an_envelope_may_change_lines_that_look_like_a_header() -> None:
 def test_all_that_a_git_diff_says_is_planned() -> None:
     """Empty files, modes, quoted names, the signature of a mailed patch."""
     files = {"empty": "", "tool": "x\n", "src/b.py": "one\n"}
-    made = plan(
+    edit_plan = plan(
         "diff --git a/new b/new\nnew file mode 100755\nindex 0000000..e69de29\n"
         "diff --git a/empty b/empty\ndeleted file mode 100644\nindex e69de29..0000000\n"
         "diff --git a/tool b/tool\nold mode 100644\nnew mode 100755\n"
@@ -256,8 +256,8 @@ def test_all_that_a_git_diff_says_is_planned() -> None:
         "diff --git a/src/b.py b/src/b.py\n--- a/src/b.py\n+++ b/src/b.py\n@@ -1 +1 @@\n-one\n+1\n-- \n2.39.5\n\n",
         files.get,
     )
-    assert made.texts == {"new": "", "empty": None, "tool": "x\n", 'ä "q".txt': "x\n", "src/b.py": "1\n"}
-    assert made.executable == {"new": True, "tool": True, 'ä "q".txt': False}
+    assert edit_plan.texts == {"new": "", "empty": None, "tool": "x\n", 'ä "q".txt': "x\n", "src/b.py": "1\n"}
+    assert edit_plan.executable == {"new": True, "tool": True, 'ä "q".txt': False}
 
 
 @pytest.mark.parametrize(
@@ -277,8 +277,8 @@ def test_a_patch_that_cannot_be_made_whole_is_refused(lines: str) -> None:
 
 
 def test_a_file_deleted_and_added_is_replaced() -> None:
-    made = plan(patch("*** Delete File: gone.txt", "*** Add File: gone.txt", "+back"), FILES.get)
-    assert made.texts == {"gone.txt": "back\n"}
+    edit_plan = plan(patch("*** Delete File: gone.txt", "*** Add File: gone.txt", "+back"), FILES.get)
+    assert edit_plan.texts == {"gone.txt": "back\n"}
 
 
 def test_a_new_file_without_pluses_is_taken_as_it_is() -> None:
@@ -336,6 +336,6 @@ def test_our_own_diffs_are_patches(old: str, new: str) -> None:
 @given(st.text(st.sampled_from("*@+- \nabUpdate File:xBegin"), max_size=80))
 @settings(deadline=None)
 def test_any_text_is_planned_or_explained(text: str) -> None:
-    for whole in (text, f"*** Begin Patch\n*** Update File: f\n{text}"):
+    for patch_text in (text, f"*** Begin Patch\n*** Update File: f\n{text}"):
         with suppress(EditError):
-            assert plan(whole, {"f": "a\nb\n"}.get)
+            assert plan(patch_text, {"f": "a\nb\n"}.get)

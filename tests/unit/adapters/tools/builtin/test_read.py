@@ -59,17 +59,17 @@ async def test_ranges(read, call, project: Path) -> None:
 
 async def test_long_files_are_bounded_and_can_be_read_on(read, call, project: Path) -> None:
     (project / "a").write_text("".join(f"{i}\n" for i in range(1, 5_001)))
-    seen: list[str] = []
+    read_lines: list[str] = []
     start = 1
     while True:
         text = (await read.run(call(path="a", start_line=start))).text
         lines = text.split("\n")
         assert len(lines) <= 2_002
-        seen += [line.split("\t")[1] for line in lines[1:] if "\t" in line]
+        read_lines += [line.split("\t")[1] for line in lines[1:] if "\t" in line]
         if "start_line=" not in lines[-1]:
             break
         start = int(lines[-1].split("start_line=")[1].rstrip("]"))
-    assert seen == [str(i) for i in range(1, 5_001)]
+    assert read_lines == [str(i) for i in range(1, 5_001)]
 
 
 async def test_wide_files_are_bounded_by_bytes(read, call, project: Path) -> None:

@@ -1,4 +1,4 @@
-"""The pure core of edit_file: what is replaced, what is kept, what the errors say (T-03)."""
+"""The pure core of edit_file: the replaced text, the kept text, and the errors (T-03)."""
 
 import time
 
@@ -20,17 +20,21 @@ def test_the_corpus_is_large_and_its_cases_differ() -> None:
 def test_corpus(case: Case) -> None:
     began = time.process_time()
     try:
-        made = replace(case.text, case.old, case.new, case.every, case.line)
+        replacement = replace(case.text, case.old, case.new, case.every, case.line)
     except EditError as error:
         text = str(error)
         assert case.error, text
         assert [word for word in case.error if word not in text] == [], text
         assert len(text) < 6_000
     else:
-        assert not case.error, made.text[:500]
+        assert not case.error, replacement.text[:500]
         if len(case.text) < 10_000:
-            assert made == Replacement(case.made, case.how, case.count)
-        assert (made.text == case.made, made.match_kind, made.count) == (True, case.how, case.count)
+            assert replacement == Replacement(case.expected, case.match_kind, case.count)
+        assert (replacement.text == case.expected, replacement.match_kind, replacement.count) == (
+            True,
+            case.match_kind,
+            case.count,
+        )
     assert time.process_time() - began < 10  # bounded: far less, but machines differ
 
 
@@ -41,13 +45,13 @@ letters = st.text(st.sampled_from('ab \t\n\r\ufeff“"1:'), max_size=14)
 @settings(deadline=None)
 def test_it_replaces_or_explains(text: str, old: str, new: str, every: bool) -> None:
     try:
-        made = replace(text, old, new, every)
+        replacement = replace(text, old, new, every)
     except EditError:
         # A passage that is there once, and is not to be replaced by itself, is never refused.
         assert not old.removeprefix("\ufeff") or old == new or text.find(old) != text.rfind(old) or old not in text
         return
-    assert made.count == 1 or every
-    assert (made.match_kind == "exact") == (old in text and not (old[0] == "\n" and "\r" + old in text))
+    assert replacement.count == 1 or every
+    assert (replacement.match_kind == "exact") == (old in text and not (old[0] == "\n" and "\r" + old in text))
 
 
 plain = st.text(st.sampled_from("abc \n\t('"), max_size=30)
@@ -67,22 +71,24 @@ lines = st.lists(st.sampled_from(["a", "b", "  a", "\tb", "a  ", "“q”", '"q"
 
 @given(lines, lines, lines, st.sampled_from(["\n", "\r\n"]))
 @settings(deadline=None)
-def test_nothing_outside_the_passage_changes(before: list[str], old: list[str], after: list[str], end: str) -> None:
-    head = "".join(f"head {i} {line}{end}" for i, line in enumerate(before))
-    tail = "".join(f"tail {i} {line}{end}" for i, line in enumerate(after))
+def test_nothing_outside_the_passage_changes(
+    head_lines: list[str], old: list[str], tail_lines: list[str], end: str
+) -> None:
+    head = "".join(f"head {i} {line}{end}" for i, line in enumerate(head_lines))
+    tail = "".join(f"tail {i} {line}{end}" for i, line in enumerate(tail_lines))
     text = head + "".join(f"old {line}{end}" for line in old) + tail
-    sent = "".join(f"  old {line}".replace("“", '"').replace("”", '"').rstrip() + "\n" for line in old)
-    made = replace(text, sent, "  NEW\n")
-    assert made.text == f"{head}NEW{end}{tail}"
-    assert made.match_kind == "indentation"
+    old_str = "".join(f"  old {line}".replace("“", '"').replace("”", '"').rstrip() + "\n" for line in old)
+    replacement = replace(text, old_str, "  NEW\n")
+    assert replacement.text == f"{head}NEW{end}{tail}"
+    assert replacement.match_kind == "indentation"
 
 
 @given(st.lists(st.sampled_from(["a", "b", ""]), min_size=2, max_size=8), st.sampled_from(["x", "x\ny", "x\r\ny", ""]))
 @settings(deadline=None)
 def test_a_crlf_file_stays_one(middle: list[str], new: str) -> None:
     text = "\r\n".join(["start", *middle, "end"])
-    made = replace(text, "start\n" + middle[0], new).text
-    assert made.count("\n") == made.count("\r\n") == made.count("\r")
+    new_text = replace(text, "start\n" + middle[0], new).text
+    assert new_text.count("\n") == new_text.count("\r\n") == new_text.count("\r")
 
 
 @given(st.lists(st.sampled_from(["a", "b", ""]), min_size=2, max_size=8), st.sampled_from(["x", "x\ny", "x\r\ny", ""]))

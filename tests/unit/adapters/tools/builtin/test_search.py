@@ -1,4 +1,4 @@
-"""grep_search on real files: what the model reads (T-04)."""
+"""grep_search on real files: the text that the model reads (T-04)."""
 
 import asyncio
 import threading
@@ -103,22 +103,22 @@ async def test_paths_outside_and_missing_ones(grep, call) -> None:
 
 
 async def test_a_cancelled_search_ends_before_the_call_does(call, project: Path) -> None:  # L-07
-    begun, ended = threading.Event(), threading.Event()
+    start_event, end_event = threading.Event(), threading.Event()
 
     class Slow(Root):
         def search(self, query: Query, stop: threading.Event | None = None) -> Matches:
             assert stop is not None
-            begun.set()
+            start_event.set()
             assert stop.wait(30)
-            ended.set()
+            end_event.set()
             return Matches((), 0, 0, False)
 
     task = asyncio.ensure_future(GrepSearch(ToolContext(Slow, MemoryStore())).run(call(pattern="x")))
-    assert await asyncio.to_thread(begun.wait, 30)
+    assert await asyncio.to_thread(start_event.wait, 30)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert ended.is_set()
+    assert end_event.is_set()
 
 
 @pytest.mark.parametrize(
@@ -140,17 +140,17 @@ async def test_a_cancelled_search_ends_before_the_call_does(call, project: Path)
 )
 def test_names_used_elsewhere_are_understood(name: str, arguments: str, meant: dict[str, object]) -> None:  # T-09
     tools = Tools(builtins(ToolContext(Root, MemoryStore())))
-    found = tools.find(name, ChatOptions())
-    assert found is not None
-    assert tools.arguments(found.spec, arguments) == meant  # type: ignore[union-attr]
+    tool = tools.find(name, ChatOptions())
+    assert tool is not None
+    assert tools.arguments(tool.spec, arguments) == meant  # type: ignore[union-attr]
 
 
 def test_what_could_mean_two_things_is_refused() -> None:
     tools = Tools(builtins(ToolContext(Root, MemoryStore())))
-    found = tools.find("grep_search", ChatOptions())
-    assert found is not None
+    tool = tools.find("grep_search", ChatOptions())
+    assert tool is not None
     for arguments in ('{"query": "x", "regex": "y"}', '{"pattern": "x", "query": "y"}'):
-        assert isinstance(tools.arguments(found.spec, arguments), str)  # type: ignore[union-attr]
+        assert isinstance(tools.arguments(tool.spec, arguments), str)  # type: ignore[union-attr]
 
 
 async def test_files_that_were_left_out_are_named(grep, call, project: Path) -> None:  # T-04

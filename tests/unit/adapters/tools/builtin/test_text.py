@@ -1,4 +1,4 @@
-"""Bytes as text and back (T-01): whatever is read can be edited without damage to any other byte."""
+"""Bytes as text and back (T-01): every file that is read can be edited without damage to any other byte."""
 
 from pathlib import Path
 from typing import Any
@@ -36,9 +36,9 @@ def test_every_unicode_encoding_comes_back(text: str, encoding: str) -> None:
     data = (mark + text).encode(encoding)
     if "\0" in text or (encoding == "utf-8" and text.startswith("\ufeff")):
         return
-    found = decode(data, "a")
-    assert found.text == ("" if encoding == "utf-8" else "\ufeff") + text
-    assert found.encode(found.text) == data
+    text_file = decode(data, "a")
+    assert text_file.text == ("" if encoding == "utf-8" else "\ufeff") + text
+    assert text_file.encode(text_file.text) == data
 
 
 @pytest.mark.parametrize(

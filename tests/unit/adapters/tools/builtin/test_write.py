@@ -1,4 +1,4 @@
-"""write_file and edit_file: what they do to real files, and how a crash is settled (T-02, T-03, D-02)."""
+"""write_file and edit_file: their effect on real files, and how a crash is settled (T-02, T-03, D-02)."""
 
 import asyncio
 import hashlib
@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.unit.adapters.tools.contexts import context_with, told
+from tests.unit.adapters.tools.contexts import context_with, summarize_changes
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.adapters.tools.builtin.edit import EditFile, WriteFile
 from treadle.base import file_system
@@ -22,7 +22,7 @@ CONTEXT = context_with(MemoryStore())
 WRITE, EDIT = WriteFile(CONTEXT), EditFile(CONTEXT)
 
 
-def known(project: Path, *paths: str) -> dict[str, str]:
+def hash_files(project: Path, *paths: str) -> dict[str, str]:
     """As if the model had read these files."""
     return {path: hashlib.sha256((project / path).read_bytes()).hexdigest() for path in paths}
 
@@ -43,7 +43,7 @@ async def test_creating_a_file(call, project: Path) -> None:
     outcome = await WRITE.run(invocation)
     assert (project / "new/dir/a.txt").read_bytes() == b"x\ny\n"
     assert outcome.diff_stat == DiffStat(2, 0)
-    assert told(outcome.files) == [("new/dir/a.txt", "created", 2, 0)]
+    assert summarize_changes(outcome.files) == [("new/dir/a.txt", "created", 2, 0)]
     assert outcome.text.startswith("Created new/dir/a.txt (+2 -0).\n--- /dev/null\n+++ new/dir/a.txt\n@@ -0,0 +1,2 @@")
     assert outcome.summary == "+2 -0"
 
@@ -52,7 +52,7 @@ async def test_a_diff_of_a_file_is_not_written_as_the_file(call, project: Path) 
     (project / "a.md").write_bytes(b"1\n2\n")
     diff = "--- a.md\n+++ a.md\n@@ -1,2 +1,2 @@\n-1\n+one\n 2\n"
     with pytest.raises(ToolError, match="content is a diff of this file, not the file"):
-        await WRITE.prepare(call(path="a.md", content=diff, _seen=known(project, "a.md")))
+        await WRITE.prepare(call(path="a.md", content=diff, _seen=hash_files(project, "a.md")))
     await WRITE.run(await planned(WRITE, call(path="a.patch", content=diff)))
     assert (project / "a.patch").read_text() == diff
 
@@ -61,30 +61,32 @@ async def test_replacing_a_file(call, project: Path) -> None:
     (project / "a").write_bytes(b"1\n2\n3\n")
     (project / "a").chmod(0o755)
     outcome = await WRITE.run(
-        await planned(WRITE, call(path="./a", content="1\nzwei\n3\n4", _seen=known(project, "a")))
+        await planned(WRITE, call(path="./a", content="1\nzwei\n3\n4", _seen=hash_files(project, "a")))
     )
     assert (project / "a").read_bytes() == b"1\nzwei\n3\n4"
     assert (project / "a").stat().st_mode & 0o777 == 0o755
-    assert told(outcome.files) == [("a", "modified", 2, 1)]
+    assert summarize_changes(outcome.files) == [("a", "modified", 2, 1)]
     assert "ended with a newline before; it ends without one now" in outcome.text
     assert "-2\n+zwei\n 3\n+4\n\\ No newline at end of file" in outcome.text
 
 
 async def test_writing_what_is_there_changes_nothing(call, project: Path) -> None:
     (project / "a").write_bytes(b"same")
-    before = (project / "a").stat()
+    old_stat = (project / "a").stat()
     outcome = await WRITE.run(await planned(WRITE, call(path="a", content="same")))
     assert "already has exactly this content" in outcome.text
     assert outcome.files == ()
-    assert (project / "a").stat().st_ino == before.st_ino
+    assert (project / "a").stat().st_ino == old_stat.st_ino
 
 
 async def test_binary_and_large_files_are_replaced_without_a_diff(call, project: Path) -> None:
     (project / "a").write_bytes(b"\0\xff")
     (project / "b").write_bytes(b"x\n" * 17_000_000)
-    seen = known(project, "a", "b")
-    assert "no text before" in (await WRITE.run(await planned(WRITE, call(path="a", content="x\n", _seen=seen)))).text
-    outcome = await WRITE.run(await planned(WRITE, call(path="b", content="x\n", _seen=seen)))
+    digests = hash_files(project, "a", "b")
+    assert (
+        "no text before" in (await WRITE.run(await planned(WRITE, call(path="a", content="x\n", _seen=digests)))).text
+    )
+    outcome = await WRITE.run(await planned(WRITE, call(path="b", content="x\n", _seen=digests)))
     assert "too large for a diff" in outcome.text
     assert (project / "b").read_bytes() == b"x\n"
 
@@ -92,7 +94,7 @@ async def test_binary_and_large_files_are_replaced_without_a_diff(call, project:
 async def test_a_diff_is_bounded(call, project: Path) -> None:
     (project / "a").write_text("".join(f"{i}\n" for i in range(20_000)))
     outcome = await WRITE.run(
-        call(path="a", content="".join(f"n{i}\n" for i in range(20_000)), _seen=known(project, "a"))
+        call(path="a", content="".join(f"n{i}\n" for i in range(20_000)), _seen=hash_files(project, "a"))
     )
     assert outcome.diff_stat == DiffStat(20_000, 20_000)
     assert len(outcome.text) < 15_000
@@ -130,10 +132,10 @@ async def test_settle_when_it_happened(call, project: Path, tool: Any, make: Any
     (project / "a").write_bytes(b"old\n")
     invocation = await planned(tool, make(call))
     ran = await tool.run(invocation)
-    settled = await tool.settle(invocation)
-    assert isinstance(settled, Outcome)
-    assert (settled.success, settled.diff_stat, settled.files) == (True, ran.diff_stat, ran.files)
-    assert "Changed a (+1 -1)" in settled.text
+    settlement = await tool.settle(invocation)
+    assert isinstance(settlement, Outcome)
+    assert (settlement.success, settlement.diff_stat, settlement.files) == (True, ran.diff_stat, ran.files)
+    assert "Changed a (+1 -1)" in settlement.text
 
 
 @both
@@ -164,9 +166,9 @@ async def test_settle_of_a_new_file(call, project: Path) -> None:
     assert "before" not in invocation.plan["files"][0]["file"]
     assert await WRITE.settle(invocation) == "run_again"
     await WRITE.run(invocation)
-    settled = await WRITE.settle(invocation)
-    assert isinstance(settled, Outcome)
-    assert told(settled.files) == [("a", "created", 1, 0)]
+    settlement = await WRITE.settle(invocation)
+    assert isinstance(settlement, Outcome)
+    assert summarize_changes(settlement.files) == [("a", "created", 1, 0)]
 
 
 async def test_settle_of_a_write_that_changes_nothing(call, project: Path) -> None:
@@ -219,13 +221,13 @@ asyncio.run(tool.run(call))
 async def test_death_at_each_point_is_settled_right(call, project: Path, point: str, happened: bool) -> None:  # fault 2
     (project / "a").write_bytes(b"old\n")
     invocation = await planned(WRITE, make_write(call))
-    told = msgspec.json.encode([invocation.arguments, invocation.plan]).decode()
+    payload = msgspec.json.encode([invocation.arguments, invocation.plan]).decode()
     died = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", _DEATH, str(project), point, told], check=False
+        subprocess.run, [sys.executable, "-c", _DEATH, str(project), point, payload], check=False
     )
     assert died.returncode == 9
-    settled = await WRITE.settle(invocation)
-    assert isinstance(settled, Outcome) if happened else settled == "run_again"
+    settlement = await WRITE.settle(invocation)
+    assert isinstance(settlement, Outcome) if happened else settlement == "run_again"
     assert names(project) == ["a"]  # nothing half-done is left beside it
     if not happened:
         await WRITE.run(invocation)
@@ -258,7 +260,7 @@ async def test_editing(call, project: Path) -> None:
     outcome = await EDIT.run(await planned(EDIT, call(path="a", old_str="one\ntwo", new_str="1\n2\n2b")))
     assert (project / "a").read_bytes() == b"1\r\n2\r\n2b\r\nthree"
     assert "line endings" in outcome.text
-    assert told(outcome.files) == [("a", "modified", 3, 2)]
+    assert summarize_changes(outcome.files) == [("a", "modified", 3, 2)]
     outcome = await EDIT.run(call(path="a", old_str="2", new_str="x", replace_all=True))
     assert "2 occurrences" in outcome.text
     assert (project / "a").read_bytes() == b"1\r\nx\r\nxb\r\nthree"

@@ -1,4 +1,4 @@
-"""What a chat left is remembered as far as it is small text, and never a reason to fail."""
+"""The content that a chat left is remembered if it is small text, and is never a reason to fail."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path / "project"
 
 
-def left(project: Path, path: str, data: bytes, **more: bool) -> FileChange:
+def create_file(project: Path, path: str, data: bytes, **more: bool) -> FileChange:
     (project / path).parent.mkdir(parents=True, exist_ok=True)
     (project / path).write_bytes(data)
     return change_of(path, None, state_of(Root(str(project)), path), DiffStat(), **more)
@@ -32,7 +32,7 @@ def digest(change: FileChange) -> str:
 
 def test_texts_are_remembered_until_they_are_swept(tmp_path: Path, project: Path) -> None:
     store = after_images(tmp_path)
-    change = left(project, "f", b"text\n")
+    change = create_file(project, "f", b"text\n")
     for _ in range(2):
         remember(Root(str(project)), store, [change])
     assert store.read(digest(change)) == b"text\n"
@@ -46,14 +46,14 @@ def test_texts_are_remembered_until_they_are_swept(tmp_path: Path, project: Path
 def test_what_is_no_small_text_or_nobodys_work_is_not(tmp_path: Path, project: Path) -> None:
     store = after_images(tmp_path)
     changes = [
-        left(project, "binary", b"\0"),
-        left(project, "large", b"x" * ((1 << 20) + 1)),
-        left(project, "ignored", b"i\n", ignored=True),
-        left(project, ".git/config", b"c\n"),
+        create_file(project, "binary", b"\0"),
+        create_file(project, "large", b"x" * ((1 << 20) + 1)),
+        create_file(project, "ignored", b"i\n", ignored=True),
+        create_file(project, ".git/config", b"c\n"),
         change_of("gone", FileState("file", 0o644, "a" * 64, 1), None, DiffStat()),
         change_of("never", None, FileState("file", 0o644, "a" * 64, 1), DiffStat()),
     ]
-    stale = left(project, "changed", b"was\n")
+    stale = create_file(project, "changed", b"was\n")
     (project / "changed").write_bytes(b"is!\n")
     remember(Root(str(project)), store, [*changes, stale])
     assert store.size() == 0
@@ -61,9 +61,9 @@ def test_what_is_no_small_text_or_nobodys_work_is_not(tmp_path: Path, project: P
 
 def test_a_damaged_one_is_none(tmp_path: Path, project: Path) -> None:
     store = after_images(tmp_path)
-    change = left(project, "f", b"text\n")
+    change = create_file(project, "f", b"text\n")
     remember(Root(str(project)), store, [change])
-    (tmp_path / "left" / digest(change)[:2] / digest(change)).write_bytes(b"tex")
+    (tmp_path / "create_file" / digest(change)[:2] / digest(change)).write_bytes(b"tex")
     with pytest.raises(ToolError):
         store.read(digest(change))
 
@@ -71,11 +71,11 @@ def test_a_damaged_one_is_none(tmp_path: Path, project: Path) -> None:
 def test_it_never_fails(tmp_path: Path, project: Path) -> None:
     """Fault 13."""
     (tmp_path / "file").write_text("")
-    change = left(project, "f", b"text\n")
+    change = create_file(project, "f", b"text\n")
     remember(Root(str(project)), after_images(tmp_path / "file"), [change])
     (tmp_path / "nowhere").mkdir()
-    gone = Root(str(tmp_path / "nowhere"))
+    missing_root = Root(str(tmp_path / "nowhere"))
     (tmp_path / "nowhere").rmdir()
-    remember(gone, after_images(tmp_path), [change])
+    remember(missing_root, after_images(tmp_path), [change])
     os.symlink("/etc/passwd", project / "link")
     remember(Root(str(project)), after_images(tmp_path), [change_of("link", None, change.after, DiffStat())])

@@ -1,5 +1,5 @@
-"""The tree before and after a command that writes through (W-01, W-05, W-10): what changed is told exactly, what was
-there before is kept, what is left out is said, and little is read when little changed."""
+"""The tree before and after a command that writes through (W-01, W-05, W-10): changes are reported exactly, old content
+is kept, files that are left out are listed, and little is read when little changed."""
 
 import os
 import resource
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from tests.unit.adapters.workspace.trees_of import changed, states_below
+from tests.unit.adapters.workspace.trees_of import compare_states, states_below
 from treadle.adapters.workspace.history import trees, walk
 from treadle.adapters.workspace.history.capture import Captures
 from treadle.adapters.workspace.history.content_store import ContentStore
@@ -60,10 +60,10 @@ class Project:
 
     def prove(self, act: Callable[[], object]) -> Effect:
         """The effect is what the plainest comparison finds, and all that was there before can be had back."""
-        before = states_below(self.top)
+        old_states = states_below(self.top)
         effect = self.around(act)
-        found = {file.path: (file.before, file.after) for file in effect.files}
-        assert found == changed(before, states_below(self.top))
+        changes = {file.path: (file.before, file.after) for file in effect.files}
+        assert changes == compare_states(old_states, states_below(self.top))
         for file in effect.files:
             if file.before is not None and file.before.kind == "file":
                 assert len(self.images.read(file.before.digest)) == file.before.size
@@ -129,10 +129,10 @@ def test_lines_are_counted_and_ignored_files_marked(project: Project) -> None:  
     project.sh("printf 'a\\nb\\nc\\n' > text; printf '*.log\\nout/\\n' > .gitignore; printf '\\0' > binary")
     command = "printf 'a\\nB\\nc\\nd\\n' > text; echo > x.log; mkdir out; echo > out/y; echo > binary; rm .gitignore"
     effect = project.prove(lambda: project.sh(command))
-    told = {file.path: (file.added, file.removed, file.ignored) for file in effect.files}
-    assert told["text"] == (2, 1, False)
-    assert told[".gitignore"] == (0, 2, False)
-    assert told["binary"] == (0, 0, False)
+    counts = {file.path: (file.added, file.removed, file.ignored) for file in effect.files}
+    assert counts["text"] == (2, 1, False)
+    assert counts[".gitignore"] == (0, 2, False)
+    assert counts["binary"] == (0, 0, False)
 
 
 def test_ignored_files_are_kept_and_marked(project: Project) -> None:
@@ -206,9 +206,9 @@ def test_what_is_too_large_is_listed(project: Project, monkeypatch: pytest.Monke
     assert (effect.files, effect.uncaptured) == ((), ())
     project.sh("echo >> large; rm large.o; head -c 200 /dev/zero > fits; head -c 200 /dev/zero > new")
     effect = project.captures.compare("c/1.0")
-    assert [file.path for file in effect.files] == ["fits"]  # what was kept can be had back, however large it is now
+    assert [file.path for file in effect.files] == ["fits"]  # its old content can be restored, however large it is now
     assert {each.path: each.reason.split(";")[0] for each in effect.uncaptured} == {
-        "large": "changed",
+        "large": "compare_states",
         "large.o": "deleted",
         "new": "created",
     }
@@ -225,9 +225,9 @@ def test_large_files_together_and_ignored_ones_together_have_a_cap(
         (project.top / f"small{number}").write_bytes(b"x" * 10)
         (project.top / f"data{number}").write_bytes(b"x" * 40)
         (project.top / f"{number}.o").write_bytes(b"x" * 9)
-    left = [path[:4] for path in listed(project)]
-    assert left.count("data") == 8
-    assert len(left) == 16
+    prefixes = [path[:4] for path in listed(project)]
+    assert prefixes.count("data") == 8
+    assert len(prefixes) == 16
     assert len(listed(project, "again")) == 16
 
 
@@ -266,10 +266,10 @@ def test_very_many_that_are_left_out_are_told_in_short(project: Project, monkeyp
     monkeypatch.setattr(trees, "FILE_CAP", 0)
     for number in range(100):
         (project.top / f"f{number}").write_bytes(b"x" * (number + 1))
-    found = listed(project)
-    assert len(found) == 41
-    assert found["**"] == "60 more that were left out"
-    assert "f99" in found
+    reasons = listed(project)
+    assert len(reasons) == 41
+    assert reasons["**"] == "60 more that were left out"
+    assert "f99" in reasons
 
 
 def test_what_lies_too_deep_is_listed(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,25 +335,25 @@ def test_only_what_changed_is_read(project: Project, monkeypatch: pytest.MonkeyP
     project.sh("mkdir a b; for i in 1 2 3 4; do echo $i > a/$i; echo $i > b/$i; done; mkfifo p; ln -s a l")
     first, read = walked(project, None)
     assert len(read) == 8
-    same, read = walked(project, first)
-    assert (read, same.folders) == ([], first.folders)
+    same_tree, read = walked(project, first)
+    assert (read, same_tree.folders) == ([], first.folders)
     assert {"a/", "b/"} <= first.folders.keys()
-    assert all(same.folders[path] is first.folders[path] for path in first.folders)
+    assert all(same_tree.folders[path] is first.folders[path] for path in first.folders)
     project.sh("echo x > a/1; echo '2' > .gitignore; mv a/3 b/5")
-    second, read = walked(project, same)
+    second, read = walked(project, same_tree)
     # .gitignore and the two files that it names now, what was moved, what was written
     assert sorted(read) == [b"2\n", b"2\n", b"2\n", b"3\n", b"x\n"]
     assert second.folders["a/"].nodes["2"].ignored
 
 
-def walked(project: Project, known: Tree | None) -> tuple[Tree, list[bytes]]:
+def walked(project: Project, known_tree: Tree | None) -> tuple[Tree, list[bytes]]:
     read: list[bytes] = []
 
     def take(fd: int) -> str:
         read.append(os.pread(fd, 100, 0))
         return digest_of(fd)
 
-    return Walk(known, take, keep=True).over(Root(str(project.top))), read
+    return Walk(known_tree, take, keep=True).over(Root(str(project.top))), read
 
 
 def test_what_was_only_compared_is_kept_before_the_next_command(project: Project) -> None:  # W-01
@@ -409,17 +409,17 @@ def test_too_few_descriptors_are_said_and_pass(project: Project) -> None:  # fau
     project.sh("mkdir -p 1/2/3/4/5/6/7/8/9; echo > 1/2/3/4/5/6/7/8/9/x")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 20, hard))
-    taken: list[int] = []
+    descriptors: list[int] = []
     try:
         with suppress(OSError):
             while True:
-                taken.append(os.open(os.devnull, os.O_RDONLY))
+                descriptors.append(os.open(os.devnull, os.O_RDONLY))
         for _ in range(6):
-            os.close(taken.pop())
+            os.close(descriptors.pop())
         with pytest.raises(ToolError, match="Too many open files"):
             project.captures.capture("c/1.0")
     finally:
-        for fd in taken:
+        for fd in descriptors:
             os.close(fd)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     project.prove(lambda: project.sh("rm -r 1"))
@@ -433,13 +433,13 @@ def test_a_strike_at_any_point_leaves_no_half_capture(project: Project) -> None:
     assert "snapshot.before_capture" in points
     for number, point in enumerate(points):
         project.sh(f"echo {number} > a; echo {number} > c")
-        before = states_below(project.top)
+        old_states = states_below(project.top)
         with faults(f"raise@{point}"), pytest.raises(InjectedFault):
             project.captures.capture(point)
         project.captures.capture(point)
         project.sh("echo other > a; rm b c; echo 2 > b")
-        found = {file.path: (file.before, file.after) for file in project.captures.compare(point).files}
-        assert found == changed(before, states_below(project.top))
-        for state, _ in found.values():
+        changes = {file.path: (file.before, file.after) for file in project.captures.compare(point).files}
+        assert changes == compare_states(old_states, states_below(project.top))
+        for state, _ in changes.values():
             assert state is not None
             assert project.images.has(state.digest)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.adapters.workspace.history.test_capture import Project
-from tests.unit.adapters.workspace.trees_of import changed, states_below
+from tests.unit.adapters.workspace.trees_of import compare_states, states_below
 from treadle.adapters.sandbox.choose import find_bubblewrap
 from treadle.testing.faults import faults
 
@@ -42,7 +42,7 @@ def project(tmp_path: Path) -> Project:
 def test_several_processes_capture_one_root_at_once(project: Project) -> None:  # W-07
     for number in range(50):
         (project.top / f"f{number}").write_text(str(number))
-    before = states_below(project.top)
+    old_states = states_below(project.top)
     pids = []
     for worker in range(4):
         pid = os.fork()
@@ -58,8 +58,8 @@ def test_several_processes_capture_one_root_at_once(project: Project) -> None:  
     assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * 4
     project.sh("rm f1; echo > f2")
     for name in ("0/0", "3/4", "shared/4"):
-        found = {file.path: (file.before, file.after) for file in project.captures.compare(name).files}
-        assert found == changed(before, states_below(project.top))
+        changes = {file.path: (file.before, file.after) for file in project.captures.compare(name).files}
+        assert changes == compare_states(old_states, states_below(project.top))
     names = os.listdir(project.home / "snapshots" / "captures")
     assert len(names) == 2 * 25  # of those who came too late nothing is left
     assert not project.images.half_done()
@@ -77,11 +77,11 @@ def test_killed_at_any_point_and_captured_again(project: Project) -> None:  # fa
                 project.captures.capture(point)
 
         assert in_child(strike) == signal.SIGKILL
-        before = states_below(project.top)
+        old_states = states_below(project.top)
         project.captures.capture(point)
         project.sh("echo x > a; rm -r d")
-        found = {file.path: (file.before, file.after) for file in project.captures.compare(point).files}
-        assert found == changed(before, states_below(project.top))
+        changes = {file.path: (file.before, file.after) for file in project.captures.compare(point).files}
+        assert changes == compare_states(old_states, states_below(project.top))
         project.sh("mkdir d; echo 2 > d/b")
 
 
@@ -101,8 +101,8 @@ def test_an_ordinary_user_captures_what_is_his_own(tmp_path: Path) -> None:
     def act() -> None:
         os.umask(0o022)
         project.sh("echo 1 > mine; chmod 0 mine; mkdir -p d/e; echo 2 > d/e/f; chmod 0 d/e; chmod 600 d")
-        left = {each.path: each.reason for each in project.captures.capture("c/1.0")}
-        assert left.keys() == {"roots", "closed"}, left
+        reasons = {each.path: each.reason for each in project.captures.capture("c/1.0")}
+        assert reasons.keys() == {"roots", "closed"}, reasons
         assert {name: (project.top / name).stat().st_mode & 0o777 for name in ("mine", "d")} == {"mine": 0, "d": 0o600}
         project.sh("rm -f mine; chmod -R u+rwx d; rm -r d")
         effect = project.captures.compare("c/1.0")
@@ -153,11 +153,11 @@ def test_a_full_disk_is_said_and_passes(tmp_path: Path) -> None:  # fault 13
     bubblewrap = [find_bubblewrap(), "--bind", "/", "/", "--dev", "/dev", "--size", str(1 << 20), "--tmpfs", str(place)]
     if not bubblewrap[0] or subprocess.run([*bubblewrap, "true"], capture_output=True).returncode:
         pytest.skip("no small file system can be mounted here")
-    done = subprocess.run(
+    process = subprocess.run(
         [*bubblewrap, sys.executable, "-c", FULL, str(place), str(top)], capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
-    said, left, found = done.stdout.splitlines()
-    assert "cannot be stored: No space left on device" in said
-    assert left == "0 0"
-    assert found == "['large']"
+    assert process.returncode == 0, process.stderr
+    error_text, leftover_counts, listing = process.stdout.splitlines()
+    assert "cannot be stored: No space left on device" in error_text
+    assert leftover_counts == "0 0"
+    assert listing == "['large']"

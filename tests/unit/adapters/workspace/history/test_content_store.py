@@ -1,4 +1,4 @@
-"""Bytes kept by their hash: whole or not at all, verified, and swept only when nobody needs them (W-01, fault 13)."""
+"""Bytes kept by their hash: whole or not at all, verified, and swept only when unused (W-01, fault 13)."""
 
 import fcntl
 import hashlib
@@ -61,9 +61,9 @@ def test_holes_stay_holes(images: ContentStore, tmp_path: Path) -> None:
         file.write(b"here")
         file.truncate(size)
     digest = put_path(images, tmp_path / "sparse")
-    kept = file_of(images, digest).stat()
-    assert kept.st_size == size
-    assert kept.st_blocks * 512 < size // 4
+    status = file_of(images, digest).stat()
+    assert status.st_size == size
+    assert status.st_blocks * 512 < size // 4
     assert images.read(digest)[size // 2 : size // 2 + 4] == b"here"
 
 
@@ -239,14 +239,14 @@ except ToolError as error:
 
 def test_a_full_disk_and_one_that_cannot_be_written(tmp_path: Path) -> None:
     """Fault 13, on a file system of its own."""
-    done = subprocess.run(
+    process = subprocess.run(
         ["unshare", "-m", sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, check=False
     )
-    if "unshare" in done.stderr or "permission denied" in done.stderr.lower():
+    if "unshare" in process.stderr or "permission denied" in process.stderr.lower():
         pytest.skip("no file system can be mounted here")
-    told = done.stdout.splitlines()
-    assert told[0] == "kept", done.stderr
-    assert "No space left on device" in told[1]
-    assert "nothing was changed" in told[1]
-    assert told[2:4] == ["[] []", "True"]
-    assert "Read-only file system" in told[4]
+    output_lines = process.stdout.splitlines()
+    assert output_lines[0] == "kept", process.stderr
+    assert "No space left on device" in output_lines[1]
+    assert "nothing was changed" in output_lines[1]
+    assert output_lines[2:4] == ["[] []", "True"]
+    assert "Read-only file system" in output_lines[4]

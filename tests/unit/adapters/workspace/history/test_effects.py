@@ -1,4 +1,4 @@
-"""What a command did, read off its copy-on-write view: exactly, and without touching the project (W-08, fault 31)."""
+"""A command's effect, read off its copy-on-write view: exactly, and without touching the project (W-08, fault 31)."""
 
 import hashlib
 import os
@@ -20,9 +20,9 @@ from treadle.protocol.files import FileState, decode_path
 
 @pytest.fixture
 def views(tmp_path: Path) -> Iterator[Views]:
-    made = Views(tmp_path)
-    yield made
-    made.close()
+    new_views = Views(tmp_path)
+    yield new_views
+    new_views.close()
 
 
 def file(data: str | bytes, mode: int = 0o644) -> FileState:
@@ -32,7 +32,7 @@ def file(data: str | bytes, mode: int = 0o644) -> FileState:
 
 def tree(root: Path) -> dict[str, tuple[object, ...]]:
     """Everything about a tree that a command could change."""
-    found: dict[str, tuple[object, ...]] = {}
+    entries: dict[str, tuple[object, ...]] = {}
     for folder, folders, files in os.walk(root):
         for name in [*folders, *files]:
             path = os.path.join(folder, name)
@@ -42,26 +42,26 @@ def tree(root: Path) -> dict[str, tuple[object, ...]]:
                 content = Path(path).read_bytes()
             elif stat.S_ISLNK(status.st_mode):
                 content = os.readlink(path)
-            found[os.path.relpath(path, root)] = (status.st_mode, status.st_mtime_ns, status.st_ctime_ns, content)
-    return found
+            entries[os.path.relpath(path, root)] = (status.st_mode, status.st_mtime_ns, status.st_ctime_ns, content)
+    return entries
 
 
 def test_files_that_come_change_and_go(views: Views) -> None:
     for name in ("edited", "gone", "same", "mode"):
         (views.root / name).write_text("one\ntwo\n")
-    before = tree(views.root)
-    found = views.changes("echo three >> edited; rm gone; chmod 755 mode; printf 'a\\nb' > new; cat same > /dev/null")
-    assert set(found) == {"edited", "gone", "mode", "new"}
-    edited = found["edited"]
+    old_tree = tree(views.root)
+    changes = views.changes("echo three >> edited; rm gone; chmod 755 mode; printf 'a\\nb' > new; cat same > /dev/null")
+    assert set(changes) == {"edited", "gone", "mode", "new"}
+    edited = changes["edited"]
     assert (edited.action, edited.added, edited.removed) == ("modified", 1, 0)
     assert (edited.before, edited.after) == (file("one\ntwo\n"), file("one\ntwo\nthree\n"))
-    gone = found["gone"]
-    assert (gone.action, gone.added, gone.removed, gone.after) == ("deleted", 0, 2, None)
-    mode = found["mode"]
+    deletion = changes["gone"]
+    assert (deletion.action, deletion.added, deletion.removed, deletion.after) == ("deleted", 0, 2, None)
+    mode = changes["mode"]
     assert (mode.added, mode.removed, mode.after) == (0, 0, file("one\ntwo\n", 0o755))
-    new = found["new"]
+    new = changes["new"]
     assert (new.action, new.added, new.before, new.after) == ("created", 2, None, file("a\nb"))
-    assert tree(views.root) == before
+    assert tree(views.root) == old_tree
 
 
 def test_a_file_that_is_only_touched_or_rewritten_is_no_change_but_its_time_is_known(views: Views) -> None:
@@ -80,8 +80,8 @@ def test_folders_are_changes_and_one_that_was_removed_takes_all_with_it(views: V
     (views.root / "empty").mkdir()
     (views.root / "kept").mkdir()
     (views.root / "kept/file").write_text("x\n")
-    found = views.changes("rm -r old empty; mkdir -p made/in; chmod 700 kept; touch kept/more")
-    assert set(found) == {
+    changes = views.changes("rm -r old empty; mkdir -p made/in; chmod 700 kept; touch kept/more")
+    assert set(changes) == {
         "old",
         "old/deep",
         "old/deep/er",
@@ -92,17 +92,20 @@ def test_folders_are_changes_and_one_that_was_removed_takes_all_with_it(views: V
         "kept",
         "kept/more",
     }
-    assert found["old/deep"].before == FileState("directory", 0o755)
-    assert found["made"].after == FileState("directory", 0o755)
-    assert (found["kept"].before, found["kept"].after) == (FileState("directory", 0o755), FileState("directory", 0o700))
+    assert changes["old/deep"].before == FileState("directory", 0o755)
+    assert changes["made"].after == FileState("directory", 0o755)
+    assert (changes["kept"].before, changes["kept"].after) == (
+        FileState("directory", 0o755),
+        FileState("directory", 0o700),
+    )
 
 
 def test_a_folder_that_was_removed_and_made_anew_shows_nothing_of_the_old_one(views: Views) -> None:  # fault 31
     (views.root / "d/sub").mkdir(parents=True)
     for name in ("d/old", "d/same", "d/sub/x"):
         (views.root / name).write_text(f"{name}\n")
-    found = views.changes("cp d/same t; rm -r d; mkdir d; cp t d/same; echo n > d/new; rm t")
-    assert {path: change.action for path, change in found.items()} == {
+    changes = views.changes("cp d/same t; rm -r d; mkdir d; cp t d/same; echo n > d/new; rm t")
+    assert {path: change.action for path, change in changes.items()} == {
         "d/new": "created",
         "d/old": "deleted",
         "d/sub": "deleted",
@@ -114,13 +117,13 @@ def test_renamed_files_and_folders_are_two_changes_each(views: Views) -> None:
     (views.root / "a/b").mkdir(parents=True)
     (views.root / "a/b/f").write_text("x\n")
     (views.root / "g").write_text("y\n")
-    found = views.changes("mv a z; mv g h")
-    actions = {path: change.action for path, change in found.items()}
+    changes = views.changes("mv a z; mv g h")
+    actions = {path: change.action for path, change in changes.items()}
     assert actions == {
         **dict.fromkeys(("a", "a/b", "a/b/f", "g"), "deleted"),
         **dict.fromkeys(("z", "z/b", "z/b/f", "h"), "created"),
     }
-    assert found["z/b/f"].after == found["a/b/f"].before
+    assert changes["z/b/f"].after == changes["a/b/f"].before
 
 
 def test_one_kind_of_thing_in_the_place_of_another(views: Views) -> None:
@@ -129,24 +132,24 @@ def test_one_kind_of_thing_in_the_place_of_another(views: Views) -> None:
     (views.root / "folder/in").write_text("x\n")
     (views.root / "link").symlink_to("nowhere")
     (views.root / "other").mkdir()
-    found = views.changes(
+    changes = views.changes(
         "rm file; mkdir file; rm -r folder; echo f > folder; rm link; echo l > link; rmdir other; ln -s / other"
     )
-    assert found["file"].before == file("x\n")
-    assert found["file"].after == FileState("directory", 0o755)
-    assert found["folder"].before == FileState("directory", 0o755)
-    assert found["folder"].after == file("f\n")
-    assert found["folder/in"].after is None
-    assert found["link"].before == FileState("link", target="nowhere")
-    assert found["link"].after == file("l\n")
-    assert found["other"].after == FileState("link", target="/")
+    assert changes["file"].before == file("x\n")
+    assert changes["file"].after == FileState("directory", 0o755)
+    assert changes["folder"].before == FileState("directory", 0o755)
+    assert changes["folder"].after == file("f\n")
+    assert changes["folder/in"].after is None
+    assert changes["link"].before == FileState("link", target="nowhere")
+    assert changes["link"].after == file("l\n")
+    assert changes["other"].after == FileState("link", target="/")
 
 
 def test_links_pipes_and_sockets(views: Views) -> None:
     make = "import socket; socket.socket(socket.AF_UNIX).bind('sock')"
     effect = views.effect(f'ln -s gone dangling; mkfifo pipe; chmod 640 pipe; /usr/bin/python3 -c "{make}"')
-    found = {change.path: change.after for change in effect.files}
-    assert found == {"dangling": FileState("link", target="gone"), "pipe": FileState("fifo", 0o640)}
+    new_states = {change.path: change.after for change in effect.files}
+    assert new_states == {"dangling": FileState("link", target="gone"), "pipe": FileState("fifo", 0o640)}
     assert [each.path for each in effect.uncaptured] == ["sock"]
 
 
@@ -160,25 +163,25 @@ def test_a_link_is_never_followed(views: Views, tmp_path: Path) -> None:  # S-01
     (views.root / "dir/f").unlink()
     (views.root / "dir").rmdir()
     (views.root / "dir").symlink_to(outside)
-    found = {change.path: change for change in effects.read(Root(str(views.root)), str(view)).files}
-    assert found["out"].after == FileState("link", target=str(outside))
-    assert "dir/secret" not in found
-    assert found["dir"].before == FileState("link", target=str(outside))
+    changes = {change.path: change for change in effects.read(Root(str(views.root)), str(view)).files}
+    assert changes["out"].after == FileState("link", target=str(outside))
+    assert "dir/secret" not in changes
+    assert changes["dir"].before == FileState("link", target=str(outside))
 
 
 def test_writing_to_one_of_several_names_of_a_file_changes_that_name(views: Views) -> None:  # fault 31, hard links
     (views.root / "a").write_text("x\n")
     os.link(views.root / "a", views.root / "b")
-    found = views.changes("echo y >> a; ln b c")
-    assert set(found) == {"a", "c"}
-    assert found["a"].after == file("x\ny\n")
+    changes = views.changes("echo y >> a; ln b c")
+    assert set(changes) == {"a", "c"}
+    assert changes["a"].after == file("x\ny\n")
 
 
 def test_names_of_any_bytes(views: Views) -> None:
     odd = os.fsdecode(b"caf\xe9")
     (views.root / odd).write_text("x\n")
-    found = views.changes("echo y > $'caf\\xe9'; echo n > $'new\\nline'; echo e > $'\\x1b[31m'")
-    assert {decode_path(path) for path in found} == {odd, "new\nline", "\x1b[31m"}
+    changes = views.changes("echo y > $'caf\\xe9'; echo n > $'new\\nline'; echo e > $'\\x1b[31m'")
+    assert {decode_path(path) for path in changes} == {odd, "new\nline", "\x1b[31m"}
     view = views.run("echo z > $'caf\\xe9'; echo n > $'new\\nline'")
     root = Root(str(views.root))
     text = effects.describe(root, str(view), effects.read(root, str(view)))
@@ -193,11 +196,11 @@ def test_what_gitignore_names_is_marked(views: Views) -> None:
     (views.root / "sub/.gitignore").write_text("local\n")
     (views.root / "build").mkdir()
     (views.root / "build/old").write_text("x\n")
-    found = views.changes(
+    changes = views.changes(
         "mkdir -p build/deep .git/objects; touch build/deep/f a.log keep.log sub/local sub/b.log local .git/x.log; "
         "rm build/old; mkdir new; echo secret > new/.gitignore; touch new/secret"
     )
-    ignored = {path for path, change in found.items() if change.ignored}
+    ignored = {path for path, change in changes.items() if change.ignored}
     assert ignored == {"build/deep", "build/deep/f", "build/old", "a.log", "sub/local", "sub/b.log"}
 
 
@@ -205,8 +208,8 @@ def test_permissions_that_were_taken_away_are_read_as_the_command_left_them(view
     (views.root / "f").write_text("x\n")
     view = views.run("chmod 000 f; mkdir -p d/e; echo y > d/e/g; chmod 000 d/e/g; chmod 0 d/e; chmod 111 d")
     for _ in range(2):  # the first look may have to open them
-        found = {change.path: change.after for change in effects.read(Root(str(views.root)), str(view)).files}
-        assert found == {
+        new_states = {change.path: change.after for change in effects.read(Root(str(views.root)), str(view)).files}
+        assert new_states == {
             "f": file("x\n", 0),
             "d": FileState("directory", 0o111),
             "d/e": FileState("directory", 0),
@@ -217,8 +220,8 @@ def test_permissions_that_were_taken_away_are_read_as_the_command_left_them(view
 def test_binary_and_very_long_files_are_told_without_lines(views: Views) -> None:
     (views.root / "b").write_bytes(b"\0\1")
     (views.root / "long").write_text("x\n" * 200_000)
-    found = views.changes("printf '\\0\\2\\3' > b; echo y >> long; head -c 300000 /dev/zero > z")
-    assert [(found[name].added, found[name].removed) for name in ("b", "long", "z")] == [(0, 0)] * 3
+    changes = views.changes("printf '\\0\\2\\3' > b; echo y >> long; head -c 300000 /dev/zero > z")
+    assert [(changes[name].added, changes[name].removed) for name in ("b", "long", "z")] == [(0, 0)] * 3
 
 
 def test_what_somebody_else_changed_meanwhile_is_a_conflict(views: Views) -> None:  # fault 31
@@ -238,8 +241,8 @@ def test_what_somebody_else_changed_meanwhile_is_a_conflict(views: Views) -> Non
     effect = views.effect("for f in a same; do echo y > $f; done; rm b; echo y > new; rm -r d", edit)
     reasons = {each.path: each.reason for each in effect.conflicts}
     assert reasons == {"a": CHANGED, "b": CHANGED, "new": CHANGED, "d": CHANGED, "d/mine": CHANGED}
-    shown = next(each.diff for each in effect.conflicts if each.path == "a")
-    assert "-y\n+mine" in shown
+    diff = next(each.diff for each in effect.conflicts if each.path == "a")
+    assert "-y\n+mine" in diff
     assert not {change.path for change in effect.files} & {"same", "untouched"}
 
 
@@ -313,9 +316,9 @@ def test_many_changes(views: Views) -> None:  # fault 31: 10,000 changed files
     (views.root / "old").mkdir()
     for number in range(1_000):
         (views.root / f"old/{number}").write_text("x\n")
-    found = views.changes("rm -r old; mkdir new; for i in $(seq 9000); do echo $i > new/$i; done")
-    assert len(found) == 10_002
-    assert sum(change.action == "deleted" for change in found.values()) == 1_001
+    changes = views.changes("rm -r old; mkdir new; for i in $(seq 9000); do echo $i > new/$i; done")
+    assert len(changes) == 10_002
+    assert sum(change.action == "deleted" for change in changes.values()) == 1_001
 
 
 def test_the_permissions_of_the_root_itself_are_left_and_it_is_said(views: Views) -> None:
@@ -334,5 +337,5 @@ def test_sockets_of_the_project_are_passed_over(views: Views, monkeypatch: pytes
     monkeypatch.chdir(views.root)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("s")
-        found = views.changes("rm s; touch f")
-    assert found["s"].before == FileState("other", stat.S_IMODE(os.lstat(views.root / "s").st_mode))
+        changes = views.changes("rm s; touch f")
+    assert changes["s"].before == FileState("other", stat.S_IMODE(os.lstat(views.root / "s").st_mode))

@@ -1,4 +1,4 @@
-"""What lies under `.git` goes back as one or not at all; looking at a repository is no change of it (W-02)."""
+"""The files under `.git` are restored as one or not at all; looking at a repository is no change of it (W-02)."""
 
 import os
 import shutil
@@ -15,20 +15,20 @@ pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    made = Project(tmp_path)
-    git(made, "init", "-q", "-b", "main")
-    made.write("f", "one\n")
-    made.write("deep/g", "one\n")
-    commit(made, "first")
-    return made
+    new_project = Project(tmp_path)
+    git(new_project, "init", "-q", "-b", "main")
+    new_project.write("f", "one\n")
+    new_project.write("deep/g", "one\n")
+    commit(new_project, "first")
+    return new_project
 
 
 def git(project: Project, *words: str) -> str:
-    who = ["-c", "user.name=n", "-c", "user.email=e", "-c", "gc.auto=0", "-c", "maintenance.auto=false"]
+    config = ["-c", "user.name=n", "-c", "user.email=e", "-c", "gc.auto=0", "-c", "maintenance.auto=false"]
     env = {"PATH": os.environ["PATH"], "HOME": str(project.path.parent), "GIT_CONFIG_NOSYSTEM": "1"}
-    done = subprocess.run(["git", *who, *words], cwd=project.path, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    process = subprocess.run(["git", *config, *words], cwd=project.path, env=env, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 def commit(project: Project, message: str) -> None:
@@ -45,17 +45,17 @@ def work(project: Project) -> None:
 
 
 def test_a_commit_a_branch_and_a_stash_are_undone_as_one(project: Project) -> None:
-    before = project.tree()
+    old_tree = project.tree()
     project.change(lambda: work(project), git=True)
-    after = project.tree()
+    new_tree = project.tree()
     assert not project.undo().conflicts
-    assert project.tree() == before
+    assert project.tree() == old_tree
     assert git(project, "log", "--format=%s") == "first\n"
     assert git(project, "status", "--porcelain") == ""
     assert git(project, "fsck", "--strict") == ""
     assert not project.redo().conflicts
     assert {path: state for path, state in project.tree().items() if path != ".git/index"} == {
-        path: state for path, state in after.items() if path != ".git/index"
+        path: state for path, state in new_tree.items() if path != ".git/index"
     }
     assert git(project, "stash", "list")
 
@@ -77,11 +77,11 @@ def test_what_somebody_did_there_refuses_all_of_it(project: Project, meanwhile: 
     project.change(lambda: work(project), git=True)
     project.write("new", "new\n")
     git(project, *meanwhile)
-    before = project.tree()
-    done = project.undo()
-    assert [each.path for each in done.conflicts] == [".git"]
-    assert "as a whole or not at all" in done.conflicts[0].reason
-    inside = {path: state for path, state in before.items() if path.startswith(".git")}
+    old_tree = project.tree()
+    effect = project.undo()
+    assert [each.path for each in effect.conflicts] == [".git"]
+    assert "as a whole or not at all" in effect.conflicts[0].reason
+    inside = {path: state for path, state in old_tree.items() if path.startswith(".git")}
     assert {path: state for path, state in project.tree().items() if path.startswith(".git")} == inside
     assert project.read("f") == b"one\n"  # beside it, undo does its work
 
@@ -89,28 +89,28 @@ def test_what_somebody_did_there_refuses_all_of_it(project: Project, meanwhile: 
 def test_one_file_that_cannot_go_back_keeps_all_of_it(project: Project) -> None:
     project.change(lambda: work(project))  # no fingerprint is known: each file speaks for itself
     project.write(".git/refs/heads/more", "0" * 40 + "\n")
-    done = project.undo()
-    assert [each.path for each in done.conflicts] == [".git"]
-    assert ".git/refs/heads/more in it: it has changed since" in done.conflicts[0].reason
+    effect = project.undo()
+    assert [each.path for each in effect.conflicts] == [".git"]
+    assert ".git/refs/heads/more in it: it has changed since" in effect.conflicts[0].reason
 
 
 def test_a_repository_that_was_made_or_removed_comes_back_whole(project: Project) -> None:
-    before = project.tree()
+    old_tree = project.tree()
     project.change(lambda: shutil.rmtree(project.path / ".git"), git=True)
     assert git_fingerprint(project.root) == NONE
     assert not project.undo().conflicts
-    assert project.tree() == before
+    assert project.tree() == old_tree
     assert git(project, "fsck", "--strict") == ""
 
 
 def test_an_object_that_somebody_else_wrote_stays_and_does_not_stand_in_the_way(project: Project) -> None:
     project.change(lambda: work(project), git=True)
-    made = {path for path in project.tree() if path.startswith(".git/objects/")}
+    object_paths = {path for path in project.tree() if path.startswith(".git/objects/")}
     folder = next(path.name for path in (project.path / ".git/objects").iterdir() if len(path.name) == 2)
     project.write(f".git/objects/{folder}/{'0' * 38}", b"theirs")
     assert not project.undo().conflicts
     assert f".git/objects/{folder}/{'0' * 38}" in project.tree()
-    assert len({path for path in project.tree() if path.startswith(".git/objects/")}) < len(made)
+    assert len({path for path in project.tree() if path.startswith(".git/objects/")}) < len(object_paths)
 
 
 @pytest.mark.parametrize("version", ["2", "3", "4"])
@@ -125,16 +125,16 @@ def test_an_index_is_what_it_says(project: Project, version: str) -> None:
     index = project.path / ".git/index"
     data = index.read_bytes()
     assert data[7] == int(version)
-    said = index_digest(data)
+    digest = index_digest(data)
     for file in (project.path / "many").iterdir():
         os.utime(file, (1, 1))
     git(project, "status")
     assert index.read_bytes() != data
-    assert index_digest(index.read_bytes()) == said
+    assert index_digest(index.read_bytes()) == digest
     git(project, "update-index", "--chmod=+x", "f")
-    changed = index_digest(index.read_bytes())
+    mode_digest = index_digest(index.read_bytes())
     git(project, "update-index", "--assume-unchanged", "f")
-    assert len({said, changed, index_digest(index.read_bytes())}) == 3
+    assert len({digest, mode_digest, index_digest(index.read_bytes())}) == 3
 
 
 @pytest.mark.parametrize(
@@ -145,15 +145,15 @@ def test_what_is_no_index_is_its_bytes(data: bytes) -> None:
 
 
 def test_the_fingerprint_is_of_everything_but_objects(project: Project) -> None:
-    seen = {git_fingerprint(project.root)}
+    fingerprints = {git_fingerprint(project.root)}
     git(project, "hash-object", "-w", "f")
-    assert git_fingerprint(project.root) in seen
+    assert git_fingerprint(project.root) in fingerprints
     for path in (".git/hooks/mine", ".git/info/exclude", ".git/HEAD"):
         project.write(path, "x\n")
-        seen.add(git_fingerprint(project.root))
+        fingerprints.add(git_fingerprint(project.root))
     (project.path / ".git/hooks/mine").chmod(0o755)
-    seen.add(git_fingerprint(project.root))
+    fingerprints.add(git_fingerprint(project.root))
     os.symlink("nowhere", project.path / ".git/link")
     os.mkfifo(project.path / ".git/fifo")
-    seen.add(git_fingerprint(project.root))
-    assert len(seen) == 6
+    fingerprints.add(git_fingerprint(project.root))
+    assert len(fingerprints) == 6

@@ -1,4 +1,4 @@
-"""What `find` says of a large tree spares entering its folders, and makes no difference otherwise (W-05, W-10)."""
+"""A `find` over a large tree spares entering its folders, and makes no difference otherwise (W-05, W-10)."""
 
 import os
 import stat
@@ -53,11 +53,11 @@ def _small_trees_are_glanced_at() -> Iterator[None]:
         yield
 
 
-def walked(top: Path, known: Tree | None, *, glanced: bool = True, keep: bool = False) -> tuple[Tree, bool]:
+def walked(top: Path, known_tree: Tree | None, *, glanced: bool = True, keep: bool = False) -> tuple[Tree, bool]:
     with pytest.MonkeyPatch.context() as patch:
         if not glanced:
             patch.setattr(walk, "odd_folders", lambda *_, **__: None)
-        one = Walk(known, digest_of, keep=keep)
+        one = Walk(known_tree, digest_of, keep=keep)
         return one.over(Root(str(top))), one.changed
 
 
@@ -67,31 +67,31 @@ def test_a_glance_makes_no_difference(rounds: list[list[str]]) -> None:  # W-10
     with TemporaryDirectory() as folder:
         top = Path(folder)
         setup = "mkdir -p a/deep/empty; echo one > x.txt; echo two > a/x.txt; echo 1 > a/deep/y.txt; ln -s x.txt link"
-        known: Tree | None = None
+        known_tree: Tree | None = None
         for commands in ([setup], *rounds):
             subprocess.run(["sh", "-c", "; ".join(commands) or ":"], cwd=top, check=False, capture_output=True)
             for keep in (False, True):
                 glance._unusable.clear()  # a tree as small as this may have nothing left of what it was
-                plain, plainly = walked(top, known, glanced=False, keep=keep)
-                found, changed = walked(top, known, keep=keep)
-                assert (found, changed) == (plain, plainly)
-                assert list(found.folders) == list(plain.folders) or changed
-            known = found
+                plain, plainly = walked(top, known_tree, glanced=False, keep=keep)
+                new_tree, has_changed = walked(top, known_tree, keep=keep)
+                assert (new_tree, has_changed) == (plain, plainly)
+                assert list(new_tree.folders) == list(plain.folders) or has_changed
+            known_tree = new_tree
         subprocess.run(["chmod", "-R", "u+rwx", "."], cwd=top, check=False, capture_output=True)
 
 
 @pytest.fixture
 def entered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The folders that were listed."""
-    found: list[str] = []
+    names: list[str] = []
     listed = walk.listing_of
 
     def listing(fd: int) -> walk.Listing:
-        found.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))
+        names.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))
         return listed(fd)
 
     monkeypatch.setattr(walk, "listing_of", listing)
-    return found
+    return names
 
 
 @pytest.fixture
@@ -104,52 +104,52 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_only_folders_that_changed_are_entered(project: Path, entered: list[str]) -> None:  # W-05
-    known, _ = walked(project, None)
+    known_tree, _ = walked(project, None)
     entered.clear()
-    same, changed = walked(project, known)
-    assert (same, changed, entered) == (known, False, [])
+    same_tree, has_changed = walked(project, known_tree)
+    assert (same_tree, has_changed, entered) == (known_tree, False, [])
     (project / "a/d/x.txt").write_text("other")
-    after, changed = walked(project, known)
-    assert changed
+    new_tree, has_changed = walked(project, known_tree)
+    assert has_changed
     assert sorted(entered) == ["a", "d", "top"]
-    assert after.folders["a/d/"].nodes["x.txt"].size == 5
-    assert after.folders["e/g/"] is known.folders["e/g/"]
+    assert new_tree.folders["a/d/"].nodes["x.txt"].size == 5
+    assert new_tree.folders["e/g/"] is known_tree.folders["e/g/"]
     entered.clear()
-    assert walked(project, after) == (after, False)
+    assert walked(project, new_tree) == (new_tree, False)
     assert entered == []
 
 
 def test_what_is_not_kept_is_read_again_by_who_keeps(project: Path, entered: list[str]) -> None:  # W-01
-    known, _ = walked(project, None)
-    kept, changed = walked(project, known, keep=True)
-    assert changed
-    assert all(node.is_stored for folder in kept.folders.values() for node in folder.nodes.values())
+    known_tree, _ = walked(project, None)
+    kept_tree, has_changed = walked(project, known_tree, keep=True)
+    assert has_changed
+    assert all(node.is_stored for folder in kept_tree.folders.values() for node in folder.nodes.values())
 
 
 def test_a_folder_that_is_gone_costs_only_the_look_at_those_above(project: Path, entered: list[str]) -> None:
-    known, _ = walked(project, None)
+    known_tree, _ = walked(project, None)
     (project / "a/b/c/x.txt").unlink()
     (project / "a/b/c").rmdir()
     entered.clear()
-    after, _ = walked(project, known)
-    assert known.folders.keys() - after.folders.keys() == {"a/b/c/"}
+    new_tree, _ = walked(project, known_tree)
+    assert known_tree.folders.keys() - new_tree.folders.keys() == {"a/b/c/"}
     assert sorted(entered) == ["a", "b", "top"]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may look into everything")
 def test_an_empty_folder_that_was_closed_is_told(project: Path) -> None:
     (project / "e/g/empty/x.txt").unlink()
-    known, _ = walked(project, None)
+    known_tree, _ = walked(project, None)
     (project / "e/g/empty").chmod(0)
-    assert walked(project, known) == walked(project, known, glanced=False)
+    assert walked(project, known_tree) == walked(project, known_tree, glanced=False)
 
 
 def test_rules_that_changed_are_heard_below(project: Path) -> None:
-    known, _ = walked(project, None)
+    known_tree, _ = walked(project, None)
     (project / ".gitignore").write_text("b/\n")
-    after, _ = walked(project, known)
-    assert after.folders["a/"].nodes["b"].ignored
-    assert after.folders["a/b/c/"].nodes["x.txt"].ignored
+    new_tree, _ = walked(project, known_tree)
+    assert new_tree.folders["a/"].nodes["b"].ignored
+    assert new_tree.folders["a/b/c/"].nodes["x.txt"].ignored
 
 
 @pytest.mark.parametrize("words", ["exit 1", "echo another language", "kill $$"])
@@ -158,18 +158,18 @@ def test_a_find_of_another_kind_is_asked_once(
 ) -> None:
     program = tmp_path / "bin" / "find"
     program.parent.mkdir()
-    asked = tmp_path / "asked"
-    program.write_text(f"#!/bin/sh\necho >> {asked}\n{words}\n")
+    call_log = tmp_path / "asked"
+    program.write_text(f"#!/bin/sh\necho >> {call_log}\n{words}\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     glance._program.cache_clear()
     try:
-        known, _ = walked(project, None)
+        known_tree, _ = walked(project, None)
         (project / "a/d/new").mkdir()
         for _ in range(3):
-            assert walked(project, known) == walked(project, known, glanced=False)
-        assert "a/d/new/" in walked(project, known)[0].folders
-        assert 1 <= len(asked.read_text().splitlines()) <= len(os.sched_getaffinity(0))
+            assert walked(project, known_tree) == walked(project, known_tree, glanced=False)
+        assert "a/d/new/" in walked(project, known_tree)[0].folders
+        assert 1 <= len(call_log.read_text().splitlines()) <= len(os.sched_getaffinity(0))
     finally:
         glance._program.cache_clear()
 
@@ -182,8 +182,8 @@ def test_a_find_that_the_project_brings_along_is_not_run(
     monkeypatch.setenv("PATH", f"{project}:{os.environ['PATH']}")
     glance._program.cache_clear()
     try:
-        known, _ = walked(project, None)
-        assert walked(project, known) == (known, False)
+        known_tree, _ = walked(project, None)
+        assert walked(project, known_tree) == (known_tree, False)
         assert not (project / "run").exists()
     finally:
         glance._program.cache_clear()
@@ -191,7 +191,7 @@ def test_a_find_that_the_project_brings_along_is_not_run(
 
 def test_left_out_folders_are_not_looked_into(project: Path) -> None:
     (project / "a/node_modules/x").mkdir(parents=True)
-    known, _ = walked(project, None)
-    assert known.folders["a/"].nodes["node_modules"].left_out_reason == trees.GENERATED_FOLDER
+    known_tree, _ = walked(project, None)
+    assert known_tree.folders["a/"].nodes["node_modules"].left_out_reason == trees.GENERATED_FOLDER
     (project / "a/node_modules/x/new").write_text("")
-    assert walked(project, known) == (known, False)
+    assert walked(project, known_tree) == (known_tree, False)

@@ -21,9 +21,9 @@ _LIST = "system.posix_acl_access"
 
 @pytest.fixture
 def views(tmp_path: Path) -> Iterator[Views]:
-    made = Views(tmp_path)
-    yield made
-    made.close()
+    new_views = Views(tmp_path)
+    yield new_views
+    new_views.close()
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_what_was_read_for_the_effect_is_kept_without_reading_it_again(
 ) -> None:
     for name in ("edited", "mode"):
         (views.root / name).write_text("one\n")
-    time.sleep(0.05)  # what has just changed is read again in any case
+    time.sleep(0.05)  # a file that has just changed is read again in any case
     view = views.run("echo two >> edited; chmod 755 mode")
 
     def look(*_: object) -> None:
@@ -77,17 +77,17 @@ def test_who_touches_a_file_after_it_was_read_is_noticed(
 
 def test_files_keep_their_access_control_list(views: Views, snapshots: ProjectSnapshots) -> None:
     entries = ((1, 6, -1), (2, 6, 1234), (4, 4, -1), (16, 6, -1), (32, 4, -1))
-    given = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+    access_list = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
     for name in ("with", "without"):
         (views.root / name).write_text("one\n")
     try:
-        os.setxattr(views.root / "with", _LIST, given)
+        os.setxattr(views.root / "with", _LIST, access_list)
     except OSError as error:
         pytest.skip(f"no such lists here: {error}")
     view = views.run("echo two >> with; echo two >> without")
     snapshots.commit("c/1.0", str(view))
     assert (views.root / "with").read_text() == (views.root / "without").read_text() == "one\ntwo\n"
-    assert os.getxattr(views.root / "with", _LIST) == given
+    assert os.getxattr(views.root / "with", _LIST) == access_list
     with pytest.raises(OSError, match=os.strerror(errno.ENODATA)):
         os.getxattr(views.root / "without", _LIST)
 
@@ -98,10 +98,10 @@ def test_files_keep_their_access_control_list(views: Views, snapshots: ProjectSn
     ids=["fine", "coarse", "just now"],
 )
 def test_only_a_time_that_would_tell_counts(ctime_ns: int, known: bool) -> None:
-    found = os.stat_result((0o100644, 1, 1, 1, 0, 0, 1, 0, 0, 0), {"st_ctime_ns": ctime_ns, "st_mtime_ns": 1})
-    before, after = (FileContent(FileState("file", 0o644, name, 1), data=b"x") for name in ("old", "new"))
-    seen = SeenFiles()
-    seen.note("a", found, before, after)
-    assert (seen.get_old_bytes("a", before.state, found) == b"x") is known
-    assert seen.get_old_bytes("a", after.state, found) is None
-    assert seen.get_new_bytes("new") == b"x"
+    status = os.stat_result((0o100644, 1, 1, 1, 0, 0, 1, 0, 0, 0), {"st_ctime_ns": ctime_ns, "st_mtime_ns": 1})
+    old_file, new_file = (FileContent(FileState("file", 0o644, name, 1), data=b"x") for name in ("old", "new"))
+    seen_files = SeenFiles()
+    seen_files.note("a", status, old_file, new_file)
+    assert (seen_files.get_old_bytes("a", old_file.state, status) == b"x") is known
+    assert seen_files.get_old_bytes("a", new_file.state, status) is None
+    assert seen_files.get_new_bytes("new") == b"x"

@@ -1,4 +1,4 @@
-"""What lies at a path, as it is recorded and compared: never through a link, never opening what might act (S-01)."""
+"""The state of a path, as it is recorded and compared: never through a link, never opening what might act (S-01)."""
 
 import os
 import socket
@@ -26,8 +26,8 @@ def project(tmp_path: Path) -> Path:
     (root / "up").symlink_to("d")
     (root / "out").symlink_to("..")
     os.mkfifo(root / "fifo", 0o600)
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(str(root / "socket"))
+    with socket.socket(socket.AF_UNIX) as unix_socket:
+        unix_socket.bind(str(root / "socket"))
     return root
 
 
@@ -47,8 +47,8 @@ STATES = {
 def test_what_lies_there(project: Path, path: str) -> None:
     with Folders(str(project)) as folders:
         assert folders.look(path) == STATES[path]
-        assert [other for other in STATES if folders.matches(path, STATES[other])] == [
-            other for other in STATES if STATES[other] == STATES[path]
+        assert [other_path for other_path in STATES if folders.matches(path, STATES[other_path])] == [
+            other_path for other_path in STATES if STATES[other_path] == STATES[path]
         ]
 
 
@@ -101,13 +101,13 @@ def test_no_descriptor_stays_open(project: Path) -> None:
     def count() -> int:
         return len(os.listdir("/proc/self/fd"))
 
-    before = count()
+    fd_count = count()
     for _ in range(3):
         with Folders(str(project)) as folders:
             for path in STATES:
                 folders.look(path)
         state_of(Root(str(project)), "file")
-    assert count() == before
+    assert count() == fd_count
 
 
 def test_a_very_deep_path(tmp_path: Path) -> None:

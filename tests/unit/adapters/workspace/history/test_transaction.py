@@ -40,16 +40,16 @@ def test_a_tree_becomes_another_and_back_and_again(old: dict[bytes, Node], new: 
         bench = Bench(folder)
         build(bench.project, old)
         build(bench.goal, new)
-        before, after = picture(bench.project), picture(bench.goal)
+        old_picture, new_picture = picture(bench.project), picture(bench.goal)
         effect = bench.commit()
         assert not effect.conflicts
-        assert picture(bench.project) == after
+        assert picture(bench.project) == new_picture
         undone = bench.restore("c_1/u_1", taken_back(effect))
         assert not undone.conflicts
-        assert picture(bench.project) == before
+        assert picture(bench.project) == old_picture
         redone = bench.restore("c_1/u_2", taken_back(undone))
         assert not redone.conflicts
-        assert picture(bench.project) == after
+        assert picture(bench.project) == new_picture
         assert bench.left_over() == []
 
 
@@ -67,8 +67,8 @@ settings(max_examples=tests.examples(100), phases=[Phase.generate], database=Non
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="this is an ordinary user already")
 def test_the_same_as_an_ordinary_user() -> None:
-    done = subprocess.run([sys.executable, "-c", AS_NOBODY], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    process = subprocess.run([sys.executable, "-c", AS_NOBODY], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr[-3000:]
 
 
 @pytest.fixture
@@ -80,15 +80,15 @@ def bench() -> Iterator[Bench]:
 @contextmanager
 def once(point: str, act: Callable[[], None]) -> Iterator[None]:
     """Do something when a point is first passed."""
-    left = [act]
-    file_system.install_fault_hook(lambda name: left.pop()() if name == point and left else None)
+    pending_acts = [act]
+    file_system.install_fault_hook(lambda name: pending_acts.pop()() if name == point and pending_acts else None)
     try:
         yield
     finally:
         file_system.install_fault_hook(None)
 
 
-# -- somebody else ------------------------------------------------------------------------------------------------
+# -- edits by others ----------------------------------------------------------------------------------------------
 
 
 def prepared(bench: Bench) -> tuple[FileChange, ...]:
@@ -108,7 +108,7 @@ def marked(project: Path) -> None:
     (project / "a").chmod(0o600)
 
 
-def removed(project: Path) -> None:
+def remove_file(project: Path) -> None:
     (project / "a").unlink()
 
 
@@ -125,7 +125,7 @@ def linked(project: Path) -> None:
     (project / "a").symlink_to("/etc/passwd")
 
 
-EDITS = [(edited, "a"), (marked, "a"), (removed, "a"), (created, "n"), (filled, "d"), (linked, "a")]
+EDITS = [(edited, "a"), (marked, "a"), (remove_file, "a"), (created, "n"), (filled, "d"), (linked, "a")]
 
 
 @pytest.mark.parametrize(("edit", "path"), EDITS, ids=lambda each: getattr(each, "__name__", each))
@@ -134,10 +134,10 @@ def test_what_somebody_changed_meanwhile_is_a_conflict_and_nothing_is_committed(
 ) -> None:  # W-08, fault 31
     changes = prepared(bench)
     edit(bench.project)
-    before = picture(bench.project)
+    old_picture = picture(bench.project)
     effect = bench.commit(files=changes)
     assert [conflict.path for conflict in effect.conflicts] == [path]
-    assert picture(bench.project) == before
+    assert picture(bench.project) == old_picture
     assert bench.commit(files=()) == effect  # it was decided, and stays so
     assert bench.discard() is None
     assert bench.left_over() == []
@@ -209,11 +209,11 @@ def test_two_chats_on_one_root(bench: Bench) -> None:  # W-07, fault 21
 
 def test_what_was_discarded_is_never_committed(bench: Bench) -> None:
     changes = prepared(bench)
-    before = picture(bench.project)
+    old_picture = picture(bench.project)
     assert bench.discard() is None
     with pytest.raises(ToolError, match="was discarded"):
         bench.commit(files=changes)
-    assert picture(bench.project) == before
+    assert picture(bench.project) == old_picture
 
 
 def test_what_was_committed_is_given_back_by_a_discard(bench: Bench) -> None:
@@ -225,10 +225,10 @@ def test_what_was_committed_is_given_back_by_a_discard(bench: Bench) -> None:
 def test_a_zombie_that_comes_after_the_release_does_nothing(bench: Bench) -> None:
     effect = bench.commit(files=prepared(bench))
     bench.journals.release("c_1/1.0")
-    after = picture(bench.project)
+    new_picture = picture(bench.project)
     with pytest.raises(ToolError, match="settled before"):
         bench.commit(files=tuple(taken_back(effect)))
-    assert picture(bench.project) == after
+    assert picture(bench.project) == new_picture
     assert list(bench.journals.unfinished()) == []
     assert bench.journals.sweep(3600) == 0
     assert bench.journals.sweep(0) == 1
@@ -350,12 +350,12 @@ def test_very_many_changes(bench: Bench) -> None:
             path = folder / str(number // 100) / str(number)
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(data + b"%d" % number)
-    before, after = picture(bench.project), picture(bench.goal)
+    old_picture, new_picture = picture(bench.project), picture(bench.goal)
     effect = bench.commit()
     assert len(effect.files) == many
-    assert picture(bench.project) == after
+    assert picture(bench.project) == new_picture
     bench.restore("c_1/u_1", taken_back(effect))
-    assert picture(bench.project) == before
+    assert picture(bench.project) == old_picture
 
 
 # -- disks --------------------------------------------------------------------------------------------------------
@@ -421,18 +421,18 @@ def test_disks(case: str, said: str) -> None:
     """Full, read-only, and several of them (faults 13 and 31): nothing is half-done, and it works again later."""
     with fast_folder() as folder:
         command = ["unshare", "-m", sys.executable, "-c", DISKS, case, str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if "unshare:" in done.stderr or "permission denied" in done.stderr.lower():
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "unshare:" in process.stderr or "permission denied" in process.stderr.lower():
         pytest.skip("no file system can be mounted here")
-    told = done.stdout.splitlines()
-    assert told[-2:] == ["True []", "True []"], done.stdout + done.stderr
+    output_lines = process.stdout.splitlines()
+    assert output_lines[-2:] == ["True []", "True []"], process.stdout + process.stderr
     if said:
-        assert said in told[0]
-        assert len(told) == 3 or told[1] == "True []"
+        assert said in output_lines[0]
+        assert len(output_lines) == 3 or output_lines[1] == "True []"
 
 
 def test_what_a_power_cut_emptied_is_told_from_a_decision(bench: Bench) -> None:
-    """Only what nobody relies on is written without a sync: an ending, and the stub of what was released."""
+    """Only files that no recovery needs are written without a sync: an ending, and the stub of a released journal."""
     bench.commit(files=prepared(bench))
     for file in (bench.home / "journals").glob("*.end"):
         file.write_bytes(b"")

@@ -26,7 +26,7 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
-def changed(*edits: tuple[int, str]) -> str:
+def edit_lines(*edits: tuple[int, str]) -> str:
     lines = list(LINES)
     for number, line in edits:
         lines[number - 1] = line
@@ -47,11 +47,11 @@ acts = st.lists(
 )
 
 
-def act(project: Project, what: str, name: str, other: str, number: int) -> None:
+def act(project: Project, action: str, name: str, goal_name: str, number: int) -> None:
     """One step, as far as it is possible in the tree as it is."""
-    path, goal = project.path / name, project.path / other
+    path, goal = project.path / name, project.path / goal_name
     try:
-        match what:
+        match action:
             case "write":
                 path.parent.mkdir(parents=True, exist_ok=True)
                 if path.is_dir() and not path.is_symlink():
@@ -86,17 +86,17 @@ def test_undo_brings_back_exactly_what_was_there_and_redo_what_was_done(
     project = Project(tmp_path_factory.mktemp("undo"))
     for step in first:
         act(project, *step)
-    before = project.tree()
+    old_tree = project.tree()
     for steps in (second, third):
         project.change(lambda steps=steps: [act(project, *step) for step in steps])
-    after = project.tree()
+    new_tree = project.tree()
     assert not project.undo().conflicts
-    assert project.tree() == before
+    assert project.tree() == old_tree
     if project.entries[-1].files:
         assert not project.redo().conflicts
-        assert project.tree() == after
+        assert project.tree() == new_tree
         project.undo()
-        assert project.tree() == before
+        assert project.tree() == old_tree
     assert not project.plan().files  # nothing is left to undo
 
 
@@ -108,78 +108,78 @@ def test_what_somebody_did_since_survives(
     project = Project(tmp_path_factory.mktemp("undo"))
     for step in first:
         act(project, *step)
-    before = project.tree()
+    old_tree = project.tree()
     project.change(lambda: [act(project, *step) for step in second])
-    left = project.tree()
+    agent_tree = project.tree()
     for step in theirs:
         act(project, *step)
     mixed = project.tree()
-    done = project.undo()
+    effect = project.undo()
     now = project.tree()
-    touched = {file.path for file in done.files}
-    for path in {*before, *left, *mixed, *now}:
-        if mixed.get(path) != left.get(path) and mixed.get(path) != before.get(path):
-            came_back = mixed.get(path) is None and any(other.startswith(f"{path}/") for other in touched)
+    touched = {file.path for file in effect.files}
+    for path in {*old_tree, *agent_tree, *mixed, *now}:
+        if mixed.get(path) != agent_tree.get(path) and mixed.get(path) != old_tree.get(path):
+            came_back = mixed.get(path) is None and any(touched_path.startswith(f"{path}/") for touched_path in touched)
             assert now.get(path) == mixed.get(path) or came_back, path  # theirs, untouched but for folders of files
         if now.get(path) != mixed.get(path) and path.isprintable():
             assert path in touched
-            # What was changed is as it was; or a folder that a file came back into, and that had gone meanwhile.
-            assert now.get(path) == before.get(path) or now[path].kind == "directory"
+            # A changed path is as it was; or it is a removed folder that a file came back into.
+            assert now.get(path) == old_tree.get(path) or now[path].kind == "directory"
 
 
-# -- somebody else's edits ----------------------------------------------------------------------------------------
+# -- edits by others ----------------------------------------------------------------------------------------------
 
 
 def test_an_edited_file_is_refused_and_untouched_and_the_edit_is_shown(project: Project) -> None:
-    project.write("f", changed())
+    project.write("f", edit_lines())
     project.write("g", "g\n")
-    project.change(lambda: (project.write("f", changed((2, "agent\n"))), project.write("g", "agent\n")))
-    project.write("f", changed((2, "agent\n"), (20, "person\n")))
-    done = project.undo()
-    assert [file.path for file in done.files] == ["g"]
-    assert project.read("f").decode() == changed((2, "agent\n"), (20, "person\n"))
-    assert [conflict.path for conflict in done.conflicts] == ["f"]
-    assert done.conflicts[0].reason == "it has changed since"
-    assert "+person" in done.conflicts[0].diff
-    assert "agent" not in done.conflicts[0].diff  # from what the chat left
+    project.change(lambda: (project.write("f", edit_lines((2, "agent\n"))), project.write("g", "agent\n")))
+    project.write("f", edit_lines((2, "agent\n"), (20, "person\n")))
+    effect = project.undo()
+    assert [file.path for file in effect.files] == ["g"]
+    assert project.read("f").decode() == edit_lines((2, "agent\n"), (20, "person\n"))
+    assert [conflict.path for conflict in effect.conflicts] == ["f"]
+    assert effect.conflicts[0].reason == "it has edit_lines since"
+    assert "+person" in effect.conflicts[0].diff
+    assert "agent" not in effect.conflicts[0].diff  # from what the chat left
 
 
 def test_an_edited_file_is_merged_on_request_and_the_merge_can_be_redone(project: Project) -> None:
-    project.write("f", changed(), 0o644)
-    project.change(lambda: project.write("f", changed((2, "agent\n")), 0o755))
-    project.write("f", changed((2, "agent\n"), (20, "person\n")), 0o755)
-    done = project.undo(merge=True)
-    assert project.read("f").decode() == changed((20, "person\n"))
+    project.write("f", edit_lines(), 0o644)
+    project.change(lambda: project.write("f", edit_lines((2, "agent\n")), 0o755))
+    project.write("f", edit_lines((2, "agent\n"), (20, "person\n")), 0o755)
+    effect = project.undo(merge=True)
+    assert project.read("f").decode() == edit_lines((20, "person\n"))
     assert stat.S_IMODE((project.path / "f").stat().st_mode) == 0o644
-    assert not done.conflicts
+    assert not effect.conflicts
     assert not project.plan().files
     project.redo()
-    assert project.read("f").decode() == changed((2, "agent\n"), (20, "person\n"))
+    assert project.read("f").decode() == edit_lines((2, "agent\n"), (20, "person\n"))
     assert stat.S_IMODE((project.path / "f").stat().st_mode) == 0o755
     project.undo()
-    assert project.read("f").decode() == changed((20, "person\n"))
+    assert project.read("f").decode() == edit_lines((20, "person\n"))
 
 
 def test_an_edit_between_two_changes_is_merged_too(project: Project) -> None:
-    project.write("f", changed())
-    project.change(lambda: project.write("f", changed((2, "agent\n"))))
-    project.write("f", changed((2, "agent\n"), (15, "person\n")))
-    project.change(lambda: project.write("f", changed((2, "agent\n"), (15, "person\n"), (28, "again\n"))))
+    project.write("f", edit_lines())
+    project.change(lambda: project.write("f", edit_lines((2, "agent\n"))))
+    project.write("f", edit_lines((2, "agent\n"), (15, "person\n")))
+    project.change(lambda: project.write("f", edit_lines((2, "agent\n"), (15, "person\n"), (28, "again\n"))))
     refused = project.undo()
-    assert refused.conflicts[0].reason == "it has changed between two changes of this chat"
+    assert refused.conflicts[0].reason == "it has edit_lines between two changes of this chat"
     assert not refused.files
     assert not project.undo(merge=True).conflicts
-    assert project.read("f").decode() == changed((15, "person\n"))
+    assert project.read("f").decode() == edit_lines((15, "person\n"))
 
 
 def test_changes_of_the_same_lines_are_not_merged(project: Project) -> None:
-    project.write("f", changed())
-    project.change(lambda: project.write("f", changed((2, "agent\n"))))
-    project.write("f", changed((2, "person\n")))
-    done = project.undo(merge=True)
-    assert not done.files
-    assert "both changed the same lines (at 2)" in done.conflicts[0].reason
-    assert project.read("f").decode() == changed((2, "person\n"))
+    project.write("f", edit_lines())
+    project.change(lambda: project.write("f", edit_lines((2, "agent\n"))))
+    project.write("f", edit_lines((2, "person\n")))
+    effect = project.undo(merge=True)
+    assert not effect.files
+    assert "both changed the same lines (at 2)" in effect.conflicts[0].reason
+    assert project.read("f").decode() == edit_lines((2, "person\n"))
 
 
 @pytest.mark.parametrize("merge", [False, True])
@@ -199,10 +199,10 @@ def test_what_somebody_removed_made_or_retyped_stays_so(project: Project, merge:
     project.write("binary", b"\0")
     project.write("created", "agent\nand more\n")
     project.write("deleted", "new\n")
-    before = project.tree()
-    done = project.undo(merge=merge)
-    assert project.tree() == before
-    reasons = {conflict.path: conflict.reason for conflict in done.conflicts}
+    old_tree = project.tree()
+    effect = project.undo(merge=merge)
+    assert project.tree() == old_tree
+    reasons = {conflict.path: conflict.reason for conflict in effect.conflicts}
     assert reasons.keys() == {"gone", "link", "binary", "created", "deleted"}
     assert reasons["gone"].startswith("it was removed since")
     assert reasons["link"].startswith("it was replaced by a link since")
@@ -223,27 +223,27 @@ def test_what_is_as_it_was_needs_nothing(project: Project) -> None:
     project.write("f", "old\n")
     project.change(lambda: project.write("f", "agent\n"))
     project.write("f", "old\n")
-    done = project.undo()
-    assert (done.files, done.conflicts) == ((), ())
+    effect = project.undo()
+    assert (effect.files, effect.conflicts) == ((), ())
 
 
 def test_a_missing_image_is_said(project: Project) -> None:
     project.write("f", "old\n")
     project.change(lambda: project.write("f", "agent\n"))
     shutil.rmtree(project.snapshots.images.folder / "objects")
-    done = project.plan()
-    assert not done.files
-    assert done.conflicts[0].reason == "its earlier content is no longer stored, so it cannot be restored"
+    plan = project.plan()
+    assert not plan.files
+    assert plan.conflicts[0].reason == "its earlier content is no longer stored, so it cannot be restored"
 
 
 def test_without_what_the_chat_left_there_is_no_merging(project: Project) -> None:
-    project.write("f", changed())
-    project.change(lambda: project.write("f", changed((2, "agent\n"))))
+    project.write("f", edit_lines())
+    project.change(lambda: project.write("f", edit_lines((2, "agent\n"))))
     shutil.rmtree(project.snapshots.images.folder / "left")
-    project.write("f", changed((2, "agent\n"), (20, "person\n")))
-    done = project.undo(merge=True)
-    assert not done.files
-    assert "no text on all three sides" in done.conflicts[0].reason
+    project.write("f", edit_lines((2, "agent\n"), (20, "person\n")))
+    effect = project.undo(merge=True)
+    assert not effect.files
+    assert "no text on all three sides" in effect.conflicts[0].reason
 
 
 # -- folders ------------------------------------------------------------------------------------------------------
@@ -252,9 +252,9 @@ def test_without_what_the_chat_left_there_is_no_merging(project: Project) -> Non
 def test_a_folder_stays_if_somebody_put_something_into_it_and_that_is_said_once(project: Project) -> None:
     project.change(lambda: project.write("made/by/agent/f", "agent\n"))
     project.write("made/by/mine", "mine\n")
-    done = project.undo()
+    effect = project.undo()
     assert {path for path in project.tree()} == {"made", "made/by", "made/by/mine"}
-    assert [(each.path, each.reason) for each in done.conflicts] == [
+    assert [(each.path, each.reason) for each in effect.conflicts] == [
         ("made/by", "the folder stays, because of what is in it, as made/by/mine")
     ]
 
@@ -262,12 +262,12 @@ def test_a_folder_stays_if_somebody_put_something_into_it_and_that_is_said_once(
 def test_a_removed_folder_comes_back_empty_or_with_its_files(project: Project) -> None:
     (project.path / "empty").mkdir(mode=0o700)
     project.write("full/deep/f", "f\n")
-    before = project.tree()
+    old_tree = project.tree()
     project.change(lambda: (shutil.rmtree(project.path / "full"), (project.path / "empty").rmdir()))
     project.undo(paths=("full/deep/f",))
     assert project.read("full/deep/f") == b"f\n"
     project.undo()
-    assert project.tree() == before
+    assert project.tree() == old_tree
 
 
 def test_a_file_whose_folder_somebody_removed_comes_back_with_one(project: Project) -> None:
@@ -289,9 +289,9 @@ def test_nothing_goes_through_a_link_that_somebody_put_in_the_way(project: Proje
     project.change(lambda: ((project.path / "d/f").unlink(), project.write("d/g", "agent\n")))
     shutil.rmtree(project.path / "d")
     (project.path / "d").symlink_to(outside)
-    done = project.undo()
-    assert not done.files
-    assert {each.path for each in done.conflicts} == {"d/f", "d/g"}
+    effect = project.undo()
+    assert not effect.files
+    assert {each.path for each in effect.conflicts} == {"d/f", "d/g"}
     assert not list(outside.iterdir())
 
 
@@ -300,7 +300,7 @@ def test_kinds_change_back(project: Project) -> None:
     project.write("was_folder/f", "f\n")
     (project.path / "was_link").symlink_to("was_file")
     os.mkfifo(project.path / "was_fifo", 0o600)
-    before = project.tree()
+    old_tree = project.tree()
 
     def agent() -> None:
         (project.path / "was_file").unlink()
@@ -315,7 +315,7 @@ def test_kinds_change_back(project: Project) -> None:
 
     project.change(agent)
     assert not project.undo().conflicts
-    assert project.tree() == before
+    assert project.tree() == old_tree
 
 
 def test_a_folder_that_cannot_become_a_file_again_is_said(project: Project) -> None:
@@ -327,41 +327,41 @@ def test_a_folder_that_cannot_become_a_file_again_is_said(project: Project) -> N
 
     project.change(agent)
     project.write("d/mine", "mine\n")
-    done = project.undo()
-    assert {each.path for each in done.conflicts} == {"d"}
+    effect = project.undo()
+    assert {each.path for each in effect.conflicts} == {"d"}
     assert set(project.tree()) == {"d", "d/mine"}
 
 
 # -- hunks --------------------------------------------------------------------------------------------------------
 
-AGENT = changed((2, "one\n"), (15, "two\n"), (28, "three\n"))
+AGENT = edit_lines((2, "one\n"), (15, "two\n"), (28, "three\n"))
 
 
 def test_single_hunks_are_undone_and_the_rest_stays(project: Project) -> None:
-    project.write("f", changed())
+    project.write("f", edit_lines())
     project.write("g", "g\n")
     project.change(lambda: (project.write("f", AGENT), project.write("g", "agent\n")))
     project.undo(hunks={"f": (2,)})
-    assert project.read("f").decode() == changed((2, "one\n"), (28, "three\n"))
+    assert project.read("f").decode() == edit_lines((2, "one\n"), (28, "three\n"))
     assert project.read("g") == b"agent\n"
     project.undo(hunks={"f": (2,)})  # counted anew
-    assert project.read("f").decode() == changed((2, "one\n"))
+    assert project.read("f").decode() == edit_lines((2, "one\n"))
     project.redo()
     project.redo()
     assert project.read("f").decode() == AGENT
     project.undo()
-    assert project.read("f").decode() == changed()
+    assert project.read("f").decode() == edit_lines()
 
 
 def test_hunks_of_an_edited_file_are_refused_or_merged(project: Project) -> None:
-    project.write("f", changed())
+    project.write("f", edit_lines())
     project.change(lambda: project.write("f", AGENT))
     project.write("f", AGENT.replace("line 22\n", "person\n"))
     assert project.undo(hunks={"f": (1,)}).conflicts
     assert not project.undo(hunks={"f": (1,)}, merge=True).conflicts
-    assert project.read("f").decode() == changed((15, "two\n"), (28, "three\n"), (22, "person\n"))
+    assert project.read("f").decode() == edit_lines((15, "two\n"), (28, "three\n"), (22, "person\n"))
     assert not project.undo(merge=True).conflicts
-    assert project.read("f").decode() == changed((22, "person\n"))
+    assert project.read("f").decode() == edit_lines((22, "person\n"))
 
 
 def test_all_hunks_of_a_created_file_remove_it(project: Project) -> None:
@@ -371,7 +371,7 @@ def test_all_hunks_of_a_created_file_remove_it(project: Project) -> None:
 
 
 def test_hunks_that_do_not_exist_and_files_without_any_are_refused(project: Project) -> None:
-    project.write("f", changed())
+    project.write("f", edit_lines())
     project.write("b", b"\0old")
     project.change(lambda: (project.write("f", AGENT), project.write("b", b"\0new")))
     with pytest.raises(ToolError, match="no hunk 4: the difference has 3"):
@@ -380,14 +380,14 @@ def test_hunks_that_do_not_exist_and_files_without_any_are_refused(project: Proj
 
 
 def test_kept_hunks_are_a_baseline_that_is_kept(project: Project) -> None:
-    project.write("f", changed(), 0o600)
+    project.write("f", edit_lines(), 0o600)
     files = project.change(lambda: project.write("f", AGENT, 0o644))
-    trail = project.wanted(RestoreRequested("", "keep")).trails[0]
-    moved = keep_hunks(project.root, project.snapshots.images, trail, [2])
-    assert moved.before == files[0].before
-    assert moved.after is not None
-    assert project.snapshots.content(moved.after.digest).decode() == changed((15, "two\n"))
-    assert moved.after.mode == 0o600
+    trail = project.make_request(RestoreRequested("", "keep")).trails[0]
+    kept_change = keep_hunks(project.root, project.snapshots.images, trail, [2])
+    assert kept_change.before == files[0].before
+    assert kept_change.after is not None
+    assert project.snapshots.content(kept_change.after.digest).decode() == edit_lines((15, "two\n"))
+    assert kept_change.after.mode == 0o600
     assert keep_hunks(project.root, project.snapshots.images, trail, [1, 2, 3]).after == files[0].after
     with pytest.raises(ToolError, match="no hunk 9"):
         keep_hunks(project.root, project.snapshots.images, trail, [9])
@@ -397,12 +397,12 @@ def test_kept_hunks_are_a_baseline_that_is_kept(project: Project) -> None:
 
 
 def test_a_preview_changes_nothing_and_says_how_many_lines(project: Project) -> None:
-    project.write("f", changed())
+    project.write("f", edit_lines())
     project.change(lambda: project.write("f", AGENT + "more\n"))
-    before = project.tree()
+    old_tree = project.tree()
     planned = project.plan()
     assert [(file.path, file.action, file.added, file.removed) for file in planned.files] == [("f", "modified", 3, 4)]
-    assert project.tree() == before
+    assert project.tree() == old_tree
 
 
 def test_ten_steps_back_are_one(project: Project) -> None:
@@ -436,16 +436,16 @@ def test_an_ordinary_user_undoes_what_is_closed_even_to_him(tmp_path: Path) -> N
             traceback.print_exc()
         finally:
             os._exit(code)
-    ended = os.waitpid(pid, 0)[1]
+    wait_status = os.waitpid(pid, 0)[1]
     shutil.rmtree(theirs)
-    assert os.waitstatus_to_exitcode(ended) == 0
+    assert os.waitstatus_to_exitcode(wait_status) == 0
 
 
 def _closed_things(project: Project) -> None:
     project.write("secret", "s\n", 0o000)
     project.write("closed/f", "f\n", 0o400)
     (project.path / "closed").chmod(0o500)
-    before = {"secret": 0o000, "closed": 0o500}
+    old_modes = {"secret": 0o000, "closed": 0o500}
 
     def agent() -> None:
         (project.path / "secret").unlink()
@@ -455,7 +455,7 @@ def _closed_things(project: Project) -> None:
 
     project.change(agent)
     assert not project.undo().conflicts
-    assert {name: stat.S_IMODE((project.path / name).stat().st_mode) for name in before} == before
+    assert {name: stat.S_IMODE((project.path / name).stat().st_mode) for name in old_modes} == old_modes
     assert project.read("closed/f") == b"f\n"
     (project.path / "secret").chmod(0o600)
     assert project.read("secret") == b"s\n"
@@ -465,7 +465,7 @@ def _closed_things(project: Project) -> None:
 
 
 def test_a_redo_does_not_make_again_what_is_never_committed(project: Project) -> None:  # S-16
-    """What a command did by writing through was only found out afterwards; an undo takes it back, and it stays gone."""
+    """The effect of a command that writes through is only known afterwards; an undo removes it, and it stays gone."""
     project.gated = True
     project.write("kept.txt", "kept\n")
     (project.path / ".git" / "hooks").mkdir(parents=True)
@@ -490,7 +490,7 @@ def test_a_redo_does_not_make_again_what_is_never_committed(project: Project) ->
 def test_an_undo_brings_back_whatever_was_there(project: Project) -> None:  # W-02
     project.write("tool", "#!/bin/sh\n", 0o4755)
     project.write("inner/.git/config", "[core]\n")
-    before = project.tree()
+    old_tree = project.tree()
     project.change(lambda: [shutil.rmtree(project.path / "inner"), (project.path / "tool").unlink()])
     assert not project.undo().conflicts
-    assert project.tree() == before
+    assert project.tree() == old_tree

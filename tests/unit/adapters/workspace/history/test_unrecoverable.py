@@ -12,12 +12,12 @@ from treadle.protocol.files import DiffStat, FileChange, FileState, change_of
 OLD = FileState("file", 0o644, "old", 100)
 
 
-def of(path: str, after: FileState | None, *, ignored: bool = False) -> FileChange:
-    return change_of(path, OLD, after, DiffStat(), ignored=ignored)
+def of(path: str, new_state: FileState | None, *, ignored: bool = False) -> FileChange:
+    return change_of(path, OLD, new_state, DiffStat(), ignored=ignored)
 
 
-def lost(root: Path, *files: FileChange, kept: tuple[str, ...] = ()) -> tuple[str, ...]:
-    return unrecoverable(Root(root), files, lambda digest: digest in kept, lambda: None)
+def find_lost(root: Path, *files: FileChange, stored_digests: tuple[str, ...] = ()) -> tuple[str, ...]:
+    return unrecoverable(Root(root), files, lambda digest: digest in stored_digests, lambda: None)
 
 
 @pytest.mark.parametrize(
@@ -33,17 +33,17 @@ def lost(root: Path, *files: FileChange, kept: tuple[str, ...] = ()) -> tuple[st
     ],
 )
 def test_files_of_which_next_to_nothing_is_left(after: FileState | None, gone: bool, tmp_path: Path) -> None:
-    assert lost(tmp_path, of("notes", after)) == (("notes",) if gone else ())
+    assert find_lost(tmp_path, of("notes", after)) == (("notes",) if gone else ())
 
 
 def test_what_is_left_elsewhere_is_not_lost(tmp_path: Path) -> None:
-    moved = change_of("there", None, OLD, DiffStat())
-    assert lost(tmp_path, of("here", None), moved) == ()
-    assert lost(tmp_path, of("here", None), kept=("old",)) == ()
-    assert lost(tmp_path, of("build/x", None, ignored=True)) == ()
-    assert lost(tmp_path, of("build/x", None, ignored=True), of(".gitignore", FileState("file", 0o644, "new", 90))) == (
-        "build/x",
-    )
+    move = change_of("there", None, OLD, DiffStat())
+    assert find_lost(tmp_path, of("here", None), move) == ()
+    assert find_lost(tmp_path, of("here", None), stored_digests=("old",)) == ()
+    assert find_lost(tmp_path, of("build/x", None, ignored=True)) == ()
+    assert find_lost(
+        tmp_path, of("build/x", None, ignored=True), of(".gitignore", FileState("file", 0o644, "new", 90))
+    ) == ("build/x",)
 
 
 @pytest.mark.parametrize(("path", "ignored"), [("build/x", True), ("node_modules/x", False), (".git/x", False)])
@@ -51,8 +51,8 @@ def test_a_copy_that_a_later_command_removes_unasked_does_not_keep_a_file(
     path: str, ignored: bool, tmp_path: Path
 ) -> None:
     """S-16: a move into an ignored folder, and its removal there, would take the only copy in two steps."""
-    moved = change_of(path, None, OLD, DiffStat(), ignored=ignored)
-    assert lost(tmp_path, of("here", None), moved) == ("here",)
+    move = change_of(path, None, OLD, DiffStat(), ignored=ignored)
+    assert find_lost(tmp_path, of("here", None), move) == ("here",)
 
 
 @pytest.mark.parametrize(
@@ -69,23 +69,23 @@ def test_a_copy_that_a_later_command_removes_unasked_does_not_keep_a_file(
 def test_a_file_of_which_no_line_is_left_is_lost(old: str, removed: int, gone: bool, tmp_path: Path) -> None:
     """S-16: the new content may be as large as the old one."""
     (tmp_path / "notes").write_text(old)
-    before = FileState("file", 0o644, "old", len(old))
-    file = change_of("notes", before, FileState("file", 0o644, "new", 100), DiffStat(30, removed))
-    assert lost(tmp_path, file) == (("notes",) if gone else ())
+    old_state = FileState("file", 0o644, "old", len(old))
+    file = change_of("notes", old_state, FileState("file", 0o644, "new", 100), DiffStat(30, removed))
+    assert find_lost(tmp_path, file) == (("notes",) if gone else ())
 
 
 def test_what_git_has_is_not_lost(tmp_path: Path) -> None:
     (tmp_path / "known").write_text("known\n")
     (tmp_path / "other").write_text("other\n")
-    asked: list[str] = []
+    asked_ids: list[str] = []
 
     class Repository:
         def has_blobs(self, ids: list[str]) -> frozenset[str]:
-            asked.extend(ids)
-            made = subprocess.run(["git", "hash-object", "known"], cwd=tmp_path, capture_output=True, text=True)
-            return frozenset(ids) & {made.stdout.strip()}
+            asked_ids.extend(ids)
+            process = subprocess.run(["git", "hash-object", "known"], cwd=tmp_path, capture_output=True, text=True)
+            return frozenset(ids) & {process.stdout.strip()}
 
     files = (of("known", None), of("other", None))
-    found = unrecoverable(Root(tmp_path), files, lambda _: False, Repository)  # type: ignore[arg-type]
-    assert found == ("other",)
-    assert asked
+    lost_paths = unrecoverable(Root(tmp_path), files, lambda _: False, Repository)  # type: ignore[arg-type]
+    assert lost_paths == ("other",)
+    assert asked_ids

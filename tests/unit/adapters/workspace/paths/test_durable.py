@@ -17,9 +17,9 @@ def test_what_fails_beside_is_said_at_the_check(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(durable, "sync_all", fail)
     with closing_fd(os.open(tmp_path, LIST)) as folder:
-        ahead = SyncAhead(folder)
+        sync = SyncAhead(folder)
         with pytest.raises(OSError, match="Input/output"):
-            ahead.check()
+            sync.check()
 
 
 def test_a_sync_ahead_is_waited_for(tmp_path: Path) -> None:

@@ -16,13 +16,13 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="this system c
 
 def held_below(folder: Path) -> int:
     """How many descriptors of this process lead to what lies, or lay, in a folder."""
-    found = 0
+    count = 0
     for name in os.listdir("/proc/self/fd"):
         try:
-            found += os.readlink(f"/proc/self/fd/{name}").startswith(f"{folder}/")
+            count += os.readlink(f"/proc/self/fd/{name}").startswith(f"{folder}/")
         except OSError:
             continue
-    return found
+    return count
 
 
 def settle() -> None:
@@ -63,7 +63,7 @@ def test_only_a_part_of_the_descriptors_is_taken(tmp_path: Path, monkeypatch: py
     files = [tmp_path / str(number) for number in range(5)]
     for file in files:
         file.write_text("old")
-    for _ in range(2):  # what is given back can be taken again
+    for _ in range(2):  # a descriptor that is given back can be taken again
         with Freeing() as afterwards:
             for file in files:
                 afterwards.hold(str(file))

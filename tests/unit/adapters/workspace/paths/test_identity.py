@@ -1,4 +1,4 @@
-"""A bound root is one folder, whatever its path leads to (S-01)."""
+"""A bound root stays one folder, even if its path leads to another one (S-01)."""
 
 import os
 from collections.abc import Callable
@@ -37,17 +37,17 @@ USES: list[Callable[[Root], object]] = [
 @pytest.mark.parametrize("openat2", [True, False])
 @pytest.mark.parametrize("swap", ["link", "folder", "file"])
 def test_no_use_of_a_root_reaches_what_took_its_place(tmp_path: Path, swap: str, openat2: bool) -> None:
-    project, other = tmp_path / "project", tmp_path / "other"
-    for folder in (project, other):
+    project, other_folder = tmp_path / "project", tmp_path / "other"
+    for folder in (project, other_folder):
         folder.mkdir()
         (folder / "a").write_text("x\n")
     root = Root(str(project), identify(str(project)), openat2=openat2)
     assert root.read_bytes("a") == b"x\n"
     project.rename(tmp_path / "aside")
     if swap == "link":
-        project.symlink_to(other)
+        project.symlink_to(other_folder)
     elif swap == "folder":
-        os.rename(other, project)
+        os.rename(other_folder, project)
     else:
         project.write_text("")
     for use in USES if swap != "file" else USES[:-1]:
@@ -57,7 +57,7 @@ def test_no_use_of_a_root_reaches_what_took_its_place(tmp_path: Path, swap: str,
         with pytest.raises(RootChanged) as refused:  # a new process resolves the link anew, and does not tell where to
             Root(str(project), root.bound)
         assert str(project) in str(refused.value)
-        assert str(other) not in str(refused.value)
+        assert str(other_folder) not in str(refused.value)
 
 
 def test_a_root_that_comes_back_is_the_same(tmp_path: Path) -> None:
@@ -86,12 +86,12 @@ def test_where_a_path_leads(tmp_path: Path) -> None:
 def test_changes_that_were_begun_are_completed_in_their_own_folder_only(tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
-    bound = identify(str(project))
+    root_id = identify(str(project))
     journals = Journals(tmp_path / "home" / "snapshots" / "journals")
-    journals.decide(Journal("c/u", str(project), "restore", bound=bound))
+    journals.decide(Journal("c/u", str(project), "restore", bound=root_id))
     project.rename(tmp_path / "aside")
     project.mkdir()
-    [begun] = journals.unfinished()
-    assert begun.bound == bound
+    [journal] = journals.unfinished()
+    assert journal.bound == root_id
     with pytest.raises(RootChanged):
-        ProjectSnapshots(Root(begun.root, begun.bound), tmp_path / "home")
+        ProjectSnapshots(Root(journal.root, journal.bound), tmp_path / "home")

@@ -10,10 +10,10 @@ from treadle.adapters.workspace.paths.resolve import Open, open_beneath
 
 @pytest.fixture
 def beneath() -> Open:
-    found = open_beneath()
-    if found is None:
+    opener = open_beneath()
+    if opener is None:
         pytest.skip("the kernel has no openat2")
-    return found
+    return opener
 
 
 def test_what_stays_below_is_opened_and_what_leaves_is_not(beneath: Open, tmp_path: Path) -> None:  # S-01
@@ -39,8 +39,8 @@ def test_what_stays_below_is_opened_and_what_leaves_is_not(beneath: Open, tmp_pa
 def test_descriptors_do_not_leak_into_other_programs(beneath: Open) -> None:
     fd = os.open("/", os.O_RDONLY)
     try:
-        made = beneath(fd, ".", os.O_RDONLY | os.O_CLOEXEC)
-        assert not os.get_inheritable(made)
-        os.close(made)
+        new_fd = beneath(fd, ".", os.O_RDONLY | os.O_CLOEXEC)
+        assert not os.get_inheritable(new_fd)
+        os.close(new_fd)
     finally:
         os.close(fd)

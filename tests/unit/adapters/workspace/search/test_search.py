@@ -25,9 +25,9 @@ Make = Callable[[Path], Engine]
 
 
 def program(name: str) -> str | None:
-    found = engines.ripgrep("/nowhere") if name == "ripgrep" else None
-    assert name == "own" or found, "ripgrep comes with the requirements"
-    return found
+    path = engines.ripgrep("/nowhere") if name == "ripgrep" else None
+    assert name == "own" or path, "ripgrep comes with the requirements"
+    return path
 
 
 @pytest.fixture(params=["ripgrep", "own"])
@@ -54,12 +54,12 @@ def find(engine: Engine, pattern: str = "**", path: str = ".", most: int = 100, 
     return list(engine.find(pattern, path, ignore_case=ignore_case, most=most, stop=None).paths)
 
 
-def where(found: Matches) -> dict[str, list[int]]:
-    return {file.path: [line.number for line in file.lines if line.column >= 0] for file in found.files}
+def locate_matches(matches: Matches) -> dict[str, list[int]]:
+    return {file.path: [line.number for line in file.lines if line.column >= 0] for file in matches.files}
 
 
 def search(engine: Engine, pattern: str, path: str = ".", **more: object) -> dict[str, list[int]]:
-    return where(engine.search(Query(pattern, path, **more), None))  # type: ignore[arg-type]
+    return locate_matches(engine.search(Query(pattern, path, **more), None))  # type: ignore[arg-type]
 
 
 IGNORING = {
@@ -168,12 +168,12 @@ def random_tree(root: Path, seed: int) -> None:
 def test_both_programs_agree_on_any_tree(project: Path, seed: int) -> None:
     random_tree(project, seed)
     root = Root(str(project))
-    found = []
+    listings = []
     for name in ("ripgrep", "own"):
         searcher = Engine(root, program(name))
         paths = [".", *sorted(child.name for child in root.listdir(".") if child.kind == "directory")]
-        found.append({path: find(searcher, "**", path, most=1_000) for path in paths})
-    assert found[0] == found[1]
+        listings.append({path: find(searcher, "**", path, most=1_000) for path in paths})
+    assert listings[0] == listings[1]
 
 
 def test_texts_of_every_kind(engine: Make, project: Path) -> None:
@@ -191,8 +191,8 @@ def test_texts_of_every_kind(engine: Make, project: Path) -> None:
         tabs=b"\tfoo\n",
     )
     searcher = engine(project)
-    found = searcher.search(Query("foo"), None)
-    assert where(found) == {
+    matches = searcher.search(Query("foo"), None)
+    assert locate_matches(matches) == {
         "bom": [1],
         "crlf": [2, 3],
         "latin1": [1],
@@ -201,7 +201,7 @@ def test_texts_of_every_kind(engine: Make, project: Path) -> None:
         "tabs": [1],
         "utf16": [2],
     }
-    lines = {file.path: file.lines for file in found.files}
+    lines = {file.path: file.lines for file in matches.files}
     assert lines["crlf"] == (Line(2, "two foo", 4), Line(3, "foo", 0))
     assert lines["bom"] == (Line(1, "foo", 0),)
     assert lines["utf16"] == (Line(2, "ein foo", 4),)
@@ -210,7 +210,7 @@ def test_texts_of_every_kind(engine: Make, project: Path) -> None:
     with_ripgrep = Engine(Root(str(project)), program("ripgrep"))  # our own program does not know \p
     assert search(with_ripgrep, r"\p{Z}foo.?") == {"crlf": [2], "latin1": [1], "utf16": [2]}
     assert search(searcher, "é", "latin1") == search(searcher, "É", ignore_case=True) == {"latin1": [1]}
-    (project / "lone_cr").unlink()  # whether a line begins there is a matter of taste
+    (project / "lone_cr").unlink()  # the programs may differ on a line that begins there
     assert search(searcher, "^foo$") == {"bom": [1], "crlf": [3], "open": [2]}
     assert search(searcher, "^$") == {}
 
@@ -248,8 +248,8 @@ def test_files_too_large_to_search_are_named(engine: Make, project: Path) -> Non
         with (project / name).open("wb") as file:
             file.write(b"hit\n")
             file.truncate(MAX_FILE + 1)
-    found = engine(project).search(Query("hit"), None)
-    assert (where(found), found.too_large) == ({"d/x.py": [1], "small.txt": [1]}, ("d/large.txt",))
+    matches = engine(project).search(Query("hit"), None)
+    assert (locate_matches(matches), matches.too_large) == ({"d/x.py": [1], "small.txt": [1]}, ("d/large.txt",))
     assert engine(project).search(Query("hit", include="*.py"), None).too_large == ()
 
 
@@ -311,9 +311,9 @@ def test_context_lines_do_not_repeat(engine: Make, project: Path) -> None:
 def test_the_first_by_path_and_how_much_there_is_in_all(engine: Make, project: Path) -> None:
     write(project, **{f"d{n % 7}/f{n:03}.txt": "hit\nhit\nmiss\nhit\n" for n in range(70)})
     searcher = engine(project)
-    found = searcher.search(Query("hit", most=5), None)
-    assert where(found) == {"d0/f000.txt": [1, 2, 4], "d0/f007.txt": [1, 2]}
-    assert (found.total, found.total_files, found.complete) == (210, 70, True)
+    matches = searcher.search(Query("hit", most=5), None)
+    assert locate_matches(matches) == {"d0/f000.txt": [1, 2, 4], "d0/f007.txt": [1, 2]}
+    assert (matches.total, matches.total_files, matches.complete) == (210, 70, True)
     counts = searcher.search(Query("hit", most=5, texts=False), None)
     assert [(file.path, file.count, file.lines) for file in counts.files][:2] == [
         ("d0/f000.txt", 3, ()),
@@ -384,8 +384,8 @@ def test_an_ignore_file_that_is_no_file_delays_no_search(engine: Make, project: 
     place.mkdir(parents=True)
     write(place, d="hit")
     if kind == "socket":
-        with socket.socket(socket.AF_UNIX) as made, contextlib.chdir(place):
-            made.bind(".gitignore")
+        with socket.socket(socket.AF_UNIX) as unix_socket, contextlib.chdir(place):
+            unix_socket.bind(".gitignore")
     elif kind == "link to a fifo":
         os.mkfifo(place / "pipe")
         (place / ".gitignore").symlink_to("pipe")
@@ -394,9 +394,9 @@ def test_an_ignore_file_that_is_no_file_delays_no_search(engine: Make, project: 
     searcher = engine(project)
     began = time.monotonic()
     with waiting_writer(place / ".gitignore") as writer:
-        found = searcher.search(Query("hit", "."), None)
-        assert sorted(where(found)) == sorted(["a", "sub/b", str(place.relative_to(project) / "d")])
-        assert found.complete
+        matches = searcher.search(Query("hit", "."), None)
+        assert sorted(locate_matches(matches)) == sorted(["a", "sub/b", str(place.relative_to(project) / "d")])
+        assert matches.complete
         assert sorted(find(searcher, "d")) == [str(place.relative_to(project) / "d")]
         assert "d" in find(searcher, "*", str(place.relative_to(project)))[-1]
         assert writer.poll() is None or kind == "socket"
@@ -479,8 +479,8 @@ def test_a_ripgrep_that_does_not_work_is_replaced_by_our_own(project: Path, tmp_
 def test_an_expression_that_never_ends_is_stopped(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(project, a="a" * 60 + "\n", b="hit\n")
     monkeypatch.setattr(engines, "TIMEOUT_S", 1.0)
-    found = Engine(Root(str(project)), None).search(Query("(a+)+$b|hit"), None)
-    assert not found.complete
+    matches = Engine(Root(str(project)), None).search(Query("(a+)+$b|hit"), None)
+    assert not matches.complete
 
 
 @pytest.mark.timeout(120)
@@ -491,14 +491,14 @@ def test_a_stop_ends_the_program(project: Path, tmp_path: Path) -> None:
     (tmp_path / "rg").chmod(0o755)
     stop = threading.Event()
     searcher = Engine(Root(str(project)), str(tmp_path / "rg"))
-    found: list[Matches] = []
-    thread = threading.Thread(target=lambda: found.append(searcher.search(Query("x"), stop)))
+    results: list[Matches] = []
+    thread = threading.Thread(target=lambda: results.append(searcher.search(Query("x"), stop)))
     thread.start()
     while not (tmp_path / "pid").exists():
         thread.join(0.01)
     stop.set()
     thread.join(30)
-    assert not found[0].complete
+    assert not results[0].complete
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
@@ -506,22 +506,22 @@ def test_a_stop_ends_the_program(project: Path, tmp_path: Path) -> None:
 def test_as_an_ordinary_user_what_cannot_be_read_is_left_out(engine: Make) -> None:
     if os.geteuid():
         pytest.skip("needs a second user")
-    with tempfile.TemporaryDirectory() as made:
-        write(Path(made), open="hit", closed="hit", **{"shut/a": "hit"})
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder), open="hit", closed="hit", **{"shut/a": "hit"})
         for path, mode in ((".", 0o755), ("open", 0o644), ("closed", 0o600), ("shut", 0o700)):
-            (Path(made) / path).chmod(mode)
+            (Path(folder) / path).chmod(mode)
         child = os.fork()
         if not child:
             code = 1
             try:
-                program_of = engine(Path(made))._program
+                program_of = engine(Path(folder))._program
                 os.setgroups([])
                 os.setgid(65534)
                 os.setuid(65534)
                 if program_of is None and not os.access(os.path.realpath(sys.executable), os.X_OK):
                     code = 0  # our own engine is this interpreter, and a user to whom it is closed has no Treadle
                 else:
-                    code = 0 if list(search(engine(Path(made)), "hit")) == ["open"] else 2
+                    code = 0 if list(search(engine(Path(folder)), "hit")) == ["open"] else 2
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

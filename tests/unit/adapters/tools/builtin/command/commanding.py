@@ -74,7 +74,7 @@ class Bench:
         return await self.run(replace(call, plan=await self.tools[name].prepare(call)))
 
 
-class Seen:
+class OutputRecorder:
     """Live output, and a way to wait for a piece of it."""
 
     def __init__(self) -> None:

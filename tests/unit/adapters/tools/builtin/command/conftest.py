@@ -8,6 +8,6 @@ from tests.unit.adapters.tools.builtin.command.commanding import Bench
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    made = Bench(tmp_path)
-    yield made
-    await made.commands.close()
+    command_bench = Bench(tmp_path)
+    yield command_bench
+    await command_bench.commands.close()

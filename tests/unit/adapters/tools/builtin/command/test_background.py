@@ -36,9 +36,9 @@ async def check_until(bench: Bench, handle: str, piece: str, text: str = "") -> 
 
 async def test_it_returns_at_once_and_outlives_the_call(bench: Bench) -> None:
     call = bench.call(command="echo up; echo $$ > pid; sleep 1000\n# more", background=True)
-    [started] = (await bench.run(call)).facts
+    [fact] = (await bench.run(call)).facts
     handle = call.call
-    assert started == JobStarted(handle, call.arguments["command"].partition("\n")[0], bench.commands.place, HOST)
+    assert fact == JobStarted(handle, call.arguments["command"].partition("\n")[0], bench.commands.place, HOST)
     assert "running]" in (await bench.use("check_command", handle=handle)).text
     await until((bench.project / "pid").exists)
     await until(lambda: (bench.project / "pid").read_text().endswith("\n"))
@@ -94,13 +94,13 @@ async def test_one_that_fails_at_once_says_so_at_once(bench: Bench) -> None:
 
 async def test_input_and_its_end(bench: Bench) -> None:
     handle = await begin(bench, "while read line; do echo got:$line; done; echo end")
-    sent = await bench.use("send_input", handle=handle, text="hello")
-    await check_until(bench, handle, "got:hello\n", sent.text)
+    reply = await bench.use("send_input", handle=handle, text="hello")
+    await check_until(bench, handle, "got:hello\n", reply.text)
     assert "got" not in (await bench.use("send_input", handle=handle, text="half", enter=False)).text
-    sent = await bench.use("send_input", handle=handle, text=" line")
-    await check_until(bench, handle, "got:half line\n", sent.text)
-    sent = await bench.use("send_input", handle=handle, end=True)
-    assert "end\n" in await check_until(bench, handle, "exit 0", sent.text)
+    reply = await bench.use("send_input", handle=handle, text=" line")
+    await check_until(bench, handle, "got:half line\n", reply.text)
+    reply = await bench.use("send_input", handle=handle, end=True)
+    assert "end\n" in await check_until(bench, handle, "exit 0", reply.text)
     with pytest.raises(ToolError, match="has ended"):
         await bench.use("send_input", handle=handle, text="x")
 
@@ -120,14 +120,14 @@ async def test_an_interactive_program_in_a_terminal(bench: Bench) -> None:
     call = bench.call(command="python3 -q", background=True, pty=True)
     handle = call.call
     await check_until(bench, handle, ">>>", (await bench.run(call)).text)
-    sent = await bench.use("send_input", handle=handle, text="print(6 * 7)")
-    assert "\x1b" not in await check_until(bench, handle, "\n42\n", sent.text)
-    sent = await bench.use("send_input", handle=handle, text="import time; print('w' + 'ait'); time.sleep(1000)")
-    await check_until(bench, handle, "\nwait\n", sent.text)
-    sent = await bench.use("send_input", handle=handle, text="\x03", enter=False)
-    await check_until(bench, handle, "KeyboardInterrupt", sent.text)
-    sent = await bench.use("send_input", handle=handle, text="exit(5)")
-    await check_until(bench, handle, "exit 5]", sent.text)
+    reply = await bench.use("send_input", handle=handle, text="print(6 * 7)")
+    assert "\x1b" not in await check_until(bench, handle, "\n42\n", reply.text)
+    reply = await bench.use("send_input", handle=handle, text="import time; print('w' + 'ait'); time.sleep(1000)")
+    await check_until(bench, handle, "\nwait\n", reply.text)
+    reply = await bench.use("send_input", handle=handle, text="\x03", enter=False)
+    await check_until(bench, handle, "KeyboardInterrupt", reply.text)
+    reply = await bench.use("send_input", handle=handle, text="exit(5)")
+    await check_until(bench, handle, "exit 5]", reply.text)
 
 
 async def test_handles_that_are_none(bench: Bench) -> None:
@@ -168,11 +168,11 @@ async def test_of_ended_ones_so_many_are_kept_for_so_long(bench: Bench, monkeypa
         handles.append(await begin(bench, "sleep 1000"))
         await bench.use("stop_command", handle=handles[-1])
     await bench("true")
-    assert [known.call for known in await bench.commands.list_commands(CHAT) if known.background] == handles[2:]
+    assert [command.call for command in await bench.commands.list_commands(CHAT) if command.background] == handles[2:]
     old = time.time() - 4000
     os.utime(Path(bench.commands._path(CHAT, handles[2])) / names.EXIT, (old, old))
     await bench("true")
-    assert [known.call for known in await bench.commands.list_commands(CHAT) if known.background] == handles[3:]
+    assert [command.call for command in await bench.commands.list_commands(CHAT) if command.background] == handles[3:]
 
 
 async def test_much_news_is_shown_by_its_ends(bench: Bench) -> None:
@@ -217,10 +217,10 @@ async def test_nothing_is_cut_between_two_looks(tmp_path: Path, first: str, seco
     bench = Bench(tmp_path, redact=redactor, finished_length=redactor.finished_length)
     line = f"printf 'up\n{first}'; until [ -e go ]; do sleep 0.02; done; printf '{second}\nfin\n'; sleep 1000"
     call = bench.call(command=line, background=True)
-    begun = (await bench.run(call)).text
-    assert "of unfinished output not shown yet]" in await check_until(bench, call.call, "not shown yet]", begun)
+    first_text = (await bench.run(call)).text
+    assert "of unfinished output not shown yet]" in await check_until(bench, call.call, "not shown yet]", first_text)
     (bench.project / "go").touch()
-    text = await check_until(bench, call.call, "fin\n", begun)
+    text = await check_until(bench, call.call, "fin\n", first_text)
     assert shown in text
     assert not any(piece in text for piece in (TOKEN[:20], TOKEN[20:], "\\xc3", "\\xa9"))
     await bench.commands.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tests.unit.adapters.tools.builtin.command.commanding import Seen, until
+from tests.unit.adapters.tools.builtin.command.commanding import OutputRecorder, until
 from tests.unit.adapters.tools.builtin.command.viewing import ViewBench
 from treadle.errors import ToolError
 from treadle.protocol.content import Shell
@@ -18,11 +18,11 @@ SERVER = "echo ran >> log; echo up; until [ -e go ]; do sleep 0.02; done; rm old
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[ViewBench]:
-    made = ViewBench(tmp_path)
-    made.options = replace(made.options, command_view=False)
-    (made.project / "old").write_text("old\n")
-    yield made
-    await made.commands.close()
+    view_bench = ViewBench(tmp_path)
+    view_bench.options = replace(view_bench.options, command_view=False)
+    (view_bench.project / "old").write_text("old\n")
+    yield view_bench
+    await view_bench.commands.close()
 
 
 async def test_what_a_command_changed_is_found_by_comparing(bench: ViewBench) -> None:
@@ -35,9 +35,9 @@ async def test_what_a_command_changed_is_found_by_comparing(bench: ViewBench) ->
 
 async def test_what_it_removed_can_be_had_back(bench: ViewBench) -> None:  # W-01
     outcome = await bench("rm old")
-    (gone,) = outcome.files
-    assert gone.before is not None
-    assert await asyncio.to_thread(bench.snapshots.content, gone.before.digest) == b"old\n"
+    (change,) = outcome.files
+    assert change.before is not None
+    assert await asyncio.to_thread(bench.snapshots.content, change.before.digest) == b"old\n"
 
 
 async def test_with_a_terminal_it_writes_through(bench: ViewBench) -> None:
@@ -54,10 +54,10 @@ async def test_if_the_tree_cannot_be_kept_the_command_does_not_run(bench: ViewBe
 
 
 async def test_what_was_done_by_the_time_of_a_stop_is_told(bench: ViewBench) -> None:  # L-07
-    seen = Seen()
-    call = replace(await bench.prepared("touch made; echo ready; sleep 1000"), emit=seen)
+    recorder = OutputRecorder()
+    call = replace(await bench.prepared("touch made; echo ready; sleep 1000"), emit=recorder)
     task = asyncio.create_task(bench.run(call))
-    await seen.wait_for("ready")
+    await recorder.wait_for("ready")
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -70,8 +70,8 @@ async def test_what_was_done_by_the_time_of_a_stop_is_told(bench: ViewBench) -> 
 async def test_what_changed_while_a_background_process_ran_is_observed_and_told_once(
     bench: ViewBench, how: str
 ) -> None:
-    begun = await bench(SERVER, background=True)
-    assert (begun.effect, begun.files) == ("direct", ())
+    start_outcome = await bench(SERVER, background=True)
+    assert (start_outcome.effect, start_outcome.files) == ("direct", ())
     await until((bench.project / "log").exists)
     running = await bench.use("check_command", handle="1.0")
     assert running.files == ()
@@ -86,14 +86,14 @@ async def test_what_changed_while_a_background_process_ran_is_observed_and_told_
     assert (again.files, again.uncaptured) == ((), ())
 
 
-def _wait(how: str) -> dict[str, float]:
-    return {"wait_s": 5.0} if how == "check_command" else {}
+def _wait(tool_name: str) -> dict[str, float]:
+    return {"wait_s": 5.0} if tool_name == "check_command" else {}
 
 
 async def test_what_the_model_itself_wrote_meanwhile_is_not_observed(bench: ViewBench) -> None:
     await bench(SERVER, background=True)
     await until((bench.project / "log").exists)
-    written = bench.snapshots.state("log")
-    assert written is not None
-    call = replace(bench.call("stop_command", handle="1.0"), known_files={"log": written.digest}, shell=Shell())
+    log_state = bench.snapshots.state("log")
+    assert log_state is not None
+    call = replace(bench.call("stop_command", handle="1.0"), known_files={"log": log_state.digest}, shell=Shell())
     assert (await bench.run(call)).files == ()

@@ -16,8 +16,8 @@ NOTE = "[processes that it left running in the background were stopped: "
 
 @pytest.fixture
 def place() -> Iterator[Grounds]:
-    with grounds() as made:
-        yield made
+    with grounds() as new_grounds:
+        yield new_grounds
 
 
 @pytest.fixture(params=["bubblewrap", "landlock", "none"])
@@ -27,9 +27,9 @@ async def bench(request: pytest.FixtureRequest, place: Grounds) -> AsyncIterator
     if request.param == "landlock" and landlock.version() < landlock.OLDEST:
         pytest.skip("no Landlock on this machine")
     sandbox = place.sandbox(request.param)
-    made = Bench(place.folder, os.environ, sandbox_of=lambda _demand: sandbox)
-    yield made
-    await made.commands.close()
+    command_bench = Bench(place.folder, os.environ, sandbox_of=lambda _demand: sandbox)
+    yield command_bench
+    await command_bench.commands.close()
 
 
 @pytest.mark.parametrize("before", ["", "trap 'echo bye' EXIT; "])

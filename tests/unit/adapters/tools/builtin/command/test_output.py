@@ -31,15 +31,15 @@ async def test_lines_of_a_command(bench: Bench) -> None:
 async def test_all_of_it_can_be_read_step_by_step(bench: Bench) -> None:
     lines = [f"line {number} " + "ü" * (number % 300) for number in range(3_000)]
     handle = await keep(bench, "\n".join(lines).encode())
-    seen: list[str] = []
+    read_lines: list[str] = []
     at = 1
     while at <= len(lines):
         text = (await bench.use("read_output", handle=handle, start_line=at, end_line=at + 10_000)).text
         assert len(text.encode()) <= 50_000
         body = text.split("\n")[1:]
-        seen += body[:-1] if body[-1].startswith("[") else body
-        at = len(seen) + 1
-    assert seen == lines
+        read_lines += body[:-1] if body[-1].startswith("[") else body
+        at = len(read_lines) + 1
+    assert read_lines == lines
 
 
 async def test_a_very_long_line_by_bytes(bench: Bench) -> None:
@@ -107,10 +107,10 @@ def test_what_is_kept_has_no_secrets_however_it_comes(size: int) -> None:  # S-1
     def redact(text: str) -> str:
         return re.sub("-----BEGIN.*?END PRIVATE KEY-----", "[key]", text.replace("hunter22", "[secret]"), flags=re.S)
 
-    whole = b"one hunter22 \xff\xfe two\n" + KEY + "drei ü\n".encode() + b"last hunter22"
-    pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
-    kept = b"".join(without_secrets(pieces, redact))
-    assert kept == b"one [secret] \xff\xfe two\n[key]\n" + "drei ü\n".encode() + b"last [secret]"
+    data = b"one hunter22 \xff\xfe two\n" + KEY + "drei ü\n".encode() + b"last hunter22"
+    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+    clean_data = b"".join(without_secrets(pieces, redact))
+    assert clean_data == b"one [secret] \xff\xfe two\n[key]\n" + "drei ü\n".encode() + b"last [secret]"
 
 
 def test_a_key_that_never_ends_costs_bounded_memory() -> None:

@@ -1,4 +1,4 @@
-"""What the model sees of an output (T-11)."""
+"""The part of an output that the model sees (T-11)."""
 
 import re
 import time
@@ -11,9 +11,9 @@ from treadle.adapters.tools.builtin.command.output import clean, view_ends, view
 
 @pytest.mark.parametrize("text", ["", "a", "a\n", "a\nb", "\n\n", "a\n\n", "grün ✓\n"])
 def test_short_output_is_whole(text: str) -> None:
-    shown = view_whole(text.encode())
-    assert shown.text == text.removesuffix("\n")
-    assert shown.exact
+    view = view_whole(text.encode())
+    assert view.text == text.removesuffix("\n")
+    assert view.exact
 
 
 @pytest.mark.parametrize("data", [b"a\xff", b"\x1b[31mred\x1b[0m\n", b"nul \0\n", b"dos\r\n", b"line\n" * 101])
@@ -33,23 +33,23 @@ def test_head_and_tail_say_how_much_lies_between() -> None:
 @pytest.mark.parametrize("width", [30_000, 1_000_000])
 def test_few_long_lines_are_cut_in_their_middle(width: int) -> None:
     data = b"a" * width + b"\n" + b"b" * width + b"\n"
-    for shown in (view_whole(data), view_ends(data[:20_000], data[-152_000:], 2, len(data))):
-        assert len(shown.text) < 50_000
-        assert shown.text.startswith("aaa")
-        assert f"\n[{len(data) - 1 - 10_000 - min(width, 38_000):,} bytes truncated]\n" in shown.text
-        assert shown.text.endswith("bbb")
+    for view in (view_whole(data), view_ends(data[:20_000], data[-152_000:], 2, len(data))):
+        assert len(view.text) < 50_000
+        assert view.text.startswith("aaa")
+        assert f"\n[{len(data) - 1 - 10_000 - min(width, 38_000):,} bytes truncated]\n" in view.text
+        assert view.text.endswith("bbb")
 
 
 def test_the_middle_of_one_line_is_measured() -> None:  # T-11, fault 11
     size = 250_000_000
-    shown = view_ends(b"a" * 20_000, b"z" * 152_000, 1, size).text
-    assert shown == f"{'a' * 10_000}\n[{size - 48_000:,} bytes truncated]\n{'z' * 38_000}"
+    text = view_ends(b"a" * 20_000, b"z" * 152_000, 1, size).text
+    assert text == f"{'a' * 10_000}\n[{size - 48_000:,} bytes truncated]\n{'z' * 38_000}"
 
 
 def test_long_lines_among_many_are_measured_too() -> None:
     data = b"".join(b"%d " % number + b"x" * 5_000 + b"\n" for number in range(1_000))
-    shown = view_ends(data[:20_000], data[-152_000:], 1_000, len(data)).text
-    [(lines, size)] = re.findall(r"\[([\d,]+) lines truncated, ([\d,]+) bytes in all\]", shown)
+    text = view_ends(data[:20_000], data[-152_000:], 1_000, len(data)).text
+    [(lines, size)] = re.findall(r"\[([\d,]+) lines truncated, ([\d,]+) bytes in all\]", text)
     assert size == f"{len(data) - 1 - 48_000:,}"
     assert lines == "966"
 
@@ -67,7 +67,7 @@ def test_cuts_make_no_broken_characters() -> None:
 
 
 def test_cleaning_is_linear() -> None:
-    started = time.monotonic()
+    start_time = time.monotonic()
     for piece in ("\x1b]", "\x1bP", "\x1b[", "\x1b", "\x1b[0"):
         clean((piece * 100_000).encode())
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - start_time < 20

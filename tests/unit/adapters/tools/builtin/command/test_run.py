@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.unit.adapters.tools.builtin.command.commanding import CHAT, Bench, Seen, alive, until
+from tests.unit.adapters.tools.builtin.command.commanding import CHAT, Bench, OutputRecorder, alive, until
 from treadle.adapters.sandbox.supervisor import folder as names
 from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
 from treadle.adapters.stores.memory import MemoryStore
@@ -86,10 +86,10 @@ async def test_a_timeout_ends_everything(bench: Bench) -> None:  # fault 12
 
 
 async def test_cancelling_leaves_and_stopping_ends(bench: Bench) -> None:  # L-07, D-02
-    seen = Seen()
-    call = bench.call(command="sleep 1000 & echo pid=$!; echo ready; wait", emit=seen)
+    recorder = OutputRecorder()
+    call = bench.call(command="sleep 1000 & echo pid=$!; echo ready; wait", emit=recorder)
     task = asyncio.create_task(bench.run(call))
-    pid = int((await seen.wait_for("ready")).split("pid=")[1].split("\n")[0])
+    pid = int((await recorder.wait_for("ready")).split("pid=")[1].split("\n")[0])
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -165,14 +165,14 @@ async def test_a_terminal_on_request(bench: Bench) -> None:
 
 
 async def test_live_output_arrives_before_the_end(bench: Bench) -> None:
-    seen = Seen()
-    call = bench.call(command="echo first; until [ -e go ]; do sleep 0.01; done; echo last", emit=seen)
+    recorder = OutputRecorder()
+    call = bench.call(command="echo first; until [ -e go ]; do sleep 0.01; done; echo last", emit=recorder)
     task = asyncio.create_task(bench.run(call))
-    await seen.wait_for("first")
+    await recorder.wait_for("first")
     assert not task.done()
     (bench.project / "go").touch()
     assert (await task).success
-    assert seen.text == "first\nlast\n"
+    assert recorder.text == "first\nlast\n"
 
 
 async def test_secrets_are_not_passed_on(tmp_path: Path) -> None:  # M-13
@@ -204,10 +204,10 @@ async def test_many_at_once(bench: Bench) -> None:
 
 async def test_nothing_is_left_open(bench: Bench) -> None:
     await bench("true")
-    before = len(os.listdir("/dev/fd"))
+    fd_count = len(os.listdir("/dev/fd"))
     for command, timeout in (("true", 5), ("sleep 9", 0.05), ("exec >&-", 5)):
         await bench(command, timeout_s=timeout)
-    assert len(os.listdir("/dev/fd")) == before
+    assert len(os.listdir("/dev/fd")) == fd_count
 
 
 def test_limits_of_the_timeout() -> None:
@@ -235,14 +235,14 @@ async def test_what_runs_or_has_ended_is_collected_and_runs_once(bench: Bench) -
     task = asyncio.create_task(bench.run(call))
     await until(lambda: (bench.project / "counter").exists())
     task.cancel()
-    other = Bench(bench.home.parent)  # another worker
-    assert await other.tools["run_command"].settle(call) == "run_again"
-    collecting = asyncio.create_task(other.run(call))
+    other_bench = Bench(bench.home.parent)  # another worker
+    assert await other_bench.tools["run_command"].settle(call) == "run_again"
+    collecting = asyncio.create_task(other_bench.run(call))
     (bench.project / "go").touch()
     outcome = await collecting
     assert outcome.text == "out\n[exit 3]"
-    assert await other.tools["run_command"].settle(call) == "run_again"
-    assert await other.run(call) == outcome
+    assert await other_bench.tools["run_command"].settle(call) == "run_again"
+    assert await other_bench.run(call) == outcome
     assert (bench.project / "counter").read_text() == "ran\n"
 
 
@@ -402,18 +402,18 @@ async def test_a_flood_costs_no_memory_and_little_disk(tmp_path: Path, command: 
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", FLOOD, str(tmp_path), command, stdout=asyncio.subprocess.PIPE
     )
-    grown, kept, tail, said = msgspec.json.decode((await process.communicate())[0])
+    grown, disk_bytes, tail, summary_text = msgspec.json.decode((await process.communicate())[0])
     assert grown < 12_000, f"the worker grew by {grown} KB"
-    assert kept < 140_000_000, "64 MB of output, and the same again as a blob"
+    assert disk_bytes < 140_000_000, "64 MB of output, and the same again as a blob"
     assert end in tail
-    assert said == summary
+    assert summary_text == summary
 
 
 async def test_a_supervisor_stays_small(bench: Bench) -> None:  # fault 11
-    seen = Seen()
-    call = bench.call(command="head -c 200000000 /dev/zero; echo; echo full; sleep 1000", emit=seen)
+    recorder = OutputRecorder()
+    call = bench.call(command="head -c 200000000 /dev/zero; echo; echo full; sleep 1000", emit=recorder)
     task = asyncio.create_task(bench.run(call))
-    await seen.wait_for("full")
+    await recorder.wait_for("full")
     owner = Path(SupervisedCommands(bench.home / "commands")._path(CHAT, call.call)) / names.OWNER
     assert _peak(owner) < 40_000, "KB"
     task.cancel()

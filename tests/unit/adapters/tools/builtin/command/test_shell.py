@@ -104,8 +104,8 @@ async def test_variables_that_start_programs_do_not_carry_over_and_it_is_said(be
     assert outcome.shell == Shell(exports={"A": "1", "PYTHONPATH": "src"})
     assert "[not carried over to later commands: BASH_ENV, ENV, GIT_DIR, GIT_SSH_COMMAND, LD_PRELOAD, " in outcome.text
     assert "set it in each command that needs it" in outcome.text
-    after = await bench('echo "${BASH_ENV-none} ${LD_PRELOAD-none} $A $PAGER"')
-    assert after.text.startswith("none none 1 cat\n")
+    echo_outcome = await bench('echo "${BASH_ENV-none} ${LD_PRELOAD-none} $A $PAGER"')
+    assert echo_outcome.text.startswith("none none 1 cat\n")
 
 
 async def test_exported_functions_do_not_carry_over_and_it_is_said(bench: Bench) -> None:  # S-18
@@ -131,8 +131,8 @@ async def test_an_activated_environment_carries_over(bench: Bench) -> None:  # T
     assert activated.shell.exports["PATH"].startswith(f"{folder}/bin:")
     assert "not carried" not in activated.text
     assert (await bench("command -v python")).text.startswith(f"{folder}/bin/python\n")
-    left = await bench(f"PATH={os.environ['PATH']}; unset VIRTUAL_ENV VIRTUAL_ENV_PROMPT PS1")
-    assert left.shell == Shell()
+    reset_outcome = await bench(f"PATH={os.environ['PATH']}; unset VIRTUAL_ENV VIRTUAL_ENV_PROMPT PS1")
+    assert reset_outcome.shell == Shell()
 
 
 async def test_only_so_much_is_carried_and_only_text(bench: Bench) -> None:
@@ -173,8 +173,10 @@ async def test_a_folder_whose_name_is_no_text(bench: Bench, shell: str) -> None:
     assert (await bench("touch made")).success
     os.unlink(odd + b"/made")
     os.rmdir(odd)
-    gone = await bench("pwd")
-    assert gone.text.startswith("[the shell's directory caf\\udce9/in is gone; the command ran in the root instead]")
+    pwd_outcome = await bench("pwd")
+    assert pwd_outcome.text.startswith(
+        "[the shell's directory caf\\udce9/in is gone; the command ran in the root instead]"
+    )
 
 
 async def test_variables_that_do_not_fit_are_named_and_the_rest_carries_over(bench: Bench) -> None:  # T-14

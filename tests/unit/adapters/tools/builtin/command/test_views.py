@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.unit.adapters.tools.builtin.command.commanding import Seen, alive, until
+from tests.unit.adapters.tools.builtin.command.commanding import OutputRecorder, alive, until
 from tests.unit.adapters.tools.builtin.command.viewing import ViewBench
 from treadle.adapters.sandbox.supervisor import folder as names
 from treadle.base.types import CallKey
@@ -28,9 +28,9 @@ def git(project: Path, *words: str) -> str:
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[ViewBench]:
-    made = ViewBench(tmp_path)
-    yield made
-    await made.commands.close()
+    view_bench = ViewBench(tmp_path)
+    yield view_bench
+    await view_bench.commands.close()
 
 
 async def test_what_a_command_does_is_committed_and_told(bench: ViewBench) -> None:
@@ -63,9 +63,11 @@ async def test_a_folder_that_git_cannot_rename_gets_a_hint_that_works(bench: Vie
 
 
 async def test_nothing_of_the_project_changes_before_the_command_has_ended(bench: ViewBench) -> None:
-    seen = Seen()
-    task = asyncio.create_task(bench.run(replace(await bench.prepared("touch new; echo there; sleep 0.3"), emit=seen)))
-    await seen.wait_for("there")
+    recorder = OutputRecorder()
+    task = asyncio.create_task(
+        bench.run(replace(await bench.prepared("touch new; echo there; sleep 0.3"), emit=recorder))
+    )
+    await recorder.wait_for("there")
     assert os.listdir(bench.project) == []
     assert (await task).success
     assert os.listdir(bench.project) == ["new"]
@@ -104,10 +106,10 @@ async def test_times_are_kept_so_that_make_works(bench: ViewBench) -> None:
 
 async def test_a_conflict_commits_nothing_and_says_why(bench: ViewBench) -> None:  # W-08, fault 31
     (bench.project / "a").write_text("one\n")
-    seen = Seen()
-    call = replace(await bench.prepared("echo theirs >> a; touch b; echo ready; sleep 0.5"), emit=seen)
+    recorder = OutputRecorder()
+    call = replace(await bench.prepared("echo theirs >> a; touch b; echo ready; sleep 0.5"), emit=recorder)
     task = asyncio.create_task(bench.run(call))
-    await seen.wait_for("ready")
+    await recorder.wait_for("ready")
     (bench.project / "a").write_text("mine\n")
     outcome = await task
     assert not outcome.success
@@ -136,10 +138,10 @@ async def test_what_cannot_be_kept_is_not_changed(bench: ViewBench) -> None:  # 
 
 
 async def test_an_interrupt_ends_the_command_and_discards_its_effect(bench: ViewBench) -> None:  # L-07
-    seen = Seen()
-    call = replace(await bench.prepared("touch a; echo ready; sleep 1000"), emit=seen)
+    recorder = OutputRecorder()
+    call = replace(await bench.prepared("touch a; echo ready; sleep 1000"), emit=recorder)
     task = asyncio.create_task(bench.run(call))
-    await seen.wait_for("ready")
+    await recorder.wait_for("ready")
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -163,8 +165,8 @@ async def test_ignored_files_and_git_are_counted(bench: ViewBench) -> None:
     await asyncio.to_thread(git, bench.project, "init", "-q")
     (bench.project / ".gitignore").write_text("*.o\n")
     (bench.project / "f").write_text("x\n")
-    who = "-c user.name=n -c user.email=e"
-    outcome = await bench(f"touch a.o b.o; git {who} add f && git {who} commit -qm m")
+    identity = "-c user.name=n -c user.email=e"
+    outcome = await bench(f"touch a.o b.o; git {identity} add f && git {identity} commit -qm m")
     assert "[2 ignored files]" in outcome.text
     assert "[.git: " in outcome.text
     assert outcome.git
@@ -174,22 +176,22 @@ async def test_ignored_files_and_git_are_counted(bench: ViewBench) -> None:
 # -- recovery (D-02) ----------------------------------------------------------------------------------------------
 
 
-async def _started(bench: ViewBench, command: str, **arguments: Any) -> tuple[Invocation, int]:
-    """A command that runs while nobody follows it, and its supervisor."""
-    seen = Seen()
-    call = replace(await bench.prepared(command, **arguments), emit=seen)
+async def _start_command(bench: ViewBench, command: str, **arguments: Any) -> tuple[Invocation, int]:
+    """Start a command that no reader follows; return its call and the pid of its supervisor."""
+    recorder = OutputRecorder()
+    call = replace(await bench.prepared(command, **arguments), emit=recorder)
     task = asyncio.create_task(bench.run(call))
-    await seen.wait_for("ready")
+    await recorder.wait_for("ready")
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    found = await bench.commands.find(call.chat, call.call)
-    assert found is not None
-    return call, int((Path(found.folder) / names.OWNER).read_text().split()[0])
+    running_command = await bench.commands.find(call.chat, call.call)
+    assert running_command is not None
+    return call, int((Path(running_command.folder) / names.OWNER).read_text().split()[0])
 
 
 async def test_the_next_worker_commits_what_it_finds(bench: ViewBench) -> None:
-    call, _ = await _started(bench, "echo ready; sleep 0.3; echo x >> counter")
+    call, _ = await _start_command(bench, "echo ready; sleep 0.3; echo x >> counter")
     tool = bench.tools["run_command"]
     assert await tool.settle(call) == "run_again"
     outcome = await bench.run(call)
@@ -201,7 +203,7 @@ async def test_the_next_worker_commits_what_it_finds(bench: ViewBench) -> None:
 
 
 async def test_a_lost_command_without_network_is_begun_anew(bench: ViewBench) -> None:
-    call, supervisor = await _started(bench, "echo x >> counter; echo ready; sleep 0.5; echo end")
+    call, supervisor = await _start_command(bench, "echo x >> counter; echo ready; sleep 0.5; echo end")
     os.kill(supervisor, signal.SIGKILL)
     await until(lambda: not alive(supervisor))
     assert await bench.tools["run_command"].settle(call) == "run_again"
@@ -209,7 +211,7 @@ async def test_a_lost_command_without_network_is_begun_anew(bench: ViewBench) ->
     assert outcome.success
     assert outcome.text.startswith("ready\nend\n")
     assert (bench.project / "counter").read_text() == "x\n"
-    assert [known.call for known in await bench.commands.list_commands(call.chat)] == [call.call, f"{call.call}~2"]
+    assert [command.call for command in await bench.commands.list_commands(call.chat)] == [call.call, f"{call.call}~2"]
 
 
 async def test_it_is_not_begun_anew_for_ever(bench: ViewBench) -> None:
@@ -217,16 +219,18 @@ async def test_it_is_not_begun_anew_for_ever(bench: ViewBench) -> None:
     for number in (1, 2, 3):
         key = CallKey(call.call if number == 1 else f"{call.call}~{number}")
         assert await bench.tools["run_command"].settle(call) == "run_again"
-        seen = Seen()
-        task = asyncio.create_task(bench.run(replace(call, emit=seen, arguments={"command": "echo ready; sleep 1000"})))
-        await seen.wait_for("ready")
+        recorder = OutputRecorder()
+        task = asyncio.create_task(
+            bench.run(replace(call, emit=recorder, arguments={"command": "echo ready; sleep 1000"}))
+        )
+        await recorder.wait_for("ready")
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        found = await bench.commands.find(call.chat, key)
-        assert found is not None
-        os.kill(int((Path(found.folder) / names.OWNER).read_text().split()[0]), signal.SIGKILL)
-        assert (await found.wait()) is not None
+        running_command = await bench.commands.find(call.chat, key)
+        assert running_command is not None
+        os.kill(int((Path(running_command.folder) / names.OWNER).read_text().split()[0]), signal.SIGKILL)
+        assert (await running_command.wait()) is not None
     assert await bench.tools["run_command"].settle(call) == "unknown"
     outcome = await bench.run(call)
     assert outcome.summary.startswith("lost")
@@ -236,7 +240,7 @@ async def test_it_is_not_begun_anew_for_ever(bench: ViewBench) -> None:
 @pytest.mark.parametrize("network", [True, ("pypi",)])
 async def test_a_lost_command_with_network_is_unknown(bench: ViewBench, network: NetworkChoice) -> None:  # D-02
     bench.options = replace(bench.options, network=network)
-    call, supervisor = await _started(bench, "echo ready; sleep 1000")
+    call, supervisor = await _start_command(bench, "echo ready; sleep 1000")
     os.kill(supervisor, signal.SIGKILL)
     await until(lambda: not alive(supervisor))
     assert await bench.tools["run_command"].settle(call) == "unknown"
@@ -247,14 +251,14 @@ async def test_after_a_power_cut_what_was_not_committed_has_not_happened(
     bench: ViewBench, network: bool, settled: str
 ) -> None:
     bench.options = replace(bench.options, network=network)
-    call, _ = await _started(bench, "echo x >> counter; echo ready; sleep 0.3")
-    found = await bench.commands.find(call.chat, call.call)
-    assert found is not None
-    await found.wait()
+    call, _ = await _start_command(bench, "echo x >> counter; echo ready; sleep 0.3")
+    running_command = await bench.commands.find(call.chat, call.call)
+    assert running_command is not None
+    await running_command.wait()
     # As if it had been started before the machine was switched off and on.
     plan = dict(call.plan or {})
     plan["place"] = f"other{plan['place']}"
-    job = Path(found.folder) / names.JOB
+    job = Path(running_command.folder) / names.JOB
     job.write_bytes(job.read_bytes().replace(names.boot().encode(), b"0" * len(names.boot())))
     call = replace(call, plan=plan)
     assert await bench.tools["run_command"].settle(call) == settled

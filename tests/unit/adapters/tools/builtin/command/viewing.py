@@ -20,10 +20,10 @@ from treadle.ports.toolset import Invocation, Outcome
 
 @cache
 def sandbox_with_views() -> Sandbox:
-    found = choose(shared_home()).sandbox
-    if not found.views:
+    sandbox = choose(shared_home()).sandbox
+    if not sandbox.views:
         pytest.skip("no copy-on-write view works on this machine")
-    return found
+    return sandbox
 
 
 class ViewBench(Bench):
@@ -32,7 +32,7 @@ class ViewBench(Bench):
     def __init__(self, folder: Path, **context: Any) -> None:
         home = folder / "home"
 
-        def snapshots(root: str, bound: str = "", _world: str = "") -> Snapshots:
+        def snapshots(root: str, root_id: str = "", _world: str = "") -> Snapshots:
             return ProjectSnapshots(Root(root), home)
 
         sandbox = sandbox_with_views()

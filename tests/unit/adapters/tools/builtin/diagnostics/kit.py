@@ -1,4 +1,4 @@
-"""What the tests of diagnostics share: stand-ins for tools that are not on every machine, and a real, small sandbox."""
+"""Shared by the tests of diagnostics: stand-ins for tools that are not on every machine, and a real, small sandbox."""
 
 import importlib.util
 import os
@@ -31,8 +31,8 @@ def bwrap() -> str:
     if spec is None or not spec.submodule_search_locations:
         return ""
     path = f"{spec.submodule_search_locations[0]}/_bin/bwrap"
-    tried = subprocess.run([path, "--ro-bind", "/", "/", "true"], capture_output=True, check=False)
-    return path if tried.returncode == 0 else ""
+    process = subprocess.run([path, "--ro-bind", "/", "/", "true"], capture_output=True, check=False)
+    return path if process.returncode == 0 else ""
 
 
 class Bubble:
@@ -48,13 +48,13 @@ class Bubble:
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
         assert isinstance(confinement.mount, Unwritable)
         assert confinement.network == NoNetwork()
-        bound = [part for path in ("/tmp", "/var/tmp") if os.path.isdir(path) for part in ("--tmpfs", path)]
+        tmpfs_options = [part for path in ("/tmp", "/var/tmp") if os.path.isdir(path) for part in ("--tmpfs", path)]
         keep = ["--ro-bind", confinement.root, confinement.root]
         bin_folder = os.path.dirname(argv[0])
         for folder in (bin_folder, sys.prefix, sys.base_prefix):  # they may lie in /tmp, too
             keep += ["--ro-bind", folder, folder]
-        rest = ["--dev", "/dev", "--proc", "/proc", "--unshare-net", "--unshare-pid", "--die-with-parent"]
-        return [bwrap(), "--ro-bind", "/", "/", *bound, *keep, *rest, "--chdir", cwd, "--", *argv]
+        device_options = ["--dev", "/dev", "--proc", "/proc", "--unshare-net", "--unshare-pid", "--die-with-parent"]
+        return [bwrap(), "--ro-bind", "/", "/", *tmpfs_options, *keep, *device_options, "--chdir", cwd, "--", *argv]
 
 
 def tool(path: str = "", *, sandbox: bool = False) -> GetDiagnostics:

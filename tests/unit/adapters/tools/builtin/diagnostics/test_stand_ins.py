@@ -165,8 +165,8 @@ async def test_a_tool_that_could_not_run_is_not_taken_for_a_clean_file(
 async def test_a_check_says_which_tool_could_not_run(project: Path, call: Call, tmp_path: Path) -> None:  # T-06, L-16
     program(tmp_path / "bin", "rustfmt", f"sys.stderr.write({RUSTUP!r}); sys.exit(1)")
     (project / "a.rs").write_text("fn main() {}\n")
-    asked = tool(f"{tmp_path}/bin:/bin", sandbox=True)
-    outcome = await asked.run(call(paths=["a.rs"], quick=True, strict=True))
+    checker = tool(f"{tmp_path}/bin:/bin", sandbox=True)
+    outcome = await checker.run(call(paths=["a.rs"], quick=True, strict=True))
     assert outcome.success
     assert "rustfmt could not run" in outcome.text
     assert "No errors" not in outcome.text
@@ -207,7 +207,7 @@ async def test_a_tool_that_hangs_is_ended_with_its_children(
     assert "shellcheck gave no answer in 2 seconds." in outcome.text
     assert pids.exists()
     for pid in pids.read_text().split():
-        await gone(int(pid))
+        await wait_for_exit(int(pid))
 
 
 async def test_leaving_ends_a_tool(project: Path, call: Call, tmp_path: Path) -> None:
@@ -215,24 +215,24 @@ async def test_leaving_ends_a_tool(project: Path, call: Call, tmp_path: Path) ->
     body = f"open({str(pid)!r} + '.new', 'w').write(str(os.getpid()))\nos.rename({str(pid)!r} + '.new', {str(pid)!r})\n"
     program(tmp_path / "bin", "shellcheck", body + "import time\ntime.sleep(600)\n")
     (project / "a.sh").write_text("echo\n")
-    asked = asyncio.create_task(tool(f"{tmp_path}/bin:/usr/bin:/bin").run(call(path="a.sh")))
+    task = asyncio.create_task(tool(f"{tmp_path}/bin:/usr/bin:/bin").run(call(path="a.sh")))
     await until(pid.exists)
-    asked.cancel()
+    task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asked
-    await gone(int(pid.read_text()))
+        await task
+    await wait_for_exit(int(pid.read_text()))
 
 
-async def gone(pid: int) -> None:
+async def wait_for_exit(pid: int) -> None:
     """Wait until a process has ended; a zombie has."""
 
-    def ended() -> bool:
+    def has_ended() -> bool:
         try:
             return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
         except (FileNotFoundError, ProcessLookupError):
             return True
 
-    await until(ended)
+    await until(has_ended)
 
 
 async def until(fact: Callable[[], bool]) -> None:

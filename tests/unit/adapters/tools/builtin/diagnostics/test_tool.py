@@ -32,8 +32,8 @@ def need(name: str) -> None:
     """Skip where the program is missing, or there without what it runs: rustfmt may be a proxy of rustup."""
     if name in ("", "ruff"):
         return
-    found = shutil.which(name)
-    if found is None or subprocess.run([found, "--version"], cwd="/", capture_output=True, check=False).returncode:
+    path = shutil.which(name)
+    if path is None or subprocess.run([path, "--version"], cwd="/", capture_output=True, check=False).returncode:
         pytest.skip(f"no {name} here that works")
 
 
@@ -124,8 +124,8 @@ async def test_a_tool_is_not_looked_up_by_what_the_project_says(project: Path, c
 
 async def test_python_is_parsed_where_there_is_no_linter(project: Path, call: Call, tmp_path: Path) -> None:
     (project / "a.py").write_text("def f(:\n")
-    said = await _without_ruff(project, call, tmp_path)
-    assert "a.py:1:7: error: invalid syntax [python]" in said.text
+    outcome = await _without_ruff(project, call, tmp_path)
+    assert "a.py:1:7: error: invalid syntax [python]" in outcome.text
 
 
 async def _without_ruff(project: Path, call: Call, tmp_path: Path) -> Outcome:
@@ -134,8 +134,8 @@ async def _without_ruff(project: Path, call: Call, tmp_path: Path) -> Outcome:
 
     around = running.LinterContext(Root(str(project)), {"PATH": str(tmp_path)})
     target = linters.Target(str(project), "a.py", (project / "a.py").read_bytes())
-    said = await running.Asking().ask((linters.PARSE,), target, around)
-    return Outcome("\n".join(each.text for each in said.diagnostics))
+    report = await running.Asking().ask((linters.PARSE,), target, around)
+    return Outcome("\n".join(each.text for each in report.diagnostics))
 
 
 async def test_several_files_at_once(project: Path, call: Call) -> None:
@@ -202,18 +202,18 @@ print(json.dumps([{"code": "X1", "message": "seen by " + sys.argv[0], "location"
 
 
 async def test_a_tool_of_the_project_is_not_run_without_a_sandbox(project: Path, call: Call, tmp_path: Path) -> None:
-    """S-09: what lies in the repository is its code, wherever the search path leads."""
-    own = program(project / ".venv/bin", "shellcheck", "open('ran', 'w')\n")
+    """S-09: every program in the repository is its code, wherever the search path leads."""
+    project_tool = program(project / ".venv/bin", "shellcheck", "open('ran', 'w')\n")
     (project / "a.sh").write_text("echo\n")
-    outcome = await tool(f"{own.parent}:/usr/bin:/bin").run(call(path="a.sh"))
+    outcome = await tool(f"{project_tool.parent}:/usr/bin:/bin").run(call(path="a.sh"))
     assert not (project / "ran").exists()
     assert "Not installed: shellcheck." in outcome.text
 
 
 async def test_a_link_into_the_project_is_the_project(project: Path, call: Call, tmp_path: Path) -> None:
-    own = program(project / "bin", "shellcheck", "open('ran', 'w')\n")
+    project_tool = program(project / "bin", "shellcheck", "open('ran', 'w')\n")
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/shellcheck").symlink_to(own)
+    (tmp_path / "bin/shellcheck").symlink_to(project_tool)
     (project / "a.sh").write_text("echo\n")
     await tool(f"{tmp_path}/bin:/usr/bin:/bin").run(call(path="a.sh"))
     assert not (project / "ran").exists()
@@ -256,22 +256,22 @@ COUNTED = "open(%r, 'a').write('x')\nprint(json.dumps({'comments': []}))\n"
 async def test_the_same_bytes_are_looked_at_once(project: Path, call: Call, tmp_path: Path) -> None:
     counter = tmp_path / "counter"
     program(tmp_path / "bin", "shellcheck", COUNTED % str(counter))
-    asked = tool(f"{tmp_path}/bin:/usr/bin:/bin")
+    checker = tool(f"{tmp_path}/bin:/usr/bin:/bin")
     (project / "a.sh").write_text("echo 1\n")
     for _ in range(3):
-        await asked.run(call(path="a.sh"))
+        await checker.run(call(path="a.sh"))
     assert counter.read_text() == "x"
     (project / "a.sh").write_text("echo 2\n")
-    await asked.run(call(path="a.sh"))
+    await checker.run(call(path="a.sh"))
     assert counter.read_text() == "xx"
     program(tmp_path / "bin", "shellcheck", COUNTED % str(counter) + "# another version\n")
-    await asked.run(call(path="a.sh"))
+    await checker.run(call(path="a.sh"))
     assert counter.read_text() == "xxx"
 
 
 async def test_a_changed_configuration_is_noticed(project: Path, call: Call) -> None:
     (project / "a.py").write_text("import os\n")
-    asked = tool()
-    assert "F401" in (await asked.run(call(path="a.py"))).text
+    checker = tool()
+    assert "F401" in (await checker.run(call(path="a.py"))).text
     (project / "ruff.toml").write_text('[lint]\nignore = ["F401"]\n')
-    assert "F401" not in (await asked.run(call(path="a.py"))).text
+    assert "F401" not in (await checker.run(call(path="a.py"))).text
