@@ -22,10 +22,10 @@ TRIES = 5
 
 def turn(text: str = "", *calls: tuple[str, dict[str, Any]], think: str = "") -> str:
     """One turn of a script; JSON texts and tables with quoted keys are TOML, too."""
+    tables = [", ".join(f"{key} = {json.dumps(value)}" for key, value in arguments.items()) for _, arguments in calls]
+    names = [json.dumps(name) for name, _ in calls]
     calls_text = ", ".join(
-        "{ name = %s, args = { %s } }"
-        % (json.dumps(name), ", ".join(f"{key} = {json.dumps(value)}" for key, value in arguments.items()))
-        for name, arguments in calls
+        f"{{ name = {name}, args = {{ {table} }} }}" for name, table in zip(names, tables, strict=True)
     )
     lines = [f"think = {json.dumps(think)}" if think else "", f"text = {json.dumps(text)}" if text else ""]
     return "\n".join(["[[turn]]", *filter(None, lines), f"call = [{calls_text}]" if calls_text else "", ""])
