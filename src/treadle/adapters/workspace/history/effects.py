@@ -22,6 +22,7 @@ from contextlib import suppress
 from itertools import islice
 
 import msgspec
+from msgspec.structs import replace
 
 from treadle.adapters.workspace.history import frozen
 from treadle.adapters.workspace.history.apply import ContentSource
@@ -49,11 +50,20 @@ from treadle.adapters.workspace.paths.ignore import Ignoring
 from treadle.adapters.workspace.root import Root
 from treadle.base.inert import printable
 from treadle.diff.changes import JUDGED, change_lines, count, sort_out, total
-from treadle.diff.diff import diff
+from treadle.diff.diff import count_lines, diff
 from treadle.errors import ToolError
 from treadle.ports.snapshots import Effect
 from treadle.ports.workspace import inert
-from treadle.protocol.files import FileChange, FileConflict, FileState, Uncaptured, change_of, decode_path, encode_path
+from treadle.protocol.files import (
+    DiffStat,
+    FileChange,
+    FileConflict,
+    FileState,
+    Uncaptured,
+    change_of,
+    decode_path,
+    encode_path,
+)
 
 _MEANWHILE = "while the command ran"
 _SINCE = "since the world began"
@@ -88,6 +98,22 @@ def read_layer(
     walk.find_missing()
     effect = Effect(tuple(walk.files), tuple(walk.conflicts), tuple(walk.uncaptured))
     return frozen.LayerReading(effect, walk.touched, LayerRecord(walk.states, tuple(walk.opaque)))
+
+
+def count_copied_lines(root: Root, file: FileChange, copy: str) -> FileChange:
+    """Count the lines of a change anew, from the project's file and a copy of the new one. All lines of a small file
+    count as removed if it cannot be compared; large files are never counted."""
+    old_size = file.before.size if file.before is not None else 0
+    if old_size > SMALL:
+        return file
+    try:
+        old = root.read_bytes(decode_path(file.path), SMALL) if old_size else b""
+        with open(copy, "rb") as content:
+            new = content.read(SMALL + 1)
+    except (OSError, ToolError):
+        return replace(file, removed=old_size)
+    stat = count_lines(text_of(old), text_of(new)) if len(new) <= SMALL else DiffStat(removed=old_size)
+    return replace(file, added=stat.added, removed=stat.removed)
 
 
 def source(view: str) -> ContentSource:

@@ -22,7 +22,7 @@ from treadle.base.file_system import faultpoint
 from treadle.base.types import new_id
 from treadle.errors import ToolError
 from treadle.ports.snapshots import Effect
-from treadle.protocol.files import FileState
+from treadle.protocol.files import FileChange, FileState
 
 _NAME = "frozen"
 _CONTENT = "content"
@@ -54,7 +54,12 @@ def read(view: str) -> LayerReading:
         raise ToolError("The changes of the command are lost: its copy is gone.") from error
 
 
-def freeze(upper: Upper, read_layer: Callable[[], LayerReading], into: str) -> None:
+def freeze(
+    upper: Upper,
+    read_layer: Callable[[], LayerReading],
+    into: str,
+    count_lines: Callable[[FileChange, str], FileChange],
+) -> None:
     """Take the layer as it is now into the folder `into`; harmless when that exists. ToolError if the command removes
     its files faster than they can be copied."""
     if os.path.exists(into):
@@ -63,7 +68,7 @@ def freeze(upper: Upper, read_layer: Callable[[], LayerReading], into: str) -> N
     for attempt in range(_ATTEMPTS):
         staging = f"{os.path.dirname(into)}/.{new_id('f')}"
         try:
-            _copy_layer(upper, read_layer(), staging)
+            _copy_layer(upper, read_layer(), staging, count_lines)
             faultpoint("view.frozen")
             with suppress(FileExistsError, OSError):  # another worker did the same
                 os.rename(staging, into)
@@ -100,14 +105,19 @@ class FrozenLayer(ContentSource):
         yield from self._layer.touched.items()
 
 
-def _copy_layer(upper: Upper, layer: LayerReading, into: str) -> None:
-    """A file that the command has written to since it was read counts as it is copied."""
+def _copy_layer(
+    upper: Upper, layer: LayerReading, into: str, count_lines: Callable[[FileChange, str], FileChange]
+) -> None:
+    """A file that the command has written to since it was read counts as it is copied, with the lines of the copy: the
+    policy judges by them whether a file is overwritten."""
     os.makedirs(f"{into}/{_CONTENT}", mode=0o700)
     states, files = dict(layer.record.states), []
     for number, file in enumerate(layer.effect.files):
         if file.after is not None and file.after.kind == "file":
             states[file.path] = copied_state = _copy_file(upper, file.path, file.after, _content(into, number))
+            is_changed = copied_state.digest != file.after.digest
             file = replace(file, after=copied_state)
+            file = count_lines(file, _content(into, number)) if is_changed else file
         files.append(file)
     effect, record = replace(layer.effect, files=tuple(files)), replace(layer.record, states=states)
     with open(f"{into}/{_NAME}", "wb") as goal:

@@ -110,7 +110,12 @@ class ProjectSnapshots:
         from treadle.adapters.workspace.history.overlay_upper import Upper
 
         upper = Upper(view)
-        frozen.freeze(upper, lambda: effects.read_layer(self._root, upper, SeenFiles(), changed_paths), into)
+        frozen.freeze(
+            upper,
+            lambda: effects.read_layer(self._root, upper, SeenFiles(), changed_paths),
+            into,
+            lambda file, copy: effects.count_copied_lines(self._root, file, copy),
+        )
 
     def note_committed(self, view: str, frozen_view: str) -> None:
         from treadle.adapters.workspace.history import frozen

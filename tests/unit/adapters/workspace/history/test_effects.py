@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.adapters.workspace.views import Views
-from treadle.adapters.workspace.history import effects
+from treadle.adapters.workspace.history import effects, frozen
 from treadle.adapters.workspace.history.effects import CHANGED, GONE
 from treadle.adapters.workspace.history.overlay_upper import Upper
 from treadle.adapters.workspace.root import Root
@@ -339,3 +339,23 @@ def test_sockets_of_the_project_are_passed_over(views: Views, monkeypatch: pytes
         listener.bind("s")
         changes = views.changes("rm s; touch f")
     assert changes["s"].before == FileState("other", stat.S_IMODE(os.lstat(views.root / "s").st_mode))
+
+
+def test_a_frozen_layer_counts_the_lines_of_its_copies(views: Views, tmp_path: Path) -> None:  # W-10
+    """A command cannot hide that it overwrote a file by doing so between the reading and the copying of its layer."""
+    (views.root / "notes.txt").write_text("".join(f"line {number}\n" for number in range(20)))
+    view = views.run("sed -i 's/line 3$/line three/' notes.txt")
+    upper, root = Upper(str(view)), Root(str(views.root))
+
+    def read_layer_and_overwrite() -> frozen.LayerReading:
+        layer = effects.read_layer(root, upper, None)
+        assert [change.removed for change in layer.effect.files] == [1]
+        (view / "upper" / "notes.txt").write_text("all other\n")
+        return layer
+
+    into = str(tmp_path / "frozen")
+    frozen.freeze(
+        upper, read_layer_and_overwrite, into, lambda file, copy: effects.count_copied_lines(root, file, copy)
+    )
+    (change,) = frozen.read(into).effect.files
+    assert (change.added, change.removed) == (1, 20)
