@@ -13,7 +13,7 @@ import msgspec
 
 import treadle
 from treadle.library.files import ChatFiles
-from treadle.library.following import Following
+from treadle.library.following import CommandStream
 from treadle.library.jobs import Job
 from treadle.protocol.tools import ToolSpec
 
@@ -29,7 +29,7 @@ and the option `tools` choose among them; the [guide to permissions](../guide/pe
 for. **effect** says what a call may do: `none`, `read` (such calls of one turn run side by side, and again after a
 crash), `edit` (files, judged and undoable), `execute`. Tools of your own: [the library guide](../guide/library.md).
 """
-BEYOND: tuple[type, ...] = (Following, ChatFiles, Job)
+BEYOND: tuple[type, ...] = (CommandStream, ChatFiles, Job)
 """What the public names give back."""
 
 

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from treadle.library.worlds.worlds import SyncWorlds
     from treadle.protocol.race_results import RaceResult
 
-__all__ = ["Agent", "Chat", "ChatFiles", "Following", "Job"]
+__all__ = ["Agent", "Chat", "ChatFiles", "CommandStream", "Job"]
 
 P = ParamSpec("P")
 
 
-class Following(Facade[following.Following]):
+class CommandStream(Facade[following.CommandStream]):
     """A command to a chat. Iterate over it to carry it out and see everything until the chat is idle or waits for
     someone; call it to carry it out and leave. Leaving the iteration stops nothing (law 11)."""
 
@@ -46,12 +46,14 @@ class Following(Facade[following.Following]):
         return self._loop.run(_await(self._wrapped))
 
 
-def _followed(method: Callable[Concatenate[Any, P], following.Following]) -> Callable[Concatenate[Any, P], Following]:
+def _followed(
+    method: Callable[Concatenate[Any, P], following.CommandStream],
+) -> Callable[Concatenate[Any, P], CommandStream]:
     """A method of a chat that makes a command: to be carried out, and followed."""
 
     @wraps(method)
-    def call(facade: Facade[Any], /, *args: P.args, **keywords: P.kwargs) -> Following:
-        return Following(facade._loop, method(facade._wrapped, *args, **keywords))
+    def call(facade: Facade[Any], /, *args: P.args, **keywords: P.kwargs) -> CommandStream:
+        return CommandStream(facade._loop, method(facade._wrapped, *args, **keywords))
 
     return call
 
@@ -197,5 +199,5 @@ class Agent(LoopOwner[runtime.Agent]):
         return iter(self.chats())
 
 
-async def _await(command: following.Following) -> ChatState:
+async def _await(command: following.CommandStream) -> ChatState:
     return await command

@@ -23,7 +23,9 @@ async def test_gemini(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
 
 
 def test_every_variable_is_on_the_page_and_in_the_reference() -> None:
-    sources = [ROOT / "src" / "treadle" / "models" / "gemini" / f"{name}.py" for name in ("adapter", "vertex")]
+    sources = [
+        ROOT / "src" / "treadle" / "adapters" / "models" / "gemini" / f"{name}.py" for name in ("adapter", "vertex")
+    ]
     read = {name for file in sources for name in re.findall(r"\"(G[A-Z]+_[A-Z_]+)\"", file.read_text(encoding="utf-8"))}
     assert len(read) == 8
     for page in (PAGE, "docs/reference/configuration.md"):

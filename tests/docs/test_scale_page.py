@@ -32,5 +32,5 @@ async def test_the_sql_of_the_page_works(postgres: str) -> None:
 
 @pytest.mark.parametrize("name", re.findall(r"`(treadle_[a-z_]+)", PAGE))
 def test_every_number_to_watch_exists(name: str) -> None:
-    sources = Path(__file__).parents[2] / "src" / "treadle" / "server"
+    sources = Path(__file__).parents[2] / "src" / "treadle" / "frontends" / "server"
     assert any(f'"{name}"' in file.read_text(encoding="utf-8") for file in sources.rglob("*.py"))

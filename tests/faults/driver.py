@@ -20,7 +20,7 @@ from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.adapters.telemetry.settings import Telemetry
 from treadle.errors import Refused
 from treadle.library import chat as handle
-from treadle.library.following import Following
+from treadle.library.following import CommandStream
 from treadle.ports.commands import Allowance
 from treadle.ports.model import ModelInfo
 from treadle.ports.store import LEASE_S, RENEW_S
@@ -139,7 +139,7 @@ def _last_seen(path: Path) -> int:
     return max((wire.from_json(line).seq for line in path.read_bytes().splitlines()), default=0)
 
 
-async def due(chat: Chat, task: Visit) -> Following:
+async def due(chat: Chat, task: Visit) -> CommandStream:
     last_seen = _last_seen(task.path(task.seen))
     if task.action == "interrupt":
         await chat.interrupt()
@@ -157,7 +157,7 @@ async def due(chat: Chat, task: Visit) -> Following:
             return chat.apply(task.apply).resume_after(last_seen)
         if task.undo and await chat.status() in ("idle", "error") and not undone(events):
             restore_count = sum(isinstance(envelope.data, RestoreRequested) for envelope in events)
-            return Following(chat, Restore(f"u{restore_count}")).resume_after(last_seen)
+            return CommandStream(chat, Restore(f"u{restore_count}")).resume_after(last_seen)
     return chat.resume().resume_after(last_seen)
 
 
@@ -169,7 +169,7 @@ def undone(events: list[Envelope]) -> bool:
     return any(isinstance(envelope.data, Undone) and not envelope.data.error for envelope in events)
 
 
-def answer(chat: Chat, actions: tuple[OpenAction, ...]) -> Following:
+def answer(chat: Chat, actions: tuple[OpenAction, ...]) -> CommandStream:
     first = actions[0]
     match first.kind:
         case "permission":

@@ -7,7 +7,7 @@ from typing import Any
 
 from treadle import Agent, Chat, Envelope, tool
 from treadle.adapters.models.scripted import ScriptedModel, Step
-from treadle.library.following import Following
+from treadle.library.following import CommandStream
 from treadle.library.replay import replay
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.ports.store import Store
@@ -78,12 +78,12 @@ class Stage:
             await self.store.close()
 
 
-async def play(following: Following) -> list[Envelope]:
+async def play(following: CommandStream) -> list[Envelope]:
     """Everything that a front end sees."""
     return [envelope async for envelope in following]
 
 
-async def until(following: Following, condition: Callable[[e.Event], bool]) -> list[Envelope]:
+async def until(following: CommandStream, condition: Callable[[e.Event], bool]) -> list[Envelope]:
     """Everything up to the first wanted event; then the reader leaves, which stops nothing."""
     envelopes: list[Envelope] = []
     async for envelope in following:

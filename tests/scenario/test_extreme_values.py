@@ -34,7 +34,7 @@ from treadle.engine.log import Log
 from treadle.errors import ConfigError, InvalidInput, Refused, TreadleError
 from treadle.frontends.cli.group import cli
 from treadle.library.config import load
-from treadle.library.following import Following
+from treadle.library.following import CommandStream
 from treadle.ports.toolset import Invocation, Outcome, PlainTool, Settlement
 from treadle.protocol import commands as c
 from treadle.protocol import wire
@@ -476,7 +476,7 @@ async def carry_out(command: c.Command, has_message: bool, store: SqliteStore) -
             await chat.ask("hello")
         with suppress(TreadleError):
             async with asyncio.timeout(30):
-                async for _ in Following(chat, command):
+                async for _ in CommandStream(chat, command):
                     pass
         assert not any(isinstance(each.data, RecordLost) for each in await chat.events())
         state = await chat.state()

@@ -18,7 +18,7 @@ from treadle import Chat
 from treadle.adapters.models.scripted import Call, Hang, Say
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.errors import Conflict, NotFound, ToolError, WorldBusy
-from treadle.library.following import Following
+from treadle.library.following import CommandStream
 from treadle.library.worlds.home import WorldHome
 from treadle.library.worlds.record import WorldFolders
 from treadle.protocol import events as e
@@ -154,7 +154,7 @@ async def test_a_commit_asks_what_a_direct_change_asks(solo: Stage, root: Path) 
     (action,) = await agent.chat(chat.summary.chat).actions()
     assert ".env" in action.reason
 
-    async def answer(target_chat: Chat) -> Following | None:
+    async def answer(target_chat: Chat) -> CommandStream | None:
         actions = await target_chat.actions()
         return target_chat.approve(actions[0]) if actions else None
 

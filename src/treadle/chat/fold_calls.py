@@ -11,7 +11,7 @@ from treadle.base.host_patterns import choice, joined
 from treadle.base.types import CallKey
 from treadle.chat.fold_helpers import Fold, change_call, change_run, place_of, say, spend
 from treadle.chat.guard import WINDOW, signature
-from treadle.chat.state import ELICITATION, Call, ChatState, OpenJob, Sight, asks_in_its_middle
+from treadle.chat.state import ELICITATION, Call, ChatState, OpenJob, SeenFile, asks_in_its_middle
 from treadle.protocol import events as e
 from treadle.protocol.content import ResultsEntry, ToolResult, UserEntry
 from treadle.protocol.events import Envelope, Event, OpenAction
@@ -94,12 +94,12 @@ def _left_behind(state: ChatState, event: e.ExecutionComplete, at: Envelope) -> 
         message_seq = state.run.last_message_seq if state.run else at.seq
         for file in event.seen:
             older_versions = (sight for sight in seen_files.pop(file.path, ()) if sight.seq < message_seq)
-            seen_files[file.path] = (*older_versions, Sight(file.digest, at.seq))[-MAX_SIGHTS:]
+            seen_files[file.path] = (*older_versions, SeenFile(file.digest, at.seq))[-MAX_SIGHTS:]
         state = replace(state, seen_files=_newest(seen_files))
     return state
 
 
-def seen_before(seen_files: dict[str, tuple[Sight, ...]], seq: int) -> dict[str, tuple[Sight, ...]]:
+def seen_before(seen_files: dict[str, tuple[SeenFile, ...]], seq: int) -> dict[str, tuple[SeenFile, ...]]:
     """Return the files that were known when the message `seq` came. Files shown after it have left the conversation."""
     older_versions = {path: tuple(sight for sight in sights if sight.seq < seq) for path, sights in seen_files.items()}
     return {path: sights for path, sights in older_versions.items() if sights}

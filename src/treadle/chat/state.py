@@ -203,7 +203,7 @@ class OpenJob(Value, frozen=True):
     """The latest call for this job that a person refused."""
 
 
-class Sight(Value, frozen=True):
+class SeenFile(Value, frozen=True):
     """A file as the model was shown it, or left it: the hash, and the event that says so."""
 
     digest: str
@@ -280,7 +280,7 @@ class ChatState(Value, frozen=True):
     """How many checks have begun in this chat; the next one's key is made of it."""
     shell: Shell = Shell()
     """The chat's shell as the last command left it (T-14)."""
-    seen_files: dict[str, tuple[Sight, ...]] = msgspec.field(default_factory=dict)
+    seen_files: dict[str, tuple[SeenFile, ...]] = msgspec.field(default_factory=dict)
     """By path, the latest last: how the model saw the file, and how before each of the messages to which it can be
     taken back (T-13, L-09)."""
     outputs: dict[str, str] = msgspec.field(default_factory=dict)

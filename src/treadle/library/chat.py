@@ -15,7 +15,7 @@ from treadle.engine.hub import Subscription
 from treadle.errors import NotFound
 from treadle.library.commands import ChatHome, execute_commands
 from treadle.library.files import ChatFiles
-from treadle.library.following import Answer, Following, collect
+from treadle.library.following import Answer, CommandStream, collect
 from treadle.library.jobs import Job
 from treadle.library.watching import read_patiently
 from treadle.protocol import commands as c
@@ -91,16 +91,16 @@ class Chat:
 
     def send(
         self, content: str, *, delivery: Delivery = "queued", images: Sequence[Image] = (), traceparent: str = ""
-    ) -> Following:
+    ) -> CommandStream:
         """Say something. A busy chat queues it, or is steered by it (`delivery="steering"`). `traceparent`: the span
         that the trace of its run goes on from, as the W3C writes it."""
-        return Following(self, c.Send(content, delivery, tuple(images), new_id("q"), traceparent))
+        return CommandStream(self, c.Send(content, delivery, tuple(images), new_id("q"), traceparent))
 
-    def submit(self, results: Mapping[str, Any] | Sequence[c.Result]) -> Following:
+    def submit(self, results: Mapping[str, Any] | Sequence[c.Result]) -> CommandStream:
         """Answer the chat's open client tools: outputs by tool_call_id, or Results (A-03)."""
         if isinstance(results, Mapping):
             results = [c.Result(key, output) for key, output in results.items()]
-        return Following(self, c.SubmitResults(tuple(results)))
+        return CommandStream(self, c.SubmitResults(tuple(results)))
 
     def approve(
         self,
@@ -110,16 +110,16 @@ class Chat:
         rule: Rule | None = None,
         offer: int | None = None,
         scope: RuleScope = "chat",
-    ) -> Following:
+    ) -> CommandStream:
         """Allow what was shown; with `arguments` something else in its place. `rule` answers for its like from now on:
         one of `action.offers`, for the scope that you choose; or `offer` names it by its place among them. ConfigError:
         the approval is recorded, but the rule could not be saved; the same call saves it when it is repeated."""
         rule = self._dated(rule if offer is None else action.offers[offer].rule_for(scope))
         changed = None if arguments is None else dict(arguments)
-        return Following(self, c.Decide(action.action, "allow", action.hash, arguments=changed, rule=rule))
+        return CommandStream(self, c.Decide(action.action, "allow", action.hash, arguments=changed, rule=rule))
 
-    def deny(self, action: OpenAction, feedback: str = "", *, rule: Rule | None = None) -> Following:
-        return Following(self, c.Decide(action.action, "deny", action.hash, feedback, rule=self._dated(rule)))
+    def deny(self, action: OpenAction, feedback: str = "", *, rule: Rule | None = None) -> CommandStream:
+        return CommandStream(self, c.Decide(action.action, "deny", action.hash, feedback, rule=self._dated(rule)))
 
     async def arguments(self, action: OpenAction) -> dict[str, Any]:
         """The arguments of a call that waits for approval, as its tool would get them: to change some of them."""
@@ -134,56 +134,56 @@ class Chat:
                 return call.arguments or (read if isinstance(read, dict) else {})
         raise NotFound(f"No call {action.call!r} waits in chat {self.id}; it may have been answered already.")
 
-    def answer(self, action: OpenAction | str, text: str) -> Following:
-        return Following(self, c.Answer(action if isinstance(action, str) else action.action, text))
+    def answer(self, action: OpenAction | str, text: str) -> CommandStream:
+        return CommandStream(self, c.Answer(action if isinstance(action, str) else action.action, text))
 
-    def edit(self, message: int, content: str, *, files: bool = False) -> Following:
+    def edit(self, message: int, content: str, *, files: bool = False) -> CommandStream:
         """Replace your message at this seq and run again from there; with `files` those go back to that point first
         (L-09)."""
-        return Following(self, c.Edit(message, content, files, new_id("u") if files else ""))
+        return CommandStream(self, c.Edit(message, content, files, new_id("u") if files else ""))
 
     def apply(
         self, path: str = "", *, content: str | None = None, block: int = 0, patch: str | None = None
-    ) -> Following:
+    ) -> CommandStream:
         """Write a fenced block of the last answer, or `content`, to a file, by the same rules and with the same way
         back as a call of the model; the model is not asked. `block`: which one, from 1; without it the only one.
         `patch` instead of all that: a unified diff or `*** Begin Patch`, applied whole or not at all (L-18)."""
-        return Following(self, c.Apply(path, content, block, patch))
+        return CommandStream(self, c.Apply(path, content, block, patch))
 
-    def commit_world(self, world: str) -> Following:
+    def commit_world(self, world: str) -> CommandStream:
         """Commit a world of the place in which this chat works, by the same rules and with the same way back as a call
         of the model (W-12). See `Agent.worlds`."""
-        return Following(self, c.Apply(world=world))
+        return CommandStream(self, c.Apply(world=world))
 
-    def commit_job(self, handle: str) -> Following:
+    def commit_job(self, handle: str) -> CommandStream:
         """Commit what a background command of this chat has changed on its view and is not committed yet, with the same
         way back as a call of the model (W-10). See `jobs`."""
-        return Following(self, c.Apply(job=handle))
+        return CommandStream(self, c.Apply(job=handle))
 
-    def run_command(self, line: str) -> Following:
+    def run_command(self, line: str) -> CommandStream:
         """Run a command of a person's own, by the same rules, on the same view and with the same way back as one of the
         model, who is not asked and sees it with the next message."""
-        return Following(self, c.Apply(command=line))
+        return CommandStream(self, c.Apply(command=line))
 
-    def race(self, order: c.Race) -> Following:
+    def race(self, order: c.Race) -> CommandStream:
         """Let several attempts at a task run, and commit the best (L-22). See `Agent.race`."""
-        return Following(self, c.Apply(race=order))
+        return CommandStream(self, c.Apply(race=order))
 
-    def compact(self) -> Following:
-        return Following(self, c.Compact())
+    def compact(self) -> CommandStream:
+        return CommandStream(self, c.Compact())
 
-    def promote(self, queued: str) -> Following:
-        return Following(self, c.Promote(queued))
+    def promote(self, queued: str) -> CommandStream:
+        return CommandStream(self, c.Promote(queued))
 
-    def edit_queued(self, queued: str, content: str) -> Following:
-        return Following(self, c.EditQueued(queued, content))
+    def edit_queued(self, queued: str, content: str) -> CommandStream:
+        return CommandStream(self, c.EditQueued(queued, content))
 
-    def delete_queued(self, queued: str) -> Following:
-        return Following(self, c.DeleteQueued(queued))
+    def delete_queued(self, queued: str) -> CommandStream:
+        return CommandStream(self, c.DeleteQueued(queued))
 
-    def resume(self, *, after_seq: int | None = None) -> Following:
-        """Go on with a chat that was cut off. An idle one has nothing to go on with. `after`: see Following.after."""
-        return Following(self, None, after_seq)
+    def resume(self, *, after_seq: int | None = None) -> CommandStream:
+        """Go on with a chat that was cut off; an idle one has no work. `after_seq`: see CommandStream.resume_after."""
+        return CommandStream(self, None, after_seq)
 
     async def interrupt(self, by: str = "person") -> None:
         """Stop the run. Returns when the stop is recorded; the chat is idle soon after."""

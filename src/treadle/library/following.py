@@ -41,7 +41,7 @@ class Answer(msgspec.Struct, frozen=True):
     """The error message, or the name of the limit that ended the run. Empty if neither."""
 
 
-class Following:
+class CommandStream:
     """A command to a chat. Await it to carry it out and leave; iterate over it to carry it out and see everything
     until the chat is idle or waits for someone. Leaving the iteration stops nothing (law 11)."""
 
@@ -61,11 +61,11 @@ class Following:
             text = f"{command_name} to chat {self.chat.id} was never carried out: {to_do}"
             warnings.warn(text, RuntimeWarning, stacklevel=2, source=self)
 
-    def resume_after(self, seq: int) -> "Following":
+    def resume_after(self, seq: int) -> "CommandStream":
         """The same, beginning with what is recorded behind `seq`, the last event that you have seen: after a
         reconnection nothing is missed and nothing comes twice (D-04)."""
         self._begun = True
-        return Following(self.chat, self.command, seq)
+        return CommandStream(self.chat, self.command, seq)
 
     def __await__(self) -> Generator[Any, None, ChatState]:
         self._begun = True
@@ -93,7 +93,7 @@ class Applied(msgspec.Struct, frozen=True):
     files: tuple[FileChange, ...]
 
 
-async def applied(following: Following) -> Applied:
+async def applied(following: CommandStream) -> Applied:
     completion: e.ExecutionComplete | None = None
     files: list[FileChange] = []
     async for envelope in following:
@@ -107,7 +107,7 @@ async def applied(following: Following) -> Applied:
     return Applied(completion, tuple(files))
 
 
-async def collect(following: Following) -> Answer:
+async def collect(following: CommandStream) -> Answer:
     """Return the result of a run: last message, end reason, usage. RunFailed if it ended in an error."""
     text = explanation = ""
     failed: e.SessionError | None = None

@@ -158,7 +158,7 @@ class WorkspaceOf(Protocol):
         folder stands there by now; with an empty identity whichever does."""
 
 
-class Ground(Protocol):
+class WorldFiles(Protocol):
     """Where the files of a root are that do not lie at its path: in a world (W-11)."""
 
     @property

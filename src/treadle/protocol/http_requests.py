@@ -29,7 +29,7 @@ class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The base of all bodies. Unknown fields are refused, because the client expects an effect from them."""
 
 
-class Spare(Body, frozen=True):
+class OptionalBody(Body, frozen=True):
     """A body that may be left out: then all is as it is by default."""
 
 
@@ -215,11 +215,11 @@ class ForkChat(Body, frozen=True, kw_only=True):
     """Another model for the copy."""
 
 
-class Extension(Spare, frozen=True):
+class Extension(OptionalBody, frozen=True):
     turns: _Turns = 20
 
 
-class Nothing(Spare, frozen=True):
+class Nothing(OptionalBody, frozen=True):
     """An empty object; the body may be left out."""
 
 
@@ -254,7 +254,7 @@ class JobInput(Body, frozen=True, kw_only=True):
     """True if the input is closed after the text."""
 
 
-class ChangeChoice(Spare, frozen=True, kw_only=True):
+class ChangeChoice(OptionalBody, frozen=True, kw_only=True):
     """Which changes of files are meant (W-03)."""
 
     run: _Run | Literal["last", "all"] = "last"
@@ -283,7 +283,7 @@ class KeepFiles(ChangeChoice, frozen=True, kw_only=True):
     """Accept changes of files: an undo leaves them alone from now on."""
 
 
-class RedoFiles(Spare, frozen=True, kw_only=True):
+class RedoFiles(OptionalBody, frozen=True, kw_only=True):
     """Take an undo back."""
 
     undo: Line = ""

@@ -8,7 +8,7 @@ from typing import Any
 from treadle import Agent, Chat, Envelope
 from treadle.adapters.models.scripted import ScriptedModel, Step
 from treadle.adapters.stores.sqlite import SqliteStore
-from treadle.library.following import Following
+from treadle.library.following import CommandStream
 from treadle.library.replay import replay
 from treadle.ports.model import Model
 from treadle.protocol.events import ActionRequired, ExecutionComplete
@@ -69,7 +69,7 @@ class Kit:
         await store.close()
 
 
-async def collect_events(following: Following) -> list[Envelope]:
+async def collect_events(following: CommandStream) -> list[Envelope]:
     async with asyncio.timeout(PATIENCE_S):
         return [envelope async for envelope in following]
 

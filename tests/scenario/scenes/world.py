@@ -11,7 +11,7 @@ from treadle.adapters.models.scripted import Delay, ScriptedModel
 from treadle.adapters.tools.function import tool
 from treadle.base.types import ChatId
 from treadle.library.chat import Chat
-from treadle.library.following import Following
+from treadle.library.following import CommandStream
 from treadle.ports.model import Model, ModelInfo
 from treadle.ports.store import Store
 from treadle.protocol.events import Envelope
@@ -99,7 +99,7 @@ def scene(function: Scene) -> Scene:
     return function
 
 
-async def watch(following: Following, until: Callable[[Envelope], bool] = lambda _event: False) -> None:
+async def watch(following: CommandStream, until: Callable[[Envelope], bool] = lambda _event: False) -> None:
     """Follow a chat to its rest, or to the first event that is meant."""
     async for envelope in following:
         if until(envelope):

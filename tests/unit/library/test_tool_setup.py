@@ -16,14 +16,14 @@ from treadle.adapters.workspace.root import Root
 from treadle.errors import SandboxError
 from treadle.library.tool_setup import ToolSetup
 from treadle.ports.sandbox import Confinement, Demand
-from treadle.ports.workspace import Ground
+from treadle.ports.workspace import WorldFiles
 
 
 def test_a_project_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened_paths: list[str] = []
 
     class Counted(Root):
-        def __init__(self, path: str, root_id: str = "", ground: Ground | None = None) -> None:
+        def __init__(self, path: str, root_id: str = "", ground: WorldFiles | None = None) -> None:
             opened_paths.append(path)
             super().__init__(path, root_id, ground)
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pydantic import TypeAdapter
 
 from treadle.adapters.mcp import elicitation
-from treadle.adapters.mcp.connection import Reply, Result, ServerConnection, ServerLost, Wish
+from treadle.adapters.mcp.connection import McpConnection, Reply, Result, ServerLost, Wish
 from treadle.adapters.mcp.content import render_content
 from treadle.adapters.mcp.elicitation import DECLINE
 from treadle.base.inert import inert
@@ -101,7 +101,7 @@ class Calls:
             await self._parked.pop(key).cancel()
 
     async def carry_on(
-        self, connection: ServerConnection, tool: str, invocation: Invocation, meta: dict[str, Any] | None = None
+        self, connection: McpConnection, tool: str, invocation: Invocation, meta: dict[str, Any] | None = None
     ) -> types.CallToolResult | Question:
         key = (invocation.chat, invocation.call)
         parked = self._parked.pop(key, None)
@@ -140,13 +140,13 @@ class Calls:
             await underway.cancel()
             raise
 
-    def _park(self, key: Key, underway: Underway, connection: ServerConnection, again: str = "") -> Question:
+    def _park(self, key: Key, underway: Underway, connection: McpConnection, again: str = "") -> Question:
         assert underway.pending is not None
         self._parked[key] = underway
         return _build_question(connection, underway.pending, again)
 
 
-def _build_question(connection: ServerConnection, wish: Wish, again: str) -> Question:
+def _build_question(connection: McpConnection, wish: Wish, again: str) -> Question:
     if not isinstance(wish, types.CreateMessageRequestParams):
         return elicitation.build_question(connection.name, wish, again)
     messages = [("it is told", wish.system_prompt or ""), *((each.role, _render(each)) for each in wish.messages)]
@@ -202,7 +202,7 @@ def _render(message: types.SamplingMessage) -> str:
 
 
 async def _collect_input(
-    connection: ServerConnection, result: types.InputRequiredResult, invocation: Invocation
+    connection: McpConnection, result: types.InputRequiredResult, invocation: Invocation
 ) -> Resume | Question:
     """The input that a request needs to continue, or the question to a person about the rest."""
     requests = result.input_requests or {}
@@ -228,7 +228,7 @@ def _require_response(reply: Reply) -> types.InputResponse:
 
 
 def _or_ask(
-    connection: ServerConnection,
+    connection: McpConnection,
     requests: types.InputRequests,
     responses: types.InputResponses,
     state: str | None,
@@ -245,7 +245,7 @@ def _or_ask(
     return responses or None, state
 
 
-async def _resumed(connection: ServerConnection, invocation: Invocation) -> Resume | Question:
+async def _resumed(connection: McpConnection, invocation: Invocation) -> Resume | Question:
     """From the log: the answer goes to the first request that has none. ServerLost if another process asked."""
     if not invocation.answers:
         return None, None

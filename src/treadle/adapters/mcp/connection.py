@@ -70,7 +70,7 @@ class Asker(Protocol):
     async def ask(self, wish: Wish, *, of_person: bool) -> Reply: ...
 
 
-class ServerConnection:
+class McpConnection:
     def __init__(
         self,
         name: str,

@@ -12,7 +12,7 @@ from treadle.protocol.tools import ToolSpec
 
 if TYPE_CHECKING:
     from treadle.adapters.mcp.calls import Calls
-    from treadle.adapters.mcp.connection import ServerConnection
+    from treadle.adapters.mcp.connection import McpConnection
 
 MAX_LINES = 2_000
 MAX_BYTES = 50_000  # The size limit of one result for the model (T-11)
@@ -26,7 +26,7 @@ Meta = Callable[[Invocation, str, str], "Awaitable[dict[str, Any] | None]"]
 """(call, server, tool) → what the server is told beside the arguments."""
 
 
-class Keeping(msgspec.Struct):
+class ResultHandling(msgspec.Struct):
     """Where large content goes, what takes secrets out of it (S-11), and what a front end adds to calls."""
 
     blobs: Blobs
@@ -35,14 +35,14 @@ class Keeping(msgspec.Struct):
 
 
 Announce = Callable[[Invocation], str]  # New tools of the chat's servers, as a text behind the result of a call
-Connected = Callable[[], "Awaitable[tuple[ServerConnection, Calls]]"]
+Connected = Callable[[], "Awaitable[tuple[McpConnection, Calls]]"]
 
 
 class ServerTool(ReadOnlyTool):
     """Implements `treadle.ports.toolset.Tool`."""
 
     def __init__(
-        self, spec: ToolSpec, listed: ListedTool, connected: Connected, keeping: "Keeping", announce: Announce
+        self, spec: ToolSpec, listed: ListedTool, connected: Connected, keeping: "ResultHandling", announce: Announce
     ) -> None:
         self.listed = listed
         self.spec = spec

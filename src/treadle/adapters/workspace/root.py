@@ -19,7 +19,7 @@ from treadle.adapters.workspace.paths.entries import LIST, READ, Missing, closin
 from treadle.adapters.workspace.paths.resolve import HeldPath, Resolver
 from treadle.errors import ToolError
 from treadle.ports.sandbox import WorldMount
-from treadle.ports.workspace import MOST_FOUND, Child, FileStat, Ground, Location, Matches, Paths, Query, inert
+from treadle.ports.workspace import MOST_FOUND, Child, FileStat, Location, Matches, Paths, Query, WorldFiles, inert
 
 _CHUNK = 1 << 20
 
@@ -30,7 +30,7 @@ class Root:
     (W-11). Holds no descriptor between calls, so it needs no closing. `openat2=False` uses the walk for kernels without
     openat2."""
 
-    def __init__(self, path: str, root_id: str = "", ground: Ground | None = None, *, openat2: bool = True) -> None:
+    def __init__(self, path: str, root_id: str = "", ground: WorldFiles | None = None, *, openat2: bool = True) -> None:
         if not path:  # not the working directory of whichever process happens to ask (S-02)
             raise ToolError("This chat has no project root, so there are no files to work on.")
         self.path = os.path.realpath(path)

@@ -11,7 +11,7 @@ from acp.helpers import ToolCallContentVariant as Content
 from treadle.base.inert import inert, inert_line
 from treadle.frontends.acp.content import diffs_in, fenced, kind_of, text_content
 from treadle.library.chat import Chat
-from treadle.library.following import Following
+from treadle.library.following import CommandStream
 from treadle.library.watching import read_patiently
 from treadle.protocol.events import OpenAction
 from treadle.protocol.permissions import Offer, RuleScope
@@ -32,7 +32,7 @@ class Asking:
         self._client = client
         self._root = root
 
-    async def ask(self, action: OpenAction) -> Following | None:
+    async def ask(self, action: OpenAction) -> CommandStream | None:
         """How the chat goes on; None if it waits for what the person types next."""
         asking = asyncio.ensure_future(self._permit(action) if action.kind == "permission" else self._question(action))
         closing = asyncio.ensure_future(self._wait_until_closed(action))
@@ -51,7 +51,7 @@ class Asking:
             seq = max(seq, (await read_patiently(self._chat.state)).head)
             seq = await read_patiently(partial(self._chat.wait, seq, _WATCH_S))
 
-    async def _permit(self, action: OpenAction) -> Following:
+    async def _permit(self, action: OpenAction) -> CommandStream:
         call = a.ToolCallUpdate(
             tool_call_id=action.call,
             kind=kind_of(action.name),
@@ -71,7 +71,7 @@ class Asking:
             return self._chat.deny(action)
         raise Dismissed
 
-    async def _question(self, action: OpenAction) -> Following | None:
+    async def _question(self, action: OpenAction) -> CommandStream | None:
         if not action.options:
             return None
         options = [

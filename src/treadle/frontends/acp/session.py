@@ -25,7 +25,7 @@ from treadle.frontends.acp.projection import Projection, Update
 from treadle.frontends.presentation.slash import available, find_slash
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
-from treadle.library.following import Following
+from treadle.library.following import CommandStream
 from treadle.library.message_expansion import expand_message
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
@@ -147,7 +147,7 @@ class Session:
 
     async def _submit_prompt(
         self, typed: str, attached: Sequence[str], images: Sequence[Image], traceparent: str
-    ) -> Following:
+    ) -> CommandStream:
         """The message to the chat; the answer, if the chat waits for one in words."""
         questions = [each for each in await self.chat.actions() if each.kind == "user_input"] if self._seq else []
         message, more = await expand_message(self._agent, self.options, typed) if not questions else (typed, ())
@@ -168,7 +168,7 @@ class Session:
 
     # -- following ----------------------------------------------------------------------------------------------------
 
-    async def _follow(self, following: Following, turn: Turn) -> e.SessionIdle | None:
+    async def _follow(self, following: CommandStream, turn: Turn) -> e.SessionIdle | None:
         """Show everything and ask what the chat asks, until the run is over; None: it waits for words."""
         self._failure: e.SessionError | None = None
         while True:
@@ -193,7 +193,7 @@ class Session:
                 return None
             following = goes_on
 
-    async def _ask(self, open_actions: Sequence[e.OpenAction], turn: Turn) -> Following | None:
+    async def _ask(self, open_actions: Sequence[e.OpenAction], turn: Turn) -> CommandStream | None:
         actions = [action for action in open_actions if action.of_person]
         if not actions:
             names = ", ".join(inert(action.name) for action in open_actions)
@@ -281,7 +281,7 @@ class Session:
             await asyncio.gather(task, return_exceptions=True)  # its failure was told when it happened
 
 
-async def _stream(following: Following) -> AsyncGenerator[e.Envelope, None]:
+async def _stream(following: CommandStream) -> AsyncGenerator[e.Envelope, None]:
     """The events of a command, as something that is closed when it is left."""
     async for envelope in following:
         yield envelope

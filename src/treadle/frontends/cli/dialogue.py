@@ -18,7 +18,7 @@ from treadle.frontends.cli.terminal import Terminal
 from treadle.frontends.presentation.notices import chosen_option, how_to_answer, waiting, why_asked
 from treadle.frontends.presentation.styled import Colour
 from treadle.library.chat import Chat
-from treadle.library.following import Following
+from treadle.library.following import CommandStream
 from treadle.library.watching import read_patiently
 from treadle.protocol.events import OpenAction
 from treadle.protocol.permissions import NETWORK_TOOL, Rule, RuleScope
@@ -34,7 +34,7 @@ _STALE = ("no_such_action", "hash_mismatch")
 
 async def follow(
     chat: Chat,
-    following: Following,
+    following: CommandStream,
     after_seq: int,
     *,
     as_json: bool,
@@ -59,7 +59,7 @@ async def follow(
 
 
 async def _converse(
-    chat: Chat, following: Following, show: Screen, after_seq: int, dialogue: "Dialogue", *, detaches: bool
+    chat: Chat, following: CommandStream, show: Screen, after_seq: int, dialogue: "Dialogue", *, detaches: bool
 ) -> int:
     """Drive the chat and answer its questions until the person leaves. Esc stops the run meanwhile."""
     show.seq = after_seq
@@ -119,7 +119,7 @@ class Dialogue:
                 with suppress(TreadleError):  # it has just ended
                     await chat.interrupt()
 
-    async def answer(self, chat: Chat, action: OpenAction) -> Following | None:
+    async def answer(self, chat: Chat, action: OpenAction) -> CommandStream | None:
         """Ask the person about the action. Return the command with the answer; None if the person leaves."""
         prose = {f"  {line}" for line in why_asked(action)}  # wrapped; lines of the action itself are not
         for line in waiting(action):
@@ -148,14 +148,14 @@ class Dialogue:
     def note_stale(self) -> None:
         self._terminal.note("── this was answered elsewhere, or has changed; following the chat", "yellow")
 
-    async def _choose(self, chat: Chat, action: OpenAction) -> Following | None:
+    async def _choose(self, chat: Chat, action: OpenAction) -> CommandStream | None:
         while True:
             try:
                 return await (self._permit(chat, action) if action.kind == "permission" else self._tell(chat, action))
             except TreadleError as error:
                 self._terminal.note(f"   {error}", "yellow")
 
-    async def _permit(self, chat: Chat, action: OpenAction) -> Following | None:
+    async def _permit(self, chat: Chat, action: OpenAction) -> CommandStream | None:
         while True:
             typed = await self._press(_choices(action))
             if typed == END:
@@ -180,7 +180,7 @@ class Dialogue:
         print_note(key if key.isprintable() else "")
         return key
 
-    async def _tell(self, chat: Chat, action: OpenAction) -> Following | None:
+    async def _tell(self, chat: Chat, action: OpenAction) -> CommandStream | None:
         hint = "a number, or your own words" if action.options else "your answer"
         while (typed := await self._ask(f"{hint}: ")) == "":
             pass
@@ -260,7 +260,7 @@ def choose_rule(action: OpenAction, scope: RuleScope, number: int, *, deny: bool
     return action.offers[number - 1].rule_for(scope, "deny" if deny else "allow")
 
 
-async def answer_next(terminal: Terminal, chat: Chat, *, asks: bool) -> Following | None:
+async def answer_next(terminal: Terminal, chat: Chat, *, asks: bool) -> CommandStream | None:
     """Put the next question of a chat to the person, such as for a sensitive file; None if there is no question, or no
     person."""
     actions = await chat.actions()

@@ -24,7 +24,7 @@ from treadle.frontends.cli.keyboard import Keyboard
 from treadle.frontends.cli.terminal import write_json_line
 from treadle.frontends.presentation.notices import notice
 from treadle.library.chat import Chat
-from treadle.library.following import Following
+from treadle.library.following import CommandStream
 from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.commands import ChangeOptions
@@ -104,7 +104,7 @@ class Ending:
                 self.code = o.EXIT_TURN_CAP if self._capped else o.EXIT_WAITING
 
 
-async def drive(chat: Chat, following: Following, show: Show, after_seq: int, *, detaches: bool = False) -> int:
+async def drive(chat: Chat, following: CommandStream, show: Show, after_seq: int, *, detaches: bool = False) -> int:
     """Carry out a command and show everything recorded behind `after`, until the chat is idle or waits."""
     ending = Ending()
     steps: list[FileChange] = []
@@ -152,7 +152,7 @@ async def _earlier_steps(chat: Chat, after_seq: int) -> list[FileChange]:
     return [step for each in earlier for step in steps_of(each)]
 
 
-async def _complete(chat: Chat, following: Following, last_seq: int) -> AsyncGenerator[e.Envelope, None]:
+async def _complete(chat: Chat, following: CommandStream, last_seq: int) -> AsyncGenerator[e.Envelope, None]:
     """Every record once and in order, also those that were written before the following began. When its run has ended,
     queued messages are driven too: no other process may be there to do so."""
     for envelope in await chat.events(last_seq):

@@ -205,7 +205,7 @@ class ProgramHooks:
         return Instead(arguments) if arguments is not None else str(verdict or "")
 
     async def meta(self, invocation: Invocation, server: str, tool: str) -> dict[str, Any] | None:
-        """As of `treadle.adapters.mcp.tool.Keeping.meta`."""
+        """As of `treadle.adapters.mcp.tool.ResultHandling.meta`."""
         hooks = self.of(invocation.chat)
         return await hooks.meta(server, tool, invocation.arguments) if hooks is not None else None
 

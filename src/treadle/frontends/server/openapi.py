@@ -13,7 +13,7 @@ from treadle.frontends.server.replies import codes
 from treadle.frontends.server.routing import Route
 from treadle.protocol.events import LIVE, RECORDED
 from treadle.protocol.http_answers import ErrorReply
-from treadle.protocol.http_requests import Body, Spare
+from treadle.protocol.http_requests import Body, OptionalBody
 from treadle.protocol.simple import WORDS
 
 REFERENCE = "#/components/schemas/{name}"
@@ -93,7 +93,7 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         operation["security"] = []
     if route.body is not None:
         content = _json(route.body, "")["content"]
-        operation["requestBody"] = {"required": not issubclass(route.body, Spare), "content": content}
+        operation["requestBody"] = {"required": not issubclass(route.body, OptionalBody), "content": content}
     if route.mutates:
         about = "The same request under the same key gets the first answer; another one under it is refused."
         pattern = {"type": "string", "pattern": f"^[ -~]{{1,{MAX_KEY}}}$"}

@@ -17,7 +17,7 @@ from treadle.frontends.server.idempotency import HEADER, Key, first_answer, key_
 from treadle.frontends.server.replies import ApiReply, Problem, problem
 from treadle.frontends.server.service import Service
 from treadle.protocol.http_queries import NoQuery
-from treadle.protocol.http_requests import Body, Nothing, Spare
+from treadle.protocol.http_requests import Body, Nothing, OptionalBody
 
 B = TypeVar("B", bound=Body)
 
@@ -177,7 +177,7 @@ def _too_large(most: int) -> Problem:
 def _decode(route: Route, raw: bytes) -> Body:
     if route.body is None:
         return Nothing()
-    if not raw and issubclass(route.body, Spare):
+    if not raw and issubclass(route.body, OptionalBody):
         return route.body()
     try:
         body = msgspec.json.decode(raw, type=route.body)

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.adapters.mcp.listing import ListedTool, Listing
-from treadle.adapters.mcp.tool import Keeping, ServerTool
+from treadle.adapters.mcp.tool import ResultHandling, ServerTool
 from treadle.adapters.tools.registry import SERVER_MARK, may_call
 from treadle.base.types import CallKey, ChatId
 from treadle.errors import ToolError
@@ -23,7 +23,7 @@ from treadle.protocol.options import ChatOptions
 
 if TYPE_CHECKING:
     from treadle.adapters.mcp.calls import Calls
-    from treadle.adapters.mcp.connection import ServerConnection
+    from treadle.adapters.mcp.connection import McpConnection
 
 WAIT_S = 10.0
 """How long the first model call waits for servers of which nothing is known yet. The others start beside it."""
@@ -47,10 +47,10 @@ class Link:
     def __init__(self, declared: Declared, listing: Listing | None) -> None:
         self.declared = declared
         self.known = listing  # The server's listing, or the one of its last run. None if unknown.
-        self.connecting: asyncio.Task[ServerConnection] | None = None
+        self.connecting: asyncio.Task[McpConnection] | None = None
 
     @property
-    def connection(self) -> "ServerConnection | None":
+    def connection(self) -> "McpConnection | None":
         task = self.connecting
         if task is None or not task.done() or task.cancelled() or task.exception() is not None:
             return None
@@ -67,18 +67,18 @@ class Project(msgspec.Struct):
     chats: set[ChatId] = msgspec.field(default_factory=set)  # Those that are worked on
 
 
-Connect = Callable[[Declared, Place, Callable[[Listing], None]], "ServerConnection"]
+Connect = Callable[[Declared, Place, Callable[[Listing], None]], "McpConnection"]
 """(declared, place, what is told of new lists) → the connection, which starts by itself."""
 
 
-class Hub:
+class McpHub:
     """Implements `treadle.ports.toolset.ToolSource`."""
 
     def __init__(
         self,
         declared_for: DeclaredFor,
         connect: Connect,
-        keeping: Keeping,
+        keeping: ResultHandling,
         *,
         recall: Callable[[str], Listing | None] = lambda _mark: None,
         remember: Callable[[str, Listing], None] = lambda _mark, _listing: None,
@@ -212,7 +212,7 @@ class Hub:
 
     async def connected(
         self, name: str, root: str, own_servers: str = "", world: str = ""
-    ) -> "tuple[ServerConnection, Calls]":
+    ) -> "tuple[McpConnection, Calls]":
         """The connection to a server, started if need be. ToolError if it cannot be had."""
         place = Place(root, own_servers, world)
         link = await self.link(name, *place)
@@ -223,7 +223,7 @@ class Hub:
             self._calls = Calls()
         return connection, self._calls
 
-    async def _connected_for(self, tool: ListedTool, name: str, place: Place) -> "tuple[ServerConnection, Calls]":
+    async def _connected_for(self, tool: ListedTool, name: str, place: Place) -> "tuple[McpConnection, Calls]":
         """The connection for a call of the tool. ToolError if the server's tool is another one by now: the call was
         judged by the old description and schema, which may be those of the server's last run."""
         connection, calls = await self.connected(name, *place)
@@ -304,12 +304,12 @@ class Hub:
         used_links = [link for project in self._projects.values() for link in project.links.values()]
         await asyncio.gather(*(_close(link) for link in links if link not in used_links))
 
-    def _start(self, link: Link, place: Place) -> "asyncio.Task[ServerConnection]":
+    def _start(self, link: Link, place: Place) -> "asyncio.Task[McpConnection]":
         if link.connecting is None:
             link.connecting = asyncio.create_task(self._connecting(link, place))
         return link.connecting
 
-    async def _connecting(self, link: Link, place: Place) -> "ServerConnection":
+    async def _connecting(self, link: Link, place: Place) -> "McpConnection":
         """The SDK is large: it is loaded in a thread, beside the first model call."""
         try:
             await asyncio.to_thread(__import__, "treadle.adapters.mcp.calls")

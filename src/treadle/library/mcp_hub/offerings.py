@@ -15,7 +15,7 @@ from treadle.adapters.tools.registry import SERVER_MARK, may_call
 from treadle.base.inert import inert_line
 from treadle.base.types import ChatId, new_id
 from treadle.errors import InvalidInput, NotFound, ToolError
-from treadle.library.mcp_hub.hub import Hub, Link, Place
+from treadle.library.mcp_hub.hub import Link, McpHub, Place
 from treadle.library.mcp_hub.search import tool_name
 from treadle.protocol.options import ChatOptions
 
@@ -89,7 +89,7 @@ class Resource(msgspec.Struct, frozen=True):
 class Offerings:
     """Where a project is asked for, `own` are the servers that a program brought, and `world` the world of it."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: McpHub) -> None:
         self._hub = hub
 
     async def known_prompts(self, root: str = "", own_servers: str = "", world: str = "") -> list[Prompt]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from treadle.adapters.mcp.listing import Listing
-from treadle.adapters.mcp.tool import Keeping
+from treadle.adapters.mcp.tool import ResultHandling
 from treadle.adapters.policy.trust import MAX_BYTES, read
 from treadle.adapters.tools.builtin.command.network import network_of, through_proxy
 from treadle.adapters.tools.builtin.context import ToolContext
@@ -24,7 +24,7 @@ from treadle.base.home_file import HomeFile
 from treadle.base.host_patterns import choice
 from treadle.base.inert import inert_line
 from treadle.errors import ConfigError, InvalidInput, SandboxError
-from treadle.library.mcp_hub.hub import Hub, Place
+from treadle.library.mcp_hub.hub import McpHub, Place
 from treadle.library.mcp_hub.offerings import Offerings
 from treadle.library.mcp_hub.settings import (
     FILE_NAME,
@@ -45,7 +45,7 @@ from treadle.ports.sandbox import Confinement, Direct, Unwritable, WorldMount
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
-    from treadle.adapters.mcp.connection import ServerConnection
+    from treadle.adapters.mcp.connection import McpConnection
     from treadle.adapters.mcp.transport import Errors
     from treadle.base.loopback_redirect import RedirectReceiver
 
@@ -140,8 +140,8 @@ class McpServers(Offerings):
         self._listings = HomeFile(home / LISTINGS_NAME, ListingsFile)
         for name, server in servers.items():
             self.add(name, server)
-        self.keeping = Keeping(context.blobs, context.redact)
-        self.hub = Hub(self.declared, self._connect, self.keeping, recall=self._recall, remember=self._remember)
+        self.keeping = ResultHandling(context.blobs, context.redact)
+        self.hub = McpHub(self.declared, self._connect, self.keeping, recall=self._recall, remember=self._remember)
         super().__init__(self.hub)
 
     def add(self, name: str, server: Server | Mapping[str, Any], root: str = "") -> None:
@@ -223,7 +223,7 @@ class McpServers(Offerings):
 
     async def login(self, name: str, show: "Callable[[str], Awaitable[None]]", root: str = "") -> bool:
         """Sign in to a server in a browser; `show` gets the address. Return True if the server asked for a sign-in."""
-        from treadle.adapters.mcp.connection import ServerConnection
+        from treadle.adapters.mcp.connection import McpConnection
         from treadle.adapters.mcp.oauth import LOGIN_S
         from treadle.base.loopback_redirect import RedirectReceiver
 
@@ -234,7 +234,7 @@ class McpServers(Offerings):
         await receiver.open(declared.server.oauth.callback_port if declared.server.oauth is not None else 0)
         storage.begin_sign_in(receiver.url)
         opens = partial(self.open_transport, declared, Place(root), receiver=receiver)
-        connection = ServerConnection(name, root, lambda errors, end: opens(errors=errors, end_event=end), LOGIN_S)
+        connection = McpConnection(name, root, lambda errors, end: opens(errors=errors, end_event=end), LOGIN_S)
         try:
             await connection.ready()
         finally:
@@ -255,10 +255,10 @@ class McpServers(Offerings):
 
     # -- the way to a server ------------------------------------------------------------------------------------------
 
-    def _connect(self, declared: Declared, place: Place, listed: Callable[[Listing], None]) -> "ServerConnection":
-        from treadle.adapters.mcp.connection import ServerConnection
+    def _connect(self, declared: Declared, place: Place, listed: Callable[[Listing], None]) -> "McpConnection":
+        from treadle.adapters.mcp.connection import McpConnection
 
-        return ServerConnection(
+        return McpConnection(
             declared.name,
             place.root,
             lambda errors, end_event: self.open_transport(declared, place, errors, end_event),

@@ -1,4 +1,4 @@
-"""Access to the files of a world (`ports.workspace.Ground`): a copy by its path, layers by a descriptor from their
+"""Access to the files of a world (`ports.workspace.WorldFiles`): a copy by its path, layers by a descriptor from their
 holder (`sandbox.launch.world`). Starts the holder if there is none; later processes use the same one.
 
 A process has one connection to the holder of a world, kept while it is used: a second mount of the same layers would

@@ -27,7 +27,7 @@ from treadle.errors import NotFound, WorldBusy
 from treadle.protocol.content import Value
 from treadle.protocol.options import Project
 
-How = Literal["overlay", "copy"]
+LayerKind = Literal["overlay", "copy"]
 
 _ID = re.compile(r"world_[A-Za-z0-9_-]{1,64}")
 _RECORD = "world.json"
@@ -46,7 +46,7 @@ class World(Value, frozen=True):
     root_id: str = ""
     parent: str = ""
     """The world of which it is one; empty: of the project itself."""
-    how: How = "overlay"
+    how: LayerKind = "overlay"
     why: str = ""
     """Why it is a copy and nothing better."""
     owner: str = ""

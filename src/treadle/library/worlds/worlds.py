@@ -11,7 +11,7 @@ from treadle.base.loop_thread import Facade, waited
 from treadle.engine.deps import Deps
 from treadle.errors import Conflict, ToolError, WorldBusy
 from treadle.library.chat import Chat
-from treadle.library.following import Following, applied
+from treadle.library.following import CommandStream, applied
 from treadle.library.worlds.home import WorldHome
 from treadle.library.worlds.record import World
 from treadle.ports.snapshots import Effect
@@ -22,7 +22,7 @@ from treadle.protocol.files import FileChange
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.views import Status
 
-Answering = Callable[[Chat], Awaitable[Following | None]]
+Answering = Callable[[Chat], Awaitable[CommandStream | None]]
 """Answers what a chat asks, and gives what to follow then; None: the question stays open."""
 _AT_WORK: tuple[Status, ...] = ("pending", "running", "interrupting")
 

@@ -5,7 +5,7 @@ from typing import Any, cast
 import mcp_types as types
 
 from treadle.adapters.mcp.calls import Calls
-from treadle.adapters.mcp.connection import Result, ServerConnection
+from treadle.adapters.mcp.connection import McpConnection, Result
 from treadle.base.types import CallKey, ChatId
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions
@@ -31,5 +31,5 @@ async def test_what_is_told_beside_the_arguments_is_told_after_a_request_for_inp
     server = AsksForRoots()
     invocation = Invocation(ChatId("c"), CallKey("1.0"), "odd__x", {}, options=ChatOptions(model="scripted:test"))
     meta = {"traceparent": "00-1-2-01"}
-    await Calls().carry_on(cast(ServerConnection, server), "x", invocation, meta)
+    await Calls().carry_on(cast(McpConnection, server), "x", invocation, meta)
     assert server.metas == [meta, meta]

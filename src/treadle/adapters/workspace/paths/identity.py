@@ -11,7 +11,7 @@ import os
 
 from treadle.adapters.workspace.paths.entries import closing_fd
 from treadle.errors import RootChanged
-from treadle.ports.workspace import Ground, inert
+from treadle.ports.workspace import WorldFiles, inert
 
 _LOOK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -49,7 +49,7 @@ class BoundFolder:
     is called in errors: where a link leads is not told. On a `ground` its files lie elsewhere, and who opens that has
     looked at the folder."""
 
-    def __init__(self, path: str, identity: str, given_path: str, ground: Ground | None = None) -> None:
+    def __init__(self, path: str, identity: str, given_path: str, ground: WorldFiles | None = None) -> None:
         self._path, self._ground, self._given, self._identity = path, ground, given_path, identity
         self._seen: tuple[int, int] | None = None
         """Device and inode of the folder, once it was found to be the one: the cheaper look."""

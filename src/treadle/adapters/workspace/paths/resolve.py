@@ -22,7 +22,7 @@ from treadle.adapters.workspace.paths.entries import explain, lstat, missing, ou
 from treadle.adapters.workspace.paths.identity import BoundFolder
 from treadle.base.file_system import path_below
 from treadle.errors import OutsideRoot, ToolError
-from treadle.ports.workspace import Ground, inert
+from treadle.ports.workspace import WorldFiles, inert
 
 _NUMBER = 437
 """The same on every architecture that Python runs on."""
@@ -92,7 +92,7 @@ class Resolver:
     """Turns paths into places. Holds no descriptor between calls."""
 
     def __init__(
-        self, given_path: str, real: str, root_id: str = "", ground: Ground | None = None, *, openat2: bool = True
+        self, given_path: str, real: str, root_id: str = "", ground: WorldFiles | None = None, *, openat2: bool = True
     ) -> None:
         self._names = tuple(dict.fromkeys(filter(None, (real, given_path, ground.folder if ground else ""))))
         self._real = real

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from treadle.library.agent import Agent
     from treadle.library.chat import Chat
     from treadle.library.config import Config
-    from treadle.library.following import Following
+    from treadle.library.following import CommandStream
     from treadle.protocol.commands import Result
     from treadle.protocol.content import Image
     from treadle.protocol.events import OpenAction
@@ -339,7 +339,7 @@ async def resume(agent: "Agent", chat: "Chat", reply: Resumption, as_json: bool)
     return await follow(chat, await _reply(chat, reply), head, as_json=as_json, asks=asks, resumed=True)
 
 
-async def _reply(chat: "Chat", reply: Resumption) -> "Following":
+async def _reply(chat: "Chat", reply: Resumption) -> "CommandStream":
     from treadle.frontends.presentation.notices import chosen_option
 
     if reply.results is not None:
