@@ -33,7 +33,7 @@ SENTENCE_END = re.compile(r"(?<=[.;:])\s+")
 VAGUE_SENTENCE = re.compile(
     r"^\s*(what|who|whoever|whether|whatever)\b|\b(nobody|somebody|whoever|whatever|thereby)\b", re.I
 )
-UNLIMITED_FILES = ("__init__.py", "__main__.py", "_version.py")
+UNLIMITED_FILES = ("__init__.py", "__main__.py", "_version.py", "start.py")
 
 
 class Finding(NamedTuple):

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import UNSET
 
-from treadle.frontends.server.app import ROUTES
 from treadle.frontends.server.replies import codes
 from treadle.frontends.server.routing import Route
+from treadle.frontends.server.running import ROUTES
 from treadle.protocol.http_queries import NoQuery, RootQuery
 from treadle.protocol.http_requests import Body, Nothing, OptionChanges
 

@@ -13,9 +13,9 @@ from treadle.adapters.models.scripted import Say
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.frontends.server import connections
 from treadle.frontends.server.admission import Admission
-from treadle.frontends.server.app import ROUTES
 from treadle.frontends.server.guard import OPEN
 from treadle.frontends.server.replies import codes
+from treadle.frontends.server.running import ROUTES
 from treadle.frontends.server.service import Limits
 
 

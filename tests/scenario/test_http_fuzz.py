@@ -12,7 +12,7 @@ from tests.scenario.http_kit import serving
 from treadle.adapters.models.scripted import Say
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.frontends.server.admission import Admission
-from treadle.frontends.server.app import ROUTES
+from treadle.frontends.server.running import ROUTES
 from treadle.protocol.options import ChatOptions
 
 TRIES = 8

@@ -14,8 +14,8 @@ from schemathesis import GenerationMode, checks
 
 from tests.faults.chance import SOAK
 from tests.scenario.command_line import CommandLine, end
-from treadle.frontends.server.app import ROUTES
 from treadle.frontends.server.openapi import describe
+from treadle.frontends.server.running import ROUTES
 
 SCRIPT = """
 [[turn]]

@@ -12,8 +12,8 @@ from tests.processes import running_with, unlike_any_other
 from tests.scenario.http_kit import Server, eventually, serving
 from treadle.adapters.models.scripted import Call, Say
 from treadle.adapters.stores.sqlite import SqliteStore
-from treadle.frontends.server.app import ROUTES
 from treadle.frontends.server.routing import Route
+from treadle.frontends.server.running import ROUTES
 from treadle.protocol.options import ChatOptions
 
 WRITING = [route for route in ROUTES if route.body is not None]

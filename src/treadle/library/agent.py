@@ -84,8 +84,8 @@ if TYPE_CHECKING:
     from treadle.library.mcp_hub.setup import McpServers
     from treadle.library.skills.documents import Documents
     from treadle.library.skills.reading import CustomAgent, OwnCommand
+    from treadle.library.subagents.race import AgentSubagents
     from treadle.library.subagents.running_race import RunningRace
-    from treadle.library.subagents.subagents import AgentSubagents
     from treadle.library.worlds.worlds import Worlds
 
 
@@ -266,7 +266,7 @@ class Agent:
     @cached_property
     def subagents(self) -> "AgentSubagents":
         """Chats that calls of other chats begin; see `treadle.library.subagents`."""
-        from treadle.library.subagents.subagents import AgentSubagents
+        from treadle.library.subagents.race import AgentSubagents
 
         return AgentSubagents(self)
 

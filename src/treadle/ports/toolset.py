@@ -269,3 +269,18 @@ class Toolset(Protocol):
     def arguments(self, spec: ToolSpec, text: str) -> dict[str, Any] | str:
         """The arguments in the model's text, parsed, coerced where that is unambiguous, and checked against the
         schema; or what is wrong with them, in words that the model can act on (T-12)."""
+
+
+class Subagents(Protocol):
+    """`delegate` and `race` can be called again with the same call: they find the chats that were begun, and what was
+    committed."""
+
+    async def plan(self, invocation: Invocation) -> dict[str, Any]:
+        """Which chats the call begins. ToolError if it may not."""
+
+    async def delegate(self, invocation: Invocation) -> Outcome: ...
+
+    async def race(self, invocation: Invocation) -> Outcome: ...
+
+    async def stop(self, invocation: Invocation) -> Outcome | None:
+        """End the chats of the call. Return their usage and the changes committed by then."""

@@ -2,14 +2,16 @@
 of the root (S-01); callers open files only through this port. Failures are ToolErrors with a text for the model."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Literal, Protocol
 
 import msgspec
 
 from treadle.base.inert import printable
 from treadle.ports.sandbox import WorldMount
-from treadle.protocol.files import FileState
+from treadle.protocol.files import FileChange, FileState
+from treadle.protocol.options import Project
 
 FileKind = Literal["file", "directory", "link", "other"]
 
@@ -190,3 +192,19 @@ def inert(name: str) -> str:
     if len(name) > _LONGEST:
         name = f"{name[:200]}…{name[-80:]}"
     return name or '""'
+
+
+class WorldPlaces(Protocol):
+    """All methods block; call them from a thread. ToolError for a world that is not there."""
+
+    def beneath(self, world: str) -> Project:
+        """Where it is committed: the project, or the world of which it is one."""
+
+    def view(self, world: str) -> str:
+        """The folder with what was changed in it (see `Snapshots.effect`)."""
+
+    def alone(self, world: str) -> AbstractContextManager[None]:
+        """Nothing is changed in it by Treadle meanwhile, and it is not rebased, committed or dropped."""
+
+    def committed(self, world: str, files: Sequence[FileChange]) -> None:
+        """These changes of it were committed: from here on, what they left is what both sides began with."""

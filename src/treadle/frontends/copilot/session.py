@@ -2,20 +2,22 @@
 log, regardless of their origin. The session continues without programs; a program that returns is attached again."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+import base64
+import binascii
+import mimetypes
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import msgspec
 
 from treadle.adapters.tools.registry import SERVER_MARK
-from treadle.base.inert import inert_line, print_note
+from treadle.base.inert import fence, inert_line, print_note
 from treadle.base.jsonrpc.connection import INVALID_PARAMS, Connection, PeerDisconnected, RpcError
 from treadle.base.types import new_id
 from treadle.chat.state import starts_queued, status
 from treadle.errors import Refused
-from treadle.frontends.copilot.attachments import read_attachments
-from treadle.frontends.copilot.dialogues import Dialogues
 from treadle.frontends.copilot.extensions import bring, builtin_names, extras_of
 from treadle.frontends.copilot.hooks import SessionHooks
 from treadle.frontends.copilot.requests import GATE, Requests
@@ -25,8 +27,10 @@ from treadle.frontends.copilot_words.system_message import transformed_prompt, t
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
 from treadle.library.watching import read_patiently, watch
+from treadle.ports.store import Store
 from treadle.protocol import events as e
 from treadle.protocol.commands import ChangeOptions, Send
+from treadle.protocol.content import MAX_IMAGE_BYTES, Image
 from treadle.protocol.options import ChatOptions
 
 _PIECES = ("assistant.message_delta", "assistant.reasoning_delta", "assistant.tool_call_delta")
@@ -330,3 +334,135 @@ class Session:
             with suppress(PeerDisconnected):
                 await self.hooks.invoke("sessionEnd", reason="user_exit")
         await self.detach(connection)
+
+
+async def read_attachments(attachments: Sequence[Any], root: str, store: Store) -> tuple[str, list[Image]]:
+    """The text to put below the message, and the pictures."""
+    lines: list[str] = []
+    images: list[Image] = []
+    for item in attachments:
+        if not isinstance(item, Mapping):
+            raise RpcError(INVALID_PARAMS, "An attachment is no object.")
+        if (picture := _picture(item, root)) is not None:
+            images.append(Image(picture[0], await store.put_blob(picture[1])))
+        else:
+            lines.append(_line(item, root))
+    return ("\n\nAttached:\n" + "\n".join(lines) if lines else ""), images
+
+
+def _picture(item: Mapping[str, Any], root: str) -> tuple[str, bytes] | None:
+    kind, path = item.get("type"), str(item.get("path") or item.get("filePath") or "")
+    if kind == "blob":
+        media = str(item.get("mimeType", ""))
+        try:
+            data = base64.b64decode(str(item.get("data", "")), validate=True)
+        except binascii.Error as error:
+            raise RpcError(INVALID_PARAMS, f"An attachment is no base64: {error}.") from error
+    elif kind == "file" and (mimetypes.guess_type(path)[0] or "").startswith("image/"):
+        media = mimetypes.guess_type(path)[0] or ""
+        try:
+            data = Path(root, path).read_bytes()
+        except OSError as error:
+            raise RpcError(INVALID_PARAMS, f"The attachment {path} cannot be read: {error.strerror}.") from error
+    else:
+        return None
+    if not media.startswith("image/"):
+        return None
+    if len(data) > MAX_IMAGE_BYTES:
+        raise RpcError(INVALID_PARAMS, f"A picture has {len(data)} bytes; at most {MAX_IMAGE_BYTES} are taken.")
+    return media, data
+
+
+def _line(item: Mapping[str, Any], root: str) -> str:
+    path = str(item.get("path") or item.get("filePath") or "")
+    name = str(item.get("displayName") or path or item.get("title") or "attachment")
+    match item.get("type"):
+        case "file" | "directory" as kind:
+            inside = Path(path).is_relative_to(root) if Path(path).is_absolute() else False
+            return f"- {kind} {Path(path).relative_to(root) if inside else path}"
+        case "selection":
+            return f"- selection of {name}:\n{fence(str(item.get('text', '')))}"
+        case "blob":
+            data = base64.b64decode(str(item.get("data", "")))
+            return f"- {name}:\n{fence(data.decode(errors='replace'))}"
+        case _:
+            return f"- {item.get('type')} {name} {item.get('url') or ''}".rstrip()
+
+
+class Announce(Protocol):
+    def __call__(self, kind: str, data: dict[str, Any], only: Connection | None = None) -> object: ...
+
+
+class Dialogues:
+    """`programs`: those that are attached to the session, the longest first."""
+
+    def __init__(self, programs: Mapping[Connection, Config], announce: Announce) -> None:
+        self._programs = programs
+        self._announce = announce
+        self._open: dict[str, tuple[asyncio.Future[Any], Sequence[Connection]]] = {}
+        self._told: tuple[bool, dict[str, str]] = (False, {})
+
+    @property
+    def capabilities(self) -> dict[str, Any]:
+        return {"ui": {"elicitation": bool(self._answering())}}
+
+    @property
+    def commands(self) -> dict[str, str]:
+        """Descriptions of the commands, by name; for a duplicate name that of the program which came first."""
+        all_commands = [each for config in self._programs.values() for each in config.commands or ()]
+        return {each.name: each.description or "" for each in reversed(all_commands)}
+
+    def tell_changes(self) -> None:
+        """Announce changed capabilities and commands after a program came or left. A request whose programs have all
+        left ends without an answer."""
+        elicits, commands = bool(self._answering()), self.commands
+        previous, self._told = self._told, (elicits, commands)
+        if elicits != previous[0]:
+            self._announce("capabilities.changed", self.capabilities)
+        if commands != previous[1]:
+            listed = [{"name": name, "description": about} for name, about in commands.items()]
+            self._announce("commands.changed", {"commands": listed})
+        for future, connections in list(self._open.values()):
+            if not any(each in self._programs for each in connections) and not future.done():
+                future.set_result(None)
+
+    async def elicit(self, message: str, schema: Any) -> Any:
+        """Ask a person through a program that can show a dialogue. Return the answer; `cancel` if there is no such
+        program."""
+        connections = self._answering()
+        data = {"message": message, "requestedSchema": schema, "mode": "form"}
+        answer = await self._ask("elicitation.requested", data, connections) if connections else None
+        return answer if isinstance(answer, Mapping) and "action" in answer else {"action": "cancel"}
+
+    async def execute(self, name: str, words: str) -> str:
+        """Have a program carry its command out; why it could not, or nothing."""
+        connections = [
+            each for each, config in self._programs.items() if any(c.name == name for c in config.commands or ())
+        ]
+        if not connections:
+            return f"There is no command {name}."
+        data = {"commandName": name, "command": f"/{name} {words}".strip(), "args": words}
+        answer = await self._ask("command.execute", data, connections[:1])
+        return str(answer.get("error") or "") if isinstance(answer, Mapping) else "The program left."
+
+    def answer(self, request: str, result: Any) -> bool:
+        """Answer an open request. True if it was open."""
+        future = self._open[request][0] if request in self._open else None
+        if future is None or future.done():
+            return False
+        future.set_result(result)
+        return True
+
+    async def _ask(self, kind: str, data: dict[str, Any], connections: Sequence[Connection]) -> Any:
+        request = new_id("ask")
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._open[request] = future, connections
+        try:
+            for each in connections:
+                self._announce(kind, {"requestId": request, **data}, each)
+            return await future
+        finally:
+            del self._open[request]
+
+    def _answering(self) -> list[Connection]:
+        return [each for each, config in self._programs.items() if config.request_elicitation]

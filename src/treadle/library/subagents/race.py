@@ -2,6 +2,7 @@
 and then committed, as the one change of the call. The others stay for inspection."""
 
 import asyncio
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -11,7 +12,7 @@ from treadle.base.inert import inert_line
 from treadle.chat.applying import last_answer
 from treadle.diff.changes import count
 from treadle.errors import ToolError
-from treadle.library.subagents import judging
+from treadle.library.subagents import delegate, judging
 from treadle.library.subagents.children import Children, ChildResult, Home, child_of, child_options, not_begun, share
 from treadle.library.subagents.delegate import build_outcome, effect_lines
 from treadle.library.subagents.judging import Contender
@@ -19,6 +20,7 @@ from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.commands import ChangeOptions, Race
 from treadle.protocol.options import Budget, ChatOptions
 from treadle.protocol.subagent_events import Child, children_of
+from treadle.protocol.tools import RACE_TOOL
 
 WON = "won"
 LOST = "lost"
@@ -214,3 +216,31 @@ def _order(invocation: Invocation) -> Race:
         return msgspec.convert(invocation.arguments, Race)
     except msgspec.ValidationError as error:
         raise ToolError(f"This is no race: {error}.") from error
+
+
+class AgentSubagents:
+    def __init__(self, home: Home) -> None:
+        self._home = home
+
+    async def plan(self, invocation: Invocation) -> dict[str, Any]:
+        way = plan if invocation.name == RACE_TOOL else delegate.plan
+        return {"children": msgspec.to_builtins(await way(self._home, invocation))}
+
+    async def delegate(self, invocation: Invocation) -> Outcome:
+        return await delegate.delegate(self._home, invocation)
+
+    async def race(self, invocation: Invocation) -> Outcome:
+        return await race(self._home, invocation)
+
+    async def stop(self, invocation: Invocation) -> Outcome | None:
+        group = Children(self._home, invocation)
+        with self._home.worker.lending(invocation.chat):
+            child_results = await group.end(children_of(invocation.plan))
+        if not child_results:
+            return None
+        result_pairs = [(each, await group.call_off(each.child)) for each in child_results]
+        merged = [
+            msgspec.structs.replace(each, effect=effect, committed=True) if effect is not None else each
+            for each, effect in result_pairs
+        ]
+        return delegate.build_outcome(invocation, merged, [])

@@ -1,4 +1,4 @@
-"""The worlds of one home, as files and layers (`ports.worlds.WorldPlaces`, and the operations that `Worlds` runs in
+"""The worlds of one home, as files and layers (`ports.workspace.WorldPlaces`, and the operations that `Worlds` runs in
 threads). Commits go through the one transaction of projects (`workspace.history`). Knows no chats."""
 
 import os

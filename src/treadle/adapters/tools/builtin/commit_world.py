@@ -8,7 +8,7 @@ from treadle.adapters.tools.builtin.command.project import CommandProject, Proje
 from treadle.adapters.tools.builtin.context import WithContext
 from treadle.errors import ToolError
 from treadle.ports.toolset import Invocation, Outcome, PlainTool, Rehearsal, Settlement
-from treadle.ports.worlds import WorldPlaces
+from treadle.ports.workspace import WorldPlaces
 from treadle.protocol.tools import WORLD_TOOL, ToolSpec
 
 _ELSEWHERE = "The world {} is not one of the place in which this chat works; commit it in a chat that works there."

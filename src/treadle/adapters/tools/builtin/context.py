@@ -8,10 +8,8 @@ import msgspec
 from treadle.ports.commands import Allowance, Commands
 from treadle.ports.sandbox import Demand, PrivateHome, Sandbox
 from treadle.ports.snapshots import Effect, SnapshotsOf
-from treadle.ports.subagents import Subagents
-from treadle.ports.toolset import Invocation
-from treadle.ports.workspace import WorkspaceOf
-from treadle.ports.worlds import WorldPlaces
+from treadle.ports.toolset import Invocation, Subagents
+from treadle.ports.workspace import WorkspaceOf, WorldPlaces
 from treadle.protocol.events import SandboxNotice
 from treadle.protocol.files import FileChange
 from treadle.protocol.options import ChatOptions, Project

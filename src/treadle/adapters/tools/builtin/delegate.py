@@ -7,8 +7,7 @@ from typing import Any
 from treadle.adapters.tools.builtin.base import parameters
 from treadle.adapters.tools.builtin.context import WithContext
 from treadle.errors import ToolError
-from treadle.ports.subagents import Subagents
-from treadle.ports.toolset import Invocation, Outcome, PlainTool, Settlement
+from treadle.ports.toolset import Invocation, Outcome, PlainTool, Settlement, Subagents
 from treadle.protocol.content import JsonSchema
 from treadle.protocol.tools import DELEGATE_TOOL, RACE_TOOL, ToolSpec
 

@@ -68,8 +68,8 @@ async def _serve(flags: dict[str, Any], *, works: bool = True, on_ready: Callabl
     from treadle.frontends.server.service import Service
     from treadle.frontends.server.sign_in import SignIn
     from treadle.frontends.server.tokens import LOCAL, Tokens, kept_token, own_token, tokens_file
+    from treadle.library.housekeeping.collecting import tended
     from treadle.library.housekeeping.retention import retention_of
-    from treadle.library.housekeeping.tending import tended
 
     config = configured(flags)
     settings = config.settings
@@ -250,8 +250,8 @@ async def worker(**flags: Any) -> None:
 
     from treadle.engine.pool import WorkerPool
     from treadle.frontends.cli.session import configured, open_agent
+    from treadle.library.housekeeping.collecting import tended
     from treadle.library.housekeeping.retention import retention_of
-    from treadle.library.housekeeping.tending import tended
 
     config = configured(flags)
     settings = config.settings
@@ -337,8 +337,7 @@ async def acp(**flags: Any) -> None:
 
     from treadle.adapters.tools.unsaved import UnsavedFiles
     from treadle.adapters.workspace.root import plain_root
-    from treadle.frontends.acp.agent import EditorAgent
-    from treadle.frontends.acp.transport import CheckedLines
+    from treadle.frontends.acp.agent import CheckedLines, EditorAgent
     from treadle.frontends.cli.session import configured, open_agent, project_root
 
     config = configured(flags)
