@@ -208,6 +208,45 @@ async def test_in_an_editor(cli: CommandLine) -> None:
         assert (rule["scope"], rule["pattern"]) == ("project", "example.org")
 
 
+@pytest.mark.parametrize("scope", ["once", "chat", "project"])
+async def test_the_scope_chosen_in_an_editor_is_saved(cli: CommandLine, scope: str) -> None:  # S-07
+    async with editing(cli, "--model", cli.script(script(ONE_HOST) + DONE), "--mode", "ask") as editor:
+        editor.choose = lambda _options: scope
+        await editor.say(await begin(editor, cli), "Go.")
+    assert saved_scopes(cli) == ([] if scope == "once" else [scope])
+
+
+def saved_scopes(cli: CommandLine) -> list[str]:
+    """Return the scopes of the rules of the only chat, of the project and of the user."""
+    (chat,) = (row["chat"] for row in cli("chats", "--json").lines)
+    rules = [*cli("rules", "--json").lines, *cli("rules", "--chat", chat, "--json").lines]
+    return [scope for scope, _ in sorted({(rule["scope"], rule["pattern"]) for rule in rules})]
+
+
+@pytest.mark.parametrize(
+    ("kind", "scopes"),
+    [
+        ("approve-once", []),
+        ("approve-for-session", ["chat"]),
+        ("approved-for-session", ["chat"]),
+        ("approve-for-location", ["project"]),
+        ("approved-for-location", ["project"]),
+        ("approve-permanently", ["user"]),
+    ],
+)
+async def test_the_scope_chosen_over_the_copilot_sdk_is_saved(  # S-07
+    start: Start, cli: CommandLine, kind: str, scopes: list[str]
+) -> None:
+    program = await start(turns(("run_command", {"command": ONE_HOST})))
+    await program.call("session.create", {"sessionId": "s1", "requestPermission": True})
+    await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
+    request = (await program.wait_for_event("permission.requested"))["data"]
+    decision = {"sessionId": "s1", "requestId": request["requestId"], "result": {"kind": kind}}
+    await program.call("session.permissions.handlePendingPermissionRequest", decision)
+    await program.wait_for_event("session.idle")
+    assert saved_scopes(cli) == scopes
+
+
 @pytest.mark.parametrize(("command", "offered"), [(ALL_HOSTS, False), (ONE_HOST, True)])
 async def test_by_the_copilot_sdk(start: Start, cli: CommandLine, command: str, offered: bool) -> None:
     program = await start(turns(("run_command", {"command": command})))

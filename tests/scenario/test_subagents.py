@@ -11,7 +11,7 @@ from tests.scenario.family import ByTask, project
 from tests.scenario.kit import Stage, of, play
 from tests.trees import tree
 from treadle import Agent
-from treadle.adapters.models.scripted import Call, Delay, Say
+from treadle.adapters.models.scripted import Call, Delay, Fail, Say
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.library.subagents.tree import Row
 from treadle.library.subagents.tree import tree as rows_of
@@ -359,3 +359,39 @@ async def test_the_number_of_sub_agents_counts_for_the_chat(stage: Stage, root: 
     assert not second.success
     assert "At most 3 sub-agents of this chat may be at work at once; 2 of other calls" in second.error
     assert third.success
+
+
+async def test_the_work_of_a_failed_child_is_not_committed(stage: Stage, root: Path) -> None:  # L-23
+    """Its world keeps the work; the changes of the child beside it are committed."""
+    scripts = {
+        "Do it": [delegate_tasks("Child a", "Child b"), Say("Done.")],
+        "Child a": [Call("write_file", path="a.new", content="a\n"), Fail("bad_request", times=0)],
+        "Child b": writes("b.new", "b\n"),
+    }
+    agent = stage.agent(ByTask(scripts), builtin=True)
+    events = await play(agent.chat(root=root).send("Do it"))
+    failed, well = of(events, e.SubagentCompleted)
+    assert [(one.reason, one.committed) for one in (failed, well)] == [("error", False), ("done", True)]
+    assert {name for name in tree(root) if name.endswith(".new")} == {"b.new"}
+    assert [file.path for file in of(events, e.FilesChanged)[0].files] == ["b.new"]
+    assert f"[not committed, in world {failed.world}]" in of(events, e.ExecutionComplete)[0].result
+    assert agent.workspace_of((await agent.worlds.get(failed.world)).project).read_bytes("a.new") == b"a\n"
+
+
+async def test_a_custom_agent_has_no_tool_that_its_parent_lacks(  # L-23, E-03
+    stage: Stage, root: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "home" / "agents" / "writer.md"
+    file.parent.mkdir(parents=True)
+    file.write_text("---\nname: writer\ndescription: Writes.\ntools: Read, Write\n---\nYou write.\n")
+    scripts = {
+        "Do it": [delegate_tasks("Child a", agent="writer"), Say("Done.")],
+        "Child a": [Call("write_file", path="a.new", content="a\n"), Say("I cannot write.")],
+    }
+    agent = stage.agent(ByTask(scripts), builtin=True, home=tmp_path / "home")
+    events = await play(agent.chat(root=root, tools=("delegate", "read_file", "grep_search")).send("Do it"))
+    (one,) = of(events, e.SubagentCompleted)
+    options = (await agent.chat(one.chat).state()).options
+    assert (options.agent, options.tools) == ("writer", ("read_file",))
+    assert "There is no tool 'write_file'" in of(await agent.chat(one.chat).events(), e.ExecutionComplete)[0].error
+    assert not (root / "a.new").exists()

@@ -15,7 +15,8 @@ from textual.widgets import Static
 
 from tests.scenario.test_tui_app import agent_with, app_on, say, until
 from tests.unit.frontends.tui.recorded import Recorded, short_log
-from treadle.adapters.models.scripted import Call, Say
+from treadle import Agent
+from treadle.adapters.models.scripted import Call, Hang, Say
 from treadle.base.types import CallKey, ChatId
 from treadle.frontends.presentation.conversation import Conversation
 from treadle.frontends.tui import card as cards
@@ -269,3 +270,56 @@ async def test_a_command_of_ones_own_runs_while_a_card_is_open(tmp_path: Path) -
             await until(pilot, lambda: not app.conversation.view.busy)
             app.leave()
     assert (tmp_path / "project" / "made.txt").exists()
+
+
+@pytest.mark.parametrize("decision", ["approve", "deny"])
+async def test_a_card_closes_when_its_request_is_answered_elsewhere(tmp_path: Path, decision: str) -> None:  # S-08
+    (tmp_path / "project").mkdir()
+    steps = [[Call("run_command", command="echo yes > made.txt")], Hang()]
+    async with agent_with(steps, tmp_path / "home") as agent:
+        app = app_on(agent, tmp_path / "project")
+        async with app.run_test(size=(100, 40)) as pilot:
+            await say(pilot, "Go.")
+            await until(pilot, lambda: app.card.armed)
+            await answer_elsewhere(agent, app, decision)
+            await until(pilot, lambda: app.card.action is None)
+            assert "answered elsewhere" in notices(app)
+            await until(pilot, lambda: app.composer.has_focus)
+            if decision == "approve":
+                await until(pilot, (tmp_path / "project" / "made.txt").exists)
+            app.leave()
+    assert (tmp_path / "project" / "made.txt").exists() is (decision == "approve")
+
+
+async def test_a_reason_is_not_asked_for_when_the_request_is_answered_elsewhere(tmp_path: Path) -> None:  # S-08
+    (tmp_path / "project").mkdir()
+    steps = [[Call("run_command", command="echo yes > made.txt")], Hang()]
+    async with agent_with(steps, tmp_path / "home") as agent:
+        app = app_on(agent, tmp_path / "project")
+        async with app.run_test(size=(100, 40)) as pilot:
+            await say(pilot, "Go.")
+            await until(pilot, lambda: app.card.armed)
+            await pilot.press("f", "enter")
+            await until(pilot, lambda: purpose_words(app).startswith("why not?"))
+            await answer_elsewhere(agent, app, "approve")
+            await until(pilot, lambda: app.card.action is None)
+            assert "answered elsewhere" in notices(app)
+            assert purpose_words(app) == ""
+            app.leave()
+
+
+async def answer_elsewhere(agent: Agent, app: TreadleApp, decision: str) -> None:
+    """Answer the one open request of the chat, beside the app."""
+    assert app.link is not None
+    chat = agent.chat(app.link.id)
+    (action,) = await chat.actions()
+    await (chat.approve(action) if decision == "approve" else chat.deny(action))
+
+
+def notices(app: TreadleApp) -> list[str]:
+    return [str(each.message) for each in app._notifications]
+
+
+def purpose_words(app: TreadleApp) -> str:
+    assert app.controller is not None
+    return app.controller.purpose_words()

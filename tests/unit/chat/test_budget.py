@@ -60,6 +60,17 @@ def test_the_whole_chat_counts_its_earlier_runs() -> None:
     assert admitted(spent(chat_budget=Budget(turns=2)))[-1] == e.LimitReached("turns", 2, 2, "chat")
 
 
+def test_the_whole_chat_counts_the_time_of_its_earlier_runs_and_of_this_one() -> None:  # L-11
+    limited = ChatOptions(chat_budget=Budget(wall_s=10))
+    first_run = at(ChatState(), 1_000, e.SessionCreated(limited), make_message())
+    idle = at(first_run, 5_000, *answer(1, text="hi"), e.RunEnd("done"))
+    state = at(idle, 60_000, make_message(), *answer(2, "a"))
+    assert state.run is not None
+    assert over_budget(state, state.run, 65_999) is None
+    assert over_budget(state, state.run, 66_000) == e.LimitReached("wall_s", 10, 10, "chat")
+    assert admitted(state, 66_000) == (e.LimitReached("wall_s", 10, 10, "chat"),)
+
+
 def test_a_warning_at_80_percent_and_only_one() -> None:
     state = spent(Budget(tokens=750))
     assert admitted(state) == (e.LimitWarning("tokens", 600, 750), START)

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -142,6 +144,62 @@ async def test_what_is_not_reached(
         (entry,) = await bench.logged()
     assert why in entry["refused"]
     assert entry["host"] == target.rpartition(":")[0]
+
+
+@pytest.mark.parametrize(
+    ("addresses", "why"),
+    [
+        (("203.0.113.7", "10.0.0.1"), "10.0.0.1, which is a private network"),
+        (("203.0.113.7", "203.0.113.8", "::1"), "::1, which is this machine"),
+        (("203.0.113.7", "169.254.169.254"), "169.254.169.254, which is the local link"),
+    ],
+)
+async def test_every_address_of_a_name_is_checked(  # S-03
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, addresses: tuple[str, ...], why: str
+) -> None:
+    """One that is not public stands behind public ones in the answer of the name server."""
+    rows = [(socket.AF_INET6 if ":" in each else socket.AF_INET, 1, 6, "", (each, 443)) for each in addresses]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_more: rows)
+    async with _proxied(tmp_path, ("mixed.test",), ProxyLimits(connect_s=2.0)) as bench:
+        answer = await bench.ask(b"CONNECT mixed.test:443 HTTP/1.1\r\n\r\n")
+        (entry,) = await bench.logged()
+    assert answer.startswith(b"HTTP/1.1 403")
+    assert f"mixed.test is at {why}" in entry["refused"]
+
+
+OWN_ADDRESS = """\
+import asyncio, fcntl, socket, struct, sys
+from treadle.adapters.sandbox.proxy import Journal, Proxy
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+    fcntl.ioctl(control, 0x8914, struct.pack("16sH14x", b"lo", 1))
+    for name, address in ((b"lo", "127.0.0.1"), (b"lo:1", "203.0.113.7")):
+        packed = struct.pack("16sH2x4s8x", name, socket.AF_INET, socket.inet_aton(address))
+        fcntl.ioctl(control, 0x8916, packed)
+
+async def main():
+    listener, host = socket.create_server(("127.0.0.1", 0)), socket.create_server(("203.0.113.7", 443))
+    listener.setblocking(False)
+    serving = asyncio.ensure_future(Proxy(("203.0.113.7",), Journal(sys.argv[1])).serve(listener))
+    reader, writer = await asyncio.open_connection(*listener.getsockname())
+    writer.write(b"CONNECT 203.0.113.7:443 HTTP/1.1\\r\\n\\r\\n")
+    print((await reader.readuntil(b"\\r\\n")).decode().strip())
+    writer.close()
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+
+asyncio.run(main())
+"""
+
+
+def test_a_public_address_of_this_machine_is_refused(tmp_path: Path) -> None:  # S-03
+    """In a network of its own, in which the machine has such an address and a server listens there."""
+    command = ["unshare", "--user", "--map-root-user", "--net", sys.executable, "-c", OWN_ADDRESS]
+    process = subprocess.run([*command, str(tmp_path / "network")], capture_output=True, text=True, check=False)
+    if process.stderr.startswith("unshare:"):
+        pytest.skip("namespaces cannot be had here")
+    assert process.stdout == "HTTP/1.1 403 Forbidden\n", process.stderr
+    (entry,) = map(json.loads, (tmp_path / "network").read_text().splitlines())
+    assert entry["refused"] == "203.0.113.7 is at 203.0.113.7, which is this machine"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ fault 39)."""
 
 import asyncio
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -17,7 +18,7 @@ from treadle.adapters.stores.integrity import Problem
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.adapters.workspace.history.overlay_upper import Beginnings
 from treadle.base import file_system
-from treadle.errors import Conflict, NotFound, ToolError
+from treadle.errors import Conflict, InvalidInput, NotFound, ToolError
 from treadle.library.housekeeping.damage import inspect
 from treadle.library.housekeeping.retention import Retention
 
@@ -179,3 +180,13 @@ def test_a_file_is_merged_with_what_the_world_changed_it_from(case: Case) -> Non
     (case.project / "text").write_text("person again\nperson\n1\n2\n3\n4\n5\n6\n")
     case.worlds.rebase(case.world)
     assert case.inside()["text"] == b"person again\nperson\n1\n2\n3\n4\n5\n6\nworld\n"
+
+
+# W-11: the layers of a world fit its own project alone
+def test_a_parent_world_of_another_project_is_refused(case: Case, tmp_path: Path) -> None:
+    other_project = tmp_path / "other"
+    other_project.mkdir()
+    words = f"The world {case.world} is one of {case.project}, not of {other_project}."
+    with pytest.raises(InvalidInput, match=re.escape(words)):
+        case.worlds.open(str(other_project), case.world, "", "")
+    assert [world.id for world in case.worlds.folders.all()] == [case.world]

@@ -129,3 +129,45 @@ def _write(project: Path, name: str, lines: Text | None) -> None:
     for folder in path.relative_to(project).parents[:-1]:
         with suppress(OSError):
             (project / folder).rmdir()
+
+
+Version = tuple[bytes, int]
+"""The content of a file, and its mode."""
+PLAIN = text((0, 0))
+
+
+@pytest.mark.parametrize("how", ["overlay", "copy"])
+@pytest.mark.parametrize(
+    ("base", "ours", "theirs"),
+    [
+        pytest.param(*((text(lines) + b"\0", 0o644) for lines in ((0, 0), (1, 0), (0, 2))), id="binary"),
+        pytest.param((PLAIN, 0o644), (PLAIN, 0o755), (PLAIN, 0o600), id="mode"),
+    ],
+)
+def test_a_rebase_refuses_binary_files_and_modes_that_both_changed(  # W-13
+    tmp_path: Path, how: str, base: Version, ours: Version, theirs: Version
+) -> None:
+    if how == "overlay" and (reason := missing("view")):
+        pytest.skip(reason)
+    case = Case(tmp_path, how, has_world=False)
+    file = case.project / "a"
+    _save(file, base)
+    case.world = case.worlds.open(str(case.project), "", "", "").id
+    try:
+        history = case.history(str(case.project), "", case.world)
+        write(history.root, "a", *ours, into=history)
+        _save(file, theirs)
+        with pytest.raises(Conflict, match="cannot be merged: a"):
+            case.worlds.rebase(case.world)
+        state = history.state("a")
+        assert state is not None
+        assert (history.root.read_bytes("a"), state.mode) == ours, "refused, and nothing changed"
+        assert (file.read_bytes(), file.stat().st_mode & 0o777) == theirs
+    finally:
+        case.end()
+        case.let_go()
+
+
+def _save(file: Path, version: Version) -> None:
+    file.write_bytes(version[0])
+    file.chmod(version[1])
