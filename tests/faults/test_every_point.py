@@ -66,7 +66,7 @@ def listed(case: Case, first_visit: int = 0) -> list[Point]:
 
 
 @pytest.fixture(scope="module")
-def passed(tmp_path_factory: pytest.TempPathFactory) -> Passed:
+def list_points(tmp_path_factory: pytest.TempPathFactory) -> Passed:
     """The points that a scenario passes, listed once for all tests of a process."""
 
     @cache
@@ -152,14 +152,14 @@ def is_own_point(point: Point) -> bool:
 
 @each
 def test_killed_at_every_point_it_resumes_and_nothing_happens_twice(
-    scenario: str, shard: int, passed: Passed, tmp_path: Path
+    scenario: str, shard: int, list_points: Passed, tmp_path: Path
 ) -> None:
     predicate = (
         every_passing
         if scenario == "work"
         else lambda point, points: every_passing(point, points) and is_own_point(point)
     )
-    for case, point, _ in cases(scenario, passed(scenario), shard, tmp_path, predicate):
+    for case, point, _ in cases(scenario, list_points(scenario), shard, tmp_path, predicate):
         _, name, passing = point
         code = case.go(faults=f"kill@{name}#{passing}")
         # How many commits there are is a matter of timing: what waits at the same moment shares one.
@@ -170,14 +170,14 @@ def test_killed_at_every_point_it_resumes_and_nothing_happens_twice(
 
 @each
 def test_an_exception_at_any_point_leaves_a_usable_chat(
-    scenario: str, shard: int, passed: Passed, tmp_path: Path
+    scenario: str, shard: int, list_points: Passed, tmp_path: Path
 ) -> None:
     predicate = (
         once_a_visit
         if scenario == "work"
         else lambda point, points: once_a_visit(point, points) and is_own_point(point)
     )
-    for case, point, _ in cases(scenario, passed(scenario), shard, tmp_path, predicate):
+    for case, point, _ in cases(scenario, list_points(scenario), shard, tmp_path, predicate):
         _, name, passing = point
         assert case.go(faults=f"raise@{name}#{passing}") in (IDLE, WAITING, FAILED), point
         case.finish()
@@ -195,11 +195,11 @@ def test_an_exception_at_any_point_leaves_a_usable_chat(
 
 @each
 def test_a_worker_delayed_past_its_lease_is_refused_and_its_successor_finishes(
-    scenario: str, shard: int, passed: Passed, tmp_path: Path
+    scenario: str, shard: int, list_points: Passed, tmp_path: Path
 ) -> None:
     """Fault 1c, D-03. Both are clients as well: each must have seen the whole log, also the other's events (D-04)."""
     predicate = once if scenario == "work" else once_and_own
-    for case, point, _ in cases(scenario, passed(scenario), shard, tmp_path, predicate, **SHORT_LEASE):
+    for case, point, _ in cases(scenario, list_points(scenario), shard, tmp_path, predicate, **SHORT_LEASE):
         _, name, passing = point
         delayed = case.start_until(name, passing, extra_faults=f"delay@{name}#{passing}={DELAY_S}", seen="zombie.jsonl")
         successor = case.start(action="resume", seen="successor.jsonl")

@@ -23,7 +23,7 @@ def _run(shell: Shell, *arguments: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize(
-    ("reply", "point", "changed"),
+    ("reply", "point", "changed_names"),
     [
         (COMMAND, "transaction.put#2", "ab"),
         (COMMAND, "transaction.ended", "abcd"),
@@ -31,7 +31,7 @@ def _run(shell: Shell, *arguments: str) -> tuple[int, str, str]:
     ],
 )
 def test_changes_that_a_killed_run_began_are_told_and_can_be_completed(
-    reply: Reply, point: str, changed: str, tmp_path: Path
+    reply: Reply, point: str, changed_names: str, tmp_path: Path
 ) -> None:
     with FakeOpenAI([reply, Reply(text="Done.")]) as fake:
         shell = Shell(tmp_path, fake)
@@ -49,7 +49,7 @@ def test_changes_that_a_killed_run_began_are_told_and_can_be_completed(
         ]
         code, _ = shell(*run, faults=f"kill@{point}")
         assert code == -signal.SIGKILL
-        assert "".join(name for name in NAMES if (shell.root / name).read_text() == "new\n") == changed
+        assert "".join(name for name in NAMES if (shell.root / name).read_text() == "new\n") == changed_names
 
         for command in (["diff"], ["diff", "--json"], ["undo", "--yes"], ["undo", "--json"], ["undo", "-n"], ["keep"]):
             code, out, err = _run(shell, *command)

@@ -206,9 +206,9 @@ async def test_an_answer_that_is_too_long(wire: str) -> None:
 
 
 @pytest.mark.parametrize("wire", EVENTS)
-@pytest.mark.parametrize("begun", [b'data: {"x":"', b": ", b'{"x":"'])
-async def test_an_event_or_a_document_without_end(wire: str, begun: bytes) -> None:
-    async with stage(wire, Reply(raw=begun + b"x" * (EVENT_BYTES + 1))) as on:
+@pytest.mark.parametrize("prefix", [b'data: {"x":"', b": ", b'{"x":"'])
+async def test_an_event_or_a_document_without_end(wire: str, prefix: bytes) -> None:
+    async with stage(wire, Reply(raw=prefix + b"x" * (EVENT_BYTES + 1))) as on:
         await on.fails_once("answer_limit", "of more than 16 MiB")
 
 

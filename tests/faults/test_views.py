@@ -37,12 +37,12 @@ def run(folder: Path, home: Path, scenario: str, step: int, user: int | None = N
     assert report["points"] > 25, "it was not killed at the points that matter"
 
 
-@pytest.mark.parametrize(("how", "step"), [("settle", 1), ("stop", 2), ("lost", 2)])
-def test_killed_at_every_point(how: str, step: int) -> None:
+@pytest.mark.parametrize(("scenario", "step"), [("settle", 1), ("stop", 2), ("lost", 2)])
+def test_killed_at_every_point(scenario: str, step: int) -> None:
     if reason := missing("view"):
         pytest.skip(reason)
     with grounds() as place:
-        run(place.root, seed(place.scratch), how, step)
+        run(place.root, seed(place.scratch), scenario, step)
 
 
 def test_killed_at_points_as_an_ordinary_user() -> None:

@@ -25,9 +25,9 @@ def test_a_copy_is_killed_at_every_point(act: str) -> None:
     strike(act, "kill", "copy")
 
 
-@pytest.mark.parametrize(("act", "how"), some([*product(ACTS, ("memory", "full", "cancel"))], 2, "exceptions"))
-def test_an_exception_at_every_point(act: str, how: str) -> None:
-    strike(act, how)
+@pytest.mark.parametrize(("act", "fault"), some([*product(ACTS, ("memory", "full", "cancel"))], 2, "exceptions"))
+def test_an_exception_at_every_point(act: str, fault: str) -> None:
+    strike(act, fault)
 
 
 def strike(act: str, strike: str, world_kind: str = "overlay", user: int | None = None) -> None:

@@ -92,13 +92,13 @@ async def test_what_counts_as_written(stage: Stage, root: Path, call: Call, remi
     assert bool(list_check_messages(await play(chat.send("Change a.txt")))) == reminded
 
 
-@pytest.mark.parametrize("named", ["b.txt", "a.txt"])
+@pytest.mark.parametrize("target", ["b.txt", "a.txt"])
 async def test_a_change_of_another_file_than_the_one_to_write_to_is_told_once(
-    stage: Stage, root: Path, named: str
+    stage: Stage, root: Path, target: str
 ) -> None:
     chat = stage.agent([WRITE, Say("Done."), Say("Really."), Say("never")], builtin=True).chat(root=str(root))
-    events = await play(chat.send(f"How many files are there? Write the number to {named}."))
-    assert list_check_messages(events) == ([FILE_NOT_WRITTEN.format(file="b.txt")] if named == "b.txt" else [])
+    events = await play(chat.send(f"How many files are there? Write the number to {target}."))
+    assert list_check_messages(events) == ([FILE_NOT_WRITTEN.format(file="b.txt")] if target == "b.txt" else [])
     assert list_idle_reasons(events) == ["done"]
 
 
@@ -239,7 +239,7 @@ async def test_checks_of_many_runs_have_keys_of_their_own(stage: Stage, root: Pa
 
 
 @pytest.mark.parametrize(
-    ("line", "options", "left"),
+    ("line", "options", "remaining_names"),
     [
         ("echo x > out.txt", {}, {"a.txt", "out.txt"}),
         ("echo x > out.txt; chmod 755 out.txt", {}, {"a.txt", "out.txt"}),  # the words are the user's own
@@ -248,11 +248,11 @@ async def test_checks_of_many_runs_have_keys_of_their_own(stage: Stage, root: Pa
     ],
 )
 async def test_what_a_check_changes_is_judged(
-    stage: Stage, root: Path, line: str, options: dict[str, object], left: set[str]
+    stage: Stage, root: Path, line: str, options: dict[str, object], remaining_names: set[str]
 ) -> None:  # S-16
     chat = stage.agent([WRITE, Say("Done.")], builtin=True).chat(root=str(root), checks=(line,), mode="ask", **options)
     events = await play(chat.send("Write a.txt"))
     (check_result,) = of(events, e.CheckCompleted)
     assert check_result.success  # that something is not kept says nothing about what was checked
-    assert set(os.listdir(root)) == left
-    assert ("It would have changed" in check_result.result) == ("out.txt" not in left)
+    assert set(os.listdir(root)) == remaining_names
+    assert ("It would have changed" in check_result.result) == ("out.txt" not in remaining_names)

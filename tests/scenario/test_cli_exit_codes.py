@@ -40,7 +40,7 @@ def test_1_for_an_unknown_chat(cli: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["run", "Hi."], "no model is set"),
         (["run", "Hi.", "--model", "openai:gpt-4.1"], "OPENAI_API_KEY"),
@@ -57,10 +57,10 @@ def test_1_for_an_unknown_chat(cli: CommandLine) -> None:
         (["resume", "last", "--approve", "--deny"], "exclude each other"),
     ],
 )
-def test_2_for_wrong_usage_before_anything_is_written(cli: CommandLine, arguments: list[str], told: str) -> None:
+def test_2_for_wrong_usage_before_anything_is_written(cli: CommandLine, arguments: list[str], message: str) -> None:
     result = cli(*arguments, env=NO_LOCAL_SERVER)
     assert (result.code, result.out) == (2, "")
-    assert told in result.err
+    assert message in result.err
     assert "Traceback" not in result.err
     assert not (cli.home / "treadle.db").exists()
 

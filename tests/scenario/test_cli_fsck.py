@@ -23,7 +23,7 @@ def strike(cli: CommandLine, first: int, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "count", "repair", "told"),
+    ("first", "count", "repair", "message"),
     [
         (0, 1, (), "sound: 1 chat of 1, 6 records in all"),
         (1, 1, ("--repair",), "lost: what else was known of c_"),  # the table of chats: their ids are in an index, too
@@ -31,7 +31,7 @@ def strike(cli: CommandLine, first: int, count: int) -> None:
     ],
 )
 def test_damaged_pages_end_in_a_salvaged_database(
-    cli: CommandLine, first: int, count: int, repair: tuple[str, ...], told: str
+    cli: CommandLine, first: int, count: int, repair: tuple[str, ...], message: str
 ) -> None:
     cli("run", "Hello?", "--model", cli.script(HELLO))
     size = os.stat(cli.home / "treadle.db").st_size // 4096
@@ -43,7 +43,7 @@ def test_damaged_pages_end_in_a_salvaged_database(
     assert checked.out.startswith("found: database: ")
     saved = cli.home / "treadle.db.salvaged"
     assert f"salvaged into {saved}" in checked.err
-    assert told in checked.out
+    assert message in checked.out
     saved.replace(cli.home / "treadle.db")
     assert cli("fsck").code == 0
     assert len(cli("chats", "--json").lines) == (1 if count == 1 else 0)

@@ -49,11 +49,11 @@ def test_standard_input_is_context(cli: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("piped_text", "words"),
     [("x" * 400_001, "longer than 400,000 bytes"), ("a\0b", "no text"), (b"\xff".decode("latin-1"), "")],
 )
-def test_what_is_no_context_is_refused_before_anything_is_sent(cli: CommandLine, given: str, words: str) -> None:
-    run_result = cli("run", "Review.", "--model", cli.script(HELLO), input=given)
+def test_what_is_no_context_is_refused_before_anything_is_sent(cli: CommandLine, piped_text: str, words: str) -> None:
+    run_result = cli("run", "Review.", "--model", cli.script(HELLO), input=piped_text)
     if words:
         assert (run_result.code, words in run_result.err) == (2, True)
         assert cli("chats", "--json").out == ""

@@ -47,14 +47,14 @@ class Machine:
 
 
 @pytest.fixture
-def apart() -> Iterator[Path]:
+def folder_outside_tmp() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir="/var/tmp", ignore_cleanup_errors=True) as name:
         yield Path(name).resolve()
 
 
 @pytest.fixture
-def machine(apart: Path, stage: Stage) -> Machine:
-    return Machine(apart, stage)
+def machine(folder_outside_tmp: Path, stage: Stage) -> Machine:
+    return Machine(folder_outside_tmp, stage)
 
 
 async def test_the_environment_is_an_allow_list(machine: Machine) -> None:  # T-05, S-11

@@ -96,17 +96,17 @@ def test_commands_say_the_same(cli: CommandLine) -> None:
         assert cli(*words, input="odd") == cli(*words, input="odd", fresh=True), words
 
 
-@pytest.mark.parametrize("how", ENDS)
-def test_a_process_is_as_one_that_was_started(probe: CommandLine, how: str) -> None:
+@pytest.mark.parametrize("ending", ENDS)
+def test_a_process_is_as_one_that_was_started(probe: CommandLine, ending: str) -> None:
     def look(fresh: bool) -> tuple[int, str, list[str]]:
-        words = [sys.executable, "-m", "probe", how, "ü\udcff"]
+        words = [sys.executable, "-m", "probe", ending, "ü\udcff"]
         process = run(words, cwd=probe.project, env=probe.environment, input="hello\r\n", timeout=60, fresh=fresh)
         frames = [line for line in process.stderr.splitlines() if "zygote.py" not in line and "_as_main" not in line]
-        return process.returncode, process.stdout, frames[-1:] if how in ("error", "interrupt") else frames
+        return process.returncode, process.stdout, frames[-1:] if ending in ("error", "interrupt") else frames
 
     forked, fresh = look(False), look(True)
     assert forked == fresh
-    assert ENDS[how] in (None, forked[0])
+    assert ENDS[ending] in (None, forked[0])
     assert json.loads(forked[1].splitlines()[0])["parent"] == os.getpid()
 
 

@@ -269,21 +269,21 @@ def test_every_code_of_the_routes_is_known() -> None:
 WHOLE = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
-@pytest.mark.parametrize("begun", [b"", b"GET /healthz HTT", WHOLE + b"GET / HTTP/1.1\r\nHost: "])
+@pytest.mark.parametrize("prefix", [b"", b"GET /healthz HTT", WHOLE + b"GET / HTTP/1.1\r\nHost: "])
 async def test_a_connection_that_sends_no_headers_is_closed(
-    server: Server, begun: bytes, monkeypatch: pytest.MonkeyPatch
+    server: Server, prefix: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S-20: one byte now and then keeps no connection open."""
     monkeypatch.setattr(connections, "HEADERS_S", 0.5)
     reader, writer = await asyncio.open_connection("127.0.0.1", int(server.address.rpartition(":")[2]))
-    writer.write(begun)
+    writer.write(prefix)
 
     async def drip() -> None:
         while True:
             await asyncio.sleep(0.1)
             writer.write(b"x")
 
-    dripping = asyncio.create_task(drip()) if begun else None
+    dripping = asyncio.create_task(drip()) if prefix else None
     try:
         async with asyncio.timeout(WAIT_S):
             with contextlib.suppress(ConnectionError):

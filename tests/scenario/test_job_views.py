@@ -506,12 +506,12 @@ async def test_a_folder_for_a_live_job_is_judged_like_any_change(scene: Scene) -
 # -- without a view ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", [{"background": True}, {"pty": True}])
+@pytest.mark.parametrize("flags", [{"background": True}, {"pty": True}])
 @pytest.mark.parametrize("mode", ["ask", "auto-edit", "review", "confirm"])
 async def test_without_a_view_it_asks_in_every_mode_but_autopilot(
-    scene: Scene, mode: str, how: dict[str, bool]
+    scene: Scene, mode: str, flags: dict[str, bool]
 ) -> None:
-    call = Call("run_command", command="ls", **how)
+    call = Call("run_command", command="ls", **flags)
     options = {"command_view": False, "auto_approve_commands": True}
     _, events = await scene.play(call, Say("Well."), mode=mode, **options)
     [request] = of(events, e.PermissionRequested)

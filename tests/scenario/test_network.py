@@ -66,16 +66,16 @@ async def stage() -> AsyncIterator[Stage]:
 
 
 @pytest.fixture
-def apart() -> Iterator[Path]:
+def folder_outside_tmp() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir="/var/tmp", ignore_cleanup_errors=True) as name:
         yield Path(name).resolve()
 
 
 @pytest.fixture
-def network(apart: Path, stage: Stage) -> Network:
+def network(folder_outside_tmp: Path, stage: Stage) -> Network:
     if reason := missing("bubblewrap"):
         pytest.skip(reason)
-    return Network(apart, stage)
+    return Network(folder_outside_tmp, stage)
 
 
 @pytest.mark.skipif(not _reachable("pypi.org"), reason="pypi.org cannot be reached from here")

@@ -247,8 +247,8 @@ async def test_the_scope_chosen_over_the_copilot_sdk_is_saved(  # S-07
     assert saved_scopes(cli) == scopes
 
 
-@pytest.mark.parametrize(("command", "offered"), [(ALL_HOSTS, False), (ONE_HOST, True)])
-async def test_by_the_copilot_sdk(start: Start, cli: CommandLine, command: str, offered: bool) -> None:
+@pytest.mark.parametrize(("command", "has_offer"), [(ALL_HOSTS, False), (ONE_HOST, True)])
+async def test_by_the_copilot_sdk(start: Start, cli: CommandLine, command: str, has_offer: bool) -> None:
     program = await start(turns(("run_command", {"command": command})))
     await program.call("session.create", {"sessionId": "s1", "requestPermission": True})
     await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
@@ -258,4 +258,4 @@ async def test_by_the_copilot_sdk(start: Start, cli: CommandLine, command: str, 
     await program.wait_for_event("session.idle")
     saved = [(rule["tool"], rule["pattern"], rule["scope"]) for rule in cli("rules", "--json").lines]
     assert all(scope == "user" and pattern != "all" for _, pattern, scope in saved)
-    assert bool(saved) is (offered or request["permissionRequest"]["canOfferSessionApproval"])
+    assert bool(saved) is (has_offer or request["permissionRequest"]["canOfferSessionApproval"])

@@ -78,18 +78,18 @@ class HangingTool(PlainTool):
         return "unknown"
 
 
-@pytest.mark.parametrize("where", ["hook", "policy", "prepare", "ready"])
-async def test_an_interrupt_ends_what_stands_before_a_call(stage: Stage, where: str) -> None:
+@pytest.mark.parametrize("hang_point", ["hook", "policy", "prepare", "ready"])
+async def test_an_interrupt_ends_what_stands_before_a_call(stage: Stage, hang_point: str) -> None:
     stage.replayed = False  # it is interrupted in the middle
     hang = Hang()
-    tool = HangingTool(hang if where == "prepare" else None)
+    tool = HangingTool(hang if hang_point == "prepare" else None)
     settings: dict[str, Any] = {}
-    if where == "hook":
+    if hang_point == "hook":
         settings["hooks"] = HangingHook(hang)
-    if where == "policy":
+    if hang_point == "policy":
         settings["policy"] = HangingPolicy(hang)
     agent = stage.agent([Call("change"), Say("Done.")], tool, **settings)
-    if where == "ready":
+    if hang_point == "ready":
 
         async def ready(chat: ChatId, options: ChatOptions) -> Sequence[str]:
             await hang.here()

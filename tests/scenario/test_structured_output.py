@@ -14,11 +14,11 @@ from treadle.errors import RunFailed
 
 class Verdict(msgspec.Struct):
     good: bool
-    why: str
+    reason: str
 
 
 async def test_an_answer_is_a_value_and_a_model_is_told_what_does_not_fit(tmp_path: Path) -> None:
-    model = ScriptedModel(["It is good.", '{"good": 1}', '{"good": true, "why": "it works"}', "In words again."])
+    model = ScriptedModel(["It is good.", '{"good": 1}', '{"good": true, "reason": "it works"}', "In words again."])
     async with Agent(model=model) as agent:
         chat = agent.chat(root=tmp_path, summarize=False, verify=False)
         answer = await chat.ask("Is it good?", output=Verdict)
@@ -26,7 +26,7 @@ async def test_an_answer_is_a_value_and_a_model_is_told_what_does_not_fit(tmp_pa
         texts = [each.data.content for each in await chat.events() if each.data.TYPE == "user.message"]  # type: ignore[attr-defined]
         assert texts[0] == "Is it good?"
         assert "no JSON" in texts[1]
-        assert '"why" is a required property' in texts[2]
+        assert '"reason" is a required property' in texts[2]
         assert (await chat.state()).options.output_schema is None  # as before
         assert (await chat.ask("And?")).text == "In words again."
     model.assert_done()

@@ -95,6 +95,6 @@ async def test_a_server_of_tools_is_told_the_span_of_its_call(kit: Kit, collecto
     assert await joined(collector)
 
 
-@pytest.mark.parametrize("told", [None, {}, {"traceparent": 7}, {"traceparent": "00-none"}, {"tracestate": "a=b"}])
-def test_what_is_no_trace_is_none(told: dict[str, object] | None) -> None:
-    assert extract_traceparent(told) == ""
+@pytest.mark.parametrize("carrier", [None, {}, {"traceparent": 7}, {"traceparent": "00-none"}, {"tracestate": "a=b"}])
+def test_what_is_no_trace_is_none(carrier: dict[str, object] | None) -> None:
+    assert extract_traceparent(carrier) == ""

@@ -428,8 +428,8 @@ async def test_a_chat_of_ten_thousand_events_opens_at_its_end_and_scrolls() -> N
         app.leave()
 
 
-@pytest.mark.parametrize("after", ["stop", "leave"])
-async def test_a_stale_answer_is_a_notice_and_no_end(tmp_path: Path, after: str) -> None:  # S-08
+@pytest.mark.parametrize("next_step", ["stop", "leave"])
+async def test_a_stale_answer_is_a_notice_and_no_end(tmp_path: Path, next_step: str) -> None:  # S-08
     steps: list[Any] = [[Call("run_command", command="echo hi > made.txt")], Say("Then not.")]
     async with agent_with(steps, tmp_path / "home") as agent:
         (tmp_path / "project").mkdir()
@@ -441,7 +441,7 @@ async def test_a_stale_answer_is_a_notice_and_no_end(tmp_path: Path, after: str)
             action = app.card.action
             assert action is not None
             same_chat = agent.chat(app.link.id)
-            if after == "stop":
+            if next_step == "stop":
                 await same_chat.interrupt()
             else:
                 await same_chat.deny(action, "not now")

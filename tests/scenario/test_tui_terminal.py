@@ -364,13 +364,13 @@ def test_edit_the_last_message_and_search_the_history(terminal: Terminal, cli: C
 
 
 @pytest.mark.parametrize(
-    ("typed", "shown"),
+    ("typed", "expected"),
     [("/exit", "ended with 0"), ("/status", "sandbox"), ("/permissions", "Standing rules"), ("/cost", "tokens in")],
 )
-def test_commands_as_other_agents_call_them(terminal: Terminal, cli: CommandLine, typed: str, shown: str) -> None:
+def test_commands_as_other_agents_call_them(terminal: Terminal, cli: CommandLine, typed: str, expected: str) -> None:
     begin(terminal, cli, DONE)
     say(terminal, typed)
-    terminal.wait(shown)
+    terminal.wait(expected)
 
 
 def test_clear_begins_anew(terminal: Terminal, cli: CommandLine) -> None:

@@ -179,11 +179,11 @@ async def test_a_world_of_a_world_is_committed_into_it(solo: Stage, root: Path) 
     assert (root / "src/a.py").read_text() == "a = 2\n"
 
 
-@pytest.mark.parametrize("how", ["overlay", "copy"])
+@pytest.mark.parametrize("method", ["overlay", "copy"])
 async def test_a_rebase_merges_what_both_changed_and_refuses_what_it_cannot(  # W-13
-    solo: Stage, root: Path, how: str, monkeypatch: pytest.MonkeyPatch
+    solo: Stage, root: Path, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if how == "copy":
+    if method == "copy":
         monkeypatch.setattr(WorldHome, "_missing", lambda *_: "for a test")
     (root / "notes.txt").write_text("one\ntwo\nthree\nfour\nfive\n")
     steps = [
@@ -226,11 +226,11 @@ async def test_a_chat_can_have_a_world_of_its_own(solo: Stage, root: Path) -> No
     assert tree(root) == old_tree
 
 
-@pytest.mark.parametrize("how", ["overlay", "copy"])
+@pytest.mark.parametrize("method", ["overlay", "copy"])
 async def test_a_world_in_which_a_command_runs_is_not_dropped(
-    solo: Stage, root: Path, how: str, monkeypatch: pytest.MonkeyPatch
+    solo: Stage, root: Path, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if how == "copy":
+    if method == "copy":
         monkeypatch.setattr(WorldHome, "_missing", lambda *_: "for a test")
     steps = [
         ran("echo here > mark; echo up; sleep 600", background=True),
@@ -266,11 +266,11 @@ async def test_a_world_in_which_a_chat_works_or_of_which_there_are_worlds_is_not
         await agent.worlds.drop(each.id)
 
 
-@pytest.mark.parametrize("how", ["overlay", "copy"])
+@pytest.mark.parametrize("method", ["overlay", "copy"])
 async def test_git_in_a_world_stashes_branches_and_commits_and_the_project_gets_all_of_it(
-    solo: Stage, root: Path, how: str, monkeypatch: pytest.MonkeyPatch
+    solo: Stage, root: Path, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if how == "copy":
+    if method == "copy":
         monkeypatch.setattr(WorldHome, "_missing", lambda *_: "for a test")
     git(root, "init", "-q", "-b", "main")
     git(root, "add", "-A")
@@ -357,11 +357,11 @@ async def test_a_copy_leaves_what_is_no_file_and_what_is_treadles_own(
 
 
 @pytest.mark.parametrize("sandbox", ["landlock", "none"])
-@pytest.mark.parametrize("how", ["overlay", "copy"])
+@pytest.mark.parametrize("method", ["overlay", "copy"])
 async def test_commands_stay_in_the_world_in_every_sandbox(
-    solo: Stage, root: Path, how: str, sandbox: str, monkeypatch: pytest.MonkeyPatch
+    solo: Stage, root: Path, method: str, sandbox: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if how == "copy":
+    if method == "copy":
         monkeypatch.setattr(WorldHome, "_missing", lambda *_: "for a test")
     agent = solo.agent([ran("mkdir sub && echo x > sub/f && cd sub"), ran("tee g < f"), Say("Done.")], builtin=True)
     old_tree = tree(root)

@@ -57,7 +57,7 @@ class SourceFindings(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def found() -> SourceFindings:
+def source_findings() -> SourceFindings:
     """Read off all sources, once: that takes seconds."""
     findings = SourceFindings(set(), set())
     for file in sorted(SOURCES.rglob("*.py")):
@@ -99,15 +99,17 @@ def within(name: str, places: dict[str, str]) -> bool:
     return any(name == place or name.startswith(f"{place}.") for place in places)
 
 
-def test_programs_are_started_in_known_places_only(found: SourceFindings) -> None:
-    assert sorted(name for name in found.starting if not within(name, PLACES)) == []
-    stale_places = [place for place in PLACES if not any(within(name, {place: ""}) for name in found.starting)]
+def test_programs_are_started_in_known_places_only(source_findings: SourceFindings) -> None:
+    assert sorted(name for name in source_findings.starting if not within(name, PLACES)) == []
+    stale_places = [
+        place for place in PLACES if not any(within(name, {place: ""}) for name in source_findings.starting)
+    ]
     assert stale_places == [], "nothing is started there any more: take it out of the list"
 
 
-def test_git_is_run_by_one_module_only(found: SourceFindings) -> None:
-    assert sorted(found.naming_git - GIT.keys()) == []
-    assert sorted(GIT.keys() - found.naming_git) == []
+def test_git_is_run_by_one_module_only(source_findings: SourceFindings) -> None:
+    assert sorted(source_findings.naming_git - GIT.keys()) == []
+    assert sorted(GIT.keys() - source_findings.naming_git) == []
 
 
 def test_a_new_place_would_be_seen() -> None:

@@ -387,9 +387,9 @@ for line in sys.stdin:
 
 @pytest.mark.skipif(bool(missing("bubblewrap")), reason=missing("bubblewrap") or "")
 @pytest.mark.parametrize(
-    ("hosts", "said"), [([], "URLError, URLError"), (["named.test"], "HTTPError 502, HTTPError 403")]
+    ("hosts", "expected"), [([], "URLError, URLError"), (["named.test"], "HTTPError 502, HTTPError 403")]
 )
-async def test_a_projects_server_reaches_no_hosts_but_those_it_names(kit: Kit, hosts: list[str], said: str) -> None:
+async def test_a_projects_server_reaches_no_hosts_but_those_it_names(kit: Kit, hosts: list[str], expected: str) -> None:
     """E-01, S-18: the rest of its declaration is ignored. (The proxy is asked; there is no such host to be reached.)"""
     kit.replayed = False
     (kit.root / "own.py").write_text(PROJECTS_OWN)
@@ -400,7 +400,7 @@ async def test_a_projects_server_reaches_no_hosts_but_those_it_names(kit: Kit, h
         Trust(kit.home).add(str(path), path.read_bytes())
     agent = kit.agent([Call("theirs__reach"), Say("Done.")], True)
     events = await collect_events(kit.chat(agent).send("Go."))
-    assert results(events)[0].result == said, results(events)
+    assert results(events)[0].result == expected, results(events)
 
 
 async def test_a_changed_server_script_must_be_trusted_again(kit: Kit) -> None:  # E-01, S-09

@@ -27,9 +27,9 @@ def noting(kit: Kit, mark: str = "", **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "how", [pytest.param(UNCONFINED, id="unconfined"), pytest.param(CONFINED, id="confined", marks=confined)]
+    "options", [pytest.param(UNCONFINED, id="unconfined"), pytest.param(CONFINED, id="confined", marks=confined)]
 )
-async def test_what_a_server_writes_is_written_to_the_world(kit: Kit, how: dict[str, Any]) -> None:
+async def test_what_a_server_writes_is_written_to_the_world(kit: Kit, options: dict[str, Any]) -> None:
     steps = [
         Call("odd__note", text="one"),
         Call("edit_file", path="notes", old_str="one", new_str="two"),
@@ -38,7 +38,7 @@ async def test_what_a_server_writes_is_written_to_the_world(kit: Kit, how: dict[
         Call("read_file", path="notes"),
         Say("Done."),
     ]
-    agent = kit.agent(steps, noting(kit, **how))
+    agent = kit.agent(steps, noting(kit, **options))
     world = await agent.worlds.open(kit.root)
     events = await collect_events(kit.chat(agent, world=world.id).send("Note it."))
     _, _, looked, _, read = results(events)

@@ -28,7 +28,7 @@ def test_of_all_characters_those_that_act_or_hide_are_escaped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         ("\x1b[2J\x1b]0;title\x07", "\\x1b[2J\\x1b]0;title\\x07"),
         ("\x9b31m", "\\x9b31m"),
@@ -41,8 +41,8 @@ def test_of_all_characters_those_that_act_or_hide_are_escaped() -> None:
         ("tab\tand\nline", "tab\tand\nline"),
     ],
 )
-def test_examples(text: str, shown: str) -> None:
-    assert inert(text) == shown
+def test_examples(text: str, expected: str) -> None:
+    assert inert(text) == expected
 
 
 @given(st.text(st.characters()))
@@ -63,7 +63,7 @@ def test_a_line_is_one_line_and_fits(text: str, width: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         ("\x1b[31mred\x1b]8;;x\x07", "\\x1b[31mred\\x1b]8;;x\\x07"),
         ("a\u202eb\u2066c", "a\\u202eb\\u2066c"),
@@ -73,7 +73,7 @@ def test_a_line_is_one_line_and_fits(text: str, width: int) -> None:
         ("schön 中文", "schön 中文"),
     ],
 )
-def test_what_is_recorded_holds_nothing_that_cannot_be_printed(text: str, shown: str) -> None:
-    assert printable(text) == shown
+def test_what_is_recorded_holds_nothing_that_cannot_be_printed(text: str, expected: str) -> None:
+    assert printable(text) == expected
     assert printable(text, keep="").isprintable()
     assert inert(printable(text)) == printable(text)

@@ -100,11 +100,11 @@ exec(sys.argv[1])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
-@pytest.mark.parametrize("how", HELPERS)
-def test_helpers_end_with_a_worker_that_is_killed(how: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("helper", HELPERS)
+def test_helpers_end_with_a_worker_that_is_killed(helper: str, tmp_path: Path) -> None:
     """S-14, fault 38: SIGKILL, which the worker cannot answer; also what its program started is gone."""
     note = tmp_path / "child"
-    worker = subprocess.Popen([sys.executable, "-c", WORKER, HELPERS[how], *SLEEPS, str(note)])
+    worker = subprocess.Popen([sys.executable, "-c", WORKER, HELPERS[helper], *SLEEPS, str(note)])
     try:
         own_pid = _number(Path(f"{note}.own"))
         child = _number(note)

@@ -54,8 +54,8 @@ def test_a_quick_run_measures_everything(tmp_path: Path, capsys: pytest.CaptureF
     assert "SQLite, 64 chats at once" in printed
 
 
-@pytest.mark.parametrize(("limit", "found"), [(137, range(127, 138)), (3, range(0, 4)), (50, range(40, 51))])
-def test_the_search_finds_what_is_carried(limit: int, found: range) -> None:
+@pytest.mark.parametrize(("limit", "expected"), [(137, range(127, 138)), (3, range(0, 4)), (50, range(40, 51))])
+def test_the_search_finds_what_is_carried(limit: int, expected: range) -> None:
     chat_counts: list[int] = []
 
     def measure(chats: int) -> Level:
@@ -63,7 +63,7 @@ def test_the_search_finds_what_is_carried(limit: int, found: range) -> None:
         return make_level(chats, 10.0 if chats <= limit else 500.0)
 
     levels = search(measure, first=50, step=10, say=lambda _: None)
-    assert most_carried(levels) in found
+    assert most_carried(levels) in expected
     assert len(chat_counts) < 10
 
 

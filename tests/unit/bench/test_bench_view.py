@@ -6,14 +6,14 @@ from bench import view
 from tests.unit.adapters.sandbox.grounds import missing
 
 
-@pytest.mark.parametrize("how", [[], ["--supervised"]])
+@pytest.mark.parametrize("options", [[], ["--supervised"]])
 def test_every_way_has_its_figure(
-    how: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if reason := missing("view", None):
         pytest.skip(reason)
     monkeypatch.setattr(view, "FILES", 100)
     monkeypatch.setattr(view, "COMMANDS", {"change 1 file": view.COMMANDS["change 1 file"]})
-    assert view.main(["--quick", *how]) == 0
+    assert view.main(["--quick", *options]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line[22:44].strip() for line in lines[1:]] == list(view.WAYS)

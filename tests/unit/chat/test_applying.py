@@ -15,7 +15,7 @@ from treadle.protocol.content import Usage
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("No code.", []),
         ("```\n```", [""]),
@@ -32,8 +32,8 @@ from treadle.protocol.content import Usage
         ("```\nform\x0cfeed\u2028line\n```", ["form\x0cfeed\u2028line\n"]),
     ],
 )
-def test_the_fenced_blocks_of_a_text(text: str, found: list[str]) -> None:
-    assert fenced_blocks(text) == found
+def test_the_fenced_blocks_of_a_text(text: str, expected: list[str]) -> None:
+    assert fenced_blocks(text) == expected
 
 
 def build_chat(text: str, *more: e.Event) -> ChatState:
@@ -109,14 +109,16 @@ def test_no_model_is_asked_and_no_turn_is_counted() -> None:
     assert (new_state.totals.turns, new_state.totals.usage, new_state.totals.tool_calls) == (1, Usage(10, 5), 1)
 
 
-@pytest.mark.parametrize(("events", "shown"), [((e.Interrupted(),), "idle"), ((e.SessionError("network"),), "error")])
-def test_what_waits_since_a_stop_or_an_error_still_waits(events: tuple[e.Event, ...], shown: str) -> None:
+@pytest.mark.parametrize(
+    ("events", "expected_status"), [((e.Interrupted(),), "idle"), ((e.SessionError("network"),), "error")]
+)
+def test_what_waits_since_a_stop_or_an_error_still_waits(events: tuple[e.Event, ...], expected_status: str) -> None:
     """Applying something does not say that the queue may go on."""
-    reason: e.EndReason = "error" if shown == "error" else "interrupted"
+    reason: e.EndReason = "error" if expected_status == "error" else "interrupted"
     queued = e.QueueChanged("added", "q1", "next")
     old_state = build_chat("Hm.", e.UserMessage("more"), queued, *events, e.RunEnd(reason))
     new_state = carry_out_call(grow(old_state, *transition(old_state, c.Apply("a.txt", "text"))))
-    assert (status(new_state), new_state.last_end, len(new_state.queue)) == (shown, reason, 1)
+    assert (status(new_state), new_state.last_end, len(new_state.queue)) == (expected_status, reason, 1)
     assert new_state.last_error == old_state.last_error
 
 

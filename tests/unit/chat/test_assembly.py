@@ -127,12 +127,12 @@ arguments = st.dictionaries(st.text(max_size=5), values, max_size=4).map(
 wanted_calls = st.lists(st.tuples(st.sampled_from(["f", "g"]), arguments), min_size=1, max_size=4)
 
 
-@given(data=st.data(), wanted=wanted_calls, style=st.sampled_from(["plain", "zero", "bare", "ids", "echo"]))
+@given(data=st.data(), expected=wanted_calls, style=st.sampled_from(["plain", "zero", "bare", "ids", "echo"]))
 def test_any_split_gives_the_same_answer(
-    data: st.DataObject, wanted: list[tuple[str, str]], style: str
+    data: st.DataObject, expected: list[tuple[str, str]], style: str
 ) -> None:  # fault 7
     fragments: list[CallDelta] = []
-    for number, (name, text) in enumerate(wanted):
+    for number, (name, text) in enumerate(expected):
         cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
         pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
         for place, piece in enumerate(pieces):
@@ -148,7 +148,7 @@ def test_any_split_gives_the_same_answer(
                     fragments.append(C(f"i{number}", None, name if first else None, piece))
                 case _:
                     fragments.append(C(f"i{number}", 0, name, piece))
-    assert calls(*fragments) == wanted
+    assert calls(*fragments) == expected
 
 
 @given(

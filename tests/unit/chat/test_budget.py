@@ -32,7 +32,7 @@ def test_without_a_budget_everything_passes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "kind", "used"),
+    ("budget", "kind", "amount"),
     [
         (Budget(turns=1), "turns", 1),
         (Budget(tokens=699), "tokens", 600),
@@ -41,11 +41,11 @@ def test_without_a_budget_everything_passes() -> None:
         (Budget(wall_s=4), "wall_s", 5),
     ],
 )
-def test_a_call_that_would_go_over_is_refused(budget: Budget, kind: str, used: float) -> None:
+def test_a_call_that_would_go_over_is_refused(budget: Budget, kind: str, amount: float) -> None:
     state = spent(budget)
     assert state.run is not None
     events = admitted(state, state.run.started_ms + 5_000)
-    assert [(x.kind, x.used, x.scope) for x in events if isinstance(x, e.LimitReached)] == [(kind, used, "run")]
+    assert [(x.kind, x.used, x.scope) for x in events if isinstance(x, e.LimitReached)] == [(kind, amount, "run")]
     assert len(events) == 1
 
 

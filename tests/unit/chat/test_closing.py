@@ -13,7 +13,7 @@ START = e.ExecutionStart(KEY, "t")
 
 
 @pytest.mark.parametrize(
-    ("opened", "closed"),
+    ("pending_events", "completion_types"),
     [
         ((), []),
         ((e.PermissionRequested("p", KEY, hash="h"),), ["permission.completed"]),
@@ -22,10 +22,10 @@ START = e.ExecutionStart(KEY, "t")
         ((START,), []),
     ],
 )
-def test_whatever_it_waits_for(opened: tuple[e.Event, ...], closed: list[str]) -> None:
-    state = chat(make_message(), *answer(1, "t"), *opened)
+def test_whatever_it_waits_for(pending_events: tuple[e.Event, ...], completion_types: list[str]) -> None:
+    state = chat(make_message(), *answer(1, "t"), *pending_events)
     events = close_calls(state, "interrupted")
-    assert [event.TYPE for event in events] == [*closed, "tool.execution_complete"]
+    assert [event.TYPE for event in events] == [*completion_types, "tool.execution_complete"]
     new_state = chat(*events, state=state)
     assert new_state.calls == ()
     assert open_actions(new_state) == ()
@@ -49,10 +49,10 @@ def test_the_loops_own_question_is_closed_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "why", ["interrupted", "superseded", "steering", "deadline", "budget", "error", "turn_cap", "?"]
+    "reason", ["interrupted", "superseded", "steering", "deadline", "budget", "error", "turn_cap", "?"]
 )
-def test_every_reason_is_a_sentence_for_the_model(why: str) -> None:
-    (completion,) = close_calls(chat(make_message(), *answer(1, "t")), why)
+def test_every_reason_is_a_sentence_for_the_model(reason: str) -> None:
+    (completion,) = close_calls(chat(make_message(), *answer(1, "t")), reason)
     assert isinstance(completion, e.ExecutionComplete)
     assert completion.error.endswith(".")
     assert not completion.success

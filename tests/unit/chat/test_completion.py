@@ -67,7 +67,7 @@ def test_a_text_of_nothing_but_beginnings_is_looked_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "shown", "found"),
+    ("text", "visible_text", "has_marker"),
     [
         (f"All done. {MARKER}", "All done.", True),
         (f"{MARKER} trailing", " trailing", True),
@@ -79,8 +79,8 @@ def test_a_text_of_nothing_but_beginnings_is_looked_at_once() -> None:
         ("", "", False),
     ],
 )
-def test_whole_texts(text: str, shown: str, found: bool) -> None:
-    assert strip_marker(text) == (shown, found)
+def test_whole_texts(text: str, visible_text: str, has_marker: bool) -> None:
+    assert strip_marker(text) == (visible_text, has_marker)
 
 
 def test_a_marker_that_appears_when_another_is_taken_out_is_taken_out_too() -> None:

@@ -60,15 +60,15 @@ def test_an_error_ends_the_run_and_answers_open_calls() -> None:  # L-12, law 4
 
 
 @pytest.mark.parametrize(
-    ("rule", "then"),
+    ("rule", "expected"),
     [
         ("ask", ["user_input.requested"]),
         ("answer", ["session.limit_reached"]),
         ("error", ["session.limit_reached", "session.error"]),
     ],
 )
-def test_at_the_turn_cap(rule: str, then: list[str]) -> None:  # L-03
-    assert recorded(capped(rule)) == then
+def test_at_the_turn_cap(rule: str, expected: list[str]) -> None:  # L-03
+    assert recorded(capped(rule)) == expected
 
 
 def test_a_last_answer_is_asked_for_once_and_its_calls_are_not_run() -> None:  # L-03

@@ -93,10 +93,10 @@ class ChatMachine(RuleBasedStateMachine):
         self.player.command(c.Expire(self.player.time_ms + (1_000_000 if late else 0)))
 
     @precondition(lambda self: open_actions(self.player.state))
-    @rule(good=st.booleans(), pick=st.integers(0, 3), said=st.sampled_from(["continue", "stop", "allow", "deny"]))
-    def answer(self, good: bool, pick: int, said: str) -> None:
+    @rule(good=st.booleans(), pick=st.integers(0, 3), choice=st.sampled_from(["continue", "stop", "allow", "deny"]))
+    def answer(self, good: bool, pick: int, choice: str) -> None:
         actions = open_actions(self.player.state)
-        refused = self.player.command(self._answer(actions, actions[pick % len(actions)], said, good))
+        refused = self.player.command(self._answer(actions, actions[pick % len(actions)], choice, good))
         if not good:
             assert refused
 
@@ -128,9 +128,9 @@ class ChatMachine(RuleBasedStateMachine):
     def wait(self, seconds: int) -> None:
         self.player.time_ms += seconds * 1_000
 
-    @rule(cut=st.integers(0, 200))
-    def snapshots_are_caches(self, cut: int) -> None:
-        self.player.check_fold(cut % (len(self.player.log) + 1))
+    @rule(position=st.integers(0, 200))
+    def snapshots_are_caches(self, position: int) -> None:
+        self.player.check_fold(position % (len(self.player.log) + 1))
 
     def teardown(self) -> None:
         if hasattr(self, "player"):

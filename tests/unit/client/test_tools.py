@@ -75,16 +75,16 @@ async def test_values_come_as_their_types_and_results_as_json() -> None:
 
 
 async def test_what_goes_wrong_is_a_result_for_the_model() -> None:
-    def fail(how: str) -> object:
+    def fail(kind: str) -> object:
         """Fail."""
-        if how == "tool":
+        if kind == "tool":
             raise ToolError("There is no such city; try another.")
-        if how == "json":
+        if kind == "json":
             return object()
         raise KeyError("boom")
 
     tool = ClientTool(fail)
-    results = {kind: await tool.answer(call("fail", how=kind)) for kind in ("tool", "json", "any")}
+    results = {kind: await tool.answer(call("fail", kind=kind)) for kind in ("tool", "json", "any")}
     assert all(result.is_error for result in results.values())
     assert results["tool"].output == "There is no such city; try another."
     assert "KeyError" in results["any"].output

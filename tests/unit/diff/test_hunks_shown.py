@@ -15,7 +15,7 @@ FOLDER, LINK, FIFO = FileState("directory", 0o755), FileState("link", target="th
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "notes"),
+    ("old_state", "new_state", "notes"),
     [
         (None, FOLDER, ("new folder",)),
         (FOLDER, None, ("folder removed",)),
@@ -27,8 +27,10 @@ FOLDER, LINK, FIFO = FileState("directory", 0o755), FileState("link", target="th
         (None, file(""), ()),
     ],
 )
-def test_what_no_line_shows_is_said(before: FileState | None, after: FileState | None, notes: tuple[str, ...]) -> None:
-    file_diff = build_file_diff(change_of("f", before, after, DiffStat()), (b"", b""))
+def test_what_no_line_shows_is_said(
+    old_state: FileState | None, new_state: FileState | None, notes: tuple[str, ...]
+) -> None:
+    file_diff = build_file_diff(change_of("f", old_state, new_state, DiffStat()), (b"", b""))
     assert (file_diff.notes, file_diff.hunks) == (notes, ())
 
 

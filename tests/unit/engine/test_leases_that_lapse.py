@@ -146,11 +146,11 @@ async def test_a_message_during_the_snapshot_is_driven_although_leases_are_renew
                 head = await store.wait(chat.id, head, 1.0)
 
 
-@pytest.mark.parametrize("where", ["memory", "sqlite"])
-async def test_a_message_to_a_chat_that_is_being_released_is_driven(where: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("store_kind", ["memory", "sqlite"])
+async def test_a_message_to_a_chat_that_is_being_released_is_driven(store_kind: str, tmp_path: Path) -> None:
     """Another process has claimed the chat and found nothing to do; before it gives the lease back, this one appends a
     message and finds the chat held. The holder looks again."""
-    shared_store = MemoryStore() if where == "memory" else SqliteStore(tmp_path / "t.db")
+    shared_store = MemoryStore() if store_kind == "memory" else SqliteStore(tmp_path / "t.db")
     store, model = SlowEnd(shared_store), GatedModel()
     model.open.set()
     async with (

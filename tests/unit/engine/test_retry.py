@@ -33,9 +33,9 @@ def test_five_retries_and_no_more() -> None:
     assert delay(ModelError("network", "x"), RETRIES, 0.5) is None
 
 
-@pytest.mark.parametrize(("asked", "waited"), [(0.0, 0.0), (60.0, 60.0), (120.0, 120.0), (121.0, None)])
-def test_the_provider_is_obeyed_within_reason(asked: float, waited: float | None) -> None:
-    assert delay(ModelError("rate_limit", "x", retry_after=asked), 0, 0.5) == waited
+@pytest.mark.parametrize(("retry_after", "waited"), [(0.0, 0.0), (60.0, 60.0), (120.0, 120.0), (121.0, None)])
+def test_the_provider_is_obeyed_within_reason(retry_after: float, waited: float | None) -> None:
+    assert delay(ModelError("rate_limit", "x", retry_after=retry_after), 0, 0.5) == waited
 
 
 @pytest.mark.parametrize("kind", ["auth", "quota", "context_limit", "bad_request", "answer_limit"])

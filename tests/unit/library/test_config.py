@@ -43,7 +43,7 @@ def test_an_unknown_key_is_a_warning(env: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ('max_turns = "5"\n', "config.toml: max_turns = '5'"),
         ("max_turns = 0\n", "config.toml: max_turns = 0"),
@@ -52,11 +52,11 @@ def test_an_unknown_key_is_a_warning(env: dict[str, str]) -> None:
         ("max_turns = \n", "is no valid TOML"),
     ],
 )
-def test_a_wrong_value_is_named_with_its_file(env: dict[str, str], text: str, told: str) -> None:
+def test_a_wrong_value_is_named_with_its_file(env: dict[str, str], text: str, message: str) -> None:
     write(env, text)
     with pytest.raises(ConfigError) as raised:
         load(env)
-    assert told in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,9 @@ def test_a_preset_stands_where_it_was_named(env: dict[str, str]) -> None:  # S-1
         load(env | {"TREADLE_PRESET": "lax"})
 
 
-@pytest.mark.parametrize("named", ["profile", "flag"])
-def test_a_profile_wins_over_its_own_preset(env: dict[str, str], named: str) -> None:  # E-06
-    profile_line = 'profile = "mine"\n' if named == "profile" else ""
+@pytest.mark.parametrize("source", ["profile", "flag"])
+def test_a_profile_wins_over_its_own_preset(env: dict[str, str], source: str) -> None:  # E-06
+    profile_line = 'profile = "mine"\n' if source == "profile" else ""
     write(env, profile_line + 'mode = "review"\n[profiles.mine]\npreset = "strict"\nmax_turns = 77\n')
     settings = load(env, {} if profile_line else {"profile": "mine"}).settings
     assert (settings.max_turns, settings.strict_paths) == (77, True)

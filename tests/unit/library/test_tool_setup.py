@@ -38,25 +38,27 @@ def test_a_project_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.fixture
-def apart() -> Iterator[Path]:
+def folder_outside_tmp() -> Iterator[Path]:
     """Not below /tmp, of which commands have their own."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         yield Path(name)
 
 
-@pytest.mark.parametrize("kept", ["memory", "file"])
+@pytest.mark.parametrize("store_kind", ["memory", "file"])
 @pytest.mark.parametrize("level", ["bubblewrap", "landlock"])
 async def test_kept_files_are_hidden_from_commands(
-    kept: str, level: Demand, apart: Path, monkeypatch: pytest.MonkeyPatch
+    store_kind: str, level: Demand, folder_outside_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, project = seed(apart / "home"), apart / "project"
-    monkeypatch.setattr(tempfile, "tempdir", str(apart / "tmp"))
-    for folder in (project, apart / "tmp", apart / "data"):
+    home, project = seed(folder_outside_tmp / "home"), folder_outside_tmp / "project"
+    monkeypatch.setattr(tempfile, "tempdir", str(folder_outside_tmp / "tmp"))
+    for folder in (project, folder_outside_tmp / "tmp", folder_outside_tmp / "data"):
         folder.mkdir()
     (project / "f").write_text("of this or another chat")
-    setup = ToolSetup(MemoryStore() if kept == "memory" else SqliteStore(apart / "data/treadle.db"), {}, home)
+    setup = ToolSetup(
+        MemoryStore() if store_kind == "memory" else SqliteStore(folder_outside_tmp / "data/treadle.db"), {}, home
+    )
     setup.snapshots_of(str(project), "").capture("c_1/1.0")
-    own_folders = [str(apart / name) for name in ("tmp", "data", "home")]
+    own_folders = [str(folder_outside_tmp / name) for name in ("tmp", "data", "home")]
     assert any(files for folder in own_folders for _, _, files in os.walk(folder))
     try:
         assert setup.context.sandbox_of is not None

@@ -87,7 +87,7 @@ def _early_end(log: Log) -> Log:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected"),
     [
         (_without(e.ExecutionComplete), "has no result before"),
         (_repeat_event(e.ExecutionComplete), "has 2 results"),
@@ -99,13 +99,13 @@ def _early_end(log: Log) -> Log:
     ],
 )
 async def test_results_that_are_wrong(
-    change: Callable[[Log], Log], said: str, sound: tuple[MemoryStore, ChatId, Log]
+    change: Callable[[Log], Log], expected: str, sound: tuple[MemoryStore, ChatId, Log]
 ) -> None:
-    assert any(said in problem for problem in checker.check_results(change(sound[2])))
+    assert any(expected in problem for problem in checker.check_results(change(sound[2])))
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected"),
     [
         (_repeat_event(e.TurnStart), "a second assistant.turn_start"),
         (_repeat_event(e.AssistantMessage), "a second assistant.message"),
@@ -118,9 +118,9 @@ async def test_results_that_are_wrong(
     ],
 )
 async def test_turns_that_are_wrong(
-    change: Callable[[Log], Log], said: str, sound: tuple[MemoryStore, ChatId, Log]
+    change: Callable[[Log], Log], expected: str, sound: tuple[MemoryStore, ChatId, Log]
 ) -> None:
-    assert any(said in problem for problem in checker.check_turns(change(sound[2])))
+    assert any(expected in problem for problem in checker.check_turns(change(sound[2])))
 
 
 async def test_a_chat_in_the_middle_is_sound_but_not_settled(sound: tuple[MemoryStore, ChatId, Log]) -> None:

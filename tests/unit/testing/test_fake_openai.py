@@ -137,19 +137,19 @@ async def test_headers_are_remembered_and_the_connection_is_kept(http: aiohttp.C
         assert fake.connections == 1
 
 
-@pytest.mark.parametrize("cut", [0, 1, 100])
-async def test_cuts_the_connection_after_so_many_bytes(http: aiohttp.ClientSession, cut: int) -> None:
+@pytest.mark.parametrize("byte_count", [0, 1, 100])
+async def test_cuts_the_connection_after_so_many_bytes(http: aiohttp.ClientSession, byte_count: int) -> None:
     received_bytes = bytearray()
 
     async def read_all(response: aiohttp.ClientResponse) -> None:
         async for piece in response.content.iter_any():
             received_bytes.extend(piece)
 
-    with FakeOpenAI([Reply(text="a long answer", cut_after=cut)]) as fake:
+    with FakeOpenAI([Reply(text="a long answer", cut_after=byte_count)]) as fake:
         async with http.post(f"{fake.base_url}/chat/completions", json=body()) as response:
             with pytest.raises(aiohttp.ClientPayloadError):
                 await read_all(response)
-    assert len(received_bytes) == cut
+    assert len(received_bytes) == byte_count
 
 
 async def test_raw_bytes_are_sent_exactly_and_split(http: aiohttp.ClientSession) -> None:

@@ -53,20 +53,20 @@ def test_what_stands_between_a_call_and_its_result_is_told_where_it_is_refused()
     assert refusing == ALL - {"openai-responses", "gemini"}
 
 
-@pytest.mark.parametrize("lost", histories.WIRES, ids=lambda wire: f"{wire.provider} {wire.native}")
-def test_an_encoder_that_loses_an_entry_is_noticed(lost: histories.Wire) -> None:
+@pytest.mark.parametrize("wire", histories.WIRES, ids=lambda wire: f"{wire.provider} {wire.native}")
+def test_an_encoder_that_loses_an_entry_is_noticed(wire: histories.Wire) -> None:
     """Of every wire: one entry less, and its provider or the count of calls says so."""
 
     class Forgetful:
         def __init__(self, ref: str) -> None:
-            self.inner = lost.encoder(ref)
+            self.inner = wire.encoder(ref)
 
         def body(self, parameters: dict[str, object], request: ModelRequest, /) -> bytes:
             return self.inner.body(parameters, replace(request, entries=[*request.entries[:1], *request.entries[2:]]))
 
-    problems = histories.check_requests(SOUND, [lost._replace(encoder=Forgetful)])
+    problems = histories.check_requests(SOUND, [wire._replace(encoder=Forgetful)])
     # Without native calls, an encoder that merges what one speaker says leaves nothing to notice.
-    assert bool(problems) is lost.native
+    assert bool(problems) is wire.native
 
 
 def test_thinking_goes_to_the_model_that_sealed_it_and_to_no_other() -> None:

@@ -9,7 +9,7 @@ TIDY = Prompt("odd", "tidy", "", ("how", "what"), ("how",))
 
 
 @pytest.mark.parametrize(
-    ("words", "given"),
+    ("words", "arguments"),
     [
         ("well", {"how": "well"}),
         ("well the shelf", {"how": "well", "what": "the shelf"}),
@@ -18,8 +18,8 @@ TIDY = Prompt("odd", "tidy", "", ("how", "what"), ("how",))
         ("a=b it's", {"how": "a=b", "what": "it's"}),
     ],
 )
-def test_words_are_the_arguments_of_a_prompt(words: str, given: dict[str, str]) -> None:
-    assert TIDY.parse_arguments(words) == given
+def test_words_are_the_arguments_of_a_prompt(words: str, arguments: dict[str, str]) -> None:
+    assert TIDY.parse_arguments(words) == arguments
 
 
 def test_what_is_missing_is_said() -> None:

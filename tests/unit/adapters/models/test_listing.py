@@ -20,7 +20,7 @@ def names(document: Any) -> list[str] | None:
 
 
 @pytest.mark.parametrize(
-    ("document", "found"),
+    ("document", "expected"),
     [
         ({"object": "list", "data": [{"id": "b"}, {"id": "a", "object": "model"}]}, ["b", "a"]),
         ([{"id": "a", "type": "chat"}, {"id": "b", "type": "embedding"}], ["a"]),
@@ -44,8 +44,8 @@ def names(document: Any) -> list[str] | None:
         (b"[1", None),
     ],
 )
-def test_every_shape_is_read(document: Any, found: list[str] | None) -> None:
-    assert names(document) == found
+def test_every_shape_is_read(document: Any, expected: list[str] | None) -> None:
+    assert names(document) == expected
 
 
 def test_what_does_not_answer_is_left_out() -> None:

@@ -203,7 +203,7 @@ def test_the_border_refuses_what_cannot_be() -> None:
 
 
 @pytest.mark.parametrize(
-    ("effort", "levels", "wanted"),
+    ("effort", "levels", "expected"),
     [
         ("max", ("low", "high"), "high"),
         ("medium", ("low", "high"), "low"),
@@ -212,8 +212,8 @@ def test_the_border_refuses_what_cannot_be() -> None:
         ("low", ("none",), "none"),
     ],
 )
-def test_nearest(effort: ReasoningEffort, levels: tuple[ReasoningEffort, ...], wanted: ReasoningEffort) -> None:
-    assert nearest(effort, levels) == wanted
+def test_nearest(effort: ReasoningEffort, levels: tuple[ReasoningEffort, ...], expected: ReasoningEffort) -> None:
+    assert nearest(effort, levels) == expected
 
 
 def test_levels_in_the_sentences_of_servers() -> None:

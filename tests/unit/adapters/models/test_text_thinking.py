@@ -81,11 +81,11 @@ def join_thinking(answer: ModelAnswer) -> str:
     return "".join(block.text for block in answer.thinking)
 
 
-@pytest.mark.parametrize(("text", "thinking", "rest"), TAKEN)
-def test_thinking_is_taken_out(text: str, thinking: str, rest: str) -> None:
+@pytest.mark.parametrize(("text", "thinking", "answer_text"), TAKEN)
+def test_thinking_is_taken_out(text: str, thinking: str, answer_text: str) -> None:
     for cuts in ([], range(len(text)), *([position] for position in range(len(text)))):
         answer = listened(pieces(text, cuts))
-        assert (join_thinking(answer), answer.text) == (thinking, rest)
+        assert (join_thinking(answer), answer.text) == (thinking, answer_text)
 
 
 @pytest.mark.parametrize("text", KEPT)

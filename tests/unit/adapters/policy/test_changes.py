@@ -49,7 +49,7 @@ def test_each_kind_is_raised_by_itself(kind: str) -> None:  # S-16
 
 
 @pytest.mark.parametrize(
-    ("mode", "plain", "always", "others"),
+    ("mode", "plain", "always", "other_verdict"),
     [
         ("read-only", "discard", "discard", "discard"),
         ("confirm", "ask", "ask", "ask"),
@@ -59,13 +59,13 @@ def test_each_kind_is_raised_by_itself(kind: str) -> None:  # S-16
         ("autopilot", "allow", "ask", "allow"),
     ],
 )
-async def test_modes(mode: Mode, plain: str, always: str, others: str) -> None:  # S-07
+async def test_modes(mode: Mode, plain: str, always: str, other_verdict: str) -> None:  # S-07
     """`confirm` gets here only with a command that looks harmless."""
     judge = Judge(mode=mode)
     assert await judge.changing(command="ls") == "allow", "an empty effect"
     assert await judge.changing(*PLAIN, command="ls") == plain
     for kind, files in RAISING.items():
-        expected = always if kind in ("sensitive", "repository") else others
+        expected = always if kind in ("sensitive", "repository") else other_verdict
         assert await judge.changing(*files, command="ls", unrecoverable=LOST) == expected, kind
     ruled = Judge(mode=mode, rules=(ask("src/**", "edit_file"),))
     assert await ruled.changing(*PLAIN, command="ls") == always

@@ -47,7 +47,7 @@ def test_by_shape(kind: str, around: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("postgres://bob:s3cret@db:5432/x", "postgres://bob:[redacted: password]@db:5432/x"),
         ("https://:tok3n@host/x", "https://:[redacted: password]@host/x"),
@@ -77,8 +77,8 @@ def test_by_shape(kind: str, around: str) -> None:
         ("aws_secret\nAWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLE1", None),
     ],
 )
-def test_by_what_stands_around_it(text: str, wanted: str | None) -> None:
-    assert PLAIN(text) == (wanted or "aws_secret\nAWS_SECRET_ACCESS_KEY=[redacted: AWS_SECRET_ACCESS_KEY]")
+def test_by_what_stands_around_it(text: str, expected: str | None) -> None:
+    assert PLAIN(text) == (expected or "aws_secret\nAWS_SECRET_ACCESS_KEY=[redacted: AWS_SECRET_ACCESS_KEY]")
     assert PLAIN(PLAIN(text)) == PLAIN(text)
 
 

@@ -11,7 +11,7 @@ from treadle.adapters.policy.sensitive_files import DEFAULTS, find, judge, judge
 
 
 @pytest.mark.parametrize(
-    ("pattern", "path", "wanted"),
+    ("pattern", "path", "expected"),
     [
         (".env", ".env", True),
         (".env", "a/b/.env", True),
@@ -39,8 +39,8 @@ from treadle.adapters.policy.sensitive_files import DEFAULTS, find, judge, judge
         ("a+b(c)", "a+b(c)", True),
     ],
 )
-def test_globs(pattern: str, path: str, wanted: bool) -> None:
-    assert matches(pattern, path) is wanted
+def test_globs(pattern: str, path: str, expected: bool) -> None:
+    assert matches(pattern, path) is expected
 
 
 @given(

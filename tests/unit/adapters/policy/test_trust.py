@@ -81,7 +81,7 @@ def test_a_setting_accepts_beforehand(tmp_path: Path, accepted: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ref", "env", "whom"),
+    ("ref", "env", "expected"),
     [
         ("openai:gpt-4.1", {}, "OpenAI"),
         ("openai:x", {"OPENAI_BASE_URL": "http://127.0.0.1:8000/v1"}, ""),
@@ -104,8 +104,8 @@ def test_a_setting_accepts_beforehand(tmp_path: Path, accepted: str) -> None:
         ("", {}, ""),
     ],
 )
-def test_who_gets_to_see_it(ref: str, env: dict[str, str], whom: str) -> None:
-    assert recipient(ref, env) == whom
+def test_who_gets_to_see_it(ref: str, env: dict[str, str], expected: str) -> None:
+    assert recipient(ref, env) == expected
 
 
 def test_every_provider_is_judged() -> None:

@@ -205,14 +205,14 @@ def test_a_bubblewrap_that_confines_nothing_is_found_out(place: Grounds) -> None
 
 
 @pytest.mark.parametrize(
-    ("left_out", "opened"),
+    ("left_out", "allowed_names"),
     [
         ("--unshare-net", {"connect_tcp", "send_udp", "connect_abstract"}),
         ("--unshare-pid", {"survive", "kill_process"}),
     ],
 )
 def test_a_bubblewrap_that_leaves_something_out_is_found_out(
-    bubblewrap: Grounds, left_out: str, opened: set[str]
+    bubblewrap: Grounds, left_out: str, allowed_names: set[str]
 ) -> None:
     half = script(
         bubblewrap.folder / "bwrap",
@@ -220,7 +220,7 @@ def test_a_bubblewrap_that_leaves_something_out_is_found_out(
     )
     report = examine_level("bubblewrap", half, bubblewrap.folder)
     assert not report.failure
-    assert {each.name for each in report.tried if each.verdict == "allowed"} == opened
+    assert {each.name for each in report.tried if each.verdict == "allowed"} == allowed_names
 
 
 def test_a_bubblewrap_that_never_ends_is_given_up_once(place: Grounds, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,11 +51,11 @@ def test_caches_stand_apart(home: Path) -> None:
     assert caches == {".cargo/registry", ".m2/repository", ".cache/pip"}
 
 
-@pytest.mark.parametrize(("text", "shown"), [("[build]\njobs = 4\n", True), ("[registry]\ntoken = 'x'\n", False)])
-def test_settings_with_a_secret_are_hidden(home: Path, text: str, shown: bool) -> None:
+@pytest.mark.parametrize(("text", "is_visible"), [("[build]\njobs = 4\n", True), ("[registry]\ntoken = 'x'\n", False)])
+def test_settings_with_a_secret_are_hidden(home: Path, text: str, is_visible: bool) -> None:
     make(home, ".cargo/config.toml")
     (home / ".cargo/config.toml").write_text(text)
-    assert (".cargo/config.toml" in visible(home, find_home(home))) == shown
+    assert (".cargo/config.toml" in visible(home, find_home(home))) == is_visible
 
 
 def test_what_the_path_and_variables_name(home: Path) -> None:

@@ -72,11 +72,12 @@ def test_what_others_use_is_not_held_against_a_command(machine: Machine) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "left", "words"), [("disk", 1 << 29, "the disk is nearly full"), ("memory", 1 << 29, "nearly used up")]
+    ("name", "free_bytes", "words"),
+    [("disk", 1 << 29, "the disk is nearly full"), ("memory", 1 << 29, "nearly used up")],
 )
-def test_a_machine_that_runs_out(machine: Machine, name: str, left: int, words: str) -> None:
+def test_a_machine_that_runs_out(machine: Machine, name: str, free_bytes: int, words: str) -> None:
     watch = limits.Watch({**NONE, "disk": 1 << 40, "memory": 1 << 40}, ".")
-    machine.used[name] = -left
+    machine.used[name] = -free_bytes
     assert words in machine.look(watch)
 
 

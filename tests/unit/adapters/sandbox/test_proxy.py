@@ -122,7 +122,7 @@ async def test_socks_with_a_name(tmp_path: Path) -> None:  # S-03
 
 
 @pytest.mark.parametrize(
-    ("patterns", "target", "why"),
+    ("patterns", "target", "reason"),
     [
         (("web.test",), "evil.test:443", "not among the hosts"),
         (("web.test",), "web.test:22", "not among the hosts"),
@@ -135,14 +135,14 @@ async def test_socks_with_a_name(tmp_path: Path) -> None:  # S-03
     ],
 )
 async def test_what_is_not_reached(
-    tmp_path: Path, patterns: tuple[str, ...], target: str, why: str
+    tmp_path: Path, patterns: tuple[str, ...], target: str, reason: str
 ) -> None:  # S-03: by a name that leads to this machine, too
     async with _proxied(tmp_path, patterns) as bench:
         answer = await bench.ask(f"CONNECT {target} HTTP/1.1\r\n\r\n".encode())
         assert answer.startswith((b"HTTP/1.1 403", b"HTTP/1.1 502"))
-        assert why in answer.decode()
+        assert reason in answer.decode()
         (entry,) = await bench.logged()
-    assert why in entry["refused"]
+    assert reason in entry["refused"]
     assert entry["host"] == target.rpartition(":")[0]
 
 

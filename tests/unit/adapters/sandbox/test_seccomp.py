@@ -145,12 +145,12 @@ def test_the_numbers_are_those_of_the_kernel(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("wanted", [PLAIN, STRICT])
-def test_no_program_that_runs_as_its_owner_is_made(machine: Machine, wanted: Filter) -> None:  # S-18
+@pytest.mark.parametrize("seccomp_filter", [PLAIN, STRICT])
+def test_no_program_that_runs_as_its_owner_is_made(machine: Machine, seccomp_filter: Filter) -> None:  # S-18
     for mode, expected in ((0o4755, refused(errno.EPERM)), (0o755, ALLOW), (0o2775, ALLOW)):
-        assert verdict(machine, wanted, "openat", 0, 0, 0o100, mode) == expected
-        assert verdict(machine, wanted, "mknodat", 0, 0, mode) == expected
-    assert verdict(machine, wanted, "openat", 0, 0, 0, 0o4755) == ALLOW, "nothing is made, so no mode was meant"
-    assert verdict(machine, wanted, "openat2") == refused(errno.ENOSYS)
+        assert verdict(machine, seccomp_filter, "openat", 0, 0, 0o100, mode) == expected
+        assert verdict(machine, seccomp_filter, "mknodat", 0, 0, mode) == expected
+    assert verdict(machine, seccomp_filter, "openat", 0, 0, 0, 0o4755) == ALLOW, "nothing is made, so no mode was meant"
+    assert verdict(machine, seccomp_filter, "openat2") == refused(errno.ENOSYS)
     assert verdict(machine, PLAIN, "fchmodat", 0, 0, 0o4755) == refused(errno.EPERM)
     assert verdict(machine, PLAIN, "fchmodat", 0, 0, 0o2775) == ALLOW

@@ -534,8 +534,8 @@ async def test_one_that_somebody_asks_about_is_not_idle(commands: SupervisedComm
     assert outcome.ending == "idle"
 
 
-@pytest.mark.parametrize("gone", [False, True])
-async def test_sockets_are_covered_with_the_view(tmp_path: Path, gone: bool) -> None:  # S-18
+@pytest.mark.parametrize("is_removed", [False, True])
+async def test_sockets_are_covered_with_the_view(tmp_path: Path, is_removed: bool) -> None:  # S-18
     if skip_reason := missing("view"):
         pytest.skip(skip_reason)
     (tmp_path / "project").mkdir()
@@ -547,12 +547,12 @@ async def test_sockets_are_covered_with_the_view(tmp_path: Path, gone: bool) -> 
         with socket.socket(socket.AF_UNIX) as server:
             server.bind(str(path))
             server.listen()
-            if gone:
+            if is_removed:
                 path.unlink()
             for call, sockets in (("1.0", ()), ("2.0", (str(path),))):
                 spec = CommandSpec(argv, "/", {}, view=str(tmp_path / "project"), lays=LAID, covered_sockets=sockets)
                 command = await commands.start(CHAT, CallKey(call), spec)
                 assert (outcome := await command.wait(60)) is not None
-                assert (outcome.ending, outcome.code) == ("exited", 1 if sockets or gone else 0)
+                assert (outcome.ending, outcome.code) == ("exited", 1 if sockets or is_removed else 0)
     finally:
         await commands.close()

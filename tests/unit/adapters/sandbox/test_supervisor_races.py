@@ -251,9 +251,9 @@ async def test_closing_ends_what_is_about_to_start(tmp_path: Path, point: str) -
     assert not (tmp_path / "commands").exists()
 
 
-@pytest.mark.parametrize("when", range(4))
+@pytest.mark.parametrize("claim_check", range(4))
 def test_a_command_that_is_being_claimed_is_never_taken_for_lost(
-    commands: SupervisedCommands, when: int, monkeypatch: pytest.MonkeyPatch
+    commands: SupervisedCommands, claim_check: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A supervisor takes the lock and writes its name between two questions of an observer."""
     folder = commands._path(CHAT, CALL)
@@ -263,7 +263,7 @@ def test_a_command_that_is_being_claimed_is_never_taken_for_lost(
 
     def exists(path: str) -> bool:
         nonlocal check_count
-        if check_count == when:
+        if check_count == claim_check:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             Path(f"{folder}/{names.OWNER}").touch()
         check_count += 1

@@ -38,7 +38,7 @@ def test_anything_else_is_refused_without_its_password() -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "seen"),
+    ("address", "expected"),
     [
         ("postgresql://me:hidden@there:1/x?password=hidden", "postgresql://me@there:1/x"),
         ("postgresql://:hidden@there/x", "postgresql://there/x"),
@@ -48,8 +48,8 @@ def test_anything_else_is_refused_without_its_password() -> None:
         ("", ""),
     ],
 )
-def test_what_is_shown(address: str, seen: str) -> None:
-    assert redact_address(address) == seen
+def test_what_is_shown(address: str, expected: str) -> None:
+    assert redact_address(address) == expected
 
 
 def test_without_the_driver_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

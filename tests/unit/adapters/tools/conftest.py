@@ -22,17 +22,17 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def call(project: Path) -> Call:
-    """`call(path="a")` is a call with these arguments; `_plan`, `_emit` and `_seen` fill the other fields."""
+    """`call(path="a")` is a call with these arguments; `_plan`, `_emit` and `_known_files` fill the other fields."""
 
     def make(
         _plan: dict[str, Any] | None = None,
         _emit: Callable[[str], None] = lambda _text: None,
-        _seen: Mapping[str, str] | None = None,
+        _known_files: Mapping[str, str] | None = None,
         **arguments: Any,
     ) -> Invocation:
         options = ChatOptions(root=str(project))
         return Invocation(
-            ChatId("c_1"), CallKey("1.0"), "tool", arguments, _plan, options, known_files=_seen or {}, emit=_emit
+            ChatId("c_1"), CallKey("1.0"), "tool", arguments, _plan, options, known_files=_known_files or {}, emit=_emit
         )
 
     return make

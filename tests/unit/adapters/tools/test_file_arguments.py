@@ -16,7 +16,7 @@ TOOLS = Tools(builtins(context_with(MemoryStore())))
 
 
 @pytest.mark.parametrize(
-    ("name", "sent", "read"),
+    ("name", "arguments", "read"),
     [
         ("read_file", {"filePath": "a", "startLine": "2", "endLine": 3}, {"path": "a", "start_line": 2, "end_line": 3}),
         ("create_file", {"path": "a", "file_text": "x"}, {"path": "a", "content": "x"}),
@@ -34,8 +34,8 @@ TOOLS = Tools(builtins(context_with(MemoryStore())))
         ("apply_patch", {"input": "*** Begin Patch"}, {"patch": "*** Begin Patch"}),
     ],
 )
-def test_other_names_are_understood(name: str, sent: dict[str, Any], read: dict[str, Any]) -> None:
+def test_other_names_are_understood(name: str, arguments: dict[str, Any], read: dict[str, Any]) -> None:
     tool = TOOLS.find(name, ChatOptions())
     assert tool is not None
     assert not isinstance(tool, ToolSpec)
-    assert TOOLS.arguments(tool.spec, msgspec.json.encode(sent).decode()) == read
+    assert TOOLS.arguments(tool.spec, msgspec.json.encode(arguments).decode()) == read

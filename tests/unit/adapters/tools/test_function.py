@@ -321,10 +321,10 @@ async def test_cancellation_is_not_swallowed(call) -> None:
 
 
 @pytest.mark.parametrize(
-    ("read_only", "idempotent", "settled"),
+    ("read_only", "idempotent", "settlement"),
     [(False, False, "unknown"), (True, False, "run_again"), (False, True, "run_again")],
 )
-async def test_recovery(call, read_only: bool, idempotent: bool, settled: str) -> None:  # D-02
+async def test_recovery(call, read_only: bool, idempotent: bool, settlement: str) -> None:  # D-02
     function_tool = tool(read_only=read_only, idempotent=idempotent)(nothing)
     assert await function_tool.prepare(call()) is None
-    assert await function_tool.settle(call()) == settled
+    assert await function_tool.settle(call()) == settlement

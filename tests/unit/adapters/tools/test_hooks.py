@@ -76,7 +76,7 @@ async def test_it_answers_by_how_it_ends(tmp_path: Path, body: str, reason: str)
 
 
 @pytest.mark.parametrize(
-    ("body", "why"),
+    ("body", "expected"),
     [
         ("echo oh >&2; exit 1", "failed with exit code 1: oh"),
         ("kill -9 $$", "failed with exit code -9"),
@@ -86,9 +86,9 @@ async def test_it_answers_by_how_it_ends(tmp_path: Path, body: str, reason: str)
         ("""echo '{"allow": true}'""", "printed what is no answer"),
     ],
 )
-async def test_one_that_fails_refuses(tmp_path: Path, body: str, why: str) -> None:
+async def test_one_that_fails_refuses(tmp_path: Path, body: str, expected: str) -> None:
     reason = await hooks(body).before_call(SPEC, invocation(tmp_path))
-    assert why in reason
+    assert expected in reason
     assert "not carried out" in reason
 
 

@@ -155,7 +155,7 @@ def test_a_schema_with_another_name_for_a_path() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "meant"),
+    ("values", "expected"),
     [
         ({"count": "5"}, {"count": 5}),
         ({"count": " -5 "}, {"count": -5}),
@@ -169,12 +169,12 @@ def test_a_schema_with_another_name_for_a_path() -> None:
         ({"maybe": "7"}, {"maybe": 7}),
     ],
 )
-def test_unambiguous_types(sent: dict[str, Any], meant: dict[str, Any]) -> None:  # P-06
-    assert coerce(SPEC, {"path": "a"} | sent) == {"path": "a"} | meant
+def test_unambiguous_types(values: dict[str, Any], expected: dict[str, Any]) -> None:  # P-06
+    assert coerce(SPEC, {"path": "a"} | values) == {"path": "a"} | expected
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "values",
     [
         {"count": "five"},
         {"count": "5.5"},
@@ -193,8 +193,8 @@ def test_unambiguous_types(sent: dict[str, Any], meant: dict[str, Any]) -> None:
         {"path": ["a"]},
     ],
 )
-def test_what_could_mean_two_things_is_left_alone(sent: dict[str, Any]) -> None:
-    arguments = {"path": "a"} | sent
+def test_what_could_mean_two_things_is_left_alone(values: dict[str, Any]) -> None:
+    arguments = {"path": "a"} | values
     assert coerce(SPEC, arguments) == arguments
     assert problem(SCHEMA, arguments)
 

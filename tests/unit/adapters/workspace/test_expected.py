@@ -36,21 +36,21 @@ def test_what_is_expected_is_replaced(root: Root, folder: Path) -> None:
     assert os.listdir(folder / "d") == []
 
 
-@pytest.mark.parametrize("after", [None, b"new"])
-@pytest.mark.parametrize("before", [None, b"old"])
+@pytest.mark.parametrize("new_bytes", [None, b"new"])
+@pytest.mark.parametrize("old_bytes", [None, b"old"])
 def test_a_change_between_the_bytes_and_the_step(
-    root: Root, folder: Path, before: bytes | None, after: bytes | None
+    root: Root, folder: Path, old_bytes: bytes | None, new_bytes: bytes | None
 ) -> None:
-    if before is not None:
-        (folder / "a").write_bytes(before)
-    elif after is None:
+    if old_bytes is not None:
+        (folder / "a").write_bytes(old_bytes)
+    elif new_bytes is None:
         return
     file_system.install_fault_hook(
         lambda name: name == "transaction.ready" and (folder / "a").write_bytes(b"the user's")
     )
     try:
         with pytest.raises(Conflict):
-            write(root, "a", after)
+            write(root, "a", new_bytes)
     finally:
         file_system.install_fault_hook(None)
     assert (folder / "a").read_bytes() == b"the user's"

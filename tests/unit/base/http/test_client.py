@@ -129,9 +129,9 @@ async def test_a_request_on_a_new_connection_is_sent_once(client: Client, end: s
     assert server.requests == [1, 2, 2, 3]
 
 
-@pytest.mark.parametrize("begun", [b"H", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"])
-async def test_a_request_whose_answer_has_begun_is_not_sent_again(begun: bytes) -> None:
-    async with running((ANSWER, begun), (ANSWER,)) as (server, url), plain(url) as ask:
+@pytest.mark.parametrize("prefix", [b"H", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"])
+async def test_a_request_whose_answer_has_begun_is_not_sent_again(prefix: bytes) -> None:
+    async with running((ANSWER, prefix), (ANSWER,)) as (server, url), plain(url) as ask:
         await ask()
         with pytest.raises(ConnectionError):
             await ask()

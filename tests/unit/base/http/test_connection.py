@@ -45,7 +45,7 @@ async def answering(*pieces: bytes, stays: bool = False) -> AsyncIterator[Client
             await asyncio.sleep(0)
 
 
-async def whole(connection: ClientConnection, read: bytearray | None = None) -> bytes:
+async def read_to_end(connection: ClientConnection, read: bytearray | None = None) -> bytes:
     read = bytearray() if read is None else read
     while piece := await connection.read():
         read += piece
@@ -78,7 +78,7 @@ async def test_an_answer_is_read_from_a_socket(answer: bytes) -> None:
     async with answering(*(answer[at : at + 7] for at in range(0, len(answer), 7))) as connection:
         head = await connection.send(b"GET / HTTP/1.1\r\n\r\n")
         assert head.status == 200
-        assert await whole(connection) == WHOLE
+        assert await read_to_end(connection) == WHOLE
         assert head.headers.get("x-a", "1, 2") == "1, 2"
 
 
@@ -99,11 +99,11 @@ async def test_an_answer_is_read_from_a_socket(answer: bytes) -> None:
 async def test_what_is_used_again(answer: bytes, again: bool) -> None:
     async with answering(answer, stays=True) as connection:
         await connection.send(b"GET / HTTP/1.1\r\n\r\n")
-        await whole(connection)
+        await read_to_end(connection)
         assert connection.is_reusable == again
         if again:
             await connection.send(b"GET / HTTP/1.1\r\n\r\n")
-            await whole(connection)
+            await read_to_end(connection)
 
 
 async def test_what_comes_unasked_is_no_answer() -> None:
@@ -140,7 +140,7 @@ async def test_what_is_no_answer(answer: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "rest",
+    "tail",
     [
         b"5\r\nHel",
         b"5\r\nHello",
@@ -152,12 +152,12 @@ async def test_what_is_no_answer(answer: bytes) -> None:
         b"0\r\n",
     ],
 )
-async def test_a_chunked_answer_that_breaks_off_gives_what_came_and_says_so(rest: bytes) -> None:
-    async with answering(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n", rest) as connection:
+async def test_a_chunked_answer_that_breaks_off_gives_what_came_and_says_so(tail: bytes) -> None:
+    async with answering(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n", tail) as connection:
         await connection.send(b"GET / HTTP/1.1\r\n\r\n")
         read = bytearray()
         with pytest.raises(CutOff):
-            await whole(connection, read)
+            await read_to_end(connection, read)
         assert read.startswith(b"ok")
         assert not connection.is_reusable
 

@@ -54,11 +54,11 @@ def test_networks_that_need_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_request_goes_through_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    request_lines: list[str] = []
 
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
-        asked.append(head.decode().split("\r\n")[0])
+        request_lines.append(head.decode().split("\r\n")[0])
         writer.write(ANSWER)
         await writer.drain()
 
@@ -67,19 +67,21 @@ async def test_a_request_goes_through_it(monkeypatch: pytest.MonkeyPatch) -> Non
         http = Http()
         assert await http.get("http://models.invalid/v1/models", {}, Secret("")) == b"{}"
         await http.close()
-    assert asked == ["GET http://models.invalid/v1/models HTTP/1.1"]
+    assert request_lines == ["GET http://models.invalid/v1/models HTTP/1.1"]
 
 
 @pytest.mark.parametrize(
-    "how", ["reset with the answer", "reset after a moment", "end of the stream", "in the handshake"]
+    "ending", ["reset with the answer", "reset after a moment", "end of the stream", "in the handshake"]
 )
-async def test_a_proxy_that_hangs_up_after_its_answer_fails_at_once(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+async def test_a_proxy_that_hangs_up_after_its_answer_fails_at_once(
+    monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
     """Fault 8: CONNECT is answered with 200, and then there is nothing."""
 
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        match how:
+        match ending:
             case "reset with the answer":
                 writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
                 writer.transport.abort()

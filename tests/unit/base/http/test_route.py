@@ -234,12 +234,12 @@ def test_certifi_stands_in_for_a_store_that_is_missing(tmp_path: Path, monkeypat
 
 async def test_a_server_may_ask_for_a_client_certificate(trusted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     certificate, key = certify(trusted, "client.test")
-    shown: list[str] = []
+    certificate_names: list[str] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         ((((_, name),),), *_) = writer.get_extra_info("peercert")["subject"], None
-        shown.append(name)
+        certificate_names.append(name)
         writer.write(ANSWER)
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -259,15 +259,15 @@ async def test_a_server_may_ask_for_a_client_certificate(trusted: Path, monkeypa
             http = Http()
             assert await http.get(url, {}, Secret("")) == b"{}"
             await http.close()
-    assert shown == ["client.test"] * 2
+    assert certificate_names == ["client.test"] * 2
 
 
-@pytest.mark.parametrize("which", ["missing", "encrypted"])
+@pytest.mark.parametrize("problem", ["missing", "encrypted"])
 async def test_a_client_certificate_that_cannot_be_used_is_named(
-    trusted: Path, monkeypatch: pytest.MonkeyPatch, which: str
+    trusted: Path, monkeypatch: pytest.MonkeyPatch, problem: str
 ) -> None:
     certificate, key = certify(trusted, "localhost")
-    if which == "encrypted":
+    if problem == "encrypted":
         secret = serialization.load_pem_private_key(key.read_bytes(), None)
         pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
         key.write_bytes(secret.private_bytes(pem, form, serialization.BestAvailableEncryption(b"word")))

@@ -15,7 +15,7 @@ def command(words: tuple[str, ...], network: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "understood"),
+    ("typed", "expected"),
     [
         ("make", "None make"),
         ("--network make", "all make"),
@@ -27,5 +27,5 @@ def command(words: tuple[str, ...], network: str | None) -> None:
         ("-- --network x.org", "None --network|x.org"),
     ],
 )
-def test_network_with_and_without_hosts(typed: str, understood: str) -> None:
-    assert CliRunner().invoke(command, typed.split()).output == understood + "\n"
+def test_network_with_and_without_hosts(typed: str, expected: str) -> None:
+    assert CliRunner().invoke(command, typed.split()).output == expected + "\n"

@@ -123,7 +123,7 @@ def test_everything_that_was_spent_is_in_the_sum() -> None:  # L-02, L-11
 
 
 @pytest.mark.parametrize(
-    ("event", "told"),
+    ("event", "message"),
     [
         (e.SessionError("auth", "The key is wrong."), "error (auth): The key is wrong."),
         (e.LimitWarning("turns", 17, 20), "warning: 17 of 20 turns of this run used"),
@@ -135,10 +135,10 @@ def test_everything_that_was_spent_is_in_the_sum() -> None:  # L-02, L-11
         (e.CompactionComplete("manual", False, error="no"), "summing up failed: no"),
     ],
 )
-def test_what_is_told_beside_the_work(event: e.Event, told: str) -> None:
+def test_what_is_told_beside_the_work(event: e.Event, message: str) -> None:
     screen = ReadableScreen()
     screen.show(event)
-    assert (screen.out, screen.err) == ("", f"{told}\n")
+    assert (screen.out, screen.err) == ("", f"{message}\n")
 
 
 def test_a_passing_line_fits_into_its_row() -> None:

@@ -83,20 +83,20 @@ def _turn(turn: int, content: str, *requests: ToolRequest, thinking: str = "") -
     return [e.TurnStart(turn, "m:x"), e.AssistantMessage(turn, content, reasoning, requests, usage=spent)]
 
 
-def _begun(*events: e.Event) -> list[e.Event]:
+def _begin_chat(*events: e.Event) -> list[e.Event]:
     options = ChatOptions(model="m:x", root="/p")
     return [e.SessionCreated(options), e.TitleChanged("A title"), e.UserMessage("Do it."), *events]
 
 
-def _ended(turn: int) -> list[e.Event]:
+def _end_run(turn: int) -> list[e.Event]:
     return [e.TurnEnd(turn, Usage(100, 10)), e.RunEnd("done")]
 
 
 FIRST, SECOND = CallKey("1.0"), CallKey("1.1")
 READ, RUN = ToolRequest(FIRST, "read_file", '{"path":"a"}'), ToolRequest(SECOND, "run_command", '{"command":"make"}')
 CASES: dict[str, list[e.Event]] = {
-    "an answer": _begun(*_turn(1, "Done.", thinking="Hm."), *_ended(1)),
-    "calls": _begun(
+    "an answer": _begin_chat(*_turn(1, "Done.", thinking="Hm."), *_end_run(1)),
+    "calls": _begin_chat(
         *_turn(1, "Look.", READ, RUN),
         e.ExecutionStart(FIRST, "read_file", args_summary="a"),
         e.ExecutionComplete(FIRST, True, "x"),
@@ -105,26 +105,26 @@ CASES: dict[str, list[e.Event]] = {
         e.TurnEnd(1, Usage(100, 10)),
         e.PlanUpdated((PlanStep("one", "done"), PlanStep("two", "pending"))),
         *_turn(2, "Done."),
-        *_ended(2),
+        *_end_run(2),
     ),
-    "an approval": _begun(
+    "an approval": _begin_chat(
         *_turn(1, "", RUN), e.PermissionRequested("1.1", SECOND, "high", "risky", "run_command", "h")
     ),
-    "an approval that was given": _begun(
+    "an approval that was given": _begin_chat(
         *_turn(1, "", RUN),
         e.PermissionRequested("1.1", SECOND, "high", "risky", "run_command", "h"),
         e.PermissionCompleted("1.1", "allow", "person"),
         e.ExecutionStart(SECOND, "run_command", args_summary="make"),
     ),
-    "a failed attempt and a compaction cost tokens": _begun(
+    "a failed attempt and a compaction cost tokens": _begin_chat(
         e.TurnStart(1, "m:x"),
         e.TurnRetry(1, 1, "overloaded", "busy", 2.0, usage=Usage(50, 5)),
         e.CompactionComplete("manual", usage=Usage(30, 3)),
         *_turn(1, "Done.")[1:],
-        *_ended(1),
+        *_end_run(1),
     ),
-    "an edit": _begun(
-        *_turn(1, "No."), *_ended(1), e.UserMessage("Do it now.", edits=3), *_turn(2, "Yes."), *_ended(2)
+    "an edit": _begin_chat(
+        *_turn(1, "No."), *_end_run(1), e.UserMessage("Do it now.", edits=3), *_turn(2, "Yes."), *_end_run(2)
     ),
 }
 RECORDED = {"ended": ended_log, "asking": asking_log, "question": question_log, "long": lambda: long_log(80)}

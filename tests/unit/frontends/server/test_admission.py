@@ -101,7 +101,7 @@ def test_models_that_are_open() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "ref", "opened"),
+    ("pattern", "ref", "is_admitted"),
     [
         ("*", "openai:gpt-4.1", True),
         ("*", "command:sh", False),
@@ -115,9 +115,9 @@ def test_models_that_are_open() -> None:
         ("ollama:*", "ollama:library/llama3.2:3b", True),
     ],
 )
-def test_a_program_is_opened_by_its_name_only(pattern: str, ref: str, opened: bool) -> None:  # S-13
+def test_a_program_is_opened_by_its_name_only(pattern: str, ref: str, is_admitted: bool) -> None:  # S-13
     admission = Admission(OPTIONS, models=(pattern,))
-    if opened:
+    if is_admitted:
         assert admission.change("bob", {"model": ref})
     else:
         with pytest.raises(InvalidInput):

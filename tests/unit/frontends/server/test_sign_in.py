@@ -18,30 +18,30 @@ class SignInCase:
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> SignInCase:
+def sign_in_case(tmp_path: Path) -> SignInCase:
     return SignInCase(tmp_path)
 
 
-def test_a_code_is_good_once(told: SignInCase) -> None:
-    code = told.sign_in.code
-    token = told.sign_in.redeem(f" {code.lower().replace('-', ' ')} ")
-    stored_token = told.tokens.find(token)
+def test_a_code_is_good_once(sign_in_case: SignInCase) -> None:
+    code = sign_in_case.sign_in.code
+    token = sign_in_case.sign_in.redeem(f" {code.lower().replace('-', ' ')} ")
+    stored_token = sign_in_case.tokens.find(token)
     assert stored_token is not None
     assert (stored_token.user, stored_token.label) == (LOCAL, "signed in with a code")
-    assert told.codes == [told.sign_in.code] != [code]
+    assert sign_in_case.codes == [sign_in_case.sign_in.code] != [code]
     with pytest.raises(Problem, match="not the code"):
-        told.sign_in.redeem(code)
+        sign_in_case.sign_in.redeem(code)
 
 
-def test_wrong_ones_have_to_wait(told: SignInCase) -> None:
+def test_wrong_ones_have_to_wait(sign_in_case: SignInCase) -> None:
     with pytest.raises(Problem) as wrong:
-        told.sign_in.redeem("AAAA-AAAA")
+        sign_in_case.sign_in.redeem("AAAA-AAAA")
     assert wrong.value.code == "unauthorized"
     with pytest.raises(Problem) as soon:
-        told.sign_in.redeem(told.sign_in.code)
+        sign_in_case.sign_in.redeem(sign_in_case.sign_in.code)
     assert soon.value.code == "too_many_tries"
-    told.now += PAUSE_S
-    assert told.sign_in.redeem(told.sign_in.code)
+    sign_in_case.now += PAUSE_S
+    assert sign_in_case.sign_in.redeem(sign_in_case.sign_in.code)
 
 
 def test_without_a_terminal_there_is_no_code(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_yaml_as_other_agents_write_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "given", "expanded"),
+    ("text", "arguments", "expanded"),
     [
         ("$1 then $2", "don't can't", "don't then can't"),
         ("see $1", r"C:\new\table", r"see C:\new\table"),
@@ -61,8 +61,8 @@ def test_yaml_as_other_agents_write_it() -> None:
         ("Fix it.", "now", "Fix it.\n\nnow"),
     ],
 )
-def test_words_of_an_own_command(text: str, given: str, expanded: str) -> None:  # E-11
-    assert OwnCommand("fix", "", text).expand(given) == expanded
+def test_words_of_an_own_command(text: str, arguments: str, expanded: str) -> None:  # E-11
+    assert OwnCommand("fix", "", text).expand(arguments) == expanded
 
 
 @pytest.mark.parametrize("text", ["", "no front matter", "---\nname: x\nnever closed", "--- \n", "---\n---"])

@@ -48,7 +48,7 @@ def _line(each: tuple[int, int, int]) -> int:
     return theirs if ours == base else ours
 
 
-@pytest.mark.parametrize("how", ["overlay", "copy"])
+@pytest.mark.parametrize("method", ["overlay", "copy"])
 @settings(
     max_examples=1_000 if SOAK else 12, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -57,11 +57,13 @@ def _line(each: tuple[int, int, int]) -> int:
 @example(work=[(True, "a", None), (True, "a", (0, 0)), (False, "a", None)])
 @example(work=[(False, name, None) for name in BASE])
 @example(work=[(True, "d/x", None), (True, "d/e/y", None), (False, "d/new", (1, 1)), (False, "b", (2, 2))])
-def test_a_rebase_is_the_merge_of_both_or_changes_nothing(how: str, work: list[tuple[bool, str, Text | None]]) -> None:
-    if how == "overlay" and (reason := missing("view")):
+def test_a_rebase_is_the_merge_of_both_or_changes_nothing(
+    method: str, work: list[tuple[bool, str, Text | None]]
+) -> None:
+    if method == "overlay" and (reason := missing("view")):
         pytest.skip(reason)
     with tempfile.TemporaryDirectory() as folder:
-        case = Case(Path(folder), how, has_world=False)
+        case = Case(Path(folder), method, has_world=False)
         try:
             _play(case, work)
         finally:

@@ -355,7 +355,7 @@ def test_an_event_that_is_none_is_a_failure_never_a_gap(junk: bytes) -> None:  #
 
 
 @pytest.mark.parametrize(
-    ("kind", "message", "wanted"),
+    ("kind", "message", "expected"),
     [
         ("overloaded_error", "Overloaded", "overloaded"),
         ("api_error", "Internal server error", "overloaded"),
@@ -369,7 +369,7 @@ def test_an_event_that_is_none_is_a_failure_never_a_gap(junk: bytes) -> None:  #
         ("invalid_request_error", "nonsense", "bad_request"),
     ],
 )
-def test_errors_inside_a_200(kind: str, message: str, wanted: str) -> None:  # fault 8
+def test_errors_inside_a_200(kind: str, message: str, expected: str) -> None:  # fault 8
     error = {"type": kind, "message": message}
     document = msgspec.json.encode({"type": "error", "error": error})
     for stream in (
@@ -380,7 +380,7 @@ def test_errors_inside_a_200(kind: str, message: str, wanted: str) -> None:  # f
     ):
         with pytest.raises(ModelError, match=message) as caught:
             read(stream)
-        assert caught.value.kind == wanted
+        assert caught.value.kind == expected
 
 
 def test_what_was_said_before_a_failure_counts() -> None:  # M-11: it is paid for

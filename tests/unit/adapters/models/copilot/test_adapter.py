@@ -157,7 +157,7 @@ async def test_tokens_that_are_not_exchanged_are_used_as_they_are(refusal: tuple
 
 
 @pytest.mark.parametrize(
-    ("api", "told", "used"),
+    ("api", "endpoint", "expected"),
     [
         (GITHUB_API_URL, "https://api.business.githubcopilot.com/", "https://api.business.githubcopilot.com"),
         (GITHUB_API_URL, "http://evil.example", BASE_URL),
@@ -166,8 +166,8 @@ async def test_tokens_that_are_not_exchanged_are_used_as_they_are(refusal: tuple
         ("http://127.0.0.1:9", "http://127.0.0.1:8", "http://127.0.0.1:8"),
     ],
 )
-def test_where_the_models_are(api: str, told: str, used: str) -> None:
-    assert models_at(api, told) == used
+def test_where_the_models_are(api: str, endpoint: str, expected: str) -> None:
+    assert models_at(api, endpoint) == expected
 
 
 async def test_who_asks_is_said() -> None:

@@ -36,7 +36,7 @@ def property_of(schema: Any, **root: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("schema", "wanted"),
+    ("schema", "expected"),
     [
         ({"type": "string", "$comment": "c", "examples": [1], "default": "a", "title": "X"}, STRING | {"title": "X"}),
         ({"type": "string", "format": "uri", "description": "d"}, STRING | {"description": "d"}),
@@ -86,8 +86,8 @@ def property_of(schema: Any, **root: Any) -> Any:
         ({"not": {}, "if": {}, "then": {}, "dependentRequired": {}}, STRING),
     ],
 )
-def test_what_cannot_be_said_is_translated_or_left_out(schema: Any, wanted: Any) -> None:
-    assert property_of(schema) == wanted
+def test_what_cannot_be_said_is_translated_or_left_out(schema: Any, expected: Any) -> None:
+    assert property_of(schema) == expected
 
 
 def test_references_are_replaced() -> None:

@@ -210,7 +210,7 @@ def test_a_question_that_is_not_answered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "kind"),
+    ("body", "kind"),
     [
         (b'{"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}', "overloaded"),
         (b'{"error":{"code":429,"message":"slow","details":[{"retryDelay":"3s"}]}}', "rate_limit"),
@@ -218,8 +218,8 @@ def test_a_question_that_is_not_answered() -> None:
         (b'{"error":"boom"}', "overloaded"),
     ],
 )
-def test_errors_inside_a_200(said: bytes, kind: str) -> None:  # fault 8
-    for stream in (event(said), chunk({"text": "a"}) + event(said), b"[" + said + b"]", said):
+def test_errors_inside_a_200(body: bytes, kind: str) -> None:  # fault 8
+    for stream in (event(body), chunk({"text": "a"}) + event(body), b"[" + body + b"]", body):
         with pytest.raises(ModelError) as caught:
             read(stream)
         assert caught.value.kind == kind

@@ -126,7 +126,7 @@ def test_what_the_engine_cannot_do_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "kept"),
+    ("pattern", "is_kept"),
     [
         ("^a|b$", True),
         ("[0-9]{3}", True),
@@ -136,9 +136,9 @@ def test_what_the_engine_cannot_do_is_left_out() -> None:
         ("a^b", False),
     ],
 )
-def test_only_easy_patterns_are_kept(pattern: str, kept: bool) -> None:
+def test_only_easy_patterns_are_kept(pattern: str, is_kept: bool) -> None:
     inner = cleaned({"type": "object", "properties": {"x": {"type": "string", "pattern": pattern}}})["properties"]["x"]
-    assert ("pattern" in inner) is kept
+    assert ("pattern" in inner) is is_kept
 
 
 def test_definitions_of_two_tools_do_not_meet() -> None:

@@ -94,7 +94,7 @@ async def test_what_a_model_can_is_asked_once_by_all_who_call_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("window", "parameters", "chosen", "num_ctx"),
+    ("window", "parameters", "user_window", "num_ctx"),
     [
         (131_072, "", 0, 32_768),  # a window takes memory: no more than is needed
         (4_096, "", 0, 4_096),
@@ -107,13 +107,13 @@ async def test_what_a_model_can_is_asked_once_by_all_who_call_at_once() -> None:
         (0, "", 100_000, 100_000),
     ],
 )
-async def test_the_window(window: int, parameters: str, chosen: int, num_ctx: int) -> None:  # M-04
+async def test_the_window(window: int, parameters: str, user_window: int, num_ctx: int) -> None:  # M-04
     with FakeOllama([GREETING], window=window, parameters=parameters) as fake:
         model = OllamaChat(INFO, base_url=fake.url)
-        await ask(model, ModelRequest("", [UserEntry("hi")], window=chosen))
+        await ask(model, ModelRequest("", [UserEntry("hi")], window=user_window))
         await model.close()
     assert fake.requests[0]["options"]["num_ctx"] == num_ctx  # type: ignore[index]
-    if not chosen:
+    if not user_window:
         assert model.info.window == num_ctx
 
 
@@ -128,7 +128,7 @@ async def test_the_request_overrules_the_modelfile_which_overrules_the_default()
 
 
 @pytest.mark.parametrize(
-    ("capabilities", "think", "sent"),
+    ("capabilities", "think", "expected"),
     [
         (["completion", "thinking"], None, True),
         (["completion", "thinking"], False, False),
@@ -139,12 +139,12 @@ async def test_the_request_overrules_the_modelfile_which_overrules_the_default()
         (None, True, True),
     ],
 )
-async def test_think(capabilities: list[str] | None, think: Any, sent: Any) -> None:
+async def test_think(capabilities: list[str] | None, think: Any, expected: Any) -> None:
     with FakeOllama([GREETING], capabilities=capabilities) as fake:
         model = OllamaChat(INFO, base_url=fake.url, think=think)
         assert (await ask(model))[0].text == "hello"
         await model.close()
-    assert fake.requests[0].get("think") == sent
+    assert fake.requests[0].get("think") == expected
 
 
 async def test_a_refused_think_is_dropped_for_good() -> None:
@@ -191,12 +191,12 @@ async def test_a_server_too_old_to_tell_is_trusted() -> None:
 
 
 @pytest.mark.parametrize(
-    "told", [b"", b"[]", b"no json", b"{" * 100_000, b'{"capabilities":3,"model_info":7,"parameters":1}']
+    "body", [b"", b"[]", b"no json", b"{" * 100_000, b'{"capabilities":3,"model_info":7,"parameters":1}']
 )
-async def test_a_server_that_tells_nonsense_or_nothing_of_its_models(told: bytes) -> None:
+async def test_a_server_that_tells_nonsense_or_nothing_of_its_models(body: bytes) -> None:
     async def handler(exchange: Exchange) -> None:
         if exchange.path.endswith("/api/show"):
-            await exchange.reply(200 if told else 404, told or b"404 page not found")
+            await exchange.reply(200 if body else 404, body or b"404 page not found")
         else:
             await exchange.stream(b'{"message":{"content":"hello"},"done":true}\n')
 
@@ -293,9 +293,9 @@ async def test_an_error_in_the_stream_comes_after_what_was_said() -> None:  # fa
     assert caught.value.kind == "overloaded"
 
 
-@pytest.mark.parametrize("after", [0, 1, 60, 150, 250])
-async def test_a_connection_that_is_cut(after: int) -> None:  # fault 7
-    with FakeOllama([Reply(text="hello", thinking="hm", cut_after=after)]) as fake:
+@pytest.mark.parametrize("byte_count", [0, 1, 60, 150, 250])
+async def test_a_connection_that_is_cut(byte_count: int) -> None:  # fault 7
+    with FakeOllama([Reply(text="hello", thinking="hm", cut_after=byte_count)]) as fake:
         error = await failing(OllamaChat(INFO, base_url=fake.url))
     assert error.kind == "cut_stream"
 
@@ -331,7 +331,7 @@ async def test_closing_the_stream_drops_the_connection() -> None:  # L-07
 
 
 @pytest.mark.parametrize(
-    ("given", "url"),
+    ("host", "url"),
     [
         ("", "http://127.0.0.1:11434"),
         ("example.org", "http://example.org:11434"),
@@ -350,14 +350,14 @@ async def test_closing_the_stream_drops_the_connection() -> None:  # L-07
         ("ollama.com", "https://ollama.com:443"),
     ],
 )
-def test_hosts(given: str, url: str) -> None:
-    assert base_url(given) == url
+def test_hosts(host: str, url: str) -> None:
+    assert base_url(host) == url
 
 
-@pytest.mark.parametrize("given", ["ftp://x", "x:port", "x:99999", "a b", "user@host", "http://[::1"])
-def test_what_is_no_host(given: str) -> None:
+@pytest.mark.parametrize("host", ["ftp://x", "x:port", "x:99999", "a b", "user@host", "http://[::1"])
+def test_what_is_no_host(host: str) -> None:
     with pytest.raises(ConfigError, match="OLLAMA_HOST is "):
-        base_url(given)
+        base_url(host)
 
 
 def connected(**env: str) -> OllamaChat:

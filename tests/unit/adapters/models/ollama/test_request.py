@@ -112,7 +112,7 @@ def test_ids_that_repeat_or_are_missing_are_made_up_and_results_keep_their_names
 
 
 @pytest.mark.parametrize(
-    ("written", "sent"),
+    ("text", "arguments"),
     [
         ('{"path": "a", "n": [1, {"x": null}]}', {"path": "a", "n": [1, {"x": None}]}),
         ('  {"a": 1}\n', {"a": 1}),
@@ -124,9 +124,9 @@ def test_ids_that_repeat_or_are_missing_are_made_up_and_results_keep_their_names
         ('{"a": "\ud800"}', {"invalid_json": '{"a": "?"}'}),
     ],
 )
-def test_arguments_are_always_an_object(written: str, sent: dict[str, Any]) -> None:  # M-04, fault 10
-    message_list = messages([UserEntry("go"), *turn(1, ("", written))])
-    assert message_list[1]["tool_calls"][0]["function"]["arguments"] == sent
+def test_arguments_are_always_an_object(text: str, arguments: dict[str, Any]) -> None:  # M-04, fault 10
+    message_list = messages([UserEntry("go"), *turn(1, ("", text))])
+    assert message_list[1]["tool_calls"][0]["function"]["arguments"] == arguments
 
 
 def test_thinking_of_another_model_is_not_sent_back_and_odd_text_breaks_nothing() -> None:  # M-10
@@ -138,7 +138,7 @@ def test_thinking_of_another_model_is_not_sent_back_and_odd_text_breaks_nothing(
 
 
 @pytest.mark.parametrize(
-    ("schema", "sent"),
+    ("schema", "expected"),
     [
         ({"type": "object"}, {"type": "object", "properties": {}}),
         ({}, {"type": "object", "properties": {}}),
@@ -170,6 +170,6 @@ def test_thinking_of_another_model_is_not_sent_back_and_odd_text_breaks_nothing(
         ),
     ],
 )
-def test_schemas_are_fitted_to_the_types_of_the_server(schema: dict[str, Any], sent: dict[str, Any]) -> None:
+def test_schemas_are_fitted_to_the_types_of_the_server(schema: dict[str, Any], expected: dict[str, Any]) -> None:
     body = msgspec.json.decode(encoded([UserEntry("x")], (ToolSpec("t", "", schema),)))
-    assert body["tools"][0]["function"]["parameters"] == sent
+    assert body["tools"][0]["function"]["parameters"] == expected

@@ -18,7 +18,7 @@ class Outer(msgspec.Struct, rename="camel"):
 
 
 @pytest.mark.parametrize(
-    ("told", "understood"),
+    ("document", "expected"),
     [
         (b'{"count":"7","inners":null}', Outer(7)),
         (b'{"count":"many","firstInner":{"text":1}}', Outer(None, Inner())),
@@ -30,8 +30,8 @@ class Outer(msgspec.Struct, rename="camel"):
         (b"{}", Outer()),
     ],
 )
-def test_what_fits_is_kept(told: bytes, understood: Outer) -> None:
-    assert decode_leniently(told, Outer) == understood
+def test_what_fits_is_kept(document: bytes, expected: Outer) -> None:
+    assert decode_leniently(document, Outer) == expected
 
 
 def test_raw_parts_stay_exact() -> None:
@@ -41,6 +41,6 @@ def test_raw_parts_stay_exact() -> None:
     assert bytes(outer.inners[0].raw) == b'{ "a": 1.0 }'
 
 
-@pytest.mark.parametrize("told", [b"", b"{", b"[]", b"null", b"7", b"[" * 100_000, b'{"count":\xff}'])
-def test_what_is_no_object_is_nothing(told: bytes) -> None:
-    assert decode_leniently(told, Outer) is None
+@pytest.mark.parametrize("document", [b"", b"{", b"[]", b"null", b"7", b"[" * 100_000, b'{"count":\xff}'])
+def test_what_is_no_object_is_nothing(document: bytes) -> None:
+    assert decode_leniently(document, Outer) is None

@@ -17,7 +17,7 @@ def lines(*chunks: bytes) -> list[bytes]:
 
 
 @pytest.mark.parametrize(
-    ("stream", "found"),
+    ("stream", "expected"),
     [
         (b"", []),
         (b'{"a":1}\n{"b":2}\n', [b'{"a":1}', b'{"b":2}']),
@@ -29,11 +29,11 @@ def lines(*chunks: bytes) -> list[bytes]:
         ('{"ü":"🧵"}\n'.encode(), ['{"ü":"🧵"}'.encode()]),
     ],
 )
-def test_lines_whole_and_split_anywhere(stream: bytes, found: list[bytes]) -> None:
-    assert lines(stream) == found
-    assert lines(*(stream[at : at + 1] for at in range(len(stream)))) == found
+def test_lines_whole_and_split_anywhere(stream: bytes, expected: list[bytes]) -> None:
+    assert lines(stream) == expected
+    assert lines(*(stream[at : at + 1] for at in range(len(stream)))) == expected
     for at in range(len(stream)):
-        assert lines(stream[:at], stream[at:]) == found
+        assert lines(stream[:at], stream[at:]) == expected
 
 
 def test_an_unfinished_line_comes_at_the_end_and_once() -> None:

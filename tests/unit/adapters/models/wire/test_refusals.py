@@ -23,7 +23,7 @@ from treadle.testing.fake_responses import FakeResponses
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "Unsupported parameter: 'temperature' is not supported with this model.",
         "Unsupported value: 'temperature' does not support 0.1 with this model. Only the default is supported.",
@@ -36,13 +36,13 @@ from treadle.testing.fake_responses import FakeResponses
         "The temperature is out of range",
     ],
 )
-def test_refusals_in_words(said: str) -> None:
+def test_refusals_in_words(message: str) -> None:
     for status in (400, 422):
-        assert refuses(ModelError("bad_request", f"host answered {status}: {said}", status=status), "temperature")
+        assert refuses(ModelError("bad_request", f"host answered {status}: {message}", status=status), "temperature")
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "I could not find the city whose temperature you asked for",
         "messages[3].content: invalid text 'the temperature of the oven'",
@@ -53,8 +53,8 @@ def test_refusals_in_words(said: str) -> None:
         "Invalid role. " + "x" * 80 + " temperature",
     ],
 )
-def test_a_mention_is_no_refusal(said: str) -> None:
-    assert not refuses(ModelError("bad_request", f"host answered 400: {said}", status=400), "temperature")
+def test_a_mention_is_no_refusal(message: str) -> None:
+    assert not refuses(ModelError("bad_request", f"host answered 400: {message}", status=400), "temperature")
 
 
 def test_the_documented_shape_decides() -> None:

@@ -20,7 +20,7 @@ async def store(postgres: str) -> AsyncIterator[PostgresStore]:
 
 
 @pytest.fixture
-async def behind(postgres: str) -> AsyncIterator[asyncpg.Connection]:
+async def connection(postgres: str) -> AsyncIterator[asyncpg.Connection]:
     """A connection of the test itself."""
     connection = await asyncpg.connect(postgres)
     yield connection

@@ -184,9 +184,9 @@ def restartable(own_postgres: Postgres) -> Iterator[Postgres]:
         own_postgres.start()
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["restart", "crash"])
+@pytest.mark.parametrize("stop_signal", [signal.SIGINT, signal.SIGQUIT], ids=["restart", "crash"])
 async def test_a_server_that_is_restarted_in_mid_append(
-    restartable: Postgres, postgres: str, how: signal.Signals
+    restartable: Postgres, postgres: str, stop_signal: signal.Signals
 ) -> None:
     """Every append that was acknowledged is there, also those that need not be durable; none is there twice."""
     if str(restartable.folder) not in postgres:
@@ -216,7 +216,7 @@ async def test_a_server_that_is_restarted_in_mid_append(
                 await asyncio.sleep(0.01)
 
     await all_reach(10)
-    await asyncio.to_thread(restartable.stop, how)
+    await asyncio.to_thread(restartable.stop, stop_signal)
     await asyncio.to_thread(restartable.start)
     await all_reach(min(acknowledged.values()) + 10)
     enough.set()

@@ -43,14 +43,16 @@ async def pages(connection: asyncpg.Connection, query: str, *values: object) -> 
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
 
-async def test_changes_are_seen_in_the_order_of_their_numbers(store: PostgresStore, behind: asyncpg.Connection) -> None:
+async def test_changes_are_seen_in_the_order_of_their_numbers(
+    store: PostgresStore, connection: asyncpg.Connection
+) -> None:
     """A-07: a commit with a lower number may come later; a reader that has seen the higher one must not miss it."""
     await begin(store, A)
     await begin(store, B)
     start = (await store.get(B)).change_number
     assert await store.wait_any(start - 1, 20) == start
-    async with behind.transaction():
-        await append_behind(behind, A, 2)
+    async with connection.transaction():
+        await append_behind(connection, A, 2)
         await add(store, B, 2)
         assert (await store.get(B)).change_number > start
         assert list(await store.changes(after_change=start)) == []
@@ -64,19 +66,19 @@ async def test_changes_are_seen_in_the_order_of_their_numbers(store: PostgresSto
     assert changed_chats == [A, B]
 
 
-@pytest.mark.parametrize("where", ["another database", "another table", "a subtransaction"])
+@pytest.mark.parametrize("location", ["another database", "another table", "a subtransaction"])
 async def test_changes_do_not_wait_for_transactions_of_others(
-    store: PostgresStore, postgres: str, postgres_database: str, where: str
+    store: PostgresStore, postgres: str, postgres_database: str, location: str
 ) -> None:
     """A-07: a write transaction that stays open, anywhere in the cluster, holds up no feed."""
     await begin(store, A)
     start = (await store.get(A)).change_number
-    connection = await asyncpg.connect(postgres_database if where == "another database" else postgres)
+    connection = await asyncpg.connect(postgres_database if location == "another database" else postgres)
     try:
         await connection.execute("CREATE TABLE others (n integer)")
         async with connection.transaction():
             await connection.execute("INSERT INTO others VALUES (1)")
-            if where == "a subtransaction":
+            if location == "a subtransaction":
                 await connection.execute("SAVEPOINT s")
                 await connection.execute("INSERT INTO others VALUES (2)")
             await add(store, A, 2)
@@ -158,19 +160,21 @@ async def test_a_hint_is_quicker_than_the_poll(postgres: str, monkeypatch: pytes
     await writer.close()
 
 
-async def test_what_came_without_a_hint_is_found_by_polling(store: PostgresStore, behind: asyncpg.Connection) -> None:
+async def test_what_came_without_a_hint_is_found_by_polling(
+    store: PostgresStore, connection: asyncpg.Connection
+) -> None:
     await begin(store, A)
     change_number = (await store.get(A)).change_number
     waiting = asyncio.create_task(store.wait(A, 1, 60))
     following = asyncio.create_task(store.wait_any(change_number, 60))
     await asyncio.sleep(0.05)
-    await append_behind(behind, A, 2)
+    await append_behind(connection, A, 2)
     assert await waiting == 2
     assert await following > change_number
 
 
 async def test_leases_go_by_the_clock_of_the_database(
-    postgres: str, store: PostgresStore, behind: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+    postgres: str, store: PostgresStore, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 15: a worker's clock is hours off, either way; no worker takes a lease early or keeps one for ever."""
     await begin(store, A, runnable=True)
@@ -184,9 +188,9 @@ async def test_leases_go_by_the_clock_of_the_database(
         with pytest.raises(ChatBusy):
             await other_store.claim("w2", A)
         await other_store.close()
-    until = await behind.fetchval("SELECT lease_until - extract(epoch FROM clock_timestamp()) * 1000 FROM chats")
+    until = await connection.fetchval("SELECT lease_until - extract(epoch FROM clock_timestamp()) * 1000 FROM chats")
     assert 0 < until <= 30_000
-    await behind.execute("UPDATE chats SET lease_until = lease_until - 31000")
+    await connection.execute("UPDATE chats SET lease_until = lease_until - 31000")
     assert (await claimed(store, "w2")).epoch == 2
 
 
@@ -207,26 +211,26 @@ async def test_many_machines_share_without_overlap(postgres: str) -> None:
         await store.close()
 
 
-async def test_a_chat_of_100k_events(store: PostgresStore, behind: asyncpg.Connection) -> None:
+async def test_a_chat_of_100k_events(store: PostgresStore, connection: asyncpg.Connection) -> None:
     """Fault 18: an append and a read of the tail cost what they cost in a new chat."""
     await store.create(summary(A, 1), records(1, 1))
     await store.create(summary(B, 1), records(1, 1))
-    number = await behind.fetchval("SELECT no FROM chats WHERE id = $1", A)
+    number = await connection.fetchval("SELECT no FROM chats WHERE id = $1", A)
     packed = rows.pack(record(1))
-    await behind.copy_records_to_table(
+    await connection.copy_records_to_table(
         "events",
         columns=["chat_no", "seq", "time_ms", "type", "version", "epoch", "packing", "crc", "body"],
         records=[(number, seq, *packed[1:]) for seq in range(2, LONG + 1)],
     )
-    await behind.execute("UPDATE chats SET head = $1 WHERE no = $2", LONG, number)
+    await connection.execute("UPDATE chats SET head = $1 WHERE no = $2", LONG, number)
     assert seqs(await store.read(A, after_seq=LONG - 20)) == list(range(LONG - 19, LONG + 1))
     for seq in range(2, 22):
         await add(store, B, seq)
     await add(store, A, LONG + 1)
     cost = {
         chat: (
-            await pages(behind, APPEND, chat, head + 1, [rows.pack(record(head + 1))], rows.line(summary(chat))),
-            await pages(behind, READ, chat, head - 10, None),
+            await pages(connection, APPEND, chat, head + 1, [rows.pack(record(head + 1))], rows.line(summary(chat))),
+            await pages(connection, READ, chat, head - 10, None),
         )
         for chat, head in ((A, LONG + 1), (B, 21))
     }
@@ -234,25 +238,25 @@ async def test_a_chat_of_100k_events(store: PostgresStore, behind: asyncpg.Conne
         assert long <= short + 10, cost
 
 
-async def test_a_claim_does_not_look_at_every_chat(store: PostgresStore, behind: asyncpg.Connection) -> None:
+async def test_a_claim_does_not_look_at_every_chat(store: PostgresStore, connection: asyncpg.Connection) -> None:
     """5,000 idle chats, 5,000 that wait for a worker, 5,000 that wait for their time: the owners decide the cost."""
     await begin(store, A, runnable=True, owner="ann", updated_ms=1)
     copied = ", ".join(
         column
-        for (column,) in await behind.fetch(
+        for (column,) in await connection.fetch(
             "SELECT column_name FROM information_schema.columns WHERE table_name = 'chats' "
             "AND column_name NOT IN ('no', 'id', 'owner', 'runnable', 'wake_ms', 'updated_ms')"
         )
     )
     for kind, runnable, wake_ms in (("idle", False, 0), ("ready", True, 0), ("asleep", False, 10_000)):
-        await behind.execute(
+        await connection.execute(
             f"INSERT INTO chats (id, owner, runnable, wake_ms, updated_ms, {copied}) "
             f"SELECT $1 || n, 'o' || n % 3, $2, $3, 100 + n, {copied} FROM chats, generate_series(1, 5000) AS n "
             "WHERE id = $4",
             kind, runnable, wake_ms, A,
         )  # fmt: skip
-    await behind.execute("ANALYZE chats")
-    cost = await pages(behind, "SELECT * FROM treadle_claim('w', NULL, 5000, 30000, NULL)")
+    await connection.execute("ANALYZE chats")
+    cost = await pages(connection, "SELECT * FROM treadle_claim('w', NULL, 5000, 30000, NULL)")
     assert cost < 150
     assert (await claimed(store, "w", now_ms=5_000)).chat == A
 

@@ -42,18 +42,20 @@ async def test_of_many_starters_one_migrates(postgres: str, points: list[str]) -
         await store.close()
 
 
-async def test_a_migration_keeps_what_there_is(postgres: str, newer: Path, behind: asyncpg.Connection) -> None:
+async def test_a_migration_keeps_what_there_is(postgres: str, newer: Path, connection: asyncpg.Connection) -> None:
     old = PostgresStore(postgres)
     await begin(old, A, title="kept")
     new = PostgresStore(postgres, migrations=newer)
     assert (await new.get(A)).summary.title == "kept"
-    assert await behind.fetchval("SELECT a FROM added") == 1
+    assert await connection.fetchval("SELECT a FROM added") == 1
     await add(old, A, 2)  # a running store goes on: a new version is brought in without stopping the old one
     await old.close()
     await new.close()
 
 
-async def test_a_migration_that_fails_changes_nothing(postgres: str, newer: Path, behind: asyncpg.Connection) -> None:
+async def test_a_migration_that_fails_changes_nothing(
+    postgres: str, newer: Path, connection: asyncpg.Connection
+) -> None:
     old = PostgresStore(postgres)
     await begin(old, A)
     await old.close()
@@ -69,10 +71,12 @@ async def test_a_migration_that_fails_changes_nothing(postgres: str, newer: Path
             await new.head(A)
     finally:
         file_system.install_fault_hook(None)
-    assert await behind.fetchval("SELECT to_regclass('added')") is None
-    assert await behind.fetchval("SELECT version FROM treadle_meta") == len(schema.number_migrations(schema.MIGRATIONS))
+    assert await connection.fetchval("SELECT to_regclass('added')") is None
+    assert await connection.fetchval("SELECT version FROM treadle_meta") == len(
+        schema.number_migrations(schema.MIGRATIONS)
+    )
     assert await new.head(A) == 1
-    assert await behind.fetchval("SELECT a FROM added") == 1
+    assert await connection.fetchval("SELECT a FROM added") == 1
     await new.close()
 
 
@@ -86,13 +90,13 @@ async def test_a_newer_schema_is_refused_with_a_sentence(postgres: str, newer: P
     await old.close()
 
 
-async def test_somebody_elses_tables_are_left_alone(postgres: str, behind: asyncpg.Connection) -> None:
-    await behind.execute("CREATE TABLE chats (theirs integer)")
+async def test_somebody_elses_tables_are_left_alone(postgres: str, connection: asyncpg.Connection) -> None:
+    await connection.execute("CREATE TABLE chats (theirs integer)")
     store = PostgresStore(postgres)
     with pytest.raises(StoreError, match="not Treadle's"):
         await store.list()
     await store.close()
-    assert await behind.fetchval("SELECT to_regclass('treadle_meta')") is None
+    assert await connection.fetchval("SELECT to_regclass('treadle_meta')") is None
 
 
 async def test_a_database_that_does_not_exist(postgres: str) -> None:
@@ -102,12 +106,14 @@ async def test_a_database_that_does_not_exist(postgres: str) -> None:
     await store.close()
 
 
-async def test_changes_go_on_in_order_in_a_database_from_elsewhere(postgres: str, behind: asyncpg.Connection) -> None:
+async def test_changes_go_on_in_order_in_a_database_from_elsewhere(
+    postgres: str, connection: asyncpg.Connection
+) -> None:
     """A dump that is loaded into a new server brings numbers that this one's transactions have not reached."""
     store = PostgresStore(postgres)
     await begin(store, A)
     await store.close()
-    await behind.execute("UPDATE chats SET changed = changed + 1000000000")
+    await connection.execute("UPDATE chats SET changed = changed + 1000000000")
     moved_store = PostgresStore(postgres)
     old = (await moved_store.get(A)).change_number
     assert await moved_store.wait_any(old - 1, 20) == old

@@ -72,10 +72,10 @@ async def test_a_damaged_record_is_read_as_lost_and_stops_nobody(
     ]
 
 
-@pytest.mark.parametrize("how", ["missing", "changed"])
-async def test_a_record_whose_blob_is_lost(chat: SqliteStore, path: Path, how: str) -> None:
+@pytest.mark.parametrize("damage", ["missing", "changed"])
+async def test_a_record_whose_blob_is_lost(chat: SqliteStore, path: Path, damage: str) -> None:
     (file,) = (path.parent / "blobs").glob("??/*")
-    if how == "missing":
+    if damage == "missing":
         file.unlink()
     else:
         file.write_bytes(b"other")
@@ -83,7 +83,7 @@ async def test_a_record_whose_blob_is_lost(chat: SqliteStore, path: Path, how: s
             await chat.get_blob(file.name)
     assert isinstance(wire.decode(A, (await chat.read(A))[2]).data, RecordLost)
     kinds = [problem.kind for problem in await chat.check(repair=True)]
-    assert kinds == (["record"] if how == "missing" else ["record", "blob"])
+    assert kinds == (["record"] if damage == "missing" else ["record", "blob"])
     # The same bytes, put again, heal the blob.
     assert await chat.put_blob(BODIES[3]) == file.name
     assert await chat.get_blob(file.name) == BODIES[3]

@@ -18,7 +18,7 @@ ALL = "In the project there is: README, many/, menü.txt, src/."
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "advice"),
     [
         ("menu/a.txt", ALL),
         ("x\x1b[1m", ALL),  # S-12
@@ -28,9 +28,9 @@ ALL = "In the project there is: README, many/, menü.txt, src/."
         ("many/quite-another", ""),
     ],
 )
-def test_the_names_that_are_there(tmp_path: Path, path: str, said: str) -> None:
+def test_the_names_that_are_there(tmp_path: Path, path: str, advice: str) -> None:
     for name in TREE:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x\n")
     shown_path = path.replace("\x1b", "\\x1b")
-    assert not_there(Root(str(tmp_path)), path) == f"{shown_path} does not exist. {said}".rstrip()
+    assert not_there(Root(str(tmp_path)), path) == f"{shown_path} does not exist. {advice}".rstrip()

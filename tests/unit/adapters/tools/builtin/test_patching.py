@@ -134,7 +134,7 @@ def test_anchors_tell_equal_passages_apart(anchors: list[str], line: int) -> Non
 
 
 @pytest.mark.parametrize(
-    ("lines", "made"),
+    ("lines", "expected"),
     [
         (("*** Update File: src/b.py", "@@", "+five"), "one\ntwo\nthree\nfour\nfive\n"),
         (("*** Update File: src/b.py", "@@ two", "+2b"), "one\ntwo\n2b\nthree\nfour\n"),
@@ -148,12 +148,12 @@ def test_anchors_tell_equal_passages_apart(anchors: list[str], line: int) -> Non
         (("*** Update File: src/b.py", "@@", "-four", "+4", "\\ No newline at end of file"), "one\ntwo\nthree\n4"),
     ],
 )
-def test_lines_added_and_removed_at_the_ends(lines: tuple[str, ...], made: str) -> None:
-    assert plan(patch(*lines), FILES.get).texts["src/b.py"] == made
+def test_lines_added_and_removed_at_the_ends(lines: tuple[str, ...], expected: str) -> None:
+    assert plan(patch(*lines), FILES.get).texts["src/b.py"] == expected
 
 
 @pytest.mark.parametrize(
-    ("path", "lines", "made"),
+    ("path", "lines", "expected"),
     [
         ("crlf.txt", (" one", "-two", "+zwei", "+drei", " three"), "one\r\nzwei\r\ndrei\r\nthree"),
         ("crlf.txt", (" three", "+four"), "one\r\ntwo\r\nthree\r\nfour"),
@@ -174,8 +174,8 @@ def test_lines_added_and_removed_at_the_ends(lines: tuple[str, ...], made: str) 
         ),
     ],
 )
-def test_what_the_file_has_is_kept(path: str, lines: tuple[str, ...], made: str) -> None:
-    assert plan(patch(f"*** Update File: {path}", "@@", *lines), FILES.get).texts == {path: made}
+def test_what_the_file_has_is_kept(path: str, lines: tuple[str, ...], expected: str) -> None:
+    assert plan(patch(f"*** Update File: {path}", "@@", *lines), FILES.get).texts == {path: expected}
 
 
 def test_unified_diffs_add_delete_and_rename() -> None:

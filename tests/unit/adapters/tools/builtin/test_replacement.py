@@ -100,7 +100,7 @@ def test_an_lf_file_stays_one(middle: list[str], new: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "old", "new", "made"),
+    ("text", "old", "new", "result"),
     [
         ("a\nb\n", "b\n\n", "c\n", "a\nc\n"),
         ("a\nb\n", "b\n\n", "c\n\n", "a\nc\n"),
@@ -109,8 +109,10 @@ def test_an_lf_file_stays_one(middle: list[str], new: str) -> None:
         ("a\nb", "b\n", "c\n", "a\nc"),
     ],
 )
-def test_the_final_newline_stays_if_old_str_has_a_blank_line_too_many(text: str, old: str, new: str, made: str) -> None:
-    assert replace(text, old, new).text == made  # T-03
+def test_the_final_newline_stays_if_old_str_has_a_blank_line_too_many(
+    text: str, old: str, new: str, result: str
+) -> None:
+    assert replace(text, old, new).text == result  # T-03
 
 
 def test_equal_lines_with_other_endings_are_asked_about() -> None:  # T-03

@@ -122,7 +122,7 @@ async def test_a_cancelled_search_ends_before_the_call_does(call, project: Path)
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "meant"),
+    ("name", "arguments", "expected"),
     [
         ("search_workspace", '{"query": "x"}', {"pattern": "x"}),
         (
@@ -138,11 +138,11 @@ async def test_a_cancelled_search_ends_before_the_call_does(call, project: Path)
         ("list_dir", '{"relative_workspace_path": "src"}', {"path": "src"}),
     ],
 )
-def test_names_used_elsewhere_are_understood(name: str, arguments: str, meant: dict[str, object]) -> None:  # T-09
+def test_names_used_elsewhere_are_understood(name: str, arguments: str, expected: dict[str, object]) -> None:  # T-09
     tools = Tools(builtins(ToolContext(Root, MemoryStore())))
     tool = tools.find(name, ChatOptions())
     assert tool is not None
-    assert tools.arguments(tool.spec, arguments) == meant  # type: ignore[union-attr]
+    assert tools.arguments(tool.spec, arguments) == expected  # type: ignore[union-attr]
 
 
 def test_what_could_mean_two_things_is_refused() -> None:

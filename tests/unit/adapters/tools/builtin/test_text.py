@@ -64,13 +64,13 @@ EDITS = [
 ]
 
 
-@pytest.mark.parametrize(("data", "old", "new", "made"), EDITS)
+@pytest.mark.parametrize(("data", "old", "new", "expected"), EDITS)
 async def test_an_edit_leaves_all_other_bytes(
-    call: Any, project: Path, data: bytes, old: str, new: str, made: bytes
+    call: Any, project: Path, data: bytes, old: str, new: str, expected: bytes
 ) -> None:
     (project / "a").write_bytes(data)
     outcome = await EditFile(CONTEXT).run(call(path="a", old_str=old, new_str=new))
-    assert (project / "a").read_bytes() == made
+    assert (project / "a").read_bytes() == expected
     outcome.text.encode()
 
 

@@ -52,7 +52,7 @@ async def test_a_diff_of_a_file_is_not_written_as_the_file(call, project: Path) 
     (project / "a.md").write_bytes(b"1\n2\n")
     diff = "--- a.md\n+++ a.md\n@@ -1,2 +1,2 @@\n-1\n+one\n 2\n"
     with pytest.raises(ToolError, match="content is a diff of this file, not the file"):
-        await WRITE.prepare(call(path="a.md", content=diff, _seen=hash_files(project, "a.md")))
+        await WRITE.prepare(call(path="a.md", content=diff, _known_files=hash_files(project, "a.md")))
     await WRITE.run(await planned(WRITE, call(path="a.patch", content=diff)))
     assert (project / "a.patch").read_text() == diff
 
@@ -61,7 +61,7 @@ async def test_replacing_a_file(call, project: Path) -> None:
     (project / "a").write_bytes(b"1\n2\n3\n")
     (project / "a").chmod(0o755)
     outcome = await WRITE.run(
-        await planned(WRITE, call(path="./a", content="1\nzwei\n3\n4", _seen=hash_files(project, "a")))
+        await planned(WRITE, call(path="./a", content="1\nzwei\n3\n4", _known_files=hash_files(project, "a")))
     )
     assert (project / "a").read_bytes() == b"1\nzwei\n3\n4"
     assert (project / "a").stat().st_mode & 0o777 == 0o755
@@ -84,9 +84,10 @@ async def test_binary_and_large_files_are_replaced_without_a_diff(call, project:
     (project / "b").write_bytes(b"x\n" * 17_000_000)
     digests = hash_files(project, "a", "b")
     assert (
-        "no text before" in (await WRITE.run(await planned(WRITE, call(path="a", content="x\n", _seen=digests)))).text
+        "no text before"
+        in (await WRITE.run(await planned(WRITE, call(path="a", content="x\n", _known_files=digests)))).text
     )
-    outcome = await WRITE.run(await planned(WRITE, call(path="b", content="x\n", _seen=digests)))
+    outcome = await WRITE.run(await planned(WRITE, call(path="b", content="x\n", _known_files=digests)))
     assert "too large for a diff" in outcome.text
     assert (project / "b").read_bytes() == b"x\n"
 
@@ -94,7 +95,7 @@ async def test_binary_and_large_files_are_replaced_without_a_diff(call, project:
 async def test_a_diff_is_bounded(call, project: Path) -> None:
     (project / "a").write_text("".join(f"{i}\n" for i in range(20_000)))
     outcome = await WRITE.run(
-        call(path="a", content="".join(f"n{i}\n" for i in range(20_000)), _seen=hash_files(project, "a"))
+        call(path="a", content="".join(f"n{i}\n" for i in range(20_000)), _known_files=hash_files(project, "a"))
     )
     assert outcome.diff_stat == DiffStat(20_000, 20_000)
     assert len(outcome.text) < 15_000
@@ -113,7 +114,7 @@ OLD = {"a": hashlib.sha256(b"old\n").hexdigest()}
 
 def make_write(call: Any, **more: Any) -> Invocation:
     """As if the model had read the file, if there is one."""
-    invocation: Invocation = call(path="a", content="new\n", _seen=OLD, **more)
+    invocation: Invocation = call(path="a", content="new\n", _known_files=OLD, **more)
     if not Path(invocation.root, "a").exists():
         invocation = msgspec.structs.replace(invocation, known_files={})
     return invocation

@@ -93,15 +93,15 @@ def test_files_keep_their_access_control_list(views: Views, snapshots: ProjectSn
 
 
 @pytest.mark.parametrize(
-    ("ctime_ns", "known"),
+    ("ctime_ns", "is_known"),
     [(10**18 + 1, True), (10**18, False), (1 << 62, False)],
     ids=["fine", "coarse", "just now"],
 )
-def test_only_a_time_that_would_tell_counts(ctime_ns: int, known: bool) -> None:
+def test_only_a_time_that_would_tell_counts(ctime_ns: int, is_known: bool) -> None:
     status = os.stat_result((0o100644, 1, 1, 1, 0, 0, 1, 0, 0, 0), {"st_ctime_ns": ctime_ns, "st_mtime_ns": 1})
     old_file, new_file = (FileContent(FileState("file", 0o644, name, 1), data=b"x") for name in ("old", "new"))
     seen_files = SeenFiles()
     seen_files.note("a", status, old_file, new_file)
-    assert (seen_files.get_old_bytes("a", old_file.state, status) == b"x") is known
+    assert (seen_files.get_old_bytes("a", old_file.state, status) == b"x") is is_known
     assert seen_files.get_old_bytes("a", new_file.state, status) is None
     assert seen_files.get_new_bytes("new") == b"x"

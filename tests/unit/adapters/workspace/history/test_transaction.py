@@ -415,9 +415,9 @@ print(picture(bench.project) == before, bench.left_over())
 
 
 @pytest.mark.parametrize(
-    ("case", "said"), [("project", "No space"), ("home", "No space"), ("read-only", "Read-only"), ("nested", "")]
+    ("case", "message"), [("project", "No space"), ("home", "No space"), ("read-only", "Read-only"), ("nested", "")]
 )
-def test_disks(case: str, said: str) -> None:
+def test_disks(case: str, message: str) -> None:
     """Full, read-only, and several of them (faults 13 and 31): nothing is half-done, and it works again later."""
     with fast_folder() as folder:
         command = ["unshare", "-m", sys.executable, "-c", DISKS, case, str(folder)]
@@ -426,8 +426,8 @@ def test_disks(case: str, said: str) -> None:
         pytest.skip("no file system can be mounted here")
     output_lines = process.stdout.splitlines()
     assert output_lines[-2:] == ["True []", "True []"], process.stdout + process.stderr
-    if said:
-        assert said in output_lines[0]
+    if message:
+        assert message in output_lines[0]
         assert len(output_lines) == 3 or output_lines[1] == "True []"
 
 

@@ -21,7 +21,7 @@ def find_lost(root: Path, *files: FileChange, stored_digests: tuple[str, ...] = 
 
 
 @pytest.mark.parametrize(
-    ("after", "gone"),
+    ("new_state", "is_lost"),
     [
         (None, True),
         (FileState("file", 0o644, "new", 0), True),
@@ -32,8 +32,8 @@ def find_lost(root: Path, *files: FileChange, stored_digests: tuple[str, ...] = 
         (FileState("directory", 0o755), True),
     ],
 )
-def test_files_of_which_next_to_nothing_is_left(after: FileState | None, gone: bool, tmp_path: Path) -> None:
-    assert find_lost(tmp_path, of("notes", after)) == (("notes",) if gone else ())
+def test_files_of_which_next_to_nothing_is_left(new_state: FileState | None, is_lost: bool, tmp_path: Path) -> None:
+    assert find_lost(tmp_path, of("notes", new_state)) == (("notes",) if is_lost else ())
 
 
 def test_what_is_left_elsewhere_is_not_lost(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_copy_that_a_later_command_removes_unasked_does_not_keep_a_file(
 
 
 @pytest.mark.parametrize(
-    ("old", "removed", "gone"),
+    ("old", "removed_lines", "is_lost"),
     [
         ("only one\n", 1, True),
         ("1234567", 1, False),
@@ -66,12 +66,12 @@ def test_a_copy_that_a_later_command_removes_unasked_does_not_keep_a_file(
         ("1\n", 0, False),
     ],
 )
-def test_a_file_of_which_no_line_is_left_is_lost(old: str, removed: int, gone: bool, tmp_path: Path) -> None:
+def test_a_file_of_which_no_line_is_left_is_lost(old: str, removed_lines: int, is_lost: bool, tmp_path: Path) -> None:
     """S-16: the new content may be as large as the old one."""
     (tmp_path / "notes").write_text(old)
     old_state = FileState("file", 0o644, "old", len(old))
-    file = change_of("notes", old_state, FileState("file", 0o644, "new", 100), DiffStat(30, removed))
-    assert find_lost(tmp_path, file) == (("notes",) if gone else ())
+    file = change_of("notes", old_state, FileState("file", 0o644, "new", 100), DiffStat(30, removed_lines))
+    assert find_lost(tmp_path, file) == (("notes",) if is_lost else ())
 
 
 def test_what_git_has_is_not_lost(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from treadle.adapters.workspace.paths.ignore import Rules, lines_of, seen_from
 
 
 @pytest.mark.parametrize(
-    ("line", "below", "seen"),
+    ("line", "below", "expected"),
     [
         ("*.o", ["src"], ["*.o"]),
         ("build/", ["src"], ["build/"]),
@@ -28,8 +28,8 @@ from treadle.adapters.workspace.paths.ignore import Rules, lines_of, seen_from
         ("/src/x  ", ["src"], ["/x"]),
     ],
 )
-def test_rules_seen_from_below(line: str, below: list[str], seen: list[str]) -> None:
-    assert seen_from([line], below) == seen
+def test_rules_seen_from_below(line: str, below: list[str], expected: list[str]) -> None:
+    assert seen_from([line], below) == expected
 
 
 NAMES = st.sampled_from(["a", "b", "ab", "c.o"])

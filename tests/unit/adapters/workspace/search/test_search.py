@@ -116,7 +116,7 @@ def test_gitignore_is_honoured_nested_and_negated(engine: Make, project: Path) -
 
 
 @pytest.mark.parametrize(
-    ("path", "kept"),
+    ("path", "expected"),
     [
         ("src", ["src/build/a.py", "src/deep/local", "src/deep/only-here", "src/special.log"]),
         ("src/deep", ["src/deep/local", "src/deep/only-here"]),
@@ -129,12 +129,12 @@ def test_gitignore_is_honoured_nested_and_negated(engine: Make, project: Path) -
     ],
 )
 def test_rules_from_above_hold_for_a_part_and_what_is_named_is_searched(
-    engine: Make, project: Path, path: str, kept: list[str]
+    engine: Make, project: Path, path: str, expected: list[str]
 ) -> None:
     write(project, **IGNORING)
     searcher = engine(project)
-    assert list(search(searcher, "hit", path)) == kept
-    assert [each for each in find(searcher, "**", path) if not each.endswith(".gitignore")] == kept
+    assert list(search(searcher, "hit", path)) == expected
+    assert [each for each in find(searcher, "**", path) if not each.endswith(".gitignore")] == expected
 
 
 def test_an_ignored_file_is_searched_when_it_is_named(engine: Make, project: Path) -> None:
@@ -325,7 +325,7 @@ def test_the_first_by_path_and_how_much_there_is_in_all(engine: Make, project: P
 
 
 @pytest.mark.parametrize(
-    ("include", "kept"),
+    ("include", "expected"),
     [
         ("*.py", ["a.py", "src/b.py"]),
         ("src/**", ["src/b.py", "src/c.ts"]),
@@ -336,10 +336,10 @@ def test_the_first_by_path_and_how_much_there_is_in_all(engine: Make, project: P
         ("none", []),
     ],
 )
-def test_only_files_that_are_included(engine: Make, project: Path, include: str, kept: list[str]) -> None:
+def test_only_files_that_are_included(engine: Make, project: Path, include: str, expected: list[str]) -> None:
     """A glob narrows; it does not bring back what is ignored."""
     write(project, **{".gitignore": "*.log\n"}, **{p: "hit" for p in ("a.py", "d.md", "e.log", "src/b.py", "src/c.ts")})
-    assert list(search(engine(project), "hit", include=include)) == kept
+    assert list(search(engine(project), "hit", include=include)) == expected
 
 
 def test_names_of_every_kind(engine: Make, project: Path) -> None:

@@ -209,10 +209,10 @@ TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "shown"),
+    ("first", "second", "expected"),
     [("caf\\303", "\\251 is open", "é is open"), (f"key: {TOKEN[:20]}", TOKEN[20:], "[redacted: GitHub token]")],
 )
-async def test_nothing_is_cut_between_two_looks(tmp_path: Path, first: str, second: str, shown: str) -> None:  # S-11
+async def test_nothing_is_cut_between_two_looks(tmp_path: Path, first: str, second: str, expected: str) -> None:  # S-11
     redactor = Redactor({})
     bench = Bench(tmp_path, redact=redactor, finished_length=redactor.finished_length)
     line = f"printf 'up\n{first}'; until [ -e go ]; do sleep 0.02; done; printf '{second}\nfin\n'; sleep 1000"
@@ -221,7 +221,7 @@ async def test_nothing_is_cut_between_two_looks(tmp_path: Path, first: str, seco
     assert "of unfinished output not shown yet]" in await check_until(bench, call.call, "not shown yet]", first_text)
     (bench.project / "go").touch()
     text = await check_until(bench, call.call, "fin\n", first_text)
-    assert shown in text
+    assert expected in text
     assert not any(piece in text for piece in (TOKEN[:20], TOKEN[20:], "\\xc3", "\\xa9"))
     await bench.commands.close()
 

@@ -66,9 +66,9 @@ async def test_what_was_done_by_the_time_of_a_stop_is_told(bench: ViewBench) -> 
     assert (outcome.source, [file.path for file in outcome.files]) == ("direct", ["made"])
 
 
-@pytest.mark.parametrize("how", ["check_command", "stop_command"])
+@pytest.mark.parametrize("tool_name", ["check_command", "stop_command"])
 async def test_what_changed_while_a_background_process_ran_is_observed_and_told_once(
-    bench: ViewBench, how: str
+    bench: ViewBench, tool_name: str
 ) -> None:
     start_outcome = await bench(SERVER, background=True)
     assert (start_outcome.effect, start_outcome.files) == ("direct", ())
@@ -77,7 +77,7 @@ async def test_what_changed_while_a_background_process_ran_is_observed_and_told_
     assert running.files == ()
     (bench.project / "go").touch()
     await until(lambda: not (bench.project / "old").exists())
-    while "running" in (first := await bench.use(how, handle="1.0", **_wait(how))).summary:
+    while "running" in (first := await bench.use(tool_name, handle="1.0", **_wait(tool_name))).summary:
         pass
     assert first.source == "observed"
     assert {file.path for file in first.files} == {"log", "go", "old"}

@@ -32,9 +32,9 @@ async def bench(request: pytest.FixtureRequest, place: Grounds) -> AsyncIterator
     await command_bench.commands.close()
 
 
-@pytest.mark.parametrize("before", ["", "trap 'echo bye' EXIT; "])
-async def test_what_ends_soon_is_waited_for(bench: Bench, before: str) -> None:
-    outcome = await bench(f"{before}seq 200000 > >(sleep 0.5; gzip -1 > log.gz)")
+@pytest.mark.parametrize("prefix", ["", "trap 'echo bye' EXIT; "])
+async def test_what_ends_soon_is_waited_for(bench: Bench, prefix: str) -> None:
+    outcome = await bench(f"{prefix}seq 200000 > >(sleep 0.5; gzip -1 > log.gz)")
     assert outcome.success
     assert gzip.decompress((bench.project / "log.gz").read_bytes()).endswith(b"\n200000\n")
     assert NOTE not in outcome.text

@@ -317,18 +317,20 @@ async def test_commands_run_confined_and_the_level_is_recorded(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("level", "reached", "told"),
+    ("level", "reached", "is_refused"),
     [("bubblewrap", "network: pypi", False), ("landlock", "no network", True), ("sandbox-exec", "no network", True)],
 )
-async def test_named_hosts_need_bubblewrap(tmp_path: Path, level: Level, reached: str, told: bool) -> None:  # S-03
+async def test_named_hosts_need_bubblewrap(
+    tmp_path: Path, level: Level, reached: str, is_refused: bool
+) -> None:  # S-03
     box = Box(level)
     bench = boxed(tmp_path, box)
     bench.options = ChatOptions(network=("pypi",))
     outcome = await bench.run(await prepared(bench, "echo [$PIP_PROXY]"))
     assert outcome.sandbox == f"{level}, {reached}"
-    assert ("only in the sandbox bubblewrap" in outcome.text) is told
-    assert ("[]" in outcome.text) is told
-    assert isinstance(box.asked[0][0].network, NoNetwork if told else Hosts)
+    assert ("only in the sandbox bubblewrap" in outcome.text) is is_refused
+    assert ("[]" in outcome.text) is is_refused
+    assert isinstance(box.asked[0][0].network, NoNetwork if is_refused else Hosts)
 
 
 async def test_what_cannot_be_confined_does_not_run(tmp_path: Path) -> None:  # S-03

@@ -246,9 +246,9 @@ async def test_a_lost_command_with_network_is_unknown(bench: ViewBench, network:
     assert await bench.tools["run_command"].settle(call) == "unknown"
 
 
-@pytest.mark.parametrize(("network", "settled"), [(False, "run_again"), (True, "unknown")])
+@pytest.mark.parametrize(("network", "settlement"), [(False, "run_again"), (True, "unknown")])
 async def test_after_a_power_cut_what_was_not_committed_has_not_happened(
-    bench: ViewBench, network: bool, settled: str
+    bench: ViewBench, network: bool, settlement: str
 ) -> None:
     bench.options = replace(bench.options, network=network)
     call, _ = await _start_command(bench, "echo x >> counter; echo ready; sleep 0.3")
@@ -261,8 +261,8 @@ async def test_after_a_power_cut_what_was_not_committed_has_not_happened(
     job = Path(running_command.folder) / names.JOB
     job.write_bytes(job.read_bytes().replace(names.boot().encode(), b"0" * len(names.boot())))
     call = replace(call, plan=plan)
-    assert await bench.tools["run_command"].settle(call) == settled
-    if settled == "run_again":
+    assert await bench.tools["run_command"].settle(call) == settlement
+    if settlement == "run_again":
         assert (await bench.run(call)).success
         assert (bench.project / "counter").read_text() == "x\n"
 
@@ -376,7 +376,7 @@ async def test_to_start_a_background_command_changes_nothing(bench: ViewBench) -
     assert rehearsal.empty
 
 
-@pytest.mark.parametrize("how", [{"background": True}, {"pty": True}, {}])
-async def test_without_a_view_nothing_can_be_rehearsed(bench: ViewBench, how: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", [{"background": True}, {"pty": True}, {}])
+async def test_without_a_view_nothing_can_be_rehearsed(bench: ViewBench, options: dict[str, Any]) -> None:
     bench.options = replace(bench.options, command_view=False)
-    assert await bench.tools["run_command"].rehearse(bench.call(command="ls", **how)) is None
+    assert await bench.tools["run_command"].rehearse(bench.call(command="ls", **options)) is None

@@ -64,9 +64,9 @@ CASES = [
 
 
 @IN_SANDBOX
-@pytest.mark.parametrize(("name", "body", "file", "marker", "said"), CASES, ids=[case[0] for case in CASES])
+@pytest.mark.parametrize(("name", "body", "file", "marker", "expected"), CASES, ids=[case[0] for case in CASES])
 async def test_what_it_prints_is_understood(
-    project: Path, call: Call, tmp_path: Path, name: str, body: str, file: str, marker: str, said: str
+    project: Path, call: Call, tmp_path: Path, name: str, body: str, file: str, marker: str, expected: str
 ) -> None:
     program(tmp_path / "bin", name, body)
     (project / file).parent.mkdir(exist_ok=True)
@@ -74,7 +74,7 @@ async def test_what_it_prints_is_understood(
     if marker:
         (project / marker).write_text("{}")
     outcome = await tool(f"{tmp_path}/bin:/usr/bin:/bin", sandbox=True).run(call(path=file))
-    assert said in outcome.text
+    assert expected in outcome.text
 
 
 @IN_SANDBOX
@@ -106,7 +106,7 @@ async def test_what_runs_the_projects_code_is_not_asked_without_a_sandbox(
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "expected"),
     [
         (
             "sys.stderr.write('no such option\\n'); sys.exit(64)",
@@ -117,11 +117,11 @@ async def test_what_runs_the_projects_code_is_not_asked_without_a_sandbox(
         ("os.kill(os.getpid(), 9)", "shellcheck could not run (exit code -9)"),
     ],
 )
-async def test_a_tool_that_fails_is_named(project: Path, call: Call, tmp_path: Path, body: str, said: str) -> None:
+async def test_a_tool_that_fails_is_named(project: Path, call: Call, tmp_path: Path, body: str, expected: str) -> None:
     program(tmp_path / "bin", "shellcheck", body)
     (project / "a.sh").write_text("echo\n")
     outcome = await tool(f"{tmp_path}/bin:/usr/bin:/bin").run(call(path="a.sh"))
-    assert said in outcome.text
+    assert expected in outcome.text
     assert outcome.success
 
 
@@ -147,16 +147,16 @@ COULD_NOT_RUN = [
 
 
 @IN_SANDBOX
-@pytest.mark.parametrize(("name", "file", "marker", "body", "said"), COULD_NOT_RUN, ids=lambda each: str(each)[:12])
+@pytest.mark.parametrize(("name", "file", "marker", "body", "expected"), COULD_NOT_RUN, ids=lambda each: str(each)[:12])
 async def test_a_tool_that_could_not_run_is_not_taken_for_a_clean_file(
-    project: Path, call: Call, tmp_path: Path, name: str, file: str, marker: str, body: str, said: str
+    project: Path, call: Call, tmp_path: Path, name: str, file: str, marker: str, body: str, expected: str
 ) -> None:  # T-06
     program(project / ".venv/bin" if name == "ruff" else tmp_path / "bin", name, body)
     (project / file).write_text("")
     if marker:
         (project / marker).write_text("{}")
     outcome = await tool(f"{tmp_path}/bin:/bin", sandbox=True).run(call(path=file))
-    assert said in outcome.text
+    assert expected in outcome.text
     assert "could not run" in outcome.text
     assert f"Asked: {name}" not in outcome.text
 
@@ -295,7 +295,7 @@ while True:
 
 @IN_SANDBOX
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "expected_lines"),
     [
         (PUSHES, ["a.go:4:3: warning W1: saw package a [stand-in]", "a.go:1:3: error: bad [gopls]"]),
         (PULLS, ["a.go:2:3: error: pulled [gopls]"]),
@@ -308,12 +308,12 @@ while True:
     ],
 )
 async def test_a_language_server_is_asked(
-    project: Path, call: Call, tmp_path: Path, body: str, said: list[str]
+    project: Path, call: Call, tmp_path: Path, body: str, expected_lines: list[str]
 ) -> None:
     program(tmp_path / "bin", "gopls", SERVER + body)
     (project / "a.go").write_text("package a\n")
     outcome = await tool(f"{tmp_path}/bin:/usr/bin:/bin", sandbox=True).run(call(path="a.go"))
-    for line in said:
+    for line in expected_lines:
         assert line in outcome.text
 
 

@@ -46,15 +46,15 @@ def confined(needs: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize(("name", "text", "needs", "said"), REAL)
+@pytest.mark.parametrize(("name", "text", "needs", "expected"), REAL)
 async def test_what_real_tools_say(
-    project: Path, call: Call, name: str, text: str | bytes, needs: str, said: str
+    project: Path, call: Call, name: str, text: str | bytes, needs: str, expected: str
 ) -> None:
     need(needs)
     (project / name).write_bytes(text.encode() if isinstance(text, str) else text)
     canary = Canary(project)
     outcome = await tool(sandbox=confined(needs)).run(call(path=name))
-    assert said in outcome.text
+    assert expected in outcome.text
     assert outcome.success  # that there are errors is an answer, not a failure
     assert canary.problems() == []  # nothing was written: no cache, no output
 
