@@ -136,7 +136,7 @@ async def test_a_running_job_is_committed_as_it_is_then_and_later_only_what_chan
     assert (scene.project / "one").read_text() == "mine\n"
     assert not (scene.project / "two").exists()
     _, events = await scene.again(chat, step("echo 4 > one"), check(commit=True), Say("More."))
-    assert "others list_changed_paths the same files" in results(events)[-1].error
+    assert "others changed the same files" in results(events)[-1].error
     assert (scene.project / "one").read_text() == "mine\n"
     _, events = await scene.again(chat, step("rm one; rm three"), Call("stop_command", handle="1.0"), Say("End."))
     assert (scene.project / "one").read_text() == "mine\n"

@@ -191,7 +191,7 @@ async def test_what_is_to_be_shortened_is_cut_to_the_window_of_the_model_that_sh
     (entry,) = request.entries
     assert isinstance(entry, UserEntry)
     assert "begun" in entry.text
-    assert entry.text.endswith("list_idle_reasons")
+    assert entry.text.endswith("ended")
     assert "[… left out …]" in entry.text
     request_tokens = tokens(weigh(entry) + len(request.system))
     assert request_tokens < small.window * 0.8

@@ -38,7 +38,7 @@ def test_the_fenced_blocks_of_a_text(text: str, expected: list[str]) -> None:
 
 def build_chat(text: str, *more: e.Event) -> ChatState:
     turn = (e.TurnStart(1), e.AssistantMessage(1, text, usage=Usage(10, 5)), e.TurnEnd(1, Usage(10, 5)))
-    return chat(make_message(), *turn, e.RunEnd("carry_out_call"), *more)
+    return chat(make_message(), *turn, e.RunEnd("done"), *more)
 
 
 def request_of(state: ChatState, command: c.Apply) -> tuple[str, str]:
@@ -105,7 +105,7 @@ def test_no_model_is_asked_and_no_turn_is_counted() -> None:
     new_state = grow(old_state, *transition(old_state, c.Apply("a.txt", block=1)))
     assert status(new_state) == "pending"
     new_state = carry_out_call(new_state)
-    assert (status(new_state), new_state.last_end) == ("idle", "carry_out_call")
+    assert (status(new_state), new_state.last_end) == ("idle", "done")
     assert (new_state.totals.turns, new_state.totals.usage, new_state.totals.tool_calls) == (1, Usage(10, 5), 1)
 
 

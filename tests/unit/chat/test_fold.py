@@ -228,7 +228,7 @@ def test_the_empty_state_is_idle() -> None:
 
 def test_an_edit_during_a_compaction_is_not_undone_by_its_summary() -> None:  # L-09, L-19
     talk = (make_message("one"), *answer(1, text="1"), e.RunEnd("done"), e.CompactionStart("manual"))
-    completion = e.CompactionComplete("manual", summary="They make_message one.", upto=2)
+    completion = e.CompactionComplete("manual", summary="They said one.", upto=2)
     state = chat(*talk, e.UserMessage("uno", edits=2), completion)
     assert [entry.text for entry in state.transcript] == ["uno"]  # type: ignore[union-attr]
     assert state.compacting == ""

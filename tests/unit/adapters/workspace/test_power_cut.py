@@ -127,7 +127,7 @@ def test_bytes_are_synced_before_a_file_gets_its_name_and_its_folder_after_that(
     folder.mkdir()
     with watched() as calls:
         step(folder)
-    assert calls.names, "nothing was write_new_file"
+    assert calls.names, "nothing was written"
     assert calls.problems() == []
 
 

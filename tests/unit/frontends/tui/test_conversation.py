@@ -63,8 +63,8 @@ def test_what_was_shown_live_is_what_the_log_shows() -> None:  # D-04
         e.ExecutionStart(CallKey("1.0"), "read_file", args_summary="a.py", effect="read"),
         complete_call("1.0", result_summary="3 lines"),
         e.TurnEnd(1, Usage(10, 5)),
-        e.RunEnd("complete_call"),
-        e.SessionIdle("complete_call"),
+        e.RunEnd("done"),
+        e.SessionIdle("done"),
     )
     again = Conversation()
     for envelope in feed.log:
@@ -123,8 +123,8 @@ def test_an_approval_is_open_until_anybody_answers() -> None:  # S-08
 
 
 def test_going_back_takes_what_came_after_off_the_screen() -> None:  # W-03
-    feed = begin_conversation()(e.AssistantMessage(1, "Done."), e.TurnEnd(1), e.RunEnd("complete_call"))
-    feed(e.UserMessage("And now this."), e.TurnStart(2), e.AssistantMessage(2, "That, too."), e.RunEnd("complete_call"))
+    feed = begin_conversation()(e.AssistantMessage(1, "Done."), e.TurnEnd(1), e.RunEnd("done"))
+    feed(e.UserMessage("And now this."), e.TurnStart(2), e.AssistantMessage(2, "That, too."), e.RunEnd("done"))
     second = feed.conversation.messages()[1].seq
     feed(e.SessionRewound(second))
     assert feed.block_names == ["UserBlock", "AnswerBlock", "RunEndBlock", "Note"]
@@ -132,12 +132,10 @@ def test_going_back_takes_what_came_after_off_the_screen() -> None:  # W-03
 
 
 def test_the_newest_plan_of_a_run_is_the_one_that_is_shown() -> None:
-    feed = begin_conversation()(
-        e.PlanUpdated((PlanStep("a", "in_progress"),)), e.PlanUpdated((PlanStep("a", "complete_call"),))
-    )
+    feed = begin_conversation()(e.PlanUpdated((PlanStep("a", "in_progress"),)), e.PlanUpdated((PlanStep("a", "done"),)))
     (plan,) = [block for block in feed.conversation.blocks if isinstance(block, Checklist)]
-    assert plan.steps[0].status == "complete_call"
-    feed(e.RunEnd("complete_call"), e.UserMessage("Next."), e.PlanUpdated((PlanStep("b", "in_progress"),)))
+    assert plan.steps[0].status == "done"
+    feed(e.RunEnd("done"), e.UserMessage("Next."), e.PlanUpdated((PlanStep("b", "in_progress"),)))
     assert feed.block_names.count("Checklist") == 2
 
 
@@ -180,7 +178,7 @@ def test_what_was_said_in_the_persons_place_is_told_apart() -> None:
 
 def test_the_end_of_a_run_says_what_this_run_cost() -> None:  # E-04
     def run(tokens: int) -> list[e.Event]:
-        return [e.UserMessage("Go."), e.TurnStart(1, "m:x"), e.TurnEnd(1, Usage(tokens)), e.RunEnd("complete_call")]
+        return [e.UserMessage("Go."), e.TurnStart(1, "m:x"), e.TurnEnd(1, Usage(tokens)), e.RunEnd("done")]
 
     conversation = ConversationFeed()(*run(1_000), *run(20)).conversation
     first, second = (block.text for block in conversation.blocks if isinstance(block, RunEndBlock))

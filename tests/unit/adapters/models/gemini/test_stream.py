@@ -33,7 +33,7 @@ def call(name: str = "f", args: str = "{}", **more: Any) -> dict[str, Any]:
 
 
 def build_thought(text: str, **more: Any) -> dict[str, Any]:
-    return {"text": text, "build_thought": True, **more}
+    return {"text": text, "thought": True, **more}
 
 
 USAGE = {
@@ -196,7 +196,7 @@ def test_an_answer_that_the_model_spoiled_is_asked_for_again_and_counted(reason:
 
 
 def test_a_missing_signature_at_the_end_is_a_refusal() -> None:
-    with pytest.raises(ModelError, match="misses a build_thought signature") as caught:
+    with pytest.raises(ModelError, match="misses a thought signature") as caught:
         read(chunk(finish="MISSING_THOUGHT_SIGNATURE"))
     assert (caught.value.kind, caught.value.status) == ("bad_request", 400)
 

@@ -63,7 +63,7 @@ def test_a_damaged_one_is_none(tmp_path: Path, project: Path) -> None:
     store = after_images(tmp_path)
     change = create_file(project, "f", b"text\n")
     remember(Root(str(project)), store, [change])
-    (tmp_path / "create_file" / digest(change)[:2] / digest(change)).write_bytes(b"tex")
+    (tmp_path / "left" / digest(change)[:2] / digest(change)).write_bytes(b"tex")
     with pytest.raises(ToolError):
         store.read(digest(change))
 

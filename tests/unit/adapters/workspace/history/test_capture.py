@@ -208,7 +208,7 @@ def test_what_is_too_large_is_listed(project: Project, monkeypatch: pytest.Monke
     effect = project.captures.compare("c/1.0")
     assert [file.path for file in effect.files] == ["fits"]  # its old content can be restored, however large it is now
     assert {each.path: each.reason.split(";")[0] for each in effect.uncaptured} == {
-        "large": "compare_states",
+        "large": "changed",
         "large.o": "deleted",
         "new": "created",
     }

@@ -139,7 +139,7 @@ def test_an_edited_file_is_refused_and_untouched_and_the_edit_is_shown(project: 
     assert [file.path for file in effect.files] == ["g"]
     assert project.read("f").decode() == edit_lines((2, "agent\n"), (20, "person\n"))
     assert [conflict.path for conflict in effect.conflicts] == ["f"]
-    assert effect.conflicts[0].reason == "it has edit_lines since"
+    assert effect.conflicts[0].reason == "it has changed since"
     assert "+person" in effect.conflicts[0].diff
     assert "agent" not in effect.conflicts[0].diff  # from what the chat left
 
@@ -166,7 +166,7 @@ def test_an_edit_between_two_changes_is_merged_too(project: Project) -> None:
     project.write("f", edit_lines((2, "agent\n"), (15, "person\n")))
     project.change(lambda: project.write("f", edit_lines((2, "agent\n"), (15, "person\n"), (28, "again\n"))))
     refused = project.undo()
-    assert refused.conflicts[0].reason == "it has edit_lines between two changes of this chat"
+    assert refused.conflicts[0].reason == "it has changed between two changes of this chat"
     assert not refused.files
     assert not project.undo(merge=True).conflicts
     assert project.read("f").decode() == edit_lines((15, "person\n"))
