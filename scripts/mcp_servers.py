@@ -20,7 +20,7 @@ def place() -> Path:
 
 def main() -> int:
     folder, pins = place(), json.loads(PINS.read_text())
-    if _known(folder) == pins:
+    if _read_installed_pins(folder) == pins:
         return 0
     folder.mkdir(parents=True, exist_ok=True)
     npm = pins["npm"] | ({_node_package(): pins["node"]} if _node_package() else {})
@@ -31,7 +31,7 @@ def main() -> int:
     return 0
 
 
-def _known(folder: Path) -> object:
+def _read_installed_pins(folder: Path) -> object:
     try:
         return json.loads((folder / "installed.json").read_text())
     except (OSError, ValueError):

@@ -121,11 +121,11 @@ def outcome(state: ChatState, command: c.Command) -> str:
     if not events:
         return "nothing"
     words = " ".join(SHORT[event.TYPE] for event in events)
-    before, after = shown(state), shown(grow(state, *events))
-    return words if before == after else f"{words} → {after}"
+    old_status, new_status = show_status(state), show_status(grow(state, *events))
+    return words if old_status == new_status else f"{words} → {new_status}"
 
 
-def shown(state: ChatState) -> str:
+def show_status(state: ChatState) -> str:
     return "archived" if state.options.archived else status(state)
 
 

@@ -146,7 +146,7 @@ def try_out(programs: Path, folder: Path) -> None:
     run(treadle, "completion", "bash", cwd=home, env=env)
 
 
-def tried(way: str, sdist: Path, wheel: Path, folder: Path) -> str:
+def try_installation(way: str, sdist: Path, wheel: Path, folder: Path) -> str:
     try:
         try_out(WAYS[way](sdist, wheel, folder), folder)
     except Untried as reason:
@@ -167,7 +167,7 @@ def main(arguments: list[str]) -> int:
             names = check_names(wheel)
             print(f"{sdist.name} and {wheel.name} ({len(names)} files)", flush=True)
             for way in ways:
-                print(f"{way}: {tried(way, sdist, wheel, folder)}", flush=True)
+                print(f"{way}: {try_installation(way, sdist, wheel, folder)}", flush=True)
     except Wrong as error:
         print(error, file=sys.stderr)
         return 1

@@ -30,7 +30,7 @@ PLACES = {
     "adapters.tools.builtin.diagnostics.lsp": "language servers, confined",
     "adapters.models.command_line": "programs that the user named as models",
     "adapters.models.gemini.vertex": "the user's own gcloud",
-    "adapters.models.copilot.token": "the user's own gh",
+    "adapters.models.copilot": "the user's own gh",
     "adapters.models.local": "the model of this machine",
     "frontends.cli.commands.demo": "Treadle itself, in a project of its own making",
     "library.evaluation.places": "git of a repository that the user names to evaluate with, without hooks and fetches",
