@@ -831,6 +831,7 @@ OPPONENTS = (
         "files: the only copy, overwritten by something longer",
         run("echo this is longer than the old text > notes.txt"),
     ),
+    attack("files: the only copy, overwritten by a large text", run("yes | head -c 300000 > notes.txt")),
     attack(
         "files: a folder in the place of a file",
         run("rm notes.txt; mkdir notes.txt; touch notes.txt/x"),

@@ -50,12 +50,11 @@ from treadle.adapters.workspace.paths.ignore import Ignoring
 from treadle.adapters.workspace.root import Root
 from treadle.base.inert import printable
 from treadle.diff.changes import JUDGED, change_lines, count, sort_out, total
-from treadle.diff.diff import count_lines, diff
+from treadle.diff.diff import diff
 from treadle.errors import ToolError
 from treadle.ports.snapshots import Effect
 from treadle.ports.workspace import inert
 from treadle.protocol.files import (
-    DiffStat,
     FileChange,
     FileConflict,
     FileState,
@@ -101,19 +100,23 @@ def read_layer(
 
 
 def count_copied_lines(root: Root, file: FileChange, copy: str) -> FileChange:
-    """Count the lines of a change anew, from the project's file and a copy of the new one. All lines of a small file
-    count as removed if it cannot be compared; large files are never counted."""
-    old_size = file.before.size if file.before is not None else 0
-    if old_size > SMALL:
-        return file
+    """Count the lines of a change anew, from the project's file and a copy of the new one. All lines count as removed
+    if the project's file cannot be read."""
+    old_content = None
     try:
-        old = root.read_bytes(decode_path(file.path), SMALL) if old_size else b""
         with open(copy, "rb") as content:
-            new = content.read(SMALL + 1)
+            new_content = _open_content(content.fileno())
+        if file.before is not None and file.before.kind == "file":
+            with root.open(decode_path(file.path)) as fd:
+                old_content = _open_content(fd)
     except (OSError, ToolError):
-        return replace(file, removed=old_size)
-    stat = count_lines(text_of(old), text_of(new)) if len(new) <= SMALL else DiffStat(removed=old_size)
+        return replace(file, removed=file.before.size if file.before is not None else 0)
+    stat = Counting().stat(old_content, new_content)
     return replace(file, added=stat.added, removed=stat.removed)
+
+
+def _open_content(fd: int) -> FileContent:
+    return content_of(fd, "", os.fstat(fd), 0, lambda: os.dup(fd))
 
 
 def source(view: str) -> ContentSource:

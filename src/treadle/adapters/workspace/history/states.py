@@ -6,6 +6,7 @@ import hashlib
 import os
 import stat as st
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -49,6 +50,8 @@ class FileContent(msgspec.Struct, frozen=True):
     """The whole of a small text."""
     data: bytes | None = None
     """The whole of a small file."""
+    head: bytes = b""
+    """The beginning of a large text."""
 
 
 def content_of(
@@ -72,13 +75,17 @@ def content_of(
                 lines += chunk.count(b"\n")
                 last = chunk
                 size += len(chunk)
+                if size <= SMALL:  # the file grew since its size was read
+                    first += chunk
     state = FileState("file", mode, total.hexdigest(), size)
     is_complete = len(first) == size
     data = first if is_complete and size <= PACKED else None
     if b"\0" in first[:_SNIFFED]:
         return FileContent(state, data=data)
     lines += bool(size) and not last.endswith(b"\n")
-    return FileContent(state, lines, text_of(first) if is_complete and size <= SMALL else None, data)
+    if is_complete and size <= SMALL:
+        return FileContent(state, lines, text_of(first), data)
+    return FileContent(state, lines, data=data, head=first)
 
 
 def text_of(data: bytes) -> str:
@@ -86,7 +93,7 @@ def text_of(data: bytes) -> str:
 
 
 class Counting:
-    """How many lines come and go, for as many files as is worth it."""
+    """Counts added and removed lines. After so many files, all lines of a changed file count as replaced."""
 
     def __init__(self) -> None:
         self._left = _COMPARED
@@ -96,11 +103,21 @@ class Counting:
             return DiffStat(new_content.lines if new_content else 0, old_content.lines if old_content else 0)
         if old_content.state.digest == new_content.state.digest:
             return DiffStat()
-        if old_content.text is not None and new_content.text is not None:
-            self._left -= 1
-            return count_lines(old_content.text, new_content.text) if self._left >= 0 else DiffStat()
-        large = any(each.text is None and each.lines for each in (old_content, new_content))
-        return DiffStat() if large else DiffStat(new_content.lines, old_content.lines)
+        self._left -= 1
+        if self._left >= 0 and old_content.text is not None and new_content.text is not None:
+            return count_lines(old_content.text, new_content.text)
+        if self._left >= 0 and old_content.lines and _begins_alike(old_content, new_content):
+            return DiffStat()
+        return DiffStat(new_content.lines, old_content.lines)
+
+
+def _begins_alike(old_content: FileContent, new_content: FileContent) -> bool:
+    """True if at least a tenth of the lines at the beginning of a text are at the beginning of the other, too."""
+    old_lines, new_lines = (
+        (each.head if each.text is None else each.text.encode(errors="surrogateescape")).splitlines()
+        for each in (old_content, new_content)
+    )
+    return 10 * (Counter(old_lines) & Counter(new_lines)).total() >= len(old_lines)
 
 
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

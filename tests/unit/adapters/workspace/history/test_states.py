@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from treadle.adapters.workspace.history.states import Folders, parts_of, state_of
+from treadle.adapters.workspace.history.states import Counting, FileContent, Folders, content_of, parts_of, state_of
 from treadle.adapters.workspace.root import Root
 from treadle.errors import OutsideRoot
-from treadle.protocol.files import FileState, encode_path
+from treadle.protocol.files import DiffStat, FileState, encode_path
 
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
@@ -134,3 +134,44 @@ def test_where_a_path_leads(project: Path) -> None:
     assert root.locate("./d/../file").path == "file"
     with pytest.raises(OutsideRoot):
         root.locate("out/x")
+
+
+def read_content(path: Path, data: bytes, size_seen: int | None = None) -> FileContent:
+    """The content of a file that had another size when its status was read."""
+    path.write_bytes(data if size_seen is None else data[:size_seen])
+    status = os.stat(path)
+    path.write_bytes(data)
+    return content_of(-1, "", status, 0o644, lambda: os.open(path, os.O_RDONLY))
+
+
+LARGE = b"".join(b"line %d\n" % number for number in range(40_000))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "size_seen", "expected"),
+    [
+        (b"the only copy\n", b"kept\n", 0, (1, 1)),
+        (b"the only copy\n", b"kept\n", 2, (1, 1)),
+        (b"the only copy\n", LARGE, None, (40_000, 1)),
+        (b"line 7\n", LARGE, None, (0, 0)),
+        (LARGE, LARGE + b"one more\n", None, (0, 0)),
+        (LARGE, LARGE.upper(), None, (40_000, 40_000)),
+        (LARGE, b"\0" * len(LARGE), None, (0, 40_000)),
+        (b"\0" * 9, LARGE, None, (40_000, 0)),
+    ],
+)
+def test_lines_of_overwritten_files_count_as_removed(
+    old: bytes, new: bytes, size_seen: int | None, expected: tuple[int, int], tmp_path: Path
+) -> None:
+    """S-16, W-10: by these lines the policy finds files of which nothing is left, also while a command writes them."""
+    old_content, new_content = read_content(tmp_path / "old", old), read_content(tmp_path / "new", new, size_seen)
+    assert Counting().stat(old_content, new_content) == DiffStat(*expected)
+
+
+def test_overwritten_files_beyond_the_most_that_are_compared_count_as_removed(tmp_path: Path) -> None:
+    """S-16: changes of many ignored files before it do not hide that the only copy of a file is overwritten."""
+    counting = Counting()
+    old_content, new_content = read_content(tmp_path / "old", b"1\n2\n"), read_content(tmp_path / "new", b"1\n3\n")
+    stats = [counting.stat(old_content, new_content) for _ in range(401)]
+    assert set(stats[:400]) == {DiffStat(1, 1)}
+    assert stats[400] == DiffStat(2, 2)
