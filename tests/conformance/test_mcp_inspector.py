@@ -26,7 +26,17 @@ def inspect(cli: CommandLine, model: str, method: str, tool: str = "", **argumen
     )
     server = [sys.executable, "-m", "treadle", "mcp", "serve", "--root", str(cli.project), "--model", model]
     process = subprocess.run(
-        ["node", str(INSPECTOR), "--cli", *server, "--method", method, *tool_options],
+        [
+            "node",
+            str(INSPECTOR),
+            "--cli",
+            "--connect-timeout",
+            str(1_000 * TIMEOUT_S),
+            *server,
+            "--method",
+            method,
+            *tool_options,
+        ],
         env=cli.environment,
         cwd=cli.project,
         capture_output=True,
