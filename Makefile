@@ -13,7 +13,7 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run run-web test suite quick again soak mutants check bench docs conformance lock clean
+.PHONY: help venv run run-web test thorough suite quick again soak mutants check bench docs conformance lock clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST)
@@ -40,8 +40,11 @@ run: $(RUNS)  ## show what Treadle does
 run-web: $(RUNS)  ## the web app on a small project; without a key the model is a script
 	@$(BIN)/treadle web --demo
 
-test: $(STAMP)  ## check and all tests
+test: $(STAMP)  ## check, and the tests, of long tables a part of the rows
 	@$(MAKE) --no-print-directory -j2 check suite
+
+thorough: $(STAMP)  ## check and all tests, as CI runs them
+	@TEST_THOROUGH=1 $(MAKE) --no-print-directory test
 
 suite: $(VENV)/collected
 	@$(BIN)/python -m pytest -q $(SPREAD)

@@ -8,7 +8,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.faults.chance import SOAK, examples
+from tests.faults.chance import SOAK, examples, split_thorough
 from tests.homes import shared_home
 from tests.leftovers import no_process_is_left, process_watch, pytest_sessionfinish
 from tests.postgres import own_postgres, postgres, postgres_database, postgres_server
@@ -35,10 +35,17 @@ settings.register_profile(
 )
 settings.load_profile("treadle")
 os.environ["TREADLE_HOME"] = str(shared_home())
+gc.disable()  # until all tests are collected
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The slowest first: one of them at the end would keep a single process busy while the others have no work left."""
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the thorough tests to a thorough run, unless they were asked for by name. The slowest first: one of them at
+    the end would keep a single process busy while the others have no work left."""
+    named = any("::" in argument or argument.endswith(".py") for argument in config.args)
+    if not named and not config.option.keyword:
+        items[:], thorough = split_thorough(items)
+        config.hook.pytest_deselected(items=thorough)
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
@@ -46,3 +53,4 @@ def pytest_collection_finish() -> None:
     """The thousands of tests live as long as the run: the garbage collector need not look at them again."""
     gc.collect()
     gc.freeze()
+    gc.enable()

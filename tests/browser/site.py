@@ -98,7 +98,8 @@ class Window:
     """A page of a browser of its own, signed in; it knows what went wrong in it and what it asked for."""
 
     def __init__(self, browser: Browser, site: Site, size: tuple[int, int], **more: Any) -> None:
-        self.context = browser.new_context(viewport={"width": size[0], "height": size[1]}, **more)
+        options = {"reduced_motion": "reduce"} | more  # animations would keep a core busy while a test waits
+        self.context = browser.new_context(viewport={"width": size[0], "height": size[1]}, **options)
         self.page: Page = self.context.new_page()
         self.page.set_default_timeout(WAIT_MS)
         self.site = site

@@ -4,9 +4,12 @@
 import base64
 import json
 
+import pytest
 from playwright.sync_api import Browser, FilePayload, expect
 
 from tests.browser.site import Site, window
+
+pytestmark = pytest.mark.thorough(one_of=2)
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -6,12 +6,15 @@ import sys
 from pathlib import Path
 from typing import get_args
 
+import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 import treadle
 from tests.browser.site import PHONE, Site, window
 from tests.scenario.mcp_servers.kit import ODD
 from treadle.protocol.envelope import EndReason
+
+pytestmark = pytest.mark.thorough(one_of=2)
 
 SLOW = """
 [model]

@@ -1,9 +1,12 @@
 """Everyday use of the page: a run with all that happens in one, chats found again, and a terminal beside the page
 (U-03, U-05, L-08)."""
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.site import Site, window
+
+pytestmark = pytest.mark.thorough(one_of=2)
 
 BUSY = """
 [model]

@@ -2,10 +2,13 @@
 
 import json
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.site import PHONE, Site, window
 from tests.browser.test_accessibility import complaints
+
+pytestmark = pytest.mark.thorough(one_of=3)
 
 WRITE = """
 [[turn]]

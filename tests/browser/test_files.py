@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.site import Site, window
+
+pytestmark = pytest.mark.thorough(one_of=2)
 
 LINES = "".join(f"line {number}\n" for number in range(1, 41))
 EDIT = """

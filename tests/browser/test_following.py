@@ -1,8 +1,11 @@
 """The conversation follows a run until a person scrolls up (U-02, U-05)."""
 
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.site import Site, window
+
+pytestmark = pytest.mark.thorough(one_of=2)
 
 STEPS = 8
 AT_END = (

@@ -5,9 +5,12 @@ import re
 import signal
 from collections.abc import Iterator
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.site import Site, window
+
+pytestmark = pytest.mark.thorough(one_of=3)
 
 WORDS = " ".join(f"word{number}" for number in range(300))
 LONG = f'[[turn]]\ntext = "{WORDS}"\nchunk = 8\ndelay_s = 0.02\n[[turn]]\ntext = "More."\n'

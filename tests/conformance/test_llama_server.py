@@ -12,6 +12,8 @@ import pytest
 from tests.scenario.command_line import CommandLine, CommandResult
 from tests.unit.adapters.models.local import real
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 SCRIPT = Path(__file__).parent / "llama_server.py"
 WIRES = {
     "llamacpp:smollm2": ("LLAMACPP_BASE_URL", "/v1"),

@@ -10,6 +10,8 @@ import pytest
 from scripts.mcp_servers import node, place
 from tests.forked import AT_START, OURS, fork_command
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 SUITE = place() / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
 PROGRAM = "tests.conformance.mcp_client_program"
 PASSES = [

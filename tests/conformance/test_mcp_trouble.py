@@ -24,6 +24,8 @@ from treadle import Agent
 from treadle.adapters.models.scripted import Call, Say
 from treadle.protocol import events as e
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 GATEWAY = place() / "node_modules/supergateway/dist/index.js"
 MUCH = 90_000
 """More than a model gets of a result, and less than the gateway takes in one piece."""

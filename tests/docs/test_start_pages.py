@@ -14,6 +14,8 @@ from treadle.base.types import JsonObject
 from treadle.testing.fake_anthropic import FakeAnthropic
 from treadle.testing.fake_model import Reply
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 300
 STUBS = ("pipx", "uv")

@@ -1,13 +1,20 @@
 """How much is struck, and by which chance. `make test` strikes some of the points, the same in every run; `make soak`
 (TEST_SOAK=1) strikes all of them and makes other random cases each time. A failure prints TEST_SEED, which repeats the
-choice; set to another number, `make test` makes other choices."""
+choice; set to another number, `make test` makes other choices.
+
+Tests with the marker `thorough` run in `make thorough` (TEST_THOROUGH=1), in CI and in a soak, not in `make test`; with
+`thorough(one_of=3)` a third of them runs in `make test`, too: the same in every run."""
 
 import os
 import random
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import TypeVar
 
+import pytest
+
 SOAK = bool(os.environ.get("TEST_SOAK"))
+THOROUGH = SOAK or bool(os.environ.get("TEST_THOROUGH"))
 _RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID")
 """The processes of one run choose the same: each has the list of all tests."""
 SEED = int(os.environ.get("TEST_SEED") or (random.Random(_RUN).randrange(10**6) if SOAK else 1))
@@ -31,3 +38,16 @@ def some(items: Sequence[T], one_of: int, salt: str) -> list[T]:
     count = min(count, FEW) + max(0, count - FEW) // 2
     indexes = set(random.Random(f"{SEED} {salt}").sample(range(len(items)), count))
     return [item for index, item in enumerate(items) if index in indexes]
+
+
+def split_thorough(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """The tests that run, and those that only a thorough run has: of a file with `one_of=3` a third runs, by chance."""
+    left_out: set[pytest.Item] = set()
+    groups = defaultdict[tuple[str, int], list[pytest.Item]](list)
+    for item in items:
+        if not THOROUGH and (marker := item.get_closest_marker("thorough")):
+            groups[item.nodeid.partition("::")[0], marker.kwargs.get("one_of", 0)].append(item)
+    for (file, one_of), group in groups.items():
+        count = -(-len(group) // one_of) if one_of else 0
+        left_out |= set(group).difference(random.Random(f"{SEED} {file}").sample(group, count))
+    return [item for item in items if item not in left_out], [item for item in items if item in left_out]

@@ -18,6 +18,8 @@ from tests.trees import tree
 from treadle.protocol.events import AssistantMessage, ExecutionComplete, RunEnd
 from treadle.testing.fake_openai import FakeOpenAI
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 SHARDS = 6 if SOAK else 1
 ONE_OF = 6
 """Of the points that a scenario passes, one of so many is struck in `make test`."""

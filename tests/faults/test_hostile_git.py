@@ -11,7 +11,10 @@ import pytest
 
 from tests.scenario.command_line import CommandLine
 
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+pytestmark = [
+    pytest.mark.thorough(one_of=2),
+    pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
+]
 
 CALLS = """
 [[turn]]

@@ -21,6 +21,8 @@ from treadle.protocol.events import RunEnd
 from treadle.testing.checker import check, check_effects, check_seen
 from treadle.testing.faults import faults
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 SCRIPT = [
     [Say("Look."), Call("read_file", path="notes.txt"), Call("list_directory", path=".")],
     [Call("write_file", path="new.txt", content="fresh\n"), Call("run_command", command="echo ran >> counter")],

@@ -43,6 +43,8 @@ from treadle.testing.fake_ollama import FakeOllama
 from treadle.testing.fake_openai import FakeOpenAI
 from treadle.testing.fake_responses import FakeResponses
 
+pytestmark = pytest.mark.thorough(one_of=3)
+
 
 class Wire(NamedTuple):
     fake: Callable[[Callable[[JsonObject], Reply]], FakeModelServer]

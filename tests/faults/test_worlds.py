@@ -12,6 +12,8 @@ from tests import forked
 from tests.faults.chance import some
 from tests.unit.adapters.sandbox.grounds import NOBODY, grounds, missing
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 ACTS = ("open", "commit", "drop", "rebase")
 
 

@@ -17,6 +17,8 @@ from treadle.protocol import events as e
 from treadle.protocol.content import UserEntry
 from treadle.testing.checker import check
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 WRITE = Call("write_file", path="a.txt", content="a\n")
 BROKEN = "test -e mended || { echo it is broken; exit 3; }"
 

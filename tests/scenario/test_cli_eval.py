@@ -20,6 +20,8 @@ from treadle.library.evaluation.results import FILE, append
 from treadle.library.evaluation.tasks import missing
 from treadle.library.worlds.home import WorldHome
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 COUNT = 'call = [{ name = "run_command", args = { command = "echo x >> count" } }]'
 WRITE = 'call = [{ name = "write_file", args = { path = "answer", content = "42\\n" } }]'
 BAD = 'call = [{ name = "write_file", raw = "{}" }, { name = "fly", args = { to = "x" } }]'

@@ -13,6 +13,8 @@ from tests.processes import running_with, unlike_any_other
 from tests.scenario.command_line import NO_LOCAL_SERVER, CommandLine, end, until
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 HELLO = '[[turn]]\ntext = "Hello."\n'
 LOOK = '[[turn]]\ncall = [{ name = "list_directory", args = { path = "." } }]\n'
 SLEEP = '[[turn]]\ncall = [{ name = "run_command", args = { command = "echo $$ > pid; sleep 600" } }]\n' + HELLO

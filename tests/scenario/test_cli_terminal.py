@@ -5,8 +5,12 @@ import pty
 import re
 from collections.abc import Mapping
 
+import pytest
+
 from tests.scenario.command_line import CommandLine
 from tests.scenario.test_cli_dialogue import person
+
+pytestmark = pytest.mark.thorough(one_of=2)
 
 SCRIPT = """
 [[turn]]

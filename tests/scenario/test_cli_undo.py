@@ -13,6 +13,8 @@ from tests.scenario.test_cli_dialogue import person
 from treadle.frontends.cli.group import invoke
 from treadle.frontends.presentation.call_line import MINUS
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 LINES = [f"line {number}\n" for number in range(1, 21)]
 WORK = """
 [[turn]]

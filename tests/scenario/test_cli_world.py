@@ -1,6 +1,10 @@
 """Worlds from the command line (W-11 to W-13)."""
 
+import pytest
+
 from tests.scenario.command_line import CommandLine
+
+pytestmark = pytest.mark.thorough(one_of=2)
 
 SCRIPT = """
 [[turn]]

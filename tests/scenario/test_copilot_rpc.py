@@ -15,6 +15,8 @@ from treadle.frontends.copilot.server import Runtime
 from treadle.frontends.copilot.session import MOST_HELD
 from treadle.frontends.copilot_words import methods
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 TOOL = {"name": "lookup", "description": "Looks up.", "parameters": {"type": "object"}}
 
 

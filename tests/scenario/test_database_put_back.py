@@ -13,7 +13,7 @@ import pytest
 
 from tests.scenario.command_line import CommandLine, CommandResult
 
-pytestmark = pytest.mark.timeout(300)  # several processes one after the other
+pytestmark = [pytest.mark.thorough(one_of=2), pytest.mark.timeout(300)]
 SCRIPT = """
 [[turn]]
 text = "Hello."

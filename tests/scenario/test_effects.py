@@ -14,6 +14,8 @@ from treadle.adapters.models.scripted import Call, Say, ScriptedModel
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.protocol import events as e
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 REVIEW = {"mode": "review", "interactive": True}
 
 

@@ -18,6 +18,8 @@ from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.protocol import events as e
 from treadle.protocol.permissions import Rule
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 ASK = {"mode": "ask", "interactive": True}
 HEADLESS = {"mode": "ask", "interactive": False}
 NO_REFTABLE = b"ref-format" not in subprocess.run(["git", "init", "-h"], capture_output=True, check=False).stdout

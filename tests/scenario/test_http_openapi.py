@@ -17,6 +17,8 @@ from tests.scenario.command_line import CommandLine, end
 from treadle.frontends.server.openapi import describe
 from treadle.frontends.server.running import ROUTES
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 SCRIPT = """
 [[turn]]
 text = "Hello."

@@ -20,6 +20,8 @@ from treadle.frontends.server.service import Limits
 from treadle.ports.store import Store
 from treadle.protocol.options import ChatOptions
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 
 @tool(read_only=True)
 async def look(n: int = 0) -> str:

@@ -3,6 +3,8 @@ other, until one of them commits; no user sees the worlds of others."""
 
 from pathlib import Path
 
+import pytest
+
 from tests.homes import seed
 from tests.scenario.family import ByTask
 from tests.scenario.http_kit import serving
@@ -12,6 +14,8 @@ from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.frontends.server.admission import Admission
 from treadle.protocol.events import ExecutionComplete
 from treadle.protocol.options import ChatOptions
+
+pytestmark = pytest.mark.thorough(one_of=2)
 
 STEPS = [Call("write_file", path="a.txt", content="made\n"), Say("Done.")] * 2
 

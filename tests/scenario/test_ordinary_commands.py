@@ -16,6 +16,7 @@ from tests.unit.adapters.sandbox.grounds import missing
 from treadle.adapters.sandbox.supervisor.removal import remove_tree
 
 pytestmark = [
+    pytest.mark.thorough(one_of=3),
     pytest.mark.skipif(bool(missing("view")), reason=missing("view")),
     pytest.mark.timeout(3600),
 ]

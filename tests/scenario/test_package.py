@@ -6,6 +6,8 @@ import pytest
 
 from scripts.try_package import main
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.slow
 @pytest.mark.skipif(not (find_spec("hatchling") and find_spec("pip")), reason="needs hatchling and pip")

@@ -5,6 +5,7 @@ import socket
 from typing import Any
 
 import msgspec
+import pytest
 
 from tests.fake_copilot import FakeCopilot
 from tests.scenario.command_line import CommandLine
@@ -16,6 +17,8 @@ from treadle.testing.fake_gemini import FakeGemini
 from treadle.testing.fake_model import Reply
 from treadle.testing.fake_ollama import FakeOllama
 from treadle.testing.fake_openai import FakeOpenAI
+
+pytestmark = pytest.mark.thorough(one_of=2)
 
 GEMINI, OLLAMA = PROVIDERS["gemini"].model, PROVIDERS["ollama"].model
 

@@ -10,6 +10,8 @@ import pytest
 from tests.scenario.command_line import TIMEOUT_S, CommandLine, CommandResult
 from treadle.adapters.sandbox.choose import find_bubblewrap
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 READING = (
     ("chats", "--all", "--json"),
     ("chats", "--search", "done", "--json"),

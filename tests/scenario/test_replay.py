@@ -32,6 +32,8 @@ from treadle.protocol.events import (
     UserMessage,
 )
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 
 async def test_the_scenes_have_every_event_there_is(tmp_path: Path) -> None:
     """An event that no scene has is not known to be replayed."""

@@ -27,6 +27,8 @@ from treadle.protocol.options import ChatOptions
 from treadle.protocol.wire import Record
 from treadle.testing.checker import check
 
+pytestmark = pytest.mark.thorough(one_of=3)
+
 
 async def exported(store: Store, chat: ChatId) -> list[bytes]:
     return [line async for line in export_chat(store, chat)]

@@ -33,6 +33,8 @@ from treadle.frontends.tui.screens import Confirm
 from treadle.protocol.options import ChatOptions, Mode
 from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 PATIENCE_S = 60.0
 
 

@@ -27,6 +27,8 @@ from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest
 from treadle.protocol.permissions import NETWORK_TOOL, Offer, Rule
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 CALL = CallKey("3.0")
 OFFERS = (
     Offer(Rule("allow", "run_command", "make *"), "every make command"),

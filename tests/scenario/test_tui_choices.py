@@ -18,6 +18,8 @@ from treadle.frontends.tui.launch import make_app
 from treadle.frontends.tui.picker import Picker
 from treadle.protocol.permissions import Rule
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 
 class Models(Recorded):
     """A chat with a model that neither sees nor reasons."""

@@ -17,6 +17,8 @@ from treadle.frontends.tui.launch import make_app
 from treadle.frontends.tui.remote import Remote
 from treadle.protocol.options import ChatOptions
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 SCRIPTS = {
     "Do it": [Call("delegate", tasks=[{"task": "Child a"}, {"task": "Child b"}]), Say("All is done.")],
     "Child a": [Call("write_file", path=".env", content="X=1\n"), Say("Wrote it.")],

@@ -21,6 +21,8 @@ from treadle.frontends.tui.picker import Picker
 from treadle.frontends.tui.remote import Remote
 from treadle.protocol.events import UserMessage
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(40)
 
 

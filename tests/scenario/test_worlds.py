@@ -23,6 +23,8 @@ from treadle.library.worlds.home import WorldHome
 from treadle.library.worlds.record import WorldFolders
 from treadle.protocol import events as e
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:

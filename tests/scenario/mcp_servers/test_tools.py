@@ -23,6 +23,8 @@ from treadle.protocol import events as e
 from treadle.protocol.content import UserEntry
 from treadle.protocol.permissions import Rule
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 
 async def test_a_call_is_an_intent_and_a_result_like_any_other(kit: Kit) -> None:  # E-01, T-10
     agent = kit.agent([Call("odd__note", text="one"), Say("Done.")])

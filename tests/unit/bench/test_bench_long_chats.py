@@ -4,6 +4,8 @@ import pytest
 
 from bench.long_chats import main
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.slow
 def test_a_smoke_run(capsys: pytest.CaptureFixture[str]) -> None:

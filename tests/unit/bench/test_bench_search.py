@@ -4,6 +4,8 @@ import pytest
 
 from bench.search import ALL_FILES, CASES, main
 
+pytestmark = pytest.mark.thorough
+
 
 def test_every_case_is_measured_beside_ripgrep(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--quick"]) == 0

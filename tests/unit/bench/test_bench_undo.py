@@ -4,6 +4,8 @@ import pytest
 
 from bench.undo import main
 
+pytestmark = pytest.mark.thorough
+
 
 def test_a_quick_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--quick"]) == 0

@@ -105,7 +105,9 @@ class Timeline extends HTMLElement {
     const said = span.count > 1 ? `${span.count} times, first ${span.label}` : `${span.label}: ${duration(span.to - span.from)}${usage}`;
     const go = () => this.page.showEvent(span.seq);
     const key = (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); go(); } };
-    const label = width > 60 ? svg("text", { x: x + 5, y: y + 13, class: "in" }, span.label.slice(0, Math.floor(width / 7.2))) : null;
+    const room = Math.floor(width / 7.2);
+    const words = span.label.length > room ? span.label.slice(0, room + 1).replace(/\s*\S*$/, "") : span.label; // whole words, as in the name
+    const label = width > 60 && words ? svg("text", { x: x + 5, y: y + 13, class: "in" }, words) : null;
     return svg("g", { class: `bar ${span.kind} ${span.bad ? "bad" : ""}`, tabindex: 0, role: "button", "aria-label": said,
         on: { click: go, keydown: key } }, svg("title", {}, said), svg("rect", { x, y, width, height: ROW - 4, rx: Math.min(3, width / 2) }), label);
   }

@@ -27,7 +27,10 @@ from treadle.adapters.sandbox.probe import bubblewrap_version, examine_level
 from treadle.adapters.sandbox.report import ESCAPES, EscapeResult, LevelReport
 from treadle.errors import SandboxError
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap and Landlock are Linux's own")
+pytestmark = [
+    pytest.mark.thorough(one_of=2),
+    pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap and Landlock are Linux's own"),
+]
 
 
 @pytest.fixture(scope="module")

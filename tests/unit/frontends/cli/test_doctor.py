@@ -15,6 +15,8 @@ from tests.unit.adapters.sandbox.grounds import NOBODY, becoming, grounds, missi
 from treadle.adapters.sandbox.report import ESCAPES
 from treadle.library.housekeeping.command_trials import TRIALS
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Path]:

@@ -25,6 +25,8 @@ from treadle.library.skills.reading import OwnCommand
 from treadle.protocol import events as e
 from treadle.protocol.files import FileChange, Hunk
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 LISTS = ("model", "chats", "review", "rewind", "jobs")
 
 

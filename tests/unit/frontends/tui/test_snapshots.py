@@ -16,6 +16,8 @@ from treadle.frontends.tui.picker import Picker
 from treadle.frontends.tui.screens import Reading
 from treadle.protocol.events import Event
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 SIZES = [(40, 12), (80, 24), (120, 40)]
 THEMES = ("dark", "light")
 Compare = Callable[..., bool]

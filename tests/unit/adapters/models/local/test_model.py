@@ -32,6 +32,8 @@ from treadle.protocol.deltas import Delta, NoticeDelta
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolSpec
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 TOOLS = tuple(
     tool
     for tool in Tools(builtins(ToolContext(Root, MemoryStore())), []).specs(ChatOptions(root="/"))
@@ -92,11 +94,11 @@ async def first_delta(model: LocalModel, request: ModelRequest) -> None:
 
 @shares_the_engine
 async def test_every_answer_is_a_valid_call_or_words(loaded_model: LocalModel) -> None:
-    """All of them, with the built-in tools: two by chance, ten in a soak."""
+    """All of them, with the built-in tools: one task and four tools by chance, ten tasks and all tools in a soak."""
     tools_by_name = {tool.name: tool for tool in TOOLS}
     calls = 0
-    for task in some(TASKS, 5, "tasks"):
-        reply = await answer(loaded_model, build_request(task, tools=TOOLS))
+    for task in some(TASKS, 10, "tasks"):
+        reply = await answer(loaded_model, build_request(task, tools=TOOLS if SOAK else TOOLS[:4]))
         assert reply.usage is not None
         assert reply.usage.input > 100
         assert 0 < reply.usage.output <= 48

@@ -17,6 +17,8 @@ from tests.faults.chance import examples, some
 from tests.unit.adapters.models.text_calls.corpus import CASES, KNOWN
 from treadle.adapters.models.text_calls import Scanner, TextCall, detect_partial, extract, strip
 
+pytestmark = pytest.mark.thorough(one_of=3)
+
 PIECES = sorted(
     {
         *(case.text for case in CASES if len(case.text) < 60),

@@ -21,6 +21,8 @@ from treadle.adapters.workspace.search.search import Engine, engines
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import Line, Matches, Query
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 Make = Callable[[Path], Engine]
 
 
