@@ -15,7 +15,7 @@ import msgspec
 from bench.clock import least
 from bench.report import Row, align
 from treadle.adapters.stores.memory import MemoryStore
-from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.adapters.tools.builtin.edit import EditFile
 from treadle.adapters.tools.builtin.replacement import replace
 from treadle.adapters.workspace.history.snapshots import ProjectSnapshots

@@ -15,9 +15,8 @@ import msgspec
 from bench.clock import least
 from bench.report import Row, align
 from treadle.adapters.stores.memory import MemoryStore
-from treadle.adapters.tools.builtin.context import ToolContext
-from treadle.adapters.tools.builtin.find import FindFiles
-from treadle.adapters.tools.builtin.search import GrepSearch
+from treadle.adapters.tools.builtin.base import ToolContext
+from treadle.adapters.tools.builtin.search import FindFiles, GrepSearch
 from treadle.adapters.workspace.root import Root, plain_root
 from treadle.adapters.workspace.search import engines
 from treadle.adapters.workspace.search.search import Engine

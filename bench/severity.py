@@ -37,7 +37,7 @@ def main() -> int:
 
 
 def _anew(command: str) -> None:
-    command_severity.forget()
+    command_severity._read.cache_clear()
     classify(command)
 
 

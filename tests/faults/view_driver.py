@@ -26,8 +26,8 @@ from treadle.adapters.sandbox.choose import choose
 from treadle.adapters.sandbox.supervisor import folder as names
 from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
 from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.adapters.tools.builtin.command.tool import RunCommand
-from treadle.adapters.tools.builtin.context import ToolContext
 from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
 from treadle.adapters.workspace.root import Root
 from treadle.base import file_system

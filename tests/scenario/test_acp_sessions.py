@@ -17,7 +17,7 @@ from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.protocol.options import ChatOptions
 
 acp, a, editing = lazily("acp"), Lazy("acp.schema"), lazily("treadle.frontends.acp.agent")
-unsaved = lazily("treadle.adapters.tools.unsaved")
+unsaved = lazily("treadle.adapters.tools.hooks")
 WAIT_S = 60
 
 

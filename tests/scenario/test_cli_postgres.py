@@ -8,7 +8,7 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from tests.scenario.command_line import CommandLine
-from treadle.adapters.tools.builtin.environment import without_secrets
+from treadle.adapters.tools.builtin.command.shell import without_secrets
 
 SCRIPT = """
 [[turn]]

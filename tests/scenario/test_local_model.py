@@ -15,7 +15,7 @@ from tests.unit.adapters.models.local import real
 from treadle import Agent
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.adapters.tools.builtin import builtins
-from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.adapters.tools.registry import Tools
 from treadle.adapters.workspace.root import Root
 from treadle.frontends.cli.options import EXIT_INCOMPLETE, EXIT_OK, EXIT_TURN_CAP

@@ -26,8 +26,9 @@ PLACES = {
     "adapters.workspace.history.glance": "find of the machine, never of the project, with fixed arguments, no settings",
     "adapters.workspace.search.search": "the search program of the machine, without settings of a project",
     "adapters.tools.hooks": "the user's own hooks; those of a project only trusted and confined",
-    "adapters.tools.builtin.diagnostics.running": "linters: confined, or of the machine and such as execute nothing",
-    "adapters.tools.builtin.diagnostics.lsp": "language servers, confined",
+    "adapters.tools.builtin.diagnostics.running": (
+        "linters: confined, or of the machine and such as execute nothing; language servers, confined"
+    ),
     "adapters.models.command_line": "programs that the user named as models",
     "adapters.models.gemini.vertex": "the user's own gcloud",
     "adapters.models.copilot": "the user's own gh",

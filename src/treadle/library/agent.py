@@ -21,11 +21,10 @@ from treadle.adapters.models.disclosure import recipient
 from treadle.adapters.models.keys import stored_access
 from treadle.adapters.models.reasoning_effort import check_effort
 from treadle.adapters.models.registry import ModelRegistry, OneModel
-from treadle.adapters.policy.consent import Consent, disclosure
 from treadle.adapters.policy.redaction import Redactor
-from treadle.adapters.policy.rule_book import RuleBook, rules_of
+from treadle.adapters.policy.rules import RuleBook, rules_of
 from treadle.adapters.policy.standard import StandardPolicy
-from treadle.adapters.policy.trust import Trust
+from treadle.adapters.policy.trust import Consent, Trust, disclosure
 from treadle.adapters.stores import store_of
 from treadle.adapters.tools.builtin import builtins
 from treadle.adapters.tools.registry import Tools

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
-from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.base.file_system import faultpoint
 from treadle.base.logs import log_warning
 from treadle.base.types import CallKey, ChatId, new_id

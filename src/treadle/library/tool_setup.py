@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from treadle.adapters.policy.redaction import Redactor
 from treadle.adapters.policy.trust import Trust
 from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
-from treadle.adapters.tools.builtin.context import Guarded, ToolContext
+from treadle.adapters.tools.builtin.base import Guarded, ToolContext
 from treadle.adapters.workspace.paths.identity import locate, root_changed_error
 from treadle.adapters.workspace.root import Root
 from treadle.base.file_system import is_below
@@ -331,7 +331,7 @@ def _system_keys(_moment: int) -> tuple[str, ...]:
     return tuple(system_keys())
 
 
-def _outside(command: str, root: str, cwd: str) -> tuple[str, ...]:
+def _outside(command: str, root: str) -> tuple[str, ...]:
     from treadle.adapters.policy.command_severity import outside
 
-    return outside(command, root, cwd)
+    return outside(command, root)

@@ -17,8 +17,8 @@ from treadle.adapters.models.scripted import Call, Say, ScriptedModel
 from treadle.adapters.policy.trust import Trust
 from treadle.chat.history import tokens
 from treadle.errors import ConfigError, InvalidInput
+from treadle.library.mcp_hub.hub import ListingsFile
 from treadle.library.mcp_hub.settings import Declared, server_of
-from treadle.library.mcp_hub.setup import ListingsFile
 from treadle.protocol import events as e
 from treadle.protocol.content import UserEntry
 from treadle.protocol.permissions import Rule

@@ -1,29 +1,199 @@
-"""Calls of MCP tools from start to result, including a person's answers in between (E-01).
-
-A server may ask a question during a call, in two ways. The older way is a request of its own while the call runs. The
-call is then parked in this process, the chat waits as for any other question, and the worker that resumes the chat in
-this process passes the answer on. Another process cannot answer; the outcome of the call is then unknown. The newer way
-(since revision 2026-07-28) ends the request with the required input and the server's own state. Both are in the log, so
-any process can continue."""
+"""Calls of MCP tools from start to result, including a person's answers in between (E-01). A server may ask in two
+ways. The older is a request while the call runs: the call is parked in this process, and only this process can pass the
+answer on. The newer (since 2026-07-28) ends the request with the required input and the server's state, which are in
+the log, so any process can continue. The types that servers declare for content are not trusted."""
 
 import asyncio
-from collections.abc import Collection, Coroutine
+import base64
+import binascii
+from collections.abc import Collection, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import mcp_types as types
+import msgspec
 from msgspec.structs import replace
 from pydantic import TypeAdapter
 
-from treadle.adapters.mcp import elicitation
 from treadle.adapters.mcp.connection import McpConnection, Reply, Result, ServerLost, Wish
-from treadle.adapters.mcp.content import render_content
-from treadle.adapters.mcp.elicitation import DECLINE
-from treadle.base.inert import inert
+from treadle.base.inert import inert, inert_line
 from treadle.base.types import CallKey, ChatId
 from treadle.errors import ToolError
 from treadle.ports.model import ModelRequest
 from treadle.ports.toolset import Invocation, Question
-from treadle.protocol.content import AssistantEntry, UserEntry
+from treadle.protocol.content import PICTURE_KINDS, AssistantEntry, UserEntry
+
+DECLINE = "decline"
+DONE = "done"
+ACCEPT = "accept"  # The answer that sends the defaults
+_YES, _NO = ("yes", "true", "y", "on", "1"), ("no", "false", "n", "off", "0")
+
+
+def build_form_question(server: str, params: types.ElicitRequestParams, again: str = "") -> Question:
+    """Build the question text. `again`: the reason why the last answer was invalid."""
+    head = f"{again}\n" if again else ""
+    message = inert(params.message)
+    if isinstance(params, types.ElicitRequestURLParams):
+        text = f"{head}The MCP server {server} asks you to open a page: {message}\n{inert_line(params.url, 2_000)}"
+        return Question(f"{text}\nAnswer {DONE} when you have, or {DECLINE}.", (DONE, DECLINE))
+    fields, accept = _fields(params), _can_accept(params)
+    text = f"{head}The MCP server {server} asks: {message}"
+    if len(fields) == 1:
+        (schema,) = fields.values()
+        about = ", ".join(filter(None, (str(schema.get("description") or ""), _default_words(schema))))
+        note = f"\n({inert_line(about, 300)})" if about else ""
+        return Question(text + note, (*(_choices(schema) or ((ACCEPT,) if accept else ())), DECLINE))
+    if not fields:
+        return Question(text, ("yes", DECLINE))
+    required = params.requested_schema.get("required") or ()
+    lines = [
+        f"  {name}: {_describe(schema)}{'' if name in required else ', optional'}" for name, schema in fields.items()
+    ]
+    instructions = f"Answer as JSON, or one `name: value` a line{f'; or {ACCEPT} for the defaults' if accept else ''}."
+    return Question("\n".join([text, *lines, instructions]), (ACCEPT, DECLINE) if accept else (DECLINE,))
+
+
+def read_form_answer(params: types.ElicitRequestParams, answer: str) -> types.ElicitResult | str:
+    """Return the reply for the server, or the reason why the answer is invalid."""
+    stripped = answer.strip()
+    if stripped.lower() in (DECLINE, "cancel"):
+        return types.ElicitResult(action="decline" if stripped.lower() == DECLINE else "cancel")
+    if isinstance(params, types.ElicitRequestURLParams):
+        return types.ElicitResult(action="accept")
+    fields = _fields(params)
+    defaults = {name: schema["default"] for name, schema in fields.items() if "default" in schema}
+    accepted = stripped.lower() in (ACCEPT, "") and _can_accept(params)
+    try:
+        raw_values = defaults | ({} if accepted else _parse_answer(fields, stripped))
+        content = {name: _value(name, fields[name], value) for name, value in raw_values.items() if name in fields}
+    except ValueError as error:
+        return f"That does not fit: {error}."
+    missing = [name for name in params.requested_schema.get("required") or () if name not in content]
+    if missing:
+        return f"Still missing: {', '.join(map(inert_line, missing))}."
+    return types.ElicitResult(action="accept", content=content)
+
+
+def _fields(params: types.ElicitRequestFormParams) -> dict[str, dict[str, Any]]:
+    properties = params.requested_schema.get("properties") or {}
+    return {str(name): schema if isinstance(schema, dict) else {} for name, schema in properties.items()}
+
+
+def _can_accept(params: types.ElicitRequestFormParams) -> bool:
+    """True if there are defaults, and every required field has one."""
+    fields, required = _fields(params), params.requested_schema.get("required") or ()
+    without = {name for name, schema in fields.items() if "default" not in schema}
+    return len(without) < len(fields) and without.isdisjoint(required)
+
+
+def _default_words(schema: dict[str, Any]) -> str:
+    value = schema.get("default")
+    if isinstance(value, bool):
+        value = "yes" if value else "no"
+    words = f"default: {', '.join(map(str, value)) if isinstance(value, list) else value}"
+    return words if "default" in schema else ""
+
+
+def _parse_answer(fields: dict[str, dict[str, Any]], answer: str) -> dict[str, Any]:
+    with suppress(msgspec.MsgspecError):
+        return msgspec.json.decode(answer, type=dict[str, Any])
+    if len(fields) <= 1:
+        return dict.fromkeys(fields, answer)
+    pairs = [line.partition(":") for line in answer.splitlines() if line.strip()]
+    if any(not colon for _, colon, _ in pairs):
+        raise ValueError("answer as JSON, or one `name: value` a line")
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _value(name: str, schema: dict[str, Any], value: Any) -> Any:
+    kind = schema.get("type", "string")
+    choices = _choices(schema)
+    if kind == "boolean" and isinstance(value, str):
+        if value.lower() not in (*_YES, *_NO):
+            raise ValueError(f"{inert_line(name)} is yes or no")
+        return value.lower() in _YES
+    if kind in ("integer", "number") and isinstance(value, str):
+        try:
+            return int(value) if kind == "integer" else float(value)
+        except ValueError:
+            raise ValueError(f"{inert_line(name)} is a number") from None
+    if kind == "array" and isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    if choices and kind == "string" and value not in choices:
+        raise ValueError(f"{inert_line(name)} is one of {', '.join(map(inert_line, choices))}")
+    return value
+
+
+def _choices(schema: dict[str, Any]) -> tuple[str, ...]:
+    if schema.get("type") == "boolean":
+        return "yes", "no"
+    titled = [each.get("const") for each in schema.get("oneOf") or () if isinstance(each, dict)]
+    return tuple(str(each) for each in schema.get("enum") or titled)
+
+
+def _describe(schema: dict[str, Any]) -> str:
+    choices = " | ".join(map(inert_line, _choices(schema)))
+    about = schema.get("description") or schema.get("title") or ""
+    words = f"{choices or schema.get('type', 'text')}{f' ({about})' if about else ''}"
+    return inert_line(", ".join(filter(None, (words, _default_words(schema)))), 300)
+
+
+MAX_PICTURES = 8
+MAX_PICTURE_BYTES = 4 << 20
+
+
+class RenderedContent(msgspec.Struct, frozen=True):
+    text: str
+    pictures: tuple[tuple[str, bytes], ...] = ()  # Each with its media type
+
+
+def render_content(blocks: Sequence[types.ContentBlock], structured: object = None) -> RenderedContent:
+    pictures: list[tuple[str, bytes]] = []
+    texts = [_render_block(block, pictures) for block in blocks]
+    if structured is not None and not any(isinstance(block, types.TextContent) for block in blocks):
+        texts.append(msgspec.json.encode(structured).decode())
+    return RenderedContent("\n".join(text for text in texts if text), tuple(pictures))
+
+
+def _render_block(block: types.ContentBlock, pictures: list[tuple[str, bytes]]) -> str:
+    match block:
+        case types.TextContent(text=text):
+            return text
+        case types.ImageContent(data=data, mime_type=kind):
+            return _picture(data, kind, pictures)
+        case types.AudioContent(data=data, mime_type=kind):
+            return f"[a sound, {inert_line(kind, 80)}, about {len(data) * 3 // 4:,} bytes; it cannot be shown]"
+        case types.ResourceLink(uri=uri, name=name, description=text):
+            about = f": {text}" if text else ""
+            return f"[the resource {inert_line(name, 200)} at {inert_line(str(uri), 500)}{about}]"
+        case types.EmbeddedResource(resource=resource):
+            return contents([resource], pictures)
+
+
+def contents(
+    resources: Iterable[types.TextResourceContents | types.BlobResourceContents], pictures: list[tuple[str, bytes]]
+) -> str:
+    texts = []
+    for each in resources:
+        if isinstance(each, types.TextResourceContents):
+            text = each.text
+        else:
+            text = _picture(each.blob, each.mime_type or "", pictures)
+        texts.append(f"[{inert_line(str(each.uri), 500)}]\n{text}")
+    return "\n".join(texts)
+
+
+def _picture(data: str, kind: str, pictures: list[tuple[str, bytes]]) -> str:
+    try:
+        content = base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        return "[bytes that cannot be read]"
+    description = f"{inert_line(kind, 80) or 'bytes'}, {len(content):,} bytes"
+    if kind not in PICTURE_KINDS or len(content) > MAX_PICTURE_BYTES or len(pictures) >= MAX_PICTURES:
+        return f"[{description}; it cannot be shown]"
+    pictures.append((kind, content))
+    return f"[picture {len(pictures)}: {description}; shown below]"
+
 
 Key = tuple[ChatId, CallKey]
 Resume = tuple[types.InputResponses | None, str | None]
@@ -68,9 +238,7 @@ class Underway:
         asking = asyncio.create_task(self._asked.wait())
         try:
             await asyncio.wait({self._task, asking}, return_when=asyncio.FIRST_COMPLETED)
-            if not self._task.done() and self.pending is not None:
-                return self.pending
-            return await self._task
+            return self.pending if not self._task.done() and self.pending is not None else await self._task
         finally:
             asking.cancel()
 
@@ -83,21 +251,15 @@ class Underway:
 
 
 class Calls:
-    """All calls of an agent that are parked."""
-
     def __init__(self) -> None:
         self._parked: dict[Key, Underway] = {}
 
     def parked(self, chat: ChatId) -> bool:
-        """True if a call of the chat is parked here and waits for an answer."""
         return any(key[0] == chat for key in self._parked)
 
-    async def tidy(self, chat: ChatId, open_calls: Collection[CallKey]) -> None:
-        for key in [key for key in self._parked if key[0] == chat and key[1] not in open_calls]:
-            await self._parked.pop(key).cancel()
-
-    async def close(self) -> None:
-        for key in list(self._parked):
+    async def tidy(self, chat: ChatId | None = None, open_calls: Collection[CallKey] = ()) -> None:
+        """Cancel the parked calls of a chat that are not open any more; without a chat, all."""
+        for key in [key for key in self._parked if chat is None or (key[0] == chat and key[1] not in open_calls)]:
             await self._parked.pop(key).cancel()
 
     async def carry_on(
@@ -148,7 +310,7 @@ class Calls:
 
 def _build_question(connection: McpConnection, wish: Wish, again: str) -> Question:
     if not isinstance(wish, types.CreateMessageRequestParams):
-        return elicitation.build_question(connection.name, wish, again)
+        return build_form_question(connection.name, wish, again)
     messages = [("it is told", wish.system_prompt or ""), *((each.role, _render(each)) for each in wish.messages)]
     text = inert("\n".join(f"{role}: {words}" for role, words in messages if words))
     excerpt = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}\n[{len(text) - _SHOWN:,} characters more]"
@@ -159,9 +321,8 @@ def _build_question(connection: McpConnection, wish: Wish, again: str) -> Questi
 
 
 async def _build_reply(wish: Wish, answer: str, invocation: Invocation) -> Reply | str:
-    """The reply for the server, or the reason why the answer is invalid."""
     if not isinstance(wish, types.CreateMessageRequestParams):
-        return elicitation.reply(wish, answer)
+        return read_form_answer(wish, answer)
     choice = answer.strip().lower()
     if choice == ALLOW:
         return await _ask_model(wish, invocation)
@@ -196,7 +357,6 @@ async def _ask_model(
 
 
 def _render(message: types.SamplingMessage) -> str:
-    """Pictures and sounds are told of, and not shown."""
     visible_types = (types.TextContent, types.ImageContent, types.AudioContent)
     return render_content([each for each in message.content_as_list if isinstance(each, visible_types)]).text
 
@@ -204,7 +364,6 @@ def _render(message: types.SamplingMessage) -> str:
 async def _collect_input(
     connection: McpConnection, result: types.InputRequiredResult, invocation: Invocation
 ) -> Resume | Question:
-    """The input that a request needs to continue, or the question to a person about the rest."""
     requests = result.input_requests or {}
     responses: types.InputResponses = {}
     for name, request in requests.items():
@@ -253,12 +412,13 @@ async def _resumed(connection: McpConnection, invocation: Invocation) -> Resume 
     if not plan.get("requests"):
         raise ServerLost(f"the MCP server {connection.name} asked in a process that is gone")
     requests = _REQUESTS.validate_python(plan["requests"])
-    responses = _RESPONSES.validate_python(plan.get("responses") or {})
+    responses, again = _RESPONSES.validate_python(plan.get("responses") or {}), ""
     for name, request in requests.items():
         if name not in responses and not isinstance(request, types.ListRootsRequest):
             reply = await _build_reply(request.params, invocation.answers[-1], invocation)
             if isinstance(reply, str):
-                return _or_ask(connection, requests, responses, plan.get("state"), reply)
-            responses = {**responses, name: _require_response(reply)}
+                again = reply
+            else:
+                responses = {**responses, name: _require_response(reply)}
             break
-    return _or_ask(connection, requests, responses, plan.get("state"))
+    return _or_ask(connection, requests, responses, plan.get("state"), again)

@@ -31,8 +31,7 @@ LONGEST_PAUSE_S = 60.0
 ATTEMPTS = 5  # The number of consecutive failures after which reconnecting stops until the server is needed again
 STEADY_S = 20.0  # A server that ends sooner after its start has failed
 RELIST_S = 0.2  # The pause between two listings of what a server offers, however often it says that this has changed
-CURRENT_S = 2.0
-"""How long the result of a call waits for a listing that is under way: the next call may look for a new tool."""
+CURRENT_S = 2.0  # how long a result waits for a listing under way: the next call may look for a new tool
 _CHANGED = (types.ToolListChangedNotification, types.PromptListChangedNotification)
 _PAGES = 100
 _MOST_TOOLS = 2_000
@@ -59,14 +58,11 @@ class ServerLost(Exception):
     """The server went away during a call: it is unknown whether the call took effect."""
 
 
-Wish = types.ElicitRequestParams | types.CreateMessageRequestParams
-"""A question of a server during a call: to a person, or to the model."""
+Wish = types.ElicitRequestParams | types.CreateMessageRequestParams  # a server's question to a person or the model
 Reply = types.ElicitResult | types.CreateMessageResult | types.ErrorData
 
 
 class Asker(Protocol):
-    """Passes a server's question to a person or to the model."""
-
     async def ask(self, wish: Wish, *, of_person: bool) -> Reply: ...
 
 
@@ -81,16 +77,12 @@ class McpConnection:
         listed: Callable[[Listing], None] = lambda _listing: None,
         sampling: Sampling = "refuse",
     ) -> None:
-        self.name = name
-        self.sampling = sampling
+        self.name, self.sampling = name, sampling
         self.state: State = "starting"
         self.why = ""  # Why it failed, in one line
         self.listing: Listing | None = None
         self.restarts = 0
-        self._root = root
-        self._opens = opens
-        self._start_s = start_s
-        self._listed = listed
+        self._root, self._opens, self._start_s, self._listed = root, opens, start_s, listed
         self._client: Client | None = None
         self._errors = Errors()
         self._gone = asyncio.Event()
@@ -103,7 +95,6 @@ class McpConnection:
         self._task = asyncio.create_task(self._live())
 
     # -- for others ---------------------------------------------------------------------------------------------------
-
     async def ready(self) -> Client:
         """The session, started anew if need be. ToolError if it cannot be had."""
         if self.state == "failed":
@@ -118,9 +109,8 @@ class McpConnection:
                 async with asyncio.timeout(max(0.0, remaining_s)):
                     await self._changed.wait()
             if remaining_s <= 0:
-                raise ToolError(
-                    f"The MCP server {self.name} does not start in time; its tools can be tried again later."
-                )
+                text = f"The MCP server {self.name} does not start in time; its tools can be tried again later."
+                raise ToolError(text)
         return client
 
     async def wait_until_started(self) -> None:
@@ -128,7 +118,6 @@ class McpConnection:
             await self._changed.wait()
 
     async def renew_listing(self) -> None:
-        """Ask the server for its tools again, and wait a moment for its answer."""
         self._expire_listing()
         await self._await_listing()
 
@@ -147,12 +136,11 @@ class McpConnection:
         meta: dict[str, Any] | None = None,
     ) -> Result:
         """One call of a tool; `meta` is sent beside the arguments. ServerLost: it went away. ToolError: it refused."""
-        responses, state = resume
         params = types.CallToolRequestParams(
             name=tool,
             arguments=arguments,
-            input_responses=responses,
-            request_state=state,
+            input_responses=resume[0],
+            request_state=resume[1],
             _meta=cast("types.RequestParamsMeta | None", meta),
         )
         request = types.CallToolRequest(params=params)
@@ -173,8 +161,7 @@ class McpConnection:
             del self._askers[key]
 
     async def use(self, work: Callable[[Client], Awaitable[Any]]) -> Any:
-        """Anything that a session can do. A server that has restarted and does not know the session any more is given a
-        new one, and the request once more: it was not carried out."""
+        """Use the session. A restarted server gets a new one, and the request once more: it was not carried out."""
         client = await self.ready()
         with suppress(SessionUnknown):
             return await self._send_request(client, work(client))
@@ -206,7 +193,6 @@ class McpConnection:
         await asyncio.gather(self._task, return_exceptions=True)
 
     # -- its life -----------------------------------------------------------------------------------------------------
-
     async def _live(self) -> None:
         failures = 0
         while self.state != "closed":
@@ -258,7 +244,6 @@ class McpConnection:
             yield client
 
     async def _attend(self, client: Client) -> None:
-        """Until the connection is lost: lists the tools again when they have changed."""
         tasks = [asyncio.create_task(each(client)) for each in (self._listen, self._list_again)]
         try:
             await self._gone.wait()
@@ -334,13 +319,11 @@ class McpConnection:
         return inert_line(reason + note, 300)
 
     # -- requests from the server -------------------------------------------------------------------------------------
-
     async def _roots(self, context: ClientRequestContext) -> types.ListRootsResult | types.ErrorData:
         return types.ListRootsResult.model_validate({"roots": self.roots})
 
     @property
     def roots(self) -> list[dict[str, str]]:
-        """The project, and nothing else."""
         return [{"uri": Path(self._root).as_uri(), "name": Path(self._root).name}] if self._root else []
 
     async def _elicit(
@@ -398,8 +381,7 @@ async def _prompts(client: Client) -> list[ListedPrompt]:
     ]
 
 
-FINAL = (FileNotFoundError, PermissionError, ConfigError, SandboxError, OAuthFlowError)
-"""Errors that a retry cannot fix."""
+FINAL = (FileNotFoundError, PermissionError, ConfigError, SandboxError, OAuthFlowError)  # a retry cannot fix them
 
 
 def _is_final(error: Exception) -> bool:

@@ -44,10 +44,7 @@ class ServerTool(ReadOnlyTool):
     def __init__(
         self, spec: ToolSpec, listed: ListedTool, connected: Connected, keeping: "ResultHandling", announce: Announce
     ) -> None:
-        self.listed = listed
-        self.spec = spec
-        self._connected = connected
-        self._keeping = keeping
+        self.listed, self.spec, self._connected, self._keeping = listed, spec, connected, keeping
         self._announce = announce
 
     async def preview(self, invocation: Invocation) -> str:
@@ -61,7 +58,7 @@ class ServerTool(ReadOnlyTool):
         return "run_again" if self.spec.idempotent or self.spec.read_only else "unknown"
 
     async def run(self, invocation: Invocation) -> Outcome:
-        from treadle.adapters.mcp.content import render_content
+        from treadle.adapters.mcp.calls import render_content
 
         connection, calls = await self._connected()
         build_meta = self._keeping.meta

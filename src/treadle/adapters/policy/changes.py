@@ -1,40 +1,195 @@
-"""The concerns about a set of changes for which a person is asked (S-06, S-07, S-16), for file tools and commands
-alike. Pure: the state of the disk is passed in as data. `standard` decides which concerns count in which mode.
+"""The effects of a call: the commands that its words would run and the files that they would change, the call as shown
+to a person, and the concerns about a set of changes for which a person is asked (S-06, S-07, S-16), for file tools and
+commands alike. `standard` decides which concerns count in which mode.
 
 Files that tools can rebuild (caches by their name, files in .gitignore) raise only concerns of the user's own patterns
 and rules. Files in the `.git` of the project are not changes of the project, unless history is lost;
 `treadle.chat.change_rules` defines which of them may be written.
 """
 
+import hashlib
+import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
-from treadle.adapters.policy import rules
-from treadle.adapters.policy.sensitive_files import OWN_PATTERN, PINS, Sensitive, judge, judge_new
+from treadle.adapters.policy import rules, sensitive_files
+from treadle.adapters.policy.sensitive_files import OWN_PATTERN, PINS, Sensitive
+from treadle.adapters.policy.shell.model import Finding, Part, worst
 from treadle.base.inert import printable
+from treadle.chat.carried_variables import unknown_variables
 from treadle.chat.change_rules import left_out
 from treadle.diff.changes import cache_of, count, in_git, is_folder
+from treadle.ports.toolset import Invocation
 from treadle.protocol.files import FileChange, FileState, decode_path
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule, RuleEffect
-from treadle.protocol.tools import EDIT_TOOL
+from treadle.protocol.tools import EDIT_TOOL, ToolSpec
+
+Kind = Literal["read", "edit", "command", "job", "other", "free"]
+"""`free` changes and executes nothing, though it is not a read either. `job` may commit what a background command has
+changed, and is then judged as that command."""
+
+UNKNOWN = "…"  # how the shell analysis writes what cannot be known
+
+_HEADERS = re.compile(
+    r"^[ \t]*(?:\*\*\*[ ]?(?:(?:Add|Create|Update|Modify|Delete|Remove)[ ]File|(?:Move|Rename)[ ]to):"
+    r"|rename[ ](?:from|to)[ ]|---[ ]|\+\+\+[ ])(?P<path>.*)$",
+    re.MULTILINE | re.IGNORECASE,
+)
+_CHANGES_ALL = frozenset({"tee", "touch", "truncate", "mv", "rm", "unlink", "shred", "patch", "sponge"})
+_CHANGES_LAST = frozenset({"cp", "install", "ln", "rsync", "scp"})
+_MOST_VARIABLES = 5
+_MOVES = frozenset(("cd", "pushd"))
+_MOST_FOLDERS = 16
+_SHOWN_CHARS = 20_000
+_MEDIUM = "it goes to a program that is running, which may do anything with it"
+
+
+class Act(msgspec.Struct, frozen=True):
+    kind: Kind
+    files: tuple[str, ...] = ()  # the paths it would change, as written; for a command only those visible in its text
+    finding: Finding = Finding("none")
+    parts: tuple[Part, ...] = ()
+    folder: str = "."  # where a command starts: relative to the root, or absolute
+    hidden_target: bool = False  # it writes a file whose name cannot be known beforehand
+    variables: Mapping[str, str | None] = {}  # set by earlier commands (None: unset); they may change its words (T-14)
+
+    def sensitive(self, root: str, user_patterns: Mapping[str, bool]) -> tuple[Sensitive, ...]:
+        sensitive = [sensitive_files.find(root, file, user_patterns) for file in self.files]
+        if self.kind == "command":
+            sensitive += [sensitive_files.find_new(root, file, user_patterns) for file in self.files]
+        return tuple(dict.fromkeys(each for each in sensitive if each is not None))
+
+    def names(self, root: str) -> Iterator[tuple[str, ...]]:
+        return (sensitive_files.names(root, file) for file in self.files)
+
+
+def act_of(spec: ToolSpec, invocation: Invocation) -> Act:
+    arguments = invocation.arguments
+    if (command := spec.command_in(arguments)) is not None:
+        return command_act(command, invocation)
+    if spec.job_argument:
+        return Act("job")
+    if spec.input_argument:
+        return _input(str(arguments.get(spec.input_argument) or ""))
+    files = tuple(arguments[key] for key in ("path", "file_path") if isinstance(arguments.get(key), str))
+    if spec.effect == "edit":
+        texts = [arguments.get(key) for key in ("patch", "input")]
+        headers = [match["path"] for text in texts if isinstance(text, str) for match in _HEADERS.finditer(text)]
+        paths = (*files, *(path for header in headers for path in _patch_paths(header)))
+        return Act("edit", tuple(dict.fromkeys(paths)), hidden_target=not paths)
+    return Act("read" if spec.read_only else "free" if spec.effect == "none" else "other", files)
+
+
+def command_act(command: str, invocation: Invocation) -> Act:
+    from treadle.adapters.policy.command_severity import classify, parts  # late: many a chat runs no command
+
+    folder = start_folder(invocation)
+    variables = {} if invocation.arguments.get("fresh") else unknown_variables(invocation.shell)
+    command_parts, finding = parts(command), classify(command)
+    if variables:
+        command_parts = tuple(
+            replace(part, unknown=True, assigns=(*part.assigns, *variables)) for part in command_parts
+        )
+        name_list = ", ".join([*variables][:_MOST_VARIABLES]) + (" …" if len(variables) > _MOST_VARIABLES else "")
+        reason = f"earlier commands changed {name_list}, so what its words run is unknown"
+        finding = replace(finding, severity=worst((finding.severity, "medium")), reasons=(*finding.reasons, reason))
+    targets = list(_placed_targets(command_parts, folder))
+    files = tuple(dict.fromkeys(target for target in targets if UNKNOWN not in target))
+    has_unknown = any(UNKNOWN in target for target in targets)
+    return Act("command", files, finding, command_parts, folder, has_unknown, variables)
+
+
+def _placed_targets(parts: Iterable[Part], start: str) -> Iterator[str]:
+    """The files that the parts write; a relative name in every folder that the command may have gone to by then."""
+    folders = [start]
+    for part in parts:
+        if os.path.basename(part.program) in _MOVES:
+            words = [word for word in part.words[1:] if not word.startswith("-")] or [UNKNOWN]
+            goals = [os.path.join(folder, words[0]) for folder in folders]
+            folders = list(dict.fromkeys([*folders, *goals])) if len(folders) < _MOST_FOLDERS else [*folders, UNKNOWN]
+        yield from (os.path.join(folder, target) for target in _targets(part) for folder in folders)
+
+
+def _targets(part: Part) -> Iterator[str]:
+    """The files that a simple command plainly writes: its redirections, and what well-known programs change."""
+    yield from (target for target in part.writes if not target.startswith("/dev/"))
+    name = os.path.basename(part.program)
+    plain = [word for word in part.words[1:] if not word.startswith("-")]
+    if name in _CHANGES_ALL:
+        yield from plain
+    elif name in _CHANGES_LAST and plain:
+        yield plain[-1]
+        yield from (os.path.join(plain[-1], os.path.basename(word)) for word in plain[:-1] if UNKNOWN not in word)
+    elif name == "sed" and any(re.match(r"-[a-zA-Z]*i|--in-place", word) for word in part.words[1:]):
+        yield from plain[1:] or plain
+    elif name == "dd":
+        yield from (word.removeprefix("of=") for word in plain if word.startswith("of="))
+
+
+def _input(text: str) -> Act:
+    from treadle.adapters.policy.command_severity import classify
+
+    finding = classify(text) if text.strip() else Finding("none")
+    if finding.severity in ("none", "medium"):
+        finding = Finding("medium", (_MEDIUM, *finding.reasons))
+    return Act("command", finding=finding)
+
+
+def _patch_paths(text: str) -> Iterator[str]:
+    """A name in the header of a patch, however it is decorated; git's a/ and b/ may be folders as well."""
+    path = text.partition("\t")[0].strip().strip("\"'`")
+    if not path or path == "/dev/null":
+        return
+    yield path
+    if path.startswith(("a/", "b/")):
+        yield path[2:]
+
+
+def start_folder(invocation: Invocation) -> str:
+    folder = invocation.arguments.get("cwd")
+    if isinstance(folder, str) and folder:
+        return folder
+    return "." if invocation.arguments.get("fresh") else decode_path(invocation.shell.cwd)
+
+
+# -- the call as shown to a person, complete and inert: an approval is bound to this text (S-08, S-12) ----------------
+def render_call(invocation: Invocation, act: Act) -> str:
+    """Name and arguments, long texts as blocks; of a command also its folder and the variables left by earlier ones."""
+    inherited = [
+        ("set by an earlier command", f"{name} is unset" if value is None else f"{name}={value}")
+        for name, value in act.variables.items()
+    ]
+    if act.folder != "." and not invocation.arguments.get("cwd"):
+        inherited.insert(0, ("in the folder", act.folder))
+    lines = [invocation.name]
+    for name, value in (*invocation.arguments.items(), *inherited):
+        text = printable(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+        if len(text) > _SHOWN_CHARS:  # by the hash an approval is bound to all of it
+            digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()
+            rest = f"[{len(text) - _SHOWN_CHARS:,} more characters; SHA-256 of all: {digest}]"
+            text = f"{text[:_SHOWN_CHARS]}\n{rest}"
+        if "\n" in text:
+            lines += [f"  {printable(name)}:", *(f"    {line}" for line in text.split("\n"))]
+        else:
+            lines.append(f"  {printable(name)}: {text}")
+    return "\n".join(lines)
+
 
 MOST_FILES = 200
-MOST_BYTES = 50_000_000
-"""More than this in one set of changes is asked for."""
+MOST_BYTES = 50_000_000  # more than this in one set of changes is asked for
 _RUNS = 0o111
 _NAMED = 3
-_REPOSITORY = frozenset((".git", ".git/HEAD", ".git/objects", ".git/refs"))
-"""Without one of these there is no repository, and no history."""
+_REPOSITORY = frozenset((".git", ".git/HEAD", ".git/objects", ".git/refs"))  # without one of these there is no history
 
 _ENVIRONMENT = re.compile(
     r"\.?(?:v|virtual)?env(?:[-_.\d].*)?|\.?(?:venv|virtualenv)s?|\.(?:tox|nox|eggs|direnv|conda|pixi)|__pypackages__"
     r"|(?:site|dist)-packages"
-)
-"""Folders with the packages of Python."""
+)  # folders with the packages of Python
 _PACKAGE_FOLDERS = frozenset(("node_modules", "bower_components", "jspm_packages", ".yarn", ".pnpm-store"))
 _PROGRAM_FOLDERS = frozenset(("bin", "Scripts"))
 _START_FILES = (".pth", ".egg-link", "pyvenv.cfg", "entry_points.txt")
@@ -49,57 +204,46 @@ ALWAYS_ASKED: frozenset[ConcernKind] = frozenset(("sensitive", "rule", "reposito
 
 
 class Concern(msgspec.Struct, frozen=True):
-    """Why a person should look at a set of changes before it is made."""
-
     kind: ConcernKind
-    paths: tuple[str, ...]
-    """As they are shown: decoded, relative to the root."""
+    paths: tuple[str, ...]  # as they are shown: decoded, relative to the root
     reason: str
 
 
 class ChangeSet(msgspec.Struct, frozen=True):
-    """The changes of one call, with what is known of them beyond themselves."""
-
     files: tuple[FileChange, ...]
-    unrecoverable: tuple[str, ...] = ()
-    """See `treadle.ports.toolset.Rehearsal`."""
-    history: tuple[str, ...] = ()
-    """See `treadle.ports.snapshots.Effect`."""
-    spelled: tuple[Sensitive, ...] = ()
-    """Sensitive names of these files beside their own: those that the call gives, and links that lead to them."""
+    unrecoverable: tuple[str, ...] = ()  # see `treadle.ports.toolset.Rehearsal`
+    history: tuple[str, ...] = ()  # see `treadle.ports.snapshots.Effect`
+    spelled: tuple[Sensitive, ...] = ()  # sensitive names beside their own: as the call gives them, and links to them
 
 
-def concerns(
-    changes: ChangeSet, user_patterns: Mapping[str, bool], applicable_rules: Sequence[Rule]
-) -> tuple[Concern, ...]:
-    """Return the concerns about the changes. `user_patterns`: sensitive paths by the user's settings."""
-    plain = tuple(
-        _ChangedPath(file, decode_path(file.path))
-        for file in changes.files
-        if not in_git(file.path) and not is_folder(file)
-    )
-    ignored, lost_paths = _ignored(plain), frozenset(changes.unrecoverable)
-    source_files = tuple(each for each in plain if not cache_of(each.file) and each.path not in ignored)
+def concerns(changes: ChangeSet, patterns: Mapping[str, bool], applicable_rules: Sequence[Rule]) -> tuple[Concern, ...]:
+    """Return the concerns about the changes. `patterns`: sensitive paths by the user's settings."""
+    plain = {decode_path(file.path): file for file in changes.files if not in_git(file.path) and not is_folder(file)}
+    # A changed .gitignore must not exempt files from review.
+    hides = not any(path.rpartition("/")[2] == ".gitignore" for path in plain)
+    lost_paths = frozenset(changes.unrecoverable)
+    ignored = {path for path, file in plain.items() if file.ignored and hides}
+    source_files = {path: file for path, file in plain.items() if not cache_of(file) and path not in ignored}
     raised = (
-        _sensitive(plain, ignored, changes.spelled, user_patterns, applicable_rules),
+        _sensitive(plain, ignored, changes.spelled, patterns, applicable_rules),
         _ruled(plain, applicable_rules),
         _about(
             "unrecoverable",
-            [each.path for each in source_files if each.file.path in lost_paths],
+            [path for path, file in source_files.items() if file.path in lost_paths],
             "it removes or overwrites {}, which exists nowhere else (not in git, not in this chat)",
         ),
-        _many(source_files),
+        _many(source_files.values()),
         _about(
             "outside_link",
-            [each.path for each in plain if _leaves(each) and not cache_of(each.file)],
+            [path for path, file in plain.items() if _leaves(path, file.after) and not cache_of(file)],
             "it makes {}, a symbolic link that leaves the project",
         ),
-        _executables(source_files, plain),
+        _about("executable", _executables(source_files, plain.values()), "it makes {} executable"),
         # Files among installed packages that programs run or load: a person starts them without having seen the
         # change, since caches are not listed.
         _about(
             "installed",
-            [each.path for each in plain if (cache_of(each.file) or each.file.ignored) and _is_started(each)],
+            [path for path, file in plain.items() if (cache_of(file) or file.ignored) and _is_started(path, file)],
             "it changes {}, which programs run from a folder of installed packages",
         ),
         _repository(changes.files, changes.history),
@@ -122,7 +266,6 @@ def after_the_fact(
 
 
 def stopping_rule(files: Iterable[FileChange], effect: RuleEffect, applicable_rules: Sequence[Rule]) -> Rule | None:
-    """The rule by path that denies one of these changes, or asks for it."""
     path_rules = [rule for rule in applicable_rules if rule.effect == effect and rule.pattern]
     if not path_rules:
         return None
@@ -131,36 +274,25 @@ def stopping_rule(files: Iterable[FileChange], effect: RuleEffect, applicable_ru
     return next((rule for rule in hits if rule is not None), None)
 
 
-class _ChangedPath(msgspec.Struct, frozen=True):
-    file: FileChange
-    path: str
-
-
-def _ignored(files: Sequence[_ChangedPath]) -> frozenset[str]:
-    """Return the ignored paths; none if a .gitignore changes, which must not exempt files from review."""
-    if any(each.path.rpartition("/")[2] == ".gitignore" for each in files):
-        return frozenset()
-    return frozenset(each.path for each in files if each.file.ignored)
-
-
 def _sensitive(
-    files: Sequence[_ChangedPath],
-    ignored: frozenset[str],
+    files: Mapping[str, FileChange],
+    ignored: Collection[str],
     spelled: Iterable[Sensitive],
     user_patterns: Mapping[str, bool],
     applicable_rules: Sequence[Rule],
 ) -> Concern | None:
     raised = {each.path: each for each in spelled}
-    for each in files:
-        cached = bool(cache_of(each.file))
+    for path, file in files.items():
+        cached = bool(cache_of(file))
         if cached and not user_patterns:
             continue
-        appears = each.file.before is None and not cached and each.path not in ignored
-        reason = judge_new(each.path, user_patterns) if appears else judge(each.path, user_patterns)
+        appears = file.before is None and not cached and path not in ignored
+        judge = sensitive_files.judge_new if appears else sensitive_files.judge
+        reason = judge(path, user_patterns)
         if reason is None or (cached and reason.reason != OWN_PATTERN):
             continue
-        if reason.reason != PINS or each.path not in ignored:  # locks of build output pin nothing
-            raised.setdefault(each.path, reason)
+        if reason.reason != PINS or path not in ignored:  # locks of build output pin nothing
+            raised.setdefault(path, reason)
     open_files = [
         each
         for path, each in raised.items()
@@ -172,56 +304,49 @@ def _sensitive(
 
 
 def listed(files: Sequence[Sensitive]) -> str:
-    """The first of these files with what is sensitive about it, and how many more there are."""
     first = files[0]
     more = f" and {len(files) - 1} more sensitive files" if len(files) > 1 else ""
     return printable(f"{first.path}{more}, which is sensitive: {first.reason} (pattern {first.pattern})")
 
 
-def _ruled(files: Sequence[_ChangedPath], applicable_rules: Sequence[Rule]) -> Concern | None:
-    for each in files:
-        if (rule := stopping_rule((each.file,), "ask", applicable_rules)) is not None:
-            reason = printable(f"it changes {each.path}, and {rules.in_words(rule)} says so")
-            return Concern("rule", (each.path,), reason)
+def _ruled(files: Mapping[str, FileChange], applicable_rules: Sequence[Rule]) -> Concern | None:
+    for path, file in files.items():
+        if (rule := stopping_rule((file,), "ask", applicable_rules)) is not None:
+            return Concern("rule", (path,), printable(f"it changes {path}, and {rules.in_words(rule)} says so"))
     return None
 
 
-def _many(files: Sequence[_ChangedPath]) -> Concern | None:
-    size = sum(each.file.after.size for each in files if each.file.after is not None)
+def _many(files: Collection[FileChange]) -> Concern | None:
     if len(files) > MOST_FILES:
         return Concern("many", (), f"it changes {count(len(files), 'file')}, which is more than {MOST_FILES}")
-    if size > MOST_BYTES:
-        return Concern("many", (), f"it writes {size:,} bytes, which is more than {MOST_BYTES:,}")
-    return None
+    size = sum(file.after.size for file in files if file.after is not None)
+    reason = f"it writes {size:,} bytes, which is more than {MOST_BYTES:,}"
+    return Concern("many", (), reason) if size > MOST_BYTES else None
 
 
-def _leaves(each: _ChangedPath) -> bool:
-    new_state = each.file.after
-    if new_state is None or new_state.kind != "link":
+def _leaves(path: str, state: FileState | None) -> bool:
+    if state is None or state.kind != "link":
         return False
-    steps = [step for step in decode_path(new_state.target).split("/") if step not in ("", ".")]
+    steps = [step for step in decode_path(state.target).split("/") if step not in ("", ".")]
     upwards = next((number for number, step in enumerate(steps) if step != ".."), len(steps))
-    if ".." in steps[upwards:]:  # behind a name that is itself a link, `..` leads anywhere
-        return True
-    return new_state.target.startswith("/") or upwards > each.path.count("/")
+    # Behind a name that is itself a link, `..` leads anywhere.
+    return ".." in steps[upwards:] or state.target.startswith("/") or upwards > path.count("/")
 
 
-def _executables(files: Iterable[_ChangedPath], all_of: Iterable[_ChangedPath]) -> Concern | None:
+def _executables(files: Mapping[str, FileChange], all_of: Iterable[FileChange]) -> list[str]:
     """Files that can be run and could not before; one that was only moved could."""
-    removed = [each.file.before for each in all_of if each.file.after is None]
-    moved_digests = {before.digest for before in removed if before is not None and _can_run(before)}
-    changed = [(each.path, each.file.before, each.file.after) for each in files]
-    paths = [
-        path
-        for path, before, after in changed
-        if after is not None and _can_run(after) and not _can_run(before) and after.digest not in moved_digests
-    ]
-    return _about("executable", paths, "it makes {} executable")
+
+    def runs(state: FileState | None) -> bool:
+        return state is not None and state.kind == "file" and bool(state.mode & _RUNS)
+
+    moved = {file.before.digest for file in all_of if file.after is None and file.before and runs(file.before)}
+    changed = ((path, file.before, file.after) for path, file in files.items())
+    return [path for path, old, new in changed if new and runs(new) and not runs(old) and new.digest not in moved]
 
 
-def _is_started(each: _ChangedPath) -> bool:
-    before, after = each.file.before, each.file.after
-    return after is not None and _runs_by_itself(each.path, existed=before is not None, is_link=after.kind == "link")
+def _is_started(path: str, file: FileChange) -> bool:
+    after = file.after
+    return after is not None and _runs_by_itself(path, existed=file.before is not None, is_link=after.kind == "link")
 
 
 def is_run_from_cache(path: str) -> bool:
@@ -230,8 +355,7 @@ def is_run_from_cache(path: str) -> bool:
 
 
 def _runs_by_itself(path: str, *, existed: bool, is_link: bool = False) -> bool:
-    """A new file counts, too: a package is found before a module of the same name, and a nested `node_modules` before
-    the one above. A link may lead to a folder with code. Compiled files that are new are compared with their source."""
+    """New files count: they may hide a module or `node_modules` above; new compiled ones are checked by Python."""
     *folders, name = path.split("/")
     at = next((number for number, folder in enumerate(folders) if folder in _PACKAGE_FOLDERS), None)
     if at is not None:
@@ -250,15 +374,10 @@ def _runs_by_itself(path: str, *, existed: bool, is_link: bool = False) -> bool:
 
 
 def _repository(files: Iterable[FileChange], history: Sequence[str]) -> Concern | None:
-    paths = [file.path for file in files if file.path in _REPOSITORY and file.after is None]
-    if paths:
+    if paths := [file.path for file in files if file.path in _REPOSITORY and file.after is None]:
         reason = "it takes {} away, and with it the history that git keeps of the project"
         return _about("repository", paths[:1], reason)
     return Concern("repository", (), printable("; ".join(f"it {each}" for each in history))) if history else None
-
-
-def _can_run(state: FileState | None) -> bool:
-    return state is not None and state.kind == "file" and bool(state.mode & _RUNS)
 
 
 def _about(kind: ConcernKind, paths: Sequence[str], reason: str) -> Concern | None:

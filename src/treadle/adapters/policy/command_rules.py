@@ -14,10 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Literal
 
-from treadle.adapters.policy.shell.arguments import read as read_arguments
-from treadle.adapters.policy.shell.model import Part, names
-from treadle.adapters.policy.shell.programs import is_known
-from treadle.adapters.policy.shell.read_only_programs import FILE_WRITERS
+from treadle.adapters.policy.shell.model import Part, names, table
+from treadle.adapters.policy.shell.model import read as read_arguments
+from treadle.adapters.policy.shell.programs import FILE_WRITERS, is_known
 from treadle.adapters.policy.shell.wrappers import RUNNERS
 from treadle.errors import InvalidInput
 from treadle.protocol.permissions import Rule, RuleEffect
@@ -44,67 +43,59 @@ WRAPPERS = names(
     nice nohup nsenter numactl parallel pkexec podman proxychains run0 runuser script setarch setpriv setsid sg source
     stdbuf strace su sudo systemd-run taskset time timeout torsocks unshare valgrind watch xargs xvfb-run
     """
-)
-"""Programs that run others."""
-_QUIET_WRAPPERS = frozenset({"time", "timeout", "nice", "ionice", "stdbuf"})
-"""Those that change nothing about what runs: an allowed command stays allowed behind them."""
+)  # programs that run others
+_QUIET_WRAPPERS = frozenset({"time", "timeout", "nice", "ionice", "stdbuf"})  # a command stays allowed behind them
 _MAKE = names("make gmake bmake")
-_OPEN_FILE = re.compile(r"(?:--[a-z]+=|-[A-Za-z]*f)?(?:-|/dev/.*|/proc/.*)")
-"""The name of an open file, alone or as the value of an option."""
-_CODE_OPTIONS = {
-    **dict.fromkeys(_MAKE, "f file makefile I include-dir E eval"),
-    **dict.fromkeys(
-        ("npm", "pnpm", "yarn", "bun"), "script-shell node-options prefix C dir cwd userconfig globalconfig"
-    ),
-    **dict.fromkeys(("jest", "vitest", "mocha"), "c config r require root rootDir dir globalSetup setupFiles runner"),
-    "cargo": "config manifest-path C Z",
-    "eslint": "c config rulesdir parser resolve-plugins-relative-to f format",
-    "git": "upload-pack receive-pack exec x c config config-env ext-diff textconv open-files-in-pager template",
-    "go": "exec toolexec vettool overlay modfile C",
-    "gradle": "I init-script b build-file p project-dir c settings-file",
-    "mvn": "f file s settings",
-    "mypy": "python-executable config-file",
-    "pytest": "p c o override-ini rootdir confcutdir config-file pdbcls",
-    "rsync": "e rsh rsync-path",
-    "tar": "to-command checkpoint-action use-compress-program I F info-script new-volume-script rsh-command",
-}
+_OPEN_FILE = re.compile(r"(?:--[a-z]+=|-[A-Za-z]*f)?(?:-|/dev/.*|/proc/.*)")  # an open file, also as an option's value
+_CODE_OPTIONS = table(
+    """
+    make gmake bmake : f file makefile I include-dir E eval
+    npm pnpm yarn bun : script-shell node-options prefix C dir cwd userconfig globalconfig
+    jest vitest mocha : c config r require root rootDir dir globalSetup setupFiles runner
+    cargo : config manifest-path C Z
+    eslint : c config rulesdir parser resolve-plugins-relative-to f format
+    git : upload-pack receive-pack exec x c config config-env ext-diff textconv open-files-in-pager template
+    go : exec toolexec vettool overlay modfile C
+    gradle : I init-script b build-file p project-dir c settings-file
+    mvn : f file s settings
+    mypy : python-executable config-file
+    pytest : p c o override-ini rootdir confcutdir config-file pdbcls
+    rsync : e rsh rsync-path
+    tar : to-command checkpoint-action use-compress-program I F info-script new-volume-script rsh-command
+    """
+)
 """Options whose value is code, names a program, or chooses the file with the commands to run. A `*` in an allow rule
 does not stand for them: a rule must name them."""
-_SHORT_CODE_OPTIONS_OF_GIT = {"x": "rebase", "c": "clone"}
-"""For other git commands these letters mean something else, as in `git commit -c HEAD`."""
+_SHORT_CODE_OPTIONS_OF_GIT = {"x": "rebase", "c": "clone"}  # other git commands mean something else by them
 _MAKE_CODE = re.compile(r"(?:\.?SHELL\w*|MAKE\w*)\s*[:?+!]*=|.*(?:\$[({]|`|!=)", re.S)
 """Variables of make that choose its shell or its makefiles, and values that make runs."""
 _NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 _MOVES = frozenset({"cd", "pushd", "popd"})
-_OPEN = "…"
-"""How the shell analysis writes what cannot be known."""
+_OPEN = "…"  # how the shell analysis writes what cannot be known
 _VERSION = re.compile(r"(?<=[A-Za-z])-?\d[\d.]*$")
 _GLOB = re.compile(r"[*?\[]")
-_VALUED = {
-    "git": "C c git-dir work-tree namespace super-prefix config-env attr-source",
-    **dict.fromkeys(
-        ("npm", "pnpm", "yarn"), "prefix C dir cwd w workspace filter F userconfig registry cache loglevel"
-    ),
-    **dict.fromkeys(
-        ("docker", "podman", "docker-compose"),
-        "c context H host l log-level config tlscacert tlscert tlskey f file p project-name project-directory profile",
-    ),
-    "kubectl": "n namespace context cluster user kubeconfig s server token as as-group v cache-dir request-timeout",
-    "helm": "n namespace kube-context kubeconfig kube-apiserver kube-token",
-    "cargo": "C Z config color manifest-path target-dir",
-    **dict.fromkeys(_MAKE, "C directory f file makefile I include-dir o W E eval"),
-    "pip": "index-url i extra-index-url proxy timeout cache-dir log python retries cert client-cert trusted-host",
-    "go": "C",
-    "gh": "R repo",
-    "uv": "directory project config-file cache-dir color",
-    "poetry": "C directory P project",
-    "apt": "o c t option config-file",
-    "apt-get": "o c t option config-file",
-    "systemctl": "H host M machine",
-    "terraform": "chdir",
-    "aws": "profile region endpoint-url output query ca-bundle",
-    "gcloud": "project account configuration",
-}
+_VALUED = table(
+    """
+    git : C c git-dir work-tree namespace super-prefix config-env attr-source
+    npm pnpm yarn : prefix C dir cwd w workspace filter F userconfig registry cache loglevel
+    docker podman docker-compose : c context H host l log-level config tlscacert tlscert tlskey
+    docker podman docker-compose : f file p project-name project-directory profile
+    kubectl : n namespace context cluster user kubeconfig s server token as as-group v cache-dir request-timeout
+    helm : n namespace kube-context kubeconfig kube-apiserver kube-token
+    cargo : C Z config color manifest-path target-dir
+    make gmake bmake : C directory f file makefile I include-dir o W E eval
+    pip : index-url i extra-index-url proxy timeout cache-dir log python retries cert client-cert trusted-host
+    go : C
+    gh : R repo
+    uv : directory project config-file cache-dir color
+    poetry : C directory P project
+    apt apt-get : o c t option config-file
+    systemctl : H host M machine
+    terraform : chdir
+    aws : profile region endpoint-url output query ca-bundle
+    gcloud : project account configuration
+    """
+)
 """Options with a value that may stand before or between the words that say what the program does. Of a program that is
 not listed, every option may have one."""
 _MOST_WRAPPED_READINGS = 8
@@ -112,8 +103,6 @@ _GIT_ALIASES = ("-c", "--config-env")
 
 
 # -- what a pattern may say -------------------------------------------------------------------------------------------
-
-
 def check_command_pattern(pattern: str, effect: RuleEffect) -> None:
     words = split(pattern)
     if any(ANY in word for word in words[:-1]) or (ANY in words[-1] and words[-1] != ANY):
@@ -145,8 +134,7 @@ def never_allowed(words: Sequence[str]) -> str:
 
 
 def _names_script(program: str, arguments: Sequence[str], open_ended: bool) -> bool:
-    """True if the words of an interpreter name its script. Behind an option a word may be the option's value, so a
-    pattern with `*` begins with the script, or with `-m` and a module."""
+    """True if the words name the script. An option may take a word, so with `*` the script or `-m` comes first."""
     if not open_ended:
         return any(not word.startswith("-") for word in arguments)
     if program in _BY_LATER_WORDS or not arguments:
@@ -157,7 +145,6 @@ def _names_script(program: str, arguments: Sequence[str], open_ended: bool) -> b
 
 
 def split(pattern: str) -> list[str]:
-    """The words of a pattern, quoted as in a shell."""
     try:
         words = shlex.split(pattern)
     except ValueError as error:
@@ -168,8 +155,6 @@ def split(pattern: str) -> list[str]:
 
 
 # -- what an allow rule covers ----------------------------------------------------------------------------------------
-
-
 def is_read_only(part: Part) -> bool:
     """True for a part that needs no rule: it only looks, writes no file, and sets nothing that other parts obey."""
     if part.severity != "none" or part.assigns or set(part.writes) - _NOWHERE:
@@ -178,7 +163,6 @@ def is_read_only(part: Part) -> bool:
 
 
 def passes_on(part: Part) -> bool:
-    """True for a wrapper that runs another part and changes nothing about it."""
     return _name(part.program) in _QUIET_WRAPPERS
 
 
@@ -192,14 +176,12 @@ def folder_of(root: str, start: str, parts: Iterable[Part]) -> str | None:
 
 
 def allows_part(rules: Iterable[Rule], part: Part, folder: str | None = ".") -> Rule | None:
-    """The rule that allows this simple command, as it stands, in this folder (see `folder_of`)."""
     if part.assigns or set(part.writes) - _NOWHERE or part.severity == "critical" or not part.words:
         return None
     if set(part.wrapped_by) - _QUIET_WRAPPERS:
         return None
     kind = _kind(part.words[0])
-    obeys = kind in INTERPRETERS or kind in WRAPPERS
-    if obeys and (part.unknown or part.reads_input or folder != "."):
+    if (kind in INTERPRETERS or kind in WRAPPERS) and (part.unknown or part.reads_input or folder != "."):
         return None  # where it runs decides which script the words name
     words = place_words(part.words, folder)
     if words is None or (kind in _MAKE and any(_OPEN_FILE.fullmatch(word) for word in part.words)):
@@ -244,16 +226,11 @@ def _brings_code(words: Sequence[str], start: int) -> bool:
     names_of_options = set(_CODE_OPTIONS.get(program, "").split())
     if program == "git":
         names_of_options -= {letter for letter, verb in _SHORT_CODE_OPTIONS_OF_GIT.items() if verb not in words[1:2]}
-    flags = read_arguments(arguments, " ".join(names_of_options)).flags
     return any(
         flag == name or (len(flag) > 1 and len(name) > 1 and name.startswith(flag))
-        for flag in flags
+        for flag in read_arguments(arguments, " ".join(names_of_options)).flags
         for name in names_of_options
     )
-
-
-def fits(pattern: str, words: Sequence[str]) -> bool:
-    return _fit(split(pattern), words)
 
 
 def _fit(pattern_words: Sequence[str], words: Sequence[str]) -> bool:
@@ -263,8 +240,6 @@ def _fit(pattern_words: Sequence[str], words: Sequence[str]) -> bool:
 
 
 # -- what a deny or ask rule covers -----------------------------------------------------------------------------------
-
-
 def stops_command(
     rules: Iterable[Rule], effect: RuleEffect, tool: str, parts: Iterable[Part]
 ) -> tuple[Rule, Match] | None:
@@ -284,7 +259,6 @@ def stops_command(
 
 
 def compare_widely(pattern: str, part: Part) -> Match:
-    """The answer of a deny or ask rule with this pattern about the part."""
     if not pattern:
         return "yes"
     if not part.words:
@@ -348,7 +322,6 @@ class _WordComparison:
         return self._known[0, 0]
 
     def _compare(self, pattern_at: int, at: int) -> Match:
-        """Compare the pattern's words from `pattern_at` on with the command's words from `at` on."""
         if pattern_at == len(self._pattern):
             return self._compare_rest(at)
         if at == len(self._words):
@@ -381,7 +354,6 @@ class _WordComparison:
         return "maybe" if any(_OPEN in word for word in remaining_words) else "yes"
 
     def _after_option(self, at: int) -> Iterator[int]:
-        """Where the words go on behind an option: behind its value, if it has one."""
         word = self._words[at]
         following = "".join(self._words[at + 1 : at + 2])
         listed = _VALUED.get(self._program)

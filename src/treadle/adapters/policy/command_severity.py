@@ -1,34 +1,19 @@
-"""The severity of a shell command, judged by its text alone (S-04). Stable: `classify`, `parts`, `outside`.
-
-Nothing is run and no file is read. Literal words, quotes, wrappers, lists, pipes and nested shells are parsed. Words
-that are not literal are unknown; their effect is judged elsewhere, on a view. A text that cannot be parsed is high.
-"""
+"""The severity of a shell command, judged by its text alone (S-04): nothing is run, and no file is read. Words that are
+not literal are unknown; their effect is judged elsewhere, on a view. A text that cannot be parsed is high."""
 
 import posixpath
 import re
 from functools import lru_cache
 
-from treadle.adapters.policy.shell.idioms import ruin
-from treadle.adapters.policy.shell.model import (
-    MESSAGES,
-    RANK,
-    Finding,
-    Part,
-    Rating,
-    Severity,
-    mask_unknown,
-    names,
-    worst,
-)
-from treadle.adapters.policy.shell.run import Record, Scope, ShellMemory, TooMuch
-from treadle.adapters.policy.shell.walk import Walker
+from treadle.adapters.policy.shell.model import MESSAGES, RANK, Finding, Part, Rating, mask_unknown, names, worst
+from treadle.adapters.policy.shell.places import ruin
+from treadle.adapters.policy.shell.walk import Record, Scope, ShellMemory, TooMuch, Walker
 from treadle.base.file_system import is_below
 
-__all__ = ["Finding", "Part", "Severity", "classify", "outside", "parts", "parts_with_values"]
+__all__ = ["Finding", "Part", "classify", "outside", "parts", "parts_with_values"]
 
 _MOST_CHARS = 200_000
-_MOST_ROUNDS = 3
-"""How often a value may hold a variable itself."""
+_MOST_ROUNDS = 3  # how often a value may hold a variable itself
 _SYSTEM = re.compile(
     r"/(usr|bin|sbin|lib|lib32|lib64|libx32|opt|nix/store|snap|System|Library/Developer|Applications)(/|$)"
     r"|/dev/(null|zero|full|random|urandom|tty|stdin|stdout|stderr|fd(/\d+)?)$"
@@ -46,18 +31,15 @@ _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u200b-\u200f\u2028-\u202
 
 
 def classify(command: str) -> Finding:
-    """The highest severity of all parts, with the reasons for it first."""
     record = _read(command)
     ratings = [*record.notes, *(Rating(part.severity, reason) for part in record.parts for reason in part.reasons)]
-    ordered = sorted(ratings, key=lambda each: -RANK[each.severity])
-    reasons = tuple(dict.fromkeys(each.reason for each in ordered))
+    reasons = tuple(dict.fromkeys(each.reason for each in sorted(ratings, key=lambda each: -RANK[each.severity])))
     network = any(part.network for part in record.parts) or any(note.network for note in record.notes)
     return Finding(worst(each.severity for each in ratings), reasons, network)
 
 
 def parts(command: str) -> tuple[Part, ...]:
-    """Each simple command that would run, wrapped and nested ones, too. A text that cannot be read to its end has a
-    last part without a program that is unknown, so that nothing that must cover every part can cover it."""
+    """Each simple command that would run, nested ones too; of an unreadable text also one that no rule covers."""
     record = _read(command)
     worries = [note for note in record.notes if note.severity != "none"]
     if not worries:
@@ -68,8 +50,7 @@ def parts(command: str) -> tuple[Part, ...]:
 
 
 def parts_with_values(command: str) -> tuple[Part, ...]:
-    """The parts of the command with its own variables replaced by the values that it gives them; empty if it sets none.
-    Order and branches are not followed: the answer is good enough to refuse a command, never to allow one."""
+    """The parts with the command's own variables filled in; empty if it sets none. Never to allow a command by."""
     text = command
     for _ in range(_MOST_ROUNDS):
         values = dict(_read(text).variables)
@@ -80,9 +61,8 @@ def parts_with_values(command: str) -> tuple[Part, ...]:
     return parts(text) if text != command else ()
 
 
-def outside(command: str, root: str, cwd: str) -> tuple[str, ...]:
-    """The words by which a command leaves the project (S-15): a `..` among a path's names, or an absolute path that
-    lies neither below the root nor where every system keeps its programs."""
+def outside(command: str, root: str) -> tuple[str, ...]:
+    """The words that leave the project (S-15): by `..`, or absolute, except below the root and places of programs."""
     record = _read(command)
     words = record.words
     if record.failed:  # not all of its words are known: every piece of the text is looked at
@@ -95,14 +75,13 @@ def outside(command: str, root: str, cwd: str) -> tuple[str, ...]:
         message = previous[0] == "git" and previous[1] in MESSAGES
         script = program in _SCRIPTS and due and not word.startswith("-")
         previous = (program, word)
-        if program not in _SPEAKS and not message:
-            pieces = _files_in_script(word) if script else word.split(":") if program == "=" else _pieces(word)
-            outside_paths += [mask_unknown(piece) for piece in pieces if _leads_out(piece, root)]
+        if program in _SPEAKS or message:
+            continue
+        pieces = word.split(":") if program == "=" else _pieces(word)
+        if script:  # the files that it names
+            pieces = [*re.findall(r"\"([^\"]*)\"", word), *re.findall(r"(?:^|[;{}\s\d$/])[rRwW]\s+(\S+)", word)]
+        outside_paths += [mask_unknown(piece) for piece in pieces if _leads_out(piece, root)]
     return tuple(dict.fromkeys(outside_paths))
-
-
-def _files_in_script(text: str) -> list[str]:
-    return [*re.findall(r"\"([^\"]*)\"", text), *re.findall(r"(?:^|[;{}\s\d$/])[rRwW]\s+(\S+)", text)]
 
 
 def _pieces(word: str) -> list[str]:
@@ -122,21 +101,12 @@ def _pieces(word: str) -> list[str]:
 
 
 def _leads_out(piece: str, root: str) -> bool:
-    if not piece or (piece.startswith("//") and not piece.strip("/")):
-        return False
-    if piece == ".." or ".." in piece.split("/"):
+    if ".." in piece.split("/") or piece == "~" or piece.startswith("~/"):
         return True
-    if piece.startswith("~"):
-        return piece == "~" or piece.startswith("~/")
-    if not piece.startswith("/"):
+    if not piece.startswith("/") or (piece.startswith("//") and not piece.strip("/")):
         return False
     path = posixpath.normpath("/" + piece.lstrip("/"))
     return not is_below(path, posixpath.normpath(root)) and not _SYSTEM.match(path)
-
-
-def forget() -> None:
-    """Drops what is remembered of the last commands; only a measurement needs that."""
-    _read.cache_clear()
 
 
 @lru_cache(maxsize=256)

@@ -1,12 +1,9 @@
 """Takes secrets out of text (S-11): by value, those of the environment; by shape, the keys and tokens of known makers.
-One object for everything that is recorded, shown or sent. Redacting twice is the same as once.
-
-Fast on ordinary text: a family of patterns is tried only where one of its literals occurs, which costs a search for a
-few bytes. Careful with what only looks like a secret: hashes, UUIDs, packed images and minified code pass.
-"""
+Redacting twice is the same as once. Fast: a family of patterns is tried only where one of its literals occurs. Careful
+with what only looks like a secret: hashes, UUIDs, packed images and minified code pass."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os.path import commonprefix
 from typing import NamedTuple
@@ -14,8 +11,7 @@ from urllib.parse import quote, unquote
 
 from treadle.protocol.permissions import SECRET_NAME
 
-SHORTEST = 8
-"""The length of the shortest secret. A shorter value would match in many texts."""
+SHORTEST = 8  # the length of the shortest secret. A shorter value would match in many texts.
 
 _SURE_NAME = re.compile(r"API_?KEY|ACCESS_?KEY|TOKEN|SECRET|PASSW|PASSPHRASE|PRIVATE_?KEY", re.I)
 # fmt: off
@@ -33,39 +29,32 @@ class _Family(NamedTuple):
     kind: str
     literals: tuple[str, ...]
     """Every pattern begins with one of these, or with what they have in common: that is what makes it quick."""
-    pattern: str
-    """Compiled when it is first needed, which most never are."""
-    letter: str
-    """One that all literals have, and that is rarer than others."""
+    pattern: str  # compiled when it is first needed, which most never are
+    letter: str  # one that all literals have, and that is rarer than others
 
 
-def _inside(kind: str, literals: str, pattern: str) -> _Family:
-    return _Family(kind, tuple(literals.split()), pattern, _rarest(literals.split()))
+def _inside(kind: str, begins: str, pattern: str) -> _Family:
+    literals = tuple(begins.split())
+    common = set.intersection(*map(set, literals))
+    letter = next((letter for letter in "_-.:JzKIAu" if letter in common), min(common, default=""))
+    return _Family(kind, literals, pattern, letter)
 
 
 def _token(kind: str, begins: str, suffix_pattern: str) -> _Family:
     """A word that begins in one of these ways and goes on like this; not in the middle of a longer one."""
-    literals = begins.split()
-    words = "|".join(f"{re.escape(word)}(?<![A-Za-z0-9_\\-./+]{re.escape(word)})" for word in literals)
-    pattern = f"(?:{words}){suffix_pattern}(?![A-Za-z0-9_\\-])"
-    return _Family(kind, tuple(literals), pattern, _rarest(literals))
-
-
-def _rarest(literals: Sequence[str]) -> str:
-    common = set.intersection(*map(set, literals))
-    return next((letter for letter in "_-.:JzKIAu" if letter in common), min(common, default=""))
+    words = "|".join(f"{re.escape(word)}(?<![A-Za-z0-9_\\-./+]{re.escape(word)})" for word in begins.split())
+    return _inside(kind, begins, f"(?:{words}){suffix_pattern}(?![A-Za-z0-9_\\-])")
 
 
 _LONG_RUN = r"(?=[A-Za-z0-9_\-]*[A-Za-z0-9_]{16})(?=[A-Za-z_\-]*[0-9])"
 """A lookahead for a digit, and for sixteen letters or digits in a row: distinguishes a key from the name of a style."""
-_PLAIN = r"(?![$<{(*%\[]|\.\.\.)"
-"""No placeholder."""
+_PLAIN = r"(?![$<{(*%\[]|\.\.\.)"  # no placeholder
 _BEARER = rf"{_PLAIN}(?P<secret>(?=[A-Za-z\-_.+/]*[0-9])[A-Za-z0-9\-_.~+/]{{16,}}=*)"
 _PEM = r"(?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
+# Of a key whose end is missing, as `head` shows it: numbered, in a diff, or with its line breaks escaped.
 _PEM_LINE = (
     r"(?:\s|\\[nr]){1,20}(?:\d{1,6}[\t│|: ]{1,4})?[+>|\-]?[ ]{0,20}(?:[A-Za-z\-]+: [^\n]{1,200}|[A-Za-z0-9+/=]{16,})"
 )
-"""Of a key whose end is missing, as `head` shows it: numbered, in a diff, or with its line breaks escaped."""
 
 FAMILIES: tuple[_Family, ...] = (
     _inside(
@@ -115,12 +104,10 @@ _PASSWORD = re.compile(
     r"(?P<name>[A-Za-z][\w.\-]{0,60}?)?(?P<word>(?i:passw(?:or)?d|passphrase))="
     r"(?P<quote>[\"']?)(?P<secret>[^\s\"'#]{4,})(?P=quote)[ \t]*$",
     re.MULTILINE,
-)
-"""NAME_PASSWORD=value and nothing else on its line, as in `.env` and `.properties`."""
+)  # NAME_PASSWORD=value and nothing else on its line, as in `.env` and `.properties`
 _INLINE_PASSWORD = re.compile(
     r"(?P<name>[A-Z][A-Z0-9_]{0,60}_)(?P<word>PASSW(?:OR)?D|PASSPHRASE)=(?P<quote>[\"']?)(?P<secret>[^\s\"'#]{4,})"
-)
-"""The same among other text, or glued to it, as two programs write it one after the other."""
+)  # the same among other text, or glued to it, as two programs write it one after the other
 _CODE_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 _KEYED_WORDS = ("passw", "passphrase", "secret", "token", "api")
 _KEYED_HINT = re.compile(r"(?i:passw|passphrase|secret|token|api_?-?key)[\w\-]{0,20}[\"']?[ \t]*:")
@@ -129,15 +116,14 @@ _KEYED = re.compile(
     r"(?P<name>[\w.\-]{0,60}?(?i:passw(?:or)?d|passphrase|secret|token|api[_\-]?key|secret[_\-]?access[_\-]?key))(?P=mark)"
     r"[ \t]*:[ \t]*(?P<quote>[\"']?)(?P<secret>[^\s\"',;{}]{8,200})(?P=quote)(?=[ \t]*(?:[,}]|#.*|\r?$))",
     re.MULTILINE,
-)
-"""`password: value` in YAML and `"password": "value"` in JSON."""
+)  # `password: value` in YAML and `"password": "value"` in JSON
 
 
 class Redactor:
     """`env` is where secrets are looked for by name; `extra` are others, by what to call them."""
 
     def __init__(self, env: Mapping[str, str], extra: Mapping[str, str] | None = None) -> None:
-        self._values = _values(env.items(), (extra or {}).items())
+        self._values = _values(env, extra or {})
 
     def __call__(self, text: str) -> str:
         for value, kind in self._values:
@@ -166,15 +152,13 @@ class Redactor:
         return LiveText(self, [value for value, _ in self._values])
 
     def finished_length(self, text: str) -> int:
-        """How much of a text that may go on can be shown before a secret may begin in it."""
         return finished_length(text, [value for value, _ in self._values])
 
 
-def _values(variables: Iterable[tuple[str, str]], extra: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def _values(env: Mapping[str, str], extra: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the values to redact and their names, the longest first: one may be a part of another."""
-    names_by_value: dict[str, str] = {value: name for name, value in extra if len(value) >= SHORTEST}
-    for name, value in variables:
-        value = value.strip()
+    names_by_value = {value: name for name, value in extra.items() if len(value) >= SHORTEST}
+    for name, value in ((name, value.strip()) for name, value in env.items()):
         if SECRET_NAME.search(name) and is_secret(name, value):
             names_by_value.setdefault(value, name)
         elif "://" in value and (match := _URL_PASSWORD.match(value)) and len(match[1]) >= SHORTEST:
@@ -202,8 +186,7 @@ def is_secret(name: str, value: str) -> bool:
 
 def _without_secret(instead: str, match: re.Match[str]) -> str:
     start, end = match.span("secret" if "secret" in match.re.groupindex else 0)
-    matched_text, at = match[0], match.start()
-    return matched_text[: start - at] + instead + matched_text[end - at :]
+    return match.string[match.start() : start] + instead + match.string[end : match.end()]
 
 
 def _assigned(match: re.Match[str]) -> str:
@@ -212,9 +195,8 @@ def _assigned(match: re.Match[str]) -> str:
     if line_match is None:
         return match[0]
     name = (line_match[1] or "") + match[0].partition("=")[0]
-    if _SURE_NAME.search(name) and is_secret(name, match["secret"]) and _looks_random(match["secret"]):
-        return _without_secret(f"[redacted: {name}]", match)
-    return match[0]
+    secret = _SURE_NAME.search(name) and is_secret(name, match["secret"]) and _looks_random(match["secret"])
+    return _without_secret(f"[redacted: {name}]", match) if secret else match[0]
 
 
 def _password(match: re.Match[str]) -> str:
@@ -233,7 +215,6 @@ def _inline_password(match: re.Match[str]) -> str:
 
 
 def _is_plain(value: str) -> bool:
-    """True if it is no placeholder, no code and no common word."""
     return not re.search(r"[(){}<>;,\[\]]|\$|^%|^\*+$|^\.\.\.", value) and value.lower() not in _COMMON
 
 
@@ -248,18 +229,15 @@ def _keyed(match: re.Match[str]) -> str:
 
 def _looks_random(value: str) -> bool:
     """Letters and digits together, and no code: an assignment in a file is not known to be real."""
-    if re.search(r"[(){}<>;,]|\$", value):
-        return False
-    return any(letter.isdigit() for letter in value) and any(letter.isalpha() for letter in value)
+    is_code = re.search(r"[(){}<>;,]|\$", value)
+    return not is_code and any(map(str.isdigit, value)) and any(map(str.isalpha, value))
 
 
 # -- streamed text: what may be the beginning of a secret is held back until more arrives -----------------------------
-
 _LONGEST_HELD = 20_000
 _SHORTEST_START = 4
 _KEPT = 64
-_TAIL = 400
-"""How far back the beginning of a token is looked for."""
+_TAIL = 400  # how far back the beginning of a token is looked for
 _BEGINS = re.compile(
     r"(?:(?<![A-Za-z0-9_\-])(?:sk-|[sr]k_|whsec_|gh[pousr]_|github_pat_|gl(?:pat|dt|rt)-|AKIA|ASIA|AIza|ya29\.|xox|xapp-"
     r"|npm_|pypi-|hf_|dckr_pat_|SG\.|eyJ)[A-Za-z0-9_\-.]*"
@@ -272,12 +250,10 @@ _KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]*-----")
 
 
 class LiveText:
-    """One stream of text. Text that is still held at the end is not shown live, but is in the result. The text shown
-    last is checked again together with the next piece: a secret may begin in its last letters."""
+    """One stream. Text held at its end is only in the result. The last letters are checked again with the next."""
 
     def __init__(self, redact: Callable[[str], str], values: Sequence[str]) -> None:
-        self._redact = redact
-        self._values = values
+        self._redact, self._values = redact, values
         self._shown = ""
         self._held = ""
 
@@ -300,8 +276,7 @@ def finished_length(text: str, values: Sequence[str]) -> int:
     key = text.rfind(_KEY_BEGINS)
     if key >= 0 and not _KEY_ENDS.search(text, key):
         length = key
-    tail = max(0, len(text) - _TAIL)
-    if (match := _BEGINS.search(text, tail)) is not None:
+    if (match := _BEGINS.search(text, max(0, len(text) - _TAIL))) is not None:
         length = min(length, match.start())
     for value in values:  # the letters at the end of the text that are the beginning of the value
         starts = range(min(len(text), len(value) - 1), _SHORTEST_START - 1, -1)

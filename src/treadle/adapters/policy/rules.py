@@ -1,16 +1,32 @@
-"""Standing answers (S-07): the parts of a rule, and the files and tools that it covers; commands: `command_rules`.
-Pure: `rule_book` keeps the rules, `standard` asks."""
+"""Standing answers (S-07): the parts of a rule, the files and tools that it covers (commands: `command_rules`), the
+pins of tools of MCP servers, and the book of rules in Treadle's home, by the project's real path, never in the project
+(S-09)."""
 
+import os
+import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
+from itertools import islice
+from operator import attrgetter
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from treadle.adapters.policy.command_rules import check_command_pattern
-from treadle.adapters.policy.globs import is_literal, matches
+from treadle.adapters.policy.sensitive_files import is_literal, matches
+from treadle.base.file_system import is_below
+from treadle.base.home_file import HomeFile
 from treadle.base.host_patterns import ALL
 from treadle.base.host_patterns import check as check_host
-from treadle.errors import InvalidInput
-from treadle.protocol.permissions import NETWORK_TOOL, Rule, RuleEffect, check_standing
-from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOL, EDIT_TOOLS, INPUT_TOOL, MCP_PREFIX, ToolSpec
+from treadle.base.inert import printable
+from treadle.base.types import Clock, SystemClock, new_id
+from treadle.diff.diff import diff
+from treadle.errors import ConfigError, InvalidInput, NotFound
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.permissions import LATEST_EXPIRY_MS, NETWORK_TOOL, Rule, RuleEffect, check_standing
+from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOL, EDIT_TOOLS, INPUT_TOOL, MCP_PREFIX, ToolSpec, digest
 
 
 def check(rule: Rule) -> None:
@@ -39,14 +55,10 @@ def check(rule: Rule) -> None:
 
 
 # -- coverage of a rule -----------------------------------------------------------------------------------------------
-
-
 def about_file(
-    rules: Iterable[Rule], effect: RuleEffect, tool: str, names: Iterable[str], *, edits: bool
+    rules: Iterable[Rule], effect: RuleEffect, tool: str, names: Sequence[str], *, edits: bool
 ) -> Rule | None:
-    """The rule about a call that touches a file, by any of the file's names. One for a file holds for every call that
-    `edits` it; one without a pattern for its own tool."""
-    names = tuple(names)
+    """The rule about a call that touches a file, by any of its names: with a pattern for every call that `edits` it."""
     for rule in rules:
         covers_tool = rule.tool == tool or (rule.pattern and rule.tool in EDIT_TOOLS and edits)
         covers_file = not rule.pattern or any(matches(rule.pattern, name) for name in names)
@@ -58,16 +70,11 @@ def about_file(
 def allows_file(rules: Iterable[Rule], tool: str, names: Sequence[str], *, sensitive: bool) -> Rule | None:
     """The rule that allows a change of this file under each of its names. For a sensitive one it must name the file."""
     usable = [rule for rule in rules if rule.pattern and (is_literal(rule.pattern) or not sensitive)]
-    allowing_rule: Rule | None = None
-    for name in names:
-        allowing_rule = about_file(usable, "allow", tool, (name,), edits=True)
-        if allowing_rule is None:
-            return None
-    return allowing_rule
+    allowing = [about_file(usable, "allow", tool, (name,), edits=True) for name in names]
+    return allowing[-1] if all(allowing) and allowing else None
 
 
 def about_tool(rules: Iterable[Rule], effect: RuleEffect, spec: ToolSpec) -> Rule | None:
-    """The rule about a tool of which nothing more is known than its name."""
     return next((rule for rule in rules if rule.effect == effect and names(rule, spec) and not rule.pattern), None)
 
 
@@ -77,6 +84,209 @@ def names(rule: Rule, spec: ToolSpec) -> bool:
 
 
 def in_words(rule: Rule) -> str:
-    """A rule as it is named in reasons."""
     subject = f"{rule.tool} {rule.pattern}" if rule.pattern and rule.tool != COMMAND_TOOL else rule.pattern
     return f"the {rule.scope} rule `{rule.effect} {subject or rule.tool}`"
+
+
+PINS_FILE = "tool-pins.json"
+_MOST_PINS = 2_000
+_MOST_TEXTS = 500
+
+
+class _Pins(msgspec.Struct, frozen=True):
+    first_uses: dict[str, str] = {}  # by rule and tool: the pin of the tool when the rule first answered for it
+    texts: dict[str, str] = {}  # by pin: the description and the schema, to show what has changed
+    version: int = 1
+
+
+class ToolPins:
+    """A rule about a tool of an MCP server counts while the tool's description and schema are those that the person
+    knew (S-07, E-01): by its `pin`, else by the pin at its first use. Without a home, pins end with the process."""
+
+    def __init__(self, home: Path | None = None) -> None:
+        self._file = None if home is None else HomeFile(home / PINS_FILE, _Pins)
+        self._unsaved = _Pins()
+
+    def find_holding(self, rules: Sequence[Rule], spec: ToolSpec) -> Rule | None:
+        """The rule made for the tool as it is. Unpinned ones are pinned to it, unless another shows a change."""
+        if not spec.server:
+            return next(iter(rules), None)
+        pins, now = self._read(), pin_of(spec)
+        rule_pins = [(rule, rule.pin or pins.first_uses.get(_key(rule, spec), "")) for rule in rules]
+        holding = next((rule for rule, pin in rule_pins if pin == now), None)
+        unpinned = [rule for rule, pin in rule_pins if not pin]
+        if holding is None and len(unpinned) < len(rule_pins):
+            return None
+        if unpinned:
+            self._add(_Pins({_key(rule, spec): now for rule in unpinned}, {now: _text(spec)}))
+        return holding or next(iter(unpinned), None)
+
+    def difference(self, rule: Rule, spec: ToolSpec) -> str:
+        pins = self._read()
+        old_text = pins.texts.get(rule.pin or pins.first_uses.get(_key(rule, spec), ""))
+        if old_text is None:
+            return "The earlier description of the tool is no longer known. It says now:\n" + _text(spec)
+        return diff(spec.name, old_text, _text(spec)).text
+
+    def keep_text(self, spec: ToolSpec) -> None:
+        """Remember the description and the schema, for the rule that a person may make now."""
+        if spec.server and pin_of(spec) not in self._read().texts:
+            self._add(_Pins({}, {pin_of(spec): _text(spec)}))
+
+    def _read(self) -> _Pins:
+        return self._unsaved if self._file is None else _merge(self._unsaved, self._file.read())
+
+    def _add(self, more: _Pins) -> None:
+        with suppress(ConfigError):  # a home that cannot be written
+            if self._file is not None:
+                self._file.change(lambda saved: _merge(more, saved))
+                return
+        self._unsaved = _merge(more, self._unsaved)
+
+
+def _merge(more: _Pins, saved: _Pins) -> _Pins:
+    """Of two first uses the saved one counts. The newest come first, and the oldest are dropped."""
+    uses, texts = {**more.first_uses, **saved.first_uses}, {**more.texts, **saved.texts}
+    return replace(
+        saved, first_uses=dict(islice(uses.items(), _MOST_PINS)), texts=dict(islice(texts.items(), _MOST_TEXTS))
+    )
+
+
+def pin_of(spec: ToolSpec) -> str:
+    return digest([spec.name, spec.description, spec.parameters, spec.read_only])
+
+
+def _text(spec: ToolSpec) -> str:
+    schema = msgspec.json.format(msgspec.json.encode(spec.parameters, order="sorted"), indent=2).decode()
+    hint = "The server says that it only reads.\n" if spec.read_only else ""
+    return printable(f"{spec.description}\n{hint}\n{schema}\n")
+
+
+def _key(rule: Rule, spec: ToolSpec) -> str:
+    return f"{rule.id or rule.tool} {spec.name}"
+
+
+RULES_FILE = "rules.json"
+USE_FOLDER = "rules-used"  # one empty file a rule; its time is the rule's last use, noted without lock and sync
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class _Rules(msgspec.Struct, frozen=True):
+    rules: tuple[Rule, ...] = ()
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        """An expiry out of range, as older versions saved it, becomes the nearest: so the file can be written."""
+        if any(_in_range(rule) != rule for rule in self.rules):
+            msgspec.structs.force_setattr(self, "rules", tuple(map(_in_range, self.rules)))
+
+
+class _RawRules(msgspec.Struct, frozen=True):
+    rules: tuple[msgspec.Raw, ...] = ()
+
+
+class RuleBook:
+    """Any number of processes may read and write it at once."""
+
+    def __init__(self, home: Path | str, clock: Clock | None = None) -> None:
+        self._home = Path(home)
+        self._file = HomeFile(self._home / RULES_FILE, _Rules)
+        self._clock = clock or SystemClock()
+        self.pins = ToolPins(self._home)
+
+    def all(self) -> tuple[Rule, ...]:
+        return self._file.read().rules
+
+    def readable(self) -> tuple[list[Rule], str]:
+        """The rules that can be read, for a person to see, and what is wrong with the file; empty if it is sound."""
+        rules: list[Rule] = []
+        try:
+            return list(self.all()), ""
+        except ConfigError as error:
+            with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+                for entry in msgspec.json.decode(self._file.path.read_bytes(), type=_RawRules).rules:
+                    with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+                        rules.append(_in_range(msgspec.json.decode(entry, type=Rule)))
+            return rules, str(error)
+
+    def of(self, root: str) -> tuple[Rule, ...]:
+        """The rules in force in a project. Commands can write a home inside of it: then no rule there allows."""
+        rules = live(self.all(), self._clock.now_ms())
+        if not rules:
+            return ()
+        real = os.path.realpath(root)
+        allows = not is_below(os.path.realpath(self._home), real)
+        in_scope = (rule for rule in rules if rule.scope == "user" or (rule.scope == "project" and rule.root == real))
+        return tuple(rule for rule in in_scope if allows or rule.effect != "allow")
+
+    def add(self, rule: Rule) -> Rule:
+        """Keep a rule; the same one again only moves its expiry. InvalidInput if it is none."""
+        check(rule)
+        new_rule = stamped(rule, self._clock.now_ms())
+        if new_rule.scope == "project":
+            new_rule = replace(new_rule, root=os.path.realpath(new_rule.root))
+        key = attrgetter("effect", "tool", "pattern", "scope", "root")
+        self._file.change(
+            lambda book: replace(book, rules=(*(old for old in book.rules if key(old) != key(new_rule)), new_rule))
+        )
+        return new_rule
+
+    def revoke(self, id: str) -> Rule:
+        """Take a rule away. NotFound if there is none of this id."""
+        revoked: list[Rule] = []
+
+        def change(book: _Rules) -> _Rules:
+            revoked.extend(rule for rule in book.rules if rule.id == id)
+            return replace(book, rules=tuple(rule for rule in book.rules if rule.id != id))
+
+        if any(rule.id == id for rule in self.all()):
+            self._file.change(change)
+        if not revoked:
+            raise NotFound(f"there is no rule {id!r}; see them with: treadle rules")
+        self.forget_use(id)
+        return revoked[0]
+
+    def note_use(self, rules: Iterable[Rule]) -> None:
+        """Record that these rules answered just now. A home that cannot be written records nothing."""
+        now = self._clock.now_ms() / 1000
+        for rule in rules:
+            if (path := self._use_file(rule.id)) is None:
+                continue
+            with suppress(OSError):
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                path.touch(mode=0o600)
+                os.utime(path, (now, now))
+
+    def forget_use(self, id: str) -> None:
+        if (path := self._use_file(id)) is not None:
+            with suppress(OSError):
+                path.unlink()
+
+    def last_used_ms(self, id: str) -> int:
+        with suppress(OSError):
+            return 0 if (path := self._use_file(id)) is None else round(path.stat().st_mtime * 1000)
+        return 0
+
+    def _use_file(self, id: str) -> Path | None:
+        """None for an id that is no plain name: rules of a chat come with ids that clients chose."""
+        return self._home / USE_FOLDER / id if _ID.fullmatch(id) else None
+
+
+def live(rules: tuple[Rule, ...], now_ms: int) -> tuple[Rule, ...]:
+    return tuple(rule for rule in rules if not rule.expires_ms or rule.expires_ms > now_ms)
+
+
+def stamped(rule: Rule, now_ms: int) -> Rule:
+    return replace(rule, id=rule.id or new_id("r"), created_ms=rule.created_ms or now_ms)
+
+
+def _in_range(rule: Rule) -> Rule:
+    if 0 <= rule.expires_ms <= LATEST_EXPIRY_MS:
+        return rule
+    return replace(rule, expires_ms=LATEST_EXPIRY_MS if rule.expires_ms > 0 else 1)
+
+
+def rules_of(book: RuleBook | None, root: str, options: ChatOptions, now_ms: int) -> tuple[Rule, ...]:
+    """A chat's own rules, those of the project, those of the user. ConfigError if the stored ones cannot be read."""
+    stored_rules = book.of(root) if book is not None and root else ()
+    return (*live(options.rules, now_ms), *stored_rules)

@@ -1,8 +1,6 @@
 """Files of a project that hold secrets: hidden from commands and asked about before a tool reads them, until a person
-allows it or the model knows the content anyway (S-18, decision 0024).
-
-A name says that a file may hold secrets; where the same name is used for public files (certificates, settings), the
-beginning of the file decides. An approval is a rule that allows `read_file` for exactly this file."""
+allows it, by a rule for `read_file` and this file, or the model knows the content anyway (S-18, decision 0024). Where a
+name is used for public files, too, the beginning of the file decides."""
 
 import hashlib
 import os
@@ -16,8 +14,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple
 
-from treadle.adapters.policy.globs import folded, is_literal, literal, matches
-from treadle.adapters.policy.sensitive_files import names
+from treadle.adapters.policy.sensitive_files import folded, is_literal, literal, matches, names
 from treadle.base.file_system import is_below
 from treadle.base.inert import printable
 from treadle.diff.changes import CACHES
@@ -51,18 +48,14 @@ _SECRET_BY_CONTENT = (
 _SECRET_NAME = re.compile(
     "|".join(f"(?:{pattern.pattern})" for pattern in (_SECRET, *(each[0] for each in _SECRET_BY_CONTENT))), re.VERBOSE
 )
-_BACKUP = re.compile(r"(?:\.?#)?(?P<name>.+?)(?:\.(?:bak|backup|old|orig|save|sw[a-p])|~|#)*")
-"""Names that editors and people give to copies of a file."""
-_BUILT = frozenset(("dist", "build", "target"))
-"""Folders with built files: they may hold copies of secrets, and are searched last."""
+_BACKUP = re.compile(r"(?:\.?#)?(?P<name>.+?)(?:\.(?:bak|backup|old|orig|save|sw[a-p])|~|#)*")  # copies of a file
+_BUILT = frozenset(("dist", "build", "target"))  # they may hold copies of secrets, and are searched last
 _INSTALLED = frozenset((*CACHES, ".git", ".hg", ".svn", ".jj", "site-packages", "vendor"))
 """Folders with installed files, which are not searched. Packages bring files with the names of secrets (settings of
 their authors, keys for tests), which are public; and a hidden file keeps an installer from removing its folder."""
-_SETTLED_NS = 1_000_000_000
-"""A folder that changed less than this long ago may change again without a new time."""
+_SETTLED_NS = 1_000_000_000  # a folder that changed less than this long ago may change again without a new time
 _MOST_ENTRIES = 20_000
-_REMEMBERED_S = 2.0
-"""How long the answer about deep folders is kept. The root and its own folders are looked at for every command."""
+_REMEMBERED_S = 2.0  # the answer about deep folders is kept so long; the root and its folders are always looked at
 SEARCH_LIMITS = f"in installed packages (node_modules, .venv, vendor …) and beyond the first {_MOST_ENTRIES:,} entries"
 """Where secret files are not found."""
 _HEAD = 16_384
@@ -74,20 +67,17 @@ _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 class _Listing(NamedTuple):
     """The relevant entries of a folder. Paths are relative to the project."""
 
-    stamp: tuple[int, int, int]
-    """Device, inode and time of change of the folder when it was listed."""
+    stamp: tuple[int, int, int]  # device, inode and time of change of the folder when it was listed
     entries: int
     folders: tuple[str, ...]
     built: tuple[str, ...]
     links: tuple[str, ...]
-    files: tuple[str, ...]
-    """Those with names of secrets."""
+    files: tuple[str, ...]  # those with names of secrets
 
 
 def find_secrets(root: str, top: int) -> tuple[str, ...]:
-    """The secret files below an open folder, as paths relative to it, the nearest first and those in built folders
-    last; of a link the file it leads to. `root` is its path. At most 20,000 entries are looked at. A new file
-    in a folder below the second level is found after two seconds at the latest."""
+    """The secret files below an open folder, relative to it, the nearest first, built folders last; of a link its
+    target. At most 20,000 entries are looked at; deep in the tree a new file is found after two seconds."""
     status = os.fstat(top)
     return _search_of(root, status.st_dev, status.st_ino).find(top)
 
@@ -98,14 +88,12 @@ def _search_of(root: str, _device: int, _inode: int) -> "_SecretSearch":
 
 
 class _SecretSearch:
-    """Finds the secret files of one project, again and again. A folder is listed anew only if an entry was added,
-    removed or renamed since: its time of change tells, which no program can set back."""
+    """Searches one project again and again. A folder is listed anew if its time of change differs."""
 
     def __init__(self, root: str) -> None:
         self._root = root
         self._listings: dict[str, _Listing] = {}
-        self._shallow: dict[str, _Listing] = {}
-        """The root and its own folders, at the last search."""
+        self._shallow: dict[str, _Listing] = {}  # the root and its own folders, at the last search
         self._deep_secrets: tuple[str, ...] = ()
         self._until = 0.0
         self._lock = threading.Lock()
@@ -152,15 +140,13 @@ class _SecretSearch:
             is_shallow = "/" not in folder
             if is_shallow:
                 self._shallow[folder] = listing
-            secrets = shallow_secrets if is_shallow else deep_secrets
-            secrets.update(dict.fromkeys(self._secrets_in(listing, top)))
+            (shallow_secrets if is_shallow else deep_secrets).update(dict.fromkeys(self._secrets_in(listing, top)))
         self._deep_secrets = tuple(deep_secrets)
         self._until = time.monotonic() + _REMEMBERED_S
         return tuple(shallow_secrets | deep_secrets)
 
 
 def _list_folder(folder: str, top: int, cached: _Listing | None) -> _Listing | None:
-    """None if it cannot be listed."""
     try:
         if cached is not None and _stamp(os.stat(folder or ".", dir_fd=top, follow_symlinks=False)) == cached.stamp:
             return cached
@@ -179,7 +165,7 @@ def _list_folder(folder: str, top: int, cached: _Listing | None) -> _Listing | N
                 if entry.is_dir(follow_symlinks=False):
                     if name not in _INSTALLED:
                         (built if name in _BUILT else folders).append(path)
-                elif _has_secret_name(name):
+                elif any(map(_SECRET_NAME.fullmatch, _plain_names(name))):
                     (links if entry.is_symlink() else files).append(path)
     except OSError:
         return None
@@ -194,67 +180,42 @@ def _stamp(status: os.stat_result) -> tuple[int, int, int]:
 
 def named_secrets(root: str, folder: str, words: Iterable[str]) -> tuple[str, ...]:
     """Those of these words that name a secret file, relative to the root. `folder` is where they are looked up."""
-    secrets: dict[str, None] = {}
-    for word in words:
-        if not word or "\0" in word:
-            continue
-        for name in names(root, os.path.join(folder, word)):
-            inside = name != ".." and not name.startswith("../")
-            if inside and _is_secret(os.path.basename(name), os.path.join(root, name)):
-                secrets[os.path.relpath(os.path.realpath(os.path.join(root, name)), os.path.realpath(root))] = None
-    return tuple(secrets)
+    paths = [os.path.join(folder, word) for word in words if word and "\0" not in word]
+    inside = (name for path in paths for name in names(root, path) if name != ".." and not name.startswith("../"))
+    secrets = [path for name in inside if _is_secret(os.path.basename(name), path := os.path.join(root, name))]
+    return tuple(dict.fromkeys(os.path.relpath(os.path.realpath(path), os.path.realpath(root)) for path in secrets))
 
 
 def words_of(command: str) -> list[str]:
-    """The words of a command that may be names of files, however they are quoted or joined."""
     return [word for word in _WORDS.split(command) if word][:_MOST_WORDS]
 
 
-def still_hidden(
-    root: str, paths: Iterable[str], rules: Sequence[Rule], known_hashes: Mapping[str, str]
-) -> Iterator[str]:
-    """Those that no rule allows to be read and whose content the model does not know."""
+def still_hidden(root: str, paths: Iterable[str], rules: Sequence[Rule], hashes: Mapping[str, str]) -> Iterator[str]:
+    allowing = (rule for rule in rules if rule.pattern and rule.effect == "allow" and rule.tool == READ_TOOL)
     # A pattern that happens to include the file does not count: it must be named.
-    patterns = [
-        rule.pattern
-        for rule in rules
-        if rule.pattern and rule.effect == "allow" and rule.tool == READ_TOOL and is_literal(rule.pattern)
-    ]
+    patterns = [rule.pattern for rule in allowing if is_literal(rule.pattern)]
     for path in paths:
-        if not any(matches(pattern, path) for pattern in patterns) and not _is_known(root, path, known_hashes):
+        if not any(matches(pattern, path) for pattern in patterns) and not _is_known(root, path, hashes):
             yield path
 
 
-def offers(paths: Sequence[str]) -> tuple[Offer, ...]:
-    return tuple(
-        Offer(
-            Rule("allow", READ_TOOL, literal(path)),
-            printable(f"reading {path}, by tools and by commands"),
-            "every other file that may hold secrets",
-        )
-        for path in paths
-    )
-
-
-def reason(paths: Sequence[str]) -> str:
+def explain(paths: Sequence[str]) -> tuple[str, tuple[Offer, ...], str]:
+    """Why a person is asked about a call that names these files, the rules to offer, and what to do beforehand."""
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-    return printable(f"it names {paths[0]}{more}, which may hold secrets and is hidden from commands and tools")
-
-
-def way_out(paths: Sequence[str]) -> str:
-    return printable(f"A person can allow it with: treadle rules add --allow {literal(paths[0])} --tool {READ_TOOL}.")
+    reason = f"it names {paths[0]}{more}, which may hold secrets and is hidden from commands and tools"
+    rules = [Rule("allow", READ_TOOL, literal(path)) for path in paths]
+    covers = [printable(f"reading {path}, by tools and by commands") for path in paths]
+    offers = tuple(Offer(*each, "every other file that may hold secrets") for each in zip(rules, covers, strict=True))
+    way_out = f"A person can allow it with: treadle rules add --allow {literal(paths[0])} --tool {READ_TOOL}."
+    return printable(reason), offers, printable(way_out)
 
 
 def _is_known(root: str, path: str, known_hashes: Mapping[str, str]) -> bool:
-    if path not in known_hashes:
-        return False
-    with suppress(OSError), open(os.path.join(root, path), "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() == known_hashes[path]
+    with suppress(OSError, KeyError):
+        digest = known_hashes[path]
+        with open(os.path.join(root, path), "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == digest
     return False
-
-
-def _has_secret_name(name: str) -> bool:
-    return any(_SECRET_NAME.fullmatch(plain) for plain in _plain_names(name))
 
 
 def _plain_names(name: str) -> tuple[str, ...]:
@@ -267,11 +228,10 @@ def _plain_names(name: str) -> tuple[str, ...]:
 
 
 def _is_secret(name: str, path: str, folder: int | None = None) -> bool:
-    """True if the path is a regular file that holds secrets, by its last name and its beginning."""
-    if not _has_secret_name(name):
-        return False
     plain_names = _plain_names(name)
-    by_any_content = any(_SECRET.fullmatch(plain) for plain in plain_names)
+    if not any(map(_SECRET_NAME.fullmatch, plain_names)):
+        return False
+    by_any_content = any(map(_SECRET.fullmatch, plain_names))
     try:
         if folder is None:
             path = os.path.realpath(path)

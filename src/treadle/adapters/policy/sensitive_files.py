@@ -1,15 +1,88 @@
 """Which files a model may change without asking (S-06). A pattern says true = safe to auto-approve, false = ask; the
-last one that matches wins, and what none matches is safe. Knows no tools and no modes."""
+last one that matches wins, and what none matches is safe. Patterns: `*` and `?` within one name, `**` across folders,
+`[…]`, `{a,b}`; without a slash at any depth; case and Unicode spelling make no difference, as on many disks."""
 
 import os
+import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from itertools import islice
 
 import msgspec
 
-from treadle.adapters.policy.globs import matches
 from treadle.base.file_system import is_below
 from treadle.diff.changes import CACHES
+
+WILD = re.compile(r"[*?\[\]{}\\]")
+
+
+def matches(pattern: str, path: str) -> bool:
+    return _compiled(pattern).fullmatch(folded(path)) is not None
+
+
+def folded(text: str) -> str:
+    return unicodedata.normalize("NFC", text).casefold()
+
+
+def literal(path: str) -> str:
+    escaped = WILD.sub(lambda match: f"\\{match[0]}", path)
+    return escaped if "/" in escaped else f"/{escaped}"
+
+
+def is_literal(pattern: str) -> bool:
+    return WILD.search(re.sub(r"\\.", "", pattern)) is None
+
+
+@lru_cache(maxsize=1_024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    text = folded(pattern).removeprefix("./")
+    anywhere = "/" not in text.rstrip("/")
+    text = text.lstrip("/")
+    if text.endswith("/"):
+        text += "**"
+    prefix = "(?:.*/)?" if anywhere else ""
+    try:
+        return re.compile(prefix + _translated(text), re.DOTALL)
+    except re.error:  # such as [z-a]: then every character stands for itself
+        return re.compile(prefix + re.escape(text), re.DOTALL)
+
+
+def _translated(text: str) -> str:
+    pieces: list[str] = []
+    index = depth = 0
+    while index < len(text):
+        letter = text[index]
+        if text.startswith("**/", index):
+            pieces.append("(?:.*/)?")
+            index += 2
+        elif text.startswith("**", index):
+            pieces.append(".*")
+            index += 1
+        elif letter == "*":
+            pieces.append("[^/]*")
+        elif letter == "?":
+            pieces.append("[^/]")
+        elif letter == "[" and (end := text.find("]", index + 2)) > 0:
+            inside = text[index + 1 : end].replace("\\", r"\\").replace("[", r"\[")
+            pieces.append(f"(?!/)[{'^' + inside[1:] if inside[0] in '!^' else inside}]")
+            index = end
+        elif letter == "{" and "}" in text[index:]:
+            pieces.append("(?:")
+            depth += 1
+        elif letter == "}" and depth:
+            pieces.append(")")
+            depth -= 1
+        elif letter == "," and depth:
+            pieces.append("|")
+        elif letter == "\\" and index + 1 < len(text):
+            index += 1
+            pieces.append(re.escape(text[index]))
+        else:
+            pieces.append(re.escape(letter))
+        index += 1
+    return "".join(pieces) + ")" * depth
+
 
 PINS = "a tool writes it, and it pins what is installed"
 # fmt: off
@@ -73,8 +146,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
         "{.mcp,mcp}.json",
     ),
 }
-_SAFE = ("*.{example,sample,template,dist}",)
-"""Templates, which only show the shape of a sensitive file."""
+_SAFE = ("*.{example,sample,template,dist}",)  # templates, which only show the shape of a sensitive file
 _HARMLESS_DOT_FILES = (
     ".*ignore", ".git{keep,-blame-ignore-revs}", ".{keep,nojekyll,editorconfig,mailmap,coverage,DS_Store}",
     ".{python,node,ruby,java,go,terraform}-version", ".{nvmrc,isort.cfg,clang-format,clang-tidy,rustfmt.toml}",
@@ -88,15 +160,13 @@ _HARMLESS_DOT_FILES = (
 # fmt: on
 """Dot-files that hold data: no program runs something because of them. Settings by which linters load code of the
 project are not among them: `init-hook` of Pylint, plugins of Flake8, Prettier and Coverage, `require` of RuboCop."""
-_MOST_ENTRIES = 1_000
-"""Of a folder in which links are looked for."""
+_MOST_ENTRIES = 1_000  # of a folder in which links are looked for
 NEW_DOT_FILE = "it is new and hidden by its name, and a program may obey it"
 _DOT_PATTERN = "**/.*"
 
 _WHY = {pattern: why for why, patterns in _GROUPS.items() for pattern in patterns}
 DEFAULTS = dict.fromkeys(_WHY, False) | dict.fromkeys(_SAFE, True)
-OWN_PATTERN = "a setting says so"
-"""Why a file is sensitive by a pattern of the user's own."""
+OWN_PATTERN = "a setting says so"  # why a file is sensitive by a pattern of the user's own
 
 
 class Sensitive(msgspec.Struct, frozen=True):
@@ -108,17 +178,15 @@ class Sensitive(msgspec.Struct, frozen=True):
 
 
 def find(root: str, path: str, user_patterns: Mapping[str, bool]) -> Sensitive | None:
-    """What is sensitive about a file, by its name as given, by the file that it leads to, and by the links that lead to
-    it. A path that leads out of the root is the business of the workspace, which refuses it."""
+    """Why a file is sensitive: by its name, by the file that it leads to, or by links to it."""
     known_names = names(root, path)
     by_name = next(filter(None, (judge(name, user_patterns) for name in known_names)), None)
     return by_name or next(find_linked(root, known_names[-1:], user_patterns), None)
 
 
 def find_linked(root: str, paths: Iterable[str], own: Mapping[str, bool]) -> Iterator[Sensitive]:
-    """Why files are sensitive by links that lead to them: with `CLAUDE.md -> docs/ai.md`,
-    agents obey `docs/ai.md`. Paths are relative to the root and free of links. Links are looked for in the root and in
-    its hidden folders, where programs look for such files."""
+    """Why files are sensitive by links to them: with `CLAUDE.md -> docs/ai.md`, agents obey `docs/ai.md`. Paths are
+    free of links. Links are looked for in the root and its hidden folders."""
     targets = _link_targets(root) if root else {}
     for path in paths if targets else ():
         for target, link in targets.items():
@@ -159,7 +227,6 @@ def _link_targets(root: str) -> dict[str, str]:
 
 
 def judge(name: str, user_patterns: Mapping[str, bool]) -> Sensitive | None:
-    """The same for one name, relative to the root."""
     for pattern in reversed(tuple(user_patterns)):
         if matches(pattern, name):
             return None if user_patterns[pattern] else Sensitive(name, pattern, OWN_PATTERN)
@@ -170,8 +237,7 @@ def judge(name: str, user_patterns: Mapping[str, bool]) -> Sensitive | None:
 
 
 def judge_new(name: str, user_patterns: Mapping[str, bool]) -> Sensitive | None:
-    """The same for a file that comes into being: beside the patterns, names that begin with a dot, or lie in a folder
-    whose name does. Programs look for such files by themselves, and most listings do not show them."""
+    """For a new file also by a dot-name or a dot-folder: programs look for such files, and listings hide them."""
     hidden = any(part.startswith(".") for part in name.split("/"))
     if (sensitive := judge(name, user_patterns)) is not None or not hidden:
         return sensitive
@@ -186,7 +252,6 @@ def names(root: str, path: str) -> tuple[str, ...]:
         return (os.path.normpath(path),)
     spelled = os.path.normpath(os.path.join(root, path))
     real_root = os.path.realpath(root)
-    base = real_root if is_below(spelled, real_root) else root
-    relative = os.path.relpath(spelled, base)
+    relative = os.path.relpath(spelled, real_root if is_below(spelled, real_root) else root)
     real = os.path.realpath(os.path.join(real_root, relative))
     return tuple(dict.fromkeys((relative, os.path.relpath(real, real_root))))

@@ -14,27 +14,28 @@ If a command cannot be rehearsed, its text decides in every mode. In a non-inter
 about is denied, and the changes of a command are discarded.
 """
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 import msgspec
 from msgspec.structs import replace
 
-from treadle.adapters.policy import network, rules, word_verdicts
-from treadle.adapters.policy.acts import act_of, command_act, render_call
-from treadle.adapters.policy.changes import ALWAYS_ASKED, ChangeSet, Concern, concerns, stopping_rule
-from treadle.adapters.policy.rule_book import RuleBook, rules_of
+from treadle.adapters.policy import changes, rules, word_verdicts
+from treadle.adapters.policy.changes import ALWAYS_ASKED, ChangeSet, Concern, concerns
+from treadle.adapters.policy.rules import RuleBook, ToolPins, rules_of
 from treadle.adapters.policy.sensitive_files import find_linked
-from treadle.adapters.policy.tool_pins import ToolPins
+from treadle.adapters.policy.shell.model import Part
 from treadle.adapters.policy.word_verdicts import Approved, Case, Need
+from treadle.base.host_patterns import ALL, READY, check, choice, expand, family, joined, within, without
 from treadle.base.types import SystemClock
 from treadle.diff.changes import is_folder
-from treadle.errors import ConfigError
+from treadle.errors import ConfigError, InvalidInput
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Rehearsal
 from treadle.protocol.files import decode_path
-from treadle.protocol.options import ChatOptions
-from treadle.protocol.permissions import Rule
+from treadle.protocol.options import ChatOptions, NetworkChoice
+from treadle.protocol.permissions import NETWORK_TOOL, STANDING, Offer, Rule, RuleScope
 from treadle.protocol.tools import COMMAND_TOOL, DELEGATE_TOOL, ToolSpec
 
 HARMLESS = "auto-approved (it changes nothing in the project)"
@@ -86,18 +87,18 @@ class StandardPolicy:
         if is_closed and spec.command_in(invocation.arguments) is None:
             return Verdict("deny", _READ_ONLY.format(spec.name))
         try:
-            applicable_rules = self._rules(invocation.root, options)
+            applicable_rules = rules_of(self._book, invocation.root, options, self._now_ms())
         except ConfigError as error:
             return Verdict("deny", f"The user's rules cannot be read, so nothing is allowed: {error}")
-        act = act_of(spec, invocation)
+        act = changes.act_of(spec, invocation)
         has_rule = any(rules.names(rule, spec) for rule in applicable_rules)
         if spec.read_only and not spec.needs_approval and not has_rule and not act.files:
             return Verdict("allow")
         case = Case(spec, invocation, options, applicable_rules, act, self._pins, self.every_command(options))
-        stopped = network.stopped(case) or _stopped_by_words(case)
+        stopped = _stop_by_network(case) or _stopped_by_words(case)
         if is_closed and stopped is not None and stopped.decision != "deny":
             return Verdict("deny", _READ_ONLY.format(spec.name))
-        return network.standing(case, stopped or _by_words_or_review(case))
+        return _with_standing_network(case, stopped or _by_words_or_review(case))
 
     async def judge(
         self,
@@ -114,8 +115,8 @@ class StandardPolicy:
     def _judge(
         self, spec: ToolSpec, invocation: Invocation, options: ChatOptions, rehearsal: Rehearsal | None
     ) -> Verdict:
-        applicable_rules = self._rules(invocation.root, options)
-        case = Case(spec, invocation, options, applicable_rules, act_of(spec, invocation), self._pins)
+        applicable_rules = rules_of(self._book, invocation.root, options, self._now_ms())
+        case = Case(spec, invocation, options, applicable_rules, changes.act_of(spec, invocation), self._pins)
         if rehearsal is None:
             return word_verdicts.verdict(case) if case.act.kind == "job" else _unrehearsed(case)
         if rehearsal.command:
@@ -124,12 +125,12 @@ class StandardPolicy:
             shell = case.invocation.shell if rehearsal.shell is None else rehearsal.shell
             arguments = {"command": rehearsal.command, "background": True}
             command_call = replace(invocation, name=COMMAND_TOOL, arguments=arguments, shell=shell)
-            case = replace(case, invocation=command_call, act=command_act(rehearsal.command, command_call))
-        if (denied := stopping_rule(rehearsal.files, "deny", case.rules)) is not None:
+            case = replace(case, invocation=command_call, act=changes.command_act(rehearsal.command, command_call))
+        if (denied := changes.stopping_rule(rehearsal.files, "deny", case.rules)) is not None:
             return word_verdicts.refused(denied)
         if case.spec.job_argument and invocation.by_person:
             return Verdict("allow", _BY_PERSON)
-        if (question := network.failed(case, rehearsal)) is not None:
+        if (question := _ask_after_failure(case, rehearsal)) is not None:
             return question
         if rehearsal.empty:
             return Verdict("allow", HARMLESS if case.act.kind == "command" else "")
@@ -142,19 +143,13 @@ class StandardPolicy:
         if self._book is None or not (verdict.reason or verdict.network):
             return
         with suppress(ConfigError):
-            self._book.note_use(
-                rule
-                for rule in self._rules(root, options)
-                if rules.in_words(rule) in verdict.reason or network.opens(rule, verdict.network)
-            )
-
-    def _rules(self, root: str, options: ChatOptions) -> tuple[Rule, ...]:
-        return rules_of(self._book, root, options, self._now_ms())
+            applicable_rules = rules_of(self._book, root, options, self._now_ms())
+            reason, network = verdict.reason, verdict.network
+            self._book.note_use(r for r in applicable_rules if rules.in_words(r) in reason or _opens(r, network))
 
 
 def _stopped_by_words(case: Case) -> Verdict | None:
-    """Return the refusal, or one question with every reason that the text of the command gives. A person who approved
-    the text is not asked about it again; the changes are still judged (decision 0010)."""
+    """The refusal, or one question with all reasons. An approved text is not asked about again (decision 0010)."""
     stopped, secret = word_verdicts.stopped(case), word_verdicts.names_secret(case)
     if stopped is None or stopped.decision == "deny":
         return stopped or secret
@@ -172,7 +167,6 @@ def _words_are_approved(case: Case) -> bool:
 
 
 def _by_words_or_review(case: Case) -> Verdict:
-    """Judge the call by its text, or return "review" if its changes must be determined first."""
     act, mode, allow_reason = case.act, case.options.mode, ""
     if not _can_be_rehearsed(case) or (act.kind == "edit" and mode == "confirm"):
         return word_verdicts.verdict(case)
@@ -182,9 +176,9 @@ def _by_words_or_review(case: Case) -> Verdict:
             if by_words.decision != "allow":
                 return by_words
             allow_reason = by_words.reason
-        if (question := network.needed(case)) is not None:
+        if (question := _ask_for_network(case)) is not None:
             return question
-    return Verdict("review", allow_reason, act.finding.severity, render_call(case.invocation, act))
+    return Verdict("review", allow_reason, act.finding.severity, changes.render_call(case.invocation, act))
 
 
 def _can_be_rehearsed(case: Case) -> bool:
@@ -195,7 +189,6 @@ def _can_be_rehearsed(case: Case) -> bool:
 
 
 def _unrehearsed(case: Case) -> Verdict:
-    """Judge by the text, because the changes cannot be determined."""
     if case.options.mode == "read-only":
         return Verdict("deny", _READ_ONLY.format(case.spec.name))
     by_words = word_verdicts.verdict(case)
@@ -210,13 +203,11 @@ def _unrehearsed(case: Case) -> Verdict:
 
 
 # -- verdicts by the changes ------------------------------------------------------------------------------------------
-
-
 def _by_changes(case: Case, rehearsal: Rehearsal) -> Verdict:
     edit = case.act.kind == "edit"
     paths = (decode_path(file.path) for file in rehearsal.files if not is_folder(file))
     spelled = case.sensitive if edit else tuple(find_linked(case.root, paths, case.options.sensitive))
-    changes = ChangeSet(rehearsal.files, rehearsal.unrecoverable, rehearsal.history, spelled)
+    change_set = ChangeSet(rehearsal.files, rehearsal.unrecoverable, rehearsal.history, spelled)
     approved = word_verdicts.approved_by_words(case) if _words_are_approved(case) else Approved()
     passed_kinds = {"sensitive"} if case.options.auto_approve_sensitive_edits else set()
     if case.invocation.reaches:  # the person who let it reach a registry let it install
@@ -225,7 +216,7 @@ def _by_changes(case: Case, rehearsal: Rehearsal) -> Verdict:
     trusting = bool(allow_reason) or case.options.mode in ("auto-edit", "autopilot")
     raised = tuple(
         each
-        for each in concerns(changes, case.options.sensitive, [rule for rule in case.rules if rule != approved.rule])
+        for each in concerns(change_set, case.options.sensitive, [rule for rule in case.rules if rule != approved.rule])
         if not approved.covers(each) and each.kind not in passed_kinds
         if not trusting or each.kind in ALWAYS_ASKED
     )
@@ -259,3 +250,142 @@ def _need(case: Case, rehearsal: Rehearsal, raised: Sequence[Concern], *, every:
     paths = [decode_path(file.path) for file in rehearsal.files if not is_folder(file)]
     open_paths = [path for path in paths if rules.allows_file(case.rules, tool, (path,), sensitive=False) is None]
     return word_verdicts.edit_need(case, open_paths) if open_paths else None
+
+
+# -- the network (S-03): hosts that standing rules allow, and the question if a command needs more. An approval opens
+# the named hosts for this call; a rule opens them for the chat, the project or the user.
+_ADDRESS = r"(?:https?|git|ssh|ftp)://(?:[^/@\s]*@)?([A-Za-z0-9.-]+)(?::(\d+))?|^[\w.-]+@([A-Za-z0-9.-]+):"
+# fmt: off
+_FAMILIES = {
+    "pip": "pypi", "pip3": "pypi", "uv": "pypi", "poetry": "pypi", "pipx": "pypi", "pdm": "pypi",
+    "npm": "npm", "npx": "npm", "yarn": "npm", "pnpm": "npm", "bun": "npm",
+    "cargo": "crates", "rustup": "crates", "go": "go", "gem": "rubygems", "bundle": "rubygems",
+    "mvn": "maven", "gradle": "maven", "composer": "packagist", "dotnet": "nuget", "nuget": "nuget", "gh": "github",
+}
+# fmt: on
+_MOST_HOSTS = 3
+_PIP_OF_PYTHON = ("-m", "pip")
+
+
+def _stop_by_network(case: Case) -> Verdict | None:
+    """Return the refusal of a command whose text needs a denied host, even if other rules allow it (S-07)."""
+    if case.act.kind != "command" or not case.act.finding.network:
+        return None
+    hosts = expand(hosts_in(case.act.parts))
+    for rule in (rule for rule in case.rules if rule.tool == NETWORK_TOOL and rule.effect == "deny"):
+        if rule.pattern == ALL or any(within((host,), (rule.pattern,)) for host in hosts):
+            return word_verdicts.refused(rule)
+    return None
+
+
+def _with_standing_network(case: Case, verdict: Verdict) -> Verdict:
+    """The verdict by words, with the network that standing rules allow; an approval allows what its words need, too."""
+    if case.act.kind != "command":
+        return verdict
+    wants = _missing_hosts(case)
+    if verdict.decision == "ask" and wants and not verdict.wants:
+        reason = f"{verdict.reason}; {_network_reason(wants)}" if verdict.reason else _network_reason(wants)
+        verdict = replace(verdict, reason=reason, offers=(*verdict.offers, *_network_offers(wants)), wants=wants)
+    return replace(verdict, network=_allowed_hosts(case), barred=tuple(_denied_hosts(case)))
+
+
+def _ask_for_network(case: Case) -> Verdict | None:
+    """The question about a command whose words need hosts that it may not reach; None if trusted: then it is tried."""
+    wants = _missing_hosts(case)
+    return _network_question(case, wants) if wants and not word_verdicts.trusted(case) else None
+
+
+def _ask_after_failure(case: Case, rehearsal: Rehearsal) -> Verdict | None:
+    """The question about a command that failed without the network. None in modes that ask nothing about commands."""
+    options = case.options
+    if not rehearsal.wants_network or options.mode == "autopilot" or options.auto_approve_commands:
+        return None
+    wants = tuple(rehearsal.wants_network.split())
+    if wants == (ALL,):
+        wants = _unreached(case, hosts_in(case.act.parts)) or wants
+    denied = _denied_hosts(case)
+    wants = tuple(host for host in wants if host == ALL or not within((host,), denied)) if ALL not in denied else ()
+    if not options.interactive or not wants:
+        return None
+    question = _network_question(case, wants)
+    return replace(question, approval_text=f"{changes.render_call(case.invocation, case.act)}\n\n{rehearsal.diff_text}")
+
+
+def hosts_in(parts: Iterable[Part]) -> tuple[str, ...]:
+    """The hosts that the words of commands name, as patterns: by addresses, or by a package manager."""
+    return tuple(dict.fromkeys(host for part in parts for host in _hosts_of(part)))
+
+
+def _hosts_of(part: Part) -> Iterator[str]:
+    has_address = False
+    for word in part.words[1:]:
+        for name, port, login in re.findall(_ADDRESS, word):
+            host = family((name or login).lower())
+            try:
+                yield check(f"{host}:{port}" if port and host not in READY else host)
+                has_address = True
+            except InvalidInput:  # a host of this machine, or none at all
+                continue
+    program = part.words[0].rpartition("/")[2] if part.words else ""
+    if part.words[1:3] == _PIP_OF_PYTHON:
+        program = "pip"
+    if not has_address and program in _FAMILIES:
+        yield _FAMILIES[program]
+
+
+def _allowed_hosts(case: Case) -> NetworkChoice:
+    """By standing rules, without denied ones. As "all hosts" has no exceptions, a denied host voids such a rule."""
+    allowed: NetworkChoice = False
+    denied = _denied_hosts(case)
+    for rule in case.rules:
+        if rule.tool == NETWORK_TOOL and rule.effect == "allow" and not (denied and rule.pattern == ALL):
+            allowed = joined(allowed, choice((rule.pattern,)))
+    return without(allowed, denied)
+
+
+def _opens(rule: Rule, network: NetworkChoice) -> bool:
+    if rule.tool != NETWORK_TOOL or rule.effect != "allow":
+        return False
+    return network and rule.pattern == ALL if isinstance(network, bool) else within((rule.pattern,), network)
+
+
+def _denied_hosts(case: Case) -> list[str]:
+    return [rule.pattern for rule in case.rules if rule.tool == NETWORK_TOOL and rule.effect == "deny"]
+
+
+def _unreached(case: Case, hosts: Sequence[str]) -> tuple[str, ...]:
+    reach = _reachable_hosts(case)
+    return () if reach is True else tuple(host for host in hosts if not within((host,), reach or ()))
+
+
+def _missing_hosts(case: Case) -> tuple[str, ...]:
+    if not case.act.finding.network:
+        return ()
+    hosts = hosts_in(case.act.parts)
+    return _unreached(case, hosts) if hosts else () if _reachable_hosts(case) else (ALL,)
+
+
+def _reachable_hosts(case: Case) -> NetworkChoice:
+    chats, call_reach = (without(each, _denied_hosts(case)) for each in (case.options.network, case.invocation.network))
+    return joined(joined(chats, call_reach), _allowed_hosts(case))
+
+
+def _network_question(case: Case, wants: tuple[str, ...]) -> Verdict:
+    way_out = f"A person can start it with --network {','.join(wants)}."
+    need = Need(_network_reason(wants), _network_offers(wants), way_out)
+    return replace(word_verdicts.ask_or_deny(case, need), wants=wants)
+
+
+def _network_reason(wants: Sequence[str]) -> str:
+    return "it needs the network" + ("" if wants == (ALL,) else f": {', '.join(wants)}")
+
+
+def _network_offers(wants: Sequence[str]) -> tuple[Offer, ...]:
+    scopes: tuple[RuleScope, ...] = ("once", *STANDING)
+    offers = []
+    for host in [host for host in wants if host != ALL][:_MOST_HOSTS]:
+        hosts = expand((host,))
+        covers = f"commands that reach {host}" + (f" ({', '.join(hosts)})" if hosts != (host,) else "")
+        offers.append(Offer(Rule("allow", NETWORK_TOOL, host), covers, "every other host", scopes))
+    everything = Rule("allow", NETWORK_TOOL, ALL, scope="once")
+    return (*offers, Offer(everything, "every host", "effects on other machines are not undone", ("once",)))

@@ -1,9 +1,11 @@
 """Files of a repository that would make Treadle act (hooks, servers to start) are ignored until a person has trusted
-exactly their content (S-09). The trusted files are stored in Treadle's home, by real path and SHA-256."""
+exactly their content (S-09); and the recipients of data that the user knows of (S-10). Both are stored in Treadle's
+home."""
 
 import hashlib
 import os
 import stat
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import msgspec
@@ -14,11 +16,9 @@ from treadle.base.home_file import HomeFile
 from treadle.base.types import SystemClock
 from treadle.errors import InvalidInput, NotFound
 
-FILE_NAME = "trust.json"
-CANDIDATES = (".treadle/hooks.toml", ".treadle/mcp.json", ".mcp.json")
-"""Paths below a project's root of files that Treadle uses once they are trusted."""
-FOLDERS = (".treadle", ".agents", ".claude", ".github")
-"""Folders of a project in which such files lie, at any depth."""
+TRUST_FILE = "trust.json"
+CANDIDATES = (".treadle/hooks.toml", ".treadle/mcp.json", ".mcp.json")  # files below a root that count once trusted
+FOLDERS = (".treadle", ".agents", ".claude", ".github")  # folders of a project in which such files lie, at any depth
 MAX_BYTES = 1 << 20
 
 
@@ -36,7 +36,7 @@ class _TrustedFiles(msgspec.Struct, frozen=True):
 class Trust:
     def __init__(self, home: Path | str) -> None:
         self._home = Path(home)
-        self._file = HomeFile(self._home / FILE_NAME, _TrustedFiles)
+        self._file = HomeFile(self._home / TRUST_FILE, _TrustedFiles)
 
     def trusted(self, path: str, content: bytes) -> bool:
         """True if a person trusted this file with exactly this content. Use these bytes; do not read the file again."""
@@ -50,7 +50,6 @@ class Trust:
         return self._file.read().files
 
     def add(self, path: str, content: bytes) -> Trusted:
-        """Trust the file as long as it has this content."""
         real = os.path.realpath(path)
         if self._reachable_from(real):
             raise InvalidInput(f"Treadle's home {self._home} lies in the same project as {path}; move TREADLE_HOME")
@@ -90,3 +89,46 @@ def read(path: str, most: int = MAX_BYTES) -> bytes:
     if len(data) > most:
         raise InvalidInput(f"{path} has more than {most:,} bytes; that is too long to review before trusting it")
     return data
+
+
+CONSENT_FILE = "consent.json"
+
+
+class _Consents(msgspec.Struct, frozen=True):
+    recipients: tuple[str, ...] = ()
+    version: int = 1
+
+
+class Consent:
+    """`accepted`: recipients by a setting; `*`: all. `recipient_of` a model: empty if nothing leaves this machine."""
+
+    def __init__(
+        self, home: Path | str, accepted: Collection[str] = (), recipient_of: Callable[[str], str] = lambda _model: ""
+    ) -> None:
+        self._file = HomeFile(Path(home) / CONSENT_FILE, _Consents)
+        self._accepted, self._recipient_of = frozenset(accepted), recipient_of
+
+    def is_given(self, recipient: str, provider: str) -> bool:
+        """`recipient` is where the text goes, `provider` the word before the colon of the model's name."""
+        return bool(self._accepted & {recipient, provider, "*"}) or recipient in self._file.read().recipients
+
+    def give(self, recipient: str) -> None:
+        self._file.change(lambda book: replace(book, recipients=tuple(dict.fromkeys((*book.recipients, recipient)))))
+
+    def missing(self, model: str) -> str:
+        """Return the recipient of this model's data. Empty if there is none, or if the user knows it already."""
+        recipient = self._recipient_of(model)
+        return "" if not recipient or self.is_given(recipient, model.partition(":")[0]) else recipient
+
+    def disclose(self, model: str) -> str:
+        """Return the notice to show now about this model, and record it as shown. Empty if already shown."""
+        if recipient := self.missing(model):
+            self.give(recipient)
+        return disclosure(recipient) if recipient else ""
+
+
+def disclosure(recipient: str) -> str:
+    return (
+        f"your messages, the files that the model reads and the output of commands are sent to {recipient}; "
+        "known secrets are taken out"
+    )

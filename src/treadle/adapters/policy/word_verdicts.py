@@ -9,25 +9,12 @@ from contextlib import suppress
 
 import msgspec
 
-from treadle.adapters.policy import rules, secret_files
-from treadle.adapters.policy.acts import Act, render_call, start_folder
-from treadle.adapters.policy.changes import Concern, is_run_from_cache, listed
-from treadle.adapters.policy.command_rules import (
-    ANY,
-    Match,
-    allows_part,
-    folder_of,
-    is_interpreter,
-    is_read_only,
-    never_allowed,
-    passes_on,
-    place_words,
-    stops_command,
-)
-from treadle.adapters.policy.globs import literal
-from treadle.adapters.policy.sensitive_files import Sensitive, names
+from treadle.adapters.policy import command_rules, rules, secret_files
+from treadle.adapters.policy.changes import Act, Concern, is_run_from_cache, listed, render_call, start_folder
+from treadle.adapters.policy.command_rules import ANY
+from treadle.adapters.policy.rules import ToolPins, pin_of
+from treadle.adapters.policy.sensitive_files import Sensitive, literal, names
 from treadle.adapters.policy.shell.model import Part
-from treadle.adapters.policy.tool_pins import ToolPins, pin_of
 from treadle.base.file_system import is_below
 from treadle.base.inert import printable
 from treadle.errors import ConfigError
@@ -39,17 +26,13 @@ from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOL, MCP_PREFIX, ToolSpec
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One call with all that its judgement needs."""
-
     spec: ToolSpec
     invocation: Invocation
     options: ChatOptions
-    rules: tuple[Rule, ...]
-    """Those that hold for it."""
+    rules: tuple[Rule, ...]  # those that hold for it
     act: Act
     pins: ToolPins
-    every: bool = False
-    """True if read-only commands are asked about too, unless a rule allows them."""
+    every: bool = False  # true if read-only commands are asked about too, unless a rule allows them
 
     @property
     def root(self) -> str:
@@ -57,7 +40,6 @@ class Case(msgspec.Struct, frozen=True):
 
     @property
     def sensitive(self) -> tuple[Sensitive, ...]:
-        """Of the files that the words name."""
         return self.act.sensitive(self.root, self.options.sensitive)
 
 
@@ -66,22 +48,17 @@ class Need(msgspec.Struct, frozen=True):
 
     reason: str
     offers: tuple[Offer, ...] = ()
-    way_out: str = ""
-    """The setting that a person could change beforehand, for non-interactive chats."""
-    details: str = ""
-    """The text that a person sees below the call."""
+    way_out: str = ""  # the setting that a person could change beforehand, for non-interactive chats
+    details: str = ""  # the text that a person sees below the call
 
 
 class Approved(msgspec.Struct, frozen=True):
     """The reasons of a question about the words of a command that its changes may raise again."""
 
     rule: Rule | None = None
-    paths: frozenset[str] = frozenset()
-    """Sensitive files."""
-    written_paths: frozenset[str] = frozenset()
-    """Files and folders that the words write or remove."""
-    confirmed: bool = False
-    """True if the change as such is approved: mode `confirm` asked about the words, or the person edited them."""
+    paths: frozenset[str] = frozenset()  # sensitive files
+    written_paths: frozenset[str] = frozenset()  # files and folders that the words write or remove
+    confirmed: bool = False  # the change as such: mode `confirm` asked about the words, or the person edited them
 
     def covers(self, concern: Concern) -> bool:
         """True if the person who approved the words has seen this reason."""
@@ -89,9 +66,6 @@ class Approved(msgspec.Struct, frozen=True):
             return all(any(is_below(path, each) for each in self.written_paths) for path in concern.paths)
         return concern.kind == "sensitive" and self.paths.issuperset(concern.paths)
 
-
-Judged = tuple[Need | None, str]
-"""The approval that is needed, or the reason why the call passes (empty: nothing requires an approval)."""
 
 NOT_RUN = (
     "{} needs a person's approval ({}), and no person is here to give it. It was not run; go on without it, or say in "
@@ -105,8 +79,7 @@ _REVOKE = "A person can take the rule away (treadle rules)."
 
 
 def stopped(case: Case) -> Verdict | None:
-    """Return the verdict that denies a call or asks about it before it runs, regardless of its changes: by a rule, or
-    because it is critical (S-05)."""
+    """The verdict that stops a call before it runs, whatever it changes: by a rule, or as critical (S-05)."""
     denied = _stopping_rule(case, "deny")
     if denied is not None and denied[1] == "yes":
         return refused(denied[0])
@@ -120,7 +93,6 @@ def stopped(case: Case) -> Verdict | None:
 
 
 def approved_by_words(case: Case) -> Approved:
-    """Return the items that the approved question about this command named."""
     rule, _ = _stopping_rule(case, "deny") or _stopping_rule(case, "ask") or (None, "no")
     confirms = case.options.mode == "confirm"
     written_names = frozenset(name for names in case.act.names(case.root) for name in names)
@@ -135,20 +107,16 @@ def approved_by_words(case: Case) -> Approved:
 
 
 def names_secret(case: Case) -> Verdict | None:
-    """The question about a call that names a secret file of the project (S-18). A command that is trusted is not asked
-    about: the file is hidden from it like from every other. A command that a person has approved may read the file, and
-    its effect is still judged (S-16); an edit is not asked about twice, because its question shows the whole change."""
+    """The question about a call that names a secret file (S-18). Not about a trusted command, which cannot see the
+    file; nor about an approved one, which may; nor twice about an edit, whose question shows the change (S-16)."""
     act, invocation, root = case.act, case.invocation, case.root
     if invocation.by_person or not root or (act.kind == "command" and (invocation.approved or trusted(case))):
         return None
     command = case.spec.command_in(invocation.arguments)
     words = act.files if command is None else secret_files.words_of(command)
-    folder = "." if command is None else start_folder(invocation)
-    secrets = secret_files.named_secrets(root, folder, words)
+    secrets = secret_files.named_secrets(root, "." if command is None else start_folder(invocation), words)
     paths = [*secret_files.still_hidden(root, secrets, case.rules, invocation.known_files)]
-    if not paths:
-        return None
-    return ask_or_deny(case, Need(secret_files.reason(paths), secret_files.offers(paths), secret_files.way_out(paths)))
+    return ask_or_deny(case, Need(*secret_files.explain(paths))) if paths else None
 
 
 def refused(rule: Rule) -> Verdict:
@@ -156,15 +124,9 @@ def refused(rule: Rule) -> Verdict:
 
 
 def verdict(case: Case) -> Verdict:
-    """Of a call that nothing stopped."""
-    match case.act.kind:
-        case "command":
-            need, allow_reason = _command(case)
-        case "edit":
-            need, allow_reason = _edit(case)
-        case "read" | "other" | "free" | "job":
-            need, allow_reason = _judge_other_tool(case)
-    return Verdict("allow", allow_reason) if need is None else ask_or_deny(case, need)
+    """By the approval that is needed, or the reason why the call passes (empty: nothing requires an approval)."""
+    judgement = {"command": _command, "edit": _edit}.get(case.act.kind, _judge_other_tool)(case)
+    return Verdict("allow", judgement) if isinstance(judgement, str) else ask_or_deny(case, judgement)
 
 
 def ask_or_deny(case: Case, need: Need) -> Verdict:
@@ -181,7 +143,7 @@ def rated(act: Act) -> str:
     return printable(f"rated {act.finding.severity}" + (f": {reasons}" if reasons else ""))
 
 
-def _stopping_rule(case: Case, effect: RuleEffect) -> tuple[Rule, Match] | None:
+def _stopping_rule(case: Case, effect: RuleEffect) -> tuple[Rule, command_rules.Match] | None:
     """The rule that denies or asks for the call, by its commands or by its files, and whether it surely covers it."""
     act, tool = case.act, case.invocation.name
     effect_rules = [rule for rule in case.rules if rule.effect == effect]
@@ -193,10 +155,11 @@ def _stopping_rule(case: Case, effect: RuleEffect) -> tuple[Rule, Match] | None:
     if command:
         line = case.spec.command_in(case.invocation.arguments)
         more_parts = parts_with_values(line) if line is not None and "$" in line else ()
-        by_words = stops_command(effect_rules, effect, tool, (*act.parts, *more_parts))
+        by_words = command_rules.stops_command(effect_rules, effect, tool, (*act.parts, *more_parts))
     if case.spec.input_argument and by_words is None:  # typed into a program: in case that is a shell
         text = str(case.invocation.arguments.get(case.spec.input_argument) or "")
-        by_input = stops_command(effect_rules, effect, COMMAND_TOOL, (*parts(text), *parts_with_values(text)))
+        text_parts = (*parts(text), *parts_with_values(text))
+        by_input = command_rules.stops_command(effect_rules, effect, COMMAND_TOOL, text_parts)
         by_words = by_input if by_input is not None and by_input[1] == "yes" else None
     if by_words is not None and by_words[1] == "yes":
         return by_words
@@ -212,11 +175,8 @@ def _stopping_rule(case: Case, effect: RuleEffect) -> tuple[Rule, Match] | None:
 
 
 # -- commands ---------------------------------------------------------------------------------------------------------
-
-
 def trusted(case: Case) -> str:
-    """Return the reason why a command passes by its text with any changes except to sensitive files: a setting, or
-    rules for all of its parts. Empty if it does not pass."""
+    """Why a command passes by its text with any but sensitive changes: a setting, or rules for all its parts."""
     if case.options.auto_approve_commands:
         return f"auto-approved (auto_approve_commands; {rated(case.act)})"
     if case.options.mode == "autopilot":
@@ -230,35 +190,33 @@ def trusted(case: Case) -> str:
 
 def _match_parts(case: Case) -> tuple[list[Part], list[Rule | None]]:
     """The parts that need an answer, and the rule that gives it for each. Where all are read-only, all of them do."""
-    parts = [part for part in case.act.parts if not is_read_only(part)]
-    parts = parts or [part for part in case.act.parts if not passes_on(part)]
-    return parts, [allows_part(case.rules, part, _folder(case)) for part in parts]
+    parts = [part for part in case.act.parts if not command_rules.is_read_only(part)]
+    parts = parts or [part for part in case.act.parts if not command_rules.passes_on(part)]
+    return parts, [command_rules.allows_part(case.rules, part, _folder(case)) for part in parts]
 
 
 def _folder(case: Case) -> str | None:
-    return folder_of(case.root, case.act.folder, case.act.parts)
+    return command_rules.folder_of(case.root, case.act.folder, case.act.parts)
 
 
-def _command(case: Case) -> Judged:
+def _command(case: Case) -> Need | str:
     if (need := _check_sensitive_writes(case)) is not None:
-        return need, ""
+        return need
     if allow_reason := trusted(case):
-        return None, allow_reason
+        return allow_reason
     if run_paths := [path for path in case.act.files if is_run_from_cache(path)]:
-        return command_need(case, f"it writes {printable(run_paths[0])}, which programs run by themselves"), ""
+        return command_need(case, f"it writes {printable(run_paths[0])}, which programs run by themselves")
     if existing_path := _existing_target(case):
-        return command_need(case, f"it writes {printable(existing_path)}, which is there already"), ""
-    writes = bool(case.act.files) and case.options.mode == "confirm"
-    if case.act.finding.severity == "none" and not writes:
-        if not case.every:
-            return None, f"auto-approved ({rated(case.act)})"
-        return command_need(case, "every command is asked for"), ""
-    return command_need(case, "it writes files" if writes else rated(case.act)), ""
+        return command_need(case, f"it writes {printable(existing_path)}, which is there already")
+    if case.act.files and case.options.mode == "confirm":
+        return command_need(case, "it writes files")
+    if case.act.finding.severity != "none":
+        return command_need(case, rated(case.act))
+    return command_need(case, "every command is asked for") if case.every else f"auto-approved ({rated(case.act)})"
 
 
 def _existing_target(case: Case) -> str:
-    """The first file of the project that the words write, that is not empty and that this run has not changed: it may
-    be the only copy. Empty if there is none, and in mode auto-edit, which lets files be overwritten."""
+    """The first file that the words write with content that this run has not made; empty in mode auto-edit."""
     if case.options.mode == "auto-edit" or not case.root:
         return ""
     for *_, path in case.act.names(case.root):
@@ -293,29 +251,24 @@ def _check_sensitive_writes(case: Case) -> Need | None:
 
 
 # -- files and other tools --------------------------------------------------------------------------------------------
-
-
-def _edit(case: Case) -> Judged:
+def _edit(case: Case) -> Need | str:
     tool, sensitive = case.invocation.name, case.sensitive
     if case.act.hidden_target:
-        return Need("which files it changes cannot be told beforehand", way_out="Send one change for each file."), ""
+        return Need("which files it changes cannot be told beforehand", way_out="Send one change for each file.")
     open_files = [each for each in sensitive if not _file_allowed(case, each, tool)]
     if open_files and not case.options.auto_approve_sensitive_edits:
-        return sensitive_need([each.path for each in open_files], f"it changes {listed(open_files)}", tool), ""
+        return sensitive_need([each.path for each in open_files], f"it changes {listed(open_files)}", tool)
     if case.options.mode in ("confirm", "review"):
         open_paths = [
             file_names[-1]
             for file_names in case.act.names(case.root)
             if rules.allows_file(case.rules, tool, file_names, sensitive=bool(sensitive)) is None
         ]
-        if open_paths:
-            return edit_need(case, open_paths), ""
-        return None, "allowed by a rule for these files"
-    return None, sensitive_passed(case)
+        return edit_need(case, open_paths) if open_paths else "allowed by a rule for these files"
+    return sensitive_passed(case)
 
 
 def sensitive_passed(case: Case) -> str:
-    """Why sensitive files pass; empty if there are none."""
     if not (sensitive_files := case.sensitive):
         return ""
     by_setting = case.options.auto_approve_sensitive_edits
@@ -324,7 +277,6 @@ def sensitive_passed(case: Case) -> str:
 
 
 def edit_need(case: Case, paths: Sequence[str]) -> Need:
-    """In a mode that asks for every change."""
     rule_offers = _file_offers(paths, case.invocation.name, sensitive=bool(case.sensitive))
     return Need(f"in mode {case.options.mode} every change is asked for", rule_offers, _MODE_WAY)
 
@@ -337,7 +289,7 @@ def _file_allowed(case: Case, file: Sensitive, tool: str) -> bool:
     return rules.allows_file(case.rules, tool, names(case.root, file.path), sensitive=True) is not None
 
 
-def _judge_other_tool(case: Case) -> Judged:
+def _judge_other_tool(case: Case) -> Need | str:
     name, mode = case.spec.name, case.options.mode
     if case.spec.needs_approval:
         reason = "this tool always asks"
@@ -346,12 +298,12 @@ def _judge_other_tool(case: Case) -> Judged:
     elif case.act.kind == "other" and mode in ("confirm", "ask"):
         reason = f"in mode {mode} a tool whose effect is not known beforehand is asked for"
     else:
-        return None, ""
+        return ""
     naming = [rule for rule in case.rules if rules.about_tool((rule,), "allow", case.spec) is not None]
     change = ""
     try:
         if (holding := case.pins.find_holding(naming, case.spec)) is not None:
-            return None, f"allowed by {rules.in_words(holding)}"
+            return f"allowed by {rules.in_words(holding)}"
         case.pins.keep_text(case.spec)
         change = case.pins.difference(naming[-1], case.spec) if naming else ""
     except ConfigError as error:
@@ -359,12 +311,11 @@ def _judge_other_tool(case: Case) -> Judged:
     way = f"A person can allow it with: treadle rules add --allow --tool {name}."
     if naming:
         reason = f"its description or schema is not the one for which {rules.in_words(naming[-1])} was made"
-    return Need(reason, _tool_offers(case.spec, has_changed=bool(naming)), way, printable(change)), ""
+    return Need(reason, _tool_offers(case.spec, has_changed=bool(naming)), way, printable(change))
 
 
 # -- rules that a person is offered when asked (S-07), each with what it would cover and what not. Never one that would
 # let through an interpreter or a wrapper as a whole, nor more than one kind of command.
-
 _FAMILIES = frozenset(
     {("pytest",), ("mypy",), ("pyright",), ("tsc",), ("eslint",), ("jest",), ("vitest",)}
     | {("npm", "test"), ("yarn", "test"), ("pnpm", "test"), ("bun", "test")}
@@ -373,8 +324,7 @@ _FAMILIES = frozenset(
     | {("git", word) for word in ("add", "commit", "fetch", "restore", "stash", "switch")}
     | {("ruff", word) for word in ("check", "format")}
     | {("gradle", "test"), ("mvn", "test"), ("dotnet", "build"), ("dotnet", "test"), ("swift", "test")}
-)
-"""Commands that stay what they are with any further words."""
+)  # commands that stay what they are with any further words
 _INLINE = frozenset({"-c", "-e", "-E", "-p", "--eval", "--command", "-"})
 _LONGEST_PATTERN = 200
 _LEAVES = "the same with other words, with its output into a file, with variables set for it, or run by another command"
@@ -386,14 +336,15 @@ def _command_offers(parts: Sequence[Part], tool: str, folder: str | None) -> tup
     if len({part.words for part in parts}) != 1 or not parts[0].words:
         return ()
     part = parts[0]
-    words = place_words(part.words, folder)
-    if words is None or ANY in "".join(words) or never_allowed(words):
+    words = command_rules.place_words(part.words, folder)
+    if words is None or ANY in "".join(words) or command_rules.never_allowed(words):
         return ()
-    if is_interpreter(words[0]) and _INLINE.intersection(words):  # an interpreter with a program among its words
+    if command_rules.is_interpreter(words[0]) and _INLINE.intersection(words):  # it has a program among its words
         return ()
     pattern = shlex.join(words)
     exact = Rule("allow", tool, pattern)
-    if len(pattern) > _LONGEST_PATTERN or any(allows_part((exact,), each, folder) is None for each in parts):
+    is_allowed = all(command_rules.allows_part((exact,), each, folder) for each in parts)
+    if len(pattern) > _LONGEST_PATTERN or not is_allowed:
         return ()
     offer = Offer(exact, f"`{pattern}`, word for word", _LEAVES, STANDING)
     family = next((family for family in (part.words[:2], part.words[:1]) if family in _FAMILIES), None)
@@ -404,7 +355,6 @@ def _command_offers(parts: Sequence[Part], tool: str, folder: str | None) -> tup
 
 
 def _file_offers(files: Sequence[str], tool: str, *, sensitive: bool) -> tuple[Offer, ...]:
-    """For the files that need an answer, by their names relative to the root."""
     if len(set(files)) != 1:
         return ()
     (file,) = set(files)

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
@@ -68,8 +68,7 @@ class FunctionTool(PlainTool):
         return None
 
     async def run(self, invocation: Invocation) -> Outcome:
-        """A sync function runs in a thread, which nothing can stop: when the call is cancelled or times out, the
-        function runs to its end unseen."""
+        """A sync function runs in a thread, which nothing can stop: after a cancellation it runs to its end unseen."""
         args, kwargs = self._signature.bind(invocation.arguments, invocation)
         try:
             if self._is_async:
@@ -82,9 +81,8 @@ class FunctionTool(PlainTool):
             raise
         except Exception as error:
             text = str(error).strip()
-            raise ToolError(
-                f"{self._name} failed with {type(error).__name__}" + (f": {text}" if text else ".")
-            ) from error
+            reason = f": {text}" if text else "."
+            raise ToolError(f"{self._name} failed with {type(error).__name__}{reason}") from error
         if isinstance(value, Outcome):
             return value
         try:
@@ -123,29 +121,24 @@ def tool(
 ) -> FunctionTool | Callable[[AnyFunction], FunctionTool]:
     """Make a function a tool: `@tool`, or `@tool(read_only=True, timeout=10)`."""
 
-    def decorate(function: AnyFunction) -> FunctionTool:
-        return FunctionTool(
-            function,
-            name=name,
-            read_only=read_only,
-            idempotent=idempotent,
-            timeout=timeout,
-            needs_approval=needs_approval,
-        )
-
+    decorate = partial(
+        FunctionTool,
+        name=name,
+        read_only=read_only,
+        idempotent=idempotent,
+        timeout=timeout,
+        needs_approval=needs_approval,
+    )
     return decorate if function is None else decorate(function)
 
 
 def load_tools(points: "Iterable[EntryPoint] | None" = None) -> tuple[list[Tool], list[str]]:
-    """Tools that other installed packages bring, in the order of their entry points' names, and what went wrong. An
-    entry point names a tool made with `@tool`, or a list of them. A broken package is a warning; it never keeps the
-    others from working."""
+    """Tools of other packages by their entry points (a tool made with `@tool`, or a list), by name; and warnings about
+    broken ones, which keep no others from working."""
     tools: list[Tool] = []
     warnings: list[str] = []
     if points is None and any(map(_may_have_tools, sys.path)):
-        from importlib.metadata import (
-            entry_points,
-        )  # takes longer to load than all else that a start does with packages
+        from importlib.metadata import entry_points  # takes longer to load than the rest of a start
 
         points = entry_points(group=GROUP)
     for point in sorted(points or (), key=lambda point: point.name):

@@ -11,24 +11,31 @@ is reported.
 
 import asyncio
 import hashlib
+import os
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
+from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.adapters.tools.builtin.command.project import CommandProject
-from treadle.adapters.tools.builtin.context import ToolContext
-from treadle.adapters.tools.builtin.environment import without_secrets
+from treadle.adapters.tools.builtin.command.shell import without_secrets
+from treadle.adapters.tools.builtin.read import numbered_text
+from treadle.adapters.tools.builtin.text import MAX_FILE, Text, decode
 from treadle.base.file_system import faultpoint
 from treadle.base.logs import log_warning
-from treadle.base.subprocesses import Completed, run_program
+from treadle.base.subprocesses import run_program
+from treadle.base.types import ChatId
 from treadle.diff.changes import merged, total
 from treadle.errors import ConfigError, SandboxError, ToolError
 from treadle.ports.sandbox import Confinement, Unwritable, WorldMount
 from treadle.ports.toolset import Invocation, Outcome
+from treadle.ports.workspace import WorkspaceOf, inert
 from treadle.protocol.content import Value
-from treadle.protocol.tools import ToolSpec
+from treadle.protocol.tools import EDIT_TOOLS, READ_TOOL, ToolSpec
 
 BLOCK = 2
 FILE = ".treadle/hooks.toml"
@@ -40,8 +47,6 @@ Wrap = Callable[[list[str], str], list[str]]  # (command line, root) → the com
 
 
 class Hook(Value, frozen=True, forbid_unknown_fields=True):
-    """One entry `[[hooks]]`."""
-
     when: When
     command: str  # A shell command. It is run in the project's root: name a script by its whole path.
     tools: tuple[str, ...] = ()  # The names of the tools that it is about; none means all
@@ -75,25 +80,18 @@ class CommandHooks:
 
     async def before_call(self, spec: ToolSpec, invocation: Invocation) -> str:
         for hook in self.concerned("before", spec):
-            ran = await self._run(hook, _build_payload("before", invocation))
-            if isinstance(ran, str):
-                return _refusal(hook, f"it {ran}")
-            if ran.code == BLOCK:
-                return _refusal(hook, ran.errors.strip()[:_SHOWN] or ran.output.strip()[:_SHOWN], is_explicit=True)
-            answer = _answer(ran)
+            answer = await self._run(hook, _build_payload("before", invocation))
             if isinstance(answer, str):
-                return _refusal(hook, f"it {answer}")
+                reason = f"the user's hook `{hook.command}` must allow it and it {answer}"
+                return f"This call was not carried out, because {reason}."
             if answer.block:
-                return _refusal(hook, answer.block[:_SHOWN], is_explicit=True)
+                return f"This call was refused by a hook of the user: {answer.block[:_SHOWN]}"
         return ""
 
     async def after_call(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
         for hook in self.concerned("after", spec):
-            payload = _build_payload(
-                "after", invocation, success=outcome.success, result=outcome.text, summary=outcome.summary
-            )
-            ran = await self._run(hook, payload)
-            answer = ran if isinstance(ran, str) else _answer(ran)
+            result = {"success": outcome.success, "result": outcome.text, "summary": outcome.summary}
+            answer = await self._run(hook, _build_payload("after", invocation, **result))
             if isinstance(answer, str):
                 outcome = _appended(outcome, f"[The hook `{hook.command}` {answer}.]")
                 continue
@@ -106,8 +104,8 @@ class CommandHooks:
     def concerned(self, phase: When, spec: ToolSpec) -> list[Hook]:
         return [hook for hook in self._hooks if hook.when == phase and (not hook.tools or spec.name in hook.tools)]
 
-    async def _run(self, hook: Hook, payload: dict[str, Any]) -> Completed | str:
-        """How the program ended, or in words why it did not."""
+    async def _run(self, hook: Hook, payload: dict[str, Any]) -> _Answer | str:
+        """The program's answer, or in words why there is none."""
         root = str(payload["root"]) or "/"
         try:
             argv = ["/bin/sh", "-c", hook.command]
@@ -118,17 +116,25 @@ class CommandHooks:
             faultpoint("hook.after")
         except (OSError, SandboxError) as error:
             return f"could not be run: {error}"
-        return f"took longer than {hook.timeout_s:g} seconds" if ran.ending == "timed_out" else ran
+        if ran.ending == "timed_out":
+            return f"took longer than {hook.timeout_s:g} seconds"
+        if ran.code == BLOCK and hook.when == "before":
+            return _Answer(ran.errors.strip()[:_SHOWN] or ran.output.strip()[:_SHOWN] or "no reason was given")
+        if ran.code != 0:
+            reason = ran.errors.strip().partition("\n")[0][:200]
+            return f"failed with exit code {ran.code}" + (f": {reason}" if reason else "")
+        try:
+            return msgspec.json.decode(ran.output, type=_Answer) if ran.output.strip() else _Answer()
+        except msgspec.MsgspecError as error:
+            return f"printed what is no answer ({error})"
 
 
 class WatchedHooks:
-    """The user's own programs, which run outside of every sandbox. For calls that may change files, the project is
-    compared before and after the hook, as for a command that writes through (W-10). Changes of the hook belong to the
-    call, are judged after the fact, and are undone with it."""
+    """The user's own programs, outside of every sandbox. For calls that may change files the project is compared
+    (W-10): a hook's changes belong to the call, are judged after the fact, and are undone with it."""
 
     def __init__(self, hooks: CommandHooks, context: ToolContext) -> None:
-        self._hooks = hooks
-        self._context = context
+        self._hooks, self._context = hooks, context
 
     async def before_call(self, spec: ToolSpec, invocation: Invocation) -> str:
         return await self._hooks.before_call(spec, invocation)
@@ -156,12 +162,10 @@ class WatchedHooks:
 
 
 class ProjectHooks:
-    """The hooks of the project that a call is about. They are code of the repository: without trust in exactly this
-    content they do not exist, and with it they still run in a sandbox: the scripts that they call may change."""
+    """Hooks of the repository: only if exactly this content is trusted; in a sandbox, as their scripts may change."""
 
     def __init__(self, context: ToolContext, trusted: Callable[[str, bytes], bool]) -> None:
-        self._context = context
-        self._trusted = trusted
+        self._context, self._trusted = context, trusted
         self._told: set[str] = set()
 
     async def before_call(self, spec: ToolSpec, invocation: Invocation) -> str:
@@ -174,42 +178,38 @@ class ProjectHooks:
 
     async def _hooks(self, invocation: Invocation) -> CommandHooks | str:
         """The trusted hooks; none if there are none or they are not trusted; or the reason why nothing may run."""
+        no_hooks = CommandHooks((), {})
         if not invocation.root:
-            return CommandHooks((), {})
+            return no_hooks
         workspace = self._context.workspace_of(*invocation.project)
         try:
-            data = await asyncio.to_thread(
-                lambda: workspace.read_bytes(FILE, _MOST) if workspace.stat(FILE) is not None else None
-            )
+            exists = await asyncio.to_thread(workspace.stat, FILE) is not None
+            data = await asyncio.to_thread(workspace.read_bytes, FILE, _MOST) if exists else None
         except ToolError as error:
             return f"This project's hooks cannot be read, so nothing is run; mend or remove {FILE}: {error}"
         path = f"{workspace.path}/{FILE}"
         if data is None:
-            return CommandHooks((), {})
+            return no_hooks
         if not self._trusted(path, data):
             mark = f"{path}:{hashlib.sha256(data).hexdigest()}"
             if mark not in self._told:
                 self._told.add(mark)
                 log_warning("%s is not trusted and was not used", path)
-            return CommandHooks((), {})
+            return no_hooks
         try:
             hooks = _parse_hooks(data)
         except ConfigError as error:
             return f"This project's hooks are trusted but cannot be read, so nothing is run: {error}"
-        return CommandHooks(
-            hooks, self._context.env, lambda argv, root: self._confined(argv, root, invocation, workspace.world)
-        )
+        confine = partial(self._confined, invocation=invocation, world=workspace.world)
+        return CommandHooks(hooks, self._context.env, confine)
 
     def _confined(self, argv: list[str], root: str, invocation: Invocation, world: WorldMount | None) -> list[str]:
         sandbox_of = self._context.sandbox_of
         sandbox = None if sandbox_of is None else sandbox_of(invocation.options.sandbox)
         if sandbox is None or sandbox.level == "none":
             raise SandboxError("a project's hooks run only in a sandbox, and this machine has no sandbox")
-        return sandbox.wrap(
-            argv,
-            Confinement(root, Unwritable(), hidden_paths=self._context.guarded(root).hidden_paths, world=world),
-            root,
-        )
+        hidden_paths = self._context.guarded(root).hidden_paths
+        return sandbox.wrap(argv, Confinement(root, Unwritable(), hidden_paths=hidden_paths, world=world), root)
 
 
 @lru_cache(maxsize=64)
@@ -235,24 +235,6 @@ def _build_payload(phase: When, invocation: Invocation, **more: object) -> dict[
     }
 
 
-def _answer(ran: Completed) -> _Answer | str:
-    if ran.code != 0:
-        reason = ran.errors.strip().partition("\n")[0][:200]
-        return f"failed with exit code {ran.code}" + (f": {reason}" if reason else "")
-    if not ran.output.strip():
-        return _Answer()
-    try:
-        return msgspec.json.decode(ran.output, type=_Answer)
-    except msgspec.MsgspecError as error:
-        return f"printed what is no answer ({error})"
-
-
-def _refusal(hook: Hook, reason: str, *, is_explicit: bool = False) -> str:
-    if is_explicit:
-        return f"This call was refused by a hook of the user: {reason or 'no reason was given'}"
-    return f"This call was not carried out, because the user's hook `{hook.command}` must allow it and {reason}."
-
-
 def _appended(outcome: Outcome, text: str) -> Outcome:
     return msgspec.structs.replace(outcome, text=f"{outcome.text}\n{text}" if outcome.text else text)
 
@@ -267,8 +249,7 @@ class FunctionHooks:
     def __init__(
         self, *, before_call: Before | None = None, after_call: After | None = None, tools: Sequence[str] = ()
     ) -> None:
-        self._before = before_call
-        self._after = after_call
+        self._before, self._after = before_call, after_call
         self._tools = frozenset(tools)
 
     async def before_call(self, spec: ToolSpec, invocation: Invocation) -> str:
@@ -278,3 +259,73 @@ class FunctionHooks:
     async def after_call(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
         is_concerned = not self._tools or spec.name in self._tools
         return await self._after(spec, invocation, outcome) if self._after is not None and is_concerned else outcome
+
+
+ReadText = Callable[[str], Awaitable[str]]  # by absolute path: the editor's text; any exception if it has none
+
+WAIT_S = 5.0  # How long an editor may take; then the disk counts
+_IN_PATCH = re.compile(r"^\*\*\* ?(?:Update|Modify|Delete|Remove) File: ?(.+?)\s*$", re.IGNORECASE | re.MULTILINE)
+NOTE = "[these are unsaved changes in the user's editor; on disk the file is different]"
+UNSAVED = (
+    "{path} has unsaved changes in the user's editor, which a change on disk would collide with. Ask the user to save "
+    "or discard them, then read the file again."
+)
+
+
+class UnsavedFiles:
+    def __init__(self, workspace_of: WorkspaceOf) -> None:
+        self._workspace_of = workspace_of
+        self._editors: dict[ChatId, ReadText] = {}
+
+    def attach(self, chat: ChatId, read: ReadText) -> None:
+        self._editors[chat] = read
+
+    def detach(self, chat: ChatId) -> None:
+        self._editors.pop(chat, None)
+
+    async def before_call(self, spec: ToolSpec, invocation: Invocation) -> str:
+        if spec.name in EDIT_TOOLS:
+            for path in _find_paths(invocation):
+                if await self._unsaved(invocation, path) is not None:
+                    return UNSAVED.format(path=inert(path))
+        return ""
+
+    async def after_call(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
+        if spec.name != READ_TOOL or not outcome.success:
+            return outcome
+        path = str(invocation.arguments.get("path", ""))
+        text = await self._unsaved(invocation, path)
+        if text is None:
+            return outcome
+        start, end = invocation.arguments.get("start_line") or 1, invocation.arguments.get("end_line") or 0
+        try:
+            shown_text, summary = numbered_text(inert(path), Text(text), start, end)
+        except ToolError:
+            return outcome
+        return replace(outcome, text=f"{shown_text}\n{NOTE}", summary=f"{summary}, unsaved")
+
+    async def _unsaved(self, invocation: Invocation, path: str) -> str | None:
+        read = self._editors.get(invocation.chat)
+        if read is None or not path or invocation.options.world:  # an editor shows the project
+            return None
+        try:
+            workspace = self._workspace_of(*invocation.project)
+            data = await asyncio.to_thread(lambda: workspace.read_bytes(workspace.relative(path), MAX_FILE))
+            on_disk = await asyncio.to_thread(lambda: decode(data, path).text)
+            async with asyncio.timeout(WAIT_S):
+                text = await read(os.path.join(invocation.root, path))
+        except Exception:  # no text, no such file, an editor that is gone: then the disk counts
+            return None
+        return None if _plain(text) == _plain(on_disk) else text
+
+
+def _plain(text: str) -> str:
+    """Editors have line ends and byte-order marks of their own."""
+    return text.removeprefix("\ufeff").replace("\r\n", "\n")
+
+
+def _find_paths(invocation: Invocation) -> list[str]:
+    if (path := invocation.arguments.get("path")) is not None:
+        return [path] if isinstance(path, str) else []
+    texts = [text for text in invocation.arguments.values() if isinstance(text, str) and "***" in text]
+    return [patched_path for text in texts for patched_path in _IN_PATCH.findall(text)]

@@ -8,9 +8,7 @@ from typing import Any
 import msgspec
 
 from treadle.adapters.tools import validate
-from treadle.adapters.tools.builtin.interaction import ASK_USER
-from treadle.adapters.tools.builtin.skill import SKILL_TOOL
-from treadle.adapters.tools.coerce import coerce
+from treadle.adapters.tools.builtin.interaction import ASK_USER, SKILL_TOOL
 from treadle.base.types import ChatId
 from treadle.errors import InvalidInput
 from treadle.ports.toolset import Tool, ToolSource
@@ -78,8 +76,7 @@ class Tools:
         self._source: ToolSource | None = None
 
     async def ready(self, chat: ChatId, options: ChatOptions) -> Sequence[str]:
-        if self._source is None:
-            self._source = self._source_of(options)
+        self._source = self._source or self._source_of(options)
         return () if self._source is None else await self._source.ready(chat, options)
 
     def specs(self, options: ChatOptions) -> Sequence[ToolSpec]:
@@ -102,16 +99,14 @@ class Tools:
         return await self._source.await_tool(request, options)
 
     def resolve_call(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
-        source = self._source
-        if source is None or request.name in self._table(options).tools_by_name:
+        if self._source is None or request.name in self._table(options).tools_by_name:
             return request
-        return source.resolve_call(request, options)
+        return self._source.resolve_call(request, options)
 
     def arguments(self, spec: ToolSpec, text: str) -> dict[str, Any] | str:
-        read = validate.parse(text)
-        if isinstance(read, str):
+        if isinstance(read := validate.parse(text), str):
             return read
-        mended = coerce(spec, read)
+        mended = validate.coerce(spec, read)
         return validate.problem(spec.parameters, mended) or mended
 
     def warnings(self, options: ChatOptions) -> tuple[str, ...]:
@@ -139,8 +134,7 @@ class Tools:
 
 
 def may_call(name: str, options: ChatOptions) -> bool:
-    """True if a tool of a source is enabled: by patterns such as `git__*`, less those such as `!git__push`. Tools that
-    are not named after a server help to find a server's tools, and are enabled with them."""
+    """True if enabled by patterns such as `git__*`, less `!git__push`; names without a server by any of them."""
     if options.tools is None:
         return True
     if SERVER_MARK not in name:
@@ -151,8 +145,7 @@ def may_call(name: str, options: ChatOptions) -> bool:
 
 
 def _enabled(name: str, options: ChatOptions) -> bool:
-    """In autopilot mode the end of the task can always be told (L-14); without skills there is none to use; worlds are
-    committed by people, who begin races as well; sub-agents have a depth."""
+    """Autopilot can always end the task (L-14); people commit worlds and begin races; sub-agents have a depth."""
     if name == SKILL_TOOL and not options.skills:
         return False
     if name in _OF_PEOPLE and name not in (options.tools or ()):

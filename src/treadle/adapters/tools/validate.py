@@ -1,15 +1,16 @@
-"""Turns the text that a model sent into arguments that fit a schema, or into a message that the model can act on (T-12,
-P-06). Never raises: for any input, the result is arguments or a sentence. Knows no tool.
+"""Turns the text that a model sent into arguments that fit a schema, or into a message that it can act on (T-12, P-06).
+Never raises. `parse` reads, `coerce` mends what is wrong in only one possible way, `problem` describes the rest."""
 
-`parse` reads the text, `coerce` (in the module of that name) mends arguments that are wrong in only one possible way,
-and `problem` describes the remaining errors."""
-
+import math
+import re
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from treadle.protocol.content import json_type
-from treadle.protocol.tools import digest
+from treadle.protocol.tools import ToolSpec, digest
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -23,8 +24,6 @@ _PROBLEMS_SHOWN: Final = 5
 
 
 # -- reading the text -------------------------------------------------------------------------------------------
-
-
 def parse(text: str) -> dict[str, Any] | str:
     """The arguments, or a sentence that says why they cannot be read. An empty text means no arguments."""
     try:
@@ -58,13 +57,11 @@ def _said_twice(text: str) -> str:
     def look(pairs: list[tuple[str, object]]) -> None:
         if len(pairs) != len(dict(pairs)):
             keys = [key for key, _ in pairs]
-            repeated.append(next(key for key in keys if keys.count(key) > 1))
+            repeated.append(_format_value(next(key for key in keys if keys.count(key) > 1)))
 
     json.loads(text, object_pairs_hook=look)
-    if not repeated:
-        return ""
-    key = _format_value(repeated[0])
-    return f"The arguments have the key {key} more than once. Send the call again, with each key once."
+    sentence = "The arguments have the key {} more than once. Send the call again, with each key once."
+    return sentence.format(repeated[0]) if repeated else ""
 
 
 def unstorable(value: object) -> str:
@@ -86,7 +83,6 @@ def unstorable(value: object) -> str:
 
 
 # -- judging it -------------------------------------------------------------------------------------------------
-
 _by_identity: dict[int, tuple[dict[str, Any], "jsonschema_rs.Validator | str"]] = {}
 _by_digest: dict[str, "jsonschema_rs.Validator | str"] = {}
 
@@ -124,16 +120,14 @@ def _validator(schema: dict[str, Any]) -> "jsonschema_rs.Validator | str":
     cached = _by_identity.get(id(schema))
     if cached is not None and cached[0] is schema:
         return cached[1]
-    key = digest(schema)
-    if key not in _by_digest:
-        _by_digest[key] = _compile(schema)
     if len(_by_identity) >= _CACHE_LIMIT:
         _by_identity.clear()
     if len(_by_digest) >= _CACHE_LIMIT:
         _by_digest.clear()
-        _by_digest[key] = _compile(schema)
-    _by_identity[id(schema)] = (schema, _by_digest[key])
-    return _by_digest[key]
+    key = digest(schema)
+    validator = _by_digest[key] if key in _by_digest else _compile(schema)
+    _by_digest[key], _by_identity[id(schema)] = validator, (schema, validator)
+    return validator
 
 
 def _compile(schema: dict[str, Any]) -> "jsonschema_rs.Validator | str":
@@ -183,8 +177,6 @@ def _expectation(schema: dict[str, Any]) -> str:
 
 
 # -- words ------------------------------------------------------------------------------------------------------
-
-
 def _a(kind: str) -> str:
     return kind if kind == "null" else f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
 
@@ -215,3 +207,128 @@ def _format_value(value: object) -> str:
 
 def _truncate_text(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
+
+
+_PATH_NAMES: Final = ("path", "file", "filePath", "file_path")
+_REMARKS: Final = ("description", "explanation", "allow_freeform")
+"""Remarks about a call that models trained on other tools add to it. They do not change what the call does, so they are
+dropped if the schema allows no other fields."""
+_FOLDER = (
+    *("directory", "dir", "dir_path", "directory_path", "DirectoryPath", "folder", "target_directory"),
+    *("relative_workspace_path", "SearchDirectory", "SearchPath", "root"),
+)
+_CONTENT = ("contents", "text", "file_text", "file_content", "fileContent", "CodeContent")
+SYNONYMS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "read_file": {
+        "start_line": ("start", "startLine", "line_start", "StartLine"),
+        "end_line": ("end", "endLine", "line_end", "EndLine"),
+    },
+    "write_file": {"content": _CONTENT},
+    "edit_file": {
+        "old_str": ("old_string", "oldString", "old_text", "oldText", "search", "find", "old"),
+        "new_str": ("new_string", "newString", "new_text", "newText", "replace", "replacement", "new"),
+        "line": ("line_number", "lineNumber", "start_line"),
+        "replace_all": ("replaceAll", "all"),
+        "content": _CONTENT,
+    },
+    "apply_patch": {"patch": ("input", "diff", "patch_text", "patchText", "text")},
+    "ask_user": {"options": ("choices",)},
+    "list_directory": {"path": _FOLDER},
+    "find_files": {
+        "path": _FOLDER,
+        "pattern": ("glob", "glob_pattern", "query", "name", "filename", "file_pattern", "Pattern"),
+        "ignore_case": ("case_insensitive", "-i"),
+    },
+    "grep_search": {
+        "path": _FOLDER,
+        "pattern": ("query", "regex", "search", "search_term", "text", "q", "Query"),
+        "include": ("glob", "include_pattern", "includePattern", "file_pattern", "file_glob", "Includes"),
+        "ignore_case": ("case_insensitive", "CaseInsensitive", "-i"),
+        "context": ("context_lines", "lines_of_context", "-C"),
+        "output": ("output_mode",),
+        "literal": ("fixed_strings", "-F"),
+    },
+}
+"""Names of arguments in other products, by tool (T-09): models bring these names along. A name is only taken for
+another if nothing else could be meant."""
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,14})")
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,15})?([eE][+-]?[0-9]{1,2})?")
+
+
+def coerce(spec: ToolSpec, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with what can be meant in only one way put right: names for `path`, quoted numbers and booleans,
+    JSON as text, null for an optional field, remarks that no field is for."""
+    if not problem(spec.parameters, arguments):
+        return arguments
+    properties = spec.parameters.get("properties")
+    if not isinstance(properties, dict):
+        return arguments
+    if spec.parameters.get("additionalProperties") is False:
+        remarks = [name for name in _REMARKS if name not in properties and isinstance(arguments.get(name), str | bool)]
+        arguments = {name: value for name, value in arguments.items() if name not in remarks}
+    paths = [name for name in _PATH_NAMES if name in properties]
+    synonyms = {paths[0]: _PATH_NAMES} if len(paths) == 1 else {}
+    renamed = _rename(properties, _rename(properties, arguments, synonyms), SYNONYMS.get(spec.name, {}))
+    return _fit_object(spec.parameters, renamed, 0)
+
+
+def _rename(fields: dict[str, Any], arguments: dict[str, Any], names: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+    for right_name, alternatives in names.items():
+        sent_names = [name for name in alternatives if name in arguments and name not in fields]
+        if len(sent_names) == 1 and right_name not in arguments:
+            arguments = {right_name if name == sent_names[0] else name: value for name, value in arguments.items()}
+    return arguments
+
+
+def _fit(schema: object, value: object, depth: int) -> object:
+    if not isinstance(schema, dict) or depth > MAX_DEPTH:
+        return value
+    allowed = allowed_types(schema)
+    kind = json_type(value)
+    if kind not in allowed and not (kind == "integer" and "number" in allowed):
+        mended = [converted for target_type in allowed if (converted := _as(target_type, value)) is not None]
+        if len(mended) != 1:
+            return value
+        value = mended[0]
+    if isinstance(value, dict):
+        return _fit_object(schema, value, depth)
+    return [_fit(schema.get("items"), item, depth + 1) for item in value] if isinstance(value, list) else value
+
+
+def _fit_object(schema: dict[str, Any], value: dict[str, Any], depth: int) -> dict[str, Any]:
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return value
+    required = schema.get("required", [])
+
+    def can_go(name: str, item: object) -> bool:
+        sub = properties.get(name)
+        allowed = allowed_types(sub) if item is None and isinstance(sub, dict) and name not in required else set()
+        return bool(allowed) and "null" not in allowed
+
+    return {n: _fit(properties.get(n), item, depth + 1) for n, item in value.items() if not can_go(n, item)}
+
+
+def _as(target_type: str, value: object) -> object | None:
+    """The value as the wanted type, where there is no doubt; None where there is."""
+    if isinstance(value, float) and target_type == "integer" and math.isfinite(value) and value.is_integer():
+        return int(value) if abs(value) < 2**53 else None
+    if isinstance(value, int) and not isinstance(value, bool) and target_type == "string":
+        return str(value)
+    if not isinstance(value, str):
+        return None
+    text = value.strip()
+    match target_type:
+        case "integer":
+            return int(text) if _INTEGER.fullmatch(text) else None
+        case "number":
+            number = float(text) if _NUMBER.fullmatch(text) else math.inf
+            return number if math.isfinite(number) else None
+        case "boolean":
+            return {"true": True, "false": False}.get(text.lower())
+        case "object" | "array" if text.startswith(("{", "[")):
+            with suppress(msgspec.DecodeError, ValueError, RecursionError):
+                decoded = msgspec.json.decode(text)
+                fits = isinstance(decoded, dict if target_type == "object" else list)
+                return decoded if fits and not unstorable(decoded) else None
+    return None

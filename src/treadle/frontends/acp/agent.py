@@ -18,7 +18,7 @@ from acp.helpers import ContentBlock
 from acp.stdio import stdio_streams
 
 from treadle import __version__
-from treadle.adapters.tools.unsaved import UnsavedFiles
+from treadle.adapters.tools.hooks import UnsavedFiles
 from treadle.base.inert import inert, inert_line
 from treadle.base.types import ChatId
 from treadle.errors import InvalidInput

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from treadle.adapters.models.keys import store_key, store_server
 from treadle.adapters.models.registry import ModelRegistry
-from treadle.adapters.policy.consent import disclosure
+from treadle.adapters.policy.trust import disclosure
 from treadle.base.types import ChatId
 from treadle.diff.changes import sort_out, without_parents
 from treadle.diff.hunks import FileDiff

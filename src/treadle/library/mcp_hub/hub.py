@@ -4,6 +4,7 @@ a server adds later are named behind the next result, and found by `find_tools`.
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,8 +14,9 @@ from msgspec.structs import replace
 from treadle.adapters.mcp.listing import ListedTool, Listing
 from treadle.adapters.mcp.tool import ResultHandling, ServerTool
 from treadle.adapters.tools.registry import SERVER_MARK, may_call
+from treadle.base.home_file import HomeFile
 from treadle.base.types import CallKey, ChatId
-from treadle.errors import ToolError
+from treadle.errors import ConfigError, ToolError
 from treadle.library.mcp_hub.search import CALL, FIND, CallTool, FindTools, spec_of, too_many
 from treadle.library.mcp_hub.settings import Declared
 from treadle.ports.toolset import Invocation, Tool
@@ -25,22 +27,29 @@ if TYPE_CHECKING:
     from treadle.adapters.mcp.calls import Calls
     from treadle.adapters.mcp.connection import McpConnection
 
-WAIT_S = 10.0
-"""How long the first model call waits for servers of which nothing is known yet. The others start beside it."""
+WAIT_S = 10.0  # how long the first model call waits for servers of which nothing is known; others start beside it
 _ANNOUNCED = 20  # Names of new tools behind one result
+_MOST_LISTINGS = 64
 
 
 class Place(NamedTuple):
-    """Where chats share their servers. In a world programs are started anew, so that they see its files (W-11); they
-    end when no chat of it is worked on any more."""
+    """Where chats share servers. A world has programs of its own (W-11), which end with its last chat."""
 
     root: str = ""
     own_servers: str = ""  # The name under which a program brought servers of its own, if one did
     world: str = ""
 
 
-DeclaredFor = Callable[[str, str], "tuple[Sequence[Declared], Sequence[str]]"]
-"""(root, own) → the servers of that place, and what is odd about their declarations."""
+DeclaredFor = Callable[[str, str], "tuple[Sequence[Declared], Sequence[str]]"]  # (root, own) → servers, warnings
+
+
+class ListingsFile(msgspec.Struct, frozen=True):
+    servers: dict[str, Listing] = {}  # the last known one of each server, by the mark of its declaration
+
+
+def remember(book: ListingsFile, mark: str, listing: Listing) -> ListingsFile:
+    others = [(each, entry) for each, entry in book.servers.items() if each != mark]
+    return ListingsFile(dict([*others[-(_MOST_LISTINGS - 1) :], (mark, listing)]))
 
 
 class Link:
@@ -61,8 +70,7 @@ class Project(msgspec.Struct):
     links: dict[str, Link]
     warnings: tuple[str, ...] = ()
     offered_tools: tuple[Tool, ...] | None = None  # Fixed at the first model call
-    known_tool_names: frozenset[str] = frozenset()
-    """The servers' tools that models know by name: the offered ones, and those of the text of `find_tools`."""
+    known_tool_names: frozenset[str] = frozenset()  # models know them: offered, or in the text of `find_tools`
     awaited: frozenset[str] = frozenset()  # The servers of which no tool was known at the first model call
     chats: set[ChatId] = msgspec.field(default_factory=set)  # Those that are worked on
 
@@ -75,19 +83,10 @@ class McpHub:
     """Implements `treadle.ports.toolset.ToolSource`."""
 
     def __init__(
-        self,
-        declared_for: DeclaredFor,
-        connect: Connect,
-        keeping: ResultHandling,
-        *,
-        recall: Callable[[str], Listing | None] = lambda _mark: None,
-        remember: Callable[[str, Listing], None] = lambda _mark, _listing: None,
+        self, declared_for: DeclaredFor, connect: Connect, keeping: ResultHandling, listings: HomeFile[ListingsFile]
     ) -> None:
-        self._declared_for = declared_for
-        self._connect = connect
-        self._keeping = keeping
-        self._recall = recall
-        self._remember = remember
+        self._declared_for, self._connect, self._keeping = declared_for, connect, keeping
+        self._listings = listings
         self._projects: dict[Place, Project] = {}
         self._calls: Calls | None = None
         self._told: set[tuple[ChatId, str]] = set()
@@ -95,10 +94,8 @@ class McpHub:
         self._ending: set[asyncio.Task[None]] = set()
 
     # -- the tools of a chat ------------------------------------------------------------------------------------------
-
     async def ready(self, chat: ChatId, options: ChatOptions) -> list[str]:
-        """Start the servers of the chat's project and wait for those whose tools are unknown. Return the messages for
-        people that this chat has not had yet."""
+        """Start the servers, wait for those whose tools are unknown. Returns the messages that are new to this chat."""
         if options.tools is not None and not any("__" in name or name == FIND for name in options.tools):
             return []
         project = await self.start(options)
@@ -146,9 +143,8 @@ class McpHub:
         server, mark, _ = name.partition(SERVER_MARK)
         place = _place(options)
         project = self._projects.get(place)
-        if not mark or project is None or server not in project.links or not may_call(name, options):
-            return ""
-        if name in self.available(options):
+        is_declared = mark and project is not None and server in project.links and may_call(name, options)
+        if not is_declared or name in self.available(options):
             return ""
         try:
             connection, _ = await self.connected(server, *place)
@@ -160,7 +156,6 @@ class McpHub:
         return ""
 
     def resolve_call(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
-        """The call that is meant by one of `call_tool`."""
         name, arguments = _named_tool(request)
         if request.name != CALL or name not in self.available(options):
             return request
@@ -168,7 +163,6 @@ class McpHub:
         return replace(request, name=name, arguments=text)
 
     def available(self, options: ChatOptions) -> dict[str, ServerTool]:
-        """By name: all tools that the servers of the project have now."""
         project = self._projects.get(_place(options))
         if project is None:
             return {}
@@ -209,14 +203,12 @@ class McpHub:
         ]
 
     # -- servers ------------------------------------------------------------------------------------------------------
-
     async def connected(
         self, name: str, root: str, own_servers: str = "", world: str = ""
     ) -> "tuple[McpConnection, Calls]":
         """The connection to a server, started if need be. ToolError if it cannot be had."""
         place = Place(root, own_servers, world)
-        link = await self.link(name, *place)
-        connection = await asyncio.shield(self._start(link, place))
+        connection = await asyncio.shield(self._start(await self.link(name, *place), place))
         if self._calls is None:
             from treadle.adapters.mcp.calls import Calls
 
@@ -224,8 +216,7 @@ class McpHub:
         return connection, self._calls
 
     async def _connected_for(self, tool: ListedTool, name: str, place: Place) -> "tuple[McpConnection, Calls]":
-        """The connection for a call of the tool. ToolError if the server's tool is another one by now: the call was
-        judged by the old description and schema, which may be those of the server's last run."""
+        """The connection for a call. ToolError if the tool has changed: the call was judged by the old one."""
         connection, calls = await self.connected(name, *place)
         await connection.ready()
         listing = (await self.link(name, *place)).known
@@ -260,9 +251,12 @@ class McpHub:
             return project
         stale_links = [link for name, link in project.links.items() if enabled.get(name) != link.declared]
         existing_links = [*shared.values(), *project.links.values()]
+        listings: dict[str, Listing] = {}
+        with suppress(ConfigError):
+            listings = self._listings.read().servers
         project.links = {
             name: next((link for link in existing_links if link.declared == declared), None)
-            or Link(declared, self._recall(declared.mark))
+            or Link(declared, listings.get(declared.mark))
             for name, declared in enabled.items()
         }
         project.offered_tools = None
@@ -320,7 +314,8 @@ class McpHub:
         def listed(listing: Listing) -> None:
             if listing != link.known:
                 link.known = listing
-                self._remember(link.declared.mark, listing)
+                with suppress(ConfigError):  # a home that cannot be written: it is asked for again next time
+                    self._listings.change(lambda book: remember(book, link.declared.mark, listing))
 
         return self._connect(link.declared, place, listed)
 
@@ -338,14 +333,13 @@ class McpHub:
             await asyncio.gather(*waiting, return_exceptions=True)
 
     # -- the end ------------------------------------------------------------------------------------------------------
-
     async def tidy(self, chat: ChatId, open_calls: Collection[CallKey]) -> None:
         if self._calls is not None:
             await self._calls.tidy(chat, open_calls)
 
     async def close(self) -> None:
         if self._calls is not None:
-            await self._calls.close()
+            await self._calls.tidy()
         links = {id(link): link for each in self._projects.values() for link in each.links.values()}
         await asyncio.gather(*map(_close, links.values()), *self._ending)
         self._projects.clear()
@@ -377,7 +371,6 @@ async def _close(link: Link) -> None:
 
 
 def failure(link: Link) -> str:
-    """That a server's tools are not there, if so."""
     connection, task, name = link.connection, link.connecting, link.declared.name
     if task is not None and task.done() and not task.cancelled() and (error := task.exception()) is not None:
         return f"The MCP server {name} cannot be used: {error}"

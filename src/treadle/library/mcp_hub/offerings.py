@@ -22,7 +22,7 @@ from treadle.protocol.options import ChatOptions
 if TYPE_CHECKING:
     from mcp import Client
 
-    from treadle.adapters.mcp.content import RenderedContent
+    from treadle.adapters.mcp.calls import RenderedContent
 
 T = TypeVar("T")
 
@@ -50,8 +50,7 @@ class Prompt(msgspec.Struct, frozen=True):
         return " ".join(name if name in self.required else f"[{name}]" for name in self.arguments)
 
     def parse_arguments(self, words: str) -> dict[str, str]:
-        """Its arguments as they stand behind the command: one word each in their order, the last one takes the rest;
-        or `name=value`. InvalidInput if one is missing."""
+        """One word each in their order, the last takes the rest; or `name=value`. InvalidInput if one is missing."""
         try:
             each = shlex.split(words)
         except ValueError:
@@ -111,8 +110,7 @@ class Offerings:
         own_servers: str = "",
         world: str = "",
     ) -> "RenderedContent":
-        """A prompt, filled in, as what a person would say."""
-        from treadle.adapters.mcp.content import RenderedContent, render_content
+        from treadle.adapters.mcp.calls import RenderedContent, render_content
 
         async def get(client: "Client") -> list["RenderedContent"]:
             result = await client.get_prompt(name, dict(arguments or {}))
@@ -140,8 +138,7 @@ class Offerings:
         return resources
 
     async def resource(self, mention: str, root: str = "", own_servers: str = "", world: str = "") -> "RenderedContent":
-        """Read the resource at `@server:uri`."""
-        from treadle.adapters.mcp.content import RenderedContent, contents
+        from treadle.adapters.mcp.calls import RenderedContent, contents
 
         server, colon, uri = mention.removeprefix("@").partition(":")
         if not colon or not uri:
@@ -149,8 +146,7 @@ class Offerings:
 
         async def read(client: "Client") -> "RenderedContent":
             pictures: list[tuple[str, bytes]] = []
-            text = contents((await client.read_resource(uri)).contents, pictures)
-            return RenderedContent(text, tuple(pictures))
+            return RenderedContent(contents((await client.read_resource(uri)).contents, pictures), tuple(pictures))
 
         async with self._use_place(Place(root, own_servers, world)) as place:
             return await self._use(server, place, read)
@@ -168,8 +164,8 @@ class Offerings:
     async def expand_message(
         self, text: str, root: str = "", own_servers: str = "", world: str = "", *, names: Collection[str] | None = None
     ) -> tuple[str, Pictures]:
-        """Expand a message: replace `/server:prompt words` by the prompt, and append the resource of each `@server:uri`
-        that the person wrote. References to unknown servers stay as they are; `names` limits the known servers."""
+        """Replace `/server:prompt words` by the prompt, append the resource of each `@server:uri` that the person
+        wrote. References to unknown servers stay; `names` limits the known ones."""
         original = text
         declared = {link.declared.name for link in await self._hub.servers(root, own_servers, world)}
         names = declared if names is None else declared.intersection(names)
@@ -238,8 +234,7 @@ def _may_call(link: Link, options: ChatOptions) -> bool:
 
 
 def _prompts(link: Link) -> list[Prompt]:
-    prompts = link.known.commands if link.known is not None else ()
-    server = link.declared.name
+    prompts, server = link.known.commands if link.known is not None else (), link.declared.name
     return [Prompt(server, each.name, each.description, each.arguments, each.required) for each in prompts]
 
 
@@ -248,15 +243,11 @@ async def _resources(server: str, client: "Client") -> list[Resource]:
     cursor: str | None = None
     for _ in range(_PAGES):
         page = await client.list_resources(cursor=cursor)
-        resources += [
-            Resource(server, str(each.uri), each.name, each.description or "", each.mime_type or "")
-            for each in page.resources
-        ]
+        for each in page.resources:
+            resources.append(Resource(server, str(each.uri), each.name, each.description or "", each.mime_type or ""))
         if not (cursor := page.next_cursor):
             break
-    templates = await client.list_resource_templates()
-    resources += [
-        Resource(server, each.uri_template, each.name, each.description or "", each.mime_type or "", template=True)
-        for each in templates.resource_templates
-    ]
+    for template in (await client.list_resource_templates()).resource_templates:
+        about = template.name, template.description or "", template.mime_type or ""
+        resources.append(Resource(server, template.uri_template, *about, template=True))
     return resources

@@ -4,6 +4,7 @@ calls what it found by one and the same tool, so that what it is sent stays the 
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 
 import msgspec
 
@@ -18,8 +19,7 @@ from treadle.protocol.tools import ANY_OBJECT, ToolSpec
 
 FIND = "find_tools"
 CALL = "call_tool"
-DEFER_CHARS = 20_000
-"""From so many characters of schemas on, about 5,000 tokens, tools are not listed any more but looked for."""
+DEFER_CHARS = 20_000  # of schemas, about 5,000 tokens: from there on, tools are looked for instead of listed
 NAMES_CHARS = 5_600
 _FOUND = 8
 _MAX_NAME = 64
@@ -69,11 +69,8 @@ def names_text(tools: Sequence[ServerTool]) -> str:
     room = NAMES_CHARS // max(1, len(by_server))
     lines: list[str] = []
     for server, names in by_server.items():
-        shown_names: list[str] = []
-        for name in names:
-            if sum(len(each) + 1 for each in shown_names) + len(name) > room:
-                break
-            shown_names.append(name)
+        sizes = accumulate(len(name) + 1 for name in names)
+        shown_names = [name for name, size in zip(names, sizes, strict=True) if size - 1 <= room]
         more = f" and {len(names) - len(shown_names)} more" if len(shown_names) < len(names) else ""
         lines.append(f"{server}__: {' '.join(shown_names)}{more}")
     return "\n".join(lines)
@@ -83,8 +80,7 @@ class FindTools(ReadOnlyTool):
     """`deferred`: tools that are not listed, of which the names are told here."""
 
     def __init__(self, available: Available, starting: Starting, deferred: Sequence[ServerTool]) -> None:
-        self._available = available
-        self._starting = starting
+        self._available, self._starting = available, starting
         names = f"\nTools that are only found this way:\n{names_text(deferred)}" if deferred else ""
         self.spec = ToolSpec(
             FIND,

@@ -18,8 +18,7 @@ from treadle.base.host_patterns import check as check_host
 from treadle.errors import ConfigError, InvalidInput, did_you_mean
 
 FILE_NAME = "mcp.json"  # In Treadle's home, for its owner alone
-PROJECT_FILES = (".treadle/mcp.json", ".mcp.json")
-"""Below a project's root; they count only once trusted (S-09). Of two servers of one name the first file's counts."""
+PROJECT_FILES = (".treadle/mcp.json", ".mcp.json")  # once trusted (S-09); of one name the first file's counts
 
 MOST_BYTES = 64 << 20  # Of one file: servers are often one file that a bundler made
 _STARTED = ("__main__.py", "index.js", "index.mjs", "index.cjs", "index.ts", "package.json")
@@ -31,8 +30,7 @@ _LOOKED_FOR = {
     "just": ("justfile", "Justfile"),
     "cargo": ("Cargo.toml", "build.rs"),
     "docker": ("Dockerfile", "compose.yaml", "docker-compose.yml"),
-}
-"""By program: the files in its folder that say what it runs."""
+}  # by program: the files in its folder that say what it runs
 _NAME = re.compile(r"(?!.*__)[a-zA-Z0-9][a-zA-Z0-9_-]{0,31}")
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
@@ -50,34 +48,26 @@ class Server(msgspec.Struct, frozen=True, omit_defaults=True):
 
     command: str = ""
     args: tuple[str, ...] = ()
-    env: dict[str, str] = {}
-    """Given to the program beside a small environment. `${NAME}` and `${NAME:-default}` are filled in at the start."""
+    env: dict[str, str] = {}  # beside a small environment; `${NAME}` and `${NAME:-default}` are filled in
     cwd: str = ""
     url: str = ""
     headers: dict[str, str] = {}
     type: Literal["", "stdio", "http", "streamable-http", "sse"] = ""
     disabled: bool = False
     tools: tuple[str, ...] | None = None  # Patterns of the tools that are offered; None: all
-    accept_hints: bool = False
-    """True if the server's read-only and idempotent hints are trusted. Never taken from a project's file."""
+    accept_hints: bool = False  # trust its read-only and idempotent hints; never taken from a project
     timeout_s: float = 120.0  # How long one call may take
     start_s: float = 60.0  # How long the start may take; a first `npx` loads the program before
-    sandbox: bool | None = None
-    """True if the program runs confined; None: it does if it is a project's. Never taken from a project."""
+    sandbox: bool | None = None  # confined; None: if it is a project's. Never taken from a project
     write: bool = False  # True if a confined program may write in the project
-    network: bool = True
-    """True if a confined program reaches the network. Never taken from a project, whose servers have `hosts` only."""
-    hosts: tuple[str, ...] = ()
-    """The hosts that a confined program reaches, through a proxy; with any, `network` does not count."""
+    network: bool = True  # a confined program has it; never taken from a project, which has `hosts` only
+    hosts: tuple[str, ...] = ()  # for a confined program, through a proxy; `network` does not count then
     scope: str = ""  # OAuth scopes that are asked for beside those that the server names
     oauth: OAuthClient | None = None  # The client to sign in as; None: Treadle registers itself there
-    sampling: Sampling = "refuse"
-    """The handling of the server's requests to the chat's model during a call. A project's file can set at most
-    `ask`."""
+    sampling: Sampling = "refuse"  # its requests to the chat's model; a project can set at most `ask`
 
     @property
     def place(self) -> str:
-        """Where it is, in one line."""
         return self.url or " ".join([self.command, *self.args])
 
     @property
@@ -102,8 +92,7 @@ class Declared(msgspec.Struct, frozen=True):
     @property
     def mark(self) -> str:
         """A hash of the declaration; the key under which the server's listing is stored."""
-        data = msgspec.json.encode([self.name, self.root, self.server], order="sorted")
-        return hashlib.sha256(data).hexdigest()[:32]
+        return hashlib.sha256(msgspec.json.encode([self.name, self.root, self.server], order="sorted")).hexdigest()[:32]
 
 
 class ServersFile(msgspec.Struct, frozen=True):
@@ -126,9 +115,8 @@ def check(name: str, server: Server) -> None:
         raise InvalidInput(f"the client of the server {name!r} needs an id (oauth.clientId)")
     if server.oauth is not None and not 0 <= server.oauth.callback_port <= 65_535:
         raise InvalidInput(f"the callback port of the server {name!r} is no port")
-    for host in server.hosts:
-        if host != ALL:
-            check_host(host)
+    for host in (host for host in server.hosts if host != ALL):
+        check_host(host)
     if server.timeout_s <= 0 or server.start_s <= 0:
         raise InvalidInput(f"the times of the server {name!r} must be more than 0")
 
@@ -159,8 +147,7 @@ def server_of(declaration: "Server | Mapping[str, Any]") -> Server:
     """A server from what a program wrote. InvalidInput if it does not fit."""
     if isinstance(declaration, Server):
         return declaration
-    odd = [key for key in declaration if key not in Server.__struct_fields__]
-    if odd:
+    if odd := [key for key in declaration if key not in Server.__struct_fields__]:
         raise InvalidInput(f"an MCP server has no {odd[0]!r}{did_you_mean(odd[0], Server.__struct_fields__)}")
     try:
         return msgspec.convert(dict(declaration), Server)
@@ -181,9 +168,9 @@ def filled(text: str, environment: Mapping[str, str]) -> str:
 
 
 def executed_files(server: Server, root: str, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The files of a project that a server executes: those that the declaration names, and those that the program looks
-    for by itself. Absolute paths without links, each once. Trust in a declaration is trust in these files as they are
-    (E-01, S-09). Imports of these files are not followed: the sandbox bounds the rest."""
+    """The project's files that a server executes: those that it names, and those that the program looks for; absolute,
+    without links. To trust a declaration is to trust them (E-01, S-09). Imports are not followed: the sandbox bounds
+    the rest."""
     if not server.command:
         return ()
     try:
@@ -202,13 +189,11 @@ def executed_files(server: Server, root: str, environment: Mapping[str, str]) ->
 def _paths_of_word(words: list[str], number: int, word: str, folder: str) -> Iterator[str]:
     if number and words[number - 1] == "-m":
         module = word.replace(".", "/")
-        yield from (os.path.join(folder, place) for place in (f"{module}.py", f"{module}/__main__.py"))
-        yield from (os.path.join(folder, "src", place) for place in (f"{module}.py", f"{module}/__main__.py"))
+        places = (f"{module}.py", f"{module}/__main__.py")
+        yield from (os.path.join(folder, top, place) for top in ("", "src") for place in places)
         return
-    if not number and "/" not in word:
-        return  # a program of the search path
     path = os.path.join(folder, word.rpartition("=")[2] if word.startswith("-") else word)
-    if "\0" in path:
+    if "\0" in path or (not number and "/" not in word):  # a program of the search path
         return
     yield path
     if os.path.isdir(path):

@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,30 +16,18 @@ import msgspec
 from treadle.adapters.mcp.listing import Listing
 from treadle.adapters.mcp.tool import ResultHandling
 from treadle.adapters.policy.trust import MAX_BYTES, read
+from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.adapters.tools.builtin.command.network import network_of, through_proxy
-from treadle.adapters.tools.builtin.context import ToolContext
-from treadle.adapters.tools.builtin.environment import command_environment
+from treadle.adapters.tools.builtin.command.shell import command_environment
 from treadle.base.file_system import is_below
 from treadle.base.home_file import HomeFile
 from treadle.base.host_patterns import choice
 from treadle.base.inert import inert_line
 from treadle.errors import ConfigError, InvalidInput, SandboxError
-from treadle.library.mcp_hub.hub import McpHub, Place
+from treadle.library.mcp_hub import settings
+from treadle.library.mcp_hub.hub import ListingsFile, McpHub, Place
 from treadle.library.mcp_hub.offerings import Offerings
-from treadle.library.mcp_hub.settings import (
-    FILE_NAME,
-    MOST_BYTES,
-    PROJECT_FILES,
-    Declared,
-    OAuthClient,
-    Server,
-    ServersFile,
-    check,
-    executed_files,
-    filled,
-    read_project,
-    server_of,
-)
+from treadle.library.mcp_hub.settings import Declared, OAuthClient, Server, ServersFile
 from treadle.ports.sandbox import Confinement, Direct, Unwritable, WorldMount
 
 if TYPE_CHECKING:
@@ -50,21 +38,8 @@ if TYPE_CHECKING:
     from treadle.base.loopback_redirect import RedirectReceiver
 
 LISTINGS_NAME = "mcp-tools.json"
-_MOST_LISTINGS = 64
 TOKENS_NAME = "mcp-tokens.json"
-NETWORK_LOG = "mcp-network.jsonl"
-"""The hosts that confined servers reached by name, and those that were refused to them."""
-
-
-class ListingsFile(msgspec.Struct, frozen=True):
-    """The last known listing of each server, by the mark of its declaration."""
-
-    servers: dict[str, Listing] = {}
-
-
-def remember(book: ListingsFile, mark: str, listing: Listing) -> ListingsFile:
-    others = [(each, entry) for each, entry in book.servers.items() if each != mark]
-    return ListingsFile(dict([*others[-(_MOST_LISTINGS - 1) :], (mark, listing)]))
+NETWORK_LOG = "mcp-network.jsonl"  # hosts that confined servers reached, and those refused to them
 
 
 class _TokensFile(msgspec.Struct, frozen=True):
@@ -72,7 +47,7 @@ class _TokensFile(msgspec.Struct, frozen=True):
 
 
 class KeptTokens:
-    """Implements `treadle.adapters.mcp.oauth.Storage`, for one server, by its address."""
+    """Implements `treadle.adapters.mcp.transport.Storage`, for one server, by its address."""
 
     def __init__(self, home: Path, url: str) -> None:
         self._file = HomeFile(home / TOKENS_NAME, _TokensFile)
@@ -84,8 +59,7 @@ class KeptTokens:
 
     def put(self, name: str, value: Mapping[str, Any]) -> None:
         def put_value(book: _TokensFile) -> _TokensFile:
-            stored_values = book.servers.get(self._url, {})
-            return _TokensFile({**book.servers, self._url: {**stored_values, name: dict(value)}})
+            return _TokensFile({**book.servers, self._url: {**book.servers.get(self._url, {}), name: dict(value)}})
 
         self._file.change(put_value)
 
@@ -103,13 +77,13 @@ class Declarations:
     """The user's own file in Treadle's home, for everything that reads or changes it."""
 
     def __init__(self, home: Path) -> None:
-        self.file = HomeFile(home / FILE_NAME, ServersFile)
+        self.file = HomeFile(home / settings.FILE_NAME, ServersFile)
 
     def all(self) -> dict[str, Server]:
         return self.file.read().mcpServers
 
     def add(self, name: str, server: Server) -> None:
-        check(name, server)
+        settings.check(name, server)
         self.file.change(lambda book: ServersFile({**book.mcpServers, name: server}))
 
     def remove(self, name: str) -> None:
@@ -117,8 +91,7 @@ class Declarations:
 
 
 class McpServers(Offerings):
-    """The MCP servers of an agent. `given`: those that the program names itself; with `configured` also those of the
-    user's file and of trusted projects."""
+    """The MCP servers of an agent: those of the program; with `configured` also the user's and trusted projects'."""
 
     def __init__(
         self,
@@ -129,36 +102,32 @@ class McpServers(Offerings):
         *,
         configured: bool,
     ) -> None:
-        self._home = home
-        self._context = context
-        self._trusted = trusted
-        self._configured = configured
+        self._home, self._context, self._trusted, self._configured = home, context, trusted, configured
         self._given: dict[str, dict[str, Server]] = {"": {}}
         self._brought: dict[str, dict[str, Server]] = {}
         self._alone: set[str] = set()
         self._declarations = Declarations(home)
-        self._listings = HomeFile(home / LISTINGS_NAME, ListingsFile)
         for name, server in servers.items():
             self.add(name, server)
         self.keeping = ResultHandling(context.blobs, context.redact)
-        self.hub = McpHub(self.declared, self._connect, self.keeping, recall=self._recall, remember=self._remember)
+        self.hub = McpHub(self.declared, self._connect, self.keeping, HomeFile(home / LISTINGS_NAME, ListingsFile))
         super().__init__(self.hub)
 
     def add(self, name: str, server: Server | Mapping[str, Any], root: str = "") -> None:
         """Use one more server as long as this agent lives: in every project, or in one. Nothing is written."""
-        new_server = server_of(server)
-        check(name, new_server)
+        new_server = settings.server_of(server)
+        settings.check(name, new_server)
         self._given.setdefault(root, {})[name] = new_server
 
     def bring(
         self, own_servers: str, servers: Mapping[str, Server | Mapping[str, Any]], *, alone: bool = False
     ) -> None:
-        """Use these servers, and none that were brought before, for chats that have them by name
-        (`ChatOptions.own_servers`), as long as this agent lives; `alone`: instead of those of the user and the
-        project. Nothing is written. InvalidInput, and nothing is changed, if one cannot be."""
-        new_servers = {name: server_of(server) for name, server in servers.items()}
+        """Use exactly these servers for chats that name them (`ChatOptions.own_servers`), as long as this agent lives;
+        `alone`: instead of the user's and the project's. Nothing is written. InvalidInput, and nothing is changed, if
+        one cannot be."""
+        new_servers = {name: settings.server_of(server) for name, server in servers.items()}
         for name, server in new_servers.items():
-            check(name, server)
+            settings.check(name, server)
         self._brought[own_servers] = new_servers
         (self._alone.add if alone else self._alone.discard)(own_servers)
 
@@ -168,8 +137,7 @@ class McpServers(Offerings):
         await self.hub.leave(own_servers)
 
     def declared(self, root: str, own_servers: str = "") -> tuple[list[Declared], list[str]]:
-        """Return the servers for chats of this root, by name. The program's servers override the user's, and those
-        override the project's. Servers of untrusted files are left out, with a warning (S-09)."""
+        """The servers for this root: the program's before the user's before the project's, if trusted (S-09)."""
         warnings: list[str] = []
         by_name: dict[str, Declared] = {}
         if self._configured and own_servers not in self._alone:
@@ -191,7 +159,7 @@ class McpServers(Offerings):
 
     def _of_project(self, root: str, warnings: list[str]) -> Sequence[Declared]:
         declarations: list[Declared] = []
-        for name in PROJECT_FILES:
+        for name in settings.PROJECT_FILES:
             path = os.path.join(root, name)
             data = _contents(path)
             if data is None:
@@ -200,7 +168,7 @@ class McpServers(Offerings):
                 warnings.append(f"{name} of this project declares MCP servers and is not trusted: treadle trust {name}")
                 continue
             try:
-                servers = read_project(data, path, root)
+                servers = settings.read_project(data, path, root)
             except ConfigError as error:
                 warnings.append(f"The MCP servers of this project cannot be used: {error}")
                 continue
@@ -216,15 +184,14 @@ class McpServers(Offerings):
         return declarations
 
     def _untrusted_files(self, declared: Declared) -> list[str]:
-        """Files of the project that one of its servers executes and whose present content is not trusted."""
-        files = executed_files(declared.server, declared.root, self._context.env)
-        contents = ((path, _contents(path, MOST_BYTES)) for path in files)
+        files = settings.executed_files(declared.server, declared.root, self._context.env)
+        contents = ((path, _contents(path, settings.MOST_BYTES)) for path in files)
         return [path for path, data in contents if data is None or not self._trusted(path, data)]
 
     async def login(self, name: str, show: "Callable[[str], Awaitable[None]]", root: str = "") -> bool:
         """Sign in to a server in a browser; `show` gets the address. Return True if the server asked for a sign-in."""
         from treadle.adapters.mcp.connection import McpConnection
-        from treadle.adapters.mcp.oauth import LOGIN_S
+        from treadle.adapters.mcp.transport import LOGIN_S
         from treadle.base.loopback_redirect import RedirectReceiver
 
         declared = (await self.hub.link(name, root)).declared
@@ -234,7 +201,7 @@ class McpServers(Offerings):
         await receiver.open(declared.server.oauth.callback_port if declared.server.oauth is not None else 0)
         storage.begin_sign_in(receiver.url)
         opens = partial(self.open_transport, declared, Place(root), receiver=receiver)
-        connection = McpConnection(name, root, lambda errors, end: opens(errors=errors, end_event=end), LOGIN_S)
+        connection = McpConnection(name, root, opens, LOGIN_S)
         try:
             await connection.ready()
         finally:
@@ -242,30 +209,12 @@ class McpServers(Offerings):
             await receiver.close()
         return storage.get("tokens") is not None
 
-    # -- stored data --------------------------------------------------------------------------------------------------
-
-    def _recall(self, mark: str) -> Listing | None:
-        with suppress(ConfigError):
-            return self._listings.read().servers.get(mark)
-        return None
-
-    def _remember(self, mark: str, listing: Listing) -> None:
-        with suppress(ConfigError):  # a home that cannot be written: it is asked for again next time
-            self._listings.change(lambda book: remember(book, mark, listing))
-
     # -- the way to a server ------------------------------------------------------------------------------------------
-
     def _connect(self, declared: Declared, place: Place, listed: Callable[[Listing], None]) -> "McpConnection":
         from treadle.adapters.mcp.connection import McpConnection
 
-        return McpConnection(
-            declared.name,
-            place.root,
-            lambda errors, end_event: self.open_transport(declared, place, errors, end_event),
-            declared.server.start_s,
-            listed=listed,
-            sampling=declared.server.sampling,
-        )
+        server, opens = declared.server, partial(self.open_transport, declared, place)
+        return McpConnection(declared.name, place.root, opens, server.start_s, listed=listed, sampling=server.sampling)
 
     @asynccontextmanager
     async def open_transport(
@@ -276,17 +225,15 @@ class McpServers(Offerings):
         end_event: asyncio.Event,
         receiver: "RedirectReceiver | None" = None,
     ) -> "AsyncIterator[TransportStreams]":
-        """The way to a server; with a receiver a person may sign in."""
         from treadle.adapters.mcp import transport
 
         server, env, root = declared.server, self._context.env, place.root
         if server.command:
-            untrusted = await asyncio.to_thread(self._untrusted_files, declared) if declared.root else []
-            if untrusted:
+            if declared.root and any(await asyncio.to_thread(self._untrusted_files, declared)):
                 raise ConfigError(f"a file that {declared.name} runs was changed since it was trusted")
-            argv = [filled(word, env) for word in (server.command, *server.args)]
-            server_env = {name: filled(value, env) for name, value in server.env.items()}
-            cwd = filled(server.cwd, env) or root or env.get("HOME") or "/"
+            argv = [settings.filled(word, env) for word in (server.command, *server.args)]
+            server_env = {name: settings.filled(value, env) for name, value in server.env.items()}
+            cwd = settings.filled(server.cwd, env) or root or env.get("HOME") or "/"
             if declared.confined or place.world:
                 argv = await asyncio.to_thread(self._wrap_command, argv, declared, place, cwd)
             environment = command_environment(env, self._context.allowance.env) | server_env
@@ -298,19 +245,18 @@ class McpServers(Offerings):
         storage = KeptTokens(self._home, server.url)
         auth = None
         if receiver is not None or storage.get("tokens") is not None:
-            from treadle.adapters.mcp.oauth import Client, SignIn
+            from treadle.adapters.mcp.transport import Client, SignIn
 
             oauth = server.oauth or OAuthClient()
             scopes = f"{server.scope} {(storage.get('wanted') or {}).get('scope', '')}".split()
-            client = Client(oauth.client_id, filled(oauth.client_secret, env), " ".join(dict.fromkeys(scopes)))
+            client = Client(oauth.client_id, settings.filled(oauth.client_secret, env), " ".join(dict.fromkeys(scopes)))
             auth = SignIn(declared.name, server.url, client, storage, receiver)
-        headers = {name: filled(value, env) for name, value in server.headers.items()}
+        headers = {name: settings.filled(value, env) for name, value in server.headers.items()}
         opens = transport.legacy_sse if server.is_legacy_sse else transport.http
         async with opens(declared.name, server.url, headers, auth) as streams:
             yield streams
 
     def _wrap_command(self, argv: list[str], declared: Declared, place: Place, cwd: str) -> list[str]:
-        """The command line that runs a server in its place: in a sandbox, in a world, or both."""
         world = self._context.workspace_of(place.root, "", place.world).world if place.world else None
         if declared.confined:
             return self._confined(argv, declared.server, place.root or cwd, cwd, world)

@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import AsyncIterator, Generator
 from typing import Any, cast
 
-from treadle.adapters.tools.builtin.delegate import MOST
+from treadle.adapters.tools.builtin.interaction import MOST_TASKS
 from treadle.errors import InvalidInput
 from treadle.library.chat import Chat
 from treadle.library.subagents.children import Home
@@ -23,8 +23,8 @@ def order(task: str, attempts: int, models: tuple[str, ...], check: str, judge: 
     number = attempts or (len(models) if len(models) > 1 else ATTEMPTS)
     if not task.strip():
         raise InvalidInput("Say what the attempts are to do.")
-    if not 1 <= number <= MOST:
-        raise InvalidInput(f"A race has 1 to {MOST} attempts; got {number}.")
+    if not 1 <= number <= MOST_TASKS:
+        raise InvalidInput(f"A race has 1 to {MOST_TASKS} attempts; got {number}.")
     if number < len(models):
         raise InvalidInput(f"There are {len(models)} models for {number} attempts; give as many attempts or more.")
     assigned_models = tuple(models[place % len(models)] for place in range(number))

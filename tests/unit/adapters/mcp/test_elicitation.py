@@ -8,8 +8,8 @@ from tests.lazily import lazily
 
 types, elicitation, content = (
     lazily("mcp_types"),
-    lazily("treadle.adapters.mcp.elicitation"),
-    lazily("treadle.adapters.mcp.content"),
+    lazily("treadle.adapters.mcp.calls"),
+    lazily("treadle.adapters.mcp.calls"),
 )
 
 
@@ -32,22 +32,22 @@ def person() -> Any:
     ],
 )
 def test_a_form_is_answered_in_json_or_in_lines(answer: str, expected: dict[str, Any]) -> None:
-    reply = elicitation.reply(person(), answer)
+    reply = elicitation.read_form_answer(person(), answer)
     assert (reply.action, reply.content) == ("accept", expected)
 
 
 @pytest.mark.parametrize("answer", ["just words", "age: 36", "name: Ada\nage: many", "name: Ada\nok: perhaps"])
 def test_what_does_not_fit_is_said(answer: str) -> None:
-    assert isinstance(elicitation.reply(person(), answer), str)
+    assert isinstance(elicitation.read_form_answer(person(), answer), str)
 
 
 def test_one_field_is_answered_as_it_stands() -> None:
-    assert elicitation.reply(form({"text": {"type": "string"}}, "text"), "a: b").content == {"text": "a: b"}
-    assert elicitation.reply(form({"yes": {"type": "boolean"}}, "yes"), "no").content == {"yes": False}
-    assert elicitation.build_question("s", form({"yes": {"type": "boolean"}})).options == ("yes", "no", "decline")
+    assert elicitation.read_form_answer(form({"text": {"type": "string"}}, "text"), "a: b").content == {"text": "a: b"}
+    assert elicitation.read_form_answer(form({"yes": {"type": "boolean"}}, "yes"), "no").content == {"yes": False}
+    assert elicitation.build_form_question("s", form({"yes": {"type": "boolean"}})).options == ("yes", "no", "decline")
     choice = form({"c": {"type": "string", "oneOf": [{"const": "a", "title": "A"}]}})
-    assert elicitation.build_question("s", choice).options == ("a", "decline")
-    assert elicitation.reply(form({}), "yes").action == "accept"
+    assert elicitation.build_form_question("s", choice).options == ("a", "decline")
+    assert elicitation.read_form_answer(form({}), "yes").action == "accept"
 
 
 def test_defaults_are_shown_and_sent() -> None:  # E-01
@@ -55,7 +55,7 @@ def test_defaults_are_shown_and_sent() -> None:  # E-01
     params = form(
         {"name": name_schema, "age": {"type": "integer", "default": 36}, "ok": {"type": "boolean", "default": False}}
     )
-    question = elicitation.build_question("s", params)
+    question = elicitation.build_form_question("s", params)
     for line in (
         "  name: string, default: Ada",
         "  age: integer, default: 36, optional",
@@ -66,38 +66,42 @@ def test_defaults_are_shown_and_sent() -> None:  # E-01
     assert question.options == ("accept", "decline")
     everything = {"name": "Ada\x1b[1m", "age": 36, "ok": False}
     for answer in ("accept", "Accept", "", "{}"):
-        assert elicitation.reply(params, answer).content == everything
-    assert elicitation.reply(params, "age: 40").content == everything | {"age": 40}
+        assert elicitation.read_form_answer(params, answer).content == everything
+    assert elicitation.read_form_answer(params, "age: 40").content == everything | {"age": 40}
     one = form({"name": {"type": "string", "default": "Ada", "description": "Yours"}}, "name")
-    question = elicitation.build_question("s", one)
+    question = elicitation.build_form_question("s", one)
     assert "(Yours, default: Ada)" in question.text
     assert question.options == ("accept", "decline")
-    assert elicitation.reply(one, "accept").content == elicitation.reply(one, "").content == {"name": "Ada"}
-    assert elicitation.reply(one, "Bea").content == {"name": "Bea"}
+    assert (
+        elicitation.read_form_answer(one, "accept").content
+        == elicitation.read_form_answer(one, "").content
+        == {"name": "Ada"}
+    )
+    assert elicitation.read_form_answer(one, "Bea").content == {"name": "Bea"}
     colour = form({"c": {"type": "string", "enum": ["red", "blue"], "default": "blue"}}, "c")
-    assert elicitation.build_question("s", colour).options == ("red", "blue", "decline")
-    assert "(default: blue)" in elicitation.build_question("s", colour).text
-    assert elicitation.reply(colour, "").content == {"c": "blue"}
+    assert elicitation.build_form_question("s", colour).options == ("red", "blue", "decline")
+    assert "(default: blue)" in elicitation.build_form_question("s", colour).text
+    assert elicitation.read_form_answer(colour, "").content == {"c": "blue"}
 
 
 def test_without_all_defaults_accept_is_an_answer_like_any_other() -> None:
     two = form({"name": {"type": "string"}, "age": {"type": "integer", "default": 36}}, "name")
-    assert elicitation.build_question("s", two).options == ("decline",)
-    assert isinstance(elicitation.reply(two, "accept"), str)
-    assert elicitation.reply(two, "name: Ada").content == {"name": "Ada", "age": 36}
+    assert elicitation.build_form_question("s", two).options == ("decline",)
+    assert isinstance(elicitation.read_form_answer(two, "accept"), str)
+    assert elicitation.read_form_answer(two, "name: Ada").content == {"name": "Ada", "age": 36}
     word = form({"word": {"type": "string"}}, "word")
-    assert elicitation.reply(word, "accept").content == {"word": "accept"}
+    assert elicitation.read_form_answer(word, "accept").content == {"word": "accept"}
 
 
 def test_it_can_be_declined_and_addresses_are_only_shown() -> None:
     page = types.ElicitRequestURLParams(message="Sign\x1b in", url="https://x/\x1b]0;", elicitation_id="1")
-    question = elicitation.build_question("s", page)
+    question = elicitation.build_form_question("s", page)
     assert "\x1b" not in question.text
     assert question.options == ("done", "decline")
-    assert elicitation.reply(page, "done").action == "accept"
+    assert elicitation.read_form_answer(page, "done").action == "accept"
     for params in (page, person()):
-        assert elicitation.reply(params, "decline").action == "decline"
-        assert elicitation.reply(params, "Cancel").action == "cancel"
+        assert elicitation.read_form_answer(params, "decline").action == "decline"
+        assert elicitation.read_form_answer(params, "Cancel").action == "cancel"
 
 
 def test_results_of_every_kind_become_text_and_pictures() -> None:

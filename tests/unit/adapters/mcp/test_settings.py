@@ -7,9 +7,9 @@ import pytest
 from treadle.adapters.mcp.listing import ListedTool, Listing
 from treadle.adapters.mcp.tool import MAX_BYTES, shortened
 from treadle.errors import ConfigError, InvalidInput
+from treadle.library.mcp_hub.hub import ListingsFile, remember
 from treadle.library.mcp_hub.search import spec_of, tool_name
 from treadle.library.mcp_hub.settings import Declared, Server, check, filled, read_project, server_of
-from treadle.library.mcp_hub.setup import ListingsFile, remember
 from treadle.protocol.tools import require_name
 
 

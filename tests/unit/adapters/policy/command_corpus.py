@@ -7,7 +7,7 @@ does not show in their words stand apart: the reader says less of them than they
 
 from typing import Literal, NamedTuple
 
-from treadle.adapters.policy.command_severity import Severity
+from treadle.adapters.policy.shell.model import Severity
 
 CRITICAL = r"""
 a() { b | b & }; b() { a; }; a

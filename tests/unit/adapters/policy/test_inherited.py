@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.adapters.policy.kit import Judge, allow, call, deny
-from treadle.adapters.policy.acts import act_of
+from treadle.adapters.policy.changes import act_of
 from treadle.ports.toolset import Rehearsal
 from treadle.protocol.content import Shell
 from treadle.protocol.tools import ToolSpec

@@ -5,9 +5,8 @@ from msgspec.structs import replace
 
 from tests.unit.adapters.policy.kit import SPECS, call
 from treadle.adapters.policy.command_severity import parts
-from treadle.adapters.policy.network import hosts_in
 from treadle.adapters.policy.rules import check
-from treadle.adapters.policy.standard import StandardPolicy
+from treadle.adapters.policy.standard import StandardPolicy, hosts_in
 from treadle.errors import InvalidInput
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Rehearsal

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.adapters.policy.globs import is_literal, literal, matches
-from treadle.adapters.policy.sensitive_files import DEFAULTS, find, judge, judge_new
+from treadle.adapters.policy.sensitive_files import DEFAULTS, find, is_literal, judge, judge_new, literal, matches
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The text that shows a call to a person is whole, inert and bounded (S-08, S-12)."""
 
-from treadle.adapters.policy.acts import Act, render_call
+from treadle.adapters.policy.changes import Act, render_call
 from treadle.base.types import CallKey, ChatId
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.adapters.policy.kit import SPECS, Judge, allow, ask, call, deny
-from treadle.adapters.policy.acts import act_of
+from treadle.adapters.policy.changes import act_of
 from treadle.adapters.policy.standard import StandardPolicy
 from treadle.ports.policy import Policy
 from treadle.protocol.options import ChatOptions, Mode

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from treadle.adapters.policy.tool_pins import ToolPins, pin_of
+from treadle.adapters.policy.rules import ToolPins, pin_of
 from treadle.errors import ConfigError
 from treadle.protocol.permissions import Rule
 from treadle.protocol.tools import ToolSpec

@@ -8,8 +8,7 @@ import pytest
 from treadle.adapters.models.disclosure import recipient
 from treadle.adapters.models.providers import SERVERS
 from treadle.adapters.models.registry import PROVIDERS
-from treadle.adapters.policy.consent import Consent
-from treadle.adapters.policy.trust import MAX_BYTES, Trust, read
+from treadle.adapters.policy.trust import MAX_BYTES, Consent, Trust, read
 from treadle.errors import InvalidInput, NotFound
 
 

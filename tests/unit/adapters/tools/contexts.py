@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from treadle.adapters.tools.builtin.context import Blobs, ToolContext
+from treadle.adapters.tools.builtin.base import Blobs, ToolContext
 from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
 from treadle.adapters.workspace.root import Root
 from treadle.protocol.files import FileChange

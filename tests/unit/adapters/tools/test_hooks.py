@@ -11,7 +11,7 @@ from tests.unit.adapters.tools.builtin.diagnostics.kit import Bubble, bwrap, pro
 from treadle import Agent, ScriptedModel
 from treadle.adapters.models.scripted import Call, Say
 from treadle.adapters.stores.memory import MemoryStore
-from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.adapters.tools.hooks import FILE, CommandHooks, FunctionHooks, Hook, ProjectHooks, When
 from treadle.adapters.workspace.root import Root
 from treadle.base.types import CallKey, ChatId

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.adapters.tools.coerce import coerce
-from treadle.adapters.tools.validate import MAX_ARGUMENTS, MAX_DEPTH, parse, problem, schema_problem
+from treadle.adapters.tools.validate import MAX_ARGUMENTS, MAX_DEPTH, coerce, parse, problem, schema_problem
 from treadle.protocol.tools import ToolSpec
 
 SCHEMA: dict[str, Any] = {

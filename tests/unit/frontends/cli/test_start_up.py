@@ -29,7 +29,7 @@ WORK_OF_TOOLS = {
     "treadle.adapters.sandbox.choose",
     "treadle.adapters.sandbox.probe_fixture",
     "treadle.adapters.tools.builtin.command.run",
-    "treadle.adapters.tools.builtin.diagnostics.examination",
+    "treadle.adapters.tools.builtin.diagnostics.running",
     "treadle.adapters.tools.builtin.diagnostics.linters",
     "treadle.adapters.tools.builtin.patching",
     "treadle.adapters.tools.builtin.replacement",

@@ -12,17 +12,16 @@ end the process: `{` before a far character is enough. So it gets ASCII only, wi
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from treadle.adapters.policy.shell.model import names
+from treadle.adapters.policy.shell.model import UNKNOWN, names
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Node
 
-SPELLED = "%Uz"
-"""Begins the spelling of a character that is not ASCII. A text that has it already is suspicious."""
+SPELLED = "%Uz"  # begins the spelling of a character that is not ASCII. A text that has it already is suspicious.
 _FAR = re.compile(r"[^\x00-\x7f]")
 _SPELLED = re.compile(SPELLED + r"([0-9a-f]{2,5}|10[0-9a-f]{4})%")
 WORDS = names(
@@ -31,8 +30,7 @@ WORDS = names(
     command_substitution process_substitution arithmetic_expansion brace_expression extglob_pattern regex test_operator
     variable_name special_variable_name
     """
-)
-"""Kinds of nodes that are words or pieces of words."""
+)  # kinds of nodes that are words or pieces of words
 
 
 @lru_cache(maxsize=1)
@@ -56,7 +54,6 @@ def text_of(node: "Node") -> str:
 
 
 def decoded(source: bytes) -> str:
-    """A piece of a parsed text, as it was written."""
     text = source.decode("ascii", "replace")
     return _SPELLED.sub(lambda match: chr(int(match[1], 16)), text) if SPELLED in text else text
 
@@ -93,7 +90,6 @@ def group(nodes: "Sequence[Node]") -> "list[list[Node]]":
 
 
 # -- before words ----------------------------------------------------------------------------------------------------
-
 MARK = "\ue000"
 _TOKEN = re.compile(
     r"\\\n|\\.?|`(?:\\.|[^`\\])*`?|\$'(?:\\.|[^'\\])*'?|'[^']*'?|\"(?:\\.|[^\"\\])*\"?|\$?\(\((?:[^()]|\([^()]*\))*\)\)|\$\{[^}]*\}?"
@@ -110,8 +106,7 @@ _OPEN = re.compile(r"[\"$].*(?:\$[({]|`)|\$\{", re.S)
 
 class Heredoc(msgspec.Struct, frozen=True):
     body: str
-    literal: bool
-    """Its delimiter was quoted: nothing in it is expanded."""
+    literal: bool  # its delimiter was quoted: nothing in it is expanded
 
 
 class Normal(msgspec.Struct, frozen=True):
@@ -126,14 +121,11 @@ def normalise(text: str) -> Normal:
 
 
 def placeholder(word: str) -> int | None:
-    """The number of the here-document that a word stands for."""
     match = _PLACEHOLDER.fullmatch(word)
     return int(match[1]) if match else None
 
 
 class _Scanner:
-    """One pass over the tokens of a text."""
-
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
@@ -141,8 +133,7 @@ class _Scanner:
         self.pending: list[tuple[int, str, bool]] = []
         self.heredocs: list[Heredoc] = []
         self.comments: list[str] = []
-        self.nests = False
-        """A quote may stand inside of what stands in quotes: then they cannot be told apart here."""
+        self.nests = False  # a quote may stand inside of what stands in quotes: then they cannot be told apart here
         self.sure = MARK not in text
 
     def scan(self) -> Normal:
@@ -190,3 +181,129 @@ class _Scanner:
             body = re.sub(r"^\t+", "", body, flags=re.M) if tabs else body
             self.heredocs[number] = Heredoc(body, self.heredocs[number].literal)
         self.pending = []
+
+
+_SIMPLE = re.compile(r"[\w./:=@%+,-]+")
+_GIVEN = {"HOME": "~", "PWD": "."}
+_TILDE = re.compile(r"~([A-Za-z_][\w.-]*)?([+-]?)(?=/|:|$)")
+_VARIABLE = re.compile(r"(?<!\\)\$([A-Za-z_]\w*|[0-9@*#?!$-])")
+_HIDDEN = re.compile(r"(?<!\\)(?:\$[({\[]|`|[<>]\()")
+_BRACES = re.compile(r"(?<![\\$])\{.*(?:,|\.\.).*\}", re.S)
+_PLAIN = re.compile(r"\\(.)", re.S)
+_DOUBLE = re.compile(r"\\([$`\"\\])")
+_ANSI = re.compile(r"(?:[^\\]|\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[0-7]{1,3}|[abfnrtv\\'\"]))*")
+
+
+class WordReader(Protocol):
+    def substituted(self, node: "Node") -> None: ...
+
+    def evaluated(self, text: str) -> None: ...
+
+    def confused(self) -> None: ...
+
+
+def word(nodes: "list[Node]", reader: WordReader) -> str:
+    if len(nodes) == 1 and nodes[0].type in ("word", "command_name") and _SIMPLE.fullmatch(plain := text_of(nodes[0])):
+        return plain
+    leaves = [leaf for node in nodes for leaf in _flatten(node)]
+    braces = any(not _quoted(leaf) and "{" in text_of(leaf) for leaf in leaves) and _BRACES.search(
+        "".join("x" if _quoted(leaf) else text_of(leaf) for leaf in leaves)
+    )
+    pieces = []
+    for at, leaf in enumerate(leaves):
+        if text_of(leaf) == "$" and at + 1 < len(leaves) and leaves[at + 1].type == "string":
+            continue  # $"…"
+        pieces.append(_piece(leaf, reader, at == 0))
+    text = "".join(pieces)
+    return text[: text.index("{")] + UNKNOWN + text[text.rindex("}") + 1 :] if braces else text
+
+
+def _flatten(node: "Node") -> "Iterator[Node]":
+    if node.type in ("concatenation", "command_name", "translated_string"):
+        for child in node.children:
+            yield from _flatten(child)
+    else:
+        yield node
+
+
+def _quoted(node: "Node") -> bool:
+    return node.type not in ("word", "number", "brace_expression", "{", "}")
+
+
+def _piece(node: "Node", reader: WordReader, first: bool) -> str:
+    match node.type:
+        case "raw_string":
+            return _literal(text_of(node)[1:-1], first)
+        case "ansi_c_string":
+            return _literal(_ansi(text_of(node)[2:-1]), first)
+        case "string":
+            return _string(node, reader, first)
+        case "simple_expansion":
+            return _GIVEN.get(text_of(node)[1:], UNKNOWN)
+        case "expansion" if re.fullmatch(r"\$\{\w+\}", text_of(node)):
+            return _GIVEN.get(text_of(node)[2:-1], UNKNOWN)
+        case "expansion" | "arithmetic_expansion":
+            arithmetic(node, reader)
+            return UNKNOWN
+        case "command_substitution" | "process_substitution":
+            reader.substituted(node)
+            return UNKNOWN
+    if node.named_child_count and node.type != "brace_expression":
+        descend(node, reader)
+        return UNKNOWN
+    return _plain(text_of(node), reader, first)
+
+
+def _plain(text: str, reader: WordReader, first: bool) -> str:
+    if first and text[:1] == "~" and (home := _TILDE.match(text)):
+        user = f"/home/{home[1]}" if home[1] and home[1] != "root" else "/root" if home[1] else "~"
+        text = (UNKNOWN if home[2] else user) + text[home.end() :]
+    if re.search(r"(?<!\\)[ \t\n]", text) or _HIDDEN.search(text):
+        reader.confused()
+        return UNKNOWN
+    return _PLAIN.sub(r"\1", _VARIABLE.sub(lambda match: _GIVEN.get(match[1], UNKNOWN), text))
+
+
+def arithmetic(node: "Node", reader: WordReader) -> None:
+    """A name in an expression is evaluated, and so is its value."""
+    descend(node, reader)
+    reader.evaluated(text_of(node))
+
+
+def descend(node: "Node", reader: WordReader) -> None:
+    for child in node.children:
+        if child.type in ("command_substitution", "process_substitution"):
+            reader.substituted(child)
+        elif child.named_child_count:
+            descend(child, reader)
+        elif child.is_named and child.type != "raw_string" and _HIDDEN.search(text_of(child)):
+            reader.confused()
+
+
+def _string(node: "Node", reader: WordReader, first: bool) -> str:
+    """The inside of double quotes. The grammar leaves some spaces out of its pieces, so gaps are filled."""
+    source = node.text or b""
+    begin = node.start_byte
+    at, end = 1, len(source) - 1 if source.endswith(b'"') else len(source)
+    pieces: list[str] = []
+    for child in node.named_children:
+        if child.type == "string_content":
+            continue
+        pieces.append(_DOUBLE.sub(r"\1", decoded(source[at : child.start_byte - begin])))
+        pieces.append(_piece(child, reader, False))
+        at = child.end_byte - begin
+    pieces.append(_DOUBLE.sub(r"\1", decoded(source[at:end])))
+    return _literal(pieces[0], first) + "".join(pieces[1:])
+
+
+def _literal(text: str, first: bool) -> str:
+    """A quoted tilde is a name, not a home."""
+    return f"./{text}" if first and text[:1] == "~" else text
+
+
+def _ansi(text: str) -> str:
+    """`$'…'`, up to a NUL. Escapes that Python does not have and characters with a meaning here are unknown."""
+    if not _ANSI.fullmatch(text):
+        return UNKNOWN
+    plain = text.encode("latin-1", "backslashreplace").decode("unicode_escape").split("\0", 1)[0]
+    return UNKNOWN if re.search("[\ud800-\ue002]", plain) else plain

@@ -1,12 +1,11 @@
-"""The severity of deleting, writing or reading at a path, judged by its name alone: no file is read.
-
-Paths are relative to the project ("."), absolute, or below the home ("~"); the project's own path is unknown here.
-"""
+"""The severity of deleting, writing or reading at a path, by its name alone: relative to the project ("."), absolute,
+or below the home ("~"). Idioms of destruction, found without any grammar; and variables that make programs obey."""
 
 import posixpath
 import re
 
 from treadle.adapters.policy.shell.model import RANK, UNKNOWN, Rating, Severity, mask_unknown
+from treadle.chat.carried_variables import starts_programs
 
 HOME = "/home/~"
 _SYSTEM = (
@@ -50,8 +49,7 @@ _DELETING: tuple[tuple[str, Severity, Severity, str], ...] = (
     (r"(?:.*/)?\.git(?:/|$)", "high", "high", "deletes {}: history that may exist nowhere else"),
     (UNKNOWN, "high", "medium", "deletes what the command does not name itself"),
     (r"", "medium", "medium", "deletes {}"),
-)
-"""Severity of the whole tree and of a file alone. The first pattern that fits holds."""
+)  # severity of the whole tree and of a file alone. The first pattern that fits holds.
 _SECRET = re.compile(
     r"(?:^|[/\s'\"=@:(<,])(?:"
     r"\.ssh(?:/(?!known_hosts|config\b|[\w.-]*\.pub\b)|\s*$|/?['\"])|id_(?:rsa|dsa|ecdsa|ed25519)\b(?!\.pub)"
@@ -78,7 +76,6 @@ def resolve(word: str, cwd: str = ".") -> str:
 
 
 def _readings(word: str, cwd: str) -> list[str]:
-    """Return the possible paths of a word with unknown parts: each unknown part is empty, or some name."""
     empty = word.replace(UNKNOWN, "")
     return [resolve(each, cwd) for each in ((word, empty) if empty and empty != word else (word,))]
 
@@ -115,3 +112,52 @@ def reading(word: str, cwd: str = ".") -> Rating | None:
     if word.startswith("/dev") and re.match(_DISK, resolve(word, cwd)):
         return Rating("high", f"reads the device {mask_unknown(word)[:80]} past all permissions")
     return None
+
+
+_QUOTES = re.compile(r"[\\'\"]|\$(?=['\"])")
+_SEPARATORS = re.compile(rf"\$\{{?IFS\}}?|[,\t\n\[\]{UNKNOWN}]|\$@|\$\w*\*")
+_RUIN = (
+    (
+        r"\brm\b(?=[^;|&]{0,200}(?:\s-\w*[rR]|--recursive))(?:\s+[^\s;|&]+){0,6}\s+"
+        r"(?:/|~|\$\{?HOME\}?|\.\.)(?:[/*.\s;&|)}`]|$)",
+        "looks as if it deletes everything",
+    ),
+    (r"\bmkfs(?:\.\w+)?\s", "looks as if it makes a file system"),
+    (r"(?:\bof=|>\s*)/dev/(?:[shv]d|nvme|mmcblk|disk|mapper)", "looks as if it writes to a disk"),
+    (r"\b(?:shred|wipefs|blkdiscard)\b.{0,200}\s/dev/", "looks as if it erases a disk"),
+    (r"([^\s(){}|&;]{1,40})\s*\(\)\s*\{.{0,200}?\1\s*\|\s*\1", "looks like a fork bomb"),
+    (r"\bfork\s*(?:\(\))?\s*(?:while|until)\b|(?:\bwhile\b|\bloop\b).{0,40}\bfork\b", "looks like a fork bomb"),
+    (r">\s*/etc/(?:passwd|shadow|sudoers)", "looks as if it overwrites the accounts"),
+    (r"\bfind\s+(?:/|~|\$HOME)\s.{0,200}-delete", "looks as if it deletes everything"),
+    (
+        r"\b(?:rmtree|rm_rf|rmSync|removeSync|rimraf)\b[\s(]{0,3}(?:/|~)(?:[\s);]|$)",
+        "looks as if it deletes everything",
+    ),
+    (r"\bRemove-Item\b.{0,80}-Recurse.{0,80}\s[/~](?:\s|$)", "looks as if it deletes everything"),
+)
+_MOST = 50_000
+_LOADED = re.compile(r"PERL5LIB|RUBYLIB|CLASSPATH|NODE_PATH")  # where languages find code by its name
+_HARMLESS = ("", "cat", "less", "more", "true", ":", "false", "vim", "nano", "less -R", "vi")
+_OBEYED = re.compile(
+    r"GIT_\w+|LESS\w*|MAN\w+|TERMINFO\w*|BAT_\w+|S?RANDOM|SECONDS|LINENO|OPTIND|NODE_OPTIONS|PYTHONPATH|PYTHONINSPECT|CC|CXX|LD|AR|SHELL|(?i:https?_proxy|all_proxy)|\w*_(?:INDEX_URL|REGISTRY)"
+    r"|npm_config_\w+|PIP_\w+|HOME|DOCKER_HOST|KUBECONFIG|\w+_BASE_URL"
+)
+_TOOL_PLACES = re.compile(r"/(?:usr|opt|snap|nix)/|/s?bin|~/\.(?:cargo|local|nvm|pyenv|rbenv|npm|deno|bun|rustup)|~/go")
+
+
+def ruin(text: str) -> list[Rating]:
+    """Return the destructive idioms in a text that may be run. A mention counts as the act."""
+    plain = _SEPARATORS.sub(" ", _QUOTES.sub("", text[:_MOST]))
+    return [Rating("critical", reason) for pattern, reason in _RUIN if re.search(pattern, plain, re.DOTALL)]
+
+
+def setting(name: str, value: str) -> list[Rating]:
+    if name == "PATH":
+        places = [place for place in value.split(":") if place != UNKNOWN]
+        has_known_places = all(_TOOL_PLACES.match(place) for place in places)
+        reason = f"changes where programs are found: {mask_unknown(value)[:80]}"
+        return [Rating("medium" if has_known_places else "high", reason)]
+    if starts_programs(name, value) or _LOADED.fullmatch(name):
+        harmless = value.strip() in _HARMLESS
+        return [] if harmless else [Rating("high", f"sets {name}, by which programs run code"), *ruin(value)]
+    return [Rating("medium", f"sets {name}, which other programs obey")] if _OBEYED.fullmatch(name) else []

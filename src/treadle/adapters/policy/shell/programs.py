@@ -1,18 +1,252 @@
-"""The severity of each program: by its name, by patterns of its arguments, by the paths that it writes. Read-only
-programs are none; unknown programs are medium. Scripts that a program may run are searched for destructive idioms.
-"""
+"""The severity of each program: by the table of ratings, by patterns of its arguments, by the paths that it writes.
+Read-only programs are none, unknown ones medium. Scripts that it may run are searched for destructive idioms."""
 
 import re
+from functools import lru_cache
 
 import msgspec
 
-from treadle.adapters.policy.shell.arguments import read
-from treadle.adapters.policy.shell.idioms import ruin
-from treadle.adapters.policy.shell.model import UNKNOWN, Meanings, Rating, ShellCall, names
-from treadle.adapters.policy.shell.places import deleting, reading, resolve, writing
-from treadle.adapters.policy.shell.ratings import is_rated, ratings
-from treadle.adapters.policy.shell.read_only_programs import literal, only_looks
+from treadle.adapters.policy.shell.model import UNKNOWN, Meanings, Rating, Severity, ShellCall, names, read, table
+from treadle.adapters.policy.shell.places import deleting, reading, resolve, ruin, setting, writing
 from treadle.adapters.policy.shell.wrappers import SHELLS, wrapper
+
+# A severity with its reason, and below it the programs, some only where `~` their words match. `network` is medium, and
+# the words need the network. `git` matches from its verb on, `git-options` before it.
+_RATED = r"""
+critical makes a file system, and what was there is gone
+  mkfs mke2fs mkswap mkdosfs newfs format
+critical erases a disk, a volume or its partitions
+  wipefs blkdiscard sgdisk cfdisk gdisk fdformat lvremove vgremove pvremove
+  fdisk parted sfdisk ~ ^(?!.*(?:-l|--list|print|list|-s)\b)
+  cryptsetup mdadm zpool zfs hdparm ~ (?i)luksFormat|luksErase|erase|zero-superblock|destroy|labelclear
+  nvme badblocks diskutil tune2fs debugfs ~ (?i)erase|destroy|format|-w\b
+critical stops the machine
+  shutdown reboot halt poweroff
+  systemctl loginctl ~ \b(?:poweroff|reboot|halt|kexec|rescue|emergency|suspend|hibernate)\b
+  init telinit ~ ^[016sS]$
+critical ends every process it can reach
+  kill ~ ^(?:-\S+\s+)?(?:--\s+)?-1$
+critical asks rm to delete / as well
+  rm ~ --no-preserve-root
+high changes who may log in
+  useradd userdel usermod adduser deluser groupadd groupdel passwd chpasswd visudo vipw gpasswd chage newusers
+high mounts or unmounts file systems
+  mount umount losetup swapon swapoff fusermount
+high changes the running kernel, the boot or the firmware
+  insmod rmmod modprobe kexec grub-install update-grub efibootmgr flashrom update-initramfs init telinit
+  sysctl ~ =|-w|-p|--system
+high changes the firewall, the network, the clock or the name of the machine
+  iptables ip6tables nft ufw firewall-cmd ipset route ifconfig tc pfctl
+  ip ~ \b(?:add|del|delete|set|flush|change|replace|exec)\b
+  date ~ (?:^|\s)(?:-s|--set)
+  hostname ~ ^[^-]
+high changes what a program or file may do, or who owns it
+  setcap setfacl chattr chcon restorecon setenforce aa-complain chown chgrp
+  chmod ~ (?:^|\s)[0-7]?[0-7]?[0-7][2367](?:\s|$)|(?:^|\s|,)[ugo]*[oa][ugoa]*[+=]\w*w|(?:^|\s)\+w
+  chmod ~ (?:^|\s)0?[2467][0-7]{3}(?:\s|$)|[+=]\w*s
+high runs something later, when nobody looks
+  at batch anacron crontab
+high ends processes by force or by name
+  killall pkill skill
+  kill ~ ^-(?:9|KILL|SIGKILL)\b|-s\s+(?:9|KILL|SIGKILL)\b
+high deletes data for good
+  dropdb dropuser shred wipe scrub srm
+  mv ~ \s/dev/null$
+  journalctl ~ --vacuum
+  dmesg ~ -c|-C|--clear
+  psql mysql mariadb sqlite3 ~ (?i)\b(?:drop|truncate)\s+(?:database|table|schema|user|role|owned)
+  psql mysql mariadb sqlite3 ~ (?i)\bdelete\s+from\s+\w+\s*(?:;|$)|\\!|\.shell\b
+  redis-cli mongo mongosh ~ (?i)\bflush(?:all|db)\b|dropDatabase
+  apt apt-get ~ ^purge
+high reads the screen, keys, clipboard or secrets of a person
+  xdotool xinput import scrot ydotool security secret-tool pass kwallet-query gnome-keyring op vault
+high starts, stops or changes services of the machine
+  systemctl service launchctl rc-service initctl loginctl
+high gives a name another meaning
+  alias hash enable
+high gives somebody on the network a program to drive
+  nc ncat netcat ~ (?:^|\s)-\w*[ec]\b|--(?:sh-)?exec
+  socat ~ (?i)\b(?:EXEC|SYSTEM|SHELL)[:=]
+high shows it to the world or changes who may
+  twine
+  npm pnpm yarn bun cargo gem poetry pdm uv hatch ~ ^(?:publish|unpublish|deprecate|push|yank|owner|login|token)\b
+  docker podman helm ~ ^(?:push|login)\b
+high changes or destroys what others may use
+  ansible ansible-playbook
+  docker podman kubectl helm ~ \b(?:rm|rmi|kill|prune|delete|drain|cordon|destroy|apply|uninstall|rollback)\b
+  terraform tofu pulumi heroku fly vercel ~ \b(?:rm|remove|delete|destroy|apply|up|deploy)\b
+  aws gcloud az gsutil gh ~ \b(?:rm|rb|delete\S*|terminate\S*|purge|release|secret)\b
+high the container gets rights over the machine
+  docker podman ~ --privileged|--cap-add|--pid[= ]host|--net(?:work)?[= ]host|docker\.sock|--device|--security-opt
+  docker podman ~ (?:-v|--volume|source|src)[= ]?(?:/|~|/(?:etc|root|home|var|usr|boot|dev|proc|sys)[^:,]*)[:,]
+high sets what git obeys or runs
+  git git-options ~ (?:-c|^config.*)\s*\b(?i:core\.|\S*(?:alias|pager|editor|include|filter|url|tool)\b)
+  git ~ ^config\b.*--(?:global|system)
+high overwrites or deletes on the remote
+  git ~ ^push\b.*\s(?:-f|--force\S*|--delete|-d|--mirror|--prune|[+:]\S+)(?:\s|$)
+high throws work or history away that exists nowhere else
+  git ~ ^reset\b.*\s--(?:hard|merge|keep)|^clean\b|^restore\b(?!.*\s(?:-S|--staged))
+  git ~ ^(?:checkout|switch)\b.*\s(?:-f|--force|--discard-changes|--|\.)(?:\s|$)
+  git ~ ^branch\b.*\s(?:-D|-d\s+-f|-f\s+-d)|^stash\s+(?:drop|clear)|^rm\b(?!.*--cached).*\s-\w*r
+  git ~ ^reflog\s+(?:expire|delete)|^gc\b.*--prune=|^prune\b|^worktree\b.*\s(?:-f|--force)
+  git ~ ^(?:filter-branch|filter-repo|replace|fast-import|update-ref|symbolic-ref)\b
+medium runs code, settings or packages of the project
+  make gmake cmake ninja meson bazel just task rake tox nox pytest jest vitest mocha phpunit rspec ctest tsc webpack
+  vite rollup esbuild eslint prettier ruff black mypy pyright pylint clang clang++ gcc g++ cc c++ rustc javac java mvn
+  gradle pre-commit coverage npm pnpm yarn bun pip pip3 pipx uv poetry pdm hatch conda gem bundle cargo go composer apt
+  apt-get yum dnf zypper pacman apk brew snap nix dpkg rpm deno dotnet rustup nvm pyenv npx bunx uvx pnpx gdb lldb
+  python python3 node ruby perl php
+medium changes, moves, deletes or unpacks files
+  mv cp ln install rename ditto rsync rm rmdir unlink rimraf trash truncate dd sed gsed patch fallocate mkfifo mknod
+  split csplit chmod tar gtar bsdtar unzip zip gunzip gzip xz bzip2 7z cpio unxz zstd
+medium edits files, or runs commands of an editor or a terminal
+  vim vi nvim view ex ed red emacs nano pico less more man tmux screen xterm
+medium runs or changes things outside the project
+  docker podman kubectl helm terraform tofu pulumi aws gcloud az gsutil gh heroku fly vercel docker-compose vagrant ssh
+  psql mysql mariadb sqlite3 redis-cli mongo mongosh duckdb kill strace ltrace valgrind unshare proxychains torsocks
+medium runs or prepares commands by words that the shell evaluates
+  let compgen complete bind fc declare typeset local readonly read mapfile readarray printf test [ [[ unset getopts
+  wait jobs history
+medium shows the environment, which may hold secrets
+  printenv export set
+medium looks, but with an option or a word that may write or run something
+  find fd rg sort uniq tree xxd date hostname journalctl dmesg
+network reaches the network
+  ssh curl wget nc ncat netcat socat scp sftp telnet ftp lftp tftp http httpie aria2c w3m lynx mosh rclone s3cmd mail
+  sendmail mutt ping ping6 traceroute dig nslookup host whois nmap twine
+  pip pip3 pipx ~ ^(?:install|download|wheel|search|upgrade|run)\b
+  python python3 ~ ^-m\s+pip\s+(?:install|download|wheel)\b
+  npm pnpm yarn bun ~ ^(?:install|i|ci|add|update|upgrade|publish|audit|view|outdated|dlx|create|init)\b
+  npx bunx uvx pnpx ~ ^(?!--no-install).
+  uv poetry pdm pipenv hatch ~ ^(?:sync|lock|add|install|update|publish|pip\s+(?:install|compile|sync))\b
+  cargo ~ ^(?:install|fetch|update|publish|search|add)\b
+  go ~ ^(?:get|install|mod\s+(?:download|tidy))\b
+  apt apt-get yum dnf zypper apk brew snap ~ ^(?:-\S+\s+)*(?:install|update|upgrade|search|add|dist-upgrade)\b
+  pacman ~ ^-S
+  gem bundle composer conda mamba ~ ^(?:install|update|add|create|require|push)\b
+  rustup nvm pyenv ~ ^(?:install|update|toolchain|self)\b
+  docker podman ~ ^(?:pull|push|login|run|build|compose\s+(?:pull|up|build))\b
+  kubectl helm terraform tofu pulumi aws gcloud az gsutil gh heroku fly vercel ~ ^(?!-?-?version|--help|fmt|validate).
+  rsync ~ (?:^|\s)\S+:\S*|rsync://
+  git ~ ^(?:clone|fetch|pull|push|ls-remote|send-email|svn)\b(?!.*\s(?:\.{0,2}/|\.(?:\s|$)|file:))
+  git ~ ^submodule\s+(?:update|add)|^remote\s+(?:update|show|prune)
+"""
+
+
+@lru_cache(maxsize=1)
+def _ratings() -> dict[str, list[tuple[str, Rating]]]:
+    table: dict[str, list[tuple[str, Rating]]] = {}
+    rating = Rating("none", "")
+    for line in _RATED.strip().splitlines():
+        listed, _, pattern = line.partition(" ~ ")
+        if not line.startswith(" "):
+            severity, _, reason = line.partition(" ")
+            network = severity == "network"
+            rating = Rating(msgspec.convert("medium" if network else severity, Severity), reason, network)
+            continue
+        for name in listed.split():
+            table.setdefault(name, []).append((pattern, rating))
+    return table
+
+
+def ratings(call: ShellCall) -> list[Rating]:
+    line = call.line
+    return [rating for pattern, rating in _ratings().get(call.name, ()) if not pattern or re.search(pattern, line)]
+
+
+def is_rated(name: str) -> bool:
+    return name in _ratings()
+
+
+_ALWAYS = names(
+    """
+    ls dir vdir cat echo pwd head tail wc cut tr grep egrep fgrep zcat diff cmp comm stat du df whoami id uname which
+    type whereis basename dirname realpath readlink true false : sleep seq expr nl od hexdump md5sum sha1sum sha224sum
+    sha256sum sha384sum sha512sum b2sum cksum sum fold fmt paste join tac rev ps free uptime nproc arch groups tty
+    locale jq cal factor getconf lscpu lsblk lsusb lspci vmstat users w who last clear stty expand unexpand tsort numfmt
+    yes whatis help cd pushd popd dirs exit return break continue fg bg disown umask ulimit shift times logout suspend
+    caller exa eza lsd pgrep pidof pstree getent logname hostid strings readelf column look mktemp shellcheck
+    tee sponge touch mkdir
+    """
+)  # the last four write only files that they name, like a redirection: the caller judges the places
+FILE_WRITERS = names("tee sponge touch mkdir mktemp")  # those of them that write files: to look is not all that they do
+_WRITERS = ("tee", "sponge", "touch")
+_HARMLESS_OPTIONS = table(
+    """
+  date : u I R =d utc =date
+  declare typeset local readonly : x r p a A g
+  export : p
+  fd fdfind : =e =t H I =d g i p hidden type extension
+  file : b i L k mime mime-type brief
+  read : r s =p =t =n =N =d =u e =a
+  rg : n i l L c o w v F S s U =e =g =t =T =A =B =C =m H h u I files hidden no-ignore =glob =type count json =context
+  set : e u x o f v n E
+  sort : b d f g h i n r s u c C z V M R =k =t numeric-sort reverse unique =key
+  tree : a d f =L =I
+  uniq : c d u i =f =s =w
+  unset : v
+    """
+)  # by program; `=` takes a value
+_NAMING = names("declare typeset local readonly export unset read")  # of variables; else a subscript may be evaluated
+_FIND = names(
+    """
+    name iname path ipath regex iregex type maxdepth mindepth newer mtime mmin size print print0 ls empty perm user not
+    o or a and prune depth L H P follow xdev executable quit
+    """
+)
+_SED = re.compile(r"(?:[\d,$!]*[pdqGh=][;\s]*)+|(?:/[^/\\]*/,?)+[pd]|s/[^/\\]*/[^/\\]*/[gIp\d]*")
+_NUMBER = re.compile(r"[-+]?[\d.,:]+[kMGcwb]?")
+
+
+def only_looks(call: ShellCall) -> bool:
+    name, args = call.name, call.args
+    if name in _ALWAYS:
+        return name not in _WRITERS or not re.search(rf"[*?\[{UNKNOWN}]", "".join(args))
+    if args in (("--version",), ("--help",), ("-V",)):
+        return is_rated(name)
+    if name in _HARMLESS_OPTIONS:
+        return literal(args) and _within(call)
+    match name:
+        case "printf":
+            return bool(args) and not args[0].startswith(("-", UNKNOWN))
+        case "test" | "[" | "[[":
+            return not any(word in ("-v", "-R") for word in args)
+        case "find":
+            tests = [word[1:] for word in args if word.startswith("-") and not _NUMBER.fullmatch(word)]
+            return literal(args) and set(tests) <= _FIND
+        case "sed" | "gsed":
+            words = args[1:] if args[:1] == ("-n",) else args
+            plain = literal(args) and not any(word.startswith("-") for word in words)
+            return plain and _SED.fullmatch("".join(words[:1])) is not None
+        case "command":
+            return args[:1] in (("-v",), ("-V",))
+    return False
+
+
+def literal(args: tuple[str, ...]) -> bool:
+    """No word before `--` may turn out to be an option."""
+    return not any(UNKNOWN in word for word in (args[: args.index("--")] if "--" in args else args))
+
+
+def _within(call: ShellCall) -> bool:
+    words = _HARMLESS_OPTIONS[call.name].split()
+    safe = {word.lstrip("=") for word in words}
+    options = read(call.args, " ".join(word[1:] for word in words if word[0] == "="))
+    operands = options.operands
+    if not all(flag in safe or _NUMBER.fullmatch(flag) for flag in options.flags):
+        return False
+    if call.name in _NAMING:
+        has_valid_names = all(re.fullmatch(r"[A-Za-z_]\w*", word) and not setting(word, UNKNOWN) for word in operands)
+        return has_valid_names and (bool(operands) or call.name in ("read", "unset"))  # else it shows the environment
+    match call.name:
+        case "date":
+            return all(word.startswith("+") for word in operands)
+        case "set":
+            return bool(call.args)  # else it shows the environment
+        case "uniq":
+            return len(operands) < 2
+    return True
+
 
 _INTERPRETER = re.compile(
     r"(?:python|perl|ruby|node|nodejs|php|lua|luajit|deno|bun|Rscript|R|julia|tclsh|osascript|pwsh|powershell|groovy|elixir"
@@ -27,8 +261,7 @@ _LAST_WRITTEN = names("cp ln install rsync scp ditto")
 _MENTIONS = SHELLS | names(
     "echo printf : true false test [ [[ ls stat file mkdir touch rm rmdir chmod chown du cd basename dirname realpath"
     " find fd ln trap env timeout nice nohup command exec time eval sudo xargs"
-)
-"""Programs whose words are not files that they read; those that run others are judged by what they run."""
+)  # programs whose words are not files that they read; those that run others are judged by what they run
 _PATTERN_FIRST = names("grep egrep fgrep zgrep rg sed awk gawk jq perl")
 
 
@@ -100,7 +333,6 @@ def _runs_text(call: ShellCall) -> Meanings:
 
 
 def _places(call: ShellCall) -> Meanings:
-    """The places that it deletes or writes, as far as its words name them."""
     options = read(call.args, "t target-directory" if call.name in ("cp", "mv", "install", "ln") else "")
     written_paths = list(options.operands if call.name in _ALL_WRITTEN else ())
     if call.name in _LAST_WRITTEN and len(options.operands) > 1:
@@ -152,7 +384,6 @@ def _secrets(call: ShellCall) -> Meanings:
 
 
 # -- git: which of its commands only look ------------------------------------------------------------------------------
-
 _GIT_LOOKING = names(
     """
     status log diff show rev-parse ls-files ls-tree blame shortlog describe cat-file reflog grep rev-list merge-base
@@ -178,8 +409,7 @@ _GIT_VERBS: dict[str, tuple[str, str, str]] = {
     "worktree": (r"list\b.*", "", ""),
     "clean": (r"(?!)", "n dry-run", ""),
     "reflog": (r"(?!expire|delete).*", "", ""),
-}
-"""Commands that look only with these words or these options, and never with the last ones."""
+}  # commands that look only with these words or these options, and never with the last ones
 
 
 def _git(call: ShellCall) -> Meanings:

@@ -1,8 +1,5 @@
-"""Walks a shell text in the order in which bash would run it, and passes every simple command to the runner.
-
-Both sides of a branch are read, loops once, functions where they are defined. Nothing is run. Text that cannot be
-parsed raises the severity: it never counts as harmless.
-"""
+"""Walks a shell text in the order in which bash would run it, and rates every simple command. Both sides of a branch
+are read, loops once, functions where they are defined. Nothing is run; text that cannot be parsed is never harmless."""
 
 import re
 from collections.abc import Sequence
@@ -10,26 +7,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treadle.adapters.policy.shell.idioms import ruin, setting
-from treadle.adapters.policy.shell.model import UNKNOWN
-from treadle.adapters.policy.shell.parse import (
-    MARK,
-    SPELLED,
-    WORDS,
-    Heredoc,
-    comments_of,
-    group,
-    has_fork,
-    normalise,
-    placeholder,
-    text_of,
-)
-from treadle.adapters.policy.shell.run import Record, Runner, Scope, ShellMemory, Simple, TooMuch
-from treadle.adapters.policy.shell.words import arithmetic, descend, word
+from treadle.adapters.policy.shell import model, parse
+from treadle.adapters.policy.shell.model import UNKNOWN, Rating, mask_unknown, names, worst
+from treadle.adapters.policy.shell.places import HOME, reading, resolve, ruin, setting, writing
+from treadle.adapters.policy.shell.programs import is_known, judge, plain_name
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+_MOST_CHARS = 10_000
+_PATTERN = re.compile(r"[*?]|\[.+\]")
+_KEYWORDS = names("! { } if then elif else fi for while until do done case esac in select function")
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.S)
 _MOST_DEPTH = 12
 _MOST_NESTING = 120
 _ENDLESS = frozenset(("true", ":", "1", "[ 1 ]", "[[ 1 ]]", "((1))", "(( 1 ))", "[ true ]", "true;", ":;"))
@@ -38,35 +27,102 @@ _EVALUATED = re.compile(r"\s-[vR]\s|^\[\[.*\s-(?:eq|ne|lt|le|gt|ge)\s", re.S)
 _REDIRECTS = ("file_redirect", "herestring_redirect", "heredoc_redirect")
 
 
+class TooMuch(Exception):
+    """The text is longer, deeper or more branched than is worth following."""
+
+
+class Scope(msgspec.Struct, frozen=True):
+    wrapped_by: tuple[str, ...] = ()
+    depth: int = 0
+    captured: bool = False  # true if its output becomes a word of another command
+
+    def inside(self, program: str) -> "Scope":
+        return msgspec.structs.replace(self, wrapped_by=(*self.wrapped_by, program), depth=self.depth + 1)
+
+
+class ShellMemory(msgspec.Struct):
+    """The directory of a shell. A subshell gets a copy."""
+
+    cwd: str = "."
+
+
+class Record:
+    def __init__(self) -> None:
+        self.parts: list[model.Part] = []
+        self.notes: list[Rating] = []
+        self.words: list[tuple[str, str]] = []
+        """Pairs of program ("" for a redirection, "=" for a variable) and word, for the search for paths."""
+        self.variables: list[tuple[str, str]] = []  # the variables that get a literal value, with it, in their order
+        self.calls: dict[str, set[str]] = {}  # the names that each function calls
+        self.forking: set[str] = set()
+        self.steps = 6_000
+        self.chars = 30_000
+        """The characters that may still be parsed: on text that is not shell, time grows quadratically."""
+        self.failed = False
+        self.unseen = False
+
+    def step(self, weight: int = 1) -> None:
+        self.steps -= weight
+        if self.steps < 0:
+            raise TooMuch("it has more parts than are looked at")
+
+    def parse(self, text: str) -> "Node":
+        self.chars -= len(text)
+        if len(text) > _MOST_CHARS or self.chars < 0:
+            raise TooMuch("it is longer than is looked at")
+        return parse.parse(text)
+
+    def note(self, severity: model.Severity, reason: str) -> None:
+        self.notes.append(Rating(severity, reason))
+
+    def fail(self, reason: str) -> None:
+        self.failed = True
+        self.note("high", reason)
+
+    def reaches(self, function: str) -> bool:
+        """True if the function calls itself, directly or through functions known so far."""
+        reached: set[str] = set()
+        while more := {callee for name in reached or {function} for callee in self.calls.get(name, ())} - reached:
+            reached |= more
+        return function in reached
+
+    def evaluated(self, text: str) -> None:
+        self.unseen = True
+        self.notes += [Rating("medium", "the shell evaluates a part of it, and may run commands by that"), *ruin(text)]
+
+
+class Simple(msgspec.Struct, frozen=True):
+    argv: tuple[str, ...] = ()
+    assigned: tuple[tuple[str, str], ...] = ()
+    writes: tuple[str, ...] = ()
+    stdin: str | None = None
+    text: str = ""
+
+
 class Redirections(msgspec.Struct, frozen=True):
     stdin: str | None = None
     writes: tuple[str, ...] = ()
-    late: "tuple[Node, ...]" = ()
-    """Words behind a redirection, which the grammar takes for more of its targets: `> f rm` is `rm > f`."""
+    late: "tuple[Node, ...]" = ()  # words behind a redirection, which the grammar takes for targets: `> f rm`
 
 
 class Walker:
-    """One shell that reads one text; `words.word` asks it for what an expansion needs (words.WordReader)."""
+    """One shell that reads one text. Implements `parse.WordReader`."""
 
     def __init__(self, record: Record, shell: ShellMemory, scope: Scope) -> None:
-        self.record = record
-        self.shell = shell
-        self.scope = scope
-        self.heredocs: tuple[Heredoc, ...] = ()
+        self.record, self.shell, self.scope = record, shell, scope
+        self.heredocs: tuple[parse.Heredoc, ...] = ()
         self.nesting = 0
-        self.attached: dict[int, list[Node]] = {}
-        """Redirections that belong to a command which comes later."""
-        self.runner = Runner(record, self.nested)
+        self.attached: dict[int, list[Node]] = {}  # redirections that belong to a command which comes later
 
     def text(self, text: str, stdin: str | None = None) -> None:
         if self.scope.depth > _MOST_DEPTH:
             raise TooMuch("commands are nested deeper than is looked at")
-        normal = normalise(text)
+        normal = parse.normalise(text)
         root = self.record.parse(normal.text)
         self.heredocs = normal.heredocs
         if root.has_error:
             self.record.fail(_UNREADABLE)
-        elif not normal.sure or SPELLED in text or list(normal.comments) != comments_of(root, text):
+        elif not normal.sure or parse.SPELLED in text or list(normal.comments) != parse.comments_of(root, text):
             self.record.fail("it can be read in more than one way")
         self.node(root, stdin)
 
@@ -74,7 +130,6 @@ class Walker:
         Walker(self.record, shell, scope).text(text, stdin)
 
     # ---- statements
-
     def node(self, node: "Node", stdin: str | None = None) -> str:
         """Reads a statement; returns what it prints, as far as that is literal."""
         self.record.step()
@@ -101,7 +156,7 @@ class Walker:
             case "redirected_statement":
                 return self._redirected(node, stdin)
             case "variable_assignment":
-                self._run(Simple(assigned=(self._assigned(node),), text=text_of(node)))
+                self._run(Simple(assigned=(self._assigned(node),), text=parse.text_of(node)))
             case "declaration_command" | "unset_command":
                 self._declaration(node)
             case "subshell":
@@ -113,15 +168,15 @@ class Walker:
             case "while_statement" | "c_style_for_statement":
                 self._loop(node, stdin)
             case "test_command":
-                descend(node, self)
-                if _EVALUATED.search(text_of(node)):
-                    self.evaluated(text_of(node))
-            case "compound_statement" if text_of(node).startswith("(("):
-                arithmetic(node, self)
+                parse.descend(node, self)
+                if _EVALUATED.search(parse.text_of(node)):
+                    self.evaluated(parse.text_of(node))
+            case "compound_statement" if parse.text_of(node).startswith("(("):
+                parse.arithmetic(node, self)
             case "comment":
                 pass
-            case kind if kind in WORDS:
-                self._mention(word([node], self))
+            case kind if kind in parse.WORDS:
+                self._mention(parse.word([node], self))
             case _:
                 return self._sequence(node, stdin)
         return None
@@ -171,22 +226,21 @@ class Walker:
                     self.confused()
                 continue
             late += tuple(targets[1:])
-            if text_of(targets[0]).startswith(MARK):
+            if parse.text_of(targets[0]).startswith(parse.MARK):
                 stdin = self._here(targets[0])
                 continue
-            place = word(targets[:1], self)
+            place = parse.word(targets[:1], self)
             if operator in ("<", "<&"):
                 stdin = "" if place == "/dev/null" else UNKNOWN
-                self.runner.read_from(place, self.shell)
+                self._read_from(place)
             elif not (operator == ">&" and place.strip("-").isdigit()):
                 writes += (UNKNOWN if re.search(r"[*?\[]", place) else place,)
         return Redirections(stdin, writes, late)
 
     def _here(self, target: "Node") -> str:
-        """Return the content of a here-string or here-document."""
-        number = placeholder(text_of(target))
+        number = parse.placeholder(parse.text_of(target))
         if number is None or number >= len(self.heredocs):
-            return word([target], self).removeprefix(MARK) + "\n"
+            return parse.word([target], self).removeprefix(parse.MARK) + "\n"
         heredoc = self.heredocs[number]
         if heredoc.literal or not re.search(r"[$`]", heredoc.body):
             return heredoc.body
@@ -197,10 +251,9 @@ class Walker:
         if unclear or command is None or command.type != "command":
             self.confused()
             return UNKNOWN
-        return " ".join(word(each, self) for each in group(command.children[1:]))
+        return " ".join(parse.word(each, self) for each in parse.group(command.children[1:]))
 
     # ---- simple commands
-
     def _command(self, node: "Node", stdin: str | None, there: Redirections) -> str | None:
         words: list[Node] = []
         redirects: list[Node] = []
@@ -214,21 +267,21 @@ class Walker:
                 self.confused()
             else:
                 words.append(child)
-        return self._words(words, self._redirections(redirects, there), stdin, tuple(assigned), text_of(node))
+        return self._words(words, self._redirections(redirects, there), stdin, tuple(assigned), parse.text_of(node))
 
     def _words(
         self, words: "list[Node]", there: Redirections, stdin: str | None, assigned: tuple[tuple[str, str], ...] = (),
         text: str = "",
     ) -> str | None:  # fmt: skip
         stdin = there.stdin if there.stdin is not None else stdin
-        argv = tuple([word(each, self) for each in group([*words, *there.late])])
+        argv = tuple([parse.word(each, self) for each in parse.group([*words, *there.late])])
         self._run(Simple(argv, assigned, there.writes, stdin, text=text))
         if argv[:1] == ("echo",) and not there.writes and not "".join(argv[1:2]).startswith("-"):
             return " ".join(argv[1:]) + "\n"
         return stdin if argv == ("cat",) and not there.writes else None
 
     def _run(self, simple: Simple) -> None:
-        self.runner.command(simple, self.shell, self.scope)
+        self._run_command(simple, self.shell, self.scope)
 
     def _mention(self, text: str, name: str = "") -> None:
         """A word that no command gets: it matters if it sets what programs obey."""
@@ -239,35 +292,116 @@ class Walker:
 
     def _assigned(self, node: "Node") -> tuple[str, str]:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-        title = text_of(name) if name is not None else ""
+        title = parse.text_of(name) if name is not None else ""
         if name is not None and name.type == "subscript":
-            descend(name, self)
+            parse.descend(name, self)
             self.evaluated(title)
-        if value is not None and value.type == "array" and "[" in text_of(value):
-            self.evaluated(text_of(value))
+        if value is not None and value.type == "array" and "[" in parse.text_of(value):
+            self.evaluated(parse.text_of(value))
         values = list(value.named_children) if value is not None and value.type == "array" else [value] if value else []
-        return title.partition("[")[0], " ".join(word(each, self) for each in group(values))
+        return title.partition("[")[0], " ".join(parse.word(each, self) for each in parse.group(values))
 
     def _declaration(self, node: "Node") -> None:
         """export, declare, local, readonly, unset: assignments, and words that may be anything."""
-        argv = [text_of(node.children[0])]
-        for each in group(node.children[1:]):
+        argv = [parse.text_of(node.children[0])]
+        for each in parse.group(node.children[1:]):
             if each[0].type == "variable_assignment":
                 variable = self._assigned(each[0])
                 self._run(Simple(assigned=(variable,)))
                 argv.append(variable[0])
             else:
-                argv.append(word(each, self))
-        self._run(Simple(tuple(argv), text=text_of(node)))
+                argv.append(parse.word(each, self))
+        self._run(Simple(tuple(argv), text=parse.text_of(node)))
+
+    # ---- programs
+    def _run_command(self, simple: Simple, shell: ShellMemory, scope: Scope) -> None:
+        self.record.step(4)
+        while simple.argv and scope.wrapped_by and (match := _ASSIGNED.fullmatch(simple.argv[0])):
+            assigned = (*simple.assigned, (match[1], match[2]))
+            simple = msgspec.structs.replace(simple, argv=simple.argv[1:], assigned=assigned)
+        if simple.argv and simple.argv[0] in _KEYWORDS:  # the grammar took a keyword for a program, as in `! ! ls`
+            self.record.fail("a part of it cannot be read as shell text")
+            return self._run_command(msgspec.structs.replace(simple, argv=simple.argv[1:]), shell, scope)
+        meanings: list[model.Meaning] = [rating for name, value in simple.assigned for rating in setting(name, value)]
+        meanings += [rating for place in simple.writes if (rating := writing(place, shell.cwd))]
+        if simple.argv:
+            meanings += self._program(simple, shell)
+        self._part(simple, [each for each in meanings if isinstance(each, Rating)], scope)
+        for meaning in meanings:
+            if isinstance(meaning, model.NestedCommand) and meaning.argv:
+                there = shell if meaning.cwd is None else ShellMemory(resolve(meaning.cwd, shell.cwd))
+                inner = Simple(meaning.argv, stdin=meaning.stdin)
+                self._run_command(inner, there, scope.inside(mask_unknown(simple.argv[0])))
+            elif isinstance(meaning, model.Script) and meaning.text.strip(UNKNOWN + " \n\t"):
+                there = shell if simple.argv[0] in ("eval", "trap") else ShellMemory(shell.cwd)
+                stdin = None if meaning.text == simple.stdin else simple.stdin
+                self.nested(meaning.text, there, scope.inside(mask_unknown(simple.argv[0])), stdin)
+
+    def _program(self, simple: Simple, shell: ShellMemory) -> list[model.Meaning]:
+        name, args = simple.argv[0], simple.argv[1:]
+        if UNKNOWN in name or (_PATTERN.search(name) and name not in ("[", "[[")):
+            return self._unnamed(simple, shell)
+        base, usual = plain_name(name)
+        if base in ("cd", "pushd"):
+            operands = [word for word in args if word == "-" or not word.startswith("-")]
+            path = resolve(UNKNOWN if operands[:1] == ["-"] else operands[0] if operands else "~", shell.cwd)
+            shell.cwd = "~" + path[len(HOME) :] if path.startswith(HOME) else path
+        call = model.ShellCall(base, args, shell.cwd, simple.stdin)
+        if usual:
+            return [*judge(call)]
+        reason = f"{mask_unknown(name)} is a program in another folder, despite its name"
+        return [Rating("medium", reason, unseen=True), *(judge(call) if is_known(base) else ruin(call.line))]
+
+    def _unnamed(self, simple: Simple, shell: ShellMemory) -> list[model.Meaning]:
+        """The name is not literal: it may be nothing, and the next word the program; or it may be rm."""
+        name, arguments = simple.argv[0].replace(UNKNOWN, ""), simple.argv[1:]
+        meanings: list[model.Meaning] = [
+            Rating("high", "which program runs is not known before it does", unseen=True, hides_commands=True),
+            *ruin(" ".join(simple.argv)),
+        ]
+        as_rm = judge(model.ShellCall("rm", arguments, shell.cwd))
+        meanings += [each for each in as_rm if isinstance(each, Rating) and each.severity == "critical"]
+        if not _PATTERN.search(name):
+            meanings.append(model.NestedCommand((name, *arguments) if name else arguments))
+        return meanings
+
+    def _part(self, simple: Simple, ratings: list[Rating], scope: Scope) -> None:
+        name, usual = plain_name(simple.argv[0]) if simple.argv else ("", True)
+        program = name if usual else simple.argv[0]
+        self.record.parts.append(
+            model.Part(
+                program=mask_unknown(program),
+                words=tuple([mask_unknown(word) for word in simple.argv]),
+                unknown=UNKNOWN in "".join((*simple.argv, *simple.writes, *(value for _, value in simple.assigned))),
+                wrapped_by=scope.wrapped_by,
+                writes=tuple([mask_unknown(place) for place in simple.writes]),
+                assigns=tuple([variable for variable, _ in simple.assigned]),
+                severity=worst([each.severity for each in ratings]),
+                reasons=tuple(dict.fromkeys([each.reason for each in ratings if each.severity != "none"])),
+                network=any([each.network for each in ratings]),
+                text=simple.text,
+                reads_input=bool(simple.stdin),
+                hides_commands=any([each.hides_commands for each in ratings]),
+            )
+        )
+        self.record.unseen |= any([each.unseen for each in ratings])
+        self.record.words += [("=", value) for _, value in simple.assigned]
+        self.record.variables += [each for each in simple.assigned if UNKNOWN not in each[1]]
+        self.record.words += [("" if scope.captured else program, word) for word in simple.argv[1:]]
+        self.record.words += [("", place) for place in simple.writes]
+
+    def _read_from(self, place: str) -> None:
+        self.record.words.append(("", place))
+        if rating := reading(place, self.shell.cwd):
+            self.record.notes.append(rating)
 
     # ---- functions and loops
-
     def _define(self, node: "Node") -> None:
         name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
         if name is None or body is None:
             self.record.fail("a function cannot be read")
             return
-        title = word([name], self)
+        title = parse.word([name], self)
         redirects = [child for child in node.named_children if child not in (name, body)]
         there = self._redirections(redirects, Redirections())
         if there.writes:
@@ -278,33 +412,32 @@ class Walker:
         self.shell.cwd, self.scope = cwd, scope
         callees = {part.program for part in self.record.parts[part_count:]}
         self.record.calls[title] = callees | self.record.calls.get(title, set())
-        self.record.forking |= {title} if has_fork(body) else set()
+        self.record.forking |= {title} if parse.has_fork(body) else set()
         if any(map(self.record.reaches, self.record.forking)):
             self.record.note("critical", f"{title} starts itself again and again: a fork bomb")
 
     def _for(self, node: "Node", stdin: str | None) -> None:
         name, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
-        values = group([child for child in node.named_children if child not in (name, body)])
-        self._mention(" ".join(word(each, self) for each in values), text_of(name) if name else "")
+        values = parse.group([child for child in node.named_children if child not in (name, body)])
+        self._mention(" ".join(parse.word(each, self) for each in values), parse.text_of(name) if name else "")
         if body is not None:
             self._sequence(body, stdin)
 
     def _loop(self, node: "Node", stdin: str | None) -> None:
         condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
-        text = text_of(condition).strip() if condition is not None else ""
+        text = parse.text_of(condition).strip() if condition is not None else ""
         counted = node.type == "c_style_for_statement"
         until = node.children[0].type == "until"
         endless = text == "false" if until else text in _ENDLESS or (condition is None and counted)
-        if endless and body is not None and has_fork(body, ("&",)):
+        if endless and body is not None and parse.has_fork(body, ("&",)):
             self.record.note("critical", "starts processes without end")
         if counted and body is not None:
-            self.evaluated(text_of(node)[: body.start_byte - node.start_byte])
+            self.evaluated(parse.text_of(node)[: body.start_byte - node.start_byte])
         self._sequence(body if counted and body is not None else node, stdin)
 
-    # ---- what words ask for (words.WordReader)
-
+    # ---- what words ask for (parse.WordReader)
     def substituted(self, node: "Node") -> None:
-        source = text_of(node)
+        source = parse.text_of(node)
         if source.startswith("`") or (source.startswith("$(") and "<<" in source):
             inner = re.sub(r"\\([\\`$])", r"\1", source[1:].removesuffix("`")) if source[0] == "`" else source[2:-1]
             self.record.notes += ruin(inner) if "<<" in inner else ()

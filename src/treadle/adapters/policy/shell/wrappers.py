@@ -1,43 +1,40 @@
 """Programs that run others: which words they run, and what it means that they do."""
 
-from treadle.adapters.policy.shell.arguments import read
-from treadle.adapters.policy.shell.model import UNKNOWN, Meanings, NestedCommand, Rating, Script, ShellCall, names
+from treadle.adapters.policy.shell.model import UNKNOWN, Meanings, NestedCommand, Rating, Script, ShellCall, read, table
 
-SHELLS = names("bash sh zsh dash ksh mksh ash rbash fish csh tcsh yash")
-_PREFIXES: dict[str, tuple[str, int]] = {
-    **dict.fromkeys(names("builtin busybox command coproc nohup setsid valgrind torsocks unshare entr"), ("", 0)),
-    **dict.fromkeys(("chrt", "setarch", "taskset"), ("T P D", 1)),
-    **dict.fromkeys(("sudo", "doas", "pkexec", "gosu", "run0"), ("u g p C c D r t T U h R user group prompt chdir", 0)),
-    **dict.fromkeys(("proxychains", "proxychains4"), ("f", 0)),
-    **dict.fromkeys(("strace", "ltrace"), ("e o p s u E P a b I O S X n", 0)),
-    "chroot": ("userspec groups", 1),
-    "env": ("u unset C chdir S split-string", 0),
-    "exec": ("a", 0),
-    "flock": ("w E wait timeout conflict-exit-code", 1),
-    "ionice": ("c n p class classdata", 0),
-    "nice": ("n adjustment", 0),
-    "nsenter": ("t S G", 0),
-    "stdbuf": ("i o e input output error", 0),
-    "systemd-run": ("u p property unit description setenv", 0),
-    "time": ("f o format output", 0),
-    "timeout": ("k s kill-after signal", 1),
-    "watch": ("n interval q equexit", 0),
-}
-"""Programs that run the rest of their words: the options that take a value, and how many words come first."""
-RUNNERS = {
-    **dict.fromkeys(("npx", "bunx", "uvx", "pnpx"), ""),
-    **dict.fromkeys(("poetry", "pdm", "pipenv", "hatch", "rye", "uv"), "run"),
-    **dict.fromkeys(("bundle", "npm"), "exec"),
-}
+SHELLS = frozenset(["bash", "sh", "zsh", "dash", "ksh", "mksh", "ash", "rbash", "fish", "csh", "tcsh", "yash"])
+_PREFIXES = table(
+    """
+    builtin busybox command coproc nohup setsid valgrind torsocks unshare entr :
+    chrt setarch taskset : T P D
+    sudo doas pkexec gosu run0 : u g p C c D r t T U h R user group prompt chdir
+    proxychains proxychains4 : f
+    strace ltrace : e o p s u E P a b I O S X n
+    chroot : userspec groups
+    env : u unset C chdir S split-string
+    exec : a
+    flock : w E wait timeout conflict-exit-code
+    ionice : c n p class classdata
+    nice : n adjustment
+    nsenter : t S G
+    stdbuf : i o e input output error
+    systemd-run : u p property unit description setenv
+    time : f o format output
+    timeout : k s kill-after signal
+    watch : n interval q equexit
+    """
+)  # programs that run the rest of their words: the options that take a value
+_WITH_OPERAND = ("chroot", "chrt", "flock", "setarch", "taskset", "timeout")  # those with a word of their own first
+RUNNERS = table("npx bunx uvx pnpx :\npoetry pdm pipenv hatch rye uv : run\nbundle npm : exec")
 """Programs of packages that run the words behind a verb."""
-_POWERS = {
-    **dict.fromkeys(
-        ("sudo", "doas", "pkexec", "gosu", "run0", "su", "runuser", "sg"), "runs with another user's rights"
-    ),
-    "chroot": "runs in another root directory",
-    "nsenter": "enters the namespaces of another process",
-    "systemd-run": "runs outside the command's own process tree",
-}
+_POWERS = table(
+    """
+    sudo doas pkexec gosu run0 su runuser sg : runs with another user's rights
+    chroot : runs in another root directory
+    nsenter : enters the namespaces of another process
+    systemd-run : runs outside the command's own process tree
+    """
+)
 
 
 def wrapper(call: ShellCall) -> Meanings | None:
@@ -73,11 +70,10 @@ def wrapper(call: ShellCall) -> Meanings | None:
 
 
 def _prefix(call: ShellCall) -> Meanings:
-    valued, skipped = _PREFIXES[call.name]
     if power := _POWERS.get(call.name):
         yield Rating("high", power)
-    options = read(call.args, valued, until_word=True)
-    command_words = options.operands[skipped:]
+    options = read(call.args, _PREFIXES[call.name], until_word=True)
+    command_words = options.operands[call.name in _WITH_OPERAND :]
     yield from _unsure(call.args[: len(call.args) - len(command_words)])
     match call.name:
         case "time" | "strace" | "ltrace" if options.has("o", "output"):

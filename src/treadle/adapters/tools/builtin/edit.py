@@ -1,9 +1,11 @@
-"""write_file: a whole file at once, atomically (T-02); and edit_file: one piece of a file replaced by another (T-03),
-with the matching of `replacement`, which is loaded with the first edit."""
+"""write_file: a whole file, atomically (T-02); edit_file: one piece replaced by another (T-03); apply_patch: several
+files, all or none (T-08). `replacement`, `patch_text` and `patching` are loaded with the first edit or patch."""
+
+import re
 
 from treadle.adapters.tools.builtin.base import PATH, parameters
 from treadle.adapters.tools.builtin.file_tool import Change, FileTool, Stale, change, count_lines, look, sha256
-from treadle.adapters.tools.builtin.text import BOM, MAX_FILE, NAMES, decode, encode
+from treadle.adapters.tools.builtin.text import BOM, MAX_FILE, NAMES, Text, decode, encode
 from treadle.diff.changes import count
 from treadle.diff.encodings import visible
 from treadle.errors import EditError, ToolError
@@ -61,37 +63,27 @@ def _replace_file(workspace: Workspace, invocation: Invocation) -> Change:
 
 def _is_diff_of(path: str, content: str) -> bool:
     """True if the content is a diff of this file: a model took the diff that it was shown for the file itself."""
-    head = content.lstrip().split("\n", 3)
-    return (
-        len(head) > 2
-        and head[0].startswith("--- ")
-        and head[1].startswith("+++ ")
-        and head[1].rstrip().endswith(path.rpartition("/")[2])
-        and head[2].startswith("@@ ")
-    )
+    name = re.escape(path.rpartition("/")[2])
+    return re.match(rf"\s*--- .*\n\+\+\+ .*{name}[^\S\n]*\n@@ ", content) is not None
 
 
 def _describe_losses(shown_path: str, old: bytes | None, new: bytes) -> str:
-    """A note on properties of the file that are lost beside the text; empty if there are none."""
-    if not old:
-        return ""
-    notes = []
     try:
-        old_text = decode(old, shown_path)
+        file = decode(old or b"", shown_path)
     except ToolError:
         return ""
-    if old_text.encoding != "utf-8":
-        notes.append(f"The file was in another encoding before ({NAMES[old_text.encoding]}); it is UTF-8 now.")
-    if old_text.text.startswith(BOM) and not new.startswith(BOM.encode()):
-        notes.append("The file had a byte-order mark before; it has none now.")
-    if "\r\n" in old_text.text and b"\n" in new and b"\r\n" not in new:
-        notes.append("The file had CRLF line endings before; it has LF now.")
-    if old_text.text.endswith("\n") and new and not new.endswith(b"\n"):
-        notes.append(
-            "The file ended with a newline before; it ends without one now. If that was not meant, send the call again "
-            "with \\n at the end of content."
-        )
-    return " ".join(notes)
+    losses = {
+        f"The file was in another encoding before ({NAMES[file.encoding]}); it is UTF-8 now.": file.encoding != "utf-8",
+        "The file had a byte-order mark before; it has none now.": (
+            file.text.startswith(BOM) and not new.startswith(BOM.encode())
+        ),
+        "The file had CRLF line endings before; it has LF now.": (
+            "\r\n" in file.text and b"\n" in new and b"\r\n" not in new
+        ),
+        "The file ended with a newline before; it ends without one now. If that was not meant, send the call again "
+        "with \\n at the end of content.": file.text.endswith("\n") and bool(new) and not new.endswith(b"\n"),
+    }
+    return " ".join(note for note, is_lost in losses.items() if is_lost)
 
 
 class EditFile(FileTool):
@@ -126,25 +118,20 @@ class EditFile(FileTool):
     )
 
     def changes(self, workspace: Workspace, invocation: Invocation) -> list[Change]:
-        from treadle.adapters.tools.builtin.nearby import not_there
+        from treadle.adapters.tools.builtin.base import not_there
         from treadle.adapters.tools.builtin.replacement import ASIDE, replace
 
         arguments = invocation.arguments
         if "content" in arguments and "old_str" not in arguments and "new_str" not in arguments:
             return [_replace_file(workspace, invocation)]
-        missing = [name for name in ("old_str", "new_str") if name not in arguments]
-        if missing:
-            raise EditError(
-                f"{' and '.join(missing)} missing: give the text to replace and what stands there afterwards."
-            )
+        if missing := " and ".join(name for name in ("old_str", "new_str") if name not in arguments):
+            raise EditError(f"{missing} missing: give the text to replace and what stands there afterwards.")
         path = workspace.relative(arguments["path"])
         shown_path = inert(path)
         if workspace.stat(path) is None:
-            if invocation.known_files.get(path):
-                raise ToolError(
-                    f"{shown_path} does not exist any more: someone deleted it. To create it anew use write_file."
-                )
-            raise ToolError(f"{not_there(workspace, path)} To create it use write_file.")
+            deleted = f"{shown_path} does not exist any more: someone deleted it. To create it anew use write_file."
+            known = invocation.known_files.get(path)
+            raise ToolError(deleted if known else f"{not_there(workspace, path)} To create it use write_file.")
         old = workspace.read_bytes(path, MAX_FILE)
         pre = sha256(old)
         text = decode(old, shown_path)
@@ -163,3 +150,90 @@ class EditFile(FileTool):
             indent_note = "; new_str was indented likewise" if replacement.match_kind == "indentation" else ""
             notes.append(f"old_str did not match exactly: it was found with {aside}{indent_note}.")
         return [change(path, old, text.encode(replacement.text), pre=pre, note=" ".join(notes))]
+
+
+class ApplyPatch(FileTool):
+    word = "patch"
+    spec = ToolSpec(
+        name="apply_patch",
+        description=(
+            "Change several files at once, all or none. The patch: '*** Begin Patch', then for each file "
+            "'*** Add File: path' with every line after a plus, '*** Delete File: path', or '*** Update File: path' "
+            "(below it '*** Move to: path' to rename) with hunks: '@@' and the function or class above, then about 3 "
+            "lines before and after the change, each after a space, removed lines after a minus, added ones after a "
+            "plus; at last '*** End Patch'. Returns a diff."
+        ),
+        dispensable=True,
+        parameters=parameters(
+            required=("patch",), patch={"type": "string", "minLength": 1, "description": "The whole patch."}
+        ),
+        summary_argument="",
+        effect="edit",
+    )
+
+    def changes(self, workspace: Workspace, invocation: Invocation) -> list[Change]:
+        from treadle.adapters.tools.builtin.patching import plan
+
+        files = _Files(workspace)
+        patch = invocation.arguments["patch"]
+        encode(patch)  # refuses half surrogate pairs, which stand for broken bytes in some texts
+        try:
+            patch_plan = plan(patch, files.read)
+        except EditError as error:
+            known, contents = invocation.known_files, files.found.items()
+            stale = tuple(path for path, (data, _) in contents if known.get(path, "") not in ("", sha256(data)))
+            if stale:  # that is why it does not fit
+                raise Stale(stale) from None
+            raise EditError(visible(f"Nothing was changed. {error}")) from None
+        old_paths = {workspace.relative(new): workspace.relative(old) for new, old in patch_plan.old_paths.items()}
+        executable = {workspace.relative(path): value for path, value in patch_plan.executable.items()}
+        return files.changes(patch_plan.texts, old_paths, executable)
+
+
+class _Files:
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self.found: dict[str, tuple[bytes, Text]] = {}  # By path relative to the root; only those that exist
+
+    def read(self, path: str) -> str | None:
+        path = self._workspace.relative(path)
+        if path not in self.found:
+            if self._workspace.stat(path) is None:
+                return None
+            data = self._workspace.read_bytes(path, MAX_FILE)
+            self.found[path] = (data, decode(data, inert(path)))
+        return self.found[path][1].text
+
+    def changes(
+        self, texts: dict[str, str | None], old_paths: dict[str, str], executable: dict[str, bool]
+    ) -> list[Change]:
+        changes: dict[str, Change] = {}
+        for given_path, text in texts.items():
+            path = self._workspace.relative(given_path)
+            if path in changes:
+                raise ToolError(f"Nothing was changed. The patch names {inert(path)} in two ways; use one of them.")
+            old = self.found[path][0] if path in self.found else None
+            entry = self._workspace.inspect(path) if text is None and old is not None else None
+            if entry is not None and entry.kind == "link":  # the patch shows the target, and would delete the link
+                raise ToolError(
+                    f"Nothing was changed. {inert(path)} is a symbolic link, which a patch neither deletes nor moves; "
+                    "use run_command, or name the file it points to."
+                )
+            source = old_paths.get(path, path)
+            # In the encoding that the file has, or the one that it was moved from.
+            encoding = self.found[source][1].encoding if source in self.found else "utf-8"
+            new = None if text is None else encode(text, encoding)
+            mode = None if new is None else self._mode(source, source != path, executable.get(path))
+            pre = None if old is None else sha256(old)
+            if pre is not None or new is not None:  # else it was added and deleted by the same patch
+                changes[path] = change(path, old, new, pre=pre, mode=mode)
+        return list(changes.values())
+
+    def _mode(self, source: str, moves: bool, executable: bool | None) -> int | None:
+        """The mode of a file that is moved, or that the patch makes executable or not; None: as it is."""
+        stat = self._workspace.stat(source)
+        if executable is None:
+            return stat.mode if stat is not None and moves else None
+        old = self._workspace.locate(source, write=True).mode if stat is None else stat.mode
+        new = old | (old & 0o444) >> 2 if executable else old & ~0o111
+        return None if new == old and not moves else new

@@ -16,8 +16,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from treadle.adapters.tools.builtin.base import carried_out, in_thread
-from treadle.adapters.tools.builtin.context import Blobs, WithContext
+from treadle.adapters.tools.builtin.base import Blobs, WithContext, carried_out, in_thread
 from treadle.adapters.tools.builtin.text import MAX_FILE, decode
 from treadle.base.file_system import faultpoint
 from treadle.base.inert import printable
@@ -68,8 +67,6 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class PlannedChange(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A change as the intent records it: everything but the bytes."""
-
     path: str  # As the call names it
     file: FileChange  # The file itself, wherever links lead. It stays as it is, if it is the same before and after.
     folders: tuple[FileChange, ...] = ()  # Folders that come into being with it, outermost first
@@ -119,30 +116,14 @@ class FileTool(WithContext, PlainTool, ABC):
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
         _, planned = await self._consider(invocation)
-        snapshots = self._snapshots(invocation)
-
-        def judge() -> Rehearsal:
-            effect = snapshots.judged([each.file for each in planned if each.alters])
-            unrecoverable = self._context.unrecoverable(invocation.project, effect.files)
-            preexisting = tuple(path for path in unrecoverable if path not in invocation.changed_paths)
-            return Rehearsal("", effect.files, unrecoverable=preexisting, history=effect.history)  # `preview` shows it
-
-        return await in_thread(judge)
+        effect = await in_thread(self._snapshots(invocation).judged, [each.file for each in planned if each.alters])
+        unrecoverable = await in_thread(self._context.unrecoverable, invocation.project, effect.files)
+        preexisting = tuple(path for path in unrecoverable if path not in invocation.changed_paths)
+        return Rehearsal("", effect.files, unrecoverable=preexisting, history=effect.history)  # `preview` shows it
 
     async def run(self, invocation: Invocation) -> Outcome:
-        recorded, snapshots, name = read_plan(invocation.plan), self._snapshots(invocation), name_of(invocation)
-
-        def is_unfinished() -> bool:
-            return bool(recorded) and snapshots.unfinished(name)
-
-        def find_changed_by_others() -> tuple[str, ...]:
-            standing = find_standings(snapshots, recorded)
-            return tuple(each.path for each in recorded if standing[each.file.path] == "other")
-
-        def report() -> Outcome:
-            return _report_changes(changes, effect.files)
-
-        if await in_thread(is_unfinished):
+        recorded, snapshots = read_plan(invocation.plan), self._snapshots(invocation)
+        if bool(recorded) and await in_thread(snapshots.unfinished, name_of(invocation)):
             effect = await self._make(invocation, recorded, [])
             return _report_done(recorded, effect.files, _FINISHED)
         try:
@@ -150,7 +131,8 @@ class FileTool(WithContext, PlainTool, ABC):
         except Conflict:
             raise
         except ToolError:  # on other bytes the reason would only be that something is not found
-            if not (changed_paths := await in_thread(find_changed_by_others)):
+            standing = await in_thread(find_standings, snapshots, recorded)
+            if not (changed_paths := tuple(each.path for each in recorded if standing[each.file.path] == "other")):
                 raise
             raise await self._refuse(invocation, changed_paths) from None
         if recorded:
@@ -164,7 +146,7 @@ class FileTool(WithContext, PlainTool, ABC):
                 for now, old in zip(planned, recorded, strict=True)
             )
         effect = await self._make(invocation, planned, changes)
-        return await in_thread(report)
+        return await in_thread(_report_changes, changes, effect.files)
 
     async def settle(self, invocation: Invocation) -> Settlement:
         planned, snapshots, name = read_plan(invocation.plan), self._snapshots(invocation), name_of(invocation)
@@ -188,19 +170,12 @@ class FileTool(WithContext, PlainTool, ABC):
         return await in_thread(settle_plan) if planned else "unknown"
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
-        planned, snapshots, name = read_plan(invocation.plan), self._snapshots(invocation), name_of(invocation)
+        planned, snapshots = read_plan(invocation.plan), self._snapshots(invocation)
         if not planned:
             return None
-
-        def is_unfinished() -> bool:
-            return snapshots.unfinished(name)
-
-        def find_made() -> tuple[FileChange, ...]:
-            return _find_made(snapshots, planned, find_standings(snapshots, planned))
-
-        if await in_thread(is_unfinished):
+        if await in_thread(snapshots.unfinished, name_of(invocation)):
             await self._make(invocation, planned, [])
-        files = await in_thread(find_made)
+        files = await in_thread(lambda: _find_made(snapshots, planned, find_standings(snapshots, planned)))
         return Outcome("It was stopped while the files were written.", success=False, files=files) if files else None
 
     def _snapshots(self, invocation: Invocation) -> Snapshots:
@@ -209,7 +184,6 @@ class FileTool(WithContext, PlainTool, ABC):
         return self._context.snapshots_of(*invocation.project)
 
     async def _consider(self, invocation: Invocation, *, counted: bool = False) -> tuple[list[Change], Planned]:
-        """The changes and their plan, if the model knows the files they are for (T-13)."""
         workspace = self._context.workspace_of(*invocation.project)
 
         def consider() -> tuple[list[Change], Planned]:
@@ -230,8 +204,8 @@ class FileTool(WithContext, PlainTool, ABC):
         try:
             return await in_thread(consider)
         except Stale as stale:
-            paths = stale.paths
-        raise await self._refuse(invocation, paths)
+            refusal = await self._refuse(invocation, stale.paths)
+        raise refusal
 
     async def _make(self, invocation: Invocation, planned: Planned, changes: list[Change]) -> Effect:
         """Make the planned changes. Conflict, with the current content, if another program changed a file first."""
@@ -246,27 +220,20 @@ class FileTool(WithContext, PlainTool, ABC):
             faultpoint(f"tool.{self.word}_after")
             return effect
 
-        def is_decided() -> bool:
-            return snapshots.is_apply_decided(name)
-
-        effect = await carried_out(make, is_decided, "What the call changed")
+        effect = await carried_out(make, lambda: snapshots.is_apply_decided(name), "What the call changed")
         if effect.conflicts:
             places = {each.path for each in effect.conflicts}
-            changed_paths = tuple(each.path for each in planned if each.file.path in places)
-            raise await self._refuse(invocation, changed_paths or tuple(each.path for each in planned))
+            changed = [each for each in planned if each.file.path in places] or planned
+            raise await self._refuse(invocation, tuple(each.path for each in changed))
         return effect
 
     async def _refuse(self, invocation: Invocation, paths: tuple[str, ...]) -> Conflict:
-        """The refusal for the model: for each file the difference from the content that it saw. Content that is shown
-        counts as seen."""
+        """The refusal: for each file the difference from what the model saw. Content that is shown counts as seen."""
         workspace = self._context.workspace_of(*invocation.project)
-
-        def look_at_all() -> list[tuple[bytes | None, str | None]]:
-            return [look(workspace, path) for path in paths]
-
         texts: list[str] = []
         known_digests: dict[str, str] = {}
-        for path, (data, digest) in zip(paths, await in_thread(look_at_all), strict=True):
+        for path in paths:
+            data, digest = await in_thread(look, workspace, path)
             known_digest = invocation.known_files.get(path)
             known_bytes = await self._read_known(invocation, known_digest)
             text, is_shown = _describe_difference(inert(path), known_digest, known_bytes, data, digest)
@@ -282,12 +249,8 @@ class FileTool(WithContext, PlainTool, ABC):
             return None if digest is None else b""
         with suppress(NotFound, StoreError):
             return await self._context.blobs.get_blob(digest)
-
-        def read_written() -> bytes:
-            return self._snapshots(invocation).content(digest, MAX_KEPT)
-
         with suppress(NotFound, ToolError):
-            return await in_thread(read_written)
+            return await in_thread(lambda: self._snapshots(invocation).content(digest, MAX_KEPT))
         return None
 
 
@@ -316,13 +279,11 @@ def count_lines(data: bytes) -> int:
 
 def look(workspace: Workspace, path: str) -> tuple[bytes | None, str | None]:
     """The bytes that are on disk now (None if there is no file, or it is too large to compare) and their hash."""
-    status = workspace.stat(path)
-    if status is None:
+    if (status := workspace.stat(path)) is None:
         return None, None
-    if status.kind == "file" and status.size > MAX_FILE:
-        return None, workspace.digest(path)
-    data = workspace.read_bytes(path)
-    return data, sha256(data)
+    is_large = status.kind == "file" and status.size > MAX_FILE
+    data = None if is_large else workspace.read_bytes(path)
+    return data, workspace.digest(path) if data is None else sha256(data)
 
 
 def _diff_bytes(shown_path: str, old: bytes | None, new: bytes | None) -> Diff:
@@ -335,7 +296,6 @@ def _diff_bytes(shown_path: str, old: bytes | None, new: bytes | None) -> Diff:
 def _describe_difference(
     shown_path: str, known_digest: str | None, old: bytes | None, data: bytes | None, digest: str | None
 ) -> tuple[str, bool]:
-    """The sentence for one file, and whether it shows what is there now."""
     if digest is None:
         return f"{shown_path} was deleted by someone else. Send the call again if it shall be created anew.", True
     sentence = f"{shown_path} was changed on disk since you last saw it."
@@ -354,8 +314,6 @@ def _describe_difference(
 
 
 # -- the plan ---------------------------------------------------------------------------------------------------------
-
-
 def plan(workspace: Workspace, changes: Iterable[Change], *, counted: bool = True) -> Planned:
     """The changes as they are recorded and judged. Looks, and keeps nothing. ToolError if a file may not be written."""
     planned = []
@@ -387,7 +345,6 @@ def read_plan(plan: dict[str, Any] | None) -> Planned:
 
 
 def files_of(planned: Planned) -> tuple[FileChange, ...]:
-    """The planned changes of the project: folders first, each once."""
     altered = [each for each in planned if each.alters]
     folders = {folder.path: folder for each in altered for folder in each.folders}
     return (*folders.values(), *(each.file for each in altered))
@@ -421,14 +378,11 @@ def _find_made(snapshots: Snapshots, planned: Planned, standing: Mapping[str, St
 
 
 # -- the outcome in words ---------------------------------------------------------------------------------------------
-
-
 def _report_changes(changes: Sequence[Change], files: tuple[FileChange, ...]) -> Outcome:
     diffs = [(each, each.diff()) for each in changes if each.alters]
     known_files = tuple(KnownFile(each.path, each.post or "") for each in changes)
     if not diffs:
-        names = ", ".join(inert(each.path) for each in changes)
-        has = "has" if len(changes) == 1 else "have"
+        names, has = ", ".join(inert(each.path) for each in changes), "has" if len(changes) == 1 else "have"
         text = f"{names} already {has} exactly this content; nothing was changed."
         return Outcome(text, summary="no change", known_files=known_files)
     rows = [(each.path, each.pre, each.post, diff.stat) for each, diff in diffs]
@@ -443,18 +397,15 @@ def _report_done(planned: Planned, files: tuple[FileChange, ...], note: str) -> 
     return _report(rows, f" {note}", files, tuple(KnownFile(each.path, each.post or "") for each in planned))
 
 
-def _report(
-    rows: Sequence[tuple[str, str | None, str | None, DiffStat]],
-    text: str,
-    files: tuple[FileChange, ...],
-    known_files: tuple[KnownFile, ...],
-) -> Outcome:
-    """`rows`: path, hashes before and after, and counts of each file that changed. The text begins as in "Changed a.py
-    (+2 -1)."; or with the number of files."""
+_Row = tuple[str, str | None, str | None, DiffStat]
+
+
+def _report(rows: Sequence[_Row], text: str, files: tuple[FileChange, ...], known: tuple[KnownFile, ...]) -> Outcome:
+    """`rows`: path, hashes before and after, counts. As in "Changed a.py (+2 -1)."; or the number of files."""
     stat = DiffStat(sum(row[3].added for row in rows), sum(row[3].removed for row in rows))
     counts = f"+{stat.added} -{stat.removed}"
     subject = f"Changed {len(rows)} files"
     if len(rows) == 1:
         path, pre, post, _ = rows[0]
         subject = f"{'Created' if pre is None else 'Deleted' if post is None else 'Changed'} {inert(path)}"
-    return Outcome(f"{subject} ({counts}).{text}", counts, diff_stat=stat, files=files, known_files=known_files)
+    return Outcome(f"{subject} ({counts}).{text}", counts, diff_stat=stat, files=files, known_files=known)

@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
 from math import gcd
+from os.path import commonprefix
 from typing import Literal
 
 import msgspec
@@ -30,10 +31,7 @@ class Shift(msgspec.Struct, frozen=True):
     def indent(self, indent: str) -> str:
         if self.kind:
             return self.kind * max(0, int(self.factor * len(indent) + self.offset))
-        common = 0
-        while common < len(self.drop) and indent[common : common + 1] == self.drop[common]:
-            common += 1
-        return self.add + indent[common:]
+        return self.add + indent[len(commonprefix((indent, self.drop))) :]  # noqa: RUF071 - letters, not folders
 
 
 def split_indent(line: str) -> tuple[str, str]:
@@ -45,15 +43,15 @@ def infer(mine: list[str], theirs: list[str], new_indents: list[str]) -> Shift |
     """The shift that makes each indentation of `mine` the one in `theirs`; `asked` are others that will be shifted."""
     pairs = list(dict.fromkeys(zip(mine, theirs, strict=True)))
     own_indent, file = pairs[0]
-    if file.endswith(own_indent) and all(f == file[: len(file) - len(own_indent)] + o for o, f in pairs):
-        return Shift(add=file[: len(file) - len(own_indent)])
-    if own_indent.endswith(file) and all(o == own_indent[: len(own_indent) - len(file)] + f for o, f in pairs):
-        return Shift(drop=own_indent[: len(own_indent) - len(file)])
+    added, dropped = file.removesuffix(own_indent), own_indent.removesuffix(file)
+    if file.endswith(own_indent) and all(f == added + o for o, f in pairs):
+        return Shift(add=added)
+    if own_indent.endswith(file) and all(o == dropped + f for o, f in pairs):
+        return Shift(drop=dropped)
     return _scaled(pairs, new_indents)
 
 
 def _scaled(pairs: list[tuple[str, str]], new_indents: list[str]) -> Shift | None:
-    """Tabs for spaces, spaces for tabs, or another number of spaces a level."""
     mine, theirs = _kind([own_indent for own_indent, _ in pairs] + new_indents), _kind([file for _, file in pairs])
     if not mine or not theirs:
         return None
@@ -75,14 +73,11 @@ def _factor(widths: list[tuple[int, int]], mine: str, theirs: str, new_widths: l
         return Fraction(high_file - low_file, high - low) if high_file > low_file else None
     if mine == theirs:
         return Fraction(1)
-    if low and low_file:  # one level only: its width is what both sides must agree on
-        ratio = Fraction(low_file, low)
-        if ratio.numerator == 1 or ratio.denominator == 1:
-            return ratio
-    level = gcd(*new_widths, low) if mine == " " else 4
-    if mine == " " and level not in (2, 3, 4, 8):
-        level = 4
-    return Fraction(1, level) if mine == " " else Fraction(level)
+    ratio = Fraction(low_file, low) if low and low_file else None
+    if ratio is not None and 1 in (ratio.numerator, ratio.denominator):
+        return ratio  # one level only: its width is what both sides must agree on
+    level = gcd(*new_widths, low)
+    return Fraction(4) if mine != " " else Fraction(1, level if level in (2, 3, 4, 8) else 4)
 
 
 def _kind(indents: list[str]) -> str:
@@ -105,8 +100,6 @@ _PUNCTUATION = {
 
 
 class TextSpan(msgspec.Struct, frozen=True):
-    """A match in the original text: where it begins and ends, and how its lines are shifted."""
-
     start: int
     end: int
     shift: Shift | None = None
@@ -124,8 +117,7 @@ def plain_punctuation(text: str) -> str:
 
 
 def canonical(lines: list[str], match_kind: MatchKind) -> list[str]:
-    """Each line without the differences that the level ignores. Only characters at the end of a line are removed, so
-    that columns stay the same; `indentation` removes those at the beginning, too."""
+    """Lines without what the level ignores: at their ends, so that columns stay; with `indentation` at both."""
     match match_kind:
         case "line_endings":
             return [line[:-1] if line.endswith("\r") else line for line in lines]
@@ -140,11 +132,8 @@ def canonical(lines: list[str], match_kind: MatchKind) -> list[str]:
 
 
 class _Form:
-    """A canonical text, its lines, and where each of them begins."""
-
     def __init__(self, text: str, lines: list[str]) -> None:
-        self.text = text
-        self.lines = lines
+        self.text, self.lines = text, lines
 
     @cached_property
     def starts(self) -> list[int]:
@@ -166,7 +155,6 @@ class SearchedText:
         return self._form("exact").starts
 
     def line_at(self, offset: int) -> int:
-        """The number of the line, from 0, in which an offset lies."""
         return min(bisect_right(self.starts, offset), len(self.lines)) - 1
 
     def _form(self, match_kind: MatchKind) -> _Form:
@@ -177,7 +165,6 @@ class SearchedText:
         return self._forms[match_kind]
 
     # -- passages of characters -----------------------------------------------------------------------------------
-
     def worth(self, passage: str, match_kind: MatchKind) -> bool:
         """True if a level can find anything that the one before it cannot."""
         if match_kind == "line_endings":
@@ -185,8 +172,7 @@ class SearchedText:
         return match_kind != "punctuation" or not (self.text.isascii() and passage.isascii())
 
     def find(self, passage: str, match_kind: MatchKind, *, every: bool = False) -> list[TextSpan]:
-        """The places of a passage that may begin and end inside a line. Those that overlap count, too, unless `every`
-        place is to be replaced."""
+        """The places of a passage, also inside of lines; overlapping ones, too, unless `every` is replaced."""
         passage_lines = passage.split("\n")
         plain = plain_punctuation(passage_lines[-1]) if match_kind == "punctuation" else passage_lines[-1]
         forms = canonical(passage_lines, match_kind)
@@ -204,15 +190,11 @@ class SearchedText:
         form = self._form(match_kind)
         virtual = needle.endswith("\n") and bool(needle.strip()) and not form.text.endswith("\n")
         hay = form.text + "\n" if virtual else form.text
-        spans = []
-        for at in places(hay, needle, every=every):
-            end = at + len(needle)
-            if not to_line_end or end == len(hay) or hay[end] == "\n":
-                spans.append(self._span(form, at, end, needle, to_line_end))
-        return spans
+        ends = ((at, at + len(needle)) for at in places(hay, needle, every=every))
+        fitting = [(at, end) for at, end in ends if not to_line_end or end == len(hay) or hay[end] == "\n"]
+        return [self._span(form, at, end, needle, to_line_end) for at, end in fitting]
 
     def _span(self, form: _Form, at: int, end: int, needle: str, to_line_end: bool) -> TextSpan:
-        """From canonical offsets to those of the text itself."""
         first = bisect_right(form.starts, at) - 1
         begin = self.starts[first] + (self._content(first) if needle[0] == "\n" else at - form.starts[first])
         last = bisect_right(form.starts, end) - 1
@@ -221,11 +203,9 @@ class SearchedText:
         return TextSpan(begin, self.starts[last] + (self._content(last) if to_line_end else end - form.starts[last]))
 
     def _content(self, line: int) -> int:
-        """How long a line is without its carriage return."""
         return len(self.lines[line].removesuffix("\r"))
 
     # -- passages of whole lines ----------------------------------------------------------------------------------
-
     def find_lines(self, passage_lines: list[str], match_kind: MatchKind) -> list[int]:
         """Where these whole lines stand one after the other: the numbers of the first, from 0."""
         form = self._form(match_kind)
@@ -233,8 +213,7 @@ class SearchedText:
         return [bisect_right(form.starts, at) - 1 for at in places(f"\n{form.text}\n", needle)]
 
     def find_shifted(self, passage_lines: list[str], new: list[str]) -> list[tuple[int, Shift]]:
-        """Where these whole lines stand with another indentation, if it is the same shift for all of them. `new` are
-        the lines that shall be shifted likewise; their indentation helps to tell how wide a level is."""
+        """Where these lines stand with one shift of all. `new`: lines to shift likewise; they tell a level's width."""
         forms = canonical(passage_lines, "indentation")
         if not any(forms):
             return []

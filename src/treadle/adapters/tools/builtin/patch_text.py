@@ -20,12 +20,10 @@ class PatchLine(msgspec.Struct, frozen=True):
 class PatchHunk(msgspec.Struct, frozen=True):
     anchors: tuple[str, ...]  # Lines that stand somewhere above, outermost first
     lines: tuple[PatchLine, ...]
-    hint: int | None = None
-    """The line at which a unified diff says it begins, or below which it adds lines; None: nothing said."""
+    hint: int | None = None  # the line at which a unified diff says it begins, or below which it adds; None: not said
     at_end: bool = False
     unended_old: bool = False
-    unended_new: bool = False
-    """True if the last removed line (`unended_old`) or added line (`unended_new`) has no newline."""
+    unended_new: bool = False  # the last removed (`unended_old`) or added line has no newline
 
 
 class Add(msgspec.Struct, frozen=True):
@@ -36,8 +34,7 @@ class Add(msgspec.Struct, frozen=True):
 
 class Delete(msgspec.Struct, frozen=True):
     path: str
-    hunks: tuple[PatchHunk, ...] | None = None
-    """The content of the file, where a diff shows it: a file with other lines is not deleted."""
+    hunks: tuple[PatchHunk, ...] | None = None  # the content as a diff shows it: other lines are not deleted
 
 
 class Update(msgspec.Struct, frozen=True):
@@ -123,16 +120,13 @@ def clean_path(path: str) -> str:
     path = path.strip()
     if len(path) > 1 and path[0] == path[-1] and path[0] in "'\"`":
         path = path[1:-1]
-    while path.startswith("./"):
-        path = path[2:].lstrip("/")
+    path = re.sub(r"^(?:\./+)+", "", path)
     if not path:
         raise EditError(f"The patch names a file without a path. {_EXAMPLE}")
     return path
 
 
 # -- sections of the envelope -------------------------------------------------------------------------------------
-
-
 def _is_boundary(line: str) -> bool:
     match = _MARK.fullmatch(line)
     return match is not None and match[1].lower() != "end of file"
@@ -176,8 +170,6 @@ def _parse_new_file(path: str, lines: list[str]) -> str:
 
 
 # -- hunks --------------------------------------------------------------------------------------------------------
-
-
 def _hunks(lines: list[str]) -> tuple[PatchHunk, ...]:
     hunks: list[PatchHunk] = []
     anchors: list[str] = []
@@ -226,15 +218,12 @@ def _line(raw: str) -> PatchLine:
 
 
 # -- unified diffs ------------------------------------------------------------------------------------------------
-
-
 def _is_unified(lines: list[str], at: int) -> bool:
     return at + 1 < len(lines) and lines[at].startswith("--- ") and lines[at + 1].startswith("+++ ")
 
 
 def _counted_end(lines: list[str], at: int, header: re.Match[str]) -> int | None:
-    """Where a hunk ends whose header tells the number of its lines; None if they do not agree, as models miscount.
-    Within the counts every line is content, even if it looks like a header."""
+    """Where a hunk with counts ends; None if they are wrong, as models miscount. Within them every line is content."""
     if header["start"] is None:
         return None
     old, new = (int(header[side] or 1) if header[side] != "0" else 0 for side in ("old", "new"))
@@ -303,20 +292,15 @@ def _git_section(lines: list[str], at: int) -> tuple[Section | None, int]:
 
 
 def _path_in(line: str) -> str:
-    """The file that a --- or +++ line names."""
     return _unquote(line[4:].split("\t")[0].strip())
 
 
 def _git_names(header: str) -> tuple[str, str] | None:
     """Both names of a `diff --git` line, if they are the same but for their prefixes."""
     names = header.strip().removeprefix("diff --git ")
-    if quoted := _QUOTED.findall(names):
-        both = [_unquote(f'"{name}"') for name in quoted]
-    else:
-        both = [names[: len(names) // 2], names[len(names) // 2 + 1 :]]
-    if len(both) != 2 or both[0].removeprefix("a/") != both[1].removeprefix("b/"):
-        return None
-    return both[0], both[1]
+    both = [_unquote(f'"{name}"') for name in _QUOTED.findall(names)]
+    both = both or [names[: len(names) // 2], names[len(names) // 2 + 1 :]]
+    return (both[0], both[1]) if (len(both) == 2 and both[0].removeprefix("a/") == both[1].removeprefix("b/")) else None
 
 
 def _unquote(name: str) -> str:

@@ -19,8 +19,7 @@ _LINES_NAMED = 20
 
 
 class PatchPlan(msgspec.Struct, frozen=True):
-    texts: dict[str, str | None]
-    """The new text of every file that the patch changes, None for one that it deletes; in the patch's order."""
+    texts: dict[str, str | None]  # the new text of every file, None if deleted; in the patch's order
     old_paths: dict[str, str]  # Where a file comes from, by its new path
     executable: dict[str, bool]  # Files that shall be executable, or not, regardless of their present mode
 
@@ -112,36 +111,31 @@ def apply(text: str, hunks: tuple[PatchHunk, ...], path: str) -> str:
 
 def _split_at_returns(hunk: PatchHunk) -> PatchHunk:
     """For a file whose lines end in CR: to git it is one line without an end."""
-    lines: list[PatchLine] = []
-    for line in hunk.lines:
-        parts = line.text.split("\r")
-        lines += [PatchLine(line.mark, part, line.mark + part) for part in parts] if len(parts) > 1 else [line]
-    return msgspec.structs.replace(hunk, lines=tuple(lines), unended_old=False, unended_new=False)
+    split = ((line, line.text.split("\r")) for line in hunk.lines)
+    parts = [(line, part, len(parts) > 1) for line, parts in split for part in parts]
+    lines = tuple(PatchLine(line.mark, part, line.mark + part) if cut else line for line, part, cut in parts)
+    return msgspec.structs.replace(hunk, lines=lines, unended_old=False, unended_new=False)
 
 
-def _assemble(
-    content: list[str], returns: list[bool | None], places: list[_HunkPlace]
-) -> list[tuple[str, bool | None]]:
+def _assemble(content: list[str], ends: list[bool | None], places: list[_HunkPlace]) -> list[tuple[str, bool | None]]:
     """The new lines, each with whether it ends in CRLF; None: as most of the file does."""
     new_lines: list[tuple[str, bool | None]] = []
     at = 0
     for place in places:
-        new_lines += zip(content[at : place.start], returns[at : place.start], strict=True)
+        new_lines += zip(content[at : place.start], ends[at : place.start], strict=True)
         at = place.start
         for line in place.lines:
             if line.mark == "+":
-                neighbour_return = returns[max(0, at - 1)] if returns and at <= len(returns) else None
+                neighbour_return = ends[max(0, at - 1)] if ends and at <= len(ends) else None
                 new_lines.append((place.shift.apply(line.text) if place.shift else line.text, neighbour_return))
                 continue
             if line.mark == " ":
-                new_lines.append((content[at], returns[at]))
+                new_lines.append((content[at], ends[at]))
             at += 1
-    return [*new_lines, *zip(content[at:], returns[at:], strict=True)]
+    return [*new_lines, *zip(content[at:], ends[at:], strict=True)]
 
 
 # -- where a hunk goes --------------------------------------------------------------------------------------------
-
-
 def _locate(body: SearchedText, total: int, hunk: PatchHunk, occupied: list[_HunkPlace], name: str) -> _HunkPlace:
     if all(line.mark == "+" for line in _trimmed(hunk.lines)):
         return _insertion(body, total, hunk, name)
@@ -167,17 +161,12 @@ def _readings(lines: tuple[PatchLine, ...]) -> list[tuple[PatchLine, ...]]:
 
 
 def _trimmed(lines: tuple[PatchLine, ...]) -> tuple[PatchLine, ...]:
-    first, last = 0, len(lines)
-    while last and not lines[last - 1].raw:
-        last -= 1
-    while first < last and not lines[first].raw:
-        first += 1
-    return lines[first:last]
+    filled = [number for number, line in enumerate(lines) if line.raw]
+    return lines[filled[0] : filled[-1] + 1] if filled else ()
 
 
 def _free(places: list[_HunkPlace], occupied: list[_HunkPlace], total: int) -> list[_HunkPlace]:
-    """Places that no earlier hunk has changed; those behind the last one first, and others only without such. An empty
-    file has no lines, also where an empty one is looked for."""
+    """Places that no earlier hunk has changed, those behind the last one first. An empty file has no lines at all."""
     places = [place for place in places if place.end <= total]
     for earlier in occupied:
         places = [place for place in places if place.end <= earlier.start or earlier.end <= place.start]
@@ -207,7 +196,6 @@ def _choose(body: SearchedText, total: int, hunk: PatchHunk, candidates: list[_H
 
 
 def _anchored(body: SearchedText, anchors: tuple[str, ...]) -> list[int]:
-    """The lines at which a chain of anchors can end."""
     ends: list[int] = []
     for depth, anchor in enumerate(anchors):
         at = _anchor_lines(body, anchor)

@@ -4,10 +4,9 @@ counts lines, hashes, and keeps only the requested lines."""
 
 import hashlib
 
-from treadle.adapters.tools.builtin.base import MAX_BYTES, MAX_LINES, PATH, in_thread, parameters, truncate_utf8
-from treadle.adapters.tools.builtin.context import WithContext
+from treadle.adapters.tools.builtin import base
+from treadle.adapters.tools.builtin.base import MAX_BYTES, MAX_LINES, PATH, WithContext, in_thread, parameters
 from treadle.adapters.tools.builtin.file_tool import keep, sha256
-from treadle.adapters.tools.builtin.nearby import not_there
 from treadle.adapters.tools.builtin.text import BOM, MAX_FILE, NAMES, Text, decode, refusal
 from treadle.diff.changes import count
 from treadle.diff.encodings import visible
@@ -58,7 +57,7 @@ def _read(workspace: Workspace, given_path: str, start: int, end: int) -> tuple[
     path = workspace.relative(given_path)
     status = workspace.stat(path)
     if status is None:
-        raise ToolError(not_there(workspace, path))
+        raise ToolError(base.not_there(workspace, path))
     if status.kind == "file" and status.size > MAX_FILE:
         return read_large(workspace, path, start, end), None
     data = workspace.read_bytes(path, MAX_FILE)
@@ -69,8 +68,7 @@ def _read(workspace: Workspace, given_path: str, start: int, end: int) -> tuple[
 
 
 def numbered_text(shown_path: str, file: Text, start: int, end: int) -> tuple[str, str]:
-    """The lines of a file from `start` to `end` (0: its last) as the model sees them, and in a few words which they
-    are. ToolError if there are no such lines."""
+    """The lines from `start` to `end` (0: the last) as the model sees them, and which. ToolError if there are none."""
     lines, notes = _lines(file)
     total = len(lines)
     if not total:
@@ -82,12 +80,10 @@ def numbered_text(shown_path: str, file: Text, start: int, end: int) -> tuple[st
     header = f"{shown_path} ({count(total, 'line')}{notes})"
     if (start, last) != (1, total):
         header += f", lines {start} to {last}"
-    text = "\n".join([header, *body, *_note_rest(last, end_line)])
-    return text, f"{last - start + 1} of {count(total, 'line')}"
+    return "\n".join([header, *body, *_note_rest(last, end_line)]), f"{last - start + 1} of {count(total, 'line')}"
 
 
 def _lines(file: Text) -> tuple[list[str], str]:
-    """The lines without their ends, and what a reader must know about them."""
     text = visible(file.text)
     notes = [NAMES[file.encoding]] if file.encoding != "utf-8" else []
     if text.startswith(BOM):
@@ -120,7 +116,7 @@ def _numbered(lines: list[str], start: int, end: int) -> tuple[list[str], int]:
         length = len(line.encode()) + 1
         if size + length > MAX_BYTES:
             note = f"[line {number} is cut: {length:,} bytes; use run_command to see other parts of it]"
-            body = body or [f"{truncate_utf8(line, MAX_BYTES)}\n{note}"]
+            body = body or [f"{base.truncate_utf8(line, MAX_BYTES)}\n{note}"]
             break
         size += length
         body.append(line)
@@ -140,44 +136,32 @@ class _Window:
         self._length = 0
 
     def feed(self, chunk: bytes) -> None:
-        at = 0
-        while not self.full and at < len(chunk):
-            if self.number < self._start:
-                at = self._skip(chunk, at)
-                continue
-            feed = chunk.find(b"\n", at)
-            stop = len(chunk) if feed == -1 else feed
-            self._length += stop - at
-            self._open += chunk[at : min(stop, at + max(0, MAX_BYTES - len(self._open)))]
-            at = stop + 1
-            if feed != -1:
-                self._close()
+        feeds = chunk.count(b"\n")
+        if self.full or self.number + feeds < self._start:  # no wanted line ends in it
+            self.number += feeds
+            return
+        first, *others = chunk.split(b"\n", max(0, self._start - self.number) + MAX_LINES + 1)
+        self._add(first)
+        for piece in others:
+            self._close()
+            self._add(piece)
 
     def end(self) -> None:
-        if self._length and not self.full and self.number >= self._start:
+        if self._length:
             self._close()
 
-    def _skip(self, chunk: bytes, at: int) -> int:
-        """Where the first wanted line begins, or the end."""
-        feeds = chunk.count(b"\n", at)
-        if self.number + feeds < self._start:
-            self.number += feeds
-            return len(chunk)
-        while self.number < self._start:
-            feed = chunk.find(b"\n", at)
-            if feed == -1:
-                return len(chunk)
-            self.number += 1
-            at = feed + 1
-        return at
+    def _add(self, piece: bytes) -> None:
+        self._length += len(piece)
+        self._open += piece[: max(0, MAX_BYTES - len(self._open))]
 
     def _close(self) -> None:
-        self._size += len(self._open) + 10
-        if (self._size > MAX_BYTES and self.lines) or len(self.lines) >= MAX_LINES or self.number > self._end:
-            self.full = True
-        else:
-            cut_note = b"" if self._length <= len(self._open) else b" [line cut: %d bytes]" % self._length
-            self.lines.append(bytes(self._open).removesuffix(b"\r") + cut_note)
+        if self.number >= self._start and not self.full:
+            self._size += len(self._open) + 10
+            if (self._size > MAX_BYTES and self.lines) or len(self.lines) >= MAX_LINES or self.number > self._end:
+                self.full = True
+            else:
+                cut_note = b"" if self._length <= len(self._open) else b" [line cut: %d bytes]" % self._length
+                self.lines.append(bytes(self._open).removesuffix(b"\r") + cut_note)
         self._open.clear()
         self._length = 0
         self.number += 1

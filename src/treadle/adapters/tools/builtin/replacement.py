@@ -10,7 +10,7 @@ import html
 import re
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise, takewhile
+from itertools import accumulate, pairwise, takewhile
 
 import msgspec
 from msgspec.json import encode
@@ -26,8 +26,7 @@ ASIDE: dict[MatchKind, str] = {
     "punctuation": "typographic quotes, dashes and spaces taken for plain ones",
     "indentation": "its lines indented differently",
     "line_numbers": "the line numbers before its lines left out",
-}
-"""How a match that was not exact was found, in words."""
+}  # how a match that was not exact was found, in words
 
 _LINES_NAMED = 50
 _PLACES_SHOWN = 5
@@ -36,8 +35,6 @@ _NUMBERED = re.compile(r"[ \t]*(\d{1,7})(\t|→|[:|│](?! )|[:|│] )")
 
 
 class Replacement(msgspec.Struct, frozen=True):
-    """The new text, how the old piece was matched, and how often it was replaced."""
-
     text: str
     match_kind: MatchKind
     count: int
@@ -183,8 +180,7 @@ def without_numbers(text: str) -> Bare | None:
 
 
 def _fit_endings(text: str, start: int, end: int, new: str, *, keep_mixed: bool = False) -> str:
-    """Line endings as the file has them; where it has both, as the replaced lines have them, one by one. With
-    `keep_mixed` the model has shown that it knows them."""
+    """Line endings as the file, or each replaced line, has them. With `keep_mixed` the model knows them."""
     if "\n" not in new:
         return new
     if "\r" not in text:
@@ -210,11 +206,8 @@ def _lf(text: str) -> str:
 
 
 # -- several occurrences ------------------------------------------------------------------------------------------
-
-
 def _explain_ambiguous(text: str, starts: list[int], old: str, match_kind: MatchKind) -> str:
-    """Every line where the passage begins, the argument to send, word for word (small models read "add lines around
-    it" and send the same call again), and the first places with the line before, which may tell them apart."""
+    """Every line where it begins, the argument to send word for word, and the first places with the line before."""
     begins = _find_lines(text, starts[:_LINES_NAMED], old)
     numbers = list(dict.fromkeys(begins))
     total = max(len(starts), text.count(old))
@@ -239,20 +232,12 @@ def _explain_ambiguous(text: str, starts: list[int], old: str, match_kind: Match
 def _find_lines(text: str, starts: list[int], old: str) -> list[int]:
     """The lines, from 1, where a passage begins; a leading newline belongs to the line before."""
     shift = len(old) - len(old.lstrip("\r\n"))
-    numbers = []
-    at, line = 0, 1
-    for offset in (start + shift for start in starts):
-        line += text.count("\n", at, offset)
-        at = offset
-        numbers.append(line)
-    return numbers
+    offsets = [0, *(start + shift for start in starts)]
+    return [*accumulate((text.count("\n", at, offset) for at, offset in pairwise(offsets)), initial=1)][1:]
 
 
 # -- no occurrence ------------------------------------------------------------------------------------------------
-
-
 def _explain_not_found(body: SearchedText, old: str, new: str) -> str:
-    """The cause of the failure, as far as it can be told, and the passage that was probably meant."""
     if there := already_there(body, new):
         return (
             f"old_str was not found, but new_str is already there, in line {there}: the edit seems to be already "
@@ -310,7 +295,6 @@ def _clip(line: str) -> str:
 
 
 def find_nearest(body: SearchedText, old: str, name: str = "old_str") -> str:
-    """A sentence, and below it the place that comes nearest; or that there is none."""
     passage_lines = old.replace("\r\n", "\n").strip("\n").split("\n")
     if not old.strip():
         return "It is white space only; add the lines around it."
@@ -372,8 +356,7 @@ def _count_votes(body: SearchedText, passage_lines: list[str]) -> Counter[int]:
         for word in _WORD.findall(passage_lines[i][:1_000]):
             words.setdefault(word, i)
     votes: Counter[int] = Counter()
-    affordable = max(8, min(_WORDS, _SCANNED // (len(body.text) + 1)))
-    for word in sorted(words, key=len, reverse=True)[:affordable]:
+    for word in sorted(words, key=len, reverse=True)[: max(8, min(_WORDS, _SCANNED // (len(body.text) + 1)))]:
         offsets: list[int] = []
         at = body.text.find(word)
         while at != -1 and len(offsets) < _PLACES_OF_A_WORD:
@@ -393,8 +376,7 @@ def _ratio(one: str, second: str) -> float:
 def _compare(body: SearchedText, passage_lines: list[str], at: int) -> tuple[int, list[str], bool]:
     """The first line that is shown, the rows, and whether spaces and tabs are drawn in them."""
     pairs = zip(passage_lines, body.lines[at:] if at >= 0 else (), strict=False)
-    equal_count = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1].rstrip("\r"), pairs))
-    skipped = max(0, equal_count - 2)
+    skipped = max(0, sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1].rstrip("\r"), pairs)) - 2)
     ours = passage_lines[skipped : skipped + _LINES_COMPARED]
     start = max(0, at + skipped)
     theirs = [line.rstrip("\r") for line in body.lines[start : start + len(ours) + 3]]

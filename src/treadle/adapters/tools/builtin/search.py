@@ -1,4 +1,4 @@
-"""grep_search: lines of files by a regular expression (T-04). How they are found is the workspace's business; here
+"""find_files, list_directory and grep_search (T-04). How files and lines are found is the workspace's business; here
 they become text for the model, without control characters and with long lines cut around the match."""
 
 import re
@@ -8,14 +8,103 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from treadle.adapters.tools.builtin.base import MAX_BYTES, PATH, in_stoppable_thread, in_thread, parameters
-from treadle.adapters.tools.builtin.context import WithContext
-from treadle.adapters.tools.builtin.nearby import require
+from treadle.adapters.tools.builtin import base
+from treadle.adapters.tools.builtin.base import MAX_BYTES, PATH, WithContext, parameters
 from treadle.adapters.tools.builtin.text import MAX_FILE
+from treadle.diff.changes import count
 from treadle.errors import ToolError
 from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
-from treadle.ports.workspace import FileMatches, Line, Matches, Query, Workspace, inert
+from treadle.ports.workspace import MOST_FOUND, Child, FileMatches, Line, Matches, Query, Workspace, inert
 from treadle.protocol.tools import ShortForm, ToolSpec
+
+
+class FindFiles(WithContext, ReadOnlyTool):
+    spec = ToolSpec(
+        name="find_files",
+        description=(
+            "Find files by a glob, sorted by path: *, ?, [a-z], {a,b}, and ** for any directories, as in "
+            "src/**/*.{ts,tsx}. A pattern without a slash is matched against the file name, in any directory. Hidden "
+            f"files count, what .gitignore names does not. At most {MOST_FOUND} paths."
+        ),
+        short=ShortForm("Find files by a glob such as *.py or src/**/*.ts.", ("pattern",), ("path",)),
+        parameters=parameters(
+            required=("pattern",),
+            pattern={"type": "string", "minLength": 1, "description": "Matched against the path relative to `path`."},
+            path=PATH | {"default": ".", "description": "The directory to look in."},
+            ignore_case={"type": "boolean", "default": False},
+        ),
+        read_only=True,
+        idempotent=True,
+        timeout_s=60.0,  # the search's own limit comes first
+        summary_argument="pattern",
+    )
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        arguments = invocation.arguments
+        workspace = self._context.workspace_of(*invocation.project)
+        pattern, path = arguments["pattern"], arguments.get("path") or "."
+        return await base.in_stoppable_thread(
+            lambda stop: _find(workspace, pattern, path, bool(arguments.get("ignore_case")), stop)
+        )
+
+
+def _find(workspace: Workspace, pattern: str, path: str, ignore_case: bool, stop: threading.Event) -> Outcome:
+    base.require(workspace, path)
+    matches = workspace.find(pattern, path, ignore_case=ignore_case, stop=stop)
+    lines = [inert(each) for each in matches.paths]
+    if not lines:
+        location = "" if path == "." else f" in {inert(path)}"
+        word = pattern.rpartition("/")[2]
+        example = f' with "pattern": "{inert(word)}"' if word.replace("_", "").isalnum() else ""
+        lines = [
+            f"No file matches {inert(pattern)}{location}. Only names of files were looked at: to find text in files "
+            f"use grep_search{example}. Ignored files are left out, unless path is their folder."
+        ]
+    if (more := matches.total - len(matches.paths)) > 0:
+        lines.append(f"[{more:,} more files are not shown; use a narrower pattern or path]")
+    if not matches.complete:
+        lines.append("[the search took too long and was stopped; there may be more files]")
+    return Outcome("\n".join(lines), summary=count(matches.total, "file"))
+
+
+MAX_ENTRIES = 500
+
+
+class ListDirectory(WithContext, ReadOnlyTool):
+    spec = ToolSpec(
+        name="list_directory",
+        description=(
+            "List the immediate children of a directory, sorted, hidden ones too; directories end with a slash. "
+            f"At most {MAX_ENTRIES} entries."
+        ),
+        short=ShortForm("List the files of a directory.", (), ("path",)),
+        parameters=parameters(path=PATH | {"default": "."}),
+        read_only=True,
+        idempotent=True,
+        summary_argument="path",
+    )
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        workspace = self._context.workspace_of(*invocation.project)
+        return await base.in_thread(_list, workspace, invocation.arguments.get("path") or ".")
+
+
+def _list(workspace: Workspace, path: str) -> Outcome:
+    base.require(workspace, path)
+    children = sorted(workspace.listdir(path), key=lambda child: child.name)
+    shown_path = inert(workspace.relative(path))
+    entry_count = f"{len(children):,} {'entry' if len(children) == 1 else 'entries'}"
+    lines = [f"{shown_path}/ ({entry_count})", *(_line(child) for child in children[:MAX_ENTRIES])]
+    if len(children) > MAX_ENTRIES:
+        lines.append(f"[{len(children) - MAX_ENTRIES:,} more entries are not shown]")
+    return Outcome("\n".join(lines), summary=entry_count)
+
+
+def _line(child: Child) -> str:
+    name = inert(child.name)
+    target = f" -> {inert(child.target)}" if child.kind == "link" else ""
+    return name + {"directory": "/", "link": target, "other": " (not a regular file)", "file": ""}[child.kind]
+
 
 MAX_MATCHES = 50
 MAX_FILES = 100
@@ -71,12 +160,12 @@ class GrepSearch(WithContext, ReadOnlyTool):
             texts=output == "content",
             most=MAX_MATCHES if output == "content" else MAX_FILES,
         )
-        secrets = await in_thread(self._context.secrets, invocation)
-        return await in_stoppable_thread(lambda stop: _search(workspace, query, output, stop, frozenset(secrets)))
+        secrets = await base.in_thread(self._context.secrets, invocation)
+        return await base.in_stoppable_thread(lambda stop: _search(workspace, query, output, stop, frozenset(secrets)))
 
 
 def _search(workspace: Workspace, query: Query, output: str, stop: threading.Event, secrets: frozenset[str]) -> Outcome:
-    require(workspace, query.path)
+    base.require(workspace, query.path)
     matches, correction = workspace.search(query, stop), list[str]()
     if not matches.files and (inside := _inside_folder(workspace, query)) is not None:
         matches = workspace.search(inside, stop)
@@ -107,10 +196,7 @@ def _search(workspace: Workspace, query: Query, output: str, stop: threading.Eve
 
 
 def _without(matches: Matches, secrets: frozenset[str]) -> tuple[Matches, list[str]]:
-    """The matches outside of secret files, and which of these have matches."""
     hidden_files = [each for each in matches.files if each.path in secrets]
-    if not hidden_files:
-        return matches, []
     files = tuple(each for each in matches.files if each.path not in secrets)
     total = matches.total - sum(each.count for each in hidden_files)
     total_files = matches.total_files - len(hidden_files)
@@ -136,7 +222,6 @@ def _inside_folder(workspace: Workspace, query: Query) -> Query | None:
 
 
 def _contents(files: tuple[FileMatches, ...]) -> tuple[int, list[str]]:
-    """How many matches fit into a result, and their text."""
     shown_count, size = 0, 0
     parts: list[str] = []
     for file in files:

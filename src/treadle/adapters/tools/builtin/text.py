@@ -113,8 +113,7 @@ NAMES: dict[Encoding, str] = {
     "utf-32-le": "UTF-32, little-endian",
     "utf-32-be": "UTF-32, big-endian",
     "windows-1252": "not UTF-8: read as Windows-1252; edits keep all other bytes",
-}
-"""The remark for a reader about each encoding."""
+}  # the remark for a reader about each encoding
 
 _MARKED: tuple[tuple[bytes, Encoding], ...] = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -131,17 +130,18 @@ class Text(msgspec.Struct, frozen=True):
     encoding: Encoding = "utf-8"
 
     def encode(self, text: str) -> bytes:
-        """Another text in the same encoding."""
         return encode(text, self.encoding)
 
 
 def decode(data: bytes, path: str) -> Text:
     """ToolError if it is no text; `path` is how the file is called there."""
-    reason = "it contains NUL bytes"
+    reason, text = "it contains NUL bytes", None
     try:
-        text: Text | None = Text(data.decode())
+        text = Text(data.decode())
     except UnicodeDecodeError as error:
-        text = _decode_marked(data)
+        encoding = next((encoding for mark, encoding in _MARKED if data.startswith(mark)), None)
+        with suppress(UnicodeDecodeError):
+            text = Text(data.decode(encoding), encoding) if encoding else None
         reason = reason if text else f"byte {error.start} is not valid UTF-8"
     if text:
         is_text = "\0" not in text.text
@@ -154,13 +154,6 @@ def decode(data: bytes, path: str) -> Text:
     return text or Text(*decode_bytewise(data))
 
 
-def _decode_marked(data: bytes) -> Text | None:
-    encoding = next((encoding for mark, encoding in _MARKED if data.startswith(mark)), None)
-    with suppress(UnicodeDecodeError):
-        return Text(data.decode(encoding), encoding) if encoding else None
-    return None
-
-
 def encode(text: str, encoding: Encoding = "utf-8") -> bytes:
     """ToolError if the encoding has no such character."""
     try:
@@ -169,17 +162,16 @@ def encode(text: str, encoding: Encoding = "utf-8") -> bytes:
         return text.encode(encoding)
     except UnicodeEncodeError as error:
         character = text[error.start]
-        if "\ud800" <= character <= "\udfff":
-            message = "The text contains half a surrogate pair, which is no valid Unicode; send it again."
-            raise ToolError(message) from None
-        raise ToolError(
+        message = (
             f"The file is in a one-byte encoding (read as Windows-1252), which has no {character!r}. Use other "
             "characters, or convert the file to UTF-8 with run_command first."
-        ) from None
+        )
+        if "\ud800" <= character <= "\udfff":
+            message = "The text contains half a surrogate pair, which is no valid Unicode; send it again."
+        raise ToolError(message) from None
 
 
 def refusal(head: bytes, size: int, path: str, reason: str) -> str:
-    """Why a file is not read as text, from its first bytes."""
     kind = describe(head)
     if kind:
         return f"{path} is {kind} ({size:,} bytes), not text."

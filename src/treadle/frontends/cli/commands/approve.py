@@ -233,8 +233,7 @@ def add(
     """
     from msgspec.structs import replace
 
-    from treadle.adapters.policy.rule_book import RuleBook, stamped
-    from treadle.adapters.policy.rules import check
+    from treadle.adapters.policy.rules import RuleBook, check, stamped
     from treadle.frontends.cli.session import configured, project_root
     from treadle.protocol.permissions import Rule
 
@@ -262,7 +261,7 @@ def add(
 @click.option("--chat", type=CHAT, help="The chat, for a rule of a chat.")
 def revoke(id: str, chat: str | None) -> None:
     """Revoke a rule."""
-    from treadle.adapters.policy.rule_book import RuleBook
+    from treadle.adapters.policy.rules import RuleBook
     from treadle.frontends.cli.session import configured
 
     def without(chat: "Chat", rules: "tuple[Rule, ...]") -> "tuple[Rule, ...]":
@@ -278,7 +277,7 @@ def revoke(id: str, chat: str | None) -> None:
 
 
 def _list(chat: str | None, as_json: bool) -> None:
-    from treadle.adapters.policy.rule_book import RuleBook
+    from treadle.adapters.policy.rules import RuleBook
     from treadle.frontends.cli.session import configured
     from treadle.protocol import wire
 

@@ -279,7 +279,7 @@ def _read(file: str, label: str = "the system prompt") -> str:
 async def _tell_recipient(agent: "Agent", model: str, *, asks: bool) -> bool:
     """Tell the user, once for each provider, which provider receives the project (S-10): as a question if `asks`,
     otherwise in a line on standard error. False if the run may not begin."""
-    from treadle.adapters.policy.consent import disclosure
+    from treadle.adapters.policy.trust import disclosure
     from treadle.frontends.cli.dialogue import agreed
 
     missing_consent = agent.consent.missing(model)

@@ -335,7 +335,7 @@ async def acp(**flags: Any) -> None:
     from acp import Agent as AcpAgent
     from acp import run_agent
 
-    from treadle.adapters.tools.unsaved import UnsavedFiles
+    from treadle.adapters.tools.hooks import UnsavedFiles
     from treadle.adapters.workspace.root import plain_root
     from treadle.frontends.acp.agent import CheckedLines, EditorAgent
     from treadle.frontends.cli.session import configured, open_agent, project_root

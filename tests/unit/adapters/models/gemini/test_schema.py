@@ -11,7 +11,7 @@ from treadle.adapters.models.gemini.adapter import GeminiEncoder
 from treadle.adapters.models.gemini.schema import reduced
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.adapters.tools.builtin import builtins
-from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.ports.model import ModelRequest
 from treadle.protocol.content import UserEntry
 from treadle.protocol.tools import ToolSpec

@@ -9,7 +9,7 @@ import pytest
 from treadle.adapters.models.local.answer import answer_schema, reply_name
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.adapters.tools.builtin import builtins
-from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.adapters.tools.registry import Tools
 from treadle.adapters.workspace.root import Root
 from treadle.protocol.options import ChatOptions

@@ -21,7 +21,7 @@ from treadle.adapters.models.local.model import LocalModel
 from treadle.adapters.models.local.weights import find_library
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.adapters.tools.builtin import builtins
-from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.adapters.tools.registry import Tools
 from treadle.adapters.workspace.root import Root
 from treadle.chat.assembly import Assembler, ModelAnswer

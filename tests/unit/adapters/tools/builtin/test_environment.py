@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.adapters.tools.builtin.environment import command_environment, without_secrets
+from treadle.adapters.tools.builtin.command.shell import command_environment, without_secrets
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,8 @@ import pytest
 
 from tests.unit.adapters.tools.contexts import context_with
 from treadle.adapters.stores.memory import MemoryStore
-from treadle.adapters.tools.builtin.context import ToolContext
-from treadle.adapters.tools.builtin.edit import EditFile, WriteFile
-from treadle.adapters.tools.builtin.patch import ApplyPatch
+from treadle.adapters.tools.builtin.base import ToolContext
+from treadle.adapters.tools.builtin.edit import ApplyPatch, EditFile, WriteFile
 from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
 from treadle.adapters.workspace.root import Root
 from treadle.base import file_system

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from treadle.adapters.stores.memory import MemoryStore
-from treadle.adapters.tools.builtin.context import ToolContext
-from treadle.adapters.tools.builtin.find import FindFiles
+from treadle.adapters.tools.builtin.base import ToolContext
+from treadle.adapters.tools.builtin.search import FindFiles
 from treadle.adapters.workspace.root import Root
 from treadle.errors import OutsideRoot, ToolError
 

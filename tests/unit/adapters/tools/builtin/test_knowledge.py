@@ -9,8 +9,7 @@ import pytest
 
 from tests.unit.adapters.tools.contexts import context_with
 from treadle.adapters.stores.memory import MemoryStore
-from treadle.adapters.tools.builtin.edit import EditFile, WriteFile
-from treadle.adapters.tools.builtin.patch import ApplyPatch
+from treadle.adapters.tools.builtin.edit import ApplyPatch, EditFile, WriteFile
 from treadle.adapters.tools.builtin.read import ReadFile
 from treadle.base.types import CallKey, ChatId
 from treadle.errors import Conflict, ToolError

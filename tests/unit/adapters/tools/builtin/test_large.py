@@ -10,7 +10,7 @@ import pytest
 
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.adapters.tools.builtin import read
-from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.adapters.tools.builtin.read import ReadFile, read_large
 from treadle.adapters.workspace.root import Root
 from treadle.errors import ToolError
@@ -79,7 +79,7 @@ import asyncio, resource, sys
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions
 from treadle.adapters.stores.memory import MemoryStore
-from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.adapters.tools.builtin.read import ReadFile
 from treadle.adapters.workspace.root import Root
 async def main():

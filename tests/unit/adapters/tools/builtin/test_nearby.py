@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.adapters.tools.builtin.nearby import not_there
+from treadle.adapters.tools.builtin.base import not_there
 from treadle.adapters.workspace.root import Root
 
 TREE = (

@@ -11,8 +11,8 @@ import pytest
 
 from tests.unit.adapters.tools.contexts import context_with, summarize_changes
 from treadle.adapters.stores.sqlite import SqliteStore
-from treadle.adapters.tools.builtin.context import ToolContext
-from treadle.adapters.tools.builtin.patch import ApplyPatch
+from treadle.adapters.tools.builtin.base import ToolContext
+from treadle.adapters.tools.builtin.edit import ApplyPatch
 from treadle.base import file_system
 from treadle.errors import Conflict, EditError, OutsideRoot, ToolError
 from treadle.ports.toolset import Invocation, Outcome
@@ -163,7 +163,7 @@ from treadle.base import file_system
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions
 from treadle.adapters.stores.sqlite import SqliteStore
-from treadle.adapters.tools.builtin.patch import ApplyPatch
+from treadle.adapters.tools.builtin.edit import ApplyPatch
 from tests.unit.adapters.tools.contexts import context_with
 left = int(sys.argv[4])
 def strike(name):

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from treadle.adapters.stores.memory import MemoryStore
-from treadle.adapters.tools.builtin.context import ToolContext
-from treadle.adapters.tools.builtin.find import ListDirectory
+from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.adapters.tools.builtin.read import ReadFile
+from treadle.adapters.tools.builtin.search import ListDirectory
 from treadle.adapters.workspace.root import Root
 from treadle.errors import OutsideRoot, ToolError
 

@@ -1,30 +1,27 @@
-"""Background processes of a chat: check_command, send_input and stop_command, by the handle that run_command gave. They
-are supervised commands like others; no call waits for them, and a few may run at once.
-
-Changes that such a command makes on its view are judged with the call that commits them (W-10): a check that finds the
-command ended or asks for a commit, and a stop. These calls look at the command when they are rehearsed, so that the
-policy and a person see the effect before it is committed."""
+"""Background processes of a chat: check_command, send_input and stop_command, by the handle that run_command gave; and
+commit_world, which people call (L-18, W-12). Changes on a view are judged with the call that commits them (W-10): it
+looks at the command when it is rehearsed, so that the policy and a person see the effect before."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from typing import Any, Literal
 
 import msgspec
 
-from treadle.adapters.tools.builtin.base import in_thread, parameters
+from treadle.adapters.tools.builtin.base import ToolContext, WithContext, in_thread, parameters
 from treadle.adapters.tools.builtin.command.network import reached_hosts, shown_hosts
 from treadle.adapters.tools.builtin.command.output import exit_words, finished_end, stopped_lines, view_between
 from treadle.adapters.tools.builtin.command.project import GIVEN_UP, NOT_KEPT, CommandProject, JobLayer, ProjectChange
 from treadle.adapters.tools.builtin.command.request import CommandRequest
 from treadle.adapters.tools.builtin.command.shell import stopped_names
-from treadle.adapters.tools.builtin.context import ToolContext, WithContext
 from treadle.base.types import CallKey, SystemClock
 from treadle.diff.changes import count
 from treadle.errors import ToolError
 from treadle.ports.commands import Command, CommandExit, KnownCommand
 from treadle.ports.toolset import Invocation, Outcome, PlainTool, Rehearsal, Settlement, Trial
-from treadle.ports.workspace import inert
+from treadle.ports.workspace import WorldPlaces, inert
 from treadle.protocol.events import JobEnded, JobSettled
-from treadle.protocol.tools import JOB_TOOL, STOP_TOOL, ToolSpec, digest, job_handle
+from treadle.protocol.tools import JOB_TOOL, STOP_TOOL, WORLD_TOOL, ToolSpec, digest, job_handle
 
 MAX_RUNNING = 8
 KEPT = 20
@@ -37,8 +34,7 @@ HANDLE = {"type": "string", "minLength": 1, "description": "The handle that run_
 
 
 async def make_room(context: ToolContext, request: CommandRequest) -> None:
-    """Let go of what is no longer needed before a new command starts, and refuse one background process too many. The
-    results of earlier commands are recorded by now: calls that execute run one after the other."""
+    """Forget ended commands, whose results are recorded, before a new one starts; refuse one job too many."""
     assert context.commands is not None
     known_commands = await context.commands.list_commands(request.chat)
     running = [one for one in known_commands if one.background and one.running]
@@ -62,18 +58,20 @@ async def make_room(context: ToolContext, request: CommandRequest) -> None:
 
 
 async def _count_pending(context: ToolContext, invocation: Invocation, one: KnownCommand) -> int:
-    """How many changes of an ended background command are not committed."""
     assert context.commands is not None
     command = await context.commands.find(invocation.chat, one.call)
     result = None if command is None or one.running else await command.wait(0)
     if command is None or result is None:
         return 0
+    return await _layer(context, invocation, one.call, command).pending(result)
+
+
+def _layer(context: ToolContext, invocation: Invocation, handle: str, command: Command) -> JobLayer:
     place = invocation.project, invocation.options, invocation.changed_paths
-    return await JobLayer(context, invocation.chat, one.call, command, *place).pending(result)
+    return JobLayer(context, invocation.chat, handle, command, *place)
 
 
 async def report_start(context: ToolContext, command: Command, handle: str) -> tuple[str, str, bool]:
-    """The text, summary and success of a command that was started in the background."""
     command_exit = await _settle_down(command, 0, _LOOK_S)
     if command_exit is not None and command_exit.ending == "failed":
         raise ToolError(f"The command could not be started: {command_exit.error}.")
@@ -84,8 +82,7 @@ async def report_start(context: ToolContext, command: Command, handle: str) -> t
     return text, f"in the background as {handle}, {state}", not _has_failed(command_exit)
 
 
-CommitScope = Literal["", "part", "all"]
-"""The changes that a call commits: none · those of a running command up to now · all those of an ended one."""
+CommitScope = Literal["", "part", "all"]  # none · of a running command up to now · all of an ended one
 
 
 class _Handled(WithContext, PlainTool):
@@ -108,7 +105,7 @@ class _Handled(WithContext, PlainTool):
         """Complete and tell the commit that the call had begun; changes that were not begun stay on the view."""
         if not (scope := _scope(invocation)):
             return None
-        layer = self._layer(await self._find(invocation), invocation)
+        layer = _layer(self._context, invocation, _handle(invocation), await self._find(invocation))
         change = await layer.call_off(invocation.call, all_of_it=scope == "all")
         if change is None:
             return None
@@ -122,32 +119,24 @@ class _Handled(WithContext, PlainTool):
 
     async def _find(self, invocation: Invocation) -> Command:
         handle, commands = _handle(invocation), self._context.commands
-        known_commands = await self._list_background_commands(invocation)
-        if commands is not None and any(one.call == handle for one in known_commands):
-            command = await commands.find(invocation.chat, CallKey(handle))
-            if command is not None:
-                return command
+        is_known = any(one.call == handle for one in await self._list_background_commands(invocation))
+        command = await commands.find(invocation.chat, CallKey(handle)) if commands is not None and is_known else None
+        if command is not None:
+            return command
         there = await self._list_lines(invocation) or "There are none."
         raise ToolError(f"There is no background command with the handle {handle!r}. Background commands:\n{there}")
 
     async def _list_lines(self, invocation: Invocation) -> str:
-        """The background commands, one in a line, with what of it is not committed."""
         known_commands = await self._list_background_commands(invocation)
-        lines = [_line(one, await _count_pending(self._context, invocation, one)) for one in known_commands]
-        return "\n".join(lines)
-
-    def _layer(self, command: Command, invocation: Invocation) -> JobLayer:
-        place = invocation.project, invocation.options, invocation.changed_paths
-        return JobLayer(self._context, invocation.chat, _handle(invocation), command, *place)
+        return "\n".join([_line(one, await _count_pending(self._context, invocation, one)) for one in known_commands])
 
     async def _report(
         self, command: Command, invocation: Invocation, command_exit: CommandExit | None, by: str = ""
     ) -> Outcome:
         text, size = await in_thread(_news, self._context, command, invocation.call, command_exit)
-        state, layer = _state(command_exit), self._layer(command, invocation)
+        state, layer = _state(command_exit), _layer(self._context, invocation, _handle(invocation), command)
         lines: tuple[str, ...] = ()
-        change, pending = ProjectChange(source="view"), 0
-        scope = _scope(invocation)
+        change, pending, scope = ProjectChange(source="view"), 0, _scope(invocation)
         if scope and invocation.discard:
             # The policy does not let the effect pass, and no person can be asked. In a read-only chat it is dropped;
             # else it stays for a person to commit.
@@ -183,9 +172,7 @@ class _Handled(WithContext, PlainTool):
         return change.added_to(outcome if not scope else msgspec.structs.replace(outcome, effect="view"))
 
 
-class _Committing(_Handled):
-    """A call that may commit what its command changed."""
-
+class _Committing(_Handled, ABC):
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
         if not _handle(invocation):
             return None
@@ -204,17 +191,17 @@ class _Committing(_Handled):
     async def _look(self, invocation: Invocation) -> tuple[CommitScope, Rehearsal | None]:
         command = await self._find(invocation)
         result = await self._wait(command, invocation)
-        layer = self._layer(command, invocation)
         if result is None and not invocation.arguments.get("commit"):
             return "", None
+        layer = _layer(self._context, invocation, _handle(invocation), command)
         rehearsal = await layer.rehearse(invocation.call, result)
         if rehearsal is None or rehearsal.empty:
             return "", None
         return "part" if result is None else "all", rehearsal
 
+    @abstractmethod
     async def _wait(self, command: Command, invocation: Invocation) -> CommandExit | None:
         """How the command ended, or None; the wait that the call asks for happens here."""
-        raise NotImplementedError
 
 
 class CheckCommand(_Committing):
@@ -281,8 +268,7 @@ class SendInput(_Handled):
         begin, _ = await in_thread(command.since, invocation.call)
         token = f"{invocation.call}~{digest(arguments)[:12]}"  # of these words: a log that was put back may say others
         await command.write(text.encode(errors="surrogateescape"), token=token, end=end)
-        command_exit = await _settle_down(command, begin, _LOOK_S, until_news=True)
-        return await self._report(command, invocation, command_exit)
+        return await self._report(command, invocation, await _settle_down(command, begin, _LOOK_S, until_news=True))
 
 
 class StopCommand(_Committing):
@@ -302,8 +288,7 @@ class StopCommand(_Committing):
 
     async def trial(self, invocation: Invocation) -> Trial | None:
         """It is stopped before its effect is judged, so that is recorded first."""
-        result = await (await self._find(invocation)).wait(0)
-        return Trial({}, begins=result is None)
+        return Trial({}, begins=(await (await self._find(invocation)).wait(0)) is None)
 
     async def run(self, invocation: Invocation) -> Outcome:
         command = await self._find(invocation)
@@ -338,8 +323,7 @@ async def _settle_down(command: Command, begin: int, wait_s: float, *, until_new
 
 
 def _news(context: ToolContext, command: Command, token: str, result: CommandExit | None) -> tuple[str, int]:
-    """The new output since the last look, bounded, and its size. Of a running command, an unfinished character and
-    what may be the beginning of a secret (S-11) wait for the next look."""
+    """The output since the last look, and its size. Half a character, or the start of a secret (S-11), waits."""
     begin, size = command.since(token)
     end = size if result is not None else finished_end(command, begin, size, context.finished_length)
     lines = [view_between(command, begin, end, context.redact).text] if end > begin else []
@@ -360,13 +344,83 @@ def _state(command_exit: CommandExit | None) -> str:
     return words.get(command_exit.ending, command_exit.ending)
 
 
-def _has_failed(command_exit: CommandExit | None) -> bool:
-    if command_exit is None:
-        return False
-    return command_exit.ending == "lost" or (command_exit.ending == "exited" and command_exit.code != 0)
+def _has_failed(end: CommandExit | None) -> bool:
+    return end is not None and (end.ending == "lost" or (end.ending == "exited" and end.code != 0))
 
 
 def _line(one: KnownCommand, pending: int = 0) -> str:
     state = "running" if one.running else "ended"
     note = f", {count(pending, 'change')} not committed" if pending else ""
     return f'"{one.call}" {state}{note}: {inert(one.title)}'
+
+
+_ELSEWHERE = "The world {} is not one of the place in which this chat works; commit it in a chat that works there."
+
+
+class _Committed(CommandProject):
+    not_made = "nothing of the world was committed"
+    mend = "rebase the world, look at it, and commit it again"
+
+
+class CommitWorld(WithContext, PlainTool):
+    spec = ToolSpec(
+        name=WORLD_TOOL,
+        description="Make what was changed in a world the project's own.",
+        parameters=parameters(required=("world",), world={"type": "string", "minLength": 1}),
+        effect="edit",
+        timeout_s=600.0,
+        summary_argument="world",
+    )
+
+    async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
+        # A call with a plan changes files: a checkpoint precedes it.
+        return {"view": await in_thread(self._view, invocation)}
+
+    async def preview(self, invocation: Invocation) -> str:
+        return (await self._project(invocation).preview(await in_thread(self._view, invocation)))[1]
+
+    async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
+        project = self._project(invocation)
+        effect = await project.effect(await in_thread(self._view, invocation))
+        unrecoverable = await project.unrecoverable(effect)
+        return Rehearsal("", effect.files, effect.uncaptured, unrecoverable, history=effect.history)
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        worlds, world = self._places(), str(invocation.arguments["world"])
+        view = await in_thread(self._view, invocation)
+        alone = worlds.alone(world)
+        await in_thread(alone.__enter__)
+        try:
+            change = await self._project(invocation).commit(view)
+            if change.success:
+                await in_thread(worlds.committed, world, change.files)
+        finally:
+            await in_thread(alone.__exit__, None, None, None)
+        return self._outcome(world, change)
+
+    async def settle(self, invocation: Invocation) -> Settlement:
+        return "run_again"  # a decided commit is completed, by its name, and reported
+
+    async def stop(self, invocation: Invocation) -> Outcome | None:
+        change = await self._project(invocation).discard()
+        return self._outcome(str(invocation.arguments["world"]), change) if change.files else None
+
+    def _view(self, invocation: Invocation) -> str:
+        worlds, world = self._places(), str(invocation.arguments["world"])
+        if worlds.beneath(world) != invocation.project:
+            raise ToolError(_ELSEWHERE.format(world))
+        return worlds.view(world)
+
+    def _places(self) -> WorldPlaces:
+        if self._context.worlds is None or self._context.snapshots_of is None:
+            raise ToolError("This Treadle has no worlds.")
+        return self._context.worlds()
+
+    def _project(self, invocation: Invocation) -> CommandProject:
+        place = invocation.project, invocation.options, invocation.changed_paths
+        return _Committed(self._context, f"{invocation.chat}/{invocation.call}", *place)
+
+    def _outcome(self, world: str, change: ProjectChange) -> Outcome:
+        headline = f"Committed the world {world}." if change.files else f"The world {world} changes nothing."
+        lines = (headline, *change.lines) if change.success else change.lines
+        return change.added_to(Outcome("\n".join(lines), success=change.success, effect="view"))

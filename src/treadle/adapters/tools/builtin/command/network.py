@@ -44,8 +44,7 @@ def network_of(choice: NetworkChoice, log: str) -> Network:
 
 
 def through_proxy() -> dict[str, str]:
-    """Variables that lead programs to the proxy; package managers have their own. ALL_PROXY speaks HTTP, too: a socks5h
-    address makes libraries without SOCKS support fail."""
+    """Variables that lead programs to the proxy. ALL_PROXY is HTTP, too: libraries without SOCKS fail with socks5h."""
     general = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy")
     return {
         **{name: _PROXY for each in general for name in (each, each.upper())},
@@ -58,8 +57,7 @@ def through_proxy() -> dict[str, str]:
 
 
 def wanted_hosts(text: str, log: str, reached: NetworkChoice) -> tuple[str, ...]:
-    """The hosts that a failed command would have needed, as patterns; `all` if that cannot be told; none if it did not
-    fail for want of the network."""
+    """The hosts that a failed command would have needed, as patterns; `all` if unknown; none if it was not that."""
     if reached is True:
         return ()
     connections = [(host, port) for host, port, refusal in _connections(log) if "not among" in refusal]
@@ -93,7 +91,6 @@ def reached_hosts(log: str, allowed: NetworkChoice) -> tuple[str, ...]:
 
 
 def shown_hosts(hosts: tuple[str, ...]) -> str:
-    """In one line, for people; empty if there are none."""
     if not hosts or hosts == (ALL,):
         return "could reach every host" if hosts else ""
     more = f" and {len(hosts) - _MOST} more" if len(hosts) > _MOST else ""
@@ -110,7 +107,6 @@ def _connections(log: str) -> Iterator[tuple[str, int, str]]:
 
 
 def in_one_line(patterns: tuple[str, ...]) -> str:
-    """For person and model; empty if nothing is wanted."""
     if not patterns:
         return ""
     hosts = ": " + ", ".join(patterns) if patterns != (ALL,) else ""

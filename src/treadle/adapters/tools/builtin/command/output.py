@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.adapters.tools.builtin.base import MAX_BYTES, MAX_LINES, in_thread, parameters
-from treadle.adapters.tools.builtin.context import WithContext
+from treadle.adapters.tools.builtin.base import MAX_BYTES, MAX_LINES, WithContext, in_thread, parameters
 from treadle.base.types import CallKey
 from treadle.diff.changes import count
 from treadle.errors import NotFound, ToolError
@@ -27,8 +26,7 @@ _HEAD_BYTES = 10_000
 _TAIL_BYTES = 38_000  # Together below 50 KB, with room for the notices
 _HEAD_READ = 2 * _HEAD_BYTES
 _TAIL_READ = 4 * _TAIL_BYTES  # More raw bytes than are shown, because cleaning may remove most of them
-_LIVE_BYTES = 8_000
-"""Live output is a glimpse: at most so much each time, so that a flood costs neither memory nor the loop's time."""
+_LIVE_BYTES = 8_000  # a glimpse each time, so that a flood costs neither memory nor the loop's time
 _PART = 1 << 20
 _LONGEST_LINE = 1 << 22
 _SHOWN = MAX_BYTES - 2_000
@@ -48,8 +46,7 @@ _CONTROLS = {code: 0x2400 + code for code in range(32) if code not in (9, 10, 13
 
 class OutputView(msgspec.Struct, frozen=True):
     text: str
-    exact: bool
-    """True if the text is the output, byte for byte; if not, the output itself must be kept somewhere else."""
+    exact: bool  # true if the text is the output, byte for byte; if not, the output itself must be kept somewhere else
     is_shortened: bool = False  # True if something is missing that a reader may want to see
 
 
@@ -63,10 +60,8 @@ def clean(data: bytes) -> str:
 
 def whole_characters(data: bytes) -> bytes:
     """Without the pieces of characters at both ends: the bytes were cut there, the text is not broken."""
-    start = 0
-    while start < min(3, len(data)) and data[start] & 0xC0 == 0x80:
-        start += 1
-    return without_unfinished_character(data[start:])
+    lead = next((at for at, byte in enumerate(data[:3]) if byte & 0xC0 != 0x80), min(3, len(data)))
+    return without_unfinished_character(data[lead:])
 
 
 def without_unfinished_character(data: bytes) -> bytes:
@@ -90,7 +85,6 @@ def view_whole(data: bytes, redact: Callable[[str], str] = str) -> OutputView:
 
 
 def view_ends(head: bytes, tail: bytes, lines: int, size: int, redact: Callable[[str], str] = str) -> OutputView:
-    """Of an output of so many lines and bytes, by how it begins and how it ends."""
     first = redact(clean(whole_characters(head))).split("\n")[:HEAD_LINES]
     last = redact(clean(whole_characters(tail))).removesuffix("\n").split("\n")
     last = last[1:] or last  # the first one probably lacks its beginning
@@ -113,8 +107,6 @@ def _shorten(head: list[str], tail: list[str], lines: int, size: int) -> str:
 
 
 # -- the output of a command ------------------------------------------------------------------------------------------
-
-
 def view(command: Command, result: CommandExit, redact: Callable[[str], str] = str) -> OutputView:
     if result.size <= _HEAD_READ + _TAIL_READ:
         return view_whole(b"".join(parts(command)), redact)
@@ -124,11 +116,9 @@ def view(command: Command, result: CommandExit, redact: Callable[[str], str] = s
 
 def finished_end(command: Command, begin: int, end: int, finished_length: Callable[[str], int]) -> int:
     """Where what can be shown of a running command's output ends: before an unfinished character or secret."""
-    start = max(begin, end - _TAIL_READ)
-    data = _read(command, start, end)
+    data = _read(command, max(begin, end - _TAIL_READ), end)
     text = without_unfinished_character(data).decode(errors="surrogateescape")
-    finished_data = text[: finished_length(text)].encode(errors="surrogateescape")
-    return end - len(data) + len(finished_data)
+    return end - len(data) + len(text[: finished_length(text)].encode(errors="surrogateescape"))
 
 
 def view_between(command: Command, begin: int, end: int, redact: Callable[[str], str] = str) -> OutputView:
@@ -164,9 +154,8 @@ def read_redacted(command: Command, redact: Callable[[str], str]) -> Iterator[by
 
 
 def without_secrets(pieces: Iterable[bytes], redact: Callable[[str], str]) -> Iterator[bytes]:
-    """The same without secrets, whole lines at a time, so that none is cut in two by chance (S-11): up to the end of
-    the last whole line, outside of a private key; anywhere, if no line ends for very long. Bytes that are no text stay
-    as they are."""
+    """Redact whole lines, so that no secret is cut (S-11), outside of a private key; anywhere if no line ends for long.
+    Bytes that are no text stay."""
 
     def clean_text(data: bytes) -> bytes:
         return redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
@@ -186,22 +175,20 @@ def without_secrets(pieces: Iterable[bytes], redact: Callable[[str], str]) -> It
 
 
 def handle_line(command_exit: CommandExit, call: CallKey) -> str:
-    """How the model gets the rest of an output that was cut."""
     note = f"; of {command_exit.size:,} bytes the beginning and the end were kept" if command_exit.size > CAP else ""
     return f'[the whole output: read_output handle="{call}"{note}]'
 
 
 _CROSS_DEVICE = re.compile(r"Invalid cross-device link|\bEXDEV\b")
+_RENAME_HINT = (
+    "[a folder of the project cannot be renamed in place here (EXDEV); mv copies it instead. In place of "
+    "`git mv OLD NEW` use: mv OLD NEW && git add -A OLD NEW]"
+)
 
 
 def rename_hint(text: str) -> str:
-    """Advice about a folder that could not be renamed on a view; empty if the output tells of none. The kernel has
-    an option for it (`redirect_dir`), but not for mounts without privileges."""
-    hint = (
-        "[a folder of the project cannot be renamed in place here (EXDEV); mv copies it instead. In place of "
-        "`git mv OLD NEW` use: mv OLD NEW && git add -A OLD NEW]"
-    )
-    return hint if _CROSS_DEVICE.search(text) else ""
+    """Advice if a folder could not be renamed on a view; the kernel's `redirect_dir` needs a privileged mount."""
+    return _RENAME_HINT if _CROSS_DEVICE.search(text) else ""
 
 
 _SETTINGS_UNWRITTEN = re.compile(r"could not (?:write|lock) config file \S*\.git/config")
@@ -246,31 +233,24 @@ def exit_words(command_exit: CommandExit) -> str:
 
 
 def stopped_lines(names: Sequence[str], *, left_behind: bool = False) -> tuple[str, ...]:
-    """The note about processes that a command left running, by their names as far as those are known."""
-    if not names and not left_behind:
-        return ()
     counts = Counter(inert(name) for name in names)
     name_list = ", ".join(name if number == 1 else f"{name} ({number})" for name, number in counts.most_common(10))
     suffix = f": {name_list}{' …' if len(counts) > 10 else ''}" if name_list else ""
-    return (
+    note = (
         f"[processes that it left running in the background were stopped{suffix}. A process that is to go on runs as "
-        "its own command with background=true]",
+        "its own command with background=true]"
     )
+    return (note,) if names or left_behind else ()
 
 
 class LiveOutput:
-    """Output for people who watch, in pieces, a few times a second."""
-
     def __init__(self, command: Command, emit: Callable[[str], None]) -> None:
-        self._command = command
-        self._emit = emit
+        self._command, self._emit = command, emit
         self._at = 0
 
     def show(self, *, last: bool) -> bool:
-        """Emit the new output; True if there was any."""
         with suppress(OSError):
-            size = self._command.read(0, 0).size
-            skipped = max(0, size - self._at - _LIVE_BYTES)
+            skipped = max(0, self._command.read(0, 0).size - self._at - _LIVE_BYTES)
             output = self._command.read(self._at + skipped, _LIVE_BYTES)
             data = output.data if last else whole_characters(output.data)
             if data:
@@ -281,8 +261,6 @@ class LiveOutput:
 
 
 # -- read_output ------------------------------------------------------------------------------------------------------
-
-
 class ReadOutput(WithContext, ReadOnlyTool):
     spec = ToolSpec(
         name="read_output",

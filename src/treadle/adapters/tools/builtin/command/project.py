@@ -1,26 +1,22 @@
 """The project as the command of a call changes it (W-08, W-10): on a copy-on-write view, whose effect is committed when
-the command has ended; or directly, with the tree compared before and after.
-
-One decision per call: its effect is committed or discarded, by its name. A worker that has been asleep finds it made.
-"""
+the command has ended; or directly, with the tree compared before and after. One decision per call, by its name."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from treadle.adapters.tools.builtin.base import carried_out, in_thread
-from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.builtin.base import ToolContext, carried_out, in_thread
 from treadle.base.file_system import is_below, path_steps, replace_file
 from treadle.base.types import ChatId
 from treadle.chat.change_rules import left_out
 from treadle.diff.changes import change_lines, sort_out, total
 from treadle.errors import StoreError, ToolError
 from treadle.ports.commands import Command, CommandExit
-from treadle.ports.snapshots import Effect
+from treadle.ports.snapshots import Effect, Snapshots
 from treadle.ports.toolset import Outcome, Rehearsal
 from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileConflict, FileState, Source, Uncaptured, decode_path, encode_path
@@ -32,10 +28,8 @@ _MOST_IGNORED = 3_000
 _BYTECODE = "__pycache__"  # Folders of this name get no layer: Python does without
 _WHAT = "What the command changed"
 _FROZEN_FOLDER = "parts"
-_REHEARSED = "rehearsed"
-"""The file beside the layer that names the call by which all changes of the ended command were last judged."""
-_KEPT_ENDINGS = ("exited", "timed_out", "idle", "stopped")
-"""The changes of commands that ended so may be committed; not those of one that used up its limits or is lost."""
+_REHEARSED = "rehearsed"  # the file beside the layer that names the call which last judged all its changes
+_KEPT_ENDINGS = ("exited", "timed_out", "idle", "stopped")  # not if it used up its limits or is lost
 GIVEN_UP = "[what it had changed and was not committed before is discarded]"
 NOT_KEPT = "[nothing of what it had changed and was not committed before is kept]"
 
@@ -48,15 +42,11 @@ class ProjectChange(msgspec.Struct, frozen=True):
     uncaptured: tuple[Uncaptured, ...] = ()
     conflicts: tuple[FileConflict, ...] = ()
     git: str = ""
-    concerns: tuple[str, ...] = ()
-    """The questions that a person would have been asked, had the changes been known before (W-10)."""
+    concerns: tuple[str, ...] = ()  # what a person would have been asked, had the changes been known (W-10)
 
     @property
     def settlement(self) -> Literal["committed", "refused", "discarded"]:
-        """The outcome of the effect of a command that ran on a view."""
-        if self.conflicts:
-            return "refused"
-        return "committed" if self.files else "discarded"
+        return "refused" if self.conflicts else "committed" if self.files else "discarded"
 
     def added_to(self, outcome: Outcome) -> Outcome:
         stat = total(self.files)
@@ -93,33 +83,30 @@ class WritableFolders(msgspec.Struct, frozen=True):
 
 
 class CommandProject:
-    """`name` is that of the effect: the chat and the call. `changed` is what the run has changed itself. Without
-    snapshots nothing is known of what commands change: all answers are empty."""
+    """`name`: the chat and the call; `changed`: what the run has changed. Without snapshots all answers are empty."""
 
     not_made = "the command ran, but nothing of what it changed was committed"
     mend = "look at them, and run it again if it is still wanted"
     discards_failed = True  # True if an effect that cannot be committed now never will be
 
     def __init__(
-        self,
-        context: ToolContext,
-        name: str,
-        project: Project,
-        options: ChatOptions,
-        changed_paths: frozenset[str] = frozenset(),
+        self, context: ToolContext, name: str, project: Project, options: ChatOptions, changed: Collection[str] = ()
     ) -> None:
-        self._context = context
-        self._name = name
-        self._project, self._options, self._changed = project, options, changed_paths
+        self._context, self._name = context, name
+        self._project, self._options, self._changed = project, options, frozenset(changed)
         self._snapshots = context.snapshots_of(*project) if context.snapshots_of is not None and project.root else None
 
     @property
     def has_snapshots(self) -> bool:
         return self._snapshots is not None
 
+    @property
+    def snapshots(self) -> Snapshots:
+        assert self._snapshots is not None
+        return self._snapshots
+
     async def tidy(self) -> None:
-        """Remove from projects the files that the sandbox had put there for commands that were killed together with the
-        process that would have removed the files (W-10)."""
+        """Remove files that the sandbox put into projects for commands that were killed with their supervisor."""
         if self._context.sandbox_of is not None:
             sandbox_of, demand = self._context.sandbox_of, self._options.sandbox
             await in_thread(lambda: sandbox_of(demand).tidy())
@@ -143,32 +130,22 @@ class CommandProject:
 
     async def preview(self, view: str) -> tuple[Effect, str, tuple[str, ...]]:
         """The changes that a commit of this view would make, their diff, and the `unrecoverable` paths among them."""
-        snapshots = self._snapshots
-        assert snapshots is not None
-
-        def preview() -> tuple[Effect, str, tuple[str, ...]]:
-            effect = snapshots.effect(view, self._changed)
-            return effect, snapshots.diff(view, effect), self._find_unrecoverable(effect)
-
-        return await in_thread(preview)
+        effect = await self.effect(view)
+        return effect, await in_thread(self.snapshots.diff, view, effect), await self.unrecoverable(effect)
 
     async def effect(self, view: str) -> Effect:
-        assert self._snapshots is not None
-        return await in_thread(self._snapshots.effect, view, self._changed)
+        return await in_thread(self.snapshots.effect, view, self._changed)
 
     async def unrecoverable(self, effect: Effect) -> tuple[str, ...]:
         """Paths whose bytes this effect would remove for good, without those that this run changed itself."""
-        return await in_thread(self._find_unrecoverable, effect)
-
-    def _find_unrecoverable(self, effect: Effect) -> tuple[str, ...]:
-        lost_paths = self._context.unrecoverable(self._project, effect.files)
+        lost_paths = await in_thread(self._context.unrecoverable, self._project, effect.files)
         return tuple(path for path in lost_paths if path not in self._changed)
 
     async def compare(
         self, source: Source = "direct", known_digests: Mapping[str, str] | None = None, *, gated: bool = False
     ) -> ProjectChange:
-        """Return the changes since before the command began, without those in `known_digests`, which the model has seen
-        already. `gated`: at once undo changes to paths that are never committed."""
+        """The changes since before the command, without those in `known_digests`. `gated`: undo never committed
+        ones."""
         if self._snapshots is None:
             return ProjectChange(source=source)
         await self.tidy()
@@ -185,8 +162,7 @@ class CommandProject:
         known = known_digests or {}
         digests = {file.path: file.after.digest for file in effect.files if file.after is not None}
         seen = {path for path, digest in digests.items() if digest and known.get(path) == digest}
-        files = tuple(file for file in effect.files if file.path not in seen)
-        effect = msgspec.structs.replace(effect, files=files)
+        effect = msgspec.structs.replace(effect, files=tuple(file for file in effect.files if file.path not in seen))
         change = change_of(effect, source)
         raised = tuple(await in_thread(self._context.after_the_fact, self._project.root, effect, self._options))
         notes = [f"[this would have been asked for: {reason}. An undo takes it back.]" for reason in raised]
@@ -195,8 +171,7 @@ class CommandProject:
         return msgspec.structs.replace(change, lines=(*change.lines, *notes), concerns=raised)
 
     async def commit(self, view: str) -> ProjectChange:
-        snapshots, name = self._snapshots, self._name
-        assert snapshots is not None
+        snapshots, name = self.snapshots, self._name
         try:
             effect = await carried_out(
                 lambda: snapshots.commit(name, view, self._changed), lambda: snapshots.is_apply_decided(name), _WHAT
@@ -221,13 +196,9 @@ class CommandProject:
         )
         return ProjectChange((explanation, diff), success=False, source="view", conflicts=effect.conflicts)
 
-    async def writable_folders(self, declared: Sequence[str]) -> WritableFolders:
-        """For a live command. ToolError for a declared folder that is neither new nor ignored."""
-        return await in_thread(self._writable_folders, declared)
-
-    def _writable_folders(self, declared: Sequence[str]) -> WritableFolders:
-        assert self._snapshots is not None
-        ignored = self._snapshots.ignored_folders(_MOST_IGNORED)
+    def writable_folders(self, declared: Sequence[str]) -> WritableFolders:
+        """For a live command. ToolError for a declared folder that is neither new nor ignored. Blocks for a moment."""
+        ignored = self.snapshots.ignored_folders(_MOST_IGNORED)
         layer_candidates = [path for path in ignored if path.rpartition("/")[2] != _BYTECODE]
         layers = layer_candidates[:_MOST_LAYERS]
         new_folders: list[str] = []
@@ -250,42 +221,30 @@ class CommandProject:
 
     def _missing_folders(self, declared_path: str, steps: Sequence[str]) -> list[str]:
         """The steps to a declared folder that do not exist. ToolError if one is no folder, or may not be made."""
-        assert self._snapshots is not None
-        snapshots = self._snapshots
         missing: list[str] = []
         for step in steps:
-            state = None if missing else snapshots.state(step)
+            state = None if missing else self.snapshots.state(step)
             if state is None:
                 missing.append(step)
             elif state.kind != "directory":
                 raise ToolError(f"writes: {inert(declared_path)} leads through something that is no folder.")
-        forbidden = left_out(folders_made(missing), lambda path: snapshots.state(path) is not None)
-        for reason in forbidden.values():
+        for reason in left_out(folders_made(missing), lambda path: self.snapshots.state(path) is not None).values():
             raise ToolError(f"writes: {inert(declared_path)} cannot be made: {reason}.")
         return missing
 
     async def make_folders(self, paths: Sequence[str]) -> tuple[FileChange, ...]:
         """Make new folders in the project, as one change; those that exist by now stay."""
-        files, snapshots, name = folders_made(paths), self._snapshots, f"{self._name}.folders"
-        assert snapshots is not None
-        effect = await in_thread(snapshots.change, name, files, {})
+        files = folders_made(paths)
+        effect = await in_thread(self.snapshots.change, f"{self._name}.folders", files, {})
         if effect.conflicts:
             raise ToolError(f"The folders for the command could not be made: {effect.conflicts[0].reason}.")
         return files
 
     def freeze(self, view: str, into: str) -> None:
         """See `Snapshots.freeze`. Blocks for a moment."""
-        assert self._snapshots is not None
-        self._snapshots.freeze(view, into, self._changed)
-
-    def note_committed(self, view: str, frozen_view: str) -> None:
-        """See `Snapshots.note_committed`. Blocks for a moment."""
-        assert self._snapshots is not None
-        self._snapshots.note_committed(view, frozen_view)
+        self.snapshots.freeze(view, into, self._changed)
 
     async def dismiss(self, view: str, reason: str) -> ProjectChange:
-        """Commit nothing of this view, and tell what that would have been."""
-        assert self._snapshots is not None
         effect = await self.effect(view)
         await self.discard()
         lines = change_lines(effect.files, _inert_path, _SHOWN)
@@ -296,8 +255,7 @@ class CommandProject:
 
     async def discard(self) -> ProjectChange:
         """Make sure that nothing is committed. An earlier decision stays."""
-        snapshots, name = self._snapshots, self._name
-        assert snapshots is not None
+        snapshots, name = self.snapshots, self._name
         effect = await carried_out(lambda: snapshots.discard(name), lambda: snapshots.is_apply_decided(name), _WHAT)
         return ProjectChange(source="view") if effect is None else change_of(effect, "view")
 
@@ -329,8 +287,7 @@ class JobLayer:
         options: ChatOptions,
         changed_paths: frozenset[str] = frozenset(),
     ) -> None:
-        self._context, self._chat = context, chat
-        self._command = command
+        self._context, self._chat, self._command = context, chat, command
         self._place = project, options, changed_paths
         self.view = f"{command.folder}/view"
         self._last = self._project(handle)
@@ -341,7 +298,6 @@ class JobLayer:
         return self._last.has_snapshots and os.path.isdir(f"{self.view}/upper")
 
     async def is_open(self, result: CommandExit) -> bool:
-        """True if the changes of the ended command are neither committed nor discarded."""
         return self.exists and self._is_known(result) and not await in_thread(self._last.is_decided)
 
     async def pending(self, result: CommandExit) -> int:
@@ -354,15 +310,10 @@ class JobLayer:
             return 1
 
     async def conflicts(self) -> bool:
-        """True if a change from elsewhere hit the same files as the ended command."""
         return bool((await self._last.effect(self.view)).conflicts)
 
     async def preview(self, result: CommandExit) -> tuple[Effect, str]:
-        """The effect of a commit of the ended command, and its diff."""
-        if not await self.is_open(result):
-            return Effect(()), ""
-        effect, diff, _ = await self._last.preview(self.view)
-        return effect, diff
+        return (await self._last.preview(self.view))[:2] if await self.is_open(result) else (Effect(()), "")
 
     async def rehearse(self, call: str, result: CommandExit | None) -> Rehearsal | None:
         """The effect of a commit by this call; None if there is nothing to commit."""
@@ -371,8 +322,7 @@ class JobLayer:
         view = await self._freeze(call) if result is None else self.view
         if result is not None and call:
             await in_thread(replace_file, f"{view}/{_REHEARSED}", call.encode())
-        project = self._last if result is not None else self._project(call)
-        effect, diff, unrecoverable = await project.preview(view)
+        effect, diff, unrecoverable = await (self._last if result is not None else self._project(call)).preview(view)
         line, shell = self._command.line, self._command.begins_in
         return Rehearsal(
             diff, effect.files, effect.uncaptured, unrecoverable, command=line, history=effect.history, shell=shell
@@ -387,18 +337,19 @@ class JobLayer:
 
     async def is_given_up(self, result: CommandExit) -> bool:
         """True if it is decided that the changes of the ended command are not committed."""
-        if not self.exists or not self._is_known(result):
-            return False
-        return await in_thread(lambda: self._last.is_decided() and not self._last.is_apply_decided())
+        is_known = self.exists and self._is_known(result)
+        return is_known and await in_thread(lambda: self._last.is_decided() and not self._last.is_apply_decided())
 
     async def commit(self, call: str, result: CommandExit | None) -> ProjectChange:
         """Commit the effect that `rehearse` returned for this call; after a crash it completes the commit."""
         if result is not None:
             return await self._last.commit(self.view) if self._is_known(result) else await self.drop()
-        view = await self._freeze(call)
+        return await self._commit_part(call, await self._freeze(call))
+
+    async def _commit_part(self, call: str, view: str) -> ProjectChange:
         change = await self._project(call).commit(view)
         if change.success:
-            await in_thread(self._last.note_committed, self.view, view)
+            await in_thread(self._last.snapshots.note_committed, self.view, view)
         return change
 
     async def call_off(self, call: str, *, all_of_it: bool) -> ProjectChange | None:
@@ -408,11 +359,8 @@ class JobLayer:
             if not all_of_it:
                 await project.discard()
             return None
-        view = self.view if all_of_it else f"{self.view}/{_FROZEN_FOLDER}/{call}"
-        change = await project.commit(view)
-        if change.success and not all_of_it:
-            await in_thread(self._last.note_committed, self.view, view)
-        return change
+        frozen_view = f"{self.view}/{_FROZEN_FOLDER}/{call}"
+        return await (project.commit(self.view) if all_of_it else self._commit_part(call, frozen_view))
 
     async def drop_unknown(self, result: CommandExit) -> bool:
         """Discard the changes if it is not known how far the command came; True if it discarded them."""

@@ -44,14 +44,11 @@ class CommandPlan(msgspec.Struct, frozen=True):
     layers: tuple[str, ...] = ()
     read_only: int = 0  # How many ignored folders have no layer, because there are too many
     made: tuple[str, ...] = ()  # Folders that are made in the project for it, each before those that lie in it
-    own: str = ""
-    """The name under which this home knows it: the call's key, with a number behind it if there was a call of this key
-    before, in a log that was lost (a database that was put back)."""
+    own: str = ""  # its name in this home: the call's key, with a number if a lost log had used that key
 
 
 class CommandRequest(Invocation, frozen=True, kw_only=True):
-    planned: CommandPlan
-    """`plan`, as the intent recorded it. Calls of earlier versions wrote through, and nothing was compared."""
+    planned: CommandPlan  # as the intent recorded it. Earlier versions wrote through, and compared nothing
     trial_plan: CommandPlan | None  # The plan of `trial`
 
     line: str
@@ -65,7 +62,6 @@ class CommandRequest(Invocation, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """The command in one line, for lists."""
         return self.line.strip().partition("\n")[0][:200]
 
     @property
@@ -73,15 +69,11 @@ class CommandRequest(Invocation, frozen=True, kw_only=True):
         return Shell() if self.fresh else self.shell
 
     def wanted_network(self, *, rehearsal: bool = False) -> NetworkChoice:
-        """Return the hosts that the command may reach. In mode review a rehearsal reaches only hosts that a person
-        granted to this very call: a command under review has had no effect anywhere yet (W-09)."""
-        granted = without(self.network, self.barred)
-        if rehearsal and self.options.mode == "review":
-            return granted
-        return joined(without(self.options.network, self.barred), granted)
+        """The hosts that it may reach. In mode review a rehearsal reaches only those granted to this call (W-09)."""
+        granted, is_reviewed = without(self.network, self.barred), rehearsal and self.options.mode == "review"
+        return granted if is_reviewed else joined(without(self.options.network, self.barred), granted)
 
     def network_notes(self, plan: CommandPlan) -> tuple[str, ...]:
-        """Return notes about hosts that were allowed and yet could not be reached."""
         if plan.network:
             return ()
         if self.barred and self.options.network is True:
@@ -90,13 +82,11 @@ class CommandRequest(Invocation, frozen=True, kw_only=True):
         return (_ONLY_BUBBLEWRAP,) if unable and self.wanted_network() else ()
 
     def dry_key(self, own_key: str) -> str:
-        """The key of the command that is tried before it is allowed. If the person edits the command or lets it reach
-        more hosts, it is another command with another key."""
+        """The key of the trial. An edited command, or one that may reach more hosts, is another one."""
         network = self.wanted_network(rehearsal=True)
         return f"{own_key}~{digest([self.arguments, network] if network else self.arguments)[:12]}"
 
     def ending(self, command_exit: CommandExit, plan: CommandPlan) -> tuple[str, str]:
-        """In a few words for people, and as the last line for the model."""
         match command_exit.ending:
             case "timed_out":
                 description = f"timed out after {self.timeout_s:g} s"
@@ -107,10 +97,8 @@ class CommandRequest(Invocation, frozen=True, kw_only=True):
                 return description, f"[{description}; everything it had started was ended{commit_note}]"
             case "stopped":
                 return "stopped", "[the command was stopped, with everything it had started]"
-            case "lost" if plan.view:
-                return "lost", f"{_LOST_VIEW}{_LOST_NETWORK if plan.network else ''}]"
             case "lost":
-                return "lost", _LOST
+                return "lost", f"{_LOST_VIEW}{_LOST_NETWORK if plan.network else ''}]" if plan.view else _LOST
             case _:
                 description = exit_words(command_exit)
                 return description, f"[{description}]"

@@ -9,15 +9,13 @@ import os
 import msgspec
 from msgspec.structs import replace
 
-from treadle.adapters.tools.builtin.base import in_thread, wait_for_end
+from treadle.adapters.tools.builtin.base import ToolContext, in_thread, wait_for_end
 from treadle.adapters.tools.builtin.command import output
 from treadle.adapters.tools.builtin.command.background import make_room, report_start
 from treadle.adapters.tools.builtin.command.network import in_one_line, reached_hosts, shown_hosts, wanted_hosts
 from treadle.adapters.tools.builtin.command.project import CommandProject, ProjectChange, folders_made
 from treadle.adapters.tools.builtin.command.request import CommandPlan, CommandRequest
 from treadle.adapters.tools.builtin.command.setup import CommandSetup
-from treadle.adapters.tools.builtin.command.shell import ShellEnd
-from treadle.adapters.tools.builtin.context import ToolContext
 from treadle.base.file_system import faultpoint
 from treadle.base.host_patterns import in_words
 from treadle.base.types import CallKey
@@ -26,7 +24,7 @@ from treadle.errors import ToolError, TrialLost
 from treadle.ports.commands import Command, CommandExit
 from treadle.ports.toolset import Fact, Outcome, Rehearsal, Settlement
 from treadle.ports.workspace import inert
-from treadle.protocol.events import JobStarted, ModelNotice, SandboxNotice
+from treadle.protocol.events import JobStarted, ModelNotice
 
 RECORDED_BEFORE = (
     "This command was carried out, and its result was recorded in a log that was lost: the database was put back to an "
@@ -41,8 +39,7 @@ TRIAL_LOST = (
     "committed; but it could use the network, what it did there is not known, and it was not run again. Look at the "
     "current state before you go on."
 )
-ATTEMPTS = 3
-"""How often a command may be begun whose supervisor is lost: it may be the command itself that brings it down."""
+ATTEMPTS = 3  # starts of a command whose supervisor is lost: the command itself may bring it down
 DONE = ("exited", "timed_out")  # Endings of commands that have done what they have done
 _SHOWN_SECRETS = 5
 _LIVE_EVERY_S = 0.05
@@ -96,7 +93,6 @@ class CommandRun:
         self._project = CommandProject(self._context, name, request.project, request.options, request.changed_paths)
 
     # -- before the intent ----------------------------------------------------------------------------------------
-
     async def prepare(self) -> CommandPlan:
         await self._examine()
         await self._claim_name()
@@ -108,13 +104,11 @@ class CommandRun:
         return replace(await self._complete_plan(self.plan), discard=self._request.discard)
 
     async def _complete_plan(self, plan: CommandPlan) -> CommandPlan:
-        level, sandbox = "none", await self._setup.sandbox()
-        if sandbox is not None and sandbox.level != "none":
-            level = f"{sandbox.level}, {in_words(plan.network)}"
+        is_confined, sandbox = await self._setup.is_confined(), await self._setup.sandbox()
+        level = f"{sandbox.level}, {in_words(plan.network)}" if sandbox is not None and is_confined else "none"
         return replace(plan, place=self._place, sandbox=level)
 
     async def _examine(self) -> None:
-        """Find out where it runs; ToolError for what is not run at all."""
         if "\0" in self._request.line:
             raise ToolError("The command contains a NUL character, which no shell takes.")
         if self._request.live and not self._request.background:
@@ -124,13 +118,11 @@ class CommandRun:
         await in_thread(self._setup.locate)
         self._place = await self._here()
         await self._setup.refuse_outside()
-        sandbox = await self._setup.sandbox()
-        if sandbox is not None and sandbox.level != "none" and output.renames_branch(self._request.line):
+        if await self._setup.is_confined() and output.renames_branch(self._request.line):
             raise ToolError(output.RENAMES_BRANCH)
 
     async def _claim_name(self) -> None:
-        """Claim a name of its own. If this home already has a command under the call's key, that command was begun in a
-        log that was lost, and stays where it is. A tried command has its name already."""
+        """Claim a name. A command under the call's key is of a lost log, and stays. A tried command has its name."""
         if self._request.trial is not None:
             return
         call = self._request.call
@@ -167,20 +159,18 @@ class CommandRun:
             return plan
         if request.project.world:
             raise ToolError("Not run: in a world no command can be live. Leave live out: then it works on a view.")
-        folders = await self._project.writable_folders(request.writes)
+        folders = await in_thread(self._project.writable_folders, request.writes)
         return replace(plan, live=True, layers=folders.layers, made=folders.new, read_only=folders.read_only)
 
     @property
     def _fitting_trial(self) -> CommandPlan | None:
-        """The recorded trial, if it is this command that was tried."""
         trial, trial_plan = self._request.trial, self._request.trial_plan
         if trial is None or trial_plan is None:
             return None
         return trial_plan if trial.open or trial_plan.key == self._request.dry_key(self.plan.own) else None
 
     async def _refuse_repetition(self, trial_plan: CommandPlan, attempt: CommandAttempt) -> None:
-        """Refuse to start a tried command again that could use the network: it is taken up, or its effects are unknown
-        (D-02)."""
+        """A tried command with network is not started again: it is taken up, or its effects are unknown (D-02)."""
         if not trial_plan.network:
             return
         if attempt.command is None:
@@ -192,10 +182,8 @@ class CommandRun:
             raise TrialLost(TRIAL_LOST)
 
     # -- from its start to its outcome ----------------------------------------------------------------------------
-
     async def outcome(self) -> Outcome:
-        """Start it or take it up, see it to its end, and tell what became of it. If it is decided what becomes of the
-        project and all else that was known of the command is gone, it is not run again."""
+        """Start it or take it up, see it to its end, and report. If only the decision is left, it is not run."""
         if self._request.plan is None:
             await self._choose_plan()
         await in_thread(self._setup.locate)
@@ -224,8 +212,8 @@ class CommandRun:
         if self.plan.made:
             await self._project.make_folders(self.plan.made)
             faultpoint("tool.folders_made")
-        log = self._commands.network_log(self._request.chat, key)
-        return await self._commands.start(self._request.chat, key, await self._setup.spec(self.plan, view, log))
+        spec = await in_thread(self._setup.spec, self.plan, view, self._commands.network_log(self._request.chat, key))
+        return await self._commands.start(self._request.chat, key, spec)
 
     async def _build_background_outcome(self) -> Outcome:
         text, summary, success = await report_start(self._context, self.command, self.plan.own)
@@ -233,10 +221,9 @@ class CommandRun:
             "[the project has more ignored folders than can be made writable: the command cannot write to "
             f"{self.plan.read_only:,} of them. Name those that it needs in writes]"
         )
-        layer_notes = [layer_note] if self.plan.read_only else []
-        text = "\n".join((*self._setup.notes, *self._log_notes, *layer_notes, text))
-        place = self.plan.place or await self._here()
-        job = JobStarted(self.plan.own, self._request.title, place, os.uname().nodename)
+        notes = [*self._setup.notes, *(f"[{notice.text}]" for notice in self._log_notices)]
+        text = "\n".join((*notes, *([layer_note] if self.plan.read_only else []), text))
+        job = JobStarted(self.plan.own, self._request.title, self.plan.place or await self._here(), os.uname().nodename)
         facts: tuple[Fact, ...] = (job, *self._log_notices)
         hosts = await self._reached()
         files = folders_made(self.plan.made)
@@ -259,8 +246,7 @@ class CommandRun:
             await wait_for_end(waiting)
 
     async def _reach(self) -> None:
-        """Decide the outcome for the project. The changes of a command that failed or took too long are kept; those of
-        a command that was stopped, or whose end is unknown, are discarded."""
+        """Decide what becomes of the project: changes are kept unless it was stopped, or its end is unknown."""
         plan, ending = self.plan, self.command_exit.ending
         if ending == "failed" or not self._project.has_snapshots or not (plan.view or plan.captured):
             self.change = ProjectChange()
@@ -291,7 +277,9 @@ class CommandRun:
         command_exit, change = self.command_exit, self.change
         if command_exit.ending == "failed":
             raise ToolError(f"The command could not be started: {command_exit.error}.")
-        output_view, leftovers, notice = await in_thread(self._look)
+        notice = await in_thread(self._context.notice, self._request.project.root, self._request.options)
+        output_view = await in_thread(output.view, self.command, command_exit, self._context.redact)
+        leftovers = await in_thread(lambda: self._setup.shell_end(self.command.shell(), self.plan))
         needs = in_one_line(await self._wants(output_view.text))
         hosts = await self._reached()
         kept_parts = output.read_redacted(self.command, self._context.redact)
@@ -303,7 +291,7 @@ class CommandRun:
         lines = (
             *self._setup.notes,
             *self._request.network_notes(self.plan),
-            *self._log_notes,
+            *(f"[{notice.text}]" for notice in self._log_notices),
             output_view.text if command_exit.size else "(no output)",
             *output.stopped_lines(leftovers.stopped, left_behind=command_exit.left_behind),
             *([lost_output] if command_exit.error and not command_exit.exceeded else []),
@@ -330,11 +318,6 @@ class CommandRun:
         )
         return change.added_to(outcome)
 
-    def _look(self) -> tuple[output.OutputView, ShellEnd, SandboxNotice | None]:
-        notice = self._context.notice(self._request.project.root, self._request.options)
-        output_view = output.view(self.command, self.command_exit, self._context.redact)
-        return output_view, self._setup.shell_end(self.command.shell(), self.plan), notice
-
     async def _secret_notes(self) -> tuple[str, ...]:
         """A command that failed may have needed a file that was hidden from it."""
         if self._has_succeeded or not (secrets := await in_thread(self._setup.hidden_secrets)):
@@ -346,25 +329,19 @@ class CommandRun:
         )
 
     async def _wants(self, text: str) -> tuple[str, ...]:
-        if self._has_succeeded:
-            return ()
-        return await in_thread(wanted_hosts, text, self._network_log, self.plan.network)
+        log = f"{self.command.folder}/network"
+        return () if self._has_succeeded else await in_thread(wanted_hosts, text, log, self.plan.network)
 
     async def _reached(self) -> tuple[str, ...]:
         if isinstance(self.plan.network, bool):  # no proxy, and so no log to read
             return reached_hosts("", self.plan.network)
-        return await in_thread(reached_hosts, self._network_log, self.plan.network)
+        return await in_thread(reached_hosts, f"{self.command.folder}/network", self.plan.network)
 
     @property
     def _has_succeeded(self) -> bool:
         return self.command_exit.ending == "exited" and self.command_exit.code == 0
 
-    @property
-    def _network_log(self) -> str:
-        return f"{self.command.folder}/network"
-
     # -- interrupted ----------------------------------------------------------------------------------------------
-
     async def stop(self) -> Outcome | None:
         await self._prevent()
         if not self._project.has_snapshots or not (self.plan.view or self.plan.captured):
@@ -392,10 +369,9 @@ class CommandRun:
                     await self._commands.prevent(self._request.chat, attempt)
 
     async def settle(self) -> Settlement:
-        """Settle a call without outcome. A command that was started here and is not lost is taken up; one that was not
-        started here may be started. A command that was started on another machine, or before a power cut, is taken up
-        only if its end is safe on this disk. A command on a view without network has had no effect until its commit is
-        decided, so it may run again."""
+        """Take up a command that was started here and is not lost; start one that was not. From another machine or
+        before a power cut only a durable end counts. On a view without network nothing happened before the commit was
+        decided: it may run again."""
         if await self._was_forgotten():
             return Outcome(RECORDED_BEFORE, "carried out before; its result is lost", success=False, effect="direct")
         here = await self._here()
@@ -421,8 +397,7 @@ class CommandRun:
         return "unknown" if self.plan.network or newest.number == ATTEMPTS else "run_again"
 
     async def _was_forgotten(self) -> bool:
-        """True if the command of a call without result has ended and was forgotten. Commands are forgotten only after
-        their result is recorded, so the log was restored to an earlier state."""
+        """True if it has ended and was forgotten, which follows its recorded result: so the log was put back."""
         newest = await self._newest(self.plan.key)
         command_exit = await newest.command.wait(0) if newest.command is not None else None
         if command_exit is None or command_exit.ending not in DONE:
@@ -430,7 +405,6 @@ class CommandRun:
         return all(each.call != newest.key for each in await self._commands.list_commands(self._request.chat))
 
     # -- attempts: a lost command may be begun anew ---------------------------------------------------------------
-
     async def _newest(self, key: str) -> CommandAttempt:
         """The one that counts: the last that was begun. `command` is None if none was."""
         newest = CommandAttempt(key)
@@ -442,8 +416,7 @@ class CommandRun:
         return newest
 
     async def _current(self) -> CommandAttempt:
-        """The command to follow, or the key under which to start one: after one that was lost, if it can have done
-        nothing but to its view."""
+        """The command to follow, or the key to start one: after a lost one that changed nothing but its view."""
         newest = await self._newest(self.plan.key)
         repeatable = self.plan.view and not self.plan.network and not self._request.background
         if not repeatable or newest.number == ATTEMPTS or not await newest.is_lost():
@@ -461,7 +434,3 @@ class CommandRun:
         """The notices of a call whose key was used before, in a log that was lost."""
         call = self._request.call
         return () if self.plan.own == call else (ModelNotice("log_put_back", MADE_BEFORE.format(call=call)),)
-
-    @property
-    def _log_notes(self) -> list[str]:
-        return [f"[{notice.text}]" for notice in self._log_notices]

@@ -7,13 +7,11 @@ from functools import cached_property
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from treadle.adapters.tools.builtin.base import in_thread
+from treadle.adapters.tools.builtin.base import Guarded, ToolContext, in_thread
 from treadle.adapters.tools.builtin.command import output, shell
 from treadle.adapters.tools.builtin.command.network import network_of, through_proxy
 from treadle.adapters.tools.builtin.command.request import CommandPlan, CommandRequest
-from treadle.adapters.tools.builtin.command.shell import ShellEnd
-from treadle.adapters.tools.builtin.context import Guarded, ToolContext
-from treadle.adapters.tools.builtin.environment import command_environment
+from treadle.adapters.tools.builtin.command.shell import ShellEnd, command_environment
 from treadle.base.file_system import is_below
 from treadle.errors import SandboxError, ToolError
 from treadle.ports.commands import CommandSpec
@@ -32,8 +30,7 @@ class CommandSetup:
     notes: tuple[str, ...]  # Notes about the folder that the command runs in
 
     def __init__(self, context: ToolContext, request: CommandRequest) -> None:
-        self._context = context
-        self._request = request
+        self._context, self._request = context, request
         self._sandbox: Sandbox | SandboxError | None = None
 
     async def sandbox(self) -> Sandbox | None:
@@ -41,6 +38,10 @@ class CommandSetup:
         if self._sandbox is None and self._context.sandbox_of is not None:
             await in_thread(self._find_sandbox)
         return self._require_sandbox()
+
+    async def is_confined(self) -> bool:
+        sandbox = await self.sandbox()
+        return sandbox is not None and sandbox.level != "none"
 
     def _require_sandbox(self) -> Sandbox | None:
         self._find_sandbox()
@@ -56,7 +57,6 @@ class CommandSetup:
                 self._sandbox = error
 
     def locate(self) -> None:
-        """Find out where it runs. Blocks for a moment."""
         workspace = self._context.workspace_of(*self._request.project)
         self.cwd, note = shell.start_directory(workspace, self._request.cwd, self._request.begins_in.cwd)
         self._world = workspace.world
@@ -79,23 +79,19 @@ class CommandSetup:
 
     async def refuse_outside(self) -> None:
         """The strict profile: by setting, and always where no sandbox works (S-15)."""
-        sandbox = await self.sandbox()
-        confined = sandbox is not None and sandbox.level != "none"
+        confined = await self.is_confined()
         if confined and not self._request.options.strict_paths:
             return
-        if words := self._context.outside(self._request.line, self._request.project.root, self.cwd):
+        if words := self._context.outside(self._request.line, self._request.project.root):
             reason = "strict_paths is on" if confined else "no sandbox confines commands on this machine"
             raise ToolError(
                 f"Not run: {', '.join(map(inert, words[:5]))} leads out of the project root, and {reason}. Use paths "
                 "inside the project, relative and without '..'."
             )
 
-    async def spec(self, plan: CommandPlan, view: str, log: str) -> CommandSpec:
+    def spec(self, plan: CommandPlan, view: str, log: str) -> CommandSpec:
         """`view` is the folder of the copy-on-write view that it runs on; empty: on the project itself. `log` is where
-        the proxy writes what the command reaches."""
-        return await in_thread(self._make_spec, plan, view, log)
-
-    def _make_spec(self, plan: CommandPlan, view: str, log: str) -> CommandSpec:
+        the proxy writes what the command reaches. Blocks for a moment."""
         sandbox, root, request = self._require_sandbox(), self._root, self._request
         argv, state_fd = shell.shell_argv(request.line)
         covered_sockets: tuple[str, ...] = ()
@@ -153,8 +149,7 @@ class CommandSetup:
         )
 
     async def network(self, *, rehearsal: bool = False) -> NetworkChoice:
-        """The hosts that the command may reach. Named hosts need a network namespace, which only bubblewrap makes: in
-        other sandboxes they are not reachable."""
+        """The hosts that it may reach. Named ones need a network namespace, so only bubblewrap has them."""
         choice = self._request.wanted_network(rehearsal=rehearsal)
         sandbox = await self.sandbox()
         return choice if isinstance(choice, bool) or (sandbox is not None and sandbox.level == "bubblewrap") else False

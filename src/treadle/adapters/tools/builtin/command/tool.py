@@ -4,10 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from treadle.adapters.tools.builtin.base import parameters
+from treadle.adapters.tools.builtin.base import WithContext, parameters
 from treadle.adapters.tools.builtin.command.output import HEAD_LINES, TAIL_LINES
 from treadle.adapters.tools.builtin.command.request import DEFAULT_TIMEOUT_S, MAX_TIMEOUT_S, request_of
-from treadle.adapters.tools.builtin.context import WithContext
 from treadle.ports.toolset import Invocation, Outcome, PlainTool, Rehearsal, Settlement, Trial
 from treadle.protocol.tools import ShortForm, ToolSpec
 
@@ -90,7 +89,6 @@ class RunCommand(WithContext, PlainTool):
         return Rehearsal(text, effect.files, effect.uncaptured, trial_run.unrecoverable, wants, history=effect.history)
 
     async def dry_run(self, invocation: Invocation) -> "DryRun | None":
-        """The command carried out on a view; None where no view works."""
         return await self._command(invocation).dry_run()
 
     async def stop(self, invocation: Invocation) -> Outcome | None:

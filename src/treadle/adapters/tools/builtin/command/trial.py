@@ -18,8 +18,6 @@ from treadle.ports.workspace import inert
 
 
 class DryRun(msgspec.Struct, frozen=True):
-    """The result of a command on a view, of which nothing is committed yet."""
-
     command_exit: CommandExit
     output: str
     effect: Effect
@@ -33,8 +31,7 @@ class DryRun(msgspec.Struct, frozen=True):
 
 class CommandTrial(CommandRun):
     async def trial(self) -> Trial | None:
-        """The plan of a trial on a view; None where no view works. Its key depends on the command's text: if the person
-        who allows it edits the text, it is another command."""
+        """The plan of a trial on a view; None where no view works. Its key is that of this text."""
         if self._request.background or not self._project.has_snapshots or not await self._setup.can_view():
             return None
         await self._examine()
@@ -52,17 +49,14 @@ class CommandTrial(CommandRun):
         return Trial(msgspec.structs.asdict(self.plan), attempt.command is None, bool(self.plan.network))
 
     async def rehearse_start(self) -> Rehearsal | None:
-        """To start a background command on a view changes nothing but the folders that are made for it: its
-        changes are judged when they are committed (W-10). None where no view works."""
+        """A background command on a view changes only folders made for it; the rest is judged later (W-10)."""
         if not self._project.has_snapshots or not await self._setup.can_view():
             return None
         await self._examine()
         new_folders = (await self._with_layers(self.plan)).made
-        text = "\n".join(f"A {inert(path)}/" for path in new_folders)
-        return Rehearsal(text, folders_made(new_folders))
+        return Rehearsal("\n".join(f"A {inert(path)}/" for path in new_folders), folders_made(new_folders))
 
     async def _outdated(self, attempt: CommandAttempt) -> bool:
-        """True if the same files were changed since the trial: then its effect cannot be committed."""
         assert attempt.command is not None
         command_exit = await attempt.command.wait(0)
         if self.plan.network or attempt.number == ATTEMPTS or command_exit is None or command_exit.ending not in DONE:

@@ -3,14 +3,13 @@ and who was missing; it changes nothing. The work is in `examination`."""
 
 from typing import TYPE_CHECKING
 
-from treadle.adapters.tools.builtin.base import PATH, parameters
-from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.builtin.base import PATH, ToolContext, parameters
 from treadle.errors import ToolError
 from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
 from treadle.protocol.tools import ToolSpec
 
 if TYPE_CHECKING:
-    from treadle.adapters.tools.builtin.diagnostics.examination import Examination
+    from treadle.adapters.tools.builtin.diagnostics.running import Examination
 
 MAX_FILES = 20
 
@@ -45,7 +44,7 @@ class GetDiagnostics(ReadOnlyTool):
         if not paths:
             raise ToolError("Name a file: path, or paths for several.")
         if self._examination is None:
-            from treadle.adapters.tools.builtin.diagnostics.examination import Examination
+            from treadle.adapters.tools.builtin.diagnostics.running import Examination
 
             self._examination = Examination(self._context)
         return await self._examination.examine(paths[:MAX_FILES], invocation)

@@ -50,7 +50,6 @@ def arranged(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def bounded(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """At most so many, errors before the rest."""
     if len(diagnostics) <= MAX_SHOWN:
         return list(diagnostics)
     return arranged(sorted(diagnostics, key=lambda each: _ORDER[each.severity])[:MAX_SHOWN])
@@ -64,8 +63,7 @@ def count(diagnostics: Sequence[Diagnostic]) -> str:
     return ", ".join(parts)
 
 
-Parse = Callable[[str, str, str], list[Diagnostic]]
-"""(the path of the file that was asked about, standard output, standard error)"""
+Parse = Callable[[str, str, str], list[Diagnostic]]  # (path of the file, standard output, standard error)
 
 
 class OtherLanguage(Exception):
@@ -76,8 +74,7 @@ class Target(msgspec.Struct, frozen=True):
     root: str
     path: str  # Relative to the root
     data: bytes
-    folder: str = ""
-    """Where the project that it belongs to begins (tsconfig.json, Cargo.toml, go.mod), relative to the root."""
+    folder: str = ""  # where its project begins (tsconfig.json, Cargo.toml, go.mod), below the root
 
     @property
     def absolute(self) -> str:
@@ -88,11 +85,9 @@ class Linter(msgspec.Struct, frozen=True):
     name: str
     arguments: Callable[[Target], list[str]]
     parse: Parse
-    quick: bool = False
-    """True if it answers at once and is right about a file alone: good enough to hold up a completion."""
+    quick: bool = False  # at once, and right about a file alone: good enough to hold up a completion
     stdin: bool = True
-    executes: bool = False
-    """Then its answer depends on more than the file and its configuration, and is asked for each time."""
+    executes: bool = False  # its answer depends on more than file and configuration: asked each time
     configs: tuple[str, ...] = ()  # Files at the root that change its answer
     marker: str = ""  # It needs a project: the file that makes one
     fine: tuple[int, ...] = (0, 1)  # Exit codes with which it has done its work
@@ -121,8 +116,6 @@ _RUSTFMT = re.compile(
 
 
 # -- reading their output: lines that do not look as documented are ignored, never guessed at -------------------------
-
-
 def _json(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
@@ -138,37 +131,44 @@ def _at(match: re.Match[str]) -> tuple[int, int]:
     return int(match["line"]), int(match["column"] or 0)
 
 
-def _parse_ruff(path: str, output: str, _errors: str) -> list[Diagnostic]:
-    diagnostics = []
-    for each in _json(output):
-        code = each.get("code") or "invalid-syntax"
-        place = each.get("location") or {}
-        severity: Severity = "error" if _RUFF_ERRORS.match(code) else "warning"
-        shown_code = "" if code == "invalid-syntax" else code
-        at = (place.get("row", 0), place.get("column", 0))
-        diagnostics.append(Diagnostic(path, *at, severity, each["message"], "ruff", shown_code))
-    return diagnostics
+_Row = tuple[int, int, Severity, str]
 
 
-def _pyright_parser(source: str) -> Parse:
+def _json_parser(source: str, items: Callable[[Any], Iterable[Any]], read: Callable[[Any], _Row]) -> Parse:
+    """For a tool that prints JSON: `items` are its findings, `read` gives line, column, severity and code of one."""
+
     def parse(path: str, output: str, _errors: str) -> list[Diagnostic]:
-        diagnostics = []
-        for each in _json(output).get("generalDiagnostics", ()):
-            start = each.get("range", {}).get("start", {})
-            severity = _severity(each.get("severity", "error"))
-            at = (start.get("line", -1) + 1, start.get("character", -1) + 1)
-            diagnostics.append(Diagnostic(path, *at, severity, each["message"], source, each.get("rule", "")))
-        return diagnostics
+        rows = [(read(each), each["message"]) for each in items(_json(output))]
+        return [Diagnostic(path, *row[:3], message, source, row[3]) for row, message in rows]
 
     return parse
 
 
+def _read_ruff(finding: dict[str, Any]) -> _Row:
+    code, place = finding.get("code") or "invalid-syntax", finding.get("location") or {}
+    severity: Severity = "error" if _RUFF_ERRORS.match(code) else "warning"
+    return place.get("row", 0), place.get("column", 0), severity, "" if code == "invalid-syntax" else code
+
+
+def _read_pyright(finding: dict[str, Any]) -> _Row:
+    start, severity = finding.get("range", {}).get("start", {}), _severity(finding.get("severity", "error"))
+    return start.get("line", -1) + 1, start.get("character", -1) + 1, severity, finding.get("rule", "")
+
+
+def _read_eslint(finding: dict[str, Any]) -> _Row:
+    severity: Severity = "error" if finding.get("severity") == 2 else "warning"
+    return finding.get("line") or 0, finding.get("column") or 0, severity, finding.get("ruleId") or ""
+
+
+def _read_shellcheck(finding: dict[str, Any]) -> _Row:
+    severity = _severity(finding.get("level", "warning"))
+    return finding.get("line", 0), finding.get("column", 0), severity, f"SC{finding['code']}"
+
+
 def _parse_check(path: str, output: str, _errors: str) -> list[Diagnostic]:
     """Of our own little parser for Python: one JSON object, or nothing."""
-    reports = [_json(output)] if output.strip() else []
-    return [
-        Diagnostic(path, one["line"] or 0, one["column"] or 0, "error", one["message"], "python") for one in reports
-    ]
+    one = _json(output) if output.strip() else None
+    return [Diagnostic(path, one["line"] or 0, one["column"] or 0, "error", one["message"], "python")] if one else []
 
 
 def _compiler_parser(source: str) -> Parse:
@@ -182,12 +182,10 @@ def _compiler_parser(source: str) -> Parse:
                 continue
             # Where headers lie is the business of the project's build, which is not known here.
             missing = kind == "fatal error" and "No such file" in text
-            code = _CODE.search(text)
             severity: Severity = "warning" if kind == "warning" or missing else "error"
-            message = text[: code.start()] if code else text
-            file_path = path if place["file"] in ("<stdin>", path) or path.endswith(place["file"]) else place["file"]
-            found_code = code["code"] if code else ""
-            diagnostics.append(Diagnostic(file_path, *_at(place), severity, message, source, found_code))
+            message, code = (text[: match.start()], match["code"]) if (match := _CODE.search(text)) else (text, "")
+            file_path = path if place["file"] == "<stdin>" or path.endswith(place["file"]) else place["file"]
+            diagnostics.append(Diagnostic(file_path, *_at(place), severity, message, source, code))
         return diagnostics
 
     return parse
@@ -199,11 +197,10 @@ def _place_parser(source: str, severity: Severity = "error") -> Parse:
     def parse(path: str, output: str, errors: str) -> list[Diagnostic]:
         diagnostics = []
         for line in (output + "\n" + errors).splitlines():
+            bare = line.removeprefix("vet: ").removeprefix("<standard input>:").strip()
             if line.startswith("<standard input>:"):
-                place = _PLACE.match("<stdin>:" + line.removeprefix("<standard input>:"))
-            else:
-                place = _PLACE.match(line.removeprefix("vet: ").removeprefix("<standard input>:").strip())
-            if place is not None:
+                bare = "<stdin>:" + line.removeprefix("<standard input>:")
+            if (place := _PLACE.match(bare)) is not None:
                 diagnostics.append(Diagnostic(path, *_at(place), severity, place["rest"].strip(), source))
         return diagnostics
 
@@ -220,15 +217,6 @@ def _parse_tsc(path: str, output: str, _errors: str) -> list[Diagnostic]:
     return diagnostics
 
 
-def _parse_eslint(path: str, output: str, _errors: str) -> list[Diagnostic]:
-    diagnostics = []
-    for each in (each for file in _json(output) for each in file.get("messages", ())):
-        severity: Severity = "error" if each.get("severity") == 2 else "warning"
-        at = (each.get("line") or 0, each.get("column") or 0)
-        diagnostics.append(Diagnostic(path, *at, severity, each["message"], "eslint", each.get("ruleId") or ""))
-    return diagnostics
-
-
 def _parse_node(path: str, _output: str, errors: str) -> list[Diagnostic]:
     match = _NODE.search(errors)
     if match is None:
@@ -241,14 +229,6 @@ def _parse_node(path: str, _output: str, errors: str) -> list[Diagnostic]:
 def _parse_bash(path: str, _output: str, errors: str) -> list[Diagnostic]:
     matches = filter(None, map(_BASH.match, errors.splitlines()))
     return [Diagnostic(path, int(match["line"] or 0), 0, "error", match["text"], "bash") for match in matches]
-
-
-def _parse_shellcheck(path: str, output: str, _errors: str) -> list[Diagnostic]:
-    diagnostics = []
-    for each in _json(output).get("comments", ()):
-        at, severity = (each.get("line", 0), each.get("column", 0)), _severity(each.get("level", "warning"))
-        diagnostics.append(Diagnostic(path, *at, severity, each["message"], "shellcheck", f"SC{each['code']}"))
-    return diagnostics
 
 
 def _parse_rustfmt(path: str, _output: str, errors: str) -> list[Diagnostic]:
@@ -275,8 +255,6 @@ def _parse_cargo(path: str, output: str, _errors: str) -> list[Diagnostic]:
 
 
 # -- how each is asked ------------------------------------------------------------------------------------------------
-
-
 _PARSE = """
 import ast, json, sys
 try:
@@ -307,22 +285,28 @@ _RUFF_OPTIONS = ("check", "--no-cache", "--no-fix", "--output-format=json", "--s
 RUFF = Linter(
     "ruff",
     lambda target: [*_RUFF_OPTIONS, target.absolute, "-"],
-    _parse_ruff,
+    _json_parser("ruff", iter, _read_ruff),
     quick=True,
     configs=("pyproject.toml", "ruff.toml", ".ruff.toml"),
 )
 PARSE = Linter(
     "python", lambda target: ["-I", "-S", "-c", _PARSE, target.path], _parse_check, quick=True, program=sys.executable
 )
-PYRIGHT = Linter(
-    "pyright", lambda target: ["--outputjson", target.absolute], _pyright_parser("pyright"), stdin=False, executes=True
+BASEDPYRIGHT, PYRIGHT = (
+    Linter(
+        name,
+        lambda target: ["--outputjson", target.absolute],
+        _json_parser(name, lambda report: report.get("generalDiagnostics", ()), _read_pyright),
+        stdin=False,
+        executes=True,
+    )
+    for name in ("basedpyright", "pyright")
 )
-BASEDPYRIGHT = msgspec.structs.replace(PYRIGHT, name="basedpyright", parse=_pyright_parser("basedpyright"))
 NODE = Linter("node", _node_arguments, _parse_node, quick=True)
 ESLINT = Linter(
     "eslint",
     lambda target: ["--format=json", "--stdin", "--stdin-filename", target.absolute],
-    _parse_eslint,
+    _json_parser("eslint", lambda files: (each for file in files for each in file.get("messages", ())), _read_eslint),
     executes=True,
 )
 TSC = Linter(
@@ -367,7 +351,11 @@ BASH = Linter(
     fine=(0, 1, 2),
     suits=lambda target: not target.data.startswith(b"#!") or b"sh" in target.data.partition(b"\n")[0],
 )
-SHELLCHECK = Linter("shellcheck", lambda _target: ["--format=json1", "-"], _parse_shellcheck)
+SHELLCHECK = Linter(
+    "shellcheck",
+    lambda _target: ["--format=json1", "-"],
+    _json_parser("shellcheck", lambda report: report.get("comments", ()), _read_shellcheck),
+)
 
 Group = tuple[Linter, ...]  # Tools of which the first that can be had is asked
 
@@ -380,5 +368,4 @@ GROUPS: dict[str, tuple[Group, ...]] = {
     "go": ((GOFMT,), (GO_VET,)),
     "rs": ((RUSTFMT,), (CARGO,)),
     **dict.fromkeys(("sh", "bash"), ((BASH,), (SHELLCHECK,))),
-}
-"""By the ending of a file's name."""
+}  # by the ending of a file's name

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
 from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.adapters.tools.builtin.command.background import CheckCommand, SendInput, StopCommand
 from treadle.adapters.tools.builtin.command.output import ReadOutput
 from treadle.adapters.tools.builtin.command.tool import RunCommand
-from treadle.adapters.tools.builtin.context import ToolContext
 from treadle.adapters.workspace.root import Root
 from treadle.base.types import CallKey, ChatId
 from treadle.ports.toolset import Invocation, Outcome, Tool

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from treadle.adapters.stores.memory import MemoryStore
-from treadle.adapters.tools.builtin.context import ToolContext
+from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.adapters.tools.builtin.diagnostics import GetDiagnostics
 from treadle.adapters.workspace.root import Root
 from treadle.ports.sandbox import Confinement, Level, NoNetwork, Unwritable

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.adapters.tools.builtin.diagnostics.kit import bwrap, program, tool
 from tests.unit.adapters.tools.conftest import Call
-from treadle.adapters.tools.builtin.diagnostics import lsp, running
+from treadle.adapters.tools.builtin.diagnostics import running
 
 IN_SANDBOX = pytest.mark.skipif(not bwrap(), reason="bubblewrap does not work here")
 
@@ -37,9 +37,8 @@ VET = "# example\nvet: ./a.go:4:2: undeclared name: x\n./a.go:5:3: unreachable c
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loaded machine is no reason to give up."""
-    monkeypatch.setattr(lsp, "TIMEOUT_S", 90.0)
     monkeypatch.setattr(running, "TIMEOUT_S", 90.0)
-    monkeypatch.setattr(lsp, "SETTLE_S", 60.0)
+    monkeypatch.setattr(running, "SETTLE_S", 60.0)
 
 
 def says(value: object, code: int = 1) -> str:
@@ -322,7 +321,7 @@ async def test_a_silent_language_server_is_given_up(
     project: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(tmp_path / "bin", "gopls", "import time\ntime.sleep(600)\n")
-    monkeypatch.setattr(lsp, "TIMEOUT_S", 1.0)
+    monkeypatch.setattr(running, "TIMEOUT_S", 1.0)
     (project / "a.go").write_text("package a\n")
     outcome = await tool(f"{tmp_path}/bin:/usr/bin:/bin", sandbox=True).run(call(path="a.go"))
     assert "gopls gave no answer in 1 seconds." in outcome.text
