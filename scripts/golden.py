@@ -3,7 +3,7 @@
     python -m scripts.golden            # write files of types that have none, and refresh the examples of the others
     python -m scripts.golden --reset    # accept changed shapes without a new version: only for what was never released
 
-A change of shape is a new VERSION: raise it, add an upcaster from the old one to `treadle.protocol.upcast`, rename the
+A change of shape is a new VERSION: raise it, add an upcaster from the old one to `treadle.protocol.wire`, rename the
 old file to `<type>.v<old version>.json`, and run this.
 """
 

@@ -99,7 +99,7 @@ async def test_an_agent_may_bring_its_own(stage: Stage) -> None:
 @pytest.mark.parametrize("kind", sorted({kind.TYPE for kind in e.RECORDED.values()}))
 def test_every_text_that_could_hold_one_is_known(kind: str) -> None:
     """A new event with a free text must say whether it is redacted."""
-    from treadle.engine.secrets import TEXTS
+    from treadle.engine.log import TEXTS
 
     event = e.RECORDED[kind]
     texts = set(TEXTS.get(event, ()))

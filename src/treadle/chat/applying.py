@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.base.types import call_key
-from treadle.chat.fold_helpers import title_of
+from treadle.chat.fold_calls import title_of
 from treadle.chat.state import ChatState
 from treadle.errors import InvalidInput, Refused
 from treadle.protocol.commands import Apply
@@ -19,8 +19,7 @@ from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import COMMAND_TOOL, JOB_TOOL, PATCH_TOOL, RACE_TOOL, WORLD_TOOL, WRITE_TOOL
 
 _OPENING = re.compile(r"([ \t]*)(`{3,}|~{3,})([^\n]*)")
-_CLOSING_INDENT = 3
-"""Most columns by which a closing fence may be indented further than the opening one. A fence further in is text."""
+_CLOSING_INDENT = 3  # a closing fence may be indented so many columns further than the opening one; further in is text
 
 
 def applied(state: ChatState, command: Apply) -> tuple[Event, ...]:
@@ -33,17 +32,12 @@ def applied(state: ChatState, command: Apply) -> tuple[Event, ...]:
     title_events = () if state.title or command.race is None else (TitleChanged(title_of(message), by="treadle"),)
     turn = state.turn + 1
     request = ToolRequest(call_key(turn, 0), tool, arguments)
-    return (
-        *title_events,
-        UserMessage(message, source="apply"),
-        TurnStart(turn),
-        AssistantMessage(turn, tool_requests=(request,), usage=Usage(), finish_reason="tool_calls"),
-    )
+    answer = AssistantMessage(turn, tool_requests=(request,), usage=Usage(), finish_reason="tool_calls")
+    return (*title_events, UserMessage(message, source="apply"), TurnStart(turn), answer)
 
 
 def tool_options(state: ChatState) -> ChatOptions:
-    """Return the options that decide which tools the open calls can use. A person may apply a change with a tool that
-    is not enabled for the model."""
+    """The options that decide which tools open calls can use. A person may apply with one that the model lacks."""
     if state.run is None or not state.run.applies:
         return state.options
     tool_names = (WRITE_TOOL, PATCH_TOOL, WORLD_TOOL, COMMAND_TOOL, RACE_TOOL, JOB_TOOL)
@@ -62,9 +56,8 @@ def _call(state: ChatState, command: Apply) -> tuple[str, str, dict[str, Any]]:
         return f"Commit the world {command.world}.", WORLD_TOOL, {"world": command.world}
     if command.job:
         if command != Apply(job=command.job):
-            raise InvalidInput(
-                "The changes of a background command are committed as they are; give nothing else with them."
-            )
+            text = "The changes of a background command are committed as they are; give nothing else with them."
+            raise InvalidInput(text)
         message = f"Commit what the background command {command.job} changed."
         return message, JOB_TOOL, {"handle": command.job, "commit": True}
     if command.command is not None:
@@ -73,18 +66,12 @@ def _call(state: ChatState, command: Apply) -> tuple[str, str, dict[str, Any]]:
         if not command.command.strip():
             raise InvalidInput("The command is empty.")
         return "I run a command in the project.", COMMAND_TOOL, {"command": command.command}
-    return _patching(command) if command.patch is not None else _writing(state, command)
-
-
-def _patching(command: Apply) -> tuple[str, str, dict[str, str | None]]:
-    if command.path or command.content is not None or command.block:
-        raise InvalidInput("A patch names its files itself; give no path, content or block with it.")
-    if not (command.patch or "").strip():
-        raise InvalidInput("The patch is empty.")
-    return "Apply this patch.", PATCH_TOOL, {"patch": command.patch}
-
-
-def _writing(state: ChatState, command: Apply) -> tuple[str, str, dict[str, str | None]]:
+    if command.patch is not None:
+        if command.path or command.content is not None or command.block:
+            raise InvalidInput("A patch names its files itself; give no path, content or block with it.")
+        if not command.patch.strip():
+            raise InvalidInput("The patch is empty.")
+        return "Apply this patch.", PATCH_TOOL, {"patch": command.patch}
     if not command.path.strip():
         raise InvalidInput("Name the file for the text (path).")
     description, content = _select_content(state, command)
@@ -100,22 +87,18 @@ def _select_content(state: ChatState, command: Apply) -> tuple[str, str]:
     if command.block < 0:
         raise InvalidInput(f"Blocks are counted from 1; got {command.block}.")
     blocks = fenced_blocks(last_answer(state))
-    if len(blocks) > 1 and not command.block:
-        raise InvalidInput(
-            f"The last answer has {len(blocks)} fenced blocks; say which one (block=1 to {len(blocks)})."
-        )
-    number = command.block or 1
-    if number > len(blocks):
-        has = {0: "no fenced block", 1: "one fenced block"}.get(len(blocks), f"{len(blocks)} fenced blocks")
+    count, number = len(blocks), command.block or 1
+    if count > 1 and not command.block:
+        raise InvalidInput(f"The last answer has {count} fenced blocks; say which one (block=1 to {count}).")
+    if number > count:
+        has = {0: "no fenced block", 1: "one fenced block"}.get(count, f"{count} fenced blocks")
         raise Refused("no_such_block", f"The last answer of chat {state.chat} has {has} that is closed by its fence.")
     return f"block {number} of your last answer", blocks[number - 1]
 
 
 def last_answer(state: ChatState) -> str:
     """The last words of the model; turns that only make calls are no answers."""
-    place = len(state.history)
-    while place > 0:
-        place -= 1
+    for place in range(len(state.history) - 1, -1, -1):
         entry = state.history[place]
         if isinstance(entry, AssistantEntry) and entry.text.strip():
             return entry.text
@@ -132,19 +115,12 @@ def fenced_blocks(text: str) -> list[str]:
             opening = _OPENING.fullmatch(line.rstrip("\r"))
             if opening is not None and not (opening[2][0] == "`" and "`" in opening[3]):
                 fence, indent, lines = opening[2], len(opening[1]), []
-        elif _closes(line, fence, indent):
+            continue
+        stripped, own_indent = line.strip(), len(line) - len(line.lstrip(" \t"))
+        is_fence = len(stripped) >= len(fence) and not stripped.strip(fence[0])
+        if is_fence and own_indent <= indent + _CLOSING_INDENT:
             blocks.append("".join(f"{each}\n" for each in lines))
             fence = ""
         else:
-            lines.append(line[min(indent, _indent(line)) :])
+            lines.append(line[min(indent, own_indent) :])
     return blocks
-
-
-def _closes(line: str, fence: str, indent: int) -> bool:
-    stripped = line.strip()
-    long_enough = len(stripped) >= len(fence) and not stripped.strip(fence[0])
-    return long_enough and _indent(line) <= indent + _CLOSING_INDENT
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip(" \t"))

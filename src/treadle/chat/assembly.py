@@ -4,8 +4,7 @@ The hard part is to tell where one call ends and the next begins, because server
 index 0, some send none, some repeat id and name with every fragment, some send ids that are empty. The rules, in this
 order: a known id wins; a new id on a used index is a new call; a bare fragment continues the current call; a name after
 a complete JSON object is a new call. Calls that the rules cannot tell apart are never merged silently into something
-that would run: at worst the arguments are no JSON, and the model is told so.
-"""
+that would run: at worst the arguments are no JSON, and the model is told so."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -15,46 +14,25 @@ from msgspec.structs import replace
 
 from treadle.base.types import call_key
 from treadle.errors import ModelError
+from treadle.protocol import deltas as d
 from treadle.protocol.content import Thinking, ToolRequest, Usage
-from treadle.protocol.deltas import (
-    CallDelta,
-    Delta,
-    FinishDelta,
-    NoticeDelta,
-    TextDelta,
-    ThinkingBlock,
-    ThinkingDelta,
-    UsageDelta,
-)
 
 _MARK = re.compile(r'["\\{}\[\]]')
-
-
-CALLS = 256
-"""Calls of one turn."""
-ARGUMENTS_CHARS = 4 * 1024 * 1024
-"""Arguments of one call."""
-NAME_CHARS = 1_000
-"""A name of a tool, or an id of a call."""
+CALLS = 256  # calls of one turn
+ARGUMENTS_CHARS = 4 * 1024 * 1024  # arguments of one call
+NAME_CHARS = 1_000  # a name of a tool, or an id of a call
 _LABEL = "a call whose name or id has more than {} characters"
-ANSWER_CHARS = 16 * 1024 * 1024
-"""Text, thinking and arguments together."""
-BLOCKS = 1_000
-"""Blocks of thinking."""
-NOTICES = 20
-"""Most notices that are recorded beside an answer. Further notices are dropped."""
-REASON_CHARS = 100
-"""Of the reason for which it ended."""
+ANSWER_CHARS = 16 * 1024 * 1024  # text, thinking and arguments together
+BLOCKS = 1_000  # blocks of thinking
+NOTICES = 20  # Most notices that are recorded beside an answer. Further notices are dropped.
+REASON_CHARS = 100  # of the reason for which it ended
 
 
 class ModelAnswer(msgspec.Struct, frozen=True):
-    """One answer of a model, whole."""
-
     text: str
     thinking: tuple[Thinking, ...] = ()
     requests: tuple[ToolRequest, ...] = ()
-    usage: Usage | None = None
-    """None when the provider reported nothing."""
+    usage: Usage | None = None  # None when the provider reported nothing
     finish_reason: str = "stop"
 
 
@@ -64,19 +42,12 @@ class _PartialCall:
 
     def __init__(self, position: int) -> None:
         self.position = position
-        self.id = ""
+        self.id = self.name = ""
         self.index: int | None = None
-        self.name = ""
-        self.named_again = False
-        self.begun = False
-        self.repaired = False
+        self.named_again = self.begun = self.repaired = False
         self.pieces: list[str] = []
-        self._size = 0
-        self._scanned = 0
-        self._depth = 0
-        self._in_string = False
-        self._escaped = False
-        self._complete = False
+        self._size = self._scanned = self._depth = 0
+        self._in_string = self._escaped = self._complete = False
 
     def add(self, arguments: str) -> None:
         self.begun = self.begun or not arguments.isspace()
@@ -115,71 +86,63 @@ class _PartialCall:
 
 
 class Assembler:
-    """Takes the deltas of one model call and makes the answer of them.
+    """Takes the deltas of one model call and makes the answer of them. `on_call(position, delta)` is told where each
+    fragment of a call went, for those who show calls live."""
 
-    `on_call(position, delta)` is told where each fragment of a call went, for those who show calls live.
-    """
-
-    # fmt: off
     __slots__ = (
         "_blocks", "_by_id", "_by_index", "_calls", "_current", "_on_call", "_size", "_text", "_thoughts", "_turn",
-        "ending",
-        "finish_reason", "notices", "usage",
-    )
-    # fmt: on
+        "ending", "finish_reason", "notices", "usage",
+    )  # fmt: skip
 
-    def __init__(self, turn: int, on_call: Callable[[int, CallDelta], None] | None = None) -> None:
+    def __init__(self, turn: int, on_call: Callable[[int, d.CallDelta], None] | None = None) -> None:
         self._turn = turn
         self._on_call = on_call
         self._text: list[str] = []
         self._thoughts: list[str] = []
         self._blocks: list[Thinking] = []
-        self._size = 0
-        """Characters of all that came."""
+        self._size = 0  # characters of all that came
         self._calls: list[_PartialCall] = []
         self._by_id: dict[str, _PartialCall] = {}
         self._by_index: dict[int, _PartialCall] = {}
         self._current: _PartialCall | None = None
         self.usage: Usage | None = None
         self.finish_reason: str | None = None
-        self.ending: FinishDelta | None = None
-        """None until the stream has ended well."""
-        self.notices: list[NoticeDelta] = []
+        self.ending: d.FinishDelta | None = None  # None until the stream has ended well
+        self.notices: list[d.NoticeDelta] = []
 
-    def feed(self, deltas: Iterable[Delta]) -> None:
+    def feed(self, deltas: Iterable[d.Delta]) -> None:
         """Raises ModelError when the answer breaks a limit."""
         for delta in deltas:
-            if type(delta) is TextDelta:  # first, because nearly all are
+            if type(delta) is d.TextDelta:  # first, because nearly all are
                 self._text.append(delta.text)
                 self._size += len(delta.text)
             else:
                 self._take(delta)
-        if self._size > ANSWER_CHARS:
-            raise _over(ANSWER_CHARS, "more than {} characters")
+        _check(self._size, ANSWER_CHARS, "more than {} characters")
 
-    def _take(self, delta: Delta) -> None:
+    def _take(self, delta: d.Delta) -> None:
         match delta:
-            case CallDelta():
+            case d.CallDelta():
                 self._size += len(delta.arguments)
                 call = self._place(delta)
                 if self._on_call is not None:
                     self._on_call(call.position, delta)
-            case TextDelta(text=text):
+            case d.TextDelta(text=text):
                 self._text.append(text)
-            case ThinkingDelta(text=text):
+            case d.ThinkingDelta(text=text):
                 self._size += len(text)
                 self._thoughts.append(text)
-            case ThinkingBlock(block=block):
+            case d.ThinkingBlock(block=block):
                 self._size += len(block.text) + len(block.opaque)
                 self._thoughts.clear()
                 self._blocks.append(block)
                 _check(len(self._blocks), BLOCKS, "more than {} blocks of thinking")
-            case UsageDelta(usage=usage):
+            case d.UsageDelta(usage=usage):
                 self.usage = _sane(usage)
-            case FinishDelta(reason=reason):
+            case d.FinishDelta(reason=reason):
                 self.finish_reason = reason[:REASON_CHARS]
                 self.ending = delta
-            case NoticeDelta():
+            case d.NoticeDelta():
                 if delta not in self.notices and len(self.notices) < NOTICES:
                     self.notices.append(delta)
 
@@ -199,8 +162,7 @@ class Assembler:
         return ModelAnswer(self.text, self._thinking(model_ref), requests, self.usage, self.finish_reason)
 
     def partial(self, model_ref: str) -> ModelAnswer:
-        """Return the part of an interrupted answer that is kept: its text and thinking, but none of its calls
-        (L-07)."""
+        """The part of an interrupted answer that is kept: its text and thinking, but none of its calls (L-07)."""
         return ModelAnswer(self.text, self._thinking(model_ref), (), self.usage, "interrupted")
 
     def _thinking(self, model_ref: str) -> tuple[Thinking, ...]:
@@ -209,7 +171,7 @@ class Assembler:
             blocks.append(Thinking(thinking_text, model=model_ref))
         return tuple(blocks)
 
-    def _place(self, delta: CallDelta) -> _PartialCall:
+    def _place(self, delta: d.CallDelta) -> _PartialCall:
         """Put a fragment where it belongs and say where that was."""
         call = self._find(delta)
         if call is None or self._begins_anew(call, delta):
@@ -230,11 +192,10 @@ class Assembler:
         self._current = call
         return call
 
-    def _find(self, delta: CallDelta) -> _PartialCall | None:
+    def _find(self, delta: d.CallDelta) -> _PartialCall | None:
         """The call that the labels of a fragment speak of."""
         if delta.id:
-            call = self._by_id.get(delta.id)
-            if call is not None:
+            if (call := self._by_id.get(delta.id)) is not None:
                 return call
             labelled = self._current if delta.index is None else self._by_index.get(delta.index)
             # An id that comes late belongs to the call that waits for one; any other new id is a new call.
@@ -247,7 +208,7 @@ class Assembler:
             return self._current  # the server began to send indices in mid-call
         return labelled
 
-    def _begins_anew(self, call: _PartialCall, delta: CallDelta) -> bool:
+    def _begins_anew(self, call: _PartialCall, delta: d.CallDelta) -> bool:
         """True if a fragment for this call can only be the beginning of another call with the same labels."""
         if not delta.name:
             return call.named_again and bool(delta.arguments.strip())
@@ -262,7 +223,7 @@ class Assembler:
         call.named_again = not delta.arguments.strip()
         return not call.named_again
 
-    def _begin(self, previous: _PartialCall | None, delta: CallDelta) -> _PartialCall:
+    def _begin(self, previous: _PartialCall | None, delta: d.CallDelta) -> _PartialCall:
         call = _PartialCall(len(self._calls))
         self._calls.append(call)
         _check(len(self._calls), CALLS, "more than {} calls")
@@ -276,23 +237,13 @@ def _sane(usage: Usage) -> Usage:
     """A provider's counts, with none below zero: they are added to what was spent, and must not take from it."""
     if min(usage.input, usage.output, usage.cached, usage.reasoning, usage.usd) >= 0:
         return usage
-    return replace(
-        usage,
-        input=max(0, usage.input),
-        output=max(0, usage.output),
-        cached=max(0, usage.cached),
-        reasoning=max(0, usage.reasoning),
-        usd=max(0.0, usage.usd),
-    )
+    counts = {name: max(0, getattr(usage, name)) for name in ("input", "output", "cached", "reasoning")}
+    return replace(usage, usd=max(0.0, usage.usd), **counts)
 
 
 def _check(size: int, most: int, template: str) -> None:
-    if size > most:
-        raise _over(most, template)
-
-
-def _over(most: int, template: str) -> ModelError:
-    """Build the error for an answer that exceeds a limit. Nothing of such an answer is recorded or carried out, and the
+    """ModelError for an answer that exceeds a limit. Nothing of such an answer is recorded or carried out, and the
     error names the limit. Normal answers stay far below."""
-    excess = template.format(f"{most:,}")
-    return ModelError("answer_limit", f"The model's answer has {excess}; it was given up, and nothing of it was done.")
+    if size > most:
+        text = f"The model's answer has {template.format(f'{most:,}')}; it was given up, and nothing of it was done."
+        raise ModelError("answer_limit", text)

@@ -30,9 +30,8 @@ def accounts(state: ChatState, run: RunState | None, estimate: Usage, now_ms: in
     chat_wall = totals.wall_ms / 1000 + run_wall
     if run is not None:
         yield from _of("run", state.options.run_budget, run.usage, run.turns, run.tool_calls, run_wall, estimate)
-    yield from _of(
-        "chat", state.options.chat_budget, totals.usage, totals.turns, totals.tool_calls, chat_wall, estimate
-    )
+    budget = state.options.chat_budget
+    yield from _of("chat", budget, totals.usage, totals.turns, totals.tool_calls, chat_wall, estimate)
 
 
 def _of(
@@ -51,8 +50,7 @@ def _of(
 
 
 def exhausted(account: Account) -> bool:
-    """True if the next call would exceed the limit. A limit to which a call adds nothing is exhausted when it is used
-    up."""
+    """True if the next call would exceed the limit. One to which a call adds nothing is exhausted when used up."""
     if account.next:
         return account.used_amount + account.next > account.limit
     return account.used_amount >= account.limit
@@ -61,10 +59,12 @@ def exhausted(account: Account) -> bool:
 def forbidden(state: ChatState, run: RunState | None, estimate: Usage, now_ms: int) -> LimitReached | None:
     """The limit that a call of this size would break. For calls that open no turn: an attempt made again, a
     compaction (also of an idle chat, without a run), a summary."""
-    for account in accounts(state, run, estimate, now_ms):
-        if account.kind != "turns" and exhausted(account):
-            return LimitReached(account.kind, account.used_amount, account.limit, account.scope)
-    return None
+    reached = (each for each in accounts(state, run, estimate, now_ms) if each.kind != "turns" and exhausted(each))
+    return next(map(_reach, reached), None)
+
+
+def _reach(account: Account) -> LimitReached:
+    return LimitReached(account.kind, account.used_amount, account.limit, account.scope)
 
 
 def admit(state: ChatState, run: RunState, start: TurnStart, now_ms: int) -> tuple[Event, ...]:
@@ -72,7 +72,7 @@ def admit(state: ChatState, run: RunState, start: TurnStart, now_ms: int) -> tup
     events: list[Event] = []
     for account in accounts(state, run, start.reserved, now_ms):
         if exhausted(account):
-            return (LimitReached(account.kind, account.used_amount, account.limit, account.scope),)
+            return (_reach(account),)
         if account.used_amount >= WARN_AT * account.limit and (account.scope, account.kind) not in run.warned:
             events.append(LimitWarning(account.kind, account.used_amount, account.limit, account.scope))
     return (*events, start)
@@ -80,27 +80,22 @@ def admit(state: ChatState, run: RunState, start: TurnStart, now_ms: int) -> tup
 
 def over_budget(state: ChatState, run: RunState, now_ms: int) -> LimitReached | None:
     """The limit that is used up already, before any further call: checked before tools run."""
-    for account in accounts(state, run, Usage(), now_ms):
-        if account.kind in ("tool_calls", "wall_s") and exhausted(account):
-            return LimitReached(account.kind, account.used_amount, account.limit, account.scope)
-    return None
+    kinds = ("tool_calls", "wall_s")
+    reached = (each for each in accounts(state, run, Usage(), now_ms) if each.kind in kinds and exhausted(each))
+    return next(map(_reach, reached), None)
 
 
 def spent_of(limit: LimitReached | LimitWarning) -> str:
     """How much of a limit is used, for people: `$0.52 of $0.50`, `5,210 of 5,000 tokens`."""
     match limit.kind:
         case "usd":
-            return f"{_dollars(limit.used)} of {_dollars(limit.limit)}"
+            # In cents, and more precisely only where there is more to say.
+            used, most = (f"${amount:,.4f}".removesuffix("00") for amount in (limit.used, limit.limit))
+            return f"{used} of {most}"
         case "wall_s":
             return f"{limit.used:,.4g} s of {limit.limit:,.4g} s"
         case "turns" | "tokens" | "tool_calls" as kind:
             return f"{limit.used:,.0f} of {limit.limit:,.0f} {kind.replace('_', ' ')}"
-
-
-def _dollars(amount: float) -> str:
-    """In cents, and more precisely only where there is more to say."""
-    exact = f"{amount:,.4f}"
-    return f"${exact.removesuffix('00')}"
 
 
 def why_stopped(limit: LimitReached, reason: EndReason) -> str:

@@ -8,8 +8,7 @@ by its words is unknown with them, since `make` may be another program by then.
 
 Search paths of languages (`PYTHONPATH`, `NODE_PATH`, `PERL5LIB`, `RUBYLIB`, `CLASSPATH`, `GOPATH`) carry over, as
 `PATH` does: they say where something is found that a command names, and projects need them. `CC` and its like carry
-over: a build names them. Wrappers, options and start-up files do not: no command names those.
-"""
+over: a build names them. Wrappers, options and start-up files do not: no command names those."""
 
 import re
 from fnmatch import translate
@@ -87,11 +86,7 @@ def starts_programs(name: str, value: str) -> bool:
 
 
 def unknown_variables(shell: Shell) -> dict[str, str | None]:
-    """By name, what earlier commands set (None: unset) and what may change what the words of a command mean: all but
-    locale and terminal."""
+    """Variables that earlier commands set (None: unset) and that may change the meaning of a command, by name."""
     carried = {name: value for name, value in shell.exports.items() if not starts_programs(name, value)}
-    return {
-        name: value
-        for name, value in sorted({**carried, **dict.fromkeys(shell.unset)}.items())
-        if _APPEARANCE.fullmatch(name) is None
-    }
+    variables = sorted({**carried, **dict.fromkeys(shell.unset)}.items())
+    return {name: value for name, value in variables if _APPEARANCE.fullmatch(name) is None}

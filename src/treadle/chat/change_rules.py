@@ -5,8 +5,7 @@ and by the file states before and after.
 Git runs the programs that its configuration and its hooks name, as the user and outside of every sandbox, in each
 folder that it takes for a repository. So in the project's own repository only git's own data may change, and no other
 repository is created or changed: neither a `.git` at any depth, under any name that some file system takes for that,
-nor a folder with the layout of a bare repository. The layout is judged on the tree as it would be afterwards.
-"""
+nor a folder with the layout of a bare repository. The layout is judged on the tree as it would be afterwards."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -23,10 +22,8 @@ OTHER_NAME = "a file system may take this name for .git"
 NO_FOLDER = "only a folder may lie at .git"
 OBEYED = "git would obey it: in .git only git's own data may change"
 BARE = "git takes a folder with HEAD, objects and refs for a repository, and would obey it"
-
 _SPECIAL_BITS = 0o7000
-_IGNORABLE = "[\u200b-\u200f\u202a-\u202e\u2060-\u2064\u206a-\u206f\ufeff]"
-"""Characters in a name that some file systems ignore."""
+_IGNORABLE = "[\u200b-\u200f\u202a-\u202e\u2060-\u2064\u206a-\u206f\ufeff]"  # some file systems ignore these in a name
 _SHORT_NAME = r"git~\d+"
 _OBEYED = frozenset(("hooks", "config", "config.worktree", "commondir", "gitdir", "info", "branches", "remotes"))
 _FOLDERS = frozenset(("refs", "reftable", "logs", "rebase-merge", "rebase-apply", "sequencer"))
@@ -34,8 +31,7 @@ _BORROWED = frozenset(("alternates", "http-alternates"))
 _COMMIT_GRAPHS = frozenset(("commit-graph", "commit-graphs"))
 """A cache of the history that git believes without a look at the commits: a forged one hides some of them. Git writes
 it anew when it next packs."""
-_WITHIN = frozenset(("modules", "worktrees"))
-"""Repositories of submodules and worktrees, with the same data in them."""
+_WITHIN = frozenset(("modules", "worktrees"))  # repositories of submodules and worktrees, with the same data in them
 _FILES = (
     r"(?:index|sharedindex\..+|HEAD|[A-Z]+(?:_[A-Z]+)*_HEAD|packed-refs|shallow|description|COMMIT_EDITMSG|TAG_EDITMSG"
     r"|(?:MERGE|SQUASH|BISECT)_[A-Z]+|AUTO_MERGE|gc\.log|gc\.pid)(?:\.lock|\.new)?"
@@ -44,16 +40,16 @@ _SHAPE = _OBEYED | _FOLDERS | _WITHIN | {"objects", "head", "index", "packed-ref
 
 
 def left_out(changes: Iterable[FileChange], exists: Callable[[str], bool]) -> dict[str, str]:
-    """By path, as it is recorded: why this one of a set of changes is not made. `exists` looks into the project, at a
-    path relative to its root."""
+    """By recorded path: why this change is not made. `exists` looks at a path relative to the root."""
     changes = tuple(changes)
     bare = ResultingTree(changes, exists).git_directories()
     reasons = {}
     for change in changes:
         path = decode_path(change.path)
         reason = never_committed(path, change.before, change.after)
-        if not reason and change.after is not None and _lies_in_shape(path, bare):
-            reason = BARE
+        if not reason and change.after is not None:
+            inner = (path[len(folder) :].partition("/")[0] for folder in bare if path.startswith(folder))
+            reason = BARE if any(name.casefold() in _SHAPE for name in inner) else ""
         if reason:
             reasons[change.path] = reason
     return reasons
@@ -74,15 +70,12 @@ def never_committed(path: str, old_state: FileState | None, new_state: FileState
         return ""
     if at == 0 and parts[0] == ".git":
         return _in_repository(parts[1:], new_state)
-    if new_state is None:
-        return ""
-    return NESTED if at else OTHER_NAME
+    return "" if new_state is None else NESTED if at else OTHER_NAME
 
 
 @lru_cache(1 << 12)
 def is_git_name(name: str) -> bool:
-    """True if some file system takes this name for `.git`: in any letter case, as a short name, or with ignored
-    characters."""
+    """True if some file system takes this name for `.git`: in any case, as a short name, or with ignored characters."""
     if name.isascii() and "git" not in name.lower():
         return False
     plain = re.sub(_IGNORABLE, "", name).casefold().partition(":")[0].rstrip(". ")
@@ -100,7 +93,6 @@ def _in_repository(parts: list[str], new_state: FileState | None) -> str:
 
 
 def _is_data(parts: list[str], *, folder: bool) -> bool:
-    """True if git keeps its own data at this path."""
     if any(is_git_name(part) for part in parts):
         return False
     first = parts[0]
@@ -125,12 +117,9 @@ class ResultingTree:
 
     def __init__(self, changes: Iterable[FileChange], exists: Callable[[str], bool]) -> None:
         self._exists = exists
-        self._made: set[str] = set()
-        self._gone: set[str] = set()
-        self._new: set[str] = set()
-        """Folders of which everything is among the changes."""
-        self._touched: set[str] = set()
-        """Folders in which, at any depth, something is made or changed; the root is empty."""
+        self._made, self._gone = set[str](), set[str]()
+        self._new: set[str] = set()  # folders of which everything is among the changes
+        self._touched: set[str] = set()  # folders in which something is made or changed at any depth; the root is empty
         for change in changes:
             path = decode_path(change.path)
             if change.after is None:
@@ -164,9 +153,3 @@ class ResultingTree:
         return self.has(folder, "HEAD") and (
             self.has(folder, "commondir") or (self.has(folder, "objects") and self.has(folder, "refs"))
         )
-
-
-def _lies_in_shape(path: str, bare: frozenset[str]) -> bool:
-    return any(
-        path.startswith(folder) and path[len(folder) :].partition("/")[0].casefold() in _SHAPE for folder in bare
-    )

@@ -6,19 +6,8 @@ from collections.abc import Sequence
 
 from treadle.chat.budget import why_stopped
 from treadle.chat.state import AnsweredTurn, Call, ChatState, asks_in_its_middle
+from treadle.protocol import events as e
 from treadle.protocol.content import Usage
-from treadle.protocol.events import (
-    CheckCompleted,
-    CompactionComplete,
-    EndReason,
-    Event,
-    ExecutionComplete,
-    ExternalToolCompleted,
-    PermissionCompleted,
-    RunEnd,
-    TurnEnd,
-    UserInputCompleted,
-)
 
 _WHY = {
     "interrupted": "The user stopped the run before this call was done.",
@@ -44,87 +33,75 @@ _UNKNOWN = " It had been started; it is not known whether it took effect."
 _TRIED = " It was being tried on a copy of the project, and could use the network; it is not known what it did there."
 
 
-def close_call(call: Call, reason: str) -> list[Event]:
-    """The events that close one call."""
-    events: list[Event] = []
+def close_call(call: Call, reason: str) -> list[e.Event]:
+    events: list[e.Event] = []
     match call.phase, call.action:
         case "done", _:
             return []
         case "asking", action if action is not None:
-            events.append(PermissionCompleted(action.action, "deny", by="treadle", synthetic=reason))
+            events.append(e.PermissionCompleted(action.action, "deny", by="treadle", synthetic=reason))
         case "waiting", action if action is not None and action.kind == "external_tool":
-            events.append(ExternalToolCompleted(call.key, True, by="treadle", synthetic=reason))
+            events.append(e.ExternalToolCompleted(call.key, True, by="treadle", synthetic=reason))
         case "waiting", action if action is not None:
-            events.append(UserInputCompleted(action.action, by="treadle", synthetic=reason))
-        case _:
-            pass
-    text = _WHY.get(reason, "This call was not carried out.") + _doubt(call)
-    events.append(ExecutionComplete(call.key, False, error=text, result_summary=reason, synthetic=reason))
+            events.append(e.UserInputCompleted(action.action, by="treadle", synthetic=reason))
+    text = _WHY.get(reason, "This call was not carried out.")
+    if call.phase in ("started", "answered") or (call.phase == "waiting" and asks_in_its_middle(call)):
+        text += _UNKNOWN
+    elif call.trial_began_ms and (call.trial or {}).get("network"):
+        text += _TRIED
+    events.append(e.ExecutionComplete(call.key, False, error=text, result_summary=reason, synthetic=reason))
     return events
 
 
-def _doubt(call: Call) -> str:
-    """Return a sentence about effects of a closed call that cannot be known; empty if there are none."""
-    if call.phase in ("started", "answered") or (call.phase == "waiting" and asks_in_its_middle(call)):
-        return _UNKNOWN
-    return _TRIED if call.trial_began_ms and (call.trial or {}).get("network") else ""
-
-
-def close_check(state: ChatState) -> tuple[Event, ...]:
+def close_check(state: ChatState) -> tuple[e.Event, ...]:
     """End a check that has begun and will not be finished."""
     open_check = state.run.check if state.run is not None else None
-    return (CheckCompleted(open_check.check, False, synthetic="stopped"),) if open_check is not None else ()
+    return (e.CheckCompleted(open_check.check, False, synthetic="stopped"),) if open_check is not None else ()
 
 
-def close_calls(state: ChatState, reason: str) -> tuple[Event, ...]:
+def close_calls(state: ChatState, reason: str) -> tuple[e.Event, ...]:
     """Close every open call, and the loop's own question if there is one."""
     events = [event for call in state.calls for event in close_call(call, reason)]
     if state.question is not None:
-        events.append(UserInputCompleted(state.question.action, by="treadle", synthetic=reason))
+        events.append(e.UserInputCompleted(state.question.action, by="treadle", synthetic=reason))
     return tuple(events)
 
 
-def end_run(state: ChatState, reason: EndReason) -> tuple[Event, ...]:
+def end_run(state: ChatState, reason: e.EndReason) -> tuple[e.Event, ...]:
     """Law 4: every open call is answered on every exit, and what was begun is ended."""
-    end_events: list[Event] = []
+    end_events: list[e.Event] = []
     if state.compacting:
-        end_events.append(CompactionComplete(state.compacting, False, error=reason))
+        end_events.append(e.CompactionComplete(state.compacting, False, error=reason))
     end_events += close_check(state)
     if state.open_turn is not None:
-        end_events.append(TurnEnd(state.open_turn.turn, finish_reason=reason))
+        end_events.append(e.TurnEnd(state.open_turn.turn, finish_reason=reason))
     elif (turn_end := end_turn(state)) is not None:
         end_events.append(turn_end)
-    has_lost_record = state.run is not None and state.run.has_lost_record
-    closing_events = close_calls(state, "record_lost" if has_lost_record else reason)
-    limit = state.run.limit if state.run is not None else None
-    explanation = why_stopped(limit, reason) if limit is not None else ""
-    if reason == "incomplete" and state.run is not None:
-        explanation = state.run.incomplete
-    return (*end_events, *with_turn_end(state, closing_events), RunEnd(reason, explanation))
+    run = state.run
+    closing_events = close_calls(state, "record_lost" if run is not None and run.has_lost_record else reason)
+    explanation = why_stopped(run.limit, reason) if run is not None and run.limit is not None else ""
+    if reason == "incomplete" and run is not None:
+        explanation = run.incomplete
+    return (*end_events, *with_turn_end(state, closing_events), e.RunEnd(reason, explanation))
 
 
-def end_turn(state: ChatState) -> TurnEnd | None:
+def end_turn(state: ChatState) -> e.TurnEnd | None:
     """The end of a turn whose model has answered and whose calls all have their results."""
-    answered_turn = state.answered_turn
-    if answered_turn is None or state.calls:
-        return None
-    return _end_of(answered_turn)
+    return None if state.answered_turn is None or state.calls else _end_of(state.answered_turn)
 
 
-def with_turn_end(state: ChatState, events: Sequence[Event]) -> tuple[Event, ...]:
+def with_turn_end(state: ChatState, events: Sequence[e.Event]) -> tuple[e.Event, ...]:
     """The events, with the end of the turn behind the result of its last call, if they have that."""
-    if state.answered_turn is None or not events or any(isinstance(event, TurnEnd) for event in events):
+    if state.answered_turn is None or not events or any(isinstance(event, e.TurnEnd) for event in events):
         return tuple(events)
     waited_for = {call.key for call in state.calls if call.phase != "done"}
-    if not waited_for:
-        return tuple(events)
-    for place, event in enumerate(events, 1):
-        if isinstance(event, ExecutionComplete):
+    for place, event in enumerate(events if waited_for else (), 1):
+        if isinstance(event, e.ExecutionComplete):
             waited_for.discard(event.call)
             if not waited_for:
                 return (*events[:place], _end_of(state.answered_turn), *events[place:])
     return tuple(events)
 
 
-def _end_of(answered_turn: AnsweredTurn) -> TurnEnd:
-    return TurnEnd(answered_turn.turn, answered_turn.usage or Usage(), answered_turn.finish_reason)
+def _end_of(answered_turn: AnsweredTurn) -> e.TurnEnd:
+    return e.TurnEnd(answered_turn.turn, answered_turn.usage or Usage(), answered_turn.finish_reason)

@@ -30,13 +30,11 @@ def continuation(state: ChatState, run: RunState) -> str:
 
 def wants_summary(state: ChatState, run: RunState) -> bool:
     """True if the run would end without a text that explains it (L-17)."""
-    worked = run.tool_calls > 0
-    return worked and not run.spoke and not run.summarized and not run.stop and state.options.summarize
+    return run.tool_calls > 0 and not (run.spoke or run.summarized or run.stop) and state.options.summarize
 
 
 def marks(options: ChatOptions, native_tools: bool) -> bool:
-    """True if the model signals by the marker that it is done: as the options say, otherwise if it calls tools in its
-    text."""
+    """True if the model signals by the marker that it is done: by the options, else if it calls tools in its text."""
     on_text = options.rung == "text" or (not options.rung and not native_tools)
     return options.completion == "marker" or (not options.completion and on_text)
 
@@ -48,10 +46,8 @@ class MarkerFilter:
     still become a marker is held back. Every character is examined once, for any text."""
 
     def __init__(self) -> None:
-        self._open: str | None = None
-        """The prefix that the text ends with, if it does."""
-        self._before: list[str] = []
-        """Prefixes that stand in a row before it. One becomes a marker when what stands in its midst is taken out."""
+        self._open: str | None = None  # the prefix that the text ends with, if it does
+        self._before: list[str] = []  # prefixes in a row before it; one becomes a marker if its midst is removed
         self.found = False
 
     def feed(self, text: str) -> str:
@@ -101,14 +97,11 @@ def strip_marker(text: str) -> tuple[str, bool]:
 
 
 def strip_thinking(thinking: Sequence[Thinking]) -> tuple[tuple[Thinking, ...], bool]:
-    """Return the thinking without markers, and True if there was one. A signed block is not changed: it is sent back to
-    its model to the letter (M-10)."""
-    stripped = [(block, False) if block.opaque else _strip_block(block) for block in thinking]
-    return tuple(block for block, _ in stripped if block.text or block.opaque), any(
-        has_marker for _, has_marker in stripped
-    )
-
-
-def _strip_block(block: Thinking) -> tuple[Thinking, bool]:
-    text, has_marker = strip_marker(block.text)
-    return replace(block, text=text), has_marker
+    """Thinking without markers, and True if there was one. A signed block goes back unchanged (M-10)."""
+    blocks, found_marker = [], False
+    for block in thinking:
+        text, has_marker = ("", False) if block.opaque else strip_marker(block.text)
+        found_marker = found_marker or has_marker
+        if text or block.opaque:
+            blocks.append(block if block.opaque else replace(block, text=text))
+    return tuple(blocks), found_marker

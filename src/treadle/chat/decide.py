@@ -2,8 +2,7 @@
 at the same step, regardless of the workers before it.
 
 A step is either an effect (call the model, run calls, check, compact, summarise), a record of something the rules
-decided themselves, or the end: wait for someone, or stay idle.
-"""
+decided themselves, or the end: wait for someone, or stay idle."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -27,21 +26,8 @@ from treadle.chat.state import (
 )
 from treadle.chat.transcript import MAX_FAILURES, estimate, threshold
 from treadle.chat.verification import verify
+from treadle.protocol import events as e
 from treadle.protocol.content import AssistantEntry
-from treadle.protocol.events import (
-    CompactionStart,
-    EndReason,
-    Event,
-    GuardNotice,
-    LimitExtended,
-    LimitReached,
-    LimitWarning,
-    RestoreRequested,
-    SessionError,
-    Trigger,
-    UserInputRequested,
-    UserMessage,
-)
 
 WARN_TURNS = 3
 
@@ -63,7 +49,7 @@ class RunCalls(msgspec.Struct, frozen=True):
 
 
 class Compact(msgspec.Struct, frozen=True):
-    trigger: Trigger
+    trigger: e.Trigger
 
 
 class Summarize(msgspec.Struct, frozen=True):
@@ -79,13 +65,11 @@ class RunCheck(msgspec.Struct, frozen=True):
 class Restore(msgspec.Struct, frozen=True):
     """Undo, redo or keep what was asked for (W-02)."""
 
-    request: RestoreRequested
+    request: e.RestoreRequested
 
 
 class AppendEvents(msgspec.Struct, frozen=True):
-    """The rules themselves have something to say."""
-
-    events: tuple[Event, ...]
+    events: tuple[e.Event, ...]
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -93,7 +77,7 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class StayIdle(msgspec.Struct, frozen=True):
-    """Nothing to do."""
+    pass
 
 
 Step = CallModel | RunCalls | Compact | Summarize | RunCheck | Restore | AppendEvents | Wait | StayIdle
@@ -111,12 +95,13 @@ def decide(state: ChatState, limits: Callable[[], RunLimits]) -> Step:
     if run.interrupting:
         return _end(state, "interrupted")
     if run.has_lost_record and not run.stop:
-        return AppendEvents((SessionError("record_lost", RECORD_LOST),))
+        return AppendEvents((e.SessionError("record_lost", RECORD_LOST),))
     if state.restoring is not None and not run.stop:
         return Restore(state.restoring)
     if state.compacting and not _failed(run):
         return Compact(state.compacting)
-    if state.calls and not _ends_now(run):
+    # Open calls are closed instead of run if the run failed, or if a last answer without tools contains calls.
+    if state.calls and not (_failed(run) or (run.stop == "turn_cap" and run.final_turn)):
         return Wait() if awaits_action(state) else RunCalls(runnable_calls(state))
     if state.question is not None and not run.stop:
         return Wait()
@@ -124,7 +109,8 @@ def decide(state: ChatState, limits: Callable[[], RunLimits]) -> Step:
         return RunCheck(run.check)
     if run.applies and not run.stop:
         return _end(state, "done")
-    if state.open_turn is not None and (not run.stop or _last_answer_begun(state, run)):
+    # The call for a last answer at the turn cap that has begun and not ended is still to be made.
+    if state.open_turn is not None and (not run.stop or (run.stop == "turn_cap" and state.open_turn.final)):
         return CallModel(state.open_turn.final)
     return _decide_between_turns(state, run, limits)
 
@@ -144,17 +130,6 @@ def _failed(run: RunState) -> bool:
     return run.stop in ("budget", "error", "guard")
 
 
-def _ends_now(run: RunState) -> bool:
-    """True if open calls are closed instead of run: the budget is exhausted, the run failed, or a last answer that was
-    requested without tools contains calls."""
-    return _failed(run) or (run.stop == "turn_cap" and run.final_turn)
-
-
-def _last_answer_begun(state: ChatState, run: RunState) -> bool:
-    """True if the call for a last answer at the turn cap has begun and not ended: it is still to be made."""
-    return run.stop == "turn_cap" and state.open_turn is not None and state.open_turn.final
-
-
 def _decide_between_turns(state: ChatState, run: RunState, limits: Callable[[], RunLimits]) -> Step:
     if run.stop == "turn_cap":
         if state.options.limit_rule == "answer" and not run.final_turn:
@@ -167,23 +142,21 @@ def _decide_between_turns(state: ChatState, run: RunState, limits: Callable[[], 
     last = state.history.last
     if isinstance(last, AssistantEntry) and not last.calls and not run.paused:
         return _after_answer(state, run)
-    return (
-        _guarded(state, run)
-        or _steered(state)
-        or _capped(state, run)
-        or _compacted(state, limits())
-        or CallModel(final=False)
-    )
+    if (step := _guarded(state, run)) is not None:
+        return step
+    # Steering messages are put in before the next model call (L-08).
+    if messages := tuple(to_user_message(item, "steering") for item in state.queue if item.delivery == "steering"):
+        return AppendEvents(messages)
+    return _capped(state, run) or _compacted(state, limits()) or CallModel(final=False)
 
 
-def _end(state: ChatState, reason: EndReason) -> AppendEvents:
+def _end(state: ChatState, reason: e.EndReason) -> AppendEvents:
     return AppendEvents(end_run(state, reason))
 
 
 def _after_answer(state: ChatState, run: RunState) -> Step:
-    text = continuation(state, run)
-    if text:
-        return AppendEvents((UserMessage(text, source="autopilot"),))
+    if text := continuation(state, run):
+        return AppendEvents((e.UserMessage(text, source="autopilot"),))
     if run.incomplete and not run.summarized and not wants_summary(state, run):
         return _end(state, "incomplete")
     if (step := _verified(state, run)) is not None:
@@ -202,34 +175,24 @@ def _verified(state: ChatState, run: RunState) -> Step | None:
 
 
 def _guarded(state: ChatState, run: RunState) -> Step | None:
-    finding = guard.find(run.signatures)
-    if finding is None:
+    if (finding := guard.find(run.signatures)) is None:
         return None
     text = guard.describe(finding)
-    if finding.repeats >= guard.STOP_AT:
-        if state.options.guard_rule == "ask":
-            notice = GuardNotice("ask", finding.length, finding.repeats, text)
-            question = "The model repeats itself without progress. Go on?"
-            return AppendEvents((notice, _question(state, "guard", question)))
-        notice = GuardNotice("stop", finding.length, finding.repeats, text)
-        return AppendEvents(
-            (notice, SessionError("loop_guard", "Stopped: the model repeated itself without progress."))
-        )
-    streak_began = run.signature_count - finding.length * finding.repeats
-    if run.nudged_at > streak_began:
-        return None
-    notice = GuardNotice("nudge", finding.length, finding.repeats, text)
-    return AppendEvents((notice, UserMessage(text, source="guard")))
+    action: Literal["nudge", "stop", "ask"] = "nudge"
+    following: e.Event = e.UserMessage(text, source="guard")
+    if finding.repeats >= guard.STOP_AT and state.options.guard_rule == "ask":
+        action = "ask"
+        following = _question(state, "guard", "The model repeats itself without progress. Go on?")
+    elif finding.repeats >= guard.STOP_AT:
+        action = "stop"
+        following = e.SessionError("loop_guard", "Stopped: the model repeated itself without progress.")
+    elif run.nudged_at > run.signature_count - finding.length * finding.repeats:
+        return None  # it was nudged in this streak already
+    return AppendEvents((e.GuardNotice(action, finding.length, finding.repeats, text), following))
 
 
-def _question(state: ChatState, purpose: Literal["limit", "guard"], question: str) -> UserInputRequested:
-    return UserInputRequested(f"{purpose}.{state.head + 1}", question, (CONTINUE, STOP), purpose)
-
-
-def _steered(state: ChatState) -> Step | None:
-    """Steering messages are put in before the next model call (L-08)."""
-    messages = tuple(to_user_message(item, "steering") for item in state.queue if item.delivery == "steering")
-    return AppendEvents(messages) if messages else None
+def _question(state: ChatState, purpose: Literal["limit", "guard"], question: str) -> e.UserInputRequested:
+    return e.UserInputRequested(f"{purpose}.{state.head + 1}", question, (CONTINUE, STOP), purpose)
 
 
 def _capped(state: ChatState, run: RunState) -> Step | None:
@@ -237,22 +200,22 @@ def _capped(state: ChatState, run: RunState) -> Step | None:
     if remaining_turns <= 0:
         return AppendEvents(_at_cap(state, run))
     if remaining_turns == WARN_TURNS < run.turn_limit and ("run", "turns") not in run.warned:
-        return AppendEvents((LimitWarning("turns", run.turns, run.turn_limit),))
+        return AppendEvents((e.LimitWarning("turns", run.turns, run.turn_limit),))
     return None
 
 
-def _at_cap(state: ChatState, run: RunState) -> tuple[Event, ...]:
-    reached = LimitReached("turns", run.turns, run.turn_limit)
+def _at_cap(state: ChatState, run: RunState) -> tuple[e.Event, ...]:
+    reached = e.LimitReached("turns", run.turns, run.turn_limit)
     match state.options.limit_rule:
         case "ask" if state.options.extends_itself:
-            return (LimitExtended(state.options.max_turns, "autopilot"),)
+            return (e.LimitExtended(state.options.max_turns, "autopilot"),)
         case "ask":
             question = f"The run has used its {run.turn_limit} turns. Go on for {state.options.max_turns} more?"
             return (_question(state, "limit", question),)
         case "answer":
             return (reached,)
         case "error":
-            return (reached, SessionError("turn_cap", f"The run used its {run.turn_limit} turns and is not done."))
+            return (reached, e.SessionError("turn_cap", f"The run used its {run.turn_limit} turns and is not done."))
 
 
 def _compacted(state: ChatState, limits: RunLimits) -> Step | None:
@@ -260,6 +223,4 @@ def _compacted(state: ChatState, limits: RunLimits) -> Step | None:
     used_tokens = estimate(state, limits.overhead_chars)
     if used_tokens < threshold(window, limits.max_output) or state.compaction_failures >= MAX_FAILURES:
         return None
-    if len(state.transcript) < 4:
-        return None
-    return AppendEvents((CompactionStart("threshold", used_tokens),))
+    return None if len(state.transcript) < 4 else AppendEvents((e.CompactionStart("threshold", used_tokens),))

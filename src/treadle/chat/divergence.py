@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from treadle.chat.turns import lifted
+from treadle.base.types import CallKey
+from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope
 
@@ -111,16 +113,11 @@ def _difference(left: Envelope | None, right: Envelope | None, names: tuple[str,
 def _field(path: str, one: Any, second: Any) -> tuple[str, Any, Any] | None:
     """The first field in which two values differ, by its path."""
     if isinstance(one, dict) and isinstance(second, dict):
-        for key in [*one, *(key for key in second if key not in one)]:
-            difference = _field(f"{path}.{key}" if path else key, one.get(key), second.get(key))
-            if difference is not None:
-                return difference
-        return None
+        prefix, keys = f"{path}." if path else "", dict.fromkeys((*one, *second))
+        return next(filter(None, (_field(f"{prefix}{key}", one.get(key), second.get(key)) for key in keys)), None)
     if isinstance(one, list) and isinstance(second, list) and len(one) == len(second):
-        pairs = zip(one, second, strict=True)
-        return next(
-            (difference for i, (a, b) in enumerate(pairs) if (difference := _field(f"{path}[{i}]", a, b))), None
-        )
+        pairs = enumerate(zip(one, second, strict=True))
+        return next(filter(None, (_field(f"{path}[{index}]", a, b) for index, (a, b) in pairs)), None)
     return None if one == second else (path, one, second)
 
 
@@ -131,3 +128,57 @@ def _short(value: Any, limit: int = _LINE) -> str:
 
 def _line(envelope: Envelope) -> str:
     return f"{envelope.seq:>5}  {envelope.type}  {_short(msgspec.to_builtins(envelope.data))}"
+
+
+# -- logs whose turns end as in version 1 of `assistant.turn_end`: right after the message, before the calls, and with
+# the usage that the message lacks. The record itself stays as it is, and `fold` reads both.
+
+_WITH_A_RESULT = (e.CheckpointCreated, e.FilesChanged, e.WorkspaceConflict, e.PlanUpdated, e.TaskComplete)
+"""Events that are recorded together with the last result of a turn, before the turn ends."""
+
+
+def lifted(log: Sequence[Envelope]) -> list[Envelope]:
+    """The log as it would be written today, numbered anew."""
+    return [replace(envelope, seq=seq) for seq, envelope in enumerate(in_order(log), 1)]
+
+
+def in_order(log: Sequence[Envelope]) -> list[Envelope]:
+    """The log in today's order, each event with the number that it has. A turn that has not ended by today's measure,
+    because its calls have no results yet, loses its end."""
+    ordered: list[Envelope] = []
+    pending_end: Envelope | None = None
+    open_calls, old = set[CallKey](), set[int]()
+    ends = {envelope.data.turn: envelope.data for envelope in log if isinstance(envelope.data, e.TurnEnd)}
+    for envelope in log:
+        event = envelope.data
+        last = ordered[-1] if ordered else envelope
+        # An event that was written together with the result, or the message, before it belongs to the turn.
+        belongs = envelope.epoch == last.epoch > 0 and isinstance(event, _WITH_A_RESULT)
+        if pending_end is not None and not open_calls and not belongs:
+            ordered.append(_restamp_event(pending_end, last))
+            pending_end, last = None, ordered[-1]
+        if isinstance(event, e.AssistantMessage) and event.usage is None:
+            end = ends.get(event.turn, e.TurnEnd(event.turn))
+            message = replace(event, usage=end.usage, finish_reason=end.finish_reason)
+            old.add(event.turn)
+            open_calls = {request.call for request in event.tool_requests}
+            ordered.append(replace(envelope, data=message))
+            continue
+        # A turn end of another epoch than its message: a copy was cut between the two, and the copier ended the turn.
+        is_behind_message = isinstance(last.data, e.AssistantMessage) and envelope.epoch == last.epoch
+        if isinstance(event, e.TurnEnd) and event.turn in old and is_behind_message:
+            pending_end = envelope
+            continue
+        if isinstance(event, e.ExecutionComplete):
+            open_calls.discard(event.call)
+        elif pending_end is not None and isinstance(event, e.TurnStart | e.RunEnd):  # results were lost
+            ordered.append(_restamp_event(pending_end, last))
+            pending_end, open_calls = None, set()
+        ordered.append(envelope)
+    if pending_end is not None and not open_calls:
+        ordered.append(_restamp_event(pending_end, ordered[-1]))
+    return ordered
+
+
+def _restamp_event(end: Envelope, previous: Envelope) -> Envelope:
+    return replace(end, time_ms=previous.time_ms, epoch=previous.epoch)

@@ -2,17 +2,15 @@
 
 It never raises and never refuses: the log is what happened. An event that refers to something unknown (its record was
 lost) changes what it can and no more. Folding any prefix and then the rest gives the same state as folding all; that is
-why snapshots are only caches.
-"""
+why snapshots are only caches."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from treadle.chat.fold_calls import CALLS, seen_before
-from treadle.chat.fold_helpers import Fold, change_run, say, spend, title_of
+from treadle.chat.fold_calls import CALLS, Fold, change_run, say, seen_before, spend, title_of
 from treadle.chat.history import weigh
 from treadle.chat.state import (
     MAX_CHANGED,
@@ -45,7 +43,13 @@ def fold(state: ChatState, envelope: Envelope) -> ChatState:
     run = state.run
     if run is None or not (run.waits_since_ms or state.calls or state.question):
         return state
-    return _timed(state, run, envelope.time_ms)
+    # Waiting for a person is no working time: it begins and ends with what was recorded then (L-11).
+    if (waits := awaits_person(state)) == bool(run.waits_since_ms):
+        return state
+    now_ms, waited_ms = envelope.time_ms, run.waited_ms
+    if waits:
+        return change_run(state, waits_since_ms=now_ms)
+    return change_run(state, waits_since_ms=0, waited_ms=waited_ms + max(0, now_ms - run.waits_since_ms))
 
 
 def fold_all(state: ChatState, envelopes: Iterable[Envelope]) -> ChatState:
@@ -54,28 +58,7 @@ def fold_all(state: ChatState, envelopes: Iterable[Envelope]) -> ChatState:
     return state
 
 
-def _timed(state: ChatState, run: RunState, now_ms: int) -> ChatState:
-    """Waiting for a person is no working time: it begins and ends with what was recorded then (L-11)."""
-    waits = awaits_person(state)
-    if waits == bool(run.waits_since_ms):
-        return state
-    if waits:
-        return change_run(state, waits_since_ms=now_ms)
-    return change_run(state, waits_since_ms=0, waited_ms=run.waited_ms + max(0, now_ms - run.waits_since_ms))
-
-
 # -- the conversation ---------------------------------------------------------------------------------------------
-
-
-def _created(state: ChatState, event: e.SessionCreated, at: Envelope) -> ChatState:
-    new_state = replace(state, chat=at.chat, options=event.options, owner=event.owner, parent=event.parent)
-    return replace(new_state, created_ms=at.time_ms)
-
-
-def _imported(state: ChatState, event: e.SessionImported, at: Envelope) -> ChatState:
-    """Forget seen files and the shell state of the other machine, which do not apply here. Exported variables could
-    even make harmless commands do something else."""
-    return replace(state, shell=Shell(), seen_files={})
 
 
 def _user_message(state: ChatState, event: e.UserMessage, at: Envelope) -> ChatState:
@@ -83,7 +66,8 @@ def _user_message(state: ChatState, event: e.UserMessage, at: Envelope) -> ChatS
         state = _truncate_history(state, event.edits)
     if event.queue_id:
         state = replace(state, queue=tuple(item for item in state.queue if item.id != event.queue_id))
-    if state.run is None:
+    run = state.run
+    if run is None:
         applies = event.source == "apply"
         trace, most = event.traceparent, state.options.max_turns
         new_run = RunState(at.time_ms, most, first=at.seq, last_message_seq=at.seq, applies=applies, traceparent=trace)
@@ -91,15 +75,19 @@ def _user_message(state: ChatState, event: e.UserMessage, at: Envelope) -> ChatS
         if not applies:
             state = _afresh(state)
     elif event.source == "autopilot":
-        run = state.run
         stalled = run.stalled + 1 if run.tool_calls == run.calls_at_continuation else 0
-        state = change_run(
-            state, continuations=run.continuations + 1, stalled=stalled, calls_at_continuation=run.tool_calls
-        )
-    elif event.source == "check":
-        state = record_check_message(state)
+        count, calls = run.continuations + 1, run.tool_calls
+        state = change_run(state, continuations=count, stalled=stalled, calls_at_continuation=calls)
+    elif event.source == "check":  # that nothing was written, or what failed; the run is not complete any more
+        failed = [result for result in run.checked if result.failed]
+        if failed:
+            texts = (result.text for result in failed if result.command == DIAGNOSTICS)
+            last_text, rounds = next(texts, run.diagnosed), run.check_rounds + 1
+            state = change_run(state, check_rounds=rounds, diagnosed=last_text, checked=(), completed=False)
+        else:
+            state = change_run(state, reminded=True, completed=False)
     elif event.source == "person":
-        if state.run is not None and state.run.applies:
+        if run.applies:
             state = _afresh(state)
         state = change_run(state, active=at.epoch > 0, completed=False, applies=False, last_message_seq=at.seq)
     if not state.title and event.source == "person":
@@ -135,13 +123,11 @@ def _truncate_history(state: ChatState, seq: int) -> ChatState:
 
 
 def _compacted(state: ChatState, compaction: Compaction) -> ChatState:
-    transcript = rebuild(state.history, compaction)
-    return _recount(replace(state, compaction=compaction, transcript=transcript))
+    return _recount(replace(state, compaction=compaction, transcript=rebuild(state.history, compaction)))
 
 
 def _recount(state: ChatState) -> ChatState:
-    """Discard the provider's token count, which no longer describes the transcript, and count the characters
-    instead."""
+    """Discard the provider's token count, which no longer fits the transcript, and count the characters."""
     return replace(state, context_tokens=0, context_chars=sum(weigh(entry) for entry in state.transcript))
 
 
@@ -151,17 +137,9 @@ def _turn_start(state: ChatState, event: e.TurnStart, at: Envelope) -> ChatState
     if state.run is not None and state.run.applies:  # no model call to count, and no worker has begun
         return state
     state = replace(state, totals=replace(state.totals, turns=state.totals.turns + 1))
-    turns = state.run.turns + 1 if state.run else 0
-    return change_run(
-        state,
-        active=True,
-        turns=turns,
-        final_turn=event.final,
-        checked=(),
-        has_lost_record=False,
-        incomplete="",
-        paused=False,
-    )
+    turns, final = state.run.turns + 1 if state.run else 0, event.final
+    state = change_run(state, active=True, turns=turns, final_turn=final, checked=(), has_lost_record=False)
+    return change_run(state, incomplete="", paused=False)
 
 
 def _assistant_message(state: ChatState, event: e.AssistantMessage, at: Envelope) -> ChatState:
@@ -176,8 +154,7 @@ def _assistant_message(state: ChatState, event: e.AssistantMessage, at: Envelope
 
 
 def _turn_end(state: ChatState, event: e.TurnEnd, at: Envelope) -> ChatState:
-    """The cost is spent with the message. An interrupt may have left none, and in logs of version 1 it tells no cost:
-    then it is spent here."""
+    """The cost is spent with the message, or here: after an interrupt without one, and in logs of version 1."""
     answered_turn = state.answered_turn
     spent = answered_turn is not None and answered_turn.turn == event.turn and answered_turn.usage is not None
     state = replace(state, open_turn=None, answered_turn=None)
@@ -203,10 +180,6 @@ def _turn_retry(state: ChatState, event: e.TurnRetry, at: Envelope) -> ChatState
     return replace(state, open_turn=open_turn)
 
 
-def _task_complete(state: ChatState, event: e.TaskComplete, at: Envelope) -> ChatState:
-    return change_run(state, completed=True, spoke=bool(event.summary) or bool(state.run and state.run.spoke))
-
-
 def _error(state: ChatState, event: e.SessionError, at: Envelope) -> ChatState:
     state = replace(state, last_error=Failure(event.error_class, event.message))
     if state.run is None:  # a compaction or an undo of an idle chat; made again and again it would never end
@@ -221,8 +194,8 @@ def _run_end(state: ChatState, event: e.RunEnd, at: Envelope) -> ChatState:
     wall = state.run.worked_ms(at.time_ms) if state.run else 0
     totals = replace(state.totals, wall_ms=state.totals.wall_ms + wall)
     aside = state.run is not None and state.run.applies and event.reason == "done" and state.last_end != ""
-    state = replace(state, run=None, open_turn=None, answered_turn=None, calls=(), question=None, compacting="")
-    state = replace(state, totals=totals)
+    state = replace(state, run=None, open_turn=None, answered_turn=None, calls=(), question=None)
+    state = replace(state, compacting="", totals=totals)
     if aside:  # an applied change says nothing about how the model's last run ended, nor that its queue may go on
         return state
     failure = state.last_error if event.reason == "error" else None
@@ -236,12 +209,11 @@ def _compaction_start(state: ChatState, event: e.CompactionStart, at: Envelope) 
 
 
 def _compaction_complete(state: ChatState, event: e.CompactionComplete, at: Envelope) -> ChatState:
-    was_compacting = bool(state.compacting)
-    state = replace(state, compacting="")
-    if event.success and not was_compacting:
-        return state
+    was_compacting, state = bool(state.compacting), replace(state, compacting="")
     if not event.success:
         return replace(state, compaction_failures=state.compaction_failures + 1)
+    if not was_compacting:
+        return state
     longest = len(state.history)
     compaction = Compaction(min(event.upto, longest), event.summary, event.kept, min(event.masked, longest))
     return replace(_compacted(state, compaction), compaction_failures=0)
@@ -293,11 +265,6 @@ def _options_changed(state: ChatState, event: e.OptionsChanged, at: Envelope) ->
     return replace(state, options=options)
 
 
-def _limit_warning(state: ChatState, event: e.LimitWarning, at: Envelope) -> ChatState:
-    warned = state.run.warned if state.run else ()
-    return change_run(state, warned=(*warned, (event.scope, event.kind)))
-
-
 def _limit_reached(state: ChatState, event: e.LimitReached, at: Envelope) -> ChatState:
     """The turn cap leaves room for a last answer; a budget does not, and neither does a second limit."""
     run = state.run
@@ -310,9 +277,8 @@ def _limit_extended(state: ChatState, event: e.LimitExtended, at: Envelope) -> C
     if state.run is None:
         return state
     warned = tuple(item for item in state.run.warned if item != ("run", "turns"))
-    stop = state.run.stop
-    if stop == "turn_cap" and state.last_error is None:  # after an error nothing comes but the end (L-12)
-        stop = ""
+    goes_on = state.run.stop == "turn_cap" and state.last_error is None  # after an error only the end comes (L-12)
+    stop = "" if goes_on else state.run.stop
     return change_run(state, turn_limit=state.run.turn_limit + event.turns, warned=warned, stop=stop)
 
 
@@ -342,26 +308,25 @@ def _model_notice(state: ChatState, event: e.ModelNotice, at: Envelope) -> ChatS
     return change_run(state, paused=True) if event.kind == "paused" else state
 
 
-MAX_LOST = 3
-"""A check that takes its worker with it this often is not tried again."""
+MAX_LOST = 3  # a check that takes its worker with it this often is not tried again
 
 
 def _files_changed(state: ChatState, event: e.FilesChanged, at: Envelope) -> ChatState:
     if state.run is None:
         return state
-    touched = {file.path: file.action for file in event.files if _work(file)}
+
+    def is_work(file: FileChange) -> bool:
+        """True if a change is part of the requested work: no build output, nothing of git's own, no folder."""
+        file_state = file.after or file.before
+        is_git_internal = file.path == ".git" or file.path.startswith(".git/")
+        return not file.ignored and not is_git_internal and (file_state is None or file_state.kind == "file")
+
+    touched = {file.path: file.action for file in event.files if is_work(file)}
     if not touched:
         return state
     changed_paths = [path for path in state.run.changed_files if path not in touched]
     changed_paths += [path for path, action in touched.items() if action != "deleted"]
     return change_run(state, wrote=True, changed_files=tuple(changed_paths[-MAX_CHANGED:]))
-
-
-def _work(file: FileChange) -> bool:
-    """True if a change is part of the requested work: no build output, nothing of git's own, no folder."""
-    file_state = file.after or file.before
-    is_git_internal = file.path == ".git" or file.path.startswith(".git/")
-    return not file.ignored and not is_git_internal and (file_state is None or file_state.kind == "file")
 
 
 def _restored(state: ChatState, event: e.Restored, at: Envelope) -> ChatState:
@@ -381,45 +346,24 @@ def _check_completed(state: ChatState, event: e.CheckCompleted, at: Envelope) ->
     result = Checked(run.check.command, event.success, tail(event.result), event.synthetic)
     lost_count = run.checks_lost + (event.synthetic == "lost")
     again = event.synthetic == "lost" and lost_count < MAX_LOST
-    return change_run(
-        state, check=None, checks_lost=lost_count, checked=run.checked if again else (*run.checked, result)
-    )
-
-
-def record_check_message(state: ChatState) -> ChatState:
-    """Verification has spoken to the model: either that nothing was written, or what failed. Either way the run is not
-    complete any more."""
-    run = state.run
-    if run is None:
-        return state
-    failed = [result for result in run.checked if result.failed]
-    if not failed:
-        return change_run(state, reminded=True, completed=False)
-    diagnostics = next((result.text for result in failed if result.command == DIAGNOSTICS), run.diagnosed)
-    return change_run(state, check_rounds=run.check_rounds + 1, diagnosed=diagnostics, checked=(), completed=False)
-
-
-WORKSPACE: Mapping[type[Event], Fold] = {
-    e.CheckpointCreated: lambda state, event, at: change_run(state, checkpoint=True),
-    e.FilesChanged: _files_changed,
-    e.RestoreRequested: lambda state, event, at: replace(state, restoring=event),
-    e.Undone: _restored,
-    e.Redone: _restored,
-    e.ChangesKept: _restored,
-    e.CheckStarted: _check_started,
-    e.CheckCompleted: _check_completed,
-}
+    checked = run.checked if again else (*run.checked, result)
+    return change_run(state, check=None, checks_lost=lost_count, checked=checked)
 
 
 _APPLY: dict[type[Event], Fold] = {
-    e.SessionCreated: _created,
-    e.SessionImported: _imported,
+    e.SessionCreated: lambda state, event, at: replace(
+        state, chat=at.chat, options=event.options, owner=event.owner, parent=event.parent, created_ms=at.time_ms
+    ),
+    # Seen files and the shell of the other machine do not apply here: exported variables could even change commands.
+    e.SessionImported: lambda state, event, at: replace(state, shell=Shell(), seen_files={}),
     e.UserMessage: _user_message,
     e.TurnStart: _turn_start,
     e.AssistantMessage: _assistant_message,
     e.TurnEnd: _turn_end,
     e.TurnRetry: _turn_retry,
-    e.TaskComplete: _task_complete,
+    e.TaskComplete: lambda state, event, at: change_run(
+        state, completed=True, spoke=bool(event.summary or (state.run and state.run.spoke))
+    ),
     e.SessionError: _error,
     e.Interrupted: lambda state, event, at: change_run(state, interrupting=True, stop="interrupted"),
     e.RunEnd: _run_end,
@@ -430,7 +374,9 @@ _APPLY: dict[type[Event], Fold] = {
     e.QueueChanged: _queue_changed,
     e.OptionsChanged: _options_changed,
     e.TitleChanged: lambda state, event, at: replace(state, title=event.title, titled=True),
-    e.LimitWarning: _limit_warning,
+    e.LimitWarning: lambda state, event, at: change_run(
+        state, warned=(*(state.run.warned if state.run else ()), (event.scope, event.kind))
+    ),
     e.LimitReached: _limit_reached,
     e.LimitExtended: _limit_extended,
     e.GuardNotice: _guard_notice,
@@ -439,7 +385,12 @@ _APPLY: dict[type[Event], Fold] = {
     e.PlanUpdated: lambda state, event, at: replace(state, plan=event.steps),
     e.RecordLost: _record_lost,
     **CALLS,
-    **WORKSPACE,
+    e.CheckpointCreated: lambda state, event, at: change_run(state, checkpoint=True),
+    e.FilesChanged: _files_changed,
+    e.RestoreRequested: lambda state, event, at: replace(state, restoring=event),
+    **dict.fromkeys((e.Undone, e.Redone, e.ChangesKept), _restored),
+    e.CheckStarted: _check_started,
+    e.CheckCompleted: _check_completed,
 }
 NO_EFFECT: tuple[type[Event], ...] = (e.WorkspaceConflict, e.GitBranchCreated)
 """Recorded events that are facts for readers and change no state; a test holds both lists against the union."""

@@ -1,7 +1,7 @@
 """Folding what tools and people do: intents, results, approvals, clients' tools, questions, jobs. A call goes from
 request to its one result; when all of a turn have theirs, they enter the conversation together."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -9,26 +9,63 @@ from msgspec.structs import replace
 
 from treadle.base.host_patterns import choice, joined
 from treadle.base.types import CallKey
-from treadle.chat.fold_helpers import Fold, change_call, change_run, place_of, say, spend
 from treadle.chat.guard import WINDOW, signature
+from treadle.chat.history import weigh
 from treadle.chat.state import ELICITATION, Call, ChatState, OpenJob, SeenFile, asks_in_its_middle
+from treadle.chat.transcript import attach
 from treadle.protocol import events as e
-from treadle.protocol.content import ResultsEntry, ToolResult, UserEntry
+from treadle.protocol.content import Entry, ResultsEntry, ToolResult, Usage, UserEntry
 from treadle.protocol.events import Envelope, Event, OpenAction
 from treadle.protocol.options import NetworkChoice
 from treadle.protocol.permissions import NETWORK_TOOL
 from treadle.protocol.tools import JOB_TOOL, STOP_TOOL, job_handle
 
-KEPT = 2_000
-"""Most files and outputs that are remembered. An evicted one counts as never seen."""
-MAX_SIGHTS = 16
-"""How many messages back it is remembered how a file was seen before them."""
+KEPT = 2_000  # Most files and outputs that are remembered. An evicted one counts as never seen.
+MAX_SIGHTS = 16  # how many messages back it is remembered how a file was seen before them
 MAX_JOBS = 100
 STOP = "stop"
-CONTINUE = "continue"
-"""The answer that a person may give to a question of the loop itself."""
+CONTINUE = "continue"  # the answer that a person may give to a question of the loop itself
 T = TypeVar("T")
 PICTURES = "The pictures of the results above, in their order."
+TITLE_LENGTH = 60
+Fold = Callable[[ChatState, Any, Envelope], ChatState]  # the function that applies one type of event
+
+
+def change_run(state: ChatState, **changes: Any) -> ChatState:
+    return state if state.run is None else replace(state, run=replace(state.run, **changes))
+
+
+def change_call(state: ChatState, key: CallKey, **changes: Any) -> ChatState:
+    """Change an open call. A call that has its result does not change any more: later events about it are ignored."""
+    position = place_of(state, key)
+    if position is None or state.calls[position].phase == "done":
+        return state
+    new_call = replace(state.calls[position], **changes)
+    return replace(state, calls=(*state.calls[:position], new_call, *state.calls[position + 1 :]))
+
+
+def place_of(state: ChatState, key: CallKey) -> int | None:
+    """Where an open call stands. Its key tells: a turn may have hundreds of calls, and each has several events."""
+    place = key.rpartition(".")[2]
+    position = int(place) if place.isdecimal() and len(place) < 10 else len(state.calls)
+    return position if position < len(state.calls) and state.calls[position].key == key else None
+
+
+def spend(state: ChatState, usage: Usage) -> ChatState:
+    if usage == Usage():
+        return state
+    state = replace(state, totals=replace(state.totals, usage=state.totals.usage + usage))
+    return state if state.run is None else change_run(state, usage=state.run.usage + usage)
+
+
+def say(state: ChatState, entry: Entry) -> ChatState:
+    history, transcript = state.history.append(entry), attach(state.transcript, entry)
+    return replace(state, history=history, transcript=transcript, context_chars=state.context_chars + weigh(entry))
+
+
+def title_of(content: str) -> str:
+    first = next((line.strip() for line in content.splitlines() if line.strip()), "")
+    return first if len(first) <= TITLE_LENGTH else first[: TITLE_LENGTH - 1].rstrip() + "…"
 
 
 def _close_action(state: ChatState, action: str, at: Envelope) -> ChatState:
@@ -68,19 +105,13 @@ def _trial_over(state: ChatState, key: CallKey, at: Envelope) -> ChatState:
 def _execution_complete(state: ChatState, event: e.ExecutionComplete, at: Envelope) -> ChatState:
     text = event.result if event.success or event.result else event.error
     result = ToolResult(event.call, text, event.success)
-    if any(call.key == event.call and call.writes for call in state.calls) and _happened(event):
+    # A refused call ran in no sandbox. For a command on a view, or in a compared tree, the next event has the effect.
+    happened = not event.effect and (event.success or bool(event.sandbox) or event.synthetic == "unknown")
+    if happened and any(call.key == event.call and call.writes for call in state.calls):
         state = change_run(state, wrote=True)
-    new_state = change_call(state, event.call, phase="done", result=result, action=None, images=event.images)
-    state = _left_behind(new_state, event, at)
-    if not state.calls or any(call.phase != "done" for call in state.calls):
-        return state
-    return _finish_calls(state)
-
-
-def _happened(event: e.ExecutionComplete) -> bool:
-    """True if the call may have had an effect. A refused call ran in no sandbox. For a command on a view, or in a
-    compared tree, the following event records the effect."""
-    return not event.effect and (event.success or bool(event.sandbox) or event.synthetic == "unknown")
+    state = change_call(state, event.call, phase="done", result=result, action=None, images=event.images)
+    state = _left_behind(state, event, at)
+    return _finish_calls(state) if state.calls and all(call.phase == "done" for call in state.calls) else state
 
 
 def _left_behind(state: ChatState, event: e.ExecutionComplete, at: Envelope) -> ChatState:
@@ -115,47 +146,29 @@ def _finish_calls(state: ChatState) -> ChatState:
     """Every call has its result: they enter the conversation together, in the model's order (L-04)."""
     results = tuple(call.result for call in state.calls if call.result is not None)
     if state.run is not None:
-        new = tuple(
-            signature(call.request.name, call.request.arguments, call.result.text)
-            for call in state.calls
-            if call.result is not None
-        )
+        done = [(call.request, call.result.text) for call in state.calls if call.result is not None]
+        new = tuple(signature(request.name, request.arguments, text) for request, text in done)
         signatures = (*state.run.signatures, *new)[-WINDOW:]
         state = change_run(state, signatures=signatures, signature_count=state.run.signature_count + len(new))
-    new_state = say(state, ResultsEntry(_turn_of(state), results))
+    number = state.calls[0].key.partition(".")[0]
+    new_state = say(state, ResultsEntry(int(number) if number.isdecimal() else state.turn, results))
     if images := tuple(image for call in state.calls for image in call.images):
         new_state = say(new_state, UserEntry(PICTURES, source="tool", images=images))
     return replace(new_state, calls=())
 
 
-def _turn_of(state: ChatState) -> int:
-    turn = state.calls[0].key.partition(".")[0]
-    return int(turn) if turn.isdecimal() else state.turn
-
-
 def _permission_requested(state: ChatState, event: e.PermissionRequested, at: Envelope) -> ChatState:
-    asking_call = next((call for call in state.calls if call.key == event.call), None)
-    action = OpenAction(
-        event.action,
-        "permission",
-        event.call,
-        "" if asking_call is None else asking_call.request.name,
-        {} if asking_call is None else _decode_arguments(asking_call),
-        text=event.shown,
-        hash=event.hash,
-        severity=event.severity,
-        reason=event.reason,
-        offers=event.offers,
-        options=("allow", "deny"),
-        network=event.network,
-    )
+    call = next((call for call in state.calls if call.key == event.call), None)
+    name, arguments = ("", {}) if call is None else (call.request.name, _decode_arguments(call))
+    action = OpenAction(event.action, "permission", event.call, name, arguments, event.shown, ("allow", "deny"))
+    fields = ("hash", "severity", "reason", "offers", "network")
+    action = replace(action, **{field: getattr(event, field) for field in fields})
     state = change_run(_trial_over(state, event.call, at), active=True)
     return change_call(state, event.call, phase="asking", action=action)
 
 
 def _decode_arguments(call: Call) -> dict[str, Any]:
-    """Return the arguments of a call as the model sent them or a person changed them; empty if they are no JSON
-    object."""
+    """The arguments of a call as the model sent or a person changed them; empty if they are no JSON object."""
     if call.arguments is not None:
         return call.arguments
     try:
@@ -185,40 +198,32 @@ def _note_refusal(state: ChatState, call: Call) -> ChatState:
     if call.request.name not in (JOB_TOOL, STOP_TOOL):
         return state
     handle = job_handle(_decode_arguments(call))
-
-    def noted(jobs: tuple[OpenJob, ...]) -> tuple[OpenJob, ...]:
-        return tuple(replace(job, refused=call.key) if job.job == handle else job for job in jobs)
-
-    return replace(state, jobs=noted(state.jobs), pending_jobs=noted(state.pending_jobs))
+    jobs, pending = (
+        tuple(replace(job, refused=call.key) if job.job == handle else job for job in group)
+        for group in (state.jobs, state.pending_jobs)
+    )
+    return replace(state, jobs=jobs, pending_jobs=pending)
 
 
 def _granted(previous_choice: NetworkChoice, action: OpenAction, answer: e.PermissionCompleted) -> NetworkChoice:
     """Return the network access of the call after this answer: adds the requested hosts and those of the rule."""
-    rule = answer.rule
     if answer.decision == "deny":
         return previous_choice
+    rule = answer.rule
     hosts = (rule.pattern,) if rule is not None and rule.tool == NETWORK_TOOL else ()
     return joined(previous_choice, choice((*action.network, *hosts)))
 
 
 def _external_requested(state: ChatState, event: e.ExternalToolRequested, at: Envelope) -> ChatState:
-    deadline = at.time_ms + round(event.deadline_s * 1000) if event.deadline_s else 0
-    action = OpenAction(
-        event.call,
-        "external_tool",
-        event.call,
-        event.name,
-        event.arguments,
-        tool_call_id=event.tool_call_id,
-        deadline_ms=deadline,
-    )
-    return change_call(state, event.call, phase="waiting", action=action)
+    key, due = event.call, at.time_ms + round(event.deadline_s * 1000) if event.deadline_s else 0
+    action = OpenAction(key, "external_tool", key, event.name, event.arguments)
+    action = replace(action, tool_call_id=event.tool_call_id, deadline_ms=due)
+    return change_call(state, key, phase="waiting", action=action)
 
 
 def _input_requested(state: ChatState, event: e.UserInputRequested, at: Envelope) -> ChatState:
-    action = OpenAction(
-        event.action, "user_input", event.call, event.purpose, text=event.question, options=event.options
-    )
+    question, options = event.question, event.options
+    action = OpenAction(event.action, "user_input", event.call, event.purpose, text=question, options=options)
     if event.call:
         plan_fields = {"plan": event.plan} if event.purpose == ELICITATION else {}
         return change_call(state, event.call, phase="waiting", action=action, **plan_fields)
@@ -247,23 +252,19 @@ def _subagent_completed(state: ChatState, event: e.SubagentCompleted, at: Envelo
 
 def _job_started(state: ChatState, event: e.JobStarted, at: Envelope) -> ChatState:
     job = OpenJob(event.job, event.command, event.place, event.host, at.time_ms)
-    return replace(state, jobs=(*_without(state, event.job), job)[-MAX_JOBS:])
+    return replace(state, jobs=(*_without(state.jobs, event.job), job)[-MAX_JOBS:])
 
 
-def _without(state: ChatState, job: str) -> tuple[OpenJob, ...]:
-    return tuple(each for each in state.jobs if each.job != job)
+def _without(jobs: tuple[OpenJob, ...], job: str) -> tuple[OpenJob, ...]:
+    return tuple(each for each in jobs if each.job != job)
 
 
 def _job_ended(state: ChatState, event: e.JobEnded, at: Envelope) -> ChatState:
-    pending = _drop_pending(state, event.job)
+    pending = _without(state.pending_jobs, event.job)
     if event.pending:
         open_job = next((job for job in state.jobs if job.job == event.job), OpenJob(event.job, began_ms=at.time_ms))
         pending = (*pending, replace(open_job, pending=event.pending))[-MAX_JOBS:]
-    return replace(state, jobs=_without(state, event.job), pending_jobs=pending)
-
-
-def _drop_pending(state: ChatState, job: str) -> tuple[OpenJob, ...]:
-    return tuple(each for each in state.pending_jobs if each.job != job)
+    return replace(state, jobs=_without(state.jobs, event.job), pending_jobs=pending)
 
 
 CALLS: Mapping[type[Event], Fold] = {
@@ -279,5 +280,5 @@ CALLS: Mapping[type[Event], Fold] = {
     e.SubagentCompleted: _subagent_completed,
     e.JobStarted: _job_started,
     e.JobEnded: _job_ended,
-    e.JobSettled: lambda state, event, at: replace(state, pending_jobs=_drop_pending(state, event.job)),
+    e.JobSettled: lambda state, event, at: replace(state, pending_jobs=_without(state.pending_jobs, event.job)),
 }

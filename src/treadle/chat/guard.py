@@ -9,8 +9,7 @@ import msgspec
 NUDGE_AT = 3
 STOP_AT = 5
 LONGEST_CYCLE = 5
-WINDOW = STOP_AT * LONGEST_CYCLE
-"""How many signatures are ever looked at."""
+WINDOW = STOP_AT * LONGEST_CYCLE  # how many signatures are ever looked at
 
 
 class Repetition(msgspec.Struct, frozen=True):
@@ -38,11 +37,7 @@ def find(signatures: Sequence[str]) -> Repetition | None:
 
 def repeats(signatures: Sequence[str], length: int = 1) -> int:
     """How often the last so many calls were made in a row."""
-    block = signatures[-length:]
-    if len(block) < length:
-        return 0
-    count = 1
-    end = len(signatures) - length
+    block, count, end = signatures[-length:], 0, len(signatures)
     while end >= length and signatures[end - length : end] == block:
         count += 1
         end -= length
@@ -50,7 +45,6 @@ def repeats(signatures: Sequence[str], length: int = 1) -> int:
 
 
 def describe(finding: Repetition) -> str:
-    """Return the message that nudges the model."""
     calls_text = "the same call" if finding.length == 1 else f"the same {finding.length} calls"
     return (
         f"You have made {calls_text} {finding.repeats} times in a row, with the same arguments and the same result. "

@@ -2,8 +2,7 @@
 holds one, and an older state still sees exactly what it saw.
 
 Appending to the newest version costs O(1), because all versions share one list and each remembers its length;
-appending to an older version (after a cut) copies once. Without this, folding n events would copy n lists.
-"""
+appending to an older version (after a cut) copies once. Without this, folding n events would copy n lists."""
 
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar, assert_never
@@ -11,17 +10,12 @@ from typing import Generic, TypeVar, assert_never
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, UserEntry
 
 T = TypeVar("T")
-
-
 CHARS_PER_TOKEN = 3.6
-ENTRY_CHARS = 16
-"""The size of a role, an id and their punctuation, in characters."""
+ENTRY_CHARS = 16  # the size of a role, an id and their punctuation, in characters
 IMAGE_CHARS = 4_000
 
 
 class History(Generic[T]):
-    """An immutable sequence of entries."""
-
     __slots__ = ("_items", "_length")
 
     def __init__(self, items: Iterable[T] = ()) -> None:
@@ -43,7 +37,6 @@ class History(Generic[T]):
         return self._share(items, self._length + 1)
 
     def take_first(self, length: int) -> "History[T]":
-        """The first `length` items."""
         return self._share(self._items, min(max(length, 0), self._length))
 
     def slice(self, start: int) -> list[T]:
@@ -75,8 +68,7 @@ class History(Generic[T]):
 
 
 def weigh(entry: Entry) -> int:
-    """The weight of an entry in characters. The provider's own count of tokens replaces the estimate as
-    soon as there is one; nothing is downloaded to count better."""
+    """The weight of an entry in characters. The provider's own count of tokens replaces the estimate later."""
     match entry:
         case UserEntry():
             return len(entry.text) + ENTRY_CHARS + IMAGE_CHARS * len(entry.images)

@@ -5,8 +5,7 @@ A message asks for changes if one of its sentences is a request with a verb of c
 ("Fix the test", "Please add …", "then rename …"), or a polite one ("can you fix …", "I want you to add …", "it should
 be renamed"), or a demand on a file ("deploy.sh … must stop at the first step that fails"). In other languages only the
 plainest imperatives are known. Questions ("How would I fix this?"), requests for information ("Explain how to add …"),
-negations of everything ("Don't change anything") and quoted or fenced text do not count.
-"""
+negations of everything ("Don't change anything") and quoted or fenced text do not count."""
 
 import re
 
@@ -15,16 +14,14 @@ def words_of(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_CHANGE = words_of(
-    """
+_CHANGE = words_of("""
     adapt add adjust annotate append apply bump change clean convert correct create decrease dedupe delete deprecate
     disable document drop edit enable enhance ensure expand expose extend extract factor fix format generate give handle
     implement improve increase inline insert integrate introduce lower make mend merge migrate modernise modernize
     modify move optimise optimize parametrize patch port prepend put raise reduce refactor reformat remove rename
     reorder reorganise reorganize repair replace resolve restore restructure revert rewrite save set simplify speed
     split support swap switch uncomment undo update upgrade wire wrap write
-    """
-)
+""")
 _TELL = words_of("tell explain describe summarise summarize list show say discuss outline propose suggest")
 """Verbs that ask only for words. A sentence that begins with one asks for none of the changes that it mentions."""
 _ASKING = words_of("what why how when where who which whose")
@@ -84,10 +81,8 @@ _FENCE = r"(?sm)```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|^>[^\n]*"
 _QUOTED = r"`[^`\n]*`|\"[^\"\n]*\"|“[^”\n]*”"
 _QUOTING = r"[`~>\"“]"
 _WORD = r"[a-z]+"
-STANDARD_INPUT = "standard_input"
-"""The tag around text that was piped in beside a message, at its end. It is context and asks for nothing."""
-_LONGEST = 20_000
-"""Characters of a message that are looked at: the request stands at its beginning, what was pasted behind it."""
+STANDARD_INPUT = "standard_input"  # the tag around piped text at the end of a message: context, which asks for nothing
+_LONGEST = 20_000  # characters of a message that are looked at: the request stands first, pasted text behind it
 
 
 def asks_for_changes(message: str) -> bool:
@@ -122,10 +117,13 @@ def files_to_write(message: str) -> list[str]:
 
 def only_asks(message: str) -> bool:
     """True if the message consists only of questions and requests for information."""
-    sentences = [sentence for sentence in _sentences(_plain(message)) if re.search(_WORD, sentence)]
-    if not sentences or asks_for_changes(message):
+    if asks_for_changes(message):
         return False
-    return any(_questions(sentence) for sentence in sentences)
+    for sentence in _sentences(_plain(message)):
+        words = re.findall(_WORD, sentence)
+        if words and (sentence.rstrip().endswith("?") or words[0] in _ASKING or words[0] in _TELL):
+            return True
+    return False
 
 
 def _requests(sentence: str, words: list[str]) -> bool:
@@ -140,18 +138,9 @@ def _requests(sentence: str, words: list[str]) -> bool:
 
 
 def _demands(sentence: str) -> bool:
-    """True if the sentence states how something must be. Applied only if a file is named: otherwise it may be an
-    opinion."""
-    return (
-        re.search(_DEMAND, sentence) is not None
-        and re.match(_GUESS, sentence) is None
-        and not sentence.rstrip().endswith("?")
-    )
-
-
-def _questions(sentence: str) -> bool:
-    words = re.findall(_WORD, sentence)
-    return sentence.rstrip().endswith("?") or words[0] in _ASKING or words[0] in _TELL
+    """True if the sentence states how something must be. Only if a file is named: else it may be an opinion."""
+    is_question = sentence.rstrip().endswith("?")
+    return not is_question and bool(re.search(_DEMAND, sentence)) and not re.match(_GUESS, sentence)
 
 
 def _plain(message: str) -> str:

@@ -5,8 +5,7 @@ A path's history is a row of steps. Each step begins with the state in which the
 another program or person changed the file in between, and an undo must not lose that change. An undo removes the steps
 that it covers and rebases the steps after them, a redo restores them, a keep marks them, and an undo or keep of single
 hunks divides them. The remaining steps in the range of a request are links to undo; later steps of other runs are links
-that stay.
-"""
+that stay."""
 
 from bisect import bisect_left
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -27,8 +26,7 @@ class LedgerEntry(msgspec.Struct, frozen=True):
     seq: int
     change: Change
     files: tuple[FileChange, ...]
-    request: RestoreRequested | None = None
-    """The request that caused the change; None for a change by the chat itself."""
+    request: RestoreRequested | None = None  # the request that caused the change; None for a change by the chat itself
 
 
 class _Step(msgspec.Struct, frozen=True):
@@ -43,9 +41,8 @@ class _Step(msgspec.Struct, frozen=True):
     is_kept: bool = False
 
     def within(self, request: RestoreRequested) -> bool:
-        return (
-            self.first > request.since and not 0 < request.upto < self.last and (request.even_kept or not self.is_kept)
-        )
+        is_in_range = self.first > request.since and not 0 < request.upto < self.last
+        return is_in_range and (request.even_kept or not self.is_kept)
 
     def is_partly_within(self, request: RestoreRequested) -> bool:
         """True if only a part of the step lies in the range. That part cannot be separated from the rest."""
@@ -69,10 +66,8 @@ class _Past(msgspec.Struct, frozen=True):
     file: FileChange
     old_row: _Row
     new_row: _Row
-    undone_steps: _Row
-    """The steps that it took back, or parts of which."""
-    alone: bool
-    """True if the undo met only the chat's own changes in the file."""
+    undone_steps: _Row  # the steps that it took back, or parts of which
+    alone: bool  # True if the undo met only the chat's own changes in the file
 
 
 def trails(entries: Sequence[LedgerEntry], request: RestoreRequested, runs: Sequence[int] = ()) -> tuple[Trail, ...]:
@@ -80,35 +75,27 @@ def trails(entries: Sequence[LedgerEntry], request: RestoreRequested, runs: Sequ
     only if its path is named. `entries`: all entries, regardless of the range of the request. `runs`: the positions
     where runs begin, to name them."""
     trails_by_path = _find_trails(entries, request, runs)
-    selected_trails = {
-        path: trail
-        for path, trail in trails_by_path.items()
-        if covers(request.paths, path) and (not trail.observed or path in request.paths)
-    }
+    covered = {path: trail for path, trail in trails_by_path.items() if covers(request.paths, path)}
+    selected = {path: trail for path, trail in covered.items() if not trail.observed or path in request.paths}
     if request.kind == "undo" and request.paths:
-        selected_trails |= _belonging(trails_by_path, selected_trails)
-    return tuple(selected_trails.values())
+        selected |= _belonging(trails_by_path, selected)
+    return tuple(selected.values())
 
 
 def unnamed(entries: Sequence[LedgerEntry], request: RestoreRequested) -> tuple[str, ...]:
     """Return the paths that the request would cover if their changes were not only observed."""
-    return tuple(
-        path
-        for path, trail in _find_trails(entries, request).items()
-        if trail.observed and covers(request.paths, path) and path not in request.paths
-    )
+    observed = (path for path, trail in _find_trails(entries, request).items() if trail.observed)
+    return tuple(path for path in observed if covers(request.paths, path) and path not in request.paths)
 
 
 def redone(entries: Sequence[LedgerEntry], undo: str, runs: Sequence[int] = ()) -> tuple[Trail, ...]:
-    """Return the trails that take an undo back: its changes, from their end, with all later changes of the chat to
-    those paths."""
+    """The trails that take an undo back: its changes from their end, with all later changes to those paths."""
     for number, entry in enumerate(entries):
         if isinstance(entry.change, Undone) and entry.change.restore == undo:
             since = _since(entries[number + 1 :], {file.path for file in entry.files}, runs)
-            return tuple(
-                Trail(file.path, (Link(file.before, file.after), *since.get(file.path, ())), ignored=file.ignored)
-                for file in entry.files
-            )
+            chains = ((Link(file.before, file.after), *since.get(file.path, ())) for file in entry.files)
+            pairs = zip(entry.files, chains, strict=True)
+            return tuple(Trail(file.path, chain, ignored=file.ignored) for file, chain in pairs)
     return ()
 
 
@@ -132,13 +119,10 @@ def _since(entries: Iterable[LedgerEntry], paths: Container[str], runs: Sequence
 def last_undo(entries: Sequence[LedgerEntry], requests: Iterable[RestoreRequested]) -> str:
     """The newest undo that was not redone; empty if there is none."""
     redos = {request.restore: request.of for request in requests if request.kind == "redo"}
-    redone_ids = {
-        redos.get(entry.change.restore, "") for entry in entries if isinstance(entry.change, Redone) and entry.files
-    }
-    for entry in reversed(entries):
-        if isinstance(entry.change, Undone) and entry.files and entry.change.restore not in redone_ids:
-            return entry.change.restore
-    return ""
+    changes = [entry.change for entry in entries if entry.files]
+    redone_ids = {redos.get(change.restore, "") for change in changes if isinstance(change, Redone)}
+    undone_ids = (change.restore for change in reversed(changes) if isinstance(change, Undone))
+    return next((undo for undo in undone_ids if undo not in redone_ids), "")
 
 
 def fingerprint(entries: Iterable[LedgerEntry]) -> str:
@@ -150,13 +134,11 @@ def fingerprint(entries: Iterable[LedgerEntry]) -> str:
 
 
 def covers(paths: Sequence[str], path: str) -> bool:
-    """True if `path` is one of `paths` or lies below one. An empty `paths` covers everything, and so does the root
-    itself."""
+    """True if `path` is one of `paths` or lies below one. Empty `paths` cover everything, and so does the root."""
     if not paths:
         return True
     path = decode_path(path)
-    above = [decode_path(each) for each in paths]
-    return any(each == "." or is_below(path, each) for each in above)
+    return any(each == "." or is_below(path, each) for each in map(decode_path, paths))
 
 
 # -- the rows -------------------------------------------------------------------------------------------------------
@@ -171,12 +153,8 @@ def _find_trails(
     entries: Sequence[LedgerEntry], request: RestoreRequested, runs: Sequence[int] = ()
 ) -> dict[str, Trail]:
     trails_by_path: dict[str, Trail] = {}
-    ignored = {
-        file.path: file.ignored
-        for entry in entries
-        for file in entry.files
-        if not isinstance(entry.change, ChangesKept)
-    }
+    changes = (entry for entry in entries if not isinstance(entry.change, ChangesKept))
+    ignored = {file.path: file.ignored for entry in changes for file in entry.files}
     for path, row in _rows(entries).items():
         selected_steps = [step for step in row if step.within(request)]
         observed = any(step.observed for step in selected_steps)
@@ -228,11 +206,9 @@ def _rows(entries: Iterable[LedgerEntry]) -> dict[str, _Row]:
                     rows[file.path] = _keep(row, file, request)
                 case Undone(restore=restore):
                     undone_steps = tuple(step for step in row if step.within(request))
-                    new_row = _undo(row, undone_steps, file, request)
-                    undone[restore, file.path] = _Past(
-                        file, row, new_row, undone_steps, _alone(row, undone_steps, file)
-                    )
-                    rows[file.path] = new_row
+                    rows[file.path] = new_row = _undo(row, undone_steps, file, request)
+                    is_alone = _alone(row, undone_steps, file)
+                    undone[restore, file.path] = _Past(file, row, new_row, undone_steps, is_alone)
                 case Redone():
                     rows[file.path] = _redo(row, file, undone.get((request.of, file.path)), entry.seq)
     return rows
@@ -245,21 +221,16 @@ def _undo(row: _Row, undone_steps: _Row, file: FileChange, request: RestoreReque
     part = file.path in request.hunks and aim != undone_steps[0].old_state
     at = row.index(undone_steps[0])
     later_steps = _rebase_steps([step for step in row[at:] if step not in undone_steps], file.rebased)
-    return (
-        *row[:at],
-        *_drop_stateless_steps([replace(_melted(undone_steps), new_state=aim)] if part else []),
-        *later_steps,
-    )
+    remainder = _drop_stateless_steps([replace(_melted(undone_steps), new_state=aim)] if part else [])
+    return (*row[:at], *remainder, *later_steps)
 
 
 def _rebase_steps(steps: Sequence[_Step], rebased: Sequence[Link]) -> Sequence[_Step]:
     """Steps that stand behind undone ones: they lead from something else to something else now."""
     if len(steps) != len(rebased):  # an old log, or a path that went back exactly
         return steps
-    rebased_steps = [
-        replace(step, old_state=link.before, new_state=link.after) for step, link in zip(steps, rebased, strict=True)
-    ]
-    return _drop_stateless_steps(rebased_steps)
+    pairs = zip(steps, rebased, strict=True)
+    return _drop_stateless_steps(replace(step, old_state=link.before, new_state=link.after) for step, link in pairs)
 
 
 def _alone(row: _Row, undone_steps: _Row, file: FileChange) -> bool:
@@ -290,23 +261,14 @@ def _keep(row: _Row, file: FileChange, request: RestoreRequested) -> _Row:
         return row
     if file.path not in request.hunks or file.after == selected_steps[-1].new_state:
         return tuple(replace(step, is_kept=True) if step in selected_steps else step for step in row)
-    merged_step = _melted(selected_steps)
-    return _instead(
-        row,
-        selected_steps,
-        [replace(merged_step, new_state=file.after, is_kept=True), replace(merged_step, old_state=file.after)],
-    )
+    merged_step, at = _melted(selected_steps), row.index(selected_steps[0])
+    parts = [replace(merged_step, new_state=file.after, is_kept=True), replace(merged_step, old_state=file.after)]
+    return (*row[:at], *_drop_stateless_steps(parts), *(step for step in row[at:] if step not in selected_steps))
 
 
 def _melted(steps: Sequence[_Step]) -> _Step:
     first, last = min(step.first for step in steps), max(step.last for step in steps)
     return _Step(first, last, steps[0].old_state, steps[-1].new_state, any(step.observed for step in steps))
-
-
-def _instead(row: _Row, old_steps: Sequence[_Step], new: Iterable[_Step]) -> _Row:
-    at = row.index(old_steps[0])
-    remaining_steps = [step for step in row[at:] if step not in old_steps]
-    return (*row[:at], *_drop_stateless_steps(new), *remaining_steps)
 
 
 def _drop_stateless_steps(steps: Iterable[_Step]) -> list[_Step]:
@@ -317,14 +279,9 @@ def _drop_stateless_steps(steps: Iterable[_Step]) -> list[_Step]:
 
 
 def _belonging(trails_by_path: Mapping[str, Trail], selected_paths: Iterable[str]) -> dict[str, Trail]:
-    """Return the trails that must be included: removed folders into which files come back, and all of `.git` or nothing
-    of it."""
-    more = {
-        above
-        for path in selected_paths
-        for above in _above(path)
-        if above in trails_by_path and _removes_folder(trails_by_path[above])
-    }
+    """Trails that must be included: removed folders into which files come back, and all of `.git` or nothing."""
+    folders = {above for path in selected_paths for above in _above(path) if above in trails_by_path}
+    more = {folder for folder in folders if _removes_folder(trails_by_path[folder])}
     units = {git_unit(path) for path in (*selected_paths, *more)} - {""}
     more |= {path for path in trails_by_path if units and git_unit(path) in units}
     return {path: trails_by_path[path] for path in trails_by_path if path in more}
@@ -338,9 +295,6 @@ def _above(path: str) -> Iterator[str]:
 
 
 def _removes_folder(trail: Trail) -> bool:
-    if not trail.links:
-        return False
-    old_state, new_state = trail.links[0].before, trail.links[-1].after
-    return (
-        old_state is not None and old_state.kind == "directory" and (new_state is None or new_state.kind != "directory")
-    )
+    states = (trail.links[0].before, trail.links[-1].after) if trail.links else (None, None)
+    was_folder, is_folder = (state is not None and state.kind == "directory" for state in states)
+    return was_folder and not is_folder

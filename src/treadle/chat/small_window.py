@@ -12,15 +12,12 @@ from treadle.chat.verification import lacks_change
 from treadle.protocol.content import AssistantEntry, ResultsEntry, UserEntry
 from treadle.protocol.tools import WORDS, ToolSpec
 
-SMALL_WINDOW = 16_384
-"""Tokens; up to here tools are told in short."""
-
+SMALL_WINDOW = 16_384  # tokens; up to here tools are told in short
 _KEPT = ("type", "enum", "items", "properties")
 
 
 def in_short(specs: Sequence[ToolSpec], *, has_explicit_tools: bool) -> tuple[ToolSpec, ...]:
-    """Return the specs in short form. `has_explicit_tools`: True if the options name the tools, so that none is left
-    out."""
+    """The specs in short form. `has_explicit_tools`: the options name the tools, so that none is left out."""
     return tuple(_shortened(spec) for spec in specs if has_explicit_tools or not spec.dispensable)
 
 
@@ -64,13 +61,9 @@ def _shortened(spec: ToolSpec) -> ToolSpec:
         return spec
     properties = spec.parameters["properties"]
     kept_names = short.required + short.optional + short.untold
-    parameters = {
-        "type": "object",
-        "properties": {name: _bare(properties[name]) for name in properties if name in kept_names},
-        "required": list(short.required),
-    }
+    schemas: dict[str, Any] = {name: properties[name] for name in properties if name in kept_names}
+    for name, schema in schemas.items():
+        if isinstance(schema, dict):
+            schemas[name] = {key: schema[key] for key in _KEPT if key in schema}
+    parameters = {"type": "object", "properties": schemas, "required": list(short.required)}
     return replace(spec, description=short.description, parameters=parameters)
-
-
-def _bare(schema: Any) -> Any:
-    return {key: schema[key] for key in _KEPT if key in schema} if isinstance(schema, dict) else schema

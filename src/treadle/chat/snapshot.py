@@ -16,13 +16,10 @@ from treadle.protocol.content import Entry
 
 def _shape() -> str:
     """Names the shape of everything in a state; it changes when any field does."""
-    kinds = sorted(
-        f"{kind.__name__}{kind.__struct_fields__}"
-        for module in (states, content, options, events)
-        for kind in vars(module).values()
-        if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-    )
-    return hashlib.sha256("".join(kinds).encode()).hexdigest()[:16]
+    values = [value for module in (states, content, options, events) for value in vars(module).values()]
+    kinds = [value for value in values if isinstance(value, type) and issubclass(value, msgspec.Struct)]
+    shapes = sorted(f"{kind.__name__}{kind.__struct_fields__}" for kind in kinds)
+    return hashlib.sha256("".join(shapes).encode()).hexdigest()[:16]
 
 
 RULES = 15
@@ -37,16 +34,10 @@ class _Body(msgspec.Struct, array_like=True):
     entries: msgspec.Raw
 
 
-def _nothing(_value: object) -> None:
-    return None
-
-
-def _empty(_kind: type, _value: object) -> History[Entry]:
-    return History()
-
-
 _encoder = msgspec.msgpack.Encoder()
-_plain = msgspec.json.Encoder(enc_hook=_nothing)  # arguments may hold integers that are too large for msgpack
+_plain = msgspec.json.Encoder(
+    enc_hook=lambda _value: None
+)  # arguments may hold integers that are too large for msgpack
 
 
 def encode(state: ChatState) -> bytes:
@@ -62,7 +53,7 @@ def decode(body: bytes) -> ChatState | None:
         if read.key != KEY:
             return None
         history: History[Entry] = History(msgspec.msgpack.decode(read.entries, type=list[Entry]))
-        state = msgspec.json.decode(read.state, type=ChatState, dec_hook=_empty)
+        state = msgspec.json.decode(read.state, type=ChatState, dec_hook=lambda _kind, _value: History())
     except msgspec.MsgspecError:
         return None
     return replace(state, history=history, transcript=rebuild(history, state.compaction))

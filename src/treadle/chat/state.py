@@ -8,18 +8,8 @@ from msgspec.structs import replace
 
 from treadle.base.types import CallKey, ChatId
 from treadle.chat.history import History
+from treadle.protocol import events as e
 from treadle.protocol.content import Entry, Failure, Image, PlanStep, Shell, ToolRequest, ToolResult, Usage, Value
-from treadle.protocol.events import (
-    Delivery,
-    EndReason,
-    LimitKind,
-    LimitReached,
-    OpenAction,
-    RestoreRequested,
-    Scope,
-    Trigger,
-    UserMessage,
-)
 from treadle.protocol.options import ChatOptions, NetworkChoice
 from treadle.protocol.views import ChatSummary, QueueItem, Status
 
@@ -28,10 +18,8 @@ CallPhase = Literal["requested", "asking", "approved", "started", "waiting", "an
 """requested by the model · asking a person · approved · started: the intent is recorded · waiting for someone outside ·
 answered: its question has an answer, and it can go on · done: it has its one result."""
 
-MAX_CHANGED = 200
-"""So many of the files that a run changed are remembered."""
-_SENTENCE = 500
-"""So much of an error's sentence stands in the line about a chat."""
+MAX_CHANGED = 200  # so many of the files that a run changed are remembered
+_SENTENCE = 500  # so much of an error's sentence stands in the line about a chat
 
 
 class Call(Value, frozen=True):
@@ -39,30 +27,20 @@ class Call(Value, frozen=True):
 
     request: ToolRequest
     phase: CallPhase = "requested"
-    arguments: dict[str, Any] | None = None
-    """The arguments of the intent, or those a person edited."""
+    arguments: dict[str, Any] | None = None  # the arguments of the intent, or those a person edited
     plan: dict[str, Any] | None = None
-    action: OpenAction | None = None
+    action: e.OpenAction | None = None
     result: ToolResult | None = None
-    writes: bool = False
-    """True if the call may change something without reporting it (L-16)."""
-    seal: str = ""
-    """The hash of what was shown to the person who allowed it; empty if they changed it themselves (S-08)."""
-    network: NetworkChoice = False
-    """The network access that the person allowed for this call, in addition to the chat's options."""
-    trial: dict[str, Any] | None = None
-    """How it was last tried on a view; None: it was not."""
-    trial_began_ms: int = 0
-    """When that began, as long as nothing was decided about it; else 0."""
-    tried_ms: int = 0
-    """How long trials took that were decided about."""
-    answers: tuple[str, ...] = ()
-    """Answers of people to questions that the call asked while it ran."""
-    images: tuple[Image, ...] = ()
-    """Pictures that its tool returned."""
+    writes: bool = False  # True if the call may change something without reporting it (L-16)
+    seal: str = ""  # the hash of the text shown to the person who allowed it; empty if they changed it (S-08)
+    network: NetworkChoice = False  # hosts that the person allowed for this call, in addition to the chat's options
+    trial: dict[str, Any] | None = None  # how it was last tried on a view; None: it was not
+    trial_began_ms: int = 0  # when that began, as long as nothing was decided about it; else 0
+    tried_ms: int = 0  # how long trials took that were decided about
+    answers: tuple[str, ...] = ()  # answers of people to questions that the call asked while it ran
+    images: tuple[Image, ...] = ()  # pictures that its tool returned
 
     def total_trial_ms(self, now_ms: int) -> int:
-        """How long it has been tried, all in all."""
         return self.tried_ms + (max(0, now_ms - self.trial_began_ms) if self.trial_began_ms else 0)
 
     @property
@@ -76,23 +54,18 @@ class OpenTurn(Value, frozen=True):
     turn: int
     reserved: Usage = Usage()
     final: bool = False
-    failures: int = 0
-    """Failed attempts; a worker's death is none of them."""
-    attempts: int = 0
-    """The number of failed attempts, for any reason."""
-    down_s: float = 0.0
-    """Seconds of the waits for a provider that is down."""
+    failures: int = 0  # failed attempts; a worker's death is none of them
+    attempts: int = 0  # the number of failed attempts, for any reason
+    down_s: float = 0.0  # seconds of the waits for a provider that is down
     forced_compaction: bool = False
-    epoch: int = 0
-    """The lease under which it began: a later one finds it left behind."""
+    epoch: int = 0  # the lease under which it began: a later one finds it left behind
 
 
 class AnsweredTurn(Value, frozen=True):
     """A turn whose model has answered, and whose calls do not all have their results yet."""
 
     turn: int
-    usage: Usage | None = None
-    """The usage of the model call; None if it is not recorded yet, as in logs of version 1."""
+    usage: Usage | None = None  # the usage of the model call; None if it is not recorded yet, as in logs of version 1
     finish_reason: str = ""
 
 
@@ -107,8 +80,6 @@ class OpenCheck(Value, frozen=True):
 
 
 class Checked(Value, frozen=True):
-    """The result of a check."""
-
     command: str
     success: bool
     text: str = ""
@@ -124,11 +95,9 @@ class RunState(Value, frozen=True):
 
     started_ms: int
     turn_limit: int
-    active: bool = False
-    """A worker has taken it up since it last became runnable."""
+    active: bool = False  # a worker has taken it up since it last became runnable
     interrupting: bool = False
-    stop: EndReason | Literal[""] = ""
-    """Why the run must end, once that is known."""
+    stop: e.EndReason | Literal[""] = ""  # why the run must end, once that is known
     turns: int = 0
     tool_calls: int = 0
     usage: Usage = Usage()
@@ -137,56 +106,35 @@ class RunState(Value, frozen=True):
     spoke: bool = False
     summarized: bool = False
     continuations: int = 0
-    stalled: int = 0
-    """Continuations in a row that brought no tool call."""
+    stalled: int = 0  # continuations in a row that brought no tool call
     calls_at_continuation: int = 0
-    warned: tuple[tuple[Scope, LimitKind], ...] = ()
+    warned: tuple[tuple[e.Scope, e.LimitKind], ...] = ()
     signatures: tuple[str, ...] = ()
     signature_count: int = 0
-    nudged_at: int = -1
-    """How many signatures there were at the last nudge of the loop guard."""
-    first: int = 0
-    """The seq of the message that began it."""
-    last_message_seq: int = 0
-    """The seq of the last message of a person in it."""
-    traceparent: str = ""
-    """Where that message came from, among traces."""
-    checkpoint: bool = False
-    """True if a checkpoint was made before the first change (W-01)."""
-    wrote: bool = False
-    """True if something was changed, or may have been."""
-    changed_files: tuple[str, ...] = ()
-    """The files that were changed and are still there, the latest last."""
-    reminded: bool = False
-    """True if the model was told that nothing was written."""
-    check: OpenCheck | None = None
-    """The check that has begun and not ended."""
-    checked: tuple[Checked, ...] = ()
-    """Results of checks since the model last answered."""
+    nudged_at: int = -1  # how many signatures there were at the last nudge of the loop guard
+    first: int = 0  # the seq of the message that began it
+    last_message_seq: int = 0  # the seq of the last message of a person in it
+    traceparent: str = ""  # where that message came from, among traces
+    checkpoint: bool = False  # True if a checkpoint was made before the first change (W-01)
+    wrote: bool = False  # True if something was changed, or may have been
+    changed_files: tuple[str, ...] = ()  # the files that were changed and are still there, the latest last
+    reminded: bool = False  # True if the model was told that nothing was written
+    check: OpenCheck | None = None  # the check that has begun and not ended
+    checked: tuple[Checked, ...] = ()  # results of checks since the model last answered
     checks_lost: int = 0
-    check_rounds: int = 0
-    """How often failed checks went back to the model."""
-    incomplete: str = ""
-    """The part that the last answer lacks, if it was cut off, filtered or empty."""
-    paused: bool = False
-    """The provider paused the last answer: the model is to be called again."""
-    has_lost_record: bool = False
-    """True if a record was lost since the last turn began: effects of that turn, or a stop, may be unknown."""
-    applies: bool = False
-    """True if the run only applies a change of a person: no model is called (L-18)."""
-    diagnosed: str = ""
-    """The errors in changed files that the model was told about last."""
-    limit: LimitReached | None = None
-    """The limit that ends it."""
-    waits_since_ms: int = 0
-    """Since when it waits for a person; 0 when it does not."""
-    waited_ms: int = 0
-    """How long it has waited for a person before that, all in all."""
+    check_rounds: int = 0  # how often failed checks went back to the model
+    incomplete: str = ""  # the part that the last answer lacks, if it was cut off, filtered or empty
+    paused: bool = False  # the provider paused the last answer: the model is to be called again
+    has_lost_record: bool = False  # True if a record was lost since the last turn began: an effect may be unknown
+    applies: bool = False  # True if the run only applies a change of a person: no model is called (L-18)
+    diagnosed: str = ""  # the errors in changed files that the model was told about last
+    limit: e.LimitReached | None = None  # the limit that ends it
+    waits_since_ms: int = 0  # since when it waits for a person; 0 when it does not
+    waited_ms: int = 0  # how long it has waited for a person before that, all in all
 
     def worked_ms(self, now_ms: int) -> int:
         """How long it has worked, as budgets and people count it: without the time in which it waited for a person."""
-        until = self.waits_since_ms or now_ms
-        return max(0, until - self.started_ms - self.waited_ms)
+        return max(0, (self.waits_since_ms or now_ms) - self.started_ms - self.waited_ms)
 
 
 class OpenJob(Value, frozen=True):
@@ -197,10 +145,8 @@ class OpenJob(Value, frozen=True):
     place: str = ""
     host: str = ""
     began_ms: int = 0
-    pending: int = 0
-    """How many files it changed that are not committed, once it has ended."""
-    refused: str = ""
-    """The latest call for this job that a person refused."""
+    pending: int = 0  # how many files it changed that are not committed, once it has ended
+    refused: str = ""  # the latest call for this job that a person refused
 
 
 class SeenFile(Value, frozen=True):
@@ -211,8 +157,7 @@ class SeenFile(Value, frozen=True):
 
 
 class Compaction(Value, frozen=True):
-    """The summary that replaces the first `upto` entries in a request. `masked`: large results before this entry are
-    left out."""
+    """The summary in place of the first `upto` entries. `masked`: large results before this entry are left out."""
 
     upto: int = 0
     summary: str = ""
@@ -221,13 +166,10 @@ class Compaction(Value, frozen=True):
 
 
 class Totals(Value, frozen=True):
-    """The resources that the chat has used since it began."""
-
     usage: Usage = Usage()
     turns: int = 0
     tool_calls: int = 0
-    wall_ms: int = 0
-    """How long its runs worked, those that have ended."""
+    wall_ms: int = 0  # how long its runs worked, those that have ended
 
 
 class ChatState(Value, frozen=True):
@@ -237,65 +179,47 @@ class ChatState(Value, frozen=True):
     head: int = 0
     options: ChatOptions = ChatOptions()
     owner: str = ""
-    parent: str = ""
-    """`chat/call` of the call that began it, if one did."""
-    creation_lost: bool = False
-    """True if the record of its options, owner and parent cannot be read: then the chat takes no command (D-06)."""
+    parent: str = ""  # `chat/call` of the call that began it, if one did
+    creation_lost: bool = False  # True if the first record cannot be read: then the chat takes no command (D-06)
     title: str = ""
-    titled: bool = False
-    """True if the title was given, or a model was asked for one; else it is the beginning of the first message."""
+    titled: bool = False  # True if the title was given or a model was asked for one; else it begins the first message
     created_ms: int = 0
     updated_ms: int = 0
-    history: History[Entry] = History()
-    """The whole conversation, as far as it was not cut by an edit."""
-    transcript: History[Entry] = History()
-    """The conversation as requests carry it: the same, until a compaction makes it shorter."""
+    history: History[Entry] = History()  # the whole conversation, as far as it was not cut by an edit
+    transcript: History[Entry] = History()  # the conversation as requests carry it: shorter after a compaction
     run: RunState | None = None
-    last_end: EndReason | Literal[""] = ""
-    last_why: str = ""
-    """The same in words, where the reason does not say all."""
-    sandbox_notice: str = ""
-    """The last notice about the confinement of commands."""
-    last_error: Failure | None = None
-    """The error of the run, or of the last run if it ended with one."""
+    last_end: e.EndReason | Literal[""] = ""
+    last_why: str = ""  # the same in words, where the reason does not say all
+    sandbox_notice: str = ""  # the last notice about the confinement of commands
+    last_error: Failure | None = None  # the error of the run, or of the last run if it ended with one
     turn: int = 0
     open_turn: OpenTurn | None = None
     answered_turn: AnsweredTurn | None = None
     calls: tuple[Call, ...] = ()
-    question: OpenAction | None = None
-    """A question of the loop itself: at the turn cap, or at the guard."""
+    question: e.OpenAction | None = None  # a question of the loop itself: at the turn cap, or at the guard
     queue: tuple[QueueItem, ...] = ()
     plan: tuple[PlanStep, ...] = ()
     totals: Totals = Totals()
     compaction: Compaction = Compaction()
-    compacting: Trigger | Literal[""] = ""
+    compacting: e.Trigger | Literal[""] = ""
     compaction_failures: int = 0
-    restoring: RestoreRequested | None = None
-    """The undo, redo or keep that was requested and is not carried out yet."""
-    jobs: tuple[OpenJob, ...] = ()
-    pending_jobs: tuple[OpenJob, ...] = ()
-    """Those that have ended, and what they changed is neither committed nor discarded."""
-    """Background commands, oldest first."""
-    checks: int = 0
-    """How many checks have begun in this chat; the next one's key is made of it."""
-    shell: Shell = Shell()
-    """The chat's shell as the last command left it (T-14)."""
+    restoring: e.RestoreRequested | None = None  # the undo, redo or keep that was requested and is not carried out yet
+    jobs: tuple[OpenJob, ...] = ()  # background commands, oldest first
+    pending_jobs: tuple[OpenJob, ...] = ()  # ended jobs whose changes are neither committed nor discarded
+    checks: int = 0  # how many checks have begun in this chat; the next one's key is made of it
+    shell: Shell = Shell()  # the chat's shell as the last command left it (T-14)
     seen_files: dict[str, tuple[SeenFile, ...]] = msgspec.field(default_factory=dict)
     """By path, the latest last: how the model saw the file, and how before each of the messages to which it can be
     taken back (T-13, L-09)."""
-    outputs: dict[str, str] = msgspec.field(default_factory=dict)
-    """By call: the blob with the whole output of a result that was cut (T-11)."""
-    context_tokens: int = 0
-    """The provider's count of the last request and answer; 0 when there is none for the present transcript."""
-    context_chars: int = 0
-    """Characters added to the transcript since that count."""
+    outputs: dict[str, str] = msgspec.field(default_factory=dict)  # by call: the blob with the whole cut output (T-11)
+    context_tokens: int = 0  # the provider's count of the last request and answer; 0: none for the present transcript
+    context_chars: int = 0  # characters added to the transcript since that count
 
 
 MAX_QUEUE = 20
 
 
 def known_files(state: ChatState) -> dict[str, str]:
-    """By path: the hash of the file as the model knows it."""
     return {path: sights[-1].digest for path, sights in state.seen_files.items()}
 
 
@@ -328,34 +252,24 @@ def awaits_action(state: ChatState) -> bool:
     return not runnable_calls(state)
 
 
-def open_actions(state: ChatState) -> tuple[OpenAction, ...]:
+def open_actions(state: ChatState) -> tuple[e.OpenAction, ...]:
     """Return the actions that the chat waits for, in the order in which they were requested."""
-    actions = [call.action for call in state.calls if call.action is not None]
-    if state.question is not None:
-        actions.append(state.question)
-    return tuple(actions)
+    return tuple(action for action in (*(call.action for call in state.calls), state.question) if action is not None)
 
 
 def next_queued(state: ChatState) -> QueueItem | None:
-    """Return the message that starts the next run: first messages sent after a stop, then unused steering (L-08), then
-    the rest of the queue."""
-    for item in state.queue:
-        if item.after_stop:
-            return item
-    for item in state.queue:
-        if item.delivery == "steering":
-            return item
-    return state.queue[0] if state.queue else None
+    """The message that starts the next run: one sent after a stop, then unused steering (L-08), then the first."""
+    after_stop = [item for item in state.queue if item.after_stop]
+    steering = [item for item in state.queue if item.delivery == "steering"]
+    return next(iter((*after_stop, *steering, *state.queue)), None)
 
 
-def to_user_message(item: QueueItem, delivery: Delivery) -> UserMessage:
-    """A queued message as it is used."""
-    return UserMessage(item.content, delivery, images=item.images, queue_id=item.id, traceparent=item.traceparent)
+def to_user_message(item: QueueItem, delivery: e.Delivery) -> e.UserMessage:
+    return e.UserMessage(item.content, delivery, images=item.images, queue_id=item.id, traceparent=item.traceparent)
 
 
 def starts_queued(state: ChatState) -> bool:
-    """True if an idle chat starts its queue by itself. After a stop or an error, messages that were queued before wait
-    for a person."""
+    """True if an idle chat starts its queue by itself. After a stop or an error, older messages wait for a person."""
     if not state.queue or state.run is not None or state.options.archived:
         return False
     return state.last_end not in ("interrupted", "error", "budget") or any(item.after_stop for item in state.queue)
@@ -378,13 +292,11 @@ def status(state: ChatState) -> Status:
 
 
 def awaits_person(state: ChatState) -> bool:
-    """True if the chat can continue only after a person answers. While it waits for a client's tool, the tool is at
-    work, and so is the run."""
+    """True if the chat continues only after a person answers. A client's tool that it waits for is at work."""
     return status(state) == "requires_action" and all(action.of_person for action in open_actions(state))
 
 
 def failure_of(state: ChatState) -> Failure | None:
-    """Why the chat is in `error`; None if it is not."""
     return state.last_error if status(state) == "error" else None
 
 
@@ -408,23 +320,12 @@ def is_untitled(state: ChatState) -> bool:
 
 def summary(state: ChatState) -> ChatSummary:
     """The line about a chat that is kept beside its log."""
-    chat_status, failure = status(state), failure_of(state)
+    chat_status, failure, options = status(state), failure_of(state), state.options
     return ChatSummary(
-        chat=state.chat,
-        status=chat_status,
-        head=state.head,
+        chat=state.chat, status=chat_status, head=state.head, wake_ms=wake_ms(state),
         runnable=chat_status in ("pending", "running", "interrupting"),
-        wake_ms=wake_ms(state),
-        title=state.title,
-        model=state.options.model,
-        root=state.options.root,
-        owner=state.owner,
-        parent=state.parent,
-        archived=state.options.archived,
-        labels=state.options.labels,
-        created_ms=state.created_ms,
-        updated_ms=state.updated_ms,
-        turns=state.totals.turns,
-        usage=state.totals.usage,
+        title=state.title, model=options.model, root=options.root, owner=state.owner, parent=state.parent,
+        archived=options.archived, labels=options.labels, created_ms=state.created_ms, updated_ms=state.updated_ms,
+        turns=state.totals.turns, usage=state.totals.usage,
         last_error=None if failure is None else replace(failure, message=failure.message[:_SENTENCE]),
-    )
+    )  # fmt: skip

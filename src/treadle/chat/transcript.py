@@ -11,8 +11,7 @@ from treadle.chat.state import ChatState, Compaction
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolResult, UserEntry
 
 KEEP_USER_TOKENS = 20_000
-KEEP_RECENT_TOKENS = 14_000
-"""In the middle of the 8 to 20 thousand tokens that stay as they are."""
+KEEP_RECENT_TOKENS = 14_000  # in the middle of the 8 to 20 thousand tokens that stay as they are
 COMPACT_AT = 0.85
 HEADROOM_TOKENS = 20_000
 MASK_OVER_CHARS = 2_000
@@ -34,15 +33,12 @@ def rebuild(history: History[Entry], compaction: Compaction) -> History[Entry]:
 
 
 def _select_kept_entries(head: History[Entry], seqs: Sequence[int]) -> list[Entry]:
-    """The messages that stay verbatim. They are the newest ones, so that a long chat is not searched to its beginning
-    at each of its compactions."""
-    remaining_seqs = set(seqs)
-    messages: list[Entry] = []
-    place = len(head)
-    while remaining_seqs and place > 0:
-        place -= 1
-        entry = head[place]
-        if isinstance(entry, UserEntry) and entry.seq in remaining_seqs:
+    """The messages that stay verbatim: the newest, so that a long chat is not searched to its beginning."""
+    remaining_seqs, messages = set(seqs), list[Entry]()
+    for place in range(len(head) - 1, -1, -1):
+        if not remaining_seqs:
+            break
+        if isinstance(entry := head[place], UserEntry) and entry.seq in remaining_seqs:
             remaining_seqs.remove(entry.seq)
             messages.append(entry)
     return messages[::-1]
@@ -60,14 +56,12 @@ def mask(entry: Entry) -> Entry:
     """Return a results entry without its large texts; a short description of each result stays."""
     if not isinstance(entry, ResultsEntry) or all(len(r.text) <= MASK_OVER_CHARS for r in entry.results):
         return entry
-    return replace(entry, results=tuple(_mask_result(result) for result in entry.results))
-
-
-def _mask_result(result: ToolResult) -> ToolResult:
-    if len(result.text) <= MASK_OVER_CHARS:
-        return result
-    left_out = len(result.text) - 400
-    return replace(result, text=f"{result.text[:400]}\n[{left_out} characters of this old result are left out]")
+    results = list(entry.results)
+    for place, result in enumerate(results):
+        if len(result.text) > MASK_OVER_CHARS:
+            note = f"[{len(result.text) - 400} characters of this old result are left out]"
+            results[place] = replace(result, text=f"{result.text[:400]}\n{note}")
+    return replace(entry, results=tuple(results))
 
 
 def attach(transcript: History[Entry], entry: Entry) -> History[Entry]:
@@ -85,7 +79,6 @@ def attach(transcript: History[Entry], entry: Entry) -> History[Entry]:
 
 
 def repair(history: Iterable[Entry]) -> History[Entry]:
-    """A whole history, repaired."""
     transcript: History[Entry] = History()
     for entry in history:
         transcript = attach(transcript, entry)

@@ -4,6 +4,7 @@ the events in one transaction fenced on the head, so that of many racing command
 from typing import assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from treadle.chat.applying import applied
 from treadle.chat.closing import RECORD_LOST, close_call, close_calls, end_run, with_turn_end
@@ -36,13 +37,11 @@ CREATION_LOST = (
 
 
 def transition(state: ChatState, command: c.Command) -> Events:
-    """Return the events of a command. Raises Refused or InvalidInput and changes nothing. An empty tuple means that the
-    requested state is already in place."""
+    """The events of a command; none: the requested state is in place. Refused or InvalidInput: nothing changes."""
     if state.creation_lost:
         raise Refused("unreadable", CREATION_LOST.format(chat=state.chat))
-    if state.options.archived and not isinstance(
-        command, c.ChangeOptions | c.Rename | c.RecordTitle | c.CloseJob | c.Expire
-    ):
+    harmless = c.ChangeOptions | c.Rename | c.RecordTitle | c.CloseJob | c.Expire
+    if state.options.archived and not isinstance(command, harmless):
         raise Refused("archived", f"Chat {state.chat} is archived; unarchive it first.")
     return with_turn_end(state, _carried_out(state, command))
 
@@ -70,8 +69,7 @@ def _carried_out(state: ChatState, command: c.Command) -> Events:
             _not_empty(command.content)
             return (e.QueueChanged("edited", command.id, command.content),)
         case c.DeleteQueued():
-            _queued(state, command.id)
-            return (e.QueueChanged("deleted", command.id),)
+            return (e.QueueChanged("deleted", _queued(state, command.id).id),)
         case c.Promote():
             return _promote(state, command)
         case c.ExtendTurns():
@@ -107,10 +105,8 @@ def _busy(state: ChatState, advice: str) -> Refused:
     """A chat that works and one that waits for someone are different answers (law 6)."""
     chat_status = status(state)
     words = {"requires_action": "waits for an answer", "pending": "has a run that is not finished"}
-    return Refused(
-        "awaiting_action" if chat_status == "requires_action" else "busy",
-        f"Chat {state.chat} {words.get(chat_status, f'is {chat_status}')}; {advice}.",
-    )
+    text = f"Chat {state.chat} {words.get(chat_status, f'is {chat_status}')}; {advice}."
+    return Refused("awaiting_action" if chat_status == "requires_action" else "busy", text)
 
 
 def _queued(state: ChatState, item_id: str) -> QueueItem:
@@ -130,7 +126,7 @@ def _send(state: ChatState, command: c.Send) -> Events:
     if state.run is not None and state.run.has_lost_record:
         return (e.ModelNotice("record_lost", RECORD_LOST), *end_run(state, "superseded"), message)
     if status(state) == "requires_action" and command.delivery == "steering":
-        return (*close_calls(state, "steering"), msgspec.structs.replace(message, delivery="steering"))
+        return (*close_calls(state, "steering"), replace(message, delivery="steering"))
     if len(state.queue) >= MAX_QUEUE:
         raise Refused("queue_full", f"{MAX_QUEUE} messages are queued already; delete one or wait.")
     if not command.queue_id or any(item.id == command.queue_id for item in state.queue):
@@ -154,9 +150,8 @@ def _submit(state: ChatState, command: c.SubmitResults) -> Events:
     events: list[Event] = []
     for result in command.results:
         call = expected[result.tool_call_id]
-        text = _text_of(result)
-        events.append(e.ExternalToolCompleted(call.key, result.is_error, command.by))
-        events.append(msgspec.structs.replace(_completed(call, text, not result.is_error), synthetic=result.failure))
+        completion = replace(_completed(call, _text_of(result), not result.is_error), synthetic=result.failure)
+        events += (e.ExternalToolCompleted(call.key, result.is_error, command.by), completion)
     return tuple(events)
 
 
@@ -171,9 +166,8 @@ def _text_of(result: c.Result) -> str:
 
 def _completed(call: Call, text: str, success: bool) -> e.ExecutionComplete:
     first = text.strip().partition("\n")[0][:120]
-    if success:
-        return e.ExecutionComplete(call.key, True, result=text, result_summary=first)
-    return e.ExecutionComplete(call.key, False, error=text or "The tool failed.", result_summary=first)
+    texts = (text, "") if success else ("", text or "The tool failed.")
+    return e.ExecutionComplete(call.key, success, *texts, first)
 
 
 def _decide(state: ChatState, command: c.Decide) -> Events:
@@ -187,14 +181,9 @@ def _decide(state: ChatState, command: c.Decide) -> Events:
     if command.rule is not None:
         _check_offered(call.action.offers, command.rule, command)
     allowed = command.decision == "allow"
-    completion = e.PermissionCompleted(
-        command.action,
-        command.decision,
-        command.by,
-        feedback=command.feedback,
-        arguments=command.arguments if allowed else None,
-        rule=command.rule,
-    )
+    arguments, feedback = command.arguments if allowed else None, command.feedback
+    completion = e.PermissionCompleted(command.action, command.decision, command.by, False, feedback, arguments)
+    completion = replace(completion, rule=command.rule)
     if allowed:
         return (completion,)
     text = "The user refused this call." + (f" They said: {command.feedback}" if command.feedback else "")
@@ -205,10 +194,9 @@ def _check_offered(offers: tuple[Offer, ...], rule: Rule, command: c.Decide) -> 
     """InvalidInput for a rule that is not one of the offers, or has a wider scope than was offered (S-07)."""
     check_expiry(rule)
     if not any(offer.makes(rule, command.decision) for offer in offers):
-        raise InvalidInput(
-            f"The approval {command.action!r} offers no such rule: {rule.effect} {rule.tool} {rule.pattern} with the "
-            f"scope {rule.scope}. Choose one of its offers and scopes."
-        )
+        wish = f"{rule.effect} {rule.tool} {rule.pattern} with the scope {rule.scope}"
+        text = f"The approval {command.action!r} offers no such rule: {wish}. Choose one of its offers and scopes."
+        raise InvalidInput(text)
 
 
 def _answer(state: ChatState, command: c.Answer) -> Events:
@@ -238,10 +226,8 @@ def _interrupt(state: ChatState, command: c.Interrupt) -> Events:
         raise Refused("not_running", f"Chat {state.chat} is not running.")
     if state.run.interrupting:
         return ()
-    stopped = e.Interrupted(command.by)
-    if awaits_action(state):
-        return (stopped, *close_calls(state, "interrupted"), e.RunEnd("interrupted"))
-    return (stopped,)
+    ends = (*close_calls(state, "interrupted"), e.RunEnd("interrupted")) if awaits_action(state) else ()
+    return (e.Interrupted(command.by), *ends)
 
 
 def _edit(state: ChatState, command: c.Edit) -> Events:
@@ -272,12 +258,9 @@ def _rewind(state: ChatState, command: c.Rewind) -> Events:
         raise Refused("no_such_message", f"No message of yours at {command.message} in this conversation.")
     if not (command.conversation or command.files):
         raise InvalidInput("Say what goes back: the conversation, the files, or both.")
-    back: list[Event] = []
-    if command.files:
-        back += _files_back(state, command.message, command.restore, command.merge, command.by)
-    if command.conversation:
-        back.append(e.SessionRewound(command.message, command.by))
-    return tuple(back)
+    message, by = command.message, command.by
+    back = _files_back(state, message, command.restore, command.merge, by) if command.files else ()
+    return (*back, e.SessionRewound(message, by)) if command.conversation else back
 
 
 def _restore(state: ChatState, command: c.Restore) -> Events:
@@ -306,8 +289,7 @@ def _extend(state: ChatState, command: c.ExtendTurns) -> Events:
         raise InvalidInput("Extend the limit by at least one turn, and by at most a million.")
     if state.run is None:
         raise Refused("not_running", f"Chat {state.chat} is not running.")
-    question = state.question
-    extended = e.LimitExtended(command.turns, command.by)
+    question, extended = state.question, e.LimitExtended(command.turns, command.by)
     if question is not None and question.name == "limit":
         return (e.UserInputCompleted(question.action, CONTINUE, command.by), extended)
     return (extended,)
@@ -333,7 +315,6 @@ def _change(state: ChatState, command: c.ChangeOptions) -> Events:
 
 
 def _fixed(options: ChatOptions) -> tuple[str, str, bool]:
-    """Return the options that cannot change during a run."""
     return options.root, options.world, options.archived
 
 
@@ -356,11 +337,8 @@ def _close_job(state: ChatState, command: c.CloseJob) -> Events:
 
 
 def _expire(state: ChatState, command: c.Expire) -> Events:
-    due = [
-        call
-        for call in _client_calls(state)
-        if call.action is not None and 0 < call.action.deadline_ms <= command.now_ms
-    ]
+    waiting = _client_calls(state)
+    due = [call for call in waiting if call.action is not None and 0 < call.action.deadline_ms <= command.now_ms]
     if not due or status(state) != "requires_action":
         return ()
     if state.options.on_deadline == "error":

@@ -4,8 +4,7 @@ wording; the engine carries it out.
 
 Failures are sent back to the model at most three times. After that a failing command ends the run with an error: the
 completion is refused, and the error says so. Diagnostics never refuse a completion in the end: the errors may be older
-than the run.
-"""
+than the run."""
 
 from collections.abc import Iterator
 
@@ -32,7 +31,6 @@ _HEAD = (
 _DIAGNOSED = "If an error was there before your change and does not belong to the task, say so and leave it."
 _TAIL_LINES = 60
 _TAIL_CHARS = 6_000
-
 _LANGUAGES = words_of("py pyi js mjs cjs jsx ts tsx mts cts c cc cpp cxx hpp hh go rs sh bash json toml yaml yml")
 
 
@@ -40,7 +38,7 @@ def verify(state: ChatState, run: RunState) -> OpenCheck | Event | None:
     """Return the step that must come before the run may end: a check, a message, or None."""
     if state.options.mode == "read-only" or run.stop:
         return None
-    if _unwritten(state, run):
+    if not run.reminded and lacks_change(state, run) and not _asks_back(state):
         file = _unwritten_file(state, run) if run.wrote else ""
         return UserMessage(FILE_NOT_WRITTEN.format(file=file) if file else NOTHING_WRITTEN, source="check")
     checked_commands = {result.command for result in run.checked}
@@ -52,35 +50,30 @@ def verify(state: ChatState, run: RunState) -> OpenCheck | Event | None:
 
 
 def _verdict(run: RunState) -> Event | None:
-    failed = [result for result in run.checked if result.failed and not _is_already_reported(result, run)]
+    reported = (DIAGNOSTICS, run.diagnosed)  # the model has been told exactly this and left it so
+    failed = [result for result in run.checked if result.failed and (result.command, result.text) != reported]
     if failed and run.check_rounds < MAX_ROUNDS:
         return UserMessage(report(failed), source="check")
     refusing = [result.command for result in failed if result.command != DIAGNOSTICS]
     if not refusing:
         return None
     command_list = ", ".join(f"`{command}`" for command in refusing)
+    failing = f"{command_list} still {'fails' if len(refusing) == 1 else 'fail'}"
     return SessionError(
         "checks_failed",
-        f"The completion was refused: {command_list} still {'fails' if len(refusing) == 1 else 'fail'} after "
-        "the model was "
-        f"told {MAX_ROUNDS} times. What it did is in the project; look at it, or go on with another message.",
+        f"The completion was refused: {failing} after the model was told {MAX_ROUNDS} times. What it did is in the "
+        "project; look at it, or go on with another message.",
     )
-
-
-def _is_already_reported(result: Checked, run: RunState) -> bool:
-    """True if the model has been told exactly this and left it so."""
-    return result.command == DIAGNOSTICS and result.text == run.diagnosed
 
 
 def report(failed: list[Checked]) -> str:
     """Return the message about failed checks for the model: the command, how it ended, and the end of its output."""
-    parts = []
-    for result in failed:
-        if result.command == DIAGNOSTICS:
-            parts.append(f"Errors in files that were changed:\n{result.text}\n{_DIAGNOSED}")
-        else:
-            parts.append(f"$ {result.command}\n{result.text}")
-    return _HEAD + "\n\n".join(parts)
+    return _HEAD + "\n\n".join(
+        f"Errors in files that were changed:\n{result.text}\n{_DIAGNOSED}"
+        if result.command == DIAGNOSTICS
+        else f"$ {result.command}\n{result.text}"
+        for result in failed
+    )
 
 
 def tail(text: str) -> str:
@@ -105,19 +98,14 @@ def _diagnosable(run: RunState) -> tuple[str, ...]:
     return tuple(paths[-MAX_DIAGNOSED:])
 
 
-def _unwritten(state: ChatState, run: RunState) -> bool:
-    """True if the model should be told that nothing was written. Not if it asks a question and a person is there to
-    answer."""
-    if run.reminded or not lacks_change(state, run):
-        return False
+def _asks_back(state: ChatState) -> bool:
+    """True if the model asks a question and a person is there to answer."""
     last = state.history.last
-    asks_back = isinstance(last, AssistantEntry) and last.text.rstrip().endswith("?")
-    return not (asks_back and state.options.interactive)
+    return state.options.interactive and isinstance(last, AssistantEntry) and last.text.rstrip().endswith("?")
 
 
 def lacks_change(state: ChatState, run: RunState) -> bool:
-    """True if the person asked for a change and none was made, although the mode allows it, or if only other files than
-    the requested one were changed."""
+    """True if the person asked for a change that the mode allows and none was made, or only to other files."""
     if not state.options.verify or state.options.mode == "read-only":
         return False
     if run.wrote:
@@ -126,22 +114,17 @@ def lacks_change(state: ChatState, run: RunState) -> bool:
 
 
 def _unwritten_file(state: ChatState, run: RunState) -> str:
-    """Return the requested file if only other files were changed; empty if there is none. Empty also if the changed
-    files are not all known."""
+    """The requested file if only other files were changed; empty if there is none, or if not all are known."""
     if not run.changed_files or len(run.changed_files) >= MAX_CHANGED:
         return ""
-    requested_files = [file for text in _find_person_messages(state, run) for file in files_to_write(text)]
-    changed_paths = [f"/{path}" for path in run.changed_files]
-    unwritten_files = (
-        file
-        for file in requested_files
-        if not any(path.endswith(f"/{file.removeprefix('./')}") for path in changed_paths)
-    )
-    return next(unwritten_files, "")
+    requested_files = (file for text in _find_person_messages(state, run) for file in files_to_write(text))
+    for file in requested_files:
+        if not any(f"/{path}".endswith(f"/{file.removeprefix('./')}") for path in run.changed_files):
+            return file
+    return ""
 
 
 def _find_person_messages(state: ChatState, run: RunState) -> list[str]:
-    """Return the person's messages in this run, newest first."""
     messages: list[str] = []
     for index in range(len(state.history) - 1, -1, -1):
         entry = state.history[index]

@@ -41,29 +41,32 @@ async def run_check(tenure: Tenure, check: OpenCheck, deps: Deps) -> None:
             if refused:
                 raise ToolError(refused if isinstance(refused, str) else CHANGED)
             plan = await tool.prepare(invocation)
-        except ToolError as error:
-            return await _skip(tenure, check, deps.redact(str(error)), has_begun)
-        except Exception as error:  # a hook of the library's user
-            return await _skip(tenure, check, deps.redact(crashed(tool.spec, error)), has_begun)
-        checkpoint_events = await checkpoint(tenure, deps) if plan is not None else []
-        await tenure.append(
-            *checkpoint_events, CheckStarted(check.check, check.command, check.attempt, check.paths, plan)
-        )
-    effect = _carry_out(tenure, tool, _judged(tool, _invocation_of(tenure, check, deps), deps), has_begun, deps)
-    if await tenure.unless_stopped(effect) is STOPPED:
+        except Exception as error:  # also a fault of a hook of the library's user
+            text = str(error) if isinstance(error, ToolError) else crashed(tool.spec, error)
+            return await _skip(tenure, check, deps.redact(text), has_begun)
+        start = CheckStarted(check.check, check.command, check.attempt, check.paths, plan)
+        await tenure.append(*(await checkpoint(tenure, deps) if plan is not None else ()), start)
+    if await tenure.unless_stopped(_carry_out(tenure, tool, check, has_begun, deps)) is STOPPED:
         await stop(tenure, tool, invocation, deps)
 
 
 async def stop_check(tenure: Tenure, check: OpenCheck, deps: Deps) -> None:
     """Stop a check whose run was stopped while no worker drove it."""
-    tool = _tool_of(tenure, check, deps)
-    if tool is not None:
+    if (tool := _tool_of(tenure, check, deps)) is not None:
         await stop(tenure, tool, _invocation_of(tenure, check, deps), deps)
 
 
-async def _carry_out(tenure: Tenure, tool: Tool, invocation: Invocation, has_begun: bool, deps: Deps) -> None:
+async def _carry_out(tenure: Tenure, tool: Tool, check: OpenCheck, has_begun: bool, deps: Deps) -> None:
+    invocation = _invocation_of(tenure, check, deps)
+    options = replace(invocation.options, interactive=False, auto_approve_commands=True)
+
+    async def objection(rehearsal: Rehearsal) -> str:
+        verdict = await deps.policy.judge(tool.spec, invocation, options, rehearsal, Verdict("review"))
+        return "" if verdict.decision == "allow" else verdict.reason
+
     start_time = deps.clock.monotonic()
-    outcome = await CallRun(tool, invocation, deps, ("check.before", "check.after")).outcome(may_have_begun=has_begun)
+    call = CallRun(tool, replace(invocation, judge=objection), deps, ("check.before", "check.after"))
+    outcome = await call.outcome(may_have_begun=has_begun)
     took = round((deps.clock.monotonic() - start_time) * 1000)
     await record_outcome(tenure, lambda: _events(invocation, outcome, took, deps))
 
@@ -73,16 +76,8 @@ async def _events(invocation: Invocation, outcome: Outcome | Unknown, took: int,
         lost_check = CheckCompleted(invocation.call, False, synthetic="lost")
         return [lost_check, *await workspace_events(invocation.call, outcome.observed_outcome, deps)]
     text = deps.redact(outcome.text)
-    summary = deps.redact(outcome.summary) or first_line(text)
-    completion = CheckCompleted(
-        invocation.call,
-        outcome.success,
-        text,
-        summary,
-        sandbox=outcome.sandbox,
-        output=outcome.output,
-        duration_ms=took,
-    )
+    summary, box, blob = deps.redact(outcome.summary) or first_line(text), outcome.sandbox, outcome.output
+    completion = CheckCompleted(invocation.call, outcome.success, text, summary, box, output=blob, duration_ms=took)
     return [completion, *await workspace_events(invocation.call, outcome, deps)]
 
 
@@ -90,16 +85,6 @@ async def _skip(tenure: Tenure, check: OpenCheck, text: str, has_begun: bool) ->
     start_event = CheckStarted(check.check, check.command, check.attempt, check.paths)
     skipped = CheckCompleted(check.check, False, text, first_line(text), synthetic="skipped")
     await tenure.append(*(() if has_begun else (start_event,)), skipped)
-
-
-def _judged(tool: Tool, invocation: Invocation, deps: Deps) -> Invocation:
-    options = replace(invocation.options, interactive=False, auto_approve_commands=True)
-
-    async def objection(rehearsal: Rehearsal) -> str:
-        verdict = await deps.policy.judge(tool.spec, invocation, options, rehearsal, Verdict("review"))
-        return "" if verdict.decision == "allow" else verdict.reason
-
-    return replace(invocation, judge=objection)
 
 
 def _tool_of(tenure: Tenure, check: OpenCheck, deps: Deps) -> Tool | None:
@@ -114,20 +99,14 @@ def _name(check: OpenCheck) -> str:
 
 
 def _invocation_of(tenure: Tenure, check: OpenCheck, deps: Deps) -> Invocation:
-    """Build the invocation of a check, in a fresh shell at the root: the shell state of the model's commands must not
-    make a check pass."""
-    state = tenure.state
+    """In a fresh shell at the root: the shell state of the model's commands must not make a check pass."""
+    state, redact = tenure.state, deps.redact_live()
     arguments: dict[str, object] = {"command": check.command, "timeout_s": LONGEST_S}
     if check.command == DIAGNOSTICS:
         arguments = {"paths": list(check.paths), "quick": True, "strict": True}
-    open_check = state.run.check if state.run is not None else None
-    redact = deps.redact_live()
-    return Invocation(
-        state.chat,
-        check.check,
-        _name(check),
-        arguments,
-        open_check.plan if open_check is not None else None,
-        state.options,
-        emit=lambda output: tenure.live(ExecutionOutput(check.check, redact(output))),
-    )
+    plan = state.run.check.plan if state.run is not None and state.run.check is not None else None
+
+    def emit(output: str) -> None:
+        tenure.live(ExecutionOutput(check.check, redact(output)))
+
+    return Invocation(state.chat, check.check, _name(check), arguments, plan, state.options, emit=emit)

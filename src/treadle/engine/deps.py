@@ -32,8 +32,6 @@ Bind = Callable[[ChatOptions, str], str]
 """(options, owner) → which folder the root of a chat is; empty if there is none here. RootChanged if it is another one
 than the chat is bound to."""
 
-Spill = Callable[[Sequence[FileChange]], Awaitable[Spilled]]
-
 
 class Restorer(Protocol):
     """Takes changes of files back (W-02). ToolError if that cannot be done at all."""
@@ -53,10 +51,6 @@ class Restorer(Protocol):
         """Its outcome is recorded: forget the journal."""
 
 
-def no_system_text(_options: ChatOptions) -> str:
-    return ""
-
-
 class Deps(msgspec.Struct, frozen=True):
     store: Store
     models: Models
@@ -64,27 +58,21 @@ class Deps(msgspec.Struct, frozen=True):
     policy: Policy
     log: Log
     clock: Clock
-    spill: Spill
-    system_text: Callable[[ChatOptions], str] = no_system_text
+    spill: Callable[[Sequence[FileChange]], Awaitable[Spilled]]
+    system_text: Callable[[ChatOptions], str] = lambda _options: ""
     chance: Callable[[], float] = random.random
     retry_base_s: float = BASE_S
-    retry_limit_s: float = RETRY_LIMIT_S
-    """In runs that no person watches; 0: no limit."""
+    retry_limit_s: float = RETRY_LIMIT_S  # in runs that no person watches; 0: no limit
     silence_s: float = SILENCE_S
     answer_s: float = ANSWER_S
-    renew_s: float = RENEW_S
-    """How often leases are renewed: a third of how long they last in the store."""
+    renew_s: float = RENEW_S  # how often leases are renewed: a third of how long they last in the store
     hooks: Hooks = Chain()
     observer: Observer = Observer()
-    redact: Callable[[str], str] = str
-    """Takes secrets out of a text before it is cut (S-11); that none is recorded, the log itself sees to."""
-    redact_live: Callable[[], Callable[[str], str]] = lambda: str
-    """The same for text that is shown as it comes, one stream each."""
+    redact: Callable[[str], str] = str  # removes secrets from a text before it is cut (S-11); the log records none
+    redact_live: Callable[[], Callable[[str], str]] = lambda: str  # the same for live text, one stream each
     tidy: Tidy | None = None
-    on_chat_released: Callable[[ChatId], None] | None = None
-    """Told when a chat is not driven here any more."""
+    on_chat_released: Callable[[ChatId], None] | None = None  # told when a chat is not driven here any more
     restorer: Restorer | None = None
     branch: Branch | None = None
     bind: Bind | None = None
-    shared: bool = False
-    """True if workers on other machines may use the store as well."""
+    shared: bool = False  # True if workers on other machines may use the store as well

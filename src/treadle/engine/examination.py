@@ -18,19 +18,8 @@ from treadle.errors import ToolError, TrialLost
 from treadle.ports.hooks import AskPerson
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Rehearsal, Tool, Trial
+from treadle.protocol import events as e
 from treadle.protocol.content import KnownFile
-from treadle.protocol.events import (
-    HEADLESS,
-    Event,
-    ExecutionComplete,
-    ExecutionStart,
-    ExternalToolRequested,
-    PermissionCompleted,
-    PermissionRequested,
-    TrialStart,
-    UserInputCompleted,
-    UserInputRequested,
-)
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolSpec, digest
 
@@ -44,13 +33,11 @@ CHANGED = "what it would do has changed since it was allowed"
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """A call that may run now."""
-
     call: Call
     tool: Tool
     invocation: Invocation
     summary: str
-    approved: tuple[Event, ...] = ()
+    approved: tuple[e.Event, ...] = ()
 
 
 class Doubtful(msgspec.Struct, frozen=True):
@@ -59,50 +46,36 @@ class Doubtful(msgspec.Struct, frozen=True):
     ready: Ready
     verdict: Verdict
     options: ChatOptions
-    trial: Trial | None = None
-    """How that is found out, if something runs for it."""
+    trial: Trial | None = None  # how that is found out, if something runs for it
 
 
 class SettledCall(msgspec.Struct, frozen=True):
     """A call that needs no effect: an error, a question, a client's tool, an approval to ask for."""
 
-    events: tuple[Event, ...]
-    blocks: bool = False
-    """True if the calls after it must wait."""
+    events: tuple[e.Event, ...]
+    blocks: bool = False  # True if the calls after it must wait
 
 
 def invocation_of(tenure: Tenure, call: Call, name: str, arguments: dict[str, object], deps: Deps) -> Invocation:
     """The call as its tool sees it, with what earlier calls left behind."""
-    state = tenure.state
+    state, redact = tenure.state, deps.redact_live()
     by_person = state.run is not None and state.run.applies
-    redact = deps.redact_live()
+    trial = None
+    if call.trial is not None:
+        trial = Trial(call.trial, network=bool(call.trial.get("network")), open=bool(call.trial_began_ms))
+    seen_files = {} if by_person else known_files(state)
+    is_approved = call.phase == "approved"
     return Invocation(
-        state.chat,
-        call.key,
-        name,
-        arguments,
-        call.plan,
-        state.options,
-        state.shell,
-        {} if by_person else known_files(state),
-        state.outputs,
-        by_person,
-        call.phase == "approved",
-        call.phase == "approved" and not call.seal,
+        *(state.chat, call.key, name, arguments, call.plan, state.options, state.shell, seen_files, state.outputs),
+        *(by_person, is_approved, is_approved and not call.seal),
         network=call.network,
         reaches=bool(call.network),
         changed_paths=frozenset(state.run.changed_files if state.run is not None else ()),
-        trial=_trial_of(call),
+        trial=trial,
         answers=call.answers,
         emit=lambda output: tenure.show_output(call.key, redact(output)),
         ask_model=asking(tenure, call.key, deps),
     )
-
-
-def _trial_of(call: Call) -> Trial | None:
-    if call.trial is None:
-        return None
-    return Trial(call.trial, network=bool(call.trial.get("network")), open=bool(call.trial_began_ms))
 
 
 def find_begun_call(tenure: Tenure, call: Call, deps: Deps) -> tuple[Tool, Invocation] | None:
@@ -135,9 +108,9 @@ async def examine(tenure: Tenure, call: Call, deps: Deps) -> Ready | Doubtful | 
     arguments = deps.tools.arguments(spec, text)
     if isinstance(arguments, str):
         return _refused(call, {}, CUT_OFF if request.repaired else arguments)
-    start = ExecutionStart(call.key, spec.name, arguments, summarize(spec, arguments), effect=spec.effect)
+    start = e.ExecutionStart(call.key, spec.name, arguments, summarize(spec, arguments), effect=spec.effect)
     if spec.kind == "client":
-        tool_request = ExternalToolRequested(call.key, spec.name, arguments, call.key, options.action_deadline_s)
+        tool_request = e.ExternalToolRequested(call.key, spec.name, arguments, call.key, options.action_deadline_s)
         return SettledCall((start, tool_request))
     if isinstance(tool, ToolSpec):
         return _ask_person(call, start, options.interactive)
@@ -152,8 +125,10 @@ async def _or_refused(
     """Await the examination. An error before any effect becomes the result of the call."""
     try:
         return await looking
-    except TrialLost as error:
-        return _settle_unknown(ready, str(error))
+    except TrialLost as error:  # it was tried, and its effects outside of the project are unknown
+        call = ready.call
+        start = e.ExecutionStart(call.key, call.request.name, ready.invocation.arguments, ready.summary)
+        return SettledCall((start, _unknown(call, str(error))))
     except ToolError as error:
         text, seen_files = str(error), seen_of(error)
     except Exception as error:
@@ -165,10 +140,7 @@ def _going_on(tenure: Tenure, call: Call, deps: Deps) -> Ready | SettledCall:
     """A call that a person has answered goes on: it was allowed when it began."""
     started_call = find_begun_call(tenure, call, deps)
     if started_call is None:
-        completion = ExecutionComplete(
-            call.key, False, error=GONE, result_summary="unknown outcome", synthetic="unknown"
-        )
-        return SettledCall((completion,))
+        return SettledCall((_unknown(call, GONE),))
     tool, invocation = started_call
     return Ready(call, tool, invocation, summarize(tool.spec, invocation.arguments))
 
@@ -208,7 +180,7 @@ async def try_out(tenure: Tenure, doubtful: Doubtful, deps: Deps) -> Ready | Set
         ready = replace(ready, invocation=replace(ready.invocation, trial=trial))
     if trial is not None and trial.begins:
         invocation = ready.invocation
-        start = TrialStart(invocation.call, invocation.name, invocation.arguments, ready.summary, trial.plan)
+        start = e.TrialStart(invocation.call, invocation.name, invocation.arguments, ready.summary, trial.plan)
         await tenure.append(*await checkpoint(tenure, deps), start, durable=trial.network)
         tried_call = next((call for call in tenure.state.calls if call.key == invocation.call), ready.call)
         ready = replace(ready, call=tried_call)
@@ -218,23 +190,17 @@ async def try_out(tenure: Tenure, doubtful: Doubtful, deps: Deps) -> Ready | Set
 
 
 async def _judged(tenure: Tenure, ready: Ready, doubtful: Doubtful, deps: Deps) -> Ready | SettledCall:
+    async def judge(rehearsal: Rehearsal | None) -> Ready | SettledCall:
+        tool, call = ready.tool.spec, ready.invocation
+        verdict = await deps.policy.judge(tool, call, doubtful.options, rehearsal, doubtful.verdict)
+        return await _apply_verdict(ready, verdict, rehearsal, deps, words=doubtful.verdict)
+
     rehearsal = await tenure.unless_stopped(ready.tool.rehearse(ready.invocation))
-    if isinstance(rehearsal, Stopped):
-        await end(ready.tool, ready.invocation)
-        return SettledCall(())
-    outcome = await tenure.unless_stopped(_judge_effect(ready, doubtful, rehearsal, deps))
+    outcome = rehearsal if isinstance(rehearsal, Stopped) else await tenure.unless_stopped(judge(rehearsal))
     if isinstance(outcome, Stopped):
         await end(ready.tool, ready.invocation)
         return SettledCall(())
     return outcome
-
-
-async def _judge_effect(
-    ready: Ready, doubtful: Doubtful, rehearsal: Rehearsal | None, deps: Deps
-) -> Ready | SettledCall:
-    invocation, options = ready.invocation, doubtful.options
-    verdict = await deps.policy.judge(ready.tool.spec, invocation, options, rehearsal, doubtful.verdict)
-    return await _apply_verdict(ready, verdict, rehearsal, deps, words=doubtful.verdict)
 
 
 async def _apply_verdict(
@@ -247,8 +213,8 @@ async def _apply_verdict(
     is_approved = call.phase == "approved"
     has_tried = rehearsal is not None and ready.invocation.trial is not None
     if verdict.decision == "deny":
-        synthetic = HEADLESS if verdict.unasked else ""
-        denied = PermissionCompleted(call.key, "deny", by="policy", feedback=verdict.reason, synthetic=synthetic)
+        synthetic = e.HEADLESS if verdict.unasked else ""
+        denied = e.PermissionCompleted(call.key, "deny", by="policy", feedback=verdict.reason, synthetic=synthetic)
         refused = _refused_tried(ready, verdict.reason, deps, result_summary="not allowed")
         return SettledCall((denied, *refused.events))
     if verdict.decision == "ask" and (not is_approved or call.seal or has_tried):
@@ -267,17 +233,17 @@ async def _prepared(ready: Ready, verdict: Verdict, *, is_approved: bool) -> Rea
     invocation = ready.invocation
     if verdict.decision == "discard":
         invocation = replace(invocation, discard=verdict.reason)
-    approved: tuple[Event, ...] = ()
+    approved: tuple[e.Event, ...] = ()
     plan = await ready.tool.prepare(invocation)
     if not is_approved and verdict.reason:
         approves_effect = verdict.decision != "discard"  # the command runs, and its effect is not approved
         key, reason = ready.call.key, verdict.reason
-        synthetic = HEADLESS if verdict.unasked else ""
-        approved = (PermissionCompleted(key, "allow", "policy", approves_effect, reason, synthetic=synthetic),)
+        synthetic = e.HEADLESS if verdict.unasked else ""
+        approved = (e.PermissionCompleted(key, "allow", "policy", approves_effect, reason, synthetic=synthetic),)
     return replace(ready, invocation=replace(invocation, plan=plan), approved=approved)
 
 
-async def _question(ready: Ready, verdict: Verdict, rehearsal: Rehearsal | None, deps: Deps) -> PermissionRequested:
+async def _question(ready: Ready, verdict: Verdict, rehearsal: Rehearsal | None, deps: Deps) -> e.PermissionRequested:
     """Bound to exactly what a person sees, and to every change with its state before and after (S-08)."""
     key, arguments = ready.call.key, ready.invocation.arguments
     spec = ready.tool.spec
@@ -289,9 +255,8 @@ async def _question(ready: Ready, verdict: Verdict, rehearsal: Rehearsal | None,
     approval_text = deps.redact(approval_text)
     changes = () if rehearsal is None else [(file.path, file.before, file.after) for file in rehearsal.files]
     seal = digest([ready.tool.spec.name, arguments, approval_text, *([changes] if changes else [])])
-    return PermissionRequested(
-        key, key, verdict.severity, verdict.reason, approval_text, seal, verdict.offers, verdict.wants
-    )
+    severity, reason, offers, hosts = verdict.severity, verdict.reason, verdict.offers, verdict.wants
+    return e.PermissionRequested(key, key, severity, reason, approval_text, seal, offers, hosts)
 
 
 def _refused(
@@ -304,47 +269,37 @@ def _refused(
     took_ms: int = 0,
 ) -> SettledCall:
     """The intent and its result in one, because nothing runs in between."""
-    start = ExecutionStart(call.key, call.request.name, arguments, summary)
-    result_summary = result_summary or first_line(text)
-    completion = ExecutionComplete(
-        call.key, False, error=text, result_summary=result_summary, duration_ms=took_ms, seen=seen_files
-    )
-    return SettledCall((start, completion))
+    start = e.ExecutionStart(call.key, call.request.name, arguments, summary)
+    line = result_summary or first_line(text)
+    result = e.ExecutionComplete(call.key, False, error=text, result_summary=line, duration_ms=took_ms, seen=seen_files)
+    return SettledCall((start, result))
 
 
 def _refused_tried(
     ready: Ready, text: str, deps: Deps, seen_files: tuple[KnownFile, ...] = (), result_summary: str = ""
 ) -> SettledCall:
-    """A call that may have been tried."""
     took_ms = ready.call.total_trial_ms(deps.clock.now_ms())
     return _refused(ready.call, ready.invocation.arguments, text, ready.summary, seen_files, result_summary, took_ms)
 
 
-def _settle_unknown(ready: Ready, text: str) -> SettledCall:
-    """Settle a call that was tried and whose effects outside of the project are unknown."""
-    start = ExecutionStart(ready.call.key, ready.call.request.name, ready.invocation.arguments, ready.summary)
-    completion = ExecutionComplete(
-        ready.call.key, False, error=text, result_summary="unknown outcome", synthetic="unknown"
-    )
-    return SettledCall((start, completion))
+def _unknown(call: Call, text: str) -> e.ExecutionComplete:
+    return e.ExecutionComplete(call.key, False, error=text, result_summary="unknown outcome", synthetic="unknown")
 
 
-def _ask_person(call: Call, start: ExecutionStart, interactive: bool) -> SettledCall:
+def _ask_person(call: Call, start: e.ExecutionStart, interactive: bool) -> SettledCall:
     question = str(start.arguments.get("question", ""))
-    options = tuple(str(option) for option in start.arguments.get("options") or ())
-    input_request = UserInputRequested(call.key, question, options, call=call.key)
+    options = tuple(map(str, start.arguments.get("options") or ()))
+    input_request = e.UserInputRequested(call.key, question, options, call=call.key)
     if interactive:
         return SettledCall((start, input_request))
-    input_answer = UserInputCompleted(call.key, by="treadle", synthetic=HEADLESS)
-    declined = ExecutionComplete(call.key, False, error=NOBODY, result_summary="nobody to ask", synthetic=HEADLESS)
+    input_answer = e.UserInputCompleted(call.key, by="treadle", synthetic=e.HEADLESS)
+    declined = e.ExecutionComplete(call.key, False, error=NOBODY, result_summary="nobody to ask", synthetic=e.HEADLESS)
     return SettledCall((start, input_request, input_answer, declined))
 
 
 def summarize(spec: ToolSpec, arguments: dict[str, object]) -> str:
     """One line that stands for the call: its path or command, or its arguments (A-11)."""
     value = arguments.get(spec.summary_argument) if spec.summary_argument else None
-    if isinstance(value, str):
-        return first_line(value)
-    if not arguments:
-        return ""
-    return first_line(msgspec.json.encode(arguments).decode())
+    if not isinstance(value, str):
+        value = msgspec.json.encode(arguments).decode() if arguments else ""
+    return first_line(value)

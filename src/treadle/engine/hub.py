@@ -4,10 +4,15 @@ reader loses deltas, never events, and blocks no other. Events of another proces
 has a gap is nudged, and fills it from the store."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from treadle.base.logs import log_warning
 from treadle.base.types import ChatId
-from treadle.protocol.events import Envelope, Live, RunEnd, SessionIdle
+from treadle.errors import StoreError
+from treadle.ports.store import Delta, Store
+from treadle.protocol import events as e
+from treadle.protocol import wire
+from treadle.protocol.events import Envelope, Event
 
 MAX_BACKLOG = 10_000
 
@@ -16,37 +21,24 @@ class Subscription:
     """One reader of one chat. Close it when done."""
 
     __slots__ = (
-        "_closed",
-        "_early",
-        "_first",
-        "_hub",
-        "_next",
-        "_nudged",
-        "_ready",
-        "_taken",
-        "_waiter",
-        "chat",
-        "source",
-    )
+        "_closed", "_early", "_first", "_hub", "_next", "_nudged", "_ready", "_taken", "_waiter", "chat", "source"
+    )  # fmt: skip
 
     def __init__(self, hub: "Hub", chat: ChatId, after_seq: int) -> None:
         self._hub = hub
         self.chat = chat
         self._ready: list[Envelope] = []
-        self._taken: list[Envelope] = []
-        """Envelopes that are delivered next, in reverse order. A list, because a deque allocates room for 64 and most
-        readers wait for one."""
+        self._taken: list[Envelope] = []  # delivered next, in reverse order; a deque would allocate room for 64
         self._early: dict[int, Envelope] = {}
         self._first = self._next = after_seq + 1
         self._waiter: asyncio.Future[None] | None = None
         self._closed = False
         self._nudged = False
-        self.source: object = None
-        """The publisher of the events, as far as the reader knows; for the reader's own use."""
+        self.source: object = None  # the publisher of the events, as far as the reader knows; for the reader's own use
 
     def deliver(self, envelope: Envelope) -> None:
         if envelope.seq == 0:
-            if len(self._ready) + len(self._taken) >= MAX_BACKLOG and isinstance(envelope.data, Live):
+            if len(self._ready) + len(self._taken) >= MAX_BACKLOG and isinstance(envelope.data, e.Live):
                 return
             self._ready.append(envelope)
         elif envelope.seq > self._next:
@@ -57,8 +49,8 @@ class Subscription:
             while following is not None:
                 self._ready.append(following)
                 self._next += 1
-                if isinstance(end := following.data, RunEnd):
-                    self._ready.append(Envelope(0, self.chat, following.time_ms, SessionIdle(end.reason, end.why)))
+                if isinstance(end := following.data, e.RunEnd):
+                    self._ready.append(Envelope(0, self.chat, following.time_ms, e.SessionIdle(end.reason, end.why)))
                 following = self._early.pop(self._next, None) if self._early else None
             self._nudged = self._nudged or bool(self._early)
         self._wake()
@@ -115,16 +107,14 @@ class Subscription:
         self._wake()
 
 
-SoFar = Callable[[], Sequence[Envelope]]
-"""Returns the live envelopes of an answer that is still arriving."""
+SoFar = Callable[[], Sequence[Envelope]]  # returns the live envelopes of an answer that is still arriving
 
 
 class Hub:
     def __init__(self) -> None:
         self._readers: dict[ChatId, list[Subscription]] = {}
         self._speaking: dict[ChatId, SoFar] = {}
-        self.relay: Callable[[Envelope], None] | None = None
-        """Passes on what is live to readers in other processes, if there may be any."""
+        self.relay: Callable[[Envelope], None] | None = None  # passes live envelopes on to readers in other processes
 
     def subscribe(self, chat: ChatId, after_seq: int) -> Subscription:
         """From now on; `after` is the head that the reader knows."""
@@ -144,12 +134,10 @@ class Hub:
         return so_far() if so_far is not None else ()
 
     def speaks(self, chat: ChatId) -> bool:
-        """True if an answer is arriving in this process."""
         return chat in self._speaking
 
     def speak(self, chat: ChatId, so_far: SoFar | None) -> None:
-        """Register an answer that begins; None if it ends. A reader that subscribes in between gets the text so far
-        (D-04)."""
+        """Register an answer that begins; None: it ends. A later reader gets the text so far (D-04)."""
         if so_far is None:
             self._speaking.pop(chat, None)
         else:
@@ -171,3 +159,107 @@ class Hub:
             self.relay(envelope)
         for reader in self._readers.get(envelope.chat, ()):
             reader.deliver(envelope)
+
+
+EVERY_S = 0.15
+SETTLES = (e.AssistantMessage, e.TurnRetry, e.ExecutionComplete, e.RunEnd)  # make the live text before superfluous
+
+
+class Relay:
+    """Live text for readers in other processes (law 7, D-04): the deltas of all chats of a worker go to the store's
+    side table, in one call every so often, as envelopes in their wire form. They are never recorded and never waited
+    for. They are dropped in the commit that makes them superfluous (the message, a retry, the result of a call, the end
+    of a run), and nothing of them is written behind it. `epochs` says under which lease a chat is driven here."""
+
+    def __init__(self, store: Store, epochs: Mapping[ChatId, int], every_s: float = EVERY_S) -> None:
+        self._store = store
+        self._epochs = epochs
+        self.every_s = every_s
+        self._pending: dict[ChatId, list[Envelope]] = {}
+        self._number = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._flushing: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def hear(self, envelope: Envelope) -> None:
+        if _turn_of(envelope.data) and not self._closed:
+            _join(self._pending.setdefault(envelope.chat, []), envelope)
+            if self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(self.every_s, self._due)
+
+    async def settle(self, chat: ChatId, events: Sequence[Event]) -> bool:
+        """True if these events, about to be committed, make the chat's live text superfluous. The text is then not
+        written any more; only a pending `assistant.reset`, which makes readers drop the text that they have seen, is
+        still sent."""
+        settling = [event for event in events if isinstance(event, SETTLES)]
+        if not settling:
+            return False
+        waiting = self._pending.pop(chat, [])
+        if isinstance(settling[-1], e.TurnRetry):
+            for envelope in waiting:
+                if isinstance(envelope.data, e.AssistantReset):
+                    self._pending[chat] = [envelope]
+        if self._flushing is not None:
+            await asyncio.wait({self._flushing})
+        return True
+
+    def _due(self) -> None:
+        if self._flushing is not None and not self._flushing.done():
+            self._timer = asyncio.get_running_loop().call_later(self.every_s, self._due)  # a slow store: fewer, larger
+            return
+        self._timer = None
+        self._flushing = asyncio.create_task(self._flush(), name="relay live text")
+
+    async def _flush(self) -> None:
+        pending, self._pending = self._pending, {}
+        rows: list[Delta] = []
+        for chat in (each for each in pending if each in self._epochs):
+            for envelope in pending[chat]:
+                self._number += 1  # of all chats together: under one lease no number comes twice
+                turn, body = _turn_of(envelope.data), wire.to_json(envelope)
+                rows.append(Delta(chat, self._epochs[chat], turn, self._number, body))
+        try:
+            if rows:
+                await self._store.put_deltas(rows)
+        except StoreError as error:
+            log_warning("live text could not be passed on: %s", error)
+
+    async def close(self) -> None:
+        """Stop passing on live text, even if some is pending."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._flushing is not None:
+            await asyncio.wait({self._flushing})
+
+
+def _turn_of(event: Event) -> int:
+    """The turn of what is passed on; 0 for all else."""
+    match event:
+        case (
+            e.MessageDelta(turn=turn)
+            | e.ReasoningDelta(turn=turn)
+            | e.ToolCallDelta(turn=turn)
+            | e.AssistantReset(turn=turn)
+        ):
+            return turn
+        case e.ExecutionOutput(call=call) if (number := call.partition(".")[0]).isdecimal():
+            return int(number)
+        case _:
+            return 0
+
+
+def _join(waiting: list[Envelope], envelope: Envelope) -> None:
+    """Add an envelope. A delta that continues the last one is joined to it, so that the list stays short."""
+    joined: Event | None = None
+    match waiting[-1].data if waiting else None, envelope.data:
+        case (e.MessageDelta(turn=a, text=head), e.MessageDelta(turn=b, text=tail)) if a == b:
+            joined = e.MessageDelta(a, head + tail)
+        case (e.ReasoningDelta(turn=a, text=head), e.ReasoningDelta(turn=b, text=tail)) if a == b:
+            joined = e.ReasoningDelta(a, head + tail)
+        case (e.ExecutionOutput(call=x, text=head), e.ExecutionOutput(call=y, text=tail)) if x == y:
+            joined = e.ExecutionOutput(x, head + tail)
+    if joined is None:
+        waiting.append(envelope)
+    else:
+        waiting[-1] = Envelope(0, envelope.chat, envelope.time_ms, joined)

@@ -1,59 +1,172 @@
 """Reading and writing one chat's log: load and fold, seal and append, commit and then publish. The only place where
-events get a seq and where what was committed becomes visible."""
+events get a seq, where secrets are removed from them (S-11) and where committed events become visible."""
 
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from treadle.base.file_system import faultpoint
 from treadle.base.types import ChatId, Clock
 from treadle.chat import snapshot
 from treadle.chat.fold import fold_all
+from treadle.chat.history import weigh
 from treadle.chat.state import ChatState, runnable, summary
 from treadle.chat.transitions import transition
-from treadle.engine.hub import Hub, Subscription
-from treadle.engine.relay import Relay
-from treadle.engine.secrets import Redact, refuse_secrets, without_secrets
-from treadle.engine.state_cache import StateCache
-from treadle.errors import ChatBusy, HeadMoved, LeaseLost, TreadleError
+from treadle.engine.hub import Hub, Relay, Subscription
+from treadle.errors import ChatBusy, HeadMoved, InvalidInput, LeaseLost, TreadleError
 from treadle.ports.model import Memo
 from treadle.ports.observer import Observer
 from treadle.ports.store import Commit, Lease, Remembered, Snapshot, Store
+from treadle.protocol import events as e
 from treadle.protocol import wire
-from treadle.protocol.commands import Command
-from treadle.protocol.events import (
-    Envelope,
-    Event,
-    Live,
-    ModelNotice,
-    PermissionCompleted,
-    SessionCreated,
-    TurnEnd,
-    TurnStart,
-)
+from treadle.protocol.commands import Apply, Command
+from treadle.protocol.content import Entry
+from treadle.protocol.events import Envelope, Event
 from treadle.protocol.options import check_numbers
 
+Redact = Callable[[str], str]
 Ahead = Callable[[ChatState], Sequence[Event]]
 """Returns the next events of the rules that need no effect; empty when an effect or a wait comes next."""
-
-
 Answer = Callable[[ChatState], Remembered]
 """Returns the answer to remember for a request, from the new state; stored in the same commit (A-04)."""
+Sealed = tuple[Envelope, wire.Record]  # an event with its place in the log, and its stored form
+SNAPSHOT_EVERY = 200
+MAX_WEIGHT = 64 << 20  # of cached states in bytes, by the length of texts; the overhead of objects is not counted
+EMPTY_WEIGHT = 32 << 10  # of a chat without messages: its state, and what is kept of it elsewhere
+
+TEXTS: dict[type[Event], tuple[str, ...]] = {
+    **dict.fromkeys((e.UserMessage, e.QueueChanged, e.AssistantMessage), ("content",)),
+    e.TaskComplete: ("summary",),
+    **dict.fromkeys((e.SessionError, e.TurnRetry), ("message",)),
+    e.ModelCall: ("text", "error"),
+    e.CompactionComplete: ("summary", "error"),
+    e.ExecutionComplete: ("result", "error", "result_summary"),
+    e.CheckCompleted: ("result", "result_summary"),
+    e.PermissionRequested: ("shown",),
+    e.PermissionCompleted: ("feedback",),
+    e.UserInputRequested: ("question",),
+    e.UserInputCompleted: ("answer",),
+    **dict.fromkeys((e.TitleChanged, e.SubagentCompleted), ("title",)),
+    **dict.fromkeys((e.ModelNotice, e.SandboxNotice, e.GuardNotice), ("text",)),
+    e.JobStarted: ("command",),
+    **dict.fromkeys((e.Undone, e.Redone, e.ChangesKept), ("error",)),
+    **dict.fromkeys((e.WorkspaceConflict, e.SessionCreated), ()),
+}
+"""The texts of events that may contain a secret. The arguments of calls stay as they are: they are the input of a tool,
+and a model that has never seen a secret cannot have put one there."""
+
+
+def refuse_secrets(command: Command, redact: Redact) -> None:
+    """A person's own text goes to the letter into arguments and the log: one with a secret is not taken."""
+    if isinstance(command, Apply):
+        text = command.race.task if command.race else command.command or command.patch or command.content
+        if text is not None and redact(text) != text:
+            raise InvalidInput("The content holds a secret, which would stand in the log; write that file yourself.")
+
+
+def without_secrets(event: Event, redact: Redact) -> Event:
+    """The event as it may be recorded; the same object where there is nothing to take out."""
+    names = TEXTS.get(type(event))
+    if names is None or redact is str:
+        return event
+    changes: dict[str, Any] = {}
+    for name in names:
+        text = getattr(event, name)
+        if text and (redacted := redact(text)) is not text and redacted != text:
+            changes[name] = redacted
+    if isinstance(event, (e.Restored, e.WorkspaceConflict)) and event.conflicts:
+        changes["conflicts"] = tuple(
+            replace(each, reason=redact(each.reason), diff=redact(each.diff)) for each in event.conflicts
+        )
+    if isinstance(event, e.SessionCreated):
+        prompts = ("system_prompt", "instructions", "agent_prompt")
+        options = replace(event.options, **{name: redact(getattr(event.options, name)) for name in prompts})
+        if options != event.options:
+            changes["options"] = options
+    return replace(event, **changes) if changes else event
+
+
+class CachedState(msgspec.Struct):
+    """A state, and how much of its conversation was weighed."""
+
+    state: ChatState
+    weight: int = EMPTY_WEIGHT
+    text_weight: int = 0  # the weight of the entries up to `last`
+    count: int = 0
+    last: Entry | None = None
+    memos: dict[str, Memo] = msgspec.field(default_factory=dict)
+
+    def weigh(self) -> int:
+        """Costs what was added since the last time; after a cut, everything."""
+        history = self.state.history
+        if self.count and not (self.count <= len(history) and history[self.count - 1] is self.last):
+            self.text_weight = self.count = 0
+        self.text_weight += sum(weigh(item) for item in history.slice(self.count))
+        self.count, self.last = len(history), history.last
+        options = self.state.options
+        prompts = len(options.system_prompt) + len(options.instructions) + len(options.agent_prompt)
+        pictures = sum(len(data) for memo in self.memos.values() for data in memo.pictures.values())
+        self.weight = EMPTY_WEIGHT + prompts + pictures + self.text_weight * (1 + len(self.memos))
+        return self.weight
+
+
+class StateCache:
+    """The newest states of chats that this process has seen, and the request bytes made of them, so that a command
+    reads only the tail of a log. Bounded by weight: a few long chats weigh more than thousands of short ones. A chat
+    that is driven here stays; any other is read again from the store when it is needed."""
+
+    def __init__(self, forgotten: Callable[[ChatId], None]) -> None:
+        self._entries: OrderedDict[ChatId, CachedState] = OrderedDict()
+        self._forgotten = forgotten
+        self.weight = 0
+        self.is_driven: Callable[[ChatId], bool] = lambda _chat: False  # a driven chat's state will be needed soon
+
+    def get(self, chat: ChatId) -> ChatState | None:
+        entry = self._entries.get(chat)
+        return entry.state if entry is not None else None
+
+    def __iter__(self) -> Iterator[ChatState]:
+        return iter([entry.state for entry in self._entries.values()])
+
+    def keep(self, state: ChatState) -> None:
+        """Unless a newer one is known. Chats that were used least recently are forgotten first."""
+        entry = self._entries.get(state.chat)
+        if entry is None:
+            entry = self._entries[state.chat] = CachedState(state, 0)
+        elif entry.state.head > state.head:
+            return
+        entry.state = state
+        self._entries.move_to_end(state.chat)
+        self.weight -= entry.weight
+        self.weight += entry.weigh()
+        for chat in [*self._entries] if self.weight > MAX_WEIGHT else ():
+            if self.weight <= MAX_WEIGHT:
+                return
+            if chat != state.chat and not self.is_driven(chat):
+                self.forget(chat)
+
+    def memo(self, chat: ChatId, model: str) -> Memo:
+        """The bytes of the chat's conversation for this model, kept from run to run as long as its state is. Another
+        model may see other parts of it (M-10)."""
+        entry = self._entries.get(chat)
+        return Memo() if entry is None else entry.memos.setdefault(model, Memo())
+
+    def forget(self, chat: ChatId) -> None:
+        entry = self._entries.pop(chat, None)
+        if entry is not None:
+            self.weight -= entry.weight
+        self._forgotten(chat)
 
 
 class Take(msgspec.Struct, frozen=True):
-    """A worker that wants to go on with the chat at once: it takes the lease in the commit of the command, and what the
-    rules say next rides along."""
+    """A worker that takes the lease in the commit of the command; what the rules say next rides along."""
 
     worker: str
     effect_free_events: Ahead
     on_lease: Callable[[Lease], None]
-
-
-Sealed = tuple[Envelope, wire.Record]
-"""An event with its place in the log, and its stored form."""
-
-SNAPSHOT_EVERY = 200
 
 
 class Log:
@@ -77,19 +190,17 @@ class Log:
         self.states = StateCache(self._forget_beside)
         self._with_jobs: set[ChatId] = set()
         self._snapshots: dict[ChatId, int] = {}
-        self._epochs: dict[ChatId, int] = {}
-        """The last lease of each chat that this process knows of; others may have had it since."""
+        self._epochs: dict[ChatId, int] = {}  # the last known lease of each chat; another worker may have had it since
         self.relay = Relay(store, self._epochs) if relays else None
         if self.relay is not None:
             hub.relay = self.relay.hear
-        self.appended = 0
-        """How many events this process has committed."""
+        self.appended = 0  # how many events this process has committed
 
     async def create(
         self,
         chat: ChatId,
-        created: SessionCreated,
-        *notices: ModelNotice,
+        created: e.SessionCreated,
+        *notices: e.ModelNotice,
         first: Sequence[Command] = (),
         answer: Answer | None = None,
     ) -> ChatState:
@@ -110,21 +221,20 @@ class Log:
         self._epochs[lease.chat] = lease.epoch
 
     async def load(self, chat: ChatId) -> ChatState:
-        """Return the current state: the cached state, a snapshot or the empty state, with the rest of the log folded
-        onto it."""
+        """Return the current state: the cached one, a snapshot or the empty one, with the rest of the log folded."""
         state = self.states.get(chat) or await self._from_snapshot(chat)
-        records = await self.store.read(chat, after_seq=state.head)
-        envelopes = [wire.decode(chat, record) for record in records]
-        state = self._keep(fold_all(state, envelopes))
+        state = self._keep(fold_all(state, await self._read_after(state)))
         # While this was read, more may have been appended and published here: a reader must begin behind that.
         return self.states.get(chat) or state
 
     async def refresh(self, state: ChatState) -> ChatState:
         """Fold what others appended meanwhile, and publish it to this process's readers."""
-        records = await self.store.read(state.chat, after_seq=state.head)
-        envelopes = [wire.decode(state.chat, record) for record in records]
+        envelopes = await self._read_after(state)
         self._publish(envelopes)
         return self._keep(fold_all(state, envelopes))
+
+    async def _read_after(self, state: ChatState) -> list[Envelope]:
+        return [wire.decode(state.chat, each) for each in await self.store.read(state.chat, after_seq=state.head)]
 
     async def wrote(self, state: ChatState, lease: Lease) -> bool:
         """True if the log has records after this state that were written under this lease."""
@@ -150,38 +260,34 @@ class Log:
         The events that the rules derive from the new state (`effect_free_events`) are in the same commit, and a lease
         without further work is released in it. With `take`, the command also takes the lease for its worker; ChatBusy
         if another worker holds it."""
-        sealed, new_state = self._seal(state, events, lease.epoch if lease else 0)
+        chat, epoch = state.chat, lease.epoch if lease else 0
+        sealed, new_state = self._seal(state, events, epoch)
         if take is not None and not runnable(new_state):
             take = None
-        epoch = lease.epoch if lease else 0
         if take is not None:
-            epoch, effect_free_events = self._epochs[state.chat] + 1, take.effect_free_events
+            epoch, effect_free_events = self._epochs[chat] + 1, take.effect_free_events
         if effect_free_events is not None:
             following, new_state, is_durable = self._following(new_state, effect_free_events, epoch)
             sealed += following
             durable = durable or is_durable
         envelopes, records = _unzip(sealed)
         faultpoint(f"append.before:{events[0].TYPE}")
-        chat_summary = summary(new_state)
-        new_lease = Lease(state.chat, epoch, take.worker, new_state.head) if take is not None else None
-        is_finished = (lease or new_lease) is not None and not chat_summary.runnable
-        drop_deltas = self.relay is not None and await self.relay.settle(state.chat, [one.data for one in envelopes])
+        line = summary(new_state)
+        new_lease = Lease(chat, epoch, take.worker, new_state.head) if take is not None else None
+        is_finished = (lease or new_lease) is not None and not line.runnable
+        drop_deltas = self.relay is not None and await self.relay.settle(chat, [one.data for one in envelopes])
+        remembered = answer(new_state) if answer is not None else None
+        commit = Commit(chat, records, line, lease, durable, is_finished, new_lease, remembered, drop_deltas)
         try:
-            await self.store.append(
-                Commit(
-                    state.chat,
-                    records,
-                    chat_summary,
-                    lease=lease,
-                    durable=durable,
-                    release=is_finished,
-                    take=new_lease,
-                    answer=answer(new_state) if answer is not None else None,
-                    drop_deltas=drop_deltas,
-                )
-            )
-        except HeadMoved:
-            await self._check_shortened(state, lease)
+            await self.store.append(commit)
+        except HeadMoved as error:
+            # A log that is shorter than the known state: a database failed over, or a backup was restored. The cached
+            # state is then void, and the worker that wrote the lost records must write nothing more.
+            if (head := await self.store.head(chat)) < state.head:
+                self.forget(chat)
+                if lease is not None:
+                    text = f"the log of chat {chat} was put back to {head}; what came after it is lost"
+                    raise LeaseLost(text) from error
             raise
         self.appended += len(records)
         self._observer.committed(state, envelopes)
@@ -200,22 +306,10 @@ class Log:
         while events := next_events(state):
             sealed, state = self._seal(state, events, epoch)
             following += sealed
-            durable = durable or not isinstance(events[-1], (TurnStart, TurnEnd))
-            if isinstance(events[-1], TurnStart):
+            durable = durable or not isinstance(events[-1], (e.TurnStart, e.TurnEnd))
+            if isinstance(events[-1], e.TurnStart):
                 break  # a turn that has begun waits for its call
         return following, state, durable
-
-    def memo(self, chat: ChatId, model: str) -> Memo:
-        return self.states.memo(chat, model)
-
-    async def _check_shortened(self, state: ChatState, lease: Lease | None) -> None:
-        """Detect a log that is shorter than the known state: a database failed over, or a backup was restored. The
-        cached state is then void, and the worker that wrote the lost records must write nothing more."""
-        head = await self.store.head(state.chat)
-        if head < state.head:
-            self.forget(state.chat)
-            if lease is not None:
-                raise LeaseLost(f"the log of chat {state.chat} was put back to {head}; what came after it is lost")
 
     def forget(self, chat: ChatId) -> None:
         """Let the next look at the chat begin with the store."""
@@ -243,19 +337,21 @@ class Log:
         answer: Answer | None = None,
     ) -> ChatState:
         """Carry out a command, or several as one, in one transaction: of many that race, each sees what the ones before
-        it did. `seen` is told the state that the command meets. Tries what is known first: the append is fenced on it,
-        and a refusal is never given from a state that may be old."""
+        it did. `on_state` is told the state that the command meets. Tries what is known first: the append is fenced on
+        it, and a refusal is never given from a state that may be old."""
         commands = command if isinstance(command, Sequence) else (command,)
         cached = self.states.get(chat)
         while True:
             state = cached or await self.load(chat)
             try:
-                events = self._events(state, commands)
+                if len(commands) == 1:
+                    events = self._made_of(state, commands[0])
+                else:
+                    events = [envelope.data for envelope, _ in self._seal_commands(state, commands)[0]]
             except TreadleError:
                 if cached is None:
                     raise
-                cached = None
-                continue
+                events = ()
             if not events and cached is not None:
                 cached = None
                 continue
@@ -275,11 +371,15 @@ class Log:
 
     async def recorded_answer(
         self, chat: ChatId, action: str, after: int = 0, upto: int = 0
-    ) -> PermissionCompleted | None:
+    ) -> e.PermissionCompleted | None:
         """The last answer to an approval behind `after`, and up to `upto` if that is not 0."""
-        for record in reversed(await self.store.read_types(chat, [PermissionCompleted.TYPE], after)):
+        for record in reversed(await self.store.read_types(chat, [e.PermissionCompleted.TYPE], after)):
             event = wire.decode(chat, record).data
-            if record.seq <= (upto or record.seq) and isinstance(event, PermissionCompleted) and event.action == action:
+            if (
+                isinstance(event, e.PermissionCompleted)
+                and event.action == action
+                and record.seq <= (upto or record.seq)
+            ):
                 return event
         return None
 
@@ -290,33 +390,26 @@ class Log:
             await self.store.save_snapshot(state.chat, Snapshot(state.head, snapshot.encode(state)))
             self._snapshots[state.chat] = state.head
 
-    def live(self, chat: ChatId, event: Live) -> None:
+    def live(self, chat: ChatId, event: e.Live) -> None:
         """Show something that is not recorded."""
         if self.hub.listened(chat):
             self.hub.publish(Envelope(0, chat, self.clock.now_ms(), wire.encodable(event)))
 
     async def _from_snapshot(self, chat: ChatId) -> ChatState:
         stored_snapshot = await self.store.load_snapshot(chat)
-        state = snapshot.decode(stored_snapshot.body) if stored_snapshot is not None else None
-        if stored_snapshot is not None and state is not None:
+        if stored_snapshot is not None and (state := snapshot.decode(stored_snapshot.body)) is not None:
             self._snapshots[chat] = stored_snapshot.seq
             return state
         return ChatState(chat=chat)
 
     def _seal(self, state: ChatState, events: Sequence[Event], epoch: int) -> tuple[list[Sealed], ChatState]:
         """The events as they are recorded, each encoded once, and the state with them."""
-        now = self.clock.now_ms()
-        chat, redact = state.chat, self._redact
+        now, chat, redact = self.clock.now_ms(), state.chat, self._redact
         sealed = [
             wire.encode_replacing(Envelope(seq, chat, now, without_secrets(event, redact), epoch))
             for seq, event in enumerate(events, state.head + 1)
         ]
         return sealed, fold_all(state, [envelope for envelope, _ in sealed])
-
-    def _events(self, state: ChatState, commands: Sequence[Command]) -> Sequence[Event]:
-        if len(commands) == 1:
-            return self._made_of(state, commands[0])
-        return [envelope.data for envelope, _ in self._seal_commands(state, commands)[0]]
 
     def _made_of(self, state: ChatState, command: Command) -> Sequence[Event]:
         wire.encode_value(command)  # a person's text is refused rather than changed

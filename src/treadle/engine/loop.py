@@ -1,43 +1,29 @@
 """The loop: fold the log, decide, do that one thing, append the result, repeat. It is mechanical: `treadle.chat`
 decides the next step, the modules beside this one carry it out, and ports store the result.
 
-Kill it anywhere: the next holder of the lease folds the same log and arrives at the same decision.
-"""
+Kill it anywhere: the next holder of the lease folds the same log and arrives at the same decision."""
 
+from contextlib import suppress
 from typing import assert_never
 
+from treadle.chat import decide as steps
 from treadle.chat.applying import tool_options
-from treadle.chat.decide import (
-    AppendEvents,
-    CallModel,
-    Compact,
-    Restore,
-    RunCalls,
-    RunCheck,
-    StayIdle,
-    Step,
-    Summarize,
-    Wait,
-    decide,
-)
 from treadle.chat.state import ChatState, wake_ms
 from treadle.chat.transitions import transition
 from treadle.engine.checks import run_check
-from treadle.engine.compaction import compact
 from treadle.engine.deps import Deps
 from treadle.engine.model_call import call_model, open_turn
 from treadle.engine.recovery import recover
 from treadle.engine.request import limits_of
 from treadle.engine.restore import restore
-from treadle.engine.summary import summarize
+from treadle.engine.side_call import compact, summarize
 from treadle.engine.tenure import Stopped, Tenure
 from treadle.engine.tool_calls import run_calls
 from treadle.errors import HeadMoved, RootChanged, StoreError
 from treadle.protocol.commands import Expire
 from treadle.protocol.events import Event, ModelNotice, OptionsChanged, SessionError
 
-AGAIN = 3
-"""How often a step may come to nothing at all before that is a fault of ours."""
+AGAIN = 3  # how often a step may come to nothing at all before that is a fault of ours
 
 
 async def advance(tenure: Tenure, deps: Deps) -> None:
@@ -50,8 +36,10 @@ async def advance(tenure: Tenure, deps: Deps) -> None:
             if not is_settled:
                 await _settle(tenure, deps)
                 is_settled = True
-            step = decide(tenure.state, lambda: limits_of(tenure.state, deps))
-            if isinstance(step, (Wait, StayIdle)) or (tenure.leaving and not isinstance(step, AppendEvents)):
+            step = steps.decide(tenure.state, lambda: limits_of(tenure.state, deps))
+            if isinstance(step, (steps.Wait, steps.StayIdle)) or (
+                tenure.leaving and not isinstance(step, steps.AppendEvents)
+            ):
                 return
             progress.at(step, tenure.state.head)
             with deps.observer.working(tenure.state):
@@ -78,15 +66,12 @@ class Progress:
     """Sees a step that is taken again and again and changes nothing."""
 
     def __init__(self) -> None:
-        self._step: Step | None = None
-        self._head = -1
+        self._last: tuple[int, steps.Step] | None = None
         self._times = 0
 
-    def at(self, step: Step, head: int) -> None:
-        """The loop is about to take this step."""
-        is_repeated = head == self._head and step == self._step
-        self._times = self._times + 1 if is_repeated else 1
-        self._step, self._head = step, head
+    def at(self, step: steps.Step, head: int) -> None:
+        self._times = self._times + 1 if self._last == (head, step) else 1
+        self._last = (head, step)
         if self._times > AGAIN:
             raise RuntimeError(f"the step {type(step).__name__} was taken {AGAIN} times and nothing came of it")
 
@@ -97,27 +82,19 @@ def effect_free_events(state: ChatState, deps: Deps, *, begin: bool = True) -> t
     True if the caller will make the model call of a new turn."""
     if state.calls and any(call.phase == "started" for call in state.calls):
         return ()
-    match decide(state, lambda: limits_of(state, deps)):
-        case AppendEvents(events=events):
+    match steps.decide(state, lambda: limits_of(state, deps)):
+        case steps.AppendEvents(events=events):
             return events
-        case CallModel(final=final) if state.open_turn is None and begin:
-            return _try_open_turn(state, final, deps)
-        case _:
-            return ()
-
-
-def _try_open_turn(state: ChatState, final: bool, deps: Deps) -> tuple[Event, ...]:
-    try:
-        return open_turn(state, final, deps)
-    except Exception:  # it fails again where the call is made, and is recorded there; what led here is recorded now
-        return ()
+        case steps.CallModel(final=final) if state.open_turn is None and begin:
+            # An error is raised again where the call is made, and is recorded there; what led here is recorded now.
+            with suppress(Exception):
+                return open_turn(state, final, deps)
+    return ()
 
 
 async def _settle(tenure: Tenure, deps: Deps) -> None:
     """Settle calls that a dead worker left open, and actions that were not answered in time."""
-    if tenure.state.creation_lost:
-        return
-    if not await _bind_root(tenure, deps):
+    if tenure.state.creation_lost or not await _bind_root(tenure, deps):
         return
     if tenure.state.run is not None:
         notices = await tenure.unless_stopped(deps.tools.ready(tenure.state.chat, tool_options(tenure.state)))
@@ -129,25 +106,25 @@ async def _settle(tenure: Tenure, deps: Deps) -> None:
         await tenure.append(*expired)
 
 
-async def _take(step: Step, tenure: Tenure, deps: Deps) -> None:
+async def _take(step: steps.Step, tenure: Tenure, deps: Deps) -> None:
     match step:
-        case CallModel(final=final):
+        case steps.CallModel(final=final):
             await call_model(tenure, final, deps)
-        case RunCalls(calls=()):
+        case steps.RunCalls(calls=()):
             await recover(tenure, deps)
-        case RunCalls(calls=calls):
+        case steps.RunCalls(calls=calls):
             await run_calls(tenure, calls, deps)
-        case Compact(trigger=trigger):
+        case steps.Compact(trigger=trigger):
             await compact(tenure, trigger, deps)
-        case RunCheck(check=check):
+        case steps.RunCheck(check=check):
             await run_check(tenure, check, deps)
-        case Restore(request=request):
+        case steps.Restore(request=request):
             await restore(tenure, request, deps)
-        case Summarize():
+        case steps.Summarize():
             await summarize(tenure, deps)
-        case AppendEvents(events=events):
+        case steps.AppendEvents(events=events):
             await tenure.append(*tenure.with_outputs(events))
-        case Wait() | StayIdle():
+        case steps.Wait() | steps.StayIdle():
             pass
         case _ as never:
             assert_never(never)

@@ -17,26 +17,9 @@ from treadle.engine.silence_timeout import SilenceTimeout, delay
 from treadle.engine.tenure import Stopped, Tenure
 from treadle.errors import ConfigError, ModelError, StoreError
 from treadle.ports.model import Model, ModelRequest
+from treadle.protocol import events as e
 from treadle.protocol.content import Usage
 from treadle.protocol.deltas import CallDelta, Delta, NoticeDelta, TextDelta, ThinkingDelta
-from treadle.protocol.events import (
-    AssistantMessage,
-    AssistantReset,
-    CompactionStart,
-    Envelope,
-    Event,
-    Live,
-    MessageDelta,
-    ModelNotice,
-    ReasoningDelta,
-    SessionError,
-    TaskComplete,
-    ToolCallDelta,
-    TurnEnd,
-    TurnRetry,
-    TurnStart,
-    UsageInfo,
-)
 
 
 async def call_model(tenure: Tenure, final: bool, deps: Deps) -> None:
@@ -44,7 +27,7 @@ async def call_model(tenure: Tenure, final: bool, deps: Deps) -> None:
     try:
         model = requests.find_model(tenure.state, deps)
     except ConfigError as error:
-        return await tenure.append(SessionError("config", str(error)))
+        return await tenure.append(e.SessionError("config", str(error)))
     if tenure.state.open_turn is None:
         await tenure.append(*open_turn(tenure.state, final, deps), durable=False)
     request = requests.build(tenure, model, final, deps)
@@ -60,58 +43,56 @@ async def call_model(tenure: Tenure, final: bool, deps: Deps) -> None:
                 return
             continue
         except ConfigError as error:
-            return await tenure.record(*_paid(tenure, attempt, "config", error), SessionError("config", str(error)))
+            return await tenure.record(*_paid(tenure, attempt, "config", error), e.SessionError("config", str(error)))
         except StoreError:
             raise
         except Exception as error:  # a fault of an adapter: what had come by then was paid for
             paid = _paid(tenure, attempt, "internal", error)
             if not paid:
                 raise
-            return await tenure.record(*paid, SessionError("internal", f"{type(error).__name__}: {error}"))
+            return await tenure.record(*paid, e.SessionError("internal", f"{type(error).__name__}: {error}"))
         # An answer with calls is synced together with its first intent, before anything it asks for takes effect.
         durable = isinstance(outcome, Stopped) or not outcome.requests
         return await tenure.record(*attempt.events(outcome), durable=durable)
 
 
-def open_turn(state: ChatState, final: bool, deps: Deps) -> tuple[Event, ...]:
-    """The events that begin the next turn and reserve its cost, or the limit that forbids it; none when there is no
-    model to call."""
+def open_turn(state: ChatState, final: bool, deps: Deps) -> tuple[e.Event, ...]:
+    """The events that begin the next turn and reserve its cost, or its limit; none when there is no model to call."""
     try:
         info = requests.find_model(state, deps).info
     except ConfigError:
         return ()
     if state.run is None:
         return ()
-    start = TurnStart(state.turn + 1, info.ref, requests.expected(state, info, deps), final)
+    start = e.TurnStart(state.turn + 1, info.ref, requests.expected(state, info, deps), final)
     return admit(state, state.run, start, deps.clock.now_ms())
 
 
-def _paid(tenure: Tenure, attempt: "ModelAttempt", kind: str, error: Exception) -> list[Event]:
+def _paid(tenure: Tenure, attempt: "ModelAttempt", kind: str, error: Exception) -> list[e.Event]:
     """The record of an attempt that came to nothing; none if nothing of an answer had come."""
-    usage = attempt.cost()
-    current_turn = tenure.state.open_turn
+    usage, current_turn = attempt.cost(), tenure.state.open_turn
     failures = current_turn.failures if current_turn is not None else 0
-    return [TurnRetry(attempt.turn, failures + 1, kind, str(error), usage=usage)] if usage.tokens else []
+    return [e.TurnRetry(attempt.turn, failures + 1, kind, str(error), usage=usage)] if usage.tokens else []
 
 
 async def _retry(tenure: Tenure, attempt: "ModelAttempt", error: ModelError, deps: Deps) -> bool:
     """Record a failed attempt and wait; False when the turn is not to be made again here."""
     current_turn = tenure.state.open_turn
     failures = current_turn.failures if current_turn is not None else 0
-    tenure.live(AssistantReset(attempt.turn))
+    tenure.live(e.AssistantReset(attempt.turn))
     usage = attempt.cost()
-    retry = TurnRetry(attempt.turn, failures + 1, error.kind, str(error), usage=usage)
+    retry = e.TurnRetry(attempt.turn, failures + 1, error.kind, str(error), usage=usage)
     if error.kind == "context_limit" and current_turn is not None and not current_turn.forced_compaction:
-        await tenure.record(retry, CompactionStart("context_limit"))
+        await tenure.record(retry, e.CompactionStart("context_limit"))
         return False
     # A chat that asks at its limits has a person who sees the retries and can stop them.
     is_limited = deps.retry_limit_s and tenure.state.options.limit_rule != "ask"
     left_s = deps.retry_limit_s - (current_turn.down_s if current_turn is not None else 0.0) if is_limited else math.inf
     wait = delay(error, failures, deps.chance(), deps.retry_base_s, left_s)
     if wait is None:
-        await tenure.record(*_paid(tenure, attempt, error.kind, error), SessionError(error.kind, str(error)))
+        await tenure.record(*_paid(tenure, attempt, error.kind, error), e.SessionError(error.kind, str(error)))
         return False
-    await tenure.record(TurnRetry(attempt.turn, failures + 1, error.kind, str(error), round(wait, 3), usage))
+    await tenure.record(e.TurnRetry(attempt.turn, failures + 1, error.kind, str(error), round(wait, 3), usage))
     return not isinstance(await tenure.unless_stopped(deps.clock.sleep(wait)), Stopped)
 
 
@@ -121,15 +102,11 @@ class ModelAttempt:
     __slots__ = ("_assembler", "_deps", "_gates", "_model", "_silence", "_tenure", "heard", "turn")
 
     def __init__(self, tenure: Tenure, model: Model, turn: int, deps: Deps) -> None:
-        self.turn = turn
-        self.heard = False
-        self._tenure = tenure
-        self._model = model
-        self._deps = deps
+        self.turn, self.heard = turn, False
+        self._tenure, self._model, self._deps = tenure, model, deps
         self._silence = SilenceTimeout(deps.silence_s, deps.answer_s, late=True)
         self._assembler = Assembler(turn, self._show_call)
-        self._gates: tuple[MarkerFilter, MarkerFilter] | None = None
-        """For text and thinking, if the marker is looked for; known once the answer begins: only then its rung is."""
+        self._gates: tuple[MarkerFilter, MarkerFilter] | None = None  # of text and thinking, once they have begun
 
     def lasts(self) -> None:
         """The attempt is not over soon: from now on its silence counts."""
@@ -148,7 +125,8 @@ class ModelAttempt:
         start_time = self._deps.clock.monotonic()
         async with silence, aclosing(self._model.stream(request)) as stream:  # type: ignore[type-var]
             async for deltas in stream:
-                if not self.heard and not _is_notice_only(deltas):
+                # Deltas that are only notices of the adapter are not part of the answer and cost nothing.
+                if not self.heard and not (deltas and all(isinstance(delta, NoticeDelta) for delta in deltas)):
                     self.heard = True
                     if marks(self._tenure.state.options, self._model.info.native_tools):
                         self._gates = MarkerFilter(), MarkerFilter()
@@ -164,32 +142,27 @@ class ModelAttempt:
             self._deps.observer.on_answer(self._tenure.state.chat, self.turn, ending)
         return self._assembler.finish(self._model.info.ref)
 
-    def _so_far(self) -> list[Envelope]:
+    def _so_far(self) -> list[e.Envelope]:
         """Return the text so far, for a reader that subscribes in the middle of the answer (D-04)."""
         text, thinking = self._assembler.text, self._assembler.thinking_text
         if self._gates:
             self._gates = MarkerFilter(), MarkerFilter()
             text, thinking = self._gates[0].feed(text), self._gates[1].feed(thinking)
-        live: list[Live] = [ReasoningDelta(self.turn, thinking)] if thinking else []
-        live += [MessageDelta(self.turn, text)] if text else []
-        now = self._deps.clock.now_ms()
-        return [Envelope(0, self._tenure.state.chat, now, event) for event in live]
+        live: list[e.Live] = [e.ReasoningDelta(self.turn, thinking)] if thinking else []
+        live += [e.MessageDelta(self.turn, text)] if text else []
+        return [e.Envelope(0, self._tenure.state.chat, self._deps.clock.now_ms(), event) for event in live]
 
     def _show(self, deltas: Sequence[Delta]) -> None:
         gates = self._gates
         for delta in deltas:
-            if isinstance(delta, TextDelta):
-                text = gates[0].feed(delta.text) if gates else delta.text
-                if text:
-                    self._tenure.live(MessageDelta(self.turn, text))
-            elif isinstance(delta, ThinkingDelta):
-                thinking = gates[1].feed(delta.text) if gates else delta.text
-                if thinking:
-                    self._tenure.live(ReasoningDelta(self.turn, thinking))
+            if isinstance(delta, TextDelta | ThinkingDelta):
+                gate_index, event_class = (0, e.MessageDelta) if isinstance(delta, TextDelta) else (1, e.ReasoningDelta)
+                if text := gates[gate_index].feed(delta.text) if gates else delta.text:
+                    self._tenure.live(event_class(self.turn, text))
 
     def _show_call(self, position: int, delta: CallDelta) -> None:
         if self._tenure.listened:
-            self._tenure.live(ToolCallDelta(self.turn, position, delta.name or "", delta.arguments))
+            self._tenure.live(e.ToolCallDelta(self.turn, position, delta.name or "", delta.arguments))
 
     def cost(self) -> Usage:
         """Return the usage of the attempt so far: by the provider's own count, or estimated from the received text."""
@@ -200,7 +173,7 @@ class ModelAttempt:
         text = self._assembler.text + self._assembler.thinking_text
         return requests.guessed(self._tenure.state, text, self._model.info, self._deps)
 
-    def events(self, outcome: ModelAnswer | Stopped) -> list[Event]:
+    def events(self, outcome: ModelAnswer | Stopped) -> list[e.Event]:
         """Return the events that record the answer, or the part of it that was received."""
         info = self._model.info
         partial = isinstance(outcome, Stopped)
@@ -212,21 +185,15 @@ class ModelAttempt:
             thinking, thought_so = strip_thinking(thinking)
             if thought_so and not answer.requests:  # a model that thinks of the end and then calls tools has not ended
                 text, marked = text.rstrip(), True
-        events: list[Event] = [ModelNotice(notice.kind, notice.text) for notice in self._assembler.notices]
+        events: list[e.Event] = [e.ModelNotice(notice.kind, notice.text) for notice in self._assembler.notices]
         cost_and_reason = (usage, answer.finish_reason)
         if not partial or text or thinking:
-            events.append(AssistantMessage(self.turn, text, thinking, answer.requests, partial, *cost_and_reason))
+            events.append(e.AssistantMessage(self.turn, text, thinking, answer.requests, partial, *cost_and_reason))
         else:  # nothing came that could be kept, but it may have cost something
-            events.append(TurnEnd(self.turn, *cost_and_reason))
+            events.append(e.TurnEnd(self.turn, *cost_and_reason))
         if marked and not partial:
-            events.append(TaskComplete())
+            events.append(e.TaskComplete())
         state = self._tenure.state
-        cost = state.totals.usage.usd + usage.usd
-        window = state.options.context_window or info.window
-        self._tenure.live(UsageInfo(usage.input + usage.output, window, cost))
+        window, cost = state.options.context_window or info.window, state.totals.usage.usd + usage.usd
+        self._tenure.live(e.UsageInfo(usage.input + usage.output, window, cost))
         return events
-
-
-def _is_notice_only(deltas: Sequence[Delta]) -> bool:
-    """True if the deltas are only notices of the adapter, which are not part of the answer and cost nothing."""
-    return bool(deltas) and all(isinstance(delta, NoticeDelta) for delta in deltas)

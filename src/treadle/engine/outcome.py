@@ -4,8 +4,7 @@ unrecorded.
 
 A ToolError says that the tool did nothing, and why. Any other exception is a fault, which may have struck at any time:
 the tool is asked for the outcome of the call. If it fails once more, the call is ended for good, and its effects so far
-are its outcome. If even that is not possible now, the intent stays open for the next worker of the chat.
-"""
+are its outcome. If even that is not possible now, the intent stays open for the next worker of the chat."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -26,25 +25,20 @@ from treadle.protocol.events import CheckpointCreated, Event, FilesChanged, Work
 from treadle.protocol.tools import ToolSpec
 
 UNSURE = "It is not known whether it took effect. Look at the current state before you go on."
-
-
 T = TypeVar("T")
 
 
 class Unknown(msgspec.Struct, frozen=True):
     """The outcome of a lost worker's call that cannot be determined."""
 
-    observed_outcome: Outcome | None = None
-    """The changes that were found nevertheless."""
+    observed_outcome: Outcome | None = None  # the changes that were found nevertheless
 
 
 class CallRun:
     """One call that is seen through. `points` are the fault points before and after its tool is run."""
 
     def __init__(self, tool: Tool, invocation: Invocation, deps: Deps, points: tuple[str, str]) -> None:
-        self._tool, self._invocation = tool, invocation
-        self._deps = deps
-        self._points = points
+        self._tool, self._invocation, self._deps, self._points = tool, invocation, deps, points
 
     async def outcome(self, *, may_have_begun: bool = False) -> Outcome | Unknown:
         """Return the outcome of the call. `may_have_begun`: True if an earlier worker may have begun it. StoreError:
@@ -76,26 +70,21 @@ class CallRun:
     async def _end_call(self, text: str | None) -> Outcome | Unknown:
         """End the call for good and return its effects so far. Without a text its other effects are unknown."""
         outcome = await end(self._tool, self._invocation)
-        return (
-            Unknown(outcome) if text is None else replace(outcome or Outcome(""), text=text, summary="", success=False)
-        )
+        if text is None:
+            return Unknown(outcome)
+        return replace(outcome or Outcome(""), text=text, summary="", success=False)
 
     async def _ran(self) -> Outcome:
         faultpoint(self._points[0])
         outcome = await self._attempt()
         if outcome.question is None:
-            outcome = await self._reworded(outcome)
+            try:  # the hooks may change the outcome. The effects stay: if a hook fails here, only a note says so
+                outcome = await self._deps.hooks.after_call(self._tool.spec, self._invocation, outcome)
+            except Exception as error:
+                note = f"[A hook failed after this call: {type(error).__name__}: {error}]"
+                outcome = replace(outcome, text=f"{outcome.text}\n{note}" if outcome.text else note)
         faultpoint(self._points[1])
         return outcome
-
-    async def _reworded(self, outcome: Outcome) -> Outcome:
-        """Let the hooks change the outcome. The effects stay: if a hook fails here, a note says so and nothing else
-        changes."""
-        try:
-            return await self._deps.hooks.after_call(self._tool.spec, self._invocation, outcome)
-        except Exception as error:
-            note = f"[A hook failed after this call: {type(error).__name__}: {error}]"
-            return replace(outcome, text=f"{outcome.text}\n{note}" if outcome.text else note)
 
     async def _attempt(self) -> Outcome:
         """Run the tool. A ToolError or a timeout becomes an outcome that the model can act on."""
@@ -124,22 +113,11 @@ class CallRun:
 async def workspace_events(call: CallKey, outcome: Outcome | None, deps: Deps) -> list[Event]:
     """Return the events that follow a call's result: its changes, and the conflicts that prevented changes."""
     events: list[Event] = []
-    if outcome is None:
-        return events
-    if outcome.files or outcome.uncaptured:
+    if outcome is not None and (outcome.files or outcome.uncaptured):
         all_of = await deps.spill(outcome.files)
-        events.append(
-            FilesChanged(
-                all_of.files,
-                call,
-                outcome.source,
-                all_of.manifest,
-                all_of.total,
-                outcome.uncaptured,
-                outcome.git,
-            )
-        )
-    if outcome.conflicts:
+        paths = (all_of.files, call, outcome.source, all_of.manifest, all_of.total, outcome.uncaptured, outcome.git)
+        events.append(FilesChanged(*paths))
+    if outcome is not None and outcome.conflicts:
         events.append(WorkspaceConflict(outcome.conflicts, call))
     return events
 

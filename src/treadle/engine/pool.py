@@ -3,8 +3,7 @@ them.
 
 Wake-ups are hints (law 8): the pool looks again whenever a chat was released, whenever the store reports a change, and
 in any case twice a second, so that the claim itself finds a passed deadline (A-05) or an expired lease. A chat for
-which a machine has no room is not claimed: it stays pending, for any other machine.
-"""
+which a machine has no room is not claimed: it stays pending, for any other machine."""
 
 import asyncio
 import contextlib
@@ -15,13 +14,9 @@ from treadle.engine.worker import Worker
 from treadle.ports.store import Lease
 
 POLL_S = 0.5
-LULL_S = 0.02
-"""Seconds of pause after a hint. Hints may arrive as fast as others write; claims for chats that other workers already
-have must not."""
+LULL_S = 0.02  # seconds of pause after a hint: hints may come as fast as others write, and claims must not
 MAX_REST_S = 60.0
-GRACE_S = 25.0
-"""How long a step may take to be recorded when the process is asked to end: less than what supervisors of processes
-usually allow."""
+GRACE_S = 25.0  # a step may take so long to be recorded at the end: less than supervisors of processes usually allow
 
 
 class WorkerPool:
@@ -33,8 +28,7 @@ class WorkerPool:
         self._claiming: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._failures: dict[ChatId, int] = {}
-        self._seen = 0
-        """The store's last change that was looked at."""
+        self._seen = 0  # the store's last change that was looked at
 
     def start(self) -> None:
         self.worker.has_pool = True
@@ -84,22 +78,15 @@ class WorkerPool:
                 log_warning("no chat could be claimed: %s", error)
                 await asyncio.sleep(_backoff(failures, self._poll_s))
                 continue
-            if lease is None:
-                await self._news()
+            if lease is None:  # wait until it may be worth while to look again, but not longer than a poll
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._poll_s):
+                        await (self.worker.changed.wait() if self.worker.full else self._hint())
                 continue
             task = asyncio.create_task(self._see_through(lease), name=f"chat {lease.chat}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             await asyncio.sleep(0)  # from here on the worker counts it
-
-    async def _news(self) -> None:
-        """Wait until it may be worth while to look again, but not longer than a poll."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._poll_s):
-                if self.worker.full:
-                    await self.worker.changed.wait()
-                else:
-                    await self._hint()
 
     async def _hint(self) -> None:
         try:

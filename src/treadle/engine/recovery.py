@@ -3,8 +3,7 @@ does not know what happened; everything else is decided from the state as usual.
 
 A call that only reads, or that can be repeated, runs again. A file tool completes its begun changes, and compares the
 disk with its recorded intent: done, not done, or neither. An unknown outcome is reported to the model and to people,
-and the call is never repeated. A model call that never ended is made again; its possible cost is counted.
-"""
+and the call is never repeated. A model call that never ended is made again; its possible cost is counted."""
 
 from collections.abc import Sequence
 
@@ -27,15 +26,17 @@ async def recover(tenure: Tenure, deps: Deps) -> None:
         await deps.tidy(state.chat, open_keys(state))
     if state.open_turn is not None and state.open_turn.epoch != tenure.lease.epoch:
         tenure.live(AssistantReset(state.open_turn.turn))
-        retry = TurnRetry(
-            state.open_turn.turn, state.open_turn.failures + 1, "worker_lost", LOST, usage=state.open_turn.reserved
-        )
-        await tenure.append(retry)
+        turn, failures, usage = state.open_turn.turn, state.open_turn.failures + 1, state.open_turn.reserved
+        await tenure.append(TurnRetry(turn, failures, "worker_lost", LOST, usage=usage))
     if state.run is not None and state.run.check is not None and state.run.interrupting:
         await stop_check(tenure, state.run.check, deps)
     for batch in _batches(tenure, deps):
         if tenure.state.run is None or tenure.state.run.interrupting:
-            return await _stop_all(tenure, deps)  # before this, or meanwhile: the rules close what is open
+            # It was stopped while no worker drove it, or meanwhile (L-07): the rules close what is open.
+            for call in tenure.state.calls:
+                if call.phase == "started" and (started_call := find_begun_call(tenure, call, deps)) is not None:
+                    await stop(tenure, *started_call, deps)
+            return
         await settle_calls(tenure, batch, deps)
 
 
@@ -43,9 +44,7 @@ def _batches(tenure: Tenure, deps: Deps) -> list[list[Call]]:
     """The calls that had begun, in the model's order; those that ran side by side together (L-06)."""
     batches: list[list[Call]] = []
     previous_parallel = False
-    for call in tenure.state.calls:
-        if call.phase != "started":
-            continue
+    for call in (each for each in tenure.state.calls if each.phase == "started"):
         tool_call = find_begun_call(tenure, call, deps)
         parallel = tool_call is not None and tool_call[0].spec.parallel
         if parallel and previous_parallel:
@@ -57,19 +56,11 @@ def _batches(tenure: Tenure, deps: Deps) -> list[list[Call]]:
 
 
 def open_keys(state: ChatState) -> list[CallKey]:
-    """Return the keys of calls and of a check that have begun and not ended. A call that waits for its approval may
-    have been rehearsed."""
+    """The keys of begun calls and of a begun check. A call that waits for its approval may have been rehearsed."""
     stopped = state.run is None or state.run.interrupting
     phases = ("started",) if stopped else ("requested", "asking", "approved", "started", "waiting", "answered")
     keys = [call.key for call in state.calls if call.phase in phases]
     return [*keys, state.run.check.check] if state.run is not None and state.run.check is not None else keys
-
-
-async def _stop_all(tenure: Tenure, deps: Deps) -> None:
-    """Stop the started calls of a run that was stopped while no worker drove it (L-07)."""
-    for call in tenure.state.calls:
-        if call.phase == "started" and (started_call := find_begun_call(tenure, call, deps)) is not None:
-            await stop(tenure, *started_call, deps)
 
 
 async def settle_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> None:
@@ -79,10 +70,7 @@ async def settle_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> Non
         if pair is None:
             await tenure.record(unknown(call.key))
     open_calls = [pair for _, pair in pairs if pair is not None]
-    settling = [
-        run_one(tenure, tool, invocation, not tool.spec.read_only, deps, may_have_begun=True)
-        for tool, invocation in open_calls
-    ]
+    settling = [run_one(tenure, *pair, not pair[0].spec.read_only, deps, may_have_begun=True) for pair in open_calls]
     if await tenure.unless_stopped(run_together(settling)) is STOPPED:
         for tool, invocation in open_calls:
             await stop(tenure, tool, invocation, deps)

@@ -21,17 +21,13 @@ from treadle.protocol.events import LimitReached
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolSpec
 
-TYPICAL_OUTPUT = 600
-"""Tokens that an answer is expected to have when nothing is known yet."""
-LEAST_OUTPUT = 256
-"""An answer is never asked to be shorter for want of room: then the conversation must become shorter."""
-MARGIN = 0.05
-"""The part of the window that is left free, because the size of a request is an estimate."""
+TYPICAL_OUTPUT = 600  # tokens that an answer is expected to have when nothing is known yet
+LEAST_OUTPUT = 256  # an answer is never asked to be shorter for want of room: then the conversation must become shorter
+MARGIN = 0.05  # the part of the window that is left free, because the size of a request is an estimate
 
 
 def find_model(state: ChatState, deps: Deps) -> Model:
-    """The chat's model. ConfigError when it cannot be used, or when its price is unknown and must be kept below a
-    budget (L-11)."""
+    """The chat's model. ConfigError if it cannot be used, or has no price and must be kept below a budget (L-11)."""
     options = state.options
     model = deps.models.get(options.model)
     if (options.run_budget.usd or options.chat_budget.usd) and not (model.info.has_price or model.info.tells_cost):
@@ -53,7 +49,6 @@ def limits_of(state: ChatState, deps: Deps) -> RunLimits:
 
 
 def list_offered_tools(options: ChatOptions, info: ModelInfo, deps: Deps) -> Sequence[ToolSpec]:
-    """The tools as this model is told of them."""
     specs = deps.tools.specs(options)
     return in_short(specs, has_explicit_tools=options.tools is not None) if _is_small(options, info) else specs
 
@@ -71,9 +66,8 @@ def overhead(state: ChatState, info: ModelInfo, deps: Deps) -> int:
     """Characters of system text and tool schemas; only needed until the provider has counted once."""
     if state.context_tokens:
         return 0
-    tool_schemas = [
-        (spec.name, spec.description, spec.parameters) for spec in list_offered_tools(state.options, info, deps)
-    ]
+    specs = list_offered_tools(state.options, info, deps)
+    tool_schemas = [(spec.name, spec.description, spec.parameters) for spec in specs]
     return len(system_text(state.options, info, deps)) + len(msgspec.json.encode(tool_schemas))
 
 
@@ -89,16 +83,10 @@ def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest
         tools=tools,
         withheld=withheld(state, tools) if _is_small(options, info) else NOTHING_WITHHELD,
         withdrawn=offered_tools if final else (),
-        temperature=options.temperature,
-        max_tokens=options.max_tokens,
-        window=options.context_window,
-        effort=options.reasoning_effort,
-        rung=options.rung,
-        marker=not options.completion,
-        memo=(memo := tenure.memo(info.ref)),
-        pictures=memo.pictures,
-        output_schema=options.output_schema,
-    )
+        temperature=options.temperature, max_tokens=options.max_tokens, window=options.context_window,
+        effort=options.reasoning_effort, rung=options.rung, marker=not options.completion,
+        memo=(memo := tenure.memo(info.ref)), pictures=memo.pictures, output_schema=options.output_schema,
+    )  # fmt: skip
     return fitted(request, estimate(state, overhead(state, info, deps)), info)
 
 
@@ -108,8 +96,7 @@ def fitted(request: ModelRequest, used_tokens: int, info: ModelInfo) -> ModelReq
     if info.limit_assumed and not request.max_tokens:
         return request
     output_limit = request.max_tokens or info.max_output
-    window = request.window or info.window
-    remaining_tokens = int(window * (1 - MARGIN)) - used_tokens
+    remaining_tokens = int((request.window or info.window) * (1 - MARGIN)) - used_tokens
     if output_limit <= remaining_tokens:
         return request
     return replace(request, max_tokens=max(remaining_tokens, min(output_limit, LEAST_OUTPUT)))
@@ -119,8 +106,7 @@ async def load_pictures(request: ModelRequest, deps: Deps) -> None:
     """Read the pictures that this conversation has not shown yet. One that is lost is told as such by its adapter."""
     pictures = request.memo.pictures
     unseen = request.memo.unseen(request.entries)
-    image_groups = [entry.images for entry in unseen if type(entry) is UserEntry and entry.images]
-    for image in (image for images in image_groups for image in images):
+    for image in (image for entry in unseen if type(entry) is UserEntry for image in entry.images):
         if image.blob not in pictures:
             with suppress(NotFound, Damaged):
                 pictures[image.blob] = await deps.store.get_blob(image.blob)
@@ -140,8 +126,7 @@ def over(state: ChatState, estimate: Usage, deps: Deps) -> LimitReached | None:
 
 
 def guessed(state: ChatState, text: str, info: ModelInfo, deps: Deps) -> Usage:
-    """Return the estimated usage of a call whose provider reported none, because it cannot or because the stream was
-    cut."""
+    """The estimated usage of a call whose provider reported none: it cannot, or the stream was cut."""
     used_tokens = estimate(state, overhead(state, info, deps))
     return priced(Usage(used_tokens, tokens(len(text)), estimated=True), info)
 
@@ -150,10 +135,6 @@ def priced(usage: Usage, info: ModelInfo) -> Usage:
     """With its cost by the catalogue's prices, unless the provider told the cost itself."""
     if usage.usd:
         return usage
-    fresh = max(0, usage.input - usage.cached)
-    usd = (
-        fresh * info.usd_per_million_input
-        + usage.cached * (info.usd_per_million_cached or info.usd_per_million_input)
-        + usage.output * info.usd_per_million_output
-    ) / 1_000_000
-    return replace(usage, usd=usd)
+    fresh_usd = max(0, usage.input - usage.cached) * info.usd_per_million_input
+    cached_usd = usage.cached * (info.usd_per_million_cached or info.usd_per_million_input)
+    return replace(usage, usd=(fresh_usd + cached_usd + usage.output * info.usd_per_million_output) / 1_000_000)

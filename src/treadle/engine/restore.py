@@ -32,7 +32,6 @@ OBSERVED = (
 
 
 async def restore(tenure: Tenure, request: RestoreRequested, deps: Deps) -> None:
-    """Carry out a request, and record its outcome or error."""
     chat, project = tenure.state.chat, tenure.state.options.project
     error, effect = "", Effect(())
     try:
@@ -43,18 +42,16 @@ async def restore(tenure: Tenure, request: RestoreRequested, deps: Deps) -> None
         raise
     except Exception as failed:  # nothing was changed, and the chat goes on
         error = deps.redact(str(failed) if isinstance(failed, TreadleError) else f"{type(failed).__name__}: {failed}")
-    await record_outcome(tenure, lambda: _events(request, effect, error, deps))
+
+    async def build_events() -> list[Event]:
+        faultpoint("restore.after")
+        all_of, conflicts = await deps.spill(effect.files), effect.conflicts
+        fields = (request.restore, all_of.files, all_of.manifest, all_of.total, conflicts, error, effect.git)
+        return [RESTORED[request.kind](*fields)]
+
+    await record_outcome(tenure, build_events)
     if deps.restorer is not None:
         await deps.restorer.release(chat, project, request)
-
-
-async def _events(request: RestoreRequested, effect: Effect, error: str, deps: Deps) -> list[Event]:
-    faultpoint("restore.after")
-    all_of = await deps.spill(effect.files)
-    event_class = RESTORED[request.kind]
-    return [
-        event_class(request.restore, all_of.files, all_of.manifest, all_of.total, effect.conflicts, error, effect.git)
-    ]
 
 
 async def _carried_out(restorer: Restorer, chat: ChatId, project: Project, request: RestoreRequested) -> Effect:
@@ -138,8 +135,7 @@ def _unnamed(entries: Sequence[LedgerEntry], request: RestoreRequested) -> Seque
 
 
 def _keep_changes(snapshots: Snapshots, selected_trails: Sequence[Trail], request: RestoreRequested) -> Effect:
-    changes: list[FileChange] = []
-    unclear: list[FileConflict] = []
+    changes, unclear = list[FileChange](), list[FileConflict]()
     for trail in selected_trails:
         if not trail.links:
             unclear.append(FileConflict(trail.path, UNCLEAR))

@@ -1,6 +1,5 @@
 """How long a model call may take: how long it may be silent (L-12), how long it may last in all, and how long to wait
-before a failed one is made again (M-11). A sign of life
-costs one look at the clock: no timer is set anew for it."""
+before a failed one is made again (M-11). A sign of life costs one look at the clock: no timer is set anew for it."""
 
 import asyncio
 import math
@@ -14,17 +13,13 @@ from treadle.ports.model import LONGEST_WAIT_S
 from treadle.protocol.deltas import CallDelta, Delta, TextDelta, UsageDelta
 
 SILENCE_S = 300.0
-ANSWER_S = 3_600.0
-"""An answer that takes longer is not waited for, however lively it is."""
-
+ANSWER_S = 3_600.0  # an answer that takes longer is not waited for, however lively it is
 RETRIES = 5
 BASE_S = 2.0
 CAP_S = 30.0
 JITTER = 0.25
-UNREACHABLE_RETRIES = 1
-"""A server that does not run is not started by waiting."""
-RETRY_LIMIT_S = 20.0
-"""The most that all waits together take while a provider is down and no person watches."""
+UNREACHABLE_RETRIES = 1  # a server that does not run is not started by waiting
+RETRY_LIMIT_S = 20.0  # the most that all waits together take while a provider is down and no person watches
 _TRANSIENT = ("rate_limit", "overloaded", "network", "cut_stream", "silence")
 
 
@@ -36,8 +31,7 @@ class SilenceTimeout:
     __slots__ = ("_answer_s", "_end", "_last", "_loop", "_scope", "_silence_s", "_timer", "_watches")
 
     def __init__(self, silence_s: float, answer_s: float = ANSWER_S, *, late: bool = False) -> None:
-        self._silence_s = silence_s
-        self._answer_s = answer_s
+        self._silence_s, self._answer_s = silence_s, answer_s
         self._loop = asyncio.get_running_loop()
         self._scope = CancelScope()
         self._last = self._loop.time()
@@ -50,8 +44,7 @@ class SilenceTimeout:
         self._timer = self._loop.call_at(self._due(), self._look)
 
     def hear(self, deltas: Sequence[Delta]) -> None:
-        """An item of the stream came. Counts alone are no sign of life, and neither is a call of which nothing new is
-        said: servers keep a line open with them."""
+        """An item came. Counts alone, or a call with nothing new, are no sign of life: servers keep a line open so."""
         if not deltas or type(deltas[0]) is TextDelta or any(map(_tells, deltas)):
             self._last = self._loop.time()
 
@@ -83,9 +76,7 @@ class SilenceTimeout:
 
 
 def _tells(delta: Delta) -> bool:
-    if type(delta) is CallDelta:
-        return bool(delta.name or delta.arguments)
-    return type(delta) is not UsageDelta
+    return bool(delta.name or delta.arguments) if type(delta) is CallDelta else type(delta) is not UsageDelta
 
 
 def delay(
@@ -95,10 +86,9 @@ def delay(
     wait for a provider that is down."""
     if error.kind not in _TRANSIENT or failures >= (UNREACHABLE_RETRIES if error.unreachable else RETRIES):
         return None
-    if error.retry_after is not None:
-        wait = error.retry_after
-        if wait > LONGEST_WAIT_S:
-            return None
-    else:
+    wait = error.retry_after
+    if wait is None:
         wait = float(min(base_s * 2.0**failures * (1 + JITTER * (2 * chance - 1)), CAP_S))
+    if wait > LONGEST_WAIT_S:
+        return None
     return None if error.kind in PROVIDER_DOWN and wait > left_s else wait

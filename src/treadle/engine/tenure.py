@@ -3,8 +3,7 @@
 Why two ways to write. A decision of the rules (`append`) holds only for the state it was decided on: if a command was
 legally added meanwhile, the decision is discarded and made anew. An effect that really happened (`record`) is true
 regardless of added commands: it is appended after them and never repeated. Both are refused for good once a newer epoch
-exists: LeaseLost passes through everything here, and the worker writes nothing more.
-"""
+exists: LeaseLost passes through everything here, and the worker writes nothing more."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -25,11 +24,9 @@ from treadle.protocol.events import Event, ExecutionComplete, ExecutionOutput, L
 
 T = TypeVar("T")
 WATCH_S = 5.0
-OUTPUT_KEPT = 16_000
-"""Characters of a running call's output."""
+OUTPUT_KEPT = 16_000  # characters of a running call's output
 BUSY_PAUSE_S = 0.2
-UNWATCHED_S = 0.03
-"""Seconds within which an effect is not watched for an interrupt: after a shorter effect, the next append sees it."""
+UNWATCHED_S = 0.03  # an effect is not watched for an interrupt before: after a shorter one, the next append sees it
 
 
 class Stopped:
@@ -75,37 +72,23 @@ class CancelScope:
 
 class Tenure:
     __slots__ = (
-        "_lease_s",
-        "_log",
-        "_outputs",
-        "_writing",
-        "ahead",
-        "lease",
-        "leaving",
-        "released",
-        "reserved",
-        "state",
+        "_lease_s", "_log", "_outputs", "_writing", "ahead", "lease", "leaving", "released", "reserved", "state",
         "under_way",
-    )
+    )  # fmt: skip
 
     def __init__(self, lease: Lease, log: Log, state: ChatState, *, lease_s: float = LEASE_S) -> None:
         self.lease = lease
         self._lease_s = lease_s
         self.state = state
-        self.released = False
-        """True if the last append gave the lease back, because it left nothing to do."""
-        self.ahead: Ahead | None = None
-        """Returns the events that are committed together with every append: one commit a step."""
-        self.leaving = False
-        """True if the worker is about to exit: running effects are recorded, and no new one begins."""
+        self.released = False  # True if the last append gave the lease back, because it left nothing to do
+        self.ahead: Ahead | None = None  # returns the events that are committed with every append: one commit a step
+        self.leaving = False  # True if the worker is about to exit: running effects are recorded, and no new one begins
         self.under_way: ChatState | None = None
         """The state in which an effect began that has not ended here. `state` may contain its end already, recorded by
         the worker that took the chat over."""
-        self.reserved: list[Usage] = []
-        """Estimated usage of model calls inside tool calls, until the real usage is recorded."""
+        self.reserved: list[Usage] = []  # estimated usage of model calls inside tool calls, until the real is recorded
         self._log = log
-        self._outputs: dict[CallKey, str] = {}
-        """The end of what calls have written so far: all that is left of a call that is stopped."""
+        self._outputs: dict[CallKey, str] = {}  # the end of the output of running calls: kept if the call is stopped
         self._writing = asyncio.Lock()
 
     async def append(self, *events: Event, durable: bool = True) -> None:
@@ -175,13 +158,14 @@ class Tenure:
 
     def with_outputs(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
         """The same events; a call that is closed because the run was stopped keeps what it had written."""
-        return tuple(self._with_output(event) for event in events)
 
-    def _with_output(self, event: Event) -> Event:
-        if not isinstance(event, ExecutionComplete) or event.synthetic != "interrupted":
-            return event
-        output = self._outputs.get(event.call, "").rstrip("\n")
-        return replace(event, result=f"{output}\n[{event.error}]") if output else event
+        def add_output(event: Event) -> Event:
+            if not isinstance(event, ExecutionComplete) or event.synthetic != "interrupted":
+                return event
+            output = self._outputs.get(event.call, "").rstrip("\n")
+            return replace(event, result=f"{output}\n[{event.error}]") if output else event
+
+        return tuple(map(add_output, events))
 
     def speak(self, so_far: SoFar | None) -> None:
         self._log.hub.speak(self.state.chat, so_far)
@@ -191,7 +175,7 @@ class Tenure:
         return self._log.hub.listened(self.state.chat)
 
     def memo(self, model: str) -> Memo:
-        return self._log.memo(self.state.chat, model)
+        return self._log.states.memo(self.state.chat, model)
 
     async def unless_stopped(
         self, effect: Coroutine[Any, Any, T], lasts: Callable[[], None] | None = None

@@ -14,9 +14,9 @@ from treadle.engine.examination import Doubtful, Ready, SettledCall, examine, tr
 from treadle.engine.outcome import CallRun, Unknown, checkpoint, end, first_line, retry_once, workspace_events
 from treadle.engine.tenure import STOPPED, Stopped, Tenure
 from treadle.errors import StoreError, Unfinished
-from treadle.ports.toolset import Fact, Invocation, Outcome, Question, Tool
+from treadle.ports.toolset import Fact, Invocation, Outcome, Tool
 from treadle.protocol.events import Event, ExecutionComplete, ExecutionStart, SandboxNotice, UserInputRequested
-from treadle.protocol.tools import effect_of
+from treadle.protocol.tools import ToolSpec, effect_of
 
 UNKNOWN = (
     "The worker was lost while this ran; it is not known whether it took effect, and it was not run again. "
@@ -32,15 +32,14 @@ async def run_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> None:
         run = tenure.state.run
         if run is None or not _is_still_runnable(tenure, call) or tenure.leaving:
             return
-        over = over_budget(tenure.state, run, deps.clock.now_ms())
-        if over is not None:
+        if (over := over_budget(tenure.state, run, deps.clock.now_ms())) is not None:
             if await _run_batch(tenure, batch, deps) is not STOPPED and _is_still_runnable(tenure, call):
                 await tenure.append(over)
             return
         examined = await tenure.unless_stopped(examine(tenure, call, deps))
         if isinstance(examined, Stopped):  # a hook, the policy or the tool's own look; nothing was begun
             return
-        if isinstance(examined, Ready) and examined.tool.spec.parallel and _alike(batch, examined):
+        if isinstance(examined, Ready) and _may_join(batch, examined.tool.spec):
             batch.append(examined)
             continue
         if await _run_batch(tenure, batch, deps) is STOPPED or not _is_still_runnable(tenure, call):
@@ -61,18 +60,17 @@ async def run_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> None:
     await _run_batch(tenure, batch, deps)
 
 
-def _alike(batch: Sequence[Ready], ready: Ready) -> bool:
+def _may_join(batch: Sequence[Ready], spec: ToolSpec) -> bool:
     """True if a call may run beside those of a batch: all read, or all belong to one tool that allows it."""
-    return all(one.tool.spec.read_only == ready.tool.spec.read_only for one in batch)
+    return spec.parallel and all(one.tool.spec.read_only == spec.read_only for one in batch)
 
 
 def _is_still_runnable(tenure: Tenure, call: Call) -> bool:
     """True if the call should still run. A stop may have been recorded after the outcome of the call before it, and
     then all open calls are closed already: nothing may take effect after that."""
     run = tenure.state.run
-    if run is None or run.stop:
-        return False
-    return any(ready.key == call.key for ready in runnable_calls(tenure.state))
+    is_going_on = run is not None and not run.stop
+    return is_going_on and any(ready.key == call.key for ready in runnable_calls(tenure.state))
 
 
 async def _run_batch(tenure: Tenure, batch: Sequence[Ready], deps: Deps) -> Stopped | None:
@@ -84,14 +82,10 @@ async def _run_batch(tenure: Tenure, batch: Sequence[Ready], deps: Deps) -> Stop
     durable = not all(ready.tool.spec.read_only for ready in batch)
     events: list[Event] = []
     for ready in batch:
-        events.extend(ready.approved)
-        invocation = ready.invocation
-        spec, arguments = ready.tool.spec, invocation.arguments
-        effect = effect_of(spec, arguments)
-        start = ExecutionStart(
-            invocation.call, invocation.name, arguments, ready.summary, invocation.plan, spec.read_only, effect
-        )
-        events.append(start)
+        call, spec = ready.invocation, ready.tool.spec
+        effect = effect_of(spec, call.arguments)
+        start = ExecutionStart(call.call, call.name, call.arguments, ready.summary, call.plan, spec.read_only, effect)
+        events += (*ready.approved, start)
     if any(ready.invocation.plan is not None for ready in batch):
         events = [*await checkpoint(tenure, deps), *events]
     await tenure.append(*events, durable=durable)
@@ -104,8 +98,7 @@ async def _run_batch(tenure: Tenure, batch: Sequence[Ready], deps: Deps) -> Stop
 
 
 async def stop(tenure: Tenure, tool: Tool, invocation: Invocation, deps: Deps) -> None:
-    """End the processes of a call for good, even if stopping fails. Its changes so far are recorded: they can be undone
-    like any others."""
+    """End the processes of a call for good. Its changes so far are recorded: they can be undone like any others."""
     outcome = await end(tool, invocation)
     events = await retry_once(lambda: workspace_events(invocation.call, outcome, deps))
     if events or (outcome is not None and outcome.facts):
@@ -126,7 +119,7 @@ async def run_together(calls: Sequence[Coroutine[Any, Any, None]]) -> None:
 async def run_one(
     tenure: Tenure, tool: Tool, invocation: Invocation, durable: bool, deps: Deps, *, may_have_begun: bool = False
 ) -> None:
-    """The effect itself, and its outcome. `lost`: it may have been begun by a worker before this one."""
+    """The effect itself, and its outcome. `may_have_begun`: a worker before this one may have begun it."""
     began, key = deps.clock.monotonic(), invocation.call
     points = (f"tool.before:{invocation.name}", f"tool.after:{invocation.name}")
     with deps.observer.working(tenure.state, key):
@@ -155,11 +148,19 @@ async def record_outcome(tenure: Tenure, tell: Callable[[], Awaitable[list[Event
 async def outcome_events(
     state: ChatState, call: CallKey, outcome: Outcome | Unknown, duration_ms: int, deps: Deps
 ) -> list[Event]:
-    """The one result of a call, and what else it brought. No secret gets into the log (S-11)."""
+    """The one result of a call, and what else it brought. No secret gets into the log (S-11). After a question in the
+    middle of a call the chat waits for the answer like for any other, and then goes on."""
     if isinstance(outcome, Unknown):
         return [unknown(call), *await workspace_events(call, outcome.observed_outcome, deps)]
-    if outcome.question is not None:
-        return [question_of(state, call, outcome.question, deps)]
+    if (question := outcome.question) is not None:
+        action, text = f"{call}.{state.head + 1}", deps.redact(question.text)
+        return [UserInputRequested(action, text, question.options, "elicitation", call, question.plan)]
+
+    def is_news(fact: Fact) -> bool:
+        """False for a notice about the confinement of commands that the chat has already, or does not need."""
+        known_text = state.sandbox_notice
+        return not isinstance(fact, SandboxNotice) or (fact.text != known_text and (fact.lowered or bool(known_text)))
+
     text = deps.redact(outcome.text)
     complete = ExecutionComplete(
         call,
@@ -167,32 +168,11 @@ async def outcome_events(
         result=text if outcome.success else "",
         error="" if outcome.success else text or "The tool failed and said nothing.",
         result_summary=deps.redact(outcome.summary) or first_line(text),
-        diff_stat=outcome.diff_stat,
-        sandbox=outcome.sandbox,
-        output=outcome.output,
-        duration_ms=duration_ms,
-        seen=outcome.known_files,
-        shell=outcome.shell,
-        effect=outcome.effect,
-        images=outcome.images,
+        diff_stat=outcome.diff_stat, sandbox=outcome.sandbox, output=outcome.output, duration_ms=duration_ms,
+        seen=outcome.known_files, shell=outcome.shell, effect=outcome.effect, images=outcome.images,
         hosts=tuple(map(deps.redact, outcome.hosts)),
-    )
-    return [complete, *await workspace_events(call, outcome, deps), *_news(state, outcome.facts)]
-
-
-def question_of(state: ChatState, call: CallKey, question: Question, deps: Deps) -> UserInputRequested:
-    """A question in the middle of a call: the chat waits for the answer like for any other, and then goes on."""
-    action = f"{call}.{state.head + 1}"
-    return UserInputRequested(action, deps.redact(question.text), question.options, "elicitation", call, question.plan)
-
-
-def _news(state: ChatState, facts: Sequence[Fact]) -> list[Fact]:
-    """Without what the chat knows already about the confinement of commands, or need not know."""
-    return [fact for fact in facts if not isinstance(fact, SandboxNotice) or _is_news(fact, state.sandbox_notice)]
-
-
-def _is_news(notice: SandboxNotice, previous_text: str) -> bool:
-    return notice.text != previous_text and (notice.lowered or bool(previous_text))
+    )  # fmt: skip
+    return [complete, *await workspace_events(call, outcome, deps), *(fact for fact in outcome.facts if is_news(fact))]
 
 
 def unknown(call: CallKey) -> ExecutionComplete:

@@ -26,8 +26,7 @@ from treadle.ports.store import LEASE_S, RENEW_S, Commit, Lease, Store
 from treadle.ports.toolset import Invocation, Tool
 from treadle.protocol.events import ActionRequired, CheckCompleted
 
-ENDING_S = 5.0
-"""How long calls that were told to end may take to say so."""
+ENDING_S = 5.0  # how long calls that were told to end may take to say so
 
 
 class Hold:
@@ -41,10 +40,8 @@ class Hold:
         self.task = task
         self.scope = CancelScope()
         self.tenure: Tenure | None = None
-        self.resting = False
-        """True if the chat is held without being driven, because it failed a moment ago."""
-        self.lost = False
-        """True if another worker has the lease now."""
+        self.resting = False  # True if the chat is held without being driven, because it failed a moment ago
+        self.lost = False  # True if another worker has the lease now
         self.ended = asyncio.Event()
 
     @property
@@ -61,30 +58,21 @@ class Worker:
         self._deps = deps
         self.name = name or new_id("w")
         self.concurrency = concurrency
-        self.changed = asyncio.Event()
-        """Set whenever a chat was let go of: there may be room for another."""
-        self.has_pool = False
-        """True if a pool claims the waiting chats, in the order that is fair to all owners (A-08)."""
+        self.changed = asyncio.Event()  # set whenever a chat was let go of: there may be room for another
+        self.has_pool = False  # True if a pool claims the waiting chats, in the order that is fair to all owners (A-08)
         self._held: dict[ChatId, Hold] = {}
-        self._ending: set[Hold] = set()
-        """Holds whose lease was lost to a newer hold of this worker, until their steps have ended."""
-        self._lending: list[ChatId] = []
-        """Chats that only wait for others which they began: their places are free for those. One may be here twice."""
+        self._ending: set[Hold] = set()  # holds whose lease a newer hold of this worker has, until their steps end
+        self._lending: list[ChatId] = []  # chats that wait for others which they began: their places are free
         self._renewing: asyncio.Task[None] | None = None
         self._waking: dict[ChatId, asyncio.TimerHandle] = {}
         self._driving: dict[ChatId, asyncio.Task[None]] = {}
-        self._postponed: dict[ChatId, None] = {}
-        """Chats that were to be driven here when there was no room, oldest first."""
-        self._taken: dict[ChatId, Lease] = {}
-        """Leases that came with a command and wait for their drive."""
-        self._reserved = 0
-        """Room for claims that are under way."""
+        self._postponed: dict[ChatId, None] = {}  # chats that found no room here, oldest first
+        self._taken: dict[ChatId, Lease] = {}  # leases that came with a command and wait for their drive
+        self._reserved = 0  # room for claims that are under way
         self._withdrawals: set[asyncio.Task[None]] = set()
-        self.leaving = False
-        """Once set, nothing is taken any more, and what is driven is left at its next seam."""
+        self.leaving = False  # once set, nothing is taken any more, and what is driven is left at its next seam
         deps.log.states.is_driven = self.holds
-        self._closing = False
-        """True if cancelled tasks close their calls first, because the next worker may be on another machine."""
+        self._closing = False  # True if cancelled tasks close their calls: the next worker may be on another machine
 
     @property
     def store(self) -> Store:
@@ -114,21 +102,21 @@ class Worker:
         """For a command that is to be carried on here: the lease comes in its commit. None while the chat is driven, or
         when there is no room; its place is kept for the length of the block."""
         hold = self._held.get(chat)
-        driven = chat in self._taken or (hold is not None and not hold.released)
-        if driven or self.full:
+        if chat in self._taken or (hold is not None and not hold.released) or self.full:
             yield None
             return
+
+        def take(lease: Lease) -> None:
+            self._taken[chat] = lease
+            self.start(chat)
+
         self._reserved += 1
         try:
-            yield Take(self.name, lambda state: effect_free_events(state, self._deps), self._took)
+            yield Take(self.name, lambda state: effect_free_events(state, self._deps), take)
         finally:
             self._reserved -= 1
         if chat not in self._taken:
             self._make_room()  # its reserved place is free again
-
-    def _took(self, lease: Lease) -> None:
-        self._taken[lease.chat] = lease
-        self.start(lease.chat)
 
     @contextlib.contextmanager
     def lending(self, chat: ChatId) -> Iterator[None]:
@@ -164,8 +152,8 @@ class Worker:
         """Returns True if the chat needs a worker and has none."""
         listed = await self._deps.store.get(chat)
         line = listed.summary
-        due = line.runnable or 0 < line.wake_ms <= self._deps.clock.now_ms()
-        return due and not line.archived and not listed.leased
+        is_due = line.runnable or 0 < line.wake_ms <= self._deps.clock.now_ms()
+        return is_due and not line.archived and not listed.leased
 
     async def claim(self, chat: ChatId | None = None) -> Lease | None:
         """Claim a chat, for `hold`. A lease that was granted during a cancellation is given back."""
@@ -190,9 +178,7 @@ class Worker:
 
     def _due(self, chat: ChatId) -> bool:
         state = self._deps.log.peek(chat)
-        if state is None:
-            return False
-        return runnable(state) or 0 < wake_ms(state) <= self._deps.clock.now_ms()
+        return state is not None and (runnable(state) or 0 < wake_ms(state) <= self._deps.clock.now_ms())
 
     def start(self, chat: ChatId) -> asyncio.Task[None]:
         """Drive a chat in the background; the task that does so already, if there is one."""
@@ -266,16 +252,14 @@ class Worker:
         return hold
 
     async def _replace(self, older: Hold) -> None:
-        """The lease of an older hold of the same chat ran out, and this worker has the next one: the step of the older
-        one must end before the chat is driven again."""
+        """The lease of an older hold of the chat ran out: its step must end before the chat is driven again."""
         self._ending.add(older)
         if not older.released:  # else it only keeps a snapshot
             older.scope.cancel()
         try:
             await asyncio.wait_for(older.ended.wait(), ENDING_S)
         except TimeoutError:
-            text = "chat %s: a step whose lease ran out has not ended after %s s"
-            log_warning(text, older.lease.chat, ENDING_S)
+            log_warning("chat %s: a step whose lease ran out has not ended after %s s", older.lease.chat, ENDING_S)
 
     def _make_room(self) -> None:
         """A place has become free: for the pool, or, without one, for a chat that found none."""
@@ -288,32 +272,32 @@ class Worker:
                 return
 
     def _withdraw(self, hold: Hold) -> None:
-        """Withdraw from a chat that another worker has now: processes of its calls here must not outlive their
-        settlement."""
+        """Another worker has the chat now: processes of its calls here must not outlive their settlement."""
         hold.lost, tenure = True, hold.tenure
         if tenure is not None:
-            task = asyncio.create_task(self._end_quietly(tenure), name=f"withdraw from {tenure.lease.chat}")
+            task = asyncio.create_task(withdraw(tenure, self._deps), name=f"withdraw from {tenure.lease.chat}")
             self._withdrawals.add(task)
             task.add_done_callback(self._withdrawals.discard)
-
-    async def _end_quietly(self, tenure: Tenure) -> None:
-        try:
-            await withdraw(tenure, self._deps)
-        except (StoreError, NotFound) as error:
-            log_warning("chat %s was lost and cannot be read: %s", tenure.state.chat, error)
 
     async def _advance(self, hold: Hold, rest_s: float) -> None:
         lease, tenure = hold.lease, hold.tenure
         try:
             if rest_s:
-                await self._pause_hold(hold, rest_s)
+                hold.resting = True
+                try:
+                    await self._deps.clock.sleep(rest_s)
+                finally:
+                    hold.resting = False
             faultpoint("lease.claimed")
             state = await self._state(lease)
             tenure = hold.tenure = Tenure(lease, self._deps.log, state, lease_s=self._deps.renew_s * LEASE_S / RENEW_S)
             tenure.leaving = self.leaving
             await advance(tenure, self._deps)
             await self._put_right(tenure)
-            await self._snapshot(tenure.state)
+            try:
+                await self._deps.log.snapshot(tenure.state)
+            except StoreError as error:  # a cache: that it cannot be kept is no failure of the chat
+                log_warning("no snapshot of chat %s was kept: %s", lease.chat, error)
         except asyncio.CancelledError:
             if self._closing and tenure is not None:
                 await close_calls(tenure, self._deps)
@@ -325,11 +309,13 @@ class Worker:
         state = self._deps.log.peek(lease.chat) or tenure.state  # an answer may have come since the lease went back
         if status(state) == "requires_action":
             tenure.live(ActionRequired(open_actions(state)))
-            self._wake_later(lease.chat, wake_ms(state))
+            self._cancel_waking(lease.chat)
+            if due_ms := wake_ms(state):  # if this process ends before, the next claim acts on the deadline
+                delay = max(0.0, (due_ms - self._deps.clock.now_ms()) / 1000) + 0.01
+                self._waking[lease.chat] = asyncio.get_running_loop().call_later(delay, self._wake, lease.chat)
 
     async def _put_right(self, tenure: Tenure) -> None:
-        """A chat that has nothing to do, and whose line in the store says otherwise (a record was lost), would be
-        claimed again and again."""
+        """A chat with nothing to do, whose line in the store says otherwise, would be claimed again and again."""
         if tenure.released or runnable(tenure.state):
             return
         line = summary(tenure.state)
@@ -341,38 +327,14 @@ class Worker:
             await store.append(Commit(chat, (), line, lease=tenure.lease, durable=False, release=True))
             tenure.released = True
 
-    async def _pause_hold(self, hold: Hold, seconds: float) -> None:
-        hold.resting = True
-        try:
-            await self._deps.clock.sleep(seconds)
-        finally:
-            hold.resting = False
-
     async def _state(self, lease: Lease) -> ChatState:
-        """Return the state to begin from: the cached state if it is the whole log as of the lease, otherwise the loaded
-        one."""
+        """The state to begin from: the cached state if it is the whole log as of the lease, else the loaded one."""
         cached_state = self._deps.log.peek(lease.chat)
+        if cached_state is not None and cached_state.head == lease.head:
+            return cached_state
         if cached_state is not None and cached_state.head > lease.head:
             self._deps.log.forget(lease.chat)  # the log was put back
-        return (
-            cached_state
-            if cached_state is not None and cached_state.head == lease.head
-            else await self._deps.log.load(lease.chat)
-        )
-
-    async def _snapshot(self, state: ChatState) -> None:
-        """A cache: that it cannot be kept is no failure of the chat."""
-        try:
-            await self._deps.log.snapshot(state)
-        except StoreError as error:
-            log_warning("no snapshot of chat %s was kept: %s", state.chat, error)
-
-    def _wake_later(self, chat: ChatId, due_ms: int) -> None:
-        """Set a timer for a deadline. If this process ends before, the next claim acts on the deadline."""
-        self._cancel_waking(chat)
-        if due_ms:
-            delay = max(0.0, (due_ms - self._deps.clock.now_ms()) / 1000) + 0.01
-            self._waking[chat] = asyncio.get_running_loop().call_later(delay, self._wake, chat)
+        return await self._deps.log.load(lease.chat)
 
     def _wake(self, chat: ChatId) -> None:
         self._waking.pop(chat, None)
@@ -430,8 +392,7 @@ class Worker:
         return bool(tasks and (await asyncio.wait(tasks, timeout=timeout_s))[1])
 
     def _tasks(self) -> set[asyncio.Task[Any]]:
-        holds = {*self._held.values(), *self._ending}
-        return {*self._driving.values(), *(hold.task for hold in holds)}
+        return {*self._driving.values(), *(hold.task for hold in (*self._held.values(), *self._ending))}
 
     async def close(self) -> None:
         """Stop driving. Running steps are left as a crash would leave them, but the leases are given back."""
@@ -454,14 +415,17 @@ async def withdraw(tenure: Tenure, deps: Deps) -> None:
     ended; nothing is written."""
     tenure.state = tenure.under_way or tenure.state
     mine = set(open_keys(tenure.state))
-    while mine:
-        state = await deps.log.load(tenure.state.chat)
-        for key in mine.difference(open_keys(state)):
-            with contextlib.suppress(LeaseLost):
-                await _end(tenure, key, deps)
-        mine.intersection_update(open_keys(state))
-        if mine:
-            await deps.store.wait(state.chat, state.head, WATCH_S)
+    try:
+        while mine:
+            state = await deps.log.load(tenure.state.chat)
+            for key in mine.difference(open_keys(state)):
+                with contextlib.suppress(LeaseLost):
+                    await _end(tenure, key, deps)
+            mine.intersection_update(open_keys(state))
+            if mine:
+                await deps.store.wait(state.chat, state.head, WATCH_S)
+    except (StoreError, NotFound) as error:
+        log_warning("chat %s was lost and cannot be read: %s", tenure.state.chat, error)
 
 
 async def close_calls(tenure: Tenure, deps: Deps) -> None:

@@ -7,7 +7,7 @@ import asyncio
 
 from treadle.base.logs import log_warning
 from treadle.base.types import ChatId
-from treadle.chat.fold_helpers import title_of
+from treadle.chat.fold_calls import title_of
 from treadle.chat.state import ChatState, is_untitled
 from treadle.engine import request as requests
 from treadle.engine.deps import Deps

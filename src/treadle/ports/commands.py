@@ -13,11 +13,9 @@ class Limits(Value, frozen=True):
     """The resources that a command and its child processes may use. `file`, `cpu_s` and `open_files` apply to each
     process. 0: unlimited. Sizes are in bytes."""
 
-    processes: int = 2048
-    """Processes and threads."""
+    processes: int = 2048  # processes and threads
     memory: int = 8 << 30
-    disk: int = 4 << 30
-    """Bytes that it may write on its view. It is also ended if the disk is nearly full."""
+    disk: int = 4 << 30  # Bytes that it may write on its view. It is also ended if the disk is nearly full.
     file: int = 4 << 30
     cpu_s: int = 36_000
     open_files: int = 65_536
@@ -29,13 +27,10 @@ UNLIMITED = Limits(0, 0, 0, 0, 0, 0)
 class Allowance(Value, frozen=True):
     """Access that the user grants to commands beside the built-in lists. No chat and no project can extend it."""
 
-    env: tuple[str, ...] = ()
-    """Names of variables, as patterns (`APP_*`). Secrets are never passed on, even if they match (M-13)."""
-    visible: tuple[str, ...] = ()
-    """Paths in the user's home, relative to it or absolute, that commands may read."""
+    env: tuple[str, ...] = ()  # names of variables, as patterns (`APP_*`); secrets are never passed on (M-13)
+    visible: tuple[str, ...] = ()  # paths in the user's home, relative to it or absolute, that commands may read
     limits: Limits = Limits()
-    job_idle_s: float = 28_800.0
-    """Seconds until a background command ends that writes no output and is not queried; 0: unlimited (S-14)."""
+    job_idle_s: float = 28_800.0  # until a background command without output and queries ends; 0: unlimited (S-14)
 
 
 class CommandSpec(Value, frozen=True):
@@ -44,49 +39,33 @@ class CommandSpec(Value, frozen=True):
     argv: tuple[str, ...]
     cwd: str
     env: Mapping[str, str]
-    timeout_s: float = 120.0
-    """0: unlimited (background processes)."""
-    idle_s: float = 0.0
-    """Seconds it may live without output and without queries; 0: unlimited."""
+    timeout_s: float = 120.0  # 0: unlimited (background processes)
+    idle_s: float = 0.0  # seconds it may live without output and without queries; 0: unlimited
     pty: bool = False
     background: bool = False
-    input: bool = False
-    """True if its standard input can be written."""
-    output_cap: int = 1 << 30
-    """The bytes of output that are stored: if there are more, the beginning and the end."""
+    input: bool = False  # True if its standard input can be written
+    output_cap: int = 1 << 30  # the bytes of output that are stored: if there are more, the beginning and the end
     state_fd: int = 0
     """The descriptor to which the shell writes its final folder and exported variables (T-14); 0: none. The data is
     kept only if the command ended by itself."""
-    state_cap: int = 1 << 20
-    """The bytes of state that are stored."""
-    title: str = ""
-    """The command in one line, for lists."""
-    line: str = ""
-    """The whole command line, by which the policy judges what it changed."""
-    shell: Mapping[str, object] | None = None
-    """The shell in which it begins, as plain data, for the same; None: not told."""
-    view: str = ""
-    """The root that it sees as a copy-on-write view, whose folder (`Commands.view`) is made with it; empty: none."""
-    layers: tuple[str, ...] = ()
-    """Folders of that root, relative to it, to which alone the view belongs; empty: to all of it."""
-    lays: str = ""
-    """Where that view is to be mounted before `argv` runs; empty: `argv` sees to it."""
-    covered_sockets: tuple[str, ...] = ()
-    """Sockets to cover when that view is mounted."""
+    state_cap: int = 1 << 20  # the bytes of state that are stored
+    title: str = ""  # the command in one line, for lists
+    line: str = ""  # the whole command line, by which the policy judges what it changed
+    shell: Mapping[str, object] | None = None  # the shell in which it begins, as plain data; None: unknown
+    view: str = ""  # the root that it sees as a copy-on-write view, made with it (`Commands.view`); empty: none
+    layers: tuple[str, ...] = ()  # folders of that root to which alone the view belongs; empty: all of it
+    lays: str = ""  # where that view is to be mounted before `argv` runs; empty: `argv` sees to it
+    covered_sockets: tuple[str, ...] = ()  # sockets to cover when that view is mounted
     limits: Limits = UNLIMITED
 
 
 class CommandExit(Value, frozen=True):
     ending: CommandEnding
-    code: int = 0
-    """The exit code; -N if signal N ended it."""
-    left_behind: bool = False
-    """True if child processes were still alive when the command ended, and were killed."""
-    size: int = 0
-    """The number of bytes and of lines written, stored or not."""
+    code: int = 0  # the exit code; -N if signal N ended it
+    left_behind: bool = False  # True if child processes were still alive when the command ended, and were killed
+    size: int = 0  # the number of bytes and of lines written, stored or not
     lines: int = 0
-    error: str = ""
-    """Why it could not be started, what it used up, or why some of its output was not kept."""
+    error: str = ""  # why it could not be started, what it used up, or why some of its output was not kept
 
     @property
     def exceeded(self) -> bool:
@@ -94,8 +73,7 @@ class CommandExit(Value, frozen=True):
 
 
 class Output(Value, frozen=True):
-    """A piece of what a command has written, from `offset` on: later than asked for where the middle was not kept.
-    `size` is how much was written in all."""
+    """A piece of output from `offset` on (later where the middle was not kept). `size`: how much was written in all."""
 
     data: bytes
     offset: int
@@ -139,8 +117,7 @@ class Command(Protocol):
         """How it ended; None if it has not after `timeout_s`. Leaving the wait stops nothing."""
 
     def read(self, offset: int, limit: int) -> Output:
-        """Output from `offset` on, at most `limit` bytes; nothing if there is none yet. A negative offset counts from
-        the end. Blocks for a moment."""
+        """At most `limit` bytes from `offset` on, as far as written. A negative offset counts from the end. Blocks."""
 
     def touch(self) -> None:
         """Record a query: the command is not idle. Blocks for a moment."""
@@ -151,8 +128,7 @@ class Command(Protocol):
         Blocks for a moment."""
 
     def first(self, token: str) -> bool:
-        """True for the first token with which this is asked, then and ever after: for what is to be told once. Blocks
-        for a moment."""
+        """True for the first token ever asked with, always: for what is to be told once. Blocks for a moment."""
 
     def shell(self) -> bytes:
         """Return the data from `state_fd`; empty if the command did not end by itself."""
@@ -171,8 +147,7 @@ class Commands(Protocol):
 
     @property
     def place(self) -> str:
-        """This machine since it was switched on, a colon, and this home: a command started here is found here or is
-        lost."""
+        """This machine since it was switched on, a colon, this home: a command started here is found here, or lost."""
 
     def network_log(self, chat: ChatId, call: CallKey) -> str:
         """The file in which the proxy of this command writes what it reached; see `treadle.ports.sandbox.Hosts`. It
@@ -189,8 +164,7 @@ class Commands(Protocol):
         """The command of this call, if it was ever started."""
 
     def is_key_used(self, chat: ChatId, call: CallKey) -> bool:
-        """True if this key was ever used: by a command that ran, was to run, or was cancelled before it ran. Blocks for
-        a moment."""
+        """True if this key was ever used: by a command that ran, was to run, or was cancelled. Blocks for a moment."""
 
     async def prevent(self, chat: ChatId, call: CallKey) -> None:
         """See to it that the call's command is not running and never will: stopped if it was started, and never started
@@ -203,5 +177,4 @@ class Commands(Protocol):
         """The calls of this chat whose commands have not ended."""
 
     async def forget(self, chat: ChatId, call: CallKey) -> None:
-        """Remove what is kept of a command that has ended and whose result is recorded; that it was started stays
-        known."""
+        """Remove what is kept of an ended command whose result is recorded; that it was started stays known."""

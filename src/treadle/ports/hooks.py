@@ -21,8 +21,7 @@ class AskPerson(msgspec.Struct, frozen=True):
     """A person must approve the call, also where the policy would let it pass."""
 
     reason: str
-    arguments: dict[str, Any] | None = None
-    """Those that the call is to have in place of the model's."""
+    arguments: dict[str, Any] | None = None  # those that the call is to have in place of the model's
 
 
 HookVerdict = str | Instead | AskPerson
@@ -30,8 +29,7 @@ HookVerdict = str | Instead | AskPerson
 
 class Hooks(Protocol):
     async def before_call(self, spec: ToolSpec, invocation: Invocation) -> HookVerdict:
-        """Why the call must not run, as the model will read it; empty: it may; or other arguments for it, or that a
-        person must be asked."""
+        """Why the call must not run, for the model (empty: it may); other arguments; or that a person must be asked."""
 
     async def after_call(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
         """The outcome as it is recorded."""
@@ -47,11 +45,10 @@ class Chain:
         arguments: dict[str, Any] | None = None
         reasons: list[str] = []
         for hook in self._hooks:
-            verdict = await hook.before_call(spec, invocation)
-            if isinstance(verdict, str):
-                if verdict:
-                    return verdict
+            if not (verdict := await hook.before_call(spec, invocation)):
                 continue
+            if isinstance(verdict, str):
+                return verdict
             if isinstance(verdict, AskPerson):
                 reasons.append(verdict.reason)
             if verdict.arguments is not None:

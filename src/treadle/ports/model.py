@@ -8,40 +8,19 @@ from typing import Literal, Protocol
 import msgspec
 
 from treadle.protocol.content import Entry, JsonSchema
-from treadle.protocol.deltas import (
-    CallDelta,
-    Delta,
-    FinishDelta,
-    NoticeDelta,
-    TextDelta,
-    ThinkingBlock,
-    ThinkingDelta,
-    UsageDelta,
-)
+from treadle.protocol.deltas import CallDelta as CallDelta
+from treadle.protocol.deltas import Delta as Delta
+from treadle.protocol.deltas import FinishDelta as FinishDelta
+from treadle.protocol.deltas import NoticeDelta as NoticeDelta
+from treadle.protocol.deltas import TextDelta as TextDelta
+from treadle.protocol.deltas import ThinkingBlock as ThinkingBlock
+from treadle.protocol.deltas import ThinkingDelta as ThinkingDelta
+from treadle.protocol.deltas import UsageDelta as UsageDelta
 from treadle.protocol.events import Purpose
 from treadle.protocol.options import EFFORTS, ReasoningEffort, Rung
 from treadle.protocol.tools import ToolSpec
 
-__all__ = [
-    "CallDelta",
-    "Delta",
-    "FinishDelta",
-    "Memo",
-    "Model",
-    "ModelInfo",
-    "ModelRequest",
-    "Models",
-    "NoticeDelta",
-    "Pictures",
-    "TextDelta",
-    "ThinkingBlock",
-    "ThinkingDelta",
-    "UsageDelta",
-]
-
-
-LONGEST_WAIT_S = 120.0
-"""A provider that asks for a longer wait is not waited for (M-11)."""
+LONGEST_WAIT_S = 120.0  # a provider that asks for a longer wait is not waited for (M-11)
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
@@ -56,24 +35,18 @@ class ModelInfo(msgspec.Struct, frozen=True):
     usd_per_million_output: float = 0.0
     temperature: float | None = 0.1
     native_tools: bool = True
-    thinking: bool = False
-    """True if the model is asked to think, and to show its thinking, if the protocol supports that."""
-    vision: bool = False
-    """True if it accepts pictures."""
-    free: bool = False
-    """True if its tokens cost nothing: it runs on a machine of the user, or is paid for by subscription."""
-    efforts: tuple[ReasoningEffort, ...] | None = None
-    """The reasoning efforts that it accepts (M-16). Empty: none. None: unknown."""
+    thinking: bool = False  # True if the model is asked to think and to show it, where the protocol supports that
+    vision: bool = False  # True if it accepts pictures
+    free: bool = False  # True if its tokens cost nothing: it runs on the user's machine, or by subscription
+    efforts: tuple[ReasoningEffort, ...] | None = None  # accepted reasoning efforts (M-16); None: unknown
 
     limit_assumed: bool = False
     """True if the true output limit is unknown: `max_output` is then only the space reserved for an answer, and no
     limit is sent unless the user sets one."""
-    tells_cost: bool = False
-    """True if its server reports the cost of each answer."""
+    tells_cost: bool = False  # True if its server reports the cost of each answer
 
     @property
     def has_price(self) -> bool:
-        """True if the price of a call is known."""
         return self.free or self.usd_per_million_input > 0 or self.usd_per_million_output > 0
 
     @property
@@ -84,10 +57,8 @@ class ModelInfo(msgspec.Struct, frozen=True):
     @property
     def is_unknown(self) -> bool:
         """True if all of this is assumed."""
-        if self.limit_assumed:
-            return True
         assumed = ModelInfo(self.provider, self.name, efforts=self.efforts, free=self.free, tells_cost=self.tells_cost)
-        return self == assumed
+        return self.limit_assumed or self == assumed
 
     @property
     def output_limit(self) -> int:
@@ -99,11 +70,8 @@ class ModelInfo(msgspec.Struct, frozen=True):
         return f"{self.provider}:{self.name}"
 
 
-Pictures = Mapping[str, bytes]
-"""The bytes of pictures, by what entries call them."""
-
-Encode = Callable[[Entry], bytes]
-"""Encodes the entries of one conversation in order; it may remember what came before. No bytes: left out."""
+Pictures = Mapping[str, bytes]  # the bytes of pictures, by what entries call them
+Encode = Callable[[Entry], bytes]  # encodes the entries of one conversation in order; no bytes: left out
 
 
 class Memo:
@@ -115,10 +83,8 @@ class Memo:
         self._entries: list[Entry] = []
         self._pieces: list[bytes] = []
         self._encode: Encode | None = None
-        self.pictures: dict[str, bytes] = {}
-        """Those of the conversation, read once."""
-        self._seen: tuple[int, Entry | None] = (0, None)
-        """How many entries were searched for pictures, and the last of them."""
+        self.pictures: dict[str, bytes] = {}  # those of the conversation, read once
+        self._seen: tuple[int, Entry | None] = (0, None)  # how many entries were searched for pictures, and the last
 
     def unseen(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """The entries that were not searched for pictures yet; all, after a compaction or an edit."""
@@ -150,8 +116,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     """Everything a provider must know for one call."""
 
     system: str
-    entries: Sequence[Entry]
-    """Repaired: every call is followed by exactly one result, in order (L-20)."""
+    entries: Sequence[Entry]  # repaired: every call is followed by exactly one result, in order (L-20)
     tools: tuple[ToolSpec, ...] = ()
     withheld: frozenset[str] = NOTHING_WITHHELD
     """Tools that would be called in vain now, and `WORDS` where words would be: where an answer can be held to a form,
@@ -161,26 +126,18 @@ class ModelRequest(msgspec.Struct, frozen=True):
     of what it reads they stay there, so that all behind them is not read anew."""
     temperature: float | None = None
     max_tokens: int = 0
-    window: int = 0
-    """The context window that the user chose, for servers that must be told; 0 leaves it to the model."""
-    effort: ReasoningEffort | Literal[""] = ""
-    """How much the model thinks; empty leaves it to its server (M-16)."""
-    rung: Rung | Literal[""] = ""
-    """The way of calling tools; empty: decided by the facts about the model."""
-    marker: bool = False
-    """True if a model that calls tools in its text is told about the marker (L-15)."""
+    window: int = 0  # the context window that the user chose, for servers that must be told; 0 leaves it to the model
+    effort: ReasoningEffort | Literal[""] = ""  # how much the model thinks; empty leaves it to its server (M-16)
+    rung: Rung | Literal[""] = ""  # the way of calling tools; empty: decided by the facts about the model
+    marker: bool = False  # True if a model that calls tools in its text is told about the marker (L-15)
     memo: Memo = msgspec.field(default_factory=Memo)
     pictures: Pictures = msgspec.field(default_factory=dict)
     """The pictures that can be shown. Encoded entries are cached: a later request with the same memo still has them."""
-    output_schema: JsonSchema | None = None
-    """The schema that the answer must fit, for providers that can enforce it; None: any text."""
-    purpose: Purpose | Literal["turn"] = "turn"
-    """The purpose of the call (L-02). Not sent to the provider; scripts choose answers by it."""
+    output_schema: JsonSchema | None = None  # of the answer, for providers that can enforce it; None: any text
+    purpose: Purpose | Literal["turn"] = "turn"  # of the call (L-02); no provider is sent it
 
 
 class Model(Protocol):
-    """One model of one provider."""
-
     @property
     def info(self) -> ModelInfo: ...
 

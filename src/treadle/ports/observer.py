@@ -16,7 +16,7 @@ class Observer:
     _nothing = nullcontext()
 
     def committed(self, previous_state: ChatState, envelopes: Sequence[Envelope]) -> None:
-        """This process has appended these events to the log that `before` is the fold of."""
+        """This process has appended these events to the log that `previous_state` is the fold of."""
 
     def first_token(self, chat: ChatId, turn: int, seconds: float) -> None:
         """The model has begun to answer, so long after it was asked."""

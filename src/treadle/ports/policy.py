@@ -17,17 +17,12 @@ class Verdict(msgspec.Struct, frozen=True):
     decision: Literal["allow", "ask", "deny", "review", "discard"]
     reason: str = ""
     severity: str = "none"
-    approval_text: str = ""
-    """Exactly the text that a person is asked to approve; the tool's preview is shown below it."""
+    approval_text: str = ""  # exactly the text that a person is asked to approve; the tool's preview is shown below it
     offers: tuple[Offer, ...] = ()
-    network: NetworkChoice = False
-    """The hosts that standing rules allow, in addition to the chat's options."""
-    barred: tuple[str, ...] = ()
-    """The hosts that rules deny, which no other setting can allow: patterns, or `all`."""
-    unasked: bool = False
-    """True if a person would have been asked but none is present (the chat is headless)."""
-    wants: tuple[str, ...] = ()
-    """The hosts that an approval lets this call reach, as patterns or `all`."""
+    network: NetworkChoice = False  # the hosts that standing rules allow, in addition to the chat's options
+    barred: tuple[str, ...] = ()  # the hosts that rules deny, which no other setting can allow: patterns, or `all`
+    unasked: bool = False  # True if a person would have been asked but none is present (the chat is headless)
+    wants: tuple[str, ...] = ()  # the hosts that an approval lets this call reach, as patterns or `all`
 
 
 class Policy(Protocol):

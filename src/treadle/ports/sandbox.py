@@ -12,13 +12,8 @@ from treadle.protocol.options import SandboxChoice
 Level = Literal["bubblewrap", "landlock", "sandbox-exec", "none"]
 """From the strongest to none. The level stands in every command's result and is never lowered silently."""
 
-HIDING: tuple[Level, ...] = ("bubblewrap", "sandbox-exec")
-"""The levels that can hide single files of the project."""
-
-Demand = SandboxChoice
-"""A person's choice: the strongest sandbox that works, or exactly this one."""
-
-
+HIDING: tuple[Level, ...] = ("bubblewrap", "sandbox-exec")  # the levels that can hide single files of the project
+Demand = SandboxChoice  # a person's choice: the strongest sandbox that works, or exactly this one
 IN_A_REPOSITORY = ("hooks", "config", "config.worktree", "commondir")
 """Files that git runs or that name programs for it: their writer can later run code outside of the sandbox."""
 
@@ -42,21 +37,17 @@ class View(Value, tag="view", frozen=True):
 
     upper: str
     work: str
-    is_premounted: bool = False
-    """True if the starter of the command mounts the view at `LAID` beforehand; otherwise the sandbox mounts it."""
+    is_premounted: bool = False  # True if the starter of the command mounts the view at `LAID` beforehand
 
 
 class FolderLayer(Value, frozen=True):
-    """A copy-on-write layer over one folder of the root."""
-
     path: str
     upper: str
     work: str
 
 
 class Live(Value, tag="live", frozen=True):
-    """The root can only be read, and what others write there is seen at once, by inotify too; in some folders writing
-    succeeds and goes to a layer (W-10)."""
+    """The root is read-only and shows writes of others at once; writes to some folders go to a layer (W-10)."""
 
     layers: tuple[FolderLayer, ...] = ()
 
@@ -71,32 +62,21 @@ RootMount = Direct | Unwritable | View | Live
 class WorldMount(Value, frozen=True):
     """The mount at the root's path for a command of a world (W-11): a copy of the project, or layers over it."""
 
-    folder: str = ""
-    """The copy."""
-    layers: tuple[str, ...] = ()
-    """The folders with the changes, from the lowest to the world's own."""
-    holder: str = ""
-    """The socket of the process that mounted the layers in its namespace, for commands that write to them."""
+    folder: str = ""  # the copy
+    layers: tuple[str, ...] = ()  # the folders with the changes, from the lowest to the world's own
+    holder: str = ""  # the socket of the process that mounted the layers, for commands that write to them
 
 
 class PrivateHome(Value, frozen=True):
-    """The replacement of the homes of users: empty folders that are removed with the command, with only these
-    contents."""
+    """The replacement of the homes of users: empty folders, removed with the command, with only these contents."""
 
-    path: str
-    """The home of the user."""
-    covered: tuple[str, ...]
-    """The home of the user, and the homes of other users."""
-    visible: tuple[str, ...] = ()
-    """Readable paths in the homes: the folders of tools."""
-    caches: tuple[str, ...] = ()
-    """As `visible`; if the sandbox supports it, writes there succeed and are discarded."""
-    keys: tuple[str, ...] = ()
-    """Unreadable paths among the visible ones."""
-    variables: Mapping[str, str] = {}
-    """Variables that tell tools which folders to use."""
-    gitconfig: str = ""
-    """The content of the user's git settings there."""
+    path: str  # the home of the user
+    covered: tuple[str, ...]  # the home of the user, and the homes of other users
+    visible: tuple[str, ...] = ()  # readable paths in the homes: the folders of tools
+    caches: tuple[str, ...] = ()  # as `visible`; if the sandbox supports it, writes there succeed and are discarded
+    keys: tuple[str, ...] = ()  # unreadable paths among the visible ones
+    variables: Mapping[str, str] = {}  # variables that tell tools which folders to use
+    gitconfig: str = ""  # the content of the user's git settings there
 
 
 class NoNetwork(Value, tag="none", frozen=True):
@@ -116,10 +96,8 @@ class Hosts(Value, tag="hosts", frozen=True):
     """Some hosts, through a proxy outside the sandbox that lives as long as the command. A program that ignores the
     proxy reaches nothing. Only a sandbox with network namespaces can do this."""
 
-    patterns: tuple[str, ...]
-    """See `treadle.base.host_patterns`."""
-    log: str
-    """The file to which the proxy appends what was reached and what was refused, a line of JSON each."""
+    patterns: tuple[str, ...]  # see `treadle.base.host_patterns`
+    log: str  # the file to which the proxy appends what was reached and what was refused, a line of JSON each
 
 
 Network = NoNetwork | AllHosts | Hosts
@@ -134,15 +112,13 @@ def all_hosts(network: Network, level: Level) -> bool:
         case AllHosts():
             return True
         case Hosts():
-            raise SandboxError(
-                f"{level} cannot keep a command to named hosts, only bubblewrap can: allow all hosts or none"
-            )
+            text = "cannot keep a command to named hosts, only bubblewrap can: allow all hosts or none"
+            raise SandboxError(f"{level} {text}")
         case _:
             assert_never(network)
 
 
-LINGER_S = 2.0
-"""How long a process that outlives its command may take to end by itself: `> >(gzip > log.gz)` needs a moment."""
+LINGER_S = 2.0  # a process that outlives its command may take so long to end: `> >(gzip > log.gz)` needs a moment
 
 
 class Confinement(Value, frozen=True):
@@ -151,22 +127,14 @@ class Confinement(Value, frozen=True):
     root: str
     mount: RootMount = Direct()
     network: Network = NoNetwork()
-    protected: tuple[str, ...] = ()
-    """Not writable even below the root, and cannot be made where they do not exist (.git/hooks, .git/config …)."""
-    hidden_paths: tuple[str, ...] = ()
-    """Not readable: Treadle's own data, key files."""
-    home: PrivateHome | None = None
-    """None: homes are as they are, but for what is hidden."""
-    writable: tuple[str, ...] = ()
-    """Writable folders outside the root, beside a private /tmp."""
-    world: WorldMount | None = None
-    """None: the root is what lies at its path."""
-    terminal: bool = False
-    """True if the command has a terminal of its own, which it may control. It has no access to any other terminal."""
-    secrets: tuple[str, ...] = ()
-    """Files below the root that look empty and cannot be written. Landlock cannot do this and does not try."""
-    covered_sockets: tuple[str, ...] = ()
-    """Those of `Sandbox.sockets_to_cover` that the caller covers itself before it runs the command line."""
+    protected: tuple[str, ...] = ()  # not writable even below the root, nor to be made (.git/hooks, .git/config …)
+    hidden_paths: tuple[str, ...] = ()  # not readable: Treadle's own data, key files
+    home: PrivateHome | None = None  # None: homes are as they are, but for what is hidden
+    writable: tuple[str, ...] = ()  # writable folders outside the root, beside a private /tmp
+    world: WorldMount | None = None  # None: the root is what lies at its path
+    terminal: bool = False  # True if the command has a terminal of its own, which it may control; it has no other
+    secrets: tuple[str, ...] = ()  # files below the root that look empty and cannot be written; not with Landlock
+    covered_sockets: tuple[str, ...] = ()  # those of `Sandbox.sockets_to_cover` that the caller covers beforehand
     report_fd: int = 0
     """The descriptor for the names of processes that the command leaves running. They may take `LINGER_S` to end; then
     they are stopped, and `left=` and the name of each is written here, with a NUL behind it. 0: they are stopped at
@@ -175,8 +143,7 @@ class Confinement(Value, frozen=True):
 
 class Sandbox(ABC):
     level: Level
-    views: bool = False
-    """True if a copy-on-write view of the root works here."""
+    views: bool = False  # True if a copy-on-write view of the root works here
     lays: bool = False
     """True if the sandbox accepts a view that the starter of the command has mounted (`View.is_premounted`), which is
     faster with many changes."""

@@ -2,8 +2,7 @@
 hash. A set of changes is applied all or none, by a journal that survives a crash. The effect of a command is read from
 its copy-on-write view, or found by comparing the tree before and after.
 
-An implementation stays inside the root (S-01) and touches the project's `.git` only as files of the project.
-"""
+An implementation stays inside the root (S-01) and touches the project's `.git` only as files of the project."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -17,19 +16,16 @@ UNCLEAR = (
     "an older Treadle recorded it; name a range that holds all of them"
 )
 """Why a trail without links is left alone."""
-MERGEABLE = "it has changed"
-"""How the reason begins why a path is left alone that might be merged."""
+MERGEABLE = "it has changed"  # how the reason begins why a path is left alone that might be merged
 
 
 class Effect(msgspec.Struct, frozen=True):
     """The exact changes of a command to the project, by path, made or rehearsed."""
 
     files: tuple[FileChange, ...]
-    conflicts: tuple[FileConflict, ...] = ()
-    """Files that others changed since the command began. If there are any, nothing is committed (W-08)."""
+    conflicts: tuple[FileConflict, ...] = ()  # files that others changed meanwhile: nothing is committed (W-08)
     uncaptured: tuple[Uncaptured, ...] = ()
-    git: str = ""
-    """The fingerprint of `.git` afterwards, if the effect reaches into it; empty before it is committed."""
+    git: str = ""  # the fingerprint of `.git` afterwards, if the effect reaches into it; empty before it is committed
     history: tuple[str, ...] = ()
     """How it takes history away from git, hides something from it or leaves it steps to carry out: each the end of a
     sentence that begins with `it`. Known before it is committed."""
@@ -39,13 +35,10 @@ class UndoRequest(msgspec.Struct, frozen=True):
     """Trails that shall have their oldest states again."""
 
     trails: tuple[Trail, ...]
-    hunks: Mapping[str, tuple[int, ...]] = {}
-    """By path: only these hunks of the difference from its oldest state to its newest, counted from 1."""
+    hunks: Mapping[str, tuple[int, ...]] = {}  # by path: only these hunks from its oldest to its newest state, from 1
     merge: bool = False
-    git: str = ""
-    """The last known fingerprint of `.git`: if it is another by now, nothing there is touched."""
-    standing: frozenset[str] = frozenset()
-    """All paths with changes of the chat that are in effect: a folder that contains them stays, without a message."""
+    git: str = ""  # the last known fingerprint of `.git`: if it is another by now, nothing there is touched
+    standing: frozenset[str] = frozenset()  # paths with changes of the chat in effect: a folder with one stays
     gated: bool = False
     """True if changes that are never committed are skipped (S-16). Set for a redo: it applies the chat's own changes
     again, some of which were only detected afterwards. An undo restores any earlier state."""
@@ -115,8 +108,7 @@ class Snapshots(Protocol):
         `effect`, `diff` and `commit`. Harmless when it exists. Reads only."""
 
     def note_committed(self, view: str, frozen_view: str) -> None:
-        """Note that a frozen state of a view was committed: from now on the effect of the view is what changed
-        since."""
+        """Note that a frozen state of a view was committed: the effect of the view is what changed since then."""
 
     def discard(self, name: str) -> Effect | None:
         """Decide that the effect of this call is never committed. If a commit was decided before, it is completed and
@@ -126,8 +118,7 @@ class Snapshots(Protocol):
         """True if it is decided whether the effect of this call is committed or discarded."""
 
     def is_apply_decided(self, name: str) -> bool:
-        """True if it is decided that the changes of this name are applied: they are, or the next call for them
-        completes them."""
+        """True if it is decided that the changes of this name are applied: now, or by the next call for them."""
 
     # -- commands that write through (W-10) -----------------------------------------------------------------------
 
@@ -139,8 +130,7 @@ class Snapshots(Protocol):
         """Return the changes since the capture. The capture stays until `release`."""
 
     def withdraw(self, name: str, effect: Effect) -> Effect:
-        """Undo at once what of these changes is never made (S-16), and give back the rest, with that as left out. If
-        it cannot be undone, all are given back."""
+        """Undo at once what is never made (S-16) and give back the rest; all, if that cannot be undone."""
 
     def release(self, name: str) -> None:
         """Forget a capture, or what is left of a commit or an undo whose outcome is recorded."""

@@ -2,8 +2,7 @@
 atomic. The memory store is the executable specification; the contract suite in `treadle.testing` is the judge.
 
 A store never folds and never decides: it keeps records, a summary per chat, leases, blobs and snapshots; beside them
-the answers to requests that may be repeated, and live text for readers in other processes.
-"""
+the answers to requests that may be repeated, and live text for readers in other processes."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
@@ -17,10 +16,8 @@ from treadle.protocol.wire import Record
 
 LEASE_S = 30.0
 RENEW_S = 10.0
-ANSWER_MS = 24 * 3600 * 1000
-"""How long the answer to a request with an Idempotency-Key is kept."""
-ANSWERS_SWEPT = 100
-"""How many old answers go when a new one comes: no single request pays for a whole day."""
+ANSWER_MS = 24 * 3600 * 1000  # how long the answer to a request with an Idempotency-Key is kept
+ANSWERS_SWEPT = 100  # how many old answers go when a new one comes: no single request pays for a whole day
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -29,8 +26,7 @@ class Lease(msgspec.Struct, frozen=True):
     chat: ChatId
     epoch: int
     worker: str
-    head: int = 0
-    """The chat's head when the lease was taken. A worker must have read up to it before it acts."""
+    head: int = 0  # The chat's head when the lease was taken. A worker must have read up to it before it acts.
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -45,12 +41,10 @@ class Listed(msgspec.Struct, frozen=True):
 
     summary: ChatSummary
     leased: bool
-    change_number: int = 0
-    """The number of its last change, higher than that of every change in the store before it."""
+    change_number: int = 0  # the number of its last change, higher than that of every change in the store before it
 
 
-Cursor = tuple[int, ChatId]
-"""A place in a list: `updated_ms` and id of the chat that stands there."""
+Cursor = tuple[int, ChatId]  # a place in a list: `updated_ms` and id of the chat that stands there
 
 
 class ChatFilter(msgspec.Struct, frozen=True):
@@ -60,8 +54,7 @@ class ChatFilter(msgspec.Struct, frozen=True):
     archived: bool | None = None
     status: Status | None = None
     label: str | None = None
-    query: str = ""
-    """A part of the title, case-insensitive, or a prefix of the id, with or without `c_`."""
+    query: str = ""  # a part of the title, case-insensitive, or a prefix of the id, with or without `c_`
 
 
 ALL_CHATS = ChatFilter()
@@ -72,8 +65,7 @@ class Remembered(msgspec.Struct, frozen=True):
 
     owner: str
     key: str
-    request: str
-    """A fingerprint of the request: the same key with another request is a mistake of the caller."""
+    request: str  # a fingerprint of the request: the same key with another request is a mistake of the caller
     status: int
     body: bytes
     time_ms: int
@@ -84,38 +76,27 @@ class Remembered(msgspec.Struct, frozen=True):
 
     def refuse(self) -> AlreadyAnswered:
         """The error for a request that comes again under this answer's key."""
-        return AlreadyAnswered(
-            f"the request with the key {self.key!r} was answered before; this is the answer that it got",
-            request=self.request,
-            status=self.status,
-            body=self.body,
-        )
+        text = f"the request with the key {self.key!r} was answered before; this is the answer that it got"
+        return AlreadyAnswered(text, request=self.request, status=self.status, body=self.body)
 
 
 class Commit(msgspec.Struct, frozen=True):
     """The addition of one `Store.append` to a chat, with its conditions."""
 
     chat: ChatId
-    records: Sequence[Record]
-    """The first one's seq must be the chat's head + 1, else HeadMoved."""
+    records: Sequence[Record]  # the first one's seq must be the chat's head + 1, else HeadMoved
     summary: ChatSummary
-    lease: Lease | None = None
-    """Its epoch must be the newest and not released, else LeaseLost. None: a command, which may come any time."""
-    durable: bool = True
-    """The commit survives a power cut, not only the death of the process."""
-    release: bool = False
-    """Give the lease back as well, also one that is taken here: its epoch is then used up."""
+    lease: Lease | None = None  # its epoch must be the newest and not released, else LeaseLost; None: a command
+    durable: bool = True  # the commit survives a power cut, not only the death of the process
+    release: bool = False  # give the lease back as well, also one that is taken here: its epoch is then used up
     take: Lease | None = None
     """Without a lease: claim the chat in the same commit, under exactly this lease. Its epoch must be the next one and
     no lease may be active, else ChatBusy."""
-    answer: Remembered | None = None
-    """Remembered in the same commit. If its owner's key is remembered already, AlreadyAnswered."""
-    drop_deltas: bool = False
-    """True if the chat's live text is in the log now, or void: its stored deltas are deleted."""
+    answer: Remembered | None = None  # remembered in the same commit; AlreadyAnswered if its owner's key has one
+    drop_deltas: bool = False  # True if the chat's live text is in the log now, or void: its stored deltas are deleted
 
 
-Reach = tuple[int, int, int]
-"""How far a reader of live text is: epoch, turn and number of the last delta it has."""
+Reach = tuple[int, int, int]  # how far a reader of live text is: epoch, turn and number of the last delta it has
 
 
 class Delta(msgspec.Struct, frozen=True):
@@ -206,8 +187,7 @@ class Store(Protocol):
         """Keep bytes by their SHA-256 (hex), which is returned. The same bytes are kept once."""
 
     async def put_blob_parts(self, parts: Iterable[bytes]) -> str:
-        """The same for bytes that come in pieces, which are taken one at a time, in a thread if need be: for what is
-        too large to be held in memory."""
+        """The same for bytes in pieces, taken one at a time, perhaps in a thread: for what is too large for memory."""
 
     async def get_blob(self, digest: str) -> bytes:
         """NotFound when there is no such blob; Damaged when its bytes do not have this hash."""
@@ -229,8 +209,7 @@ class Store(Protocol):
         newest epoch is another or was released. Not durable, and gone with the next `drop_deltas` of the chat."""
 
     async def read_deltas(self, reached: Mapping[ChatId, Reach]) -> Sequence[Delta]:
-        """The live text of these chats under their newest epoch, behind what was reached; by chat, in order. Nothing
-        for a chat that there is not."""
+        """The live text of these chats under their newest epoch, behind what was reached; by chat, in order."""
 
     async def close(self) -> None:
         """Finish what is under way, release this process's leases, and free everything. Idempotent."""

@@ -26,7 +26,6 @@ from treadle.protocol.tools import ToolSpec
 Fact = PlanUpdated | TaskComplete | SandboxNotice | ModelNotice | JobStarted | JobEnded | JobSettled | SubagentCompleted
 """The events that a tool may record beside its result."""
 
-
 AskModel = Callable[[ModelRequest], Awaitable[str]]
 """Calls the chat's model during a tool call, on the chat's budget; the cost is recorded. ToolError, with the reason, if
 there is no answer."""
@@ -234,8 +233,7 @@ class ToolSource(Protocol):
         """Prepare before a chat is worked on; wait no longer than necessary. Return messages for people."""
 
     def listed(self, options: ChatOptions) -> Sequence[Tool]:
-        """The tools that the model is told of. They keep their places from turn to turn (L-21); those of a server that
-        started late are appended."""
+        """The tools that the model is told of, in lasting places (L-21); those of a late server are appended."""
 
     def find(self, name: str, options: ChatOptions) -> Tool | None:
         """A tool that there is now, listed or not."""

@@ -14,10 +14,7 @@ from treadle.protocol.files import FileChange, FileState
 from treadle.protocol.options import Project
 
 FileKind = Literal["file", "directory", "link", "other"]
-
-
-MOST_FOUND = 100
-"""So many paths `find` gives."""
+MOST_FOUND = 100  # so many paths `find` gives
 
 
 class FileStat(msgspec.Struct, frozen=True):
@@ -37,27 +34,18 @@ class Child(msgspec.Struct, frozen=True):
 
 
 class Query(msgspec.Struct, frozen=True):
-    """The parameters of a text search in files."""
-
     pattern: str
-    path: str = "."
-    """A directory, searched with all below it except what .gitignore names; or one file, searched in any case."""
-    include: str = ""
-    """A glob that the files must match; empty: all."""
+    path: str = "."  # a directory, searched with all below it except what .gitignore names; or one file, in any case
+    include: str = ""  # a glob that the files must match; empty: all
     ignore_case: bool = False
-    literal: bool = False
-    """True if the pattern is plain text, not a regular expression."""
-    context: int = 0
-    """How many lines before and after each match come with it."""
-    texts: bool = True
-    """True: return the matching lines. False: return only the files with their number of matches."""
-    most: int = 50
-    """How many matches (without texts: files) are wanted; the rest is counted."""
+    literal: bool = False  # True if the pattern is plain text, not a regular expression
+    context: int = 0  # how many lines before and after each match come with it
+    texts: bool = True  # True: return the matching lines. False: return only the files with their number of matches.
+    most: int = 50  # how many matches (without texts: files) are wanted; the rest is counted
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A line of a file, without its end. `column` counts characters from 0 and is that of the first match; context
-    lines have none."""
+    """A line of a file without its end. `column`: of the first match, from 0; context lines have none."""
 
     number: int
     text: str
@@ -66,10 +54,8 @@ class Line(msgspec.Struct, frozen=True):
 
 class FileMatches(msgspec.Struct, frozen=True):
     path: str
-    count: int
-    """How many lines match, whether they are in `lines` or not."""
-    lines: tuple[Line, ...] = ()
-    """The first matches with their context, by number."""
+    count: int  # how many lines match, whether they are in `lines` or not
+    lines: tuple[Line, ...] = ()  # the first matches with their context, by number
 
 
 class Matches(msgspec.Struct, frozen=True):
@@ -78,10 +64,8 @@ class Matches(msgspec.Struct, frozen=True):
     files: tuple[FileMatches, ...]
     total_files: int
     total: int
-    complete: bool = True
-    """False: the time was up; there may be more."""
-    too_large: tuple[str, ...] = ()
-    """Files that were not searched because of their size."""
+    complete: bool = True  # False: the time was up; there may be more
+    too_large: tuple[str, ...] = ()  # files that were not searched because of their size
 
 
 class Paths(msgspec.Struct, frozen=True):
@@ -96,12 +80,9 @@ class Location(msgspec.Struct, frozen=True):
     """Where a path leads. Both from the root and free of links."""
 
     path: str
-    missing: tuple[str, ...] = ()
-    """The directories on the way that do not exist, outermost first."""
-    mode: int = 0o644
-    """The permissions of the file there, or of one that is made there."""
-    folder_mode: int = 0o755
-    """The same for directories that are made on the way."""
+    missing: tuple[str, ...] = ()  # the directories on the way that do not exist, outermost first
+    mode: int = 0o644  # the permissions of the file there, or of one that is made there
+    folder_mode: int = 0o755  # the same for directories that are made on the way
 
 
 class Workspace(Protocol):
@@ -189,9 +170,7 @@ def inert(name: str) -> str:
     """A file name as text that is safe to show and to store: control characters and broken UTF-8 as escapes (a
     newline in a name must not look like two names), and cut in the middle when very long."""
     name = printable(name, keep="")
-    if len(name) > _LONGEST:
-        name = f"{name[:200]}…{name[-80:]}"
-    return name or '""'
+    return (name if len(name) <= _LONGEST else f"{name[:200]}…{name[-80:]}") or '""'
 
 
 class WorldPlaces(Protocol):

@@ -15,13 +15,10 @@ class Send(Value, tag="send", frozen=True):
     """Say something. On an idle chat it starts a run; on a busy one it queues, or steers (L-08)."""
 
     content: str
-    delivery: Delivery = "queued"
-    """If the chat is busy: queue the message, or steer the run with it."""
+    delivery: Delivery = "queued"  # if the chat is busy: queue the message, or steer the run with it
     images: tuple[Image, ...] = ()
-    queue_id: str = ""
-    """The id under which it queues; chosen by the caller."""
-    traceparent: str = ""
-    """The span from which it is sent, in the W3C format. An invalid value is ignored."""
+    queue_id: str = ""  # the id under which it queues; chosen by the caller
+    traceparent: str = ""  # The span from which it is sent, in the W3C format. An invalid value is ignored.
 
 
 class Result(Value, frozen=True):
@@ -30,8 +27,7 @@ class Result(Value, frozen=True):
     tool_call_id: str
     output: Any = None
     is_error: bool = False
-    failure: Literal["", "rejected", "denied", "timeout"] = ""
-    """Of an error: a person rejected the call, a rule denied it, or it took too long."""
+    failure: Literal["", "rejected", "denied", "timeout"] = ""  # of an error: a person, a rule or the time ended it
 
 
 class SubmitResults(Value, tag="submit_results", frozen=True):
@@ -48,8 +44,7 @@ class Decide(Value, tag="decide", frozen=True):
     feedback: str = ""
     arguments: dict[str, Any] | None = None
     by: str = "person"
-    rule: Rule | None = None
-    """A standing answer that this one becomes: one of those that were offered, or narrower (S-07)."""
+    rule: Rule | None = None  # the standing answer that this one becomes: one that was offered, or narrower (S-07)
 
 
 class Answer(Value, tag="answer", frozen=True):
@@ -67,13 +62,10 @@ class Interrupt(Value, tag="interrupt", frozen=True):
 class Edit(Value, tag="edit", frozen=True):
     """Replace an earlier user message and run again from there (L-09)."""
 
-    message: int
-    """The seq of the message."""
+    message: int  # the seq of the message
     content: str
-    files: bool = False
-    """True if the files are restored to that point first."""
-    restore: str = ""
-    """A name for that, chosen by the caller."""
+    files: bool = False  # True if the files are restored to that point first
+    restore: str = ""  # a name for that, chosen by the caller
 
 
 class Rewind(Value, tag="rewind", frozen=True):
@@ -91,8 +83,7 @@ class Rewind(Value, tag="rewind", frozen=True):
 class Restore(Value, tag="restore", frozen=True):
     """Undo, redo or keep changes of files; see `treadle.protocol.workspace_events.RestoreRequested`."""
 
-    restore: str
-    """Its name, chosen by the caller."""
+    restore: str  # its name, chosen by the caller
     kind: RestoreKind = "undo"
     since: int = 0
     upto: int = 0
@@ -100,8 +91,7 @@ class Restore(Value, tag="restore", frozen=True):
     hunks: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
     merge: bool = False
     even_kept: bool = False
-    of: str = ""
-    """For a redo: the undo that it takes back."""
+    of: str = ""  # for a redo: the undo that it takes back
     by: str = "person"
 
 
@@ -153,36 +143,24 @@ class Race(Value, frozen=True):
     """Several attempts at one task, of which the best is kept (L-22)."""
 
     task: str
-    models: tuple[str, ...]
-    """One for each attempt."""
-    check: str = ""
-    """A command that must succeed in the world of an attempt."""
-    judge: str = ""
-    """The model that chooses; empty: the first that passes the check, or the smallest change."""
-    all: bool = False
-    """True if every attempt runs to its end even after one has passed the check."""
+    models: tuple[str, ...]  # one for each attempt
+    check: str = ""  # a command that must succeed in the world of an attempt
+    judge: str = ""  # the model that chooses; empty: the first that passes the check, or the smallest change
+    all: bool = False  # True if every attempt runs to its end even after one has passed the check
 
 
 class Apply(Value, tag="apply", frozen=True):
     """Write a text, or a fenced block of the last answer, to a file, apply a patch, commit a world, run a command or
     a race, without asking the model (L-18)."""
 
-    path: str = ""
-    """The file; a patch names its files itself."""
-    content: str | None = None
-    """The text; None: a block of the last answer."""
-    block: int = 0
-    """Which block, from 1; 0: the only one."""
-    patch: str | None = None
-    """A patch, unified or in the envelope, in place of a text and a path: all of it or nothing."""
-    world: str = ""
-    """Or a world of the folder in which the chat works: its changes are committed (W-12)."""
-    command: str | None = None
-    """Or a command line."""
-    race: Race | None = None
-    """Or attempts at a task, each in a world of its own (L-22)."""
-    job: str = ""
-    """Or the handle of a background command of this chat: its changes that are not committed yet (W-10)."""
+    path: str = ""  # the file; a patch names its files itself
+    content: str | None = None  # the text; None: a block of the last answer
+    block: int = 0  # which block, from 1; 0: the only one
+    patch: str | None = None  # a patch, unified or in the envelope, in place of a text and a path: all of it or nothing
+    world: str = ""  # or a world of the folder in which the chat works: its changes are committed (W-12)
+    command: str | None = None  # or a command line
+    race: Race | None = None  # or attempts at a task, each in a world of its own (L-22)
+    job: str = ""  # or the handle of a background command of this chat: its changes that are not committed yet (W-10)
 
 
 class CloseJob(Value, tag="close_job", frozen=True):
@@ -196,8 +174,7 @@ class CloseJob(Value, tag="close_job", frozen=True):
     by: str = ""
     concerns: tuple[str, ...] = ()
     files_changed: FilesChanged | None = None
-    pending: int = 0
-    """How many files it changed that are not committed yet."""
+    pending: int = 0  # how many files it changed that are not committed yet
     settlement: Literal["", "committed", "refused", "discarded"] = ""
 
 
@@ -208,23 +185,6 @@ class Expire(Value, tag="expire", frozen=True):
 
 
 Command = (
-    Send
-    | SubmitResults
-    | Decide
-    | Answer
-    | Interrupt
-    | Edit
-    | Rewind
-    | Restore
-    | EditQueued
-    | DeleteQueued
-    | Promote
-    | ExtendTurns
-    | ChangeOptions
-    | Rename
-    | RecordTitle
-    | Compact
-    | Apply
-    | CloseJob
-    | Expire
-)
+    Send | SubmitResults | Decide | Answer | Interrupt | Edit | Rewind | Restore | EditQueued | DeleteQueued | Promote
+    | ExtendTurns | ChangeOptions | Rename | RecordTitle | Compact | Apply | CloseJob | Expire
+)  # fmt: skip

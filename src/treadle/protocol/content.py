@@ -24,19 +24,14 @@ class Perhaps(msgspec.Struct, frozen=True):
     """The object that a value refers to is optional: it may be stored, and its absence is not an error."""
 
 
-BlobHash = Annotated[str, Refers("blob")]
-"""Bytes in the blob store, without which the event is not whole."""
-ManifestHash = Annotated[str, Refers("manifest")]
-"""A blob, too: a JSON array of `FileChange`, which refer to more."""
-ImageHash = Annotated[str, Refers("image")]
-"""Bytes of a file of the project, kept so that changes can be undone."""
+BlobHash = Annotated[str, Refers("blob")]  # bytes in the blob store, without which the event is not whole
+ManifestHash = Annotated[str, Refers("manifest")]  # a blob, too: a JSON array of `FileChange`, which refer to more
+ImageHash = Annotated[str, Refers("image")]  # bytes of a file of the project, kept so that changes can be undone
 Plan = Annotated[dict[str, Any] | None, Refers("plan")]
 """The data by which a tool finds out later if it took effect, in the tool's own format; any hash in it may be that of
 an image."""
-FileHash = Annotated[str, Refers("file")]
-"""Bytes that a file of the project had; they need be kept nowhere."""
-Fingerprint = Annotated[str, Refers("fingerprint")]
-"""Tells whether something is still the same; nothing lies under it."""
+FileHash = Annotated[str, Refers("file")]  # bytes that a file of the project had; they need be kept nowhere
+Fingerprint = Annotated[str, Refers("fingerprint")]  # tells whether something is still the same; nothing lies under it
 
 
 # -- values -------------------------------------------------------------------------------------------------------
@@ -96,14 +91,9 @@ class Usage(Value, frozen=True):
         return self.input + self.output
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            self.input + other.input,
-            self.output + other.output,
-            self.cached + other.cached,
-            self.reasoning + other.reasoning,
-            self.usd + other.usd,
-            self.estimated or other.estimated,
-        )
+        tokens = self.input + other.input, self.output + other.output, self.cached + other.cached
+        reasoning, usd = self.reasoning + other.reasoning, self.usd + other.usd
+        return Usage(*tokens, reasoning, usd, self.estimated or other.estimated)
 
 
 class UserEntry(Value, tag="user", frozen=True):
@@ -133,14 +123,12 @@ class ResultsEntry(Value, tag="results", frozen=True):
 
 Entry = UserEntry | AssistantEntry | ResultsEntry
 
-PlanStatus = str
-
 
 class PlanStep(Value, frozen=True):
     """One step of the model's plan; status is pending, in_progress or done."""
 
     text: str
-    status: PlanStatus = "pending"
+    status: str = "pending"
 
 
 JsonSchema = dict[str, Any]
@@ -148,21 +136,8 @@ JsonSchema = dict[str, Any]
 
 def json_type(value: object) -> str:
     """The type of a JSON value, as schemas name it."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case dict():
-            return "object"
-        case _:
-            return "array"
+    names = {type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string", dict: "object"}
+    return next((name for kind, name in names.items() if isinstance(value, kind)), "array")
 
 
 class Failure(Value, frozen=True):
@@ -192,8 +167,7 @@ class Shell(Value, frozen=True):
     unset: tuple[str, ...] = ()
 
 
-PICTURE_KINDS = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""The media types of pictures that models take."""
+PICTURE_KINDS = ("image/png", "image/jpeg", "image/gif", "image/webp")  # the media types of pictures that models take
 MAX_IMAGE_BYTES = 20_000_000
 
 

@@ -27,8 +27,7 @@ class CallDelta(msgspec.Struct, frozen=True, gc=False):
     index: int | None = None
     name: str | None = None
     arguments: str = ""
-    repaired: bool = False
-    """The call was cut off and completed by guessing (P-04)."""
+    repaired: bool = False  # the call was cut off and completed by guessing (P-04)
 
 
 class UsageDelta(msgspec.Struct, frozen=True):
@@ -41,12 +40,9 @@ class UsageDelta(msgspec.Struct, frozen=True):
 class FinishDelta(msgspec.Struct, frozen=True):
     """The stream ended well. A stream that stops without one was cut."""
 
-    reason: str = "stop"
-    """stop, tool_calls, length, content_filter, or the provider's own word."""
-    response_id: str = ""
-    """The provider's id of the answer."""
-    response_model: str = ""
-    """The model that answered, in the provider's word."""
+    reason: str = "stop"  # stop, tool_calls, length, content_filter, or the provider's own word
+    response_id: str = ""  # the provider's id of the answer
+    response_model: str = ""  # the model that answered, in the provider's word
     server_address: str = ""
     server_port: int = 0
 

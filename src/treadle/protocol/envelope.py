@@ -30,8 +30,7 @@ class Envelope(msgspec.Struct, frozen=True):
     chat: ChatId
     time_ms: int
     data: Event
-    epoch: int = 0
-    """The lease under which a worker wrote it; 0 for what a command wrote."""
+    epoch: int = 0  # the lease under which a worker wrote it; 0 for what a command wrote
 
     @property
     def type(self) -> str:

@@ -1,9 +1,8 @@
 """The facts of a chat, as they are recorded and as they go over the wire (spec V-01 to V-05).
 
 The list is closed: an event that is not here does not exist. Names follow the Copilot SDK where it has one. A
-change of shape is a new VERSION of the type with an upcaster in `upcast`; golden files guard that (V-06).
-Knows nothing of state: `treadle.chat.fold` defines the meaning of each event.
-"""
+change of shape is a new VERSION of the type with an upcaster in `wire`; golden files guard that (V-06).
+Knows nothing of state: `treadle.chat.fold` defines the meaning of each event."""
 
 from typing import Any, Literal
 
@@ -341,8 +340,7 @@ class GuardNotice(Event, frozen=True):
     text: str = ""
 
 
-DIAGNOSTICS = "diagnostics"
-"""The check that is no command: errors in the files that the run changed."""
+DIAGNOSTICS = "diagnostics"  # the check that is no command: errors in the files that the run changed
 
 
 class CheckStarted(Event, frozen=True):

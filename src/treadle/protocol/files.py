@@ -7,14 +7,14 @@ import msgspec
 
 from treadle.protocol.content import ImageHash, Perhaps, Value
 
-StateKind = Literal["file", "directory", "link", "fifo", "other"]
-"""other: a socket or a device, of which nothing but its being there is known."""
-
+StateKind = Literal["file", "directory", "link", "fifo", "other"]  # other: a socket or a device
 Source = Literal["tool", "view", "direct", "observed"]
 """The origin of a change, which says how certain it is. tool: a file tool. view: a command on a copy-on-write view,
 committed (W-08). direct: a command that wrote to the project itself, found by comparing the tree before and after.
 observed: found changed while a background process ran; another program may have made the change, so it is undone only
 if its path is named (W-10)."""
+
+ChangeAction = Literal["created", "modified", "deleted"]
 
 
 class DiffStat(Value, frozen=True):
@@ -52,7 +52,7 @@ class FileChange(Value, frozen=True):
     the form of `encode_path`."""
 
     path: str
-    action: Literal["created", "modified", "deleted"]
+    action: ChangeAction
     added: int = 0
     removed: int = 0
     before: FileState | None = None
@@ -114,9 +114,7 @@ def change_of(
     merged: FileState | None = None,
     rebased: tuple[Link, ...] = (),
 ) -> FileChange:
-    action: Literal["created", "modified", "deleted"] = "modified"
-    if old_state is None or new_state is None:
-        action = "created" if old_state is None else "deleted"
+    action: ChangeAction = "created" if old_state is None else "deleted" if new_state is None else "modified"
     return FileChange(path, action, stat.added, stat.removed, old_state, new_state, ignored, merged, rebased)
 
 
@@ -134,7 +132,6 @@ def encode_path(path: str) -> str:
 
 
 def decode_path(text: str) -> str:
-    """The path for the operating system."""
     if text.startswith(_BYTES):
         return bytes.fromhex(text[len(_BYTES) :]).decode("utf-8", "surrogateescape")
     return text

@@ -28,18 +28,14 @@ class ChatLine(Shape, frozen=True, kw_only=True):
     root: str
     archived: bool
     labels: tuple[str, ...]
-    head: int
-    """The seq of the last event."""
+    head: int  # the seq of the last event
     created: str
     updated: str
     turns: int
     usage: UsageCount
-    last_error: Failure | None
-    """Why it is in `error`; null if it is not. In lists the sentence may be cut."""
-    parent: str = ""
-    """The chat whose call began it (a sub-agent, an attempt of a race); empty: no chat did."""
-    deleted: bool = False
-    """The chat was deleted: only in the stream of changes. All other fields are then empty, except `id`."""
+    last_error: Failure | None  # Why it is in `error`; null if it is not. In lists the sentence may be cut.
+    parent: str = ""  # the chat whose call began it (a sub-agent, an attempt of a race); empty: no chat did
+    deleted: bool = False  # only in the stream of changes: the chat was deleted, and all fields except `id` are empty
 
 
 class ChatView(ChatLine, frozen=True, kw_only=True):
@@ -47,20 +43,15 @@ class ChatView(ChatLine, frozen=True, kw_only=True):
 
     options: ChatOptions
     queue: tuple[QueueItem, ...]
-    actions: tuple[OpenAction, ...]
-    """The actions that the chat waits for."""
+    actions: tuple[OpenAction, ...]  # the actions that the chat waits for
     plan: tuple[PlanStep, ...]
-    last_end: str
-    """Why the last run ended."""
-    last_why: str
-    """The same in words, where it does not say all: at a budget, which one, and how much of it is used."""
-    warnings: tuple[str, ...] = ()
-    """Warnings about the options of a new chat (A-01)."""
+    last_end: str  # why the last run ended
+    last_why: str  # the same in words, where it does not say all: at a budget, which one, and how much of it is used
+    warnings: tuple[str, ...] = ()  # warnings about the options of a new chat (A-01)
 
 
 class FoundChat(ChatLine, frozen=True, kw_only=True):
-    found: str
-    """The place where the words stand in what was said; empty: they are in this line."""
+    found: str  # the place where the words stand in what was said; empty: they are in this line
 
 
 class FoundList(Shape, frozen=True, kw_only=True):
@@ -69,8 +60,7 @@ class FoundList(Shape, frozen=True, kw_only=True):
 
 class ChatList(Shape, frozen=True, kw_only=True):
     chats: tuple[ChatLine, ...]
-    next: str
-    """The `cursor` of the next page; empty when there is none."""
+    next: str  # the `cursor` of the next page; empty when there is none
 
 
 class Accepted(Shape, frozen=True, kw_only=True):
@@ -79,10 +69,8 @@ class Accepted(Shape, frozen=True, kw_only=True):
     chat: str
     status: Status
     head: int
-    queued: str = ""
-    """The id of the message in the queue, if it was queued."""
-    restore: str = ""
-    """The name of the restoring of files that was asked for; its outcome is an event with the same name."""
+    queued: str = ""  # the id of the message in the queue, if it was queued
+    restore: str = ""  # the name of the requested restoring of files; its outcome is an event with that name
 
 
 class CallView(Shape, frozen=True, kw_only=True):
@@ -100,11 +88,9 @@ class ResultView(Shape, frozen=True, kw_only=True):
 class MessageView(Shape, frozen=True, kw_only=True):
     """One entry of the conversation."""
 
-    place: int
-    """Its place in the conversation, from 1; a cursor."""
+    place: int  # its place in the conversation, from 1; a cursor
     role: Literal["user", "assistant", "tool"]
-    seq: int = 0
-    """Of a user's message: its seq, by which it can be edited."""
+    seq: int = 0  # of a user's message: its seq, by which it can be edited
     turn: int = 0
     source: str = ""
     content: str = ""
@@ -144,11 +130,9 @@ class WorldView(Shape, frozen=True, kw_only=True):
 
     id: str
     root: str
-    parent: str = ""
-    """The world of which it is one."""
+    parent: str = ""  # the world of which it is one
     how: Literal["overlay", "copy"]
-    why: str = ""
-    """Why it is a copy."""
+    why: str = ""  # why it is a copy
     label: str = ""
     made_ms: int
 
@@ -167,8 +151,7 @@ class WorldChanges(Shape, frozen=True, kw_only=True):
 
 
 class Rebased(Shape, frozen=True, kw_only=True):
-    merged: tuple[str, ...]
-    """Paths of texts that both had changed."""
+    merged: tuple[str, ...]  # paths of texts that both had changed
 
 
 class JobList(Shape, frozen=True, kw_only=True):
@@ -189,28 +172,21 @@ class UsageView(Shape, frozen=True, kw_only=True):
     usage: UsageCount
     turns: int
     tool_calls: int = 0
-    wall_ms: int = 0
-    """How long the chat's runs worked, those that have ended; waiting for a person is not counted."""
-    context_tokens: int = 0
-    """How much of the model's window the conversation took at last."""
-    context_window: int = 0
-    """How much that window holds, in tokens; 0 if it is not known here."""
+    wall_ms: int = 0  # how long the chat's runs worked, those that have ended; waiting for a person is not counted
+    context_tokens: int = 0  # how much of the model's window the conversation took at last
+    context_window: int = 0  # how much that window holds, in tokens; 0 if it is not known here
     chats: int = 1
-    priced: bool = True
-    """Of a chat: true if the price of its model is known; if not, `usd` lacks the calls of that model."""
+    priced: bool = True  # of a chat: true if the price of its model is known; else `usd` lacks its calls
 
 
 class UsageRow(Shape, frozen=True, kw_only=True):
     """The usage of one model on one day."""
 
-    day: str
-    """As in 2026-01-31, in UTC."""
+    day: str  # as in 2026-01-31, in UTC
     model: str
     usage: UsageCount
-    calls: int
-    """Model calls that answered."""
-    model_ms: int
-    """How long those took."""
+    calls: int  # model calls that answered
+    model_ms: int  # how long those took
 
 
 class UsageDays(Shape, frozen=True, kw_only=True):
@@ -225,17 +201,14 @@ class ModelView(Shape, frozen=True, kw_only=True):
     max_output: int
     native_tools: bool
     thinking: bool
-    efforts: tuple[ReasoningEffort, ...] = ()
-    """The levels of reasoning effort that can be chosen for it; empty: it has none."""
+    efforts: tuple[ReasoningEffort, ...] = ()  # the levels of reasoning effort to choose from; empty: it has none
     vision: bool
     price_input: float
     price_output: float
     price_cached: float
     usable: bool
-    why: str
-    """The reason why the model cannot be used."""
-    place: str = ""
-    """The model server on the server's own machine that has it; empty: a provider has it."""
+    why: str  # the reason why the model cannot be used
+    place: str = ""  # the model server on the server's own machine that has it; empty: a provider has it
 
 
 class ModelList(Shape, frozen=True, kw_only=True):
@@ -259,37 +232,31 @@ class CommandView(Shape, frozen=True, kw_only=True):
 
     name: str
     description: str
-    hint: str
-    """The words behind it; those that may be left out in brackets."""
+    hint: str  # the words behind it; those that may be left out in brackets
 
 
 class FoundFiles(Shape, frozen=True, kw_only=True):
-    paths: tuple[str, ...]
-    """The closest first."""
+    paths: tuple[str, ...]  # the closest first
 
 
 class ProjectView(Shape, frozen=True, kw_only=True):
     """The project of a chat to come."""
 
     root: str = ""
-    branch: str = ""
-    """The git branch, or the beginning of the commit that is checked out."""
+    branch: str = ""  # the git branch, or the beginning of the commit that is checked out
 
 
 class RuleView(Shape, frozen=True, kw_only=True):
     """A standing answer."""
 
     rule: Rule
-    chat: str = ""
-    """The chat, for a rule that holds in one."""
-    used_ms: int = 0
-    """When it answered last; 0: never."""
+    chat: str = ""  # the chat, for a rule that holds in one
+    used_ms: int = 0  # when it answered last; 0: never
 
 
 class RuleList(Shape, frozen=True, kw_only=True):
     rules: tuple[RuleView, ...]
-    damage: str = ""
-    """Why the file of rules cannot be read: as long as this is so, no rule allows anything."""
+    damage: str = ""  # why the file of rules cannot be read: as long as this is so, no rule allows anything
 
 
 class CommandList(Shape, frozen=True, kw_only=True):
@@ -299,13 +266,11 @@ class CommandList(Shape, frozen=True, kw_only=True):
 class ResourceView(Shape, frozen=True, kw_only=True):
     """An MCP resource that can be typed as `@server:uri`."""
 
-    mention: str
-    """All of that; of a template the part before its first variable."""
+    mention: str  # all of that; of a template the part before its first variable
     name: str
     description: str
     media_type: str
-    template: bool
-    """True if the mention must be completed with text after it."""
+    template: bool  # True if the mention must be completed with text after it
 
 
 class ResourceList(Shape, frozen=True, kw_only=True):
@@ -359,14 +324,10 @@ class ErrorReply(msgspec.Struct, frozen=True):
 class RunView(Shape, frozen=True, kw_only=True):
     """A run that changed files, or might have."""
 
-    run: int
-    """Its number, from 1."""
-    message: int
-    """The seq of the message that began it; going back to before it takes the run back."""
-    upto: int
-    """The last seq that is counted to it; 0: it is the last run."""
-    content: str
-    """The beginning of the message that began the run."""
+    run: int  # its number, from 1
+    message: int  # the seq of the message that began it; going back to before it takes the run back
+    upto: int  # the last seq that is counted to it; 0: it is the last run
+    content: str  # the beginning of the message that began the run
 
 
 class RunList(Shape, frozen=True, kw_only=True):
@@ -378,42 +339,30 @@ class ChangedFile(Shape, frozen=True, kw_only=True):
     """The remaining changes that a chat made to one file: from its original state to the state in which the chat left
     it."""
 
-    path: str
-    """Relative to the root; a path that is not UTF-8 is written in hexadecimal after `//bytes/`."""
+    path: str  # relative to the root; a path that is not UTF-8 is written in hexadecimal after `//bytes/`
     action: Literal["created", "modified", "deleted"]
     added: int
     removed: int
     before: FileState | None
     after: FileState | None
-    notes: tuple[str, ...]
-    """Differences that no line shows: kinds, modes, targets of links, bytes."""
-    hunks: tuple[Hunk, ...]
-    """Numbered, as `undo` and `keep` take them."""
-    cut: bool
-    """True if hunks were left out because there are too many; name the file as `path` to see more of them."""
+    notes: tuple[str, ...]  # differences that no line shows: kinds, modes, targets of links, bytes
+    hunks: tuple[Hunk, ...]  # numbered, as `undo` and `keep` take them
+    cut: bool  # True if hunks were left out because there are too many; name the file as `path` to see more of them
 
 
 class Changes(Shape, frozen=True, kw_only=True):
     since: int
-    upto: int
-    """The stretch of the log that it is about; 0: until now."""
+    upto: int  # the stretch of the log that it is about; 0: until now
     files: tuple[ChangedFile, ...]
-    total: int
-    """How many there are in all; `after` leads to the others. A folder is listed where nothing in it is."""
+    total: int  # How many there are in all; `after` leads to the others. A folder is listed where nothing in it is.
 
 
 class Restoration(Shape, frozen=True, kw_only=True):
     """The outcome of restoring files, or with `preview` the expected outcome."""
 
-    restore: str
-    """Its name; of an undo, what a redo refers to."""
+    restore: str  # its name; of an undo, what a redo refers to
     preview: bool
-    files: tuple[FileChange, ...]
-    """The files that changed, each with its state before and now. With `preview`, only the first if there are very
-    many."""
-    total: int
-    """How many files that are; folders are not counted."""
-    conflicts: tuple[FileConflict, ...]
-    """The files that were left alone, with the reasons."""
-    error: str
-    """Why nothing was done at all."""
+    files: tuple[FileChange, ...]  # those that changed, with their states; with `preview` only the first of very many
+    total: int  # how many files that are; folders are not counted
+    conflicts: tuple[FileConflict, ...]  # the files that were left alone, with the reasons
+    error: str  # why nothing was done at all

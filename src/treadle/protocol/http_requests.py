@@ -14,8 +14,7 @@ from treadle.protocol.events import Delivery
 from treadle.protocol.options import PRESETS, ChatOptions, Preset
 from treadle.protocol.permissions import RuleScope
 
-Line = Annotated[str, Meta(max_length=2_000, pattern=r"^[^\x00-\x1f\x7f]*$")]
-"""One line of text, as it is shown in lists."""
+Line = Annotated[str, Meta(max_length=2_000, pattern=r"^[^\x00-\x1f\x7f]*$")]  # one line of text, for lists
 _Count = Annotated[int, Meta(ge=0, le=1_000_000_000)]
 _Turns = Annotated[int, Meta(ge=1, le=10_000)]
 _Seconds = Annotated[float, Meta(ge=0, le=100_000_000)]
@@ -56,21 +55,15 @@ _NAMED = (
 )  # fmt: skip
 """The options that requests may name. The others are of the machine on which a chat was made."""
 _BOUNDS: Mapping[str, Any] = {
-    "model": Line,
-    "root": Line,
-    "labels": _Labels,
-    "max_turns": _Turns,
-    "action_deadline_s": _Seconds,
-    "max_continuations": _Count,
+    **dict.fromkeys(("model", "root"), Line),
+    **dict.fromkeys(("max_continuations", "max_tokens", "context_window"), _Count),
+    **{"labels": _Labels, "max_turns": _Turns, "action_deadline_s": _Seconds},
     "temperature": Annotated[float, Meta(ge=0, le=2)] | None,
-    "max_tokens": _Count,
-    "context_window": _Count,
 }
 """The types of options in requests, where they are narrower than in a log."""
 
 
 def _optional() -> type[msgspec.Struct]:
-    """Those options, each to be named or left out."""
     kinds = {**get_type_hints(ChatOptions, include_extras=True), **_BOUNDS}
     fields = [(name, kinds[name] | UnsetType, UNSET) for name in _NAMED]
     return msgspec.defstruct("Options", fields, bases=(Body,), module=__name__, frozen=True, kw_only=True)
@@ -85,8 +78,7 @@ else:
 class OptionChanges(_Options, frozen=True, kw_only=True):
     """The options of a chat; an option that is left out stays as it is."""
 
-    preset: Preset | UnsetType = UNSET
-    """Options under one name; those that are named beside it win."""
+    preset: Preset | UnsetType = UNSET  # options under one name; those that are named beside it win
 
     def changes(self) -> dict[str, Any]:
         """The options that were named, as plain data."""
@@ -100,11 +92,9 @@ class CreateChat(OptionChanges, frozen=True, kw_only=True):
 
     content: str = ""
     images: tuple[Picture, ...] = ()
-    expand: bool = False
-    """As in a message."""
+    expand: bool = False  # as in a message
     title: Line = ""
-    world: Line | UnsetType = UNSET
-    """A world of the root in which the chat works; `chat`: one of its own (W-11)."""
+    world: Line | UnsetType = UNSET  # a world of the root in which the chat works; `chat`: one of its own (W-11)
 
 
 class PatchChat(OptionChanges, frozen=True, kw_only=True):
@@ -116,22 +106,16 @@ class StartRace(OptionChanges, frozen=True, kw_only=True):
     """Several attempts at one task at once, each in a world of its own; the best is committed (L-22)."""
 
     task: str
-    attempts: Annotated[int, Meta(ge=0, le=16)] = 0
-    """How many; 0: one for each of `models`, or four."""
-    models: Annotated[tuple[Line, ...], Meta(max_length=16)] = ()
-    """Given out in turn; empty: `model` makes them all."""
-    check: Line = ""
-    """A command that must succeed in the world of an attempt."""
-    judge: Line = ""
-    """A model that chooses among those that passed."""
-    all: bool = False
-    """True if every attempt runs to its end even after one has passed."""
+    attempts: Annotated[int, Meta(ge=0, le=16)] = 0  # how many; 0: one for each of `models`, or four
+    models: Annotated[tuple[Line, ...], Meta(max_length=16)] = ()  # given out in turn; empty: `model` makes them all
+    check: Line = ""  # a command that must succeed in the world of an attempt
+    judge: Line = ""  # a model that chooses among those that passed
+    all: bool = False  # True if every attempt runs to its end even after one has passed
 
 
 class SendMessage(Body, frozen=True):
     content: str = ""
-    delivery: Delivery = "queued"
-    """If the chat is busy: queue the message, or steer the run with it."""
+    delivery: Delivery = "queued"  # if the chat is busy: queue the message, or steer the run with it
     images: tuple[Picture, ...] = ()
     expand: bool = False
     """For what a person typed: `/name words` says the command of that name, or the prompt `server:prompt` of an MCP
@@ -143,8 +127,7 @@ class EditMessage(Body, frozen=True):
 
 
 class ReplaceMessage(EditMessage, frozen=True):
-    files: bool = False
-    """True if the files are restored to that point first (L-09)."""
+    files: bool = False  # True if the files are restored to that point first (L-09)
 
 
 class ToolResultBody(Body, frozen=True):
@@ -162,11 +145,9 @@ class ToolResults(Body, frozen=True):
 class RuleWish(Body, frozen=True):
     """Make one of the offered rules of the approval."""
 
-    offer: Annotated[int, Meta(ge=0, le=100)]
-    """Which of `offers`, from 0."""
+    offer: Annotated[int, Meta(ge=0, le=100)]  # which of `offers`, from 0
     scope: RuleScope = "chat"
-    expires_s: _Seconds = 0
-    """0: never."""
+    expires_s: _Seconds = 0  # 0: never
 
 
 class Decision(Body, frozen=True):
@@ -175,8 +156,7 @@ class Decision(Body, frozen=True):
     decision: Literal["allow", "deny"]
     hash: str
     feedback: str = ""
-    arguments: dict[str, Any] | None = None
-    """Other arguments in place of those that were shown."""
+    arguments: dict[str, Any] | None = None  # other arguments in place of those that were shown
     rule: RuleWish | None = None
 
 
@@ -185,8 +165,7 @@ class AnswerBody(Body, frozen=True):
 
 
 class SignInCode(Body, frozen=True):
-    code: Annotated[str, Meta(max_length=40)]
-    """As the terminal of the server shows it; case, spaces and dashes do not matter."""
+    code: Annotated[str, Meta(max_length=40)]  # as the server's terminal shows it; case, spaces and dashes are ignored
 
 
 class Passage(Body, frozen=True, kw_only=True):
@@ -194,12 +173,9 @@ class Passage(Body, frozen=True, kw_only=True):
 
     kind: Literal["markdown", "code", "diff"]
     text: Annotated[str, Meta(max_length=2_000_000)]
-    language: Annotated[str, Meta(max_length=4_096)] = ""
-    """Of code and diffs: the name of a language, or of a file."""
-    split: bool = False
-    """True if the two sides of a diff stand beside each other."""
-    numbered: bool = False
-    """True if the lines of code have numbers."""
+    language: Annotated[str, Meta(max_length=4_096)] = ""  # of code and diffs: the name of a language, or of a file
+    split: bool = False  # True if the two sides of a diff stand beside each other
+    numbered: bool = False  # True if the lines of code have numbers
 
 
 class Passages(Body, frozen=True):
@@ -209,10 +185,8 @@ class Passages(Body, frozen=True):
 class ForkChat(Body, frozen=True, kw_only=True):
     """Begin a new chat as a copy of this one."""
 
-    seq: Annotated[int, Meta(ge=1, le=(1 << 53) - 1)]
-    """The last event that is copied."""
-    model: Line = ""
-    """Another model for the copy."""
+    seq: Annotated[int, Meta(ge=1, le=(1 << 53) - 1)]  # the last event that is copied
+    model: Line = ""  # another model for the copy
 
 
 class Extension(OptionalBody, frozen=True):
@@ -231,52 +205,39 @@ _Run = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 class ApplyText(Body, frozen=True, kw_only=True):
     """Write a fenced block of the last answer, or a text, to a file, apply a patch or run a command (L-18)."""
 
-    path: _Path | None = None
-    """Relative to the root; a patch has none."""
-    block: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
-    """Which block of the last answer, from 1; left out: the only one."""
-    content: str | None = None
-    """A text, in place of a block."""
+    path: _Path | None = None  # relative to the root; a patch has none
+    block: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None  # of the last answer, from 1; None: the only one
+    content: str | None = None  # a text, in place of a block
     patch: str | None = None
     """A unified diff, or what stands between `*** Begin Patch` and `*** End Patch`, in place of a file and a text: all
     of it is applied, or nothing."""
-    command: str | None = None
-    """A command line to run in the project, in place of all that."""
+    command: str | None = None  # a command line to run in the project, in place of all that
 
 
 class JobInput(Body, frozen=True, kw_only=True):
     """Write to the input of a background command."""
 
     text: Annotated[str, Meta(max_length=64_000)] = ""
-    enter: bool = True
-    """True if a line end follows the text."""
-    end: bool = False
-    """True if the input is closed after the text."""
+    enter: bool = True  # True if a line end follows the text
+    end: bool = False  # True if the input is closed after the text
 
 
 class ChangeChoice(OptionalBody, frozen=True, kw_only=True):
     """Which changes of files are meant (W-03)."""
 
-    run: _Run | Literal["last", "all"] = "last"
-    """last: the newest run of which something is left; a number: as `runs` counts them."""
-    since: Seq = 0
-    """In place of `run`: the changes recorded after this seq, such as the seq of one of your messages."""
-    upto: Seq = 0
-    """And not after this one; 0: until now."""
-    paths: tuple[_Path, ...] = ()
-    """Only these files, and what lies below these folders; relative to the root."""
-    hunks: dict[_Path, _Hunks] = {}
-    """By file: only these hunks, as `changes` counts them."""
+    run: _Run | Literal["last", "all"] = "last"  # last: the newest run with something left; a number: as `runs` counts
+    since: Seq = 0  # in place of `run`: the changes recorded after this seq, such as the seq of one of your messages
+    upto: Seq = 0  # and not after this one; 0: until now
+    paths: tuple[_Path, ...] = ()  # only these files, and what lies below these folders; relative to the root
+    hunks: dict[_Path, _Hunks] = {}  # by file: only these hunks, as `changes` counts them
 
 
 class UndoFiles(ChangeChoice, frozen=True, kw_only=True):
     """Take changes of files back (W-02)."""
 
-    merge: bool = False
-    """Merge (three-way) with later changes by others, instead of leaving such files alone."""
+    merge: bool = False  # merge (three-way) with later changes by others, instead of leaving such files alone
     even_kept: bool = False
-    preview: bool = False
-    """Only tell what would be done."""
+    preview: bool = False  # only tell what would be done
 
 
 class KeepFiles(ChangeChoice, frozen=True, kw_only=True):
@@ -286,8 +247,7 @@ class KeepFiles(ChangeChoice, frozen=True, kw_only=True):
 class RedoFiles(OptionalBody, frozen=True, kw_only=True):
     """Take an undo back."""
 
-    undo: Line = ""
-    """`restore` of the undo; empty: the last one."""
+    undo: Line = ""  # `restore` of the undo; empty: the last one
     merge: bool = False
 
 

@@ -25,8 +25,7 @@ from treadle.protocol.content import Fingerprint, JsonSchema, Value
 from treadle.protocol.permissions import Rule
 from treadle.protocol.tools import DynamicTool
 
-NetworkChoice = bool | tuple[str, ...]
-"""Which hosts a command may reach: all, none, or those of these patterns (see `treadle.base.host_patterns`)."""
+NetworkChoice = bool | tuple[str, ...]  # all hosts, none, or those of these patterns (`treadle.base.host_patterns`)
 
 
 class Project(NamedTuple):
@@ -177,14 +176,11 @@ class Bounds(NamedTuple):
         return self.least <= value <= self.most
 
 
-MAX_COUNT = (1 << 53) - 1
-"""The largest integer that every reader of JSON keeps exactly."""
-MAX_SECONDS = 1e9
-"""About 30 years. A moment so far away still fits into every clock and column."""
+MAX_COUNT = (1 << 53) - 1  # the largest integer that every reader of JSON keeps exactly
+MAX_SECONDS = 1e9  # About 30 years. A moment so far away still fits into every clock and column.
 MAX_USD = 1e9
 BUDGET_BOUNDS: Mapping[str, Bounds] = {
-    "turns": Bounds(0, MAX_COUNT),
-    "tokens": Bounds(0, MAX_COUNT),
+    **dict.fromkeys(("turns", "tokens"), Bounds(0, MAX_COUNT)),
     "usd": Bounds(0, MAX_USD),
     "wall_s": Bounds(0, MAX_SECONDS),
     "tool_calls": Bounds(0, MAX_COUNT),

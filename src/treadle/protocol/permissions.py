@@ -13,11 +13,8 @@ from treadle.protocol.choices import RuleEffect as RuleEffect
 from treadle.protocol.choices import RuleScope as RuleScope
 from treadle.protocol.content import Fingerprint, Value
 
-LATEST_EXPIRY_MS = 253_370_764_800_000
-"""The beginning of the year 9999."""
-NETWORK_TOOL = "network"
-"""The tool of rules about hosts: their pattern is a host pattern (see `treadle.base.host_patterns`), or `all`."""
-
+LATEST_EXPIRY_MS = 253_370_764_800_000  # the beginning of the year 9999
+NETWORK_TOOL = "network"  # of rules about hosts: their pattern is one of `treadle.base.host_patterns`, or `all`
 
 SECRET_NAME = re.compile(
     r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|PRIVATE|_AUTH$|_PAT$|^PGPASS|DSN$|^TREADLE_STORE$|^OTEL_.*_HEADERS$",
@@ -31,20 +28,16 @@ class Rule(Value, frozen=True):
     """A standing answer. `deny` beats `ask` beats `allow`; of a compound command every part must be covered."""
 
     effect: RuleEffect
-    tool: str
-    """The tool's name, as the model calls it."""
+    tool: str  # the tool's name, as the model calls it
     pattern: str = ""
     """For commands: the words of one simple command, where a last `*` stands for any further words. For files: a glob.
     For the network: a host pattern. Empty covers every use of the tool."""
     scope: RuleScope = "chat"
-    root: str = ""
-    """The project, for rules of that scope."""
-    expires_ms: int = 0
-    """0: never."""
+    root: str = ""  # the project, for rules of that scope
+    expires_ms: int = 0  # 0: never
     id: str = ""
     created_ms: int = 0
-    pin: Fingerprint = ""
-    """For a tool of an MCP server: the hash of its description and schema for which the rule was made."""
+    pin: Fingerprint = ""  # for an MCP tool: the hash of the description and schema for which the rule was made
 
 
 def check_expiry(rule: Rule) -> None:
@@ -67,8 +60,7 @@ class Offer(Value, frozen=True):
     rule: Rule
     covers: str
     leaves: str = ""
-    scopes: tuple[RuleScope, ...] = ()
-    """The scopes that may be chosen for it. Empty in logs of older versions: then by the rule's own scope."""
+    scopes: tuple[RuleScope, ...] = ()  # those that may be chosen; empty in old logs: then by the rule's own scope
 
     @property
     def open_scopes(self) -> tuple[RuleScope, ...]:
@@ -77,9 +69,8 @@ class Offer(Value, frozen=True):
     def rule_for(self, scope: RuleScope, decision: Literal["allow", "deny"] = "allow") -> Rule:
         """The rule that an answer makes by this offer. InvalidInput: the scope is wider than what is offered."""
         if scope not in ("once", *self.open_scopes):
-            raise InvalidInput(
-                f"this is offered with the scope {' or '.join(self.open_scopes)}, not {scope}: {self.covers}"
-            )
+            scopes = " or ".join(self.open_scopes)
+            raise InvalidInput(f"this is offered with the scope {scopes}, not {scope}: {self.covers}")
         return replace(self.rule, scope=scope, effect=decision)
 
     def makes(self, rule: Rule, decision: Literal["allow", "deny"]) -> bool:

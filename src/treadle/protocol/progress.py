@@ -18,8 +18,7 @@ _DEEDS: dict[str, tuple[str, str, str]] = {
     "apply_patch": ("edited", "time", "times"),
     "run_command": ("ran", "command", "commands"),
 }
-_UNTOLD = frozenset({"task_complete", "update_plan", "ask_user"})
-"""Tools that front ends show in another way."""
+_UNTOLD = frozenset({"task_complete", "update_plan", "ask_user"})  # tools that front ends show in another way
 
 
 class Progress:
@@ -38,7 +37,10 @@ class Progress:
                 self._names = {request.call: request.name for request in requests}
                 return line
             case e.ExecutionComplete(call=call, success=success):
-                self._finished(self._names.get(call, ""), success)
+                name = self._names.get(call, "")
+                if name not in _UNTOLD:
+                    self._done[_DEEDS.get(name, (f"called {name or 'a tool'}", "time", "times"))] += 1
+                    self._failed += not success
                 return ""
             case e.UserMessage() | e.TaskComplete() | e.RunEnd():
                 return self.end()
@@ -53,9 +55,3 @@ class Progress:
         self._done.clear()
         self._failed = 0
         return ", ".join(parts)
-
-    def _finished(self, name: str, success: bool) -> None:
-        if name in _UNTOLD:
-            return
-        self._done[_DEEDS.get(name, (f"called {name or 'a tool'}", "time", "times"))] += 1
-        self._failed += not success

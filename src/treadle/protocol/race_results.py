@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-import msgspec
+from msgspec.structs import replace
 
 from treadle.errors import RunFailed
 from treadle.protocol.content import Value
@@ -14,10 +14,8 @@ class RaceResult(Value, frozen=True):
     """The result of a race. `chat.files.undo()` of its chat undoes it."""
 
     chat: str
-    winner: int
-    """The number of the attempt that won; 0: none did."""
-    text: str
-    """The same in words, with a line for each attempt."""
+    winner: int  # the number of the attempt that won; 0: none did
+    text: str  # the same in words, with a line for each attempt
     attempts: tuple[SubagentCompleted, ...]
     files: tuple[FileChange, ...] = ()
     committed: bool = False
@@ -29,17 +27,12 @@ def result_of(chat: str, events: Iterable[Envelope]) -> RaceResult:
     for envelope in events:
         match envelope.data:
             case ExecutionComplete(result=result, error=error, success=success):
-                race_result = msgspec.structs.replace(race_result, text=result or error, committed=success)
+                race_result = replace(race_result, text=result or error, committed=success)
             case SubagentCompleted(committed=committed, number=number) as one:
-                race_result = msgspec.structs.replace(
-                    race_result,
-                    attempts=(*race_result.attempts, one),
-                    winner=number if committed else race_result.winner,
-                )
+                winner, attempts = number if committed else race_result.winner, (*race_result.attempts, one)
+                race_result = replace(race_result, attempts=attempts, winner=winner)
             case FilesChanged(files=files):
-                race_result = msgspec.structs.replace(race_result, files=files)
+                race_result = replace(race_result, files=files)
             case SessionError(error_class=kind, message=message):
                 raise RunFailed(kind, message)
-            case _:
-                pass
     return race_result

@@ -13,10 +13,8 @@ from treadle.protocol.events import RECORDED, Event
 from treadle.protocol.files import FileChange
 
 Kind = Literal["blob", "manifest", "image"]
-
 _HASH = re.compile(r"[0-9a-f]{64}")
-_NOTHING = ("file", "fingerprint")
-"""Marks of hashes under which nothing is kept."""
+_NOTHING = ("file", "fingerprint")  # marks of hashes under which nothing is kept
 
 
 class Reference(msgspec.Struct, frozen=True):
@@ -24,10 +22,8 @@ class Reference(msgspec.Struct, frozen=True):
 
     kind: Kind
     digest: str
-    path: str = ""
-    """The file of the project that it is about, if it is about one."""
-    needed: bool = True
-    """True if the absence of the object is an error."""
+    path: str = ""  # the file of the project that it is about, if it is about one
+    needed: bool = True  # True if the absence of the object is an error
 
     @property
     def in_store(self) -> bool:
@@ -36,23 +32,22 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 def references(value: Event | FileChange) -> Iterator[Reference]:
-    """Yield the references of a recorded value itself.
-    Those in a manifest come from calls with the manifest's changes.
-    """
+    """Yield the references of a recorded value itself. Those in a manifest come from calls with its changes."""
     yield from _within(value, "", True)
 
 
 def lost_without(event: Event) -> list[str]:
     """The blobs without which an event is not whole."""
-    return list(
-        dict.fromkeys(reference.digest for reference in references(event) if reference.in_store and reference.needed)
-    )
+    needed = (reference.digest for reference in references(event) if reference.in_store and reference.needed)
+    return list(dict.fromkeys(needed))
 
 
 def _within(value: Any, path: str, needed: bool) -> Iterator[Reference]:
     if isinstance(value, msgspec.Struct):
         path = getattr(value, "path", path)
-        needed = needed and not (isinstance(value, FileChange) and _keeps_bytes(value))
+        if isinstance(value, FileChange) and value.before is not None and value.after is not None:
+            # If only the mode changed, the change overwrote no bytes, so none need to be stored.
+            needed = needed and value.before.digest != value.after.digest
         for name, to, perhaps in _fields(type(value)):
             field_value = getattr(value, name)
             if not to:
@@ -66,13 +61,7 @@ def _within(value: Any, path: str, needed: bool) -> Iterator[Reference]:
             yield from _within(item, path, needed)
 
 
-def _keeps_bytes(change: FileChange) -> bool:
-    """True if only the mode changed: the change overwrote no bytes, so none need to be stored."""
-    return change.before is not None and change.after is not None and change.before.digest == change.after.digest
-
-
 def _hashes(value: Any) -> Iterator[str]:
-    """Everything in untyped data that may be a hash."""
     if isinstance(value, str):
         if _HASH.fullmatch(value):
             yield value
@@ -83,8 +72,7 @@ def _hashes(value: Any) -> Iterator[str]:
 
 @cache
 def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any, bool], ...]:
-    """The fields of a type that refer to something, or lead to one that does: name, to what, and whether only
-    perhaps."""
+    """The fields of a type that refer to something, or lead to it: name, to what, and whether only perhaps."""
     reference_fields: list[tuple[str, Any, bool]] = []
     for name, hint in get_type_hints(kind, include_extras=True).items():
         if name not in kind.__struct_fields__:

@@ -1,8 +1,7 @@
 """A view of the log in six words, for simple readers (A-11): token, tool_start, tool_done, file_modified, done, error.
 A projection that remembers one turn: the text that the reader has already, so that a late reader, one that fell behind,
 and a repeated turn all end with the same text, once; and the calls of the turn, each of which gets a tool_start, also
-if it was refused or stopped before it could begin.
-"""
+if it was refused or stopped before it could begin."""
 
 from typing import Literal
 
@@ -33,8 +32,7 @@ class ToolStart(Word, frozen=True, tag="tool_start"):
 
     call: CallKey
     name: str
-    args_summary: str
-    """One line: its path or command, or its arguments."""
+    args_summary: str  # one line: its path or command, or its arguments
 
 
 class FileModified(Word, frozen=True, tag="file_modified"):
@@ -56,8 +54,7 @@ class RunDone(Word, frozen=True, tag="done"):
     """A run has ended."""
 
     reason: e.EndReason
-    why: str = ""
-    """The same in words, where the reason does not say all."""
+    why: str = ""  # the same in words, where the reason does not say all
 
 
 class Failed(Word, frozen=True, tag="error"):
@@ -78,23 +75,20 @@ class SimpleView:
 
     def __init__(self) -> None:
         self._text = _Text()
-        self._held: tuple[int, ToolDone] | None = None
-        """The files of a call stand behind its result in the log, and before it here."""
-        self._requests: dict[CallKey, ToolRequest] = {}
-        """The calls of the turn that have not begun."""
-        self._tried: set[CallKey] = set()
-        """Those of the turn that were tried: for simple readers that is their beginning."""
+        self._held: tuple[int, ToolDone] | None = None  # in the log the files of a call follow its result
+        self._requests: dict[CallKey, ToolRequest] = {}  # the calls of the turn that have not begun
+        self._tried: set[CallKey] = set()  # calls of the turn that were tried: to simple readers their beginning
 
     def show(self, envelope: e.Envelope) -> list[Said]:
         seq, words = envelope.seq, self._words(envelope.data)
         pending, self._held = self._held, None
         if pending is not None and isinstance(envelope.data, e.FilesChanged) and envelope.data.call == pending[1].call:
             return [*((0, word) for word in words), (seq, pending[1])]
-        first: list[Said] = [] if pending is None else [pending]
+        said_words: list[Said] = [*(() if pending is None else (pending,)), *((0, word) for word in words[:-1])]
         if words and isinstance(words[-1], ToolDone):
             self._held = (seq, words[-1])
-            return [*first, *((0, word) for word in words[:-1])]
-        return [*first, *((0, word) for word in words[:-1]), *((seq, word) for word in words[-1:])]
+            return said_words
+        return [*said_words, *((seq, word) for word in words[-1:])]
 
     def flush(self) -> list[Said]:
         """Return the word that is held back; called when no other event is expected soon."""
@@ -156,10 +150,8 @@ class _Text:
         self._turn = 0
         self._pieces: list[str] = []
         self._length = 0
-        self._old: str | None = None
-        """The reader's text from an earlier attempt, as long as the new attempt has the same text."""
-        self._place = 0
-        """How much of it was said again."""
+        self._old: str | None = None  # the reader's text of an earlier attempt, while the new one has the same
+        self._place = 0  # how much of it was said again
 
     def begin(self, turn: int) -> None:
         if turn != self._turn:
@@ -168,8 +160,7 @@ class _Text:
         self.again()
 
     def again(self) -> None:
-        old = self._had()
-        self._old, self._place = (old, 0) if old else (None, 0)
+        self._old, self._place = self._had() or None, 0
 
     def add(self, turn: int, text: str) -> list[Word]:
         if turn != self._turn:
@@ -218,7 +209,6 @@ class _Text:
 
 
 def _common_prefix_length(one: str, second: str) -> int:
-    """How many characters both begin with."""
     if second.startswith(one):
         return len(one)
     pairs = enumerate(zip(one, second, strict=False))

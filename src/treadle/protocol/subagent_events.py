@@ -52,7 +52,6 @@ class Child(Value, frozen=True):
 
 
 def children_of(plan: Mapping[str, Any] | None) -> list[Child]:
-    """The chats that the plan of a call names."""
     try:
         return msgspec.convert((plan or {}).get("children", ()), list[Child])
     except msgspec.ValidationError:

@@ -140,8 +140,7 @@ class PermissionRequested(Event, frozen=True):
     """The hosts that an approval lets the call reach, as patterns; `all`: every host."""
 
 
-HEADLESS = "headless"
-"""Why a call was refused, or its effect discarded: a person would have been asked, and the chat has none."""
+HEADLESS = "headless"  # why a call was refused or its effect discarded: a person would be asked, and the chat has none
 
 
 class PermissionCompleted(Event, frozen=True):

@@ -33,12 +33,8 @@ READ_TOOL = "read_file"
 EDIT_TOOLS = frozenset({WRITE_TOOL, EDIT_TOOL, PATCH_TOOL})
 """Built-in tools that are known by their names: rules and logs name them, and the loop calls some by itself."""
 
-WORDS = ""
-"""Stands among names of tools for an answer that calls none."""
-
-MCP_PREFIX = "mcp:"
-"""Begins the pattern of a rule about tools of MCP servers, as in `mcp:git__*`."""
-
+WORDS = ""  # stands among names of tools for an answer that calls none
+MCP_PREFIX = "mcp:"  # begins the pattern of a rule about tools of MCP servers, as in `mcp:git__*`
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
@@ -90,12 +86,9 @@ class ToolSpec(Value, frozen=True):
     task asks for that."""
 
     def __post_init__(self) -> None:
-        if self.read_only:
-            msgspec.structs.force_setattr(self, "effect", "read")
-        elif self.effect == "read":
-            msgspec.structs.force_setattr(self, "read_only", True)
-        if self.read_only:
-            msgspec.structs.force_setattr(self, "parallel", True)
+        if self.read_only or self.effect == "read":
+            for name, value in (("effect", "read"), ("read_only", True), ("parallel", True)):
+                msgspec.structs.force_setattr(self, name, value)
 
     @property
     def rule_name(self) -> str:
@@ -132,8 +125,7 @@ def job_handle(arguments: Mapping[str, Any]) -> str:
 
 
 def only_looks(command: str) -> bool:
-    """True if a command line certainly changes nothing. Conservative: a command that is not known to only read counts
-    as writing."""
+    """True if a command line certainly changes nothing; a command that is not known to only read counts as writing."""
     if re.search(_OUTPUT, command):
         return False
     return all(re.match(_LOOKING, part) for part in re.split(_SEPARATORS, command) if part.strip())
@@ -155,6 +147,5 @@ def require_name(name: str) -> None:
     if not name:
         raise InvalidInput("A tool has no name; give it one.")
     if not _NAME.fullmatch(name):
-        raise InvalidInput(
-            f"{name[:80]!r} is no name for a tool: use 1 to 64 letters, digits, underscores, dots or hyphens."
-        )
+        text = "is no name for a tool: use 1 to 64 letters, digits, underscores, dots or hyphens."
+        raise InvalidInput(f"{name[:80]!r} {text}")

@@ -34,8 +34,7 @@ def read(traceparent: str) -> TraceContext | None:
 
 def checked(traceparent: str) -> str:
     """In its one spelling; empty if it cannot be joined."""
-    context = read(traceparent) if traceparent else None
-    return str(context) if context is not None else ""
+    return str(read(traceparent) or "")
 
 
 def extract_traceparent(metadata: Mapping[str, Any] | None) -> str:
@@ -46,8 +45,7 @@ def extract_traceparent(metadata: Mapping[str, Any] | None) -> str:
 
 
 def trace_of(chat: str, first: int, traceparent: str = "") -> TraceContext:
-    """Return the parent of the run that began with the event `first`: the span from which it was begun, or a trace of
-    its own."""
+    """The parent of the run that began with the event `first`: the span that began it, or a trace of its own."""
     return read(traceparent) or TraceContext(int.from_bytes(_digest(chat, first)[:16]))
 
 

@@ -2,7 +2,7 @@
 everything here can be derived again from events. The view for simple readers is in `simple`."""
 
 import re
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -13,7 +13,7 @@ from treadle.protocol.files import FileChange, FileConflict
 from treadle.protocol.tool_events import CommandEnding
 
 Status = Literal["idle", "pending", "running", "interrupting", "requires_action", "error"]
-STATUSES: tuple[Status, ...] = ("idle", "pending", "running", "interrupting", "requires_action", "error")
+STATUSES: tuple[Status, ...] = get_args(Status)
 
 
 def shown_status(recorded_status: Status, leased: bool) -> Status:
@@ -26,8 +26,7 @@ class QueueItem(Value, frozen=True):
     content: str
     delivery: Delivery = "queued"
     images: tuple[Image, ...] = ()
-    after_stop: bool = False
-    """True if the message came after the run was stopped and before it had ended: it replaces the stopped task."""
+    after_stop: bool = False  # True if it came after the stop of a run and before its end: it replaces the stopped task
     traceparent: str = ""
 
 
@@ -35,22 +34,16 @@ class JobView(Value, frozen=True):
     """A background command of a chat."""
 
     chat: ChatId
-    job: str
-    """Its handle, by which the chat's model and people name it."""
-    command: str
-    """In one line."""
+    job: str  # its handle, by which the chat's model and people name it
+    command: str  # in one line
     status: CommandEnding | Literal["running", "elsewhere"]
     """elsewhere: it runs, or ran, on another machine or in another home, where alone it can be reached."""
-    code: int = 0
-    """The exit code; -N if signal N ended it."""
+    code: int = 0  # the exit code; -N if signal N ended it
     began_ms: int = 0
     ended_ms: int = 0
-    size: int = 0
-    """How many bytes it has written."""
-    host: str = ""
-    """The name of the machine that it is on."""
-    pending: int = 0
-    """How many files it changed that are not committed to the project, once it has ended."""
+    size: int = 0  # how many bytes it has written
+    host: str = ""  # the name of the machine that it is on
+    pending: int = 0  # how many files it changed that are not committed to the project, once it has ended
 
 
 class JobChanges(Value, frozen=True):
@@ -59,8 +52,7 @@ class JobChanges(Value, frozen=True):
     job: JobView
     files: tuple[FileChange, ...] = ()
     conflicts: tuple[FileConflict, ...] = ()
-    diff: str = ""
-    """The changes for people, bounded."""
+    diff: str = ""  # the changes for people, bounded
 
 
 class JobOutput(Value, frozen=True):
@@ -68,10 +60,8 @@ class JobOutput(Value, frozen=True):
 
     text: str
     offset: int
-    next: int
-    """The byte behind it, from which to go on."""
-    size: int
-    """How many bytes there are by now."""
+    next: int  # the byte behind it, from which to go on
+    size: int  # how many bytes there are by now
 
 
 class ChatSummary(Value, frozen=True):
@@ -80,10 +70,8 @@ class ChatSummary(Value, frozen=True):
     chat: ChatId
     status: Status = "idle"
     head: int = 0
-    runnable: bool = False
-    """True if a worker has something to do."""
-    wake_ms: int = 0
-    """When a worker has something to do even though nothing happens; 0 for never."""
+    runnable: bool = False  # True if a worker has something to do
+    wake_ms: int = 0  # when a worker has something to do even though nothing happens; 0 for never
     title: str = ""
     model: str = ""
     root: str = ""
@@ -94,12 +82,9 @@ class ChatSummary(Value, frozen=True):
     updated_ms: int = 0
     turns: int = 0
     usage: Usage = Usage()
-    parent: str = ""
-    """`chat/call` of the call that began it, if one did."""
-    last_error: Failure | None = None
-    """Why the chat is in `error`; its sentence may be cut."""
-    deleted: bool = False
-    """The chat was deleted. This line is all that is left of it."""
+    parent: str = ""  # `chat/call` of the call that began it, if one did
+    last_error: Failure | None = None  # why the chat is in `error`; its sentence may be cut
+    deleted: bool = False  # The chat was deleted. This line is all that is left of it.
 
 
 class ChildView(Value, frozen=True):
@@ -108,22 +93,17 @@ class ChildView(Value, frozen=True):
     chat: ChatId
     parent: ChatId
     call: CallKey
-    number: int
-    """Which of the call's chats it is, from 1."""
+    number: int  # which of the call's chats it is, from 1
     depth: int = 1
     title: str = ""
     model: str = ""
-    world: str = ""
-    """The world in which it works; empty: it only reads."""
+    world: str = ""  # the world in which it works; empty: it only reads
     status: Status | Literal["not begun"] = "not begun"
-    ended: EndReason | Literal[""] = ""
-    """How its last run ended."""
+    ended: EndReason | Literal[""] = ""  # how its last run ended
     turns: int = 0
     usage: Usage = Usage()
-    doing: str = ""
-    """The tools that it uses just now."""
-    waits: tuple[str, ...] = ()
-    """The open actions that a person must answer, in that chat."""
+    doing: str = ""  # the tools that it uses just now
+    waits: tuple[str, ...] = ()  # the open actions that a person must answer, in that chat
     labels: tuple[str, ...] = ()
 
 
@@ -132,8 +112,7 @@ _SUMMARY = 120
 
 
 def touched(arguments: str) -> str:
-    """One line for what a call is about, as the model wrote it: a call that is refused, stopped or not understood has
-    no intent in the log that would say so."""
+    """One line for a call, as the model wrote it: one that is refused or stopped has no intent in the log."""
     text = arguments
     try:
         decoded = msgspec.json.decode(arguments)

@@ -1,11 +1,10 @@
 """Envelopes as JSON and back: the wire form of the specification, and the stored form of a record.
 
 Stored form: the event's own JSON (`body`) beside its type, version and time; wire form: the whole envelope.
-Nothing else in Treadle encodes or decodes an event.
-"""
+Nothing else in Treadle encodes or decodes an event."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, TypeVar
@@ -14,8 +13,8 @@ import msgspec
 
 from treadle.base.types import ChatId
 from treadle.errors import Damaged, InvalidInput
-from treadle.protocol import upcast
 from treadle.protocol.events import LIVE, RECORDED, Envelope, Event, RecordLost
+from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOLS, only_looks
 
 _encoder = msgspec.json.Encoder()
 _KINDS = RECORDED | LIVE
@@ -54,8 +53,7 @@ def encode(envelope: Envelope) -> Record:
 
 
 def encode_replacing(envelope: Envelope) -> tuple[Envelope, Record]:
-    """The stored form, and the envelope that it is read back as: text that UTF-8 cannot hold is replaced (see
-    `encodable`). InvalidInput for an infinite number."""
+    """The stored form, and the envelope as it is read back (see `encodable`). InvalidInput for an infinite number."""
     try:
         return envelope, _record(envelope, _encode_finite(envelope.data))
     except UnicodeEncodeError:
@@ -106,8 +104,7 @@ def encodable(event: EventT) -> EventT:
     try:
         _encoder.encode(event)
     except UnicodeEncodeError:
-        plain = _with_whole_characters(msgspec.to_builtins(event))
-        return msgspec.convert(plain, type(event))
+        return msgspec.convert(_with_whole_characters(msgspec.to_builtins(event)), type(event))
     return event
 
 
@@ -129,7 +126,7 @@ def decode_event(kind: str, version: int, body: bytes | msgspec.Raw) -> Event:
     try:
         if version == decoder.type.VERSION:
             return decoder.decode(body)
-        return msgspec.convert(upcast.upcast(kind, version, msgspec.json.decode(body)), decoder.type)
+        return msgspec.convert(upcast(kind, version, msgspec.json.decode(body)), decoder.type)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Damaged(f"{kind} cannot be read: {error}") from error
 
@@ -150,7 +147,6 @@ def decode(chat: ChatId, record: Record) -> Envelope:
 
 
 def make_lost_record(seq: int, reason: str) -> Record:
-    """Return the record that stands in for a missing one."""
     return encode(Envelope(seq, ChatId(""), 0, RecordLost("", reason)))
 
 
@@ -176,15 +172,9 @@ def to_wire_form(value: object) -> Any:
 def to_dict(envelope: Envelope) -> dict[str, Any]:
     """The wire form as plain data, in the order in which people read it."""
     event = envelope.data
-    fields: dict[str, Any] = {}
-    if not envelope.ephemeral:
-        fields |= {"seq": envelope.seq, "id": envelope.id}
-    fields |= {
-        "chat": envelope.chat,
-        "time": iso_time(envelope.time_ms),
-        "type": event.TYPE,
-        "data": to_wire_form(event),
-    }
+    fields: dict[str, Any] = {} if envelope.ephemeral else {"seq": envelope.seq, "id": envelope.id}
+    fields |= {"chat": envelope.chat, "time": iso_time(envelope.time_ms), "type": event.TYPE}
+    fields["data"] = to_wire_form(event)
     if event.VERSION != 1:
         fields["version"] = event.VERSION
     if envelope.epoch:
@@ -210,3 +200,78 @@ def from_json(line: bytes | str) -> Envelope:
         raise Damaged(f"not a time: {wire.time!r}") from error
     event = decode_event(wire.type, wire.version, wire.data)
     return Envelope(wire.seq, ChatId(wire.chat), time_ms, event, wire.epoch)
+
+
+Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def _as_it_is(data: dict[str, Any]) -> dict[str, Any]:
+    """The new version only has more fields, and they may be left out; or it stands in another place, and where it was
+    recorded it stays."""
+    return data
+
+
+_READERS = frozenset({
+    "read_file", "list_directory", "find_files", "grep_search", "get_diagnostics", "read_output", "check_command",
+    "task_complete", "update_plan", "ask_user",
+})  # fmt: skip
+
+
+def _effect_by_name(start: dict[str, Any]) -> dict[str, Any]:
+    """Until version 2 what a call does was told by the name of its tool, and of a command by its words."""
+    name, command = start["name"], start.get("arguments", {}).get("command")
+    looks = name == COMMAND_TOOL and isinstance(command, str) and only_looks(command)
+    if start.get("read_only") or name in _READERS or looks:
+        return {**start, "effect": "read"}
+    return {**start, "effect": "edit"} if name in EDIT_TOOLS else start
+
+
+def _asked_by_words(options: dict[str, Any]) -> dict[str, Any]:
+    """The mode that asked for every command and every change by its words was called `ask`."""
+    return {**options, "mode": "confirm"} if options.get("mode") == "ask" else options
+
+
+_FILE_EVENTS = ("files_changed", "undone", "redone", "kept")
+UPCASTERS: dict[tuple[str, int], Upcaster] = {
+    ("user.message", 1): _as_it_is,  # its source may be `apply`
+    ("user.message", 2): _as_it_is,  # the trace that it joins
+    ("queue.changed", 1): _as_it_is,
+    # 1: a change says where later ones of the chat lead behind an undo. 2: it says if git tracks a file in a cache
+    **{(f"workspace.{kind}", version): _as_it_is for kind in _FILE_EVENTS for version in (1, 2)},
+    ("tool.execution_complete", 1): _as_it_is,  # with pictures
+    ("job.ended", 1): _as_it_is,  # how many files are not committed yet
+    ("user_input.requested", 1): _as_it_is,  # a tool may ask in the middle of its call
+    ("tool.execution_start", 1): _as_it_is,  # read_only: the tool only reads
+    ("tool.execution_start", 2): _effect_by_name,
+    ("session.created", 1): _as_it_is,  # the options say which folder the root is
+    ("session.created", 2): lambda data: {**data, "options": _asked_by_words(data["options"])},
+    ("session.created", 3): _as_it_is,  # which call of another chat began it
+    # Until version 4 a run had 20 turns unless something else was said, and what has its default is not recorded.
+    ("session.created", 4): lambda data: {**data, "options": {"max_turns": 20, **data["options"]}},
+    ("session.options_changed", 1): lambda data: {**data, "changes": _asked_by_words(data["changes"])},
+    ("session.run_end", 1): _as_it_is,  # why, in words
+    ("session.run_end", 2): _as_it_is,  # its reason may be `incomplete`
+    ("session.model_call", 1): _as_it_is,  # a call may have asked
+    ("session.idle", 1): _as_it_is,
+    ("session.idle", 2): _as_it_is,
+    ("subagent.completed", 1): _as_it_is,
+    # In version 1 the end of the turn stood right behind the message and told the cost for the first time.
+    ("assistant.message", 1): lambda data: {**data, "usage": None, "finish_reason": ""},
+    ("assistant.turn_end", 1): _as_it_is,  # it stood before the calls of its turn
+}
+"""(type, version) → what makes it version + 1."""
+
+
+def upcast(
+    kind: str, version: int, data: dict[str, Any], upcasters: dict[tuple[str, int], Upcaster] | None = None
+) -> dict[str, Any]:
+    """Lift `data` from `version` step by step until no upcaster is left. A newer version is refused."""
+    table = UPCASTERS if upcasters is None else upcasters
+    if (kind, version) not in table:
+        raise Damaged(f"{kind} has version {version}, which this Treadle does not know")
+    try:
+        while (step := table.get((kind, version))) is not None:
+            data, version = step(data), version + 1
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise Damaged(f"{kind} of version {version} cannot be lifted to the next: {error!r}") from error
+    return data

@@ -123,5 +123,4 @@ class GitBranchCreated(Event, frozen=True):
     """The branch that was checked out before."""
 
 
-Workspace = FilesChanged | Undone | Redone | ChangesKept
-"""The events that make up the history of the project's files."""
+Workspace = FilesChanged | Undone | Redone | ChangesKept  # the events that make up the history of the project's files

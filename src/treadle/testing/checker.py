@@ -3,8 +3,7 @@ looks at real things (records, files, /proc, the bytes a provider got) and retur
 all is well.
 
 `check` makes all checks that need only a store. Tests add those that need more: counter files, the events that a client
-saw, a canary, a marker in the environment of everything they started. Knows nothing of how the faults came about.
-"""
+saw, a canary, a marker in the environment of everything they started. Knows nothing of how the faults came about."""
 
 import hashlib
 import os
@@ -40,9 +39,8 @@ async def check(store: Store, chat: ChatId, *, is_idle: bool = True) -> Problems
     problems = check_sequence(records)
     if await store.head(chat) != len(records):
         problems.append(f"the head is {await store.head(chat)}, the log has {len(records)} records")
-    problems += check_results(envelopes, is_idle=is_idle)
-    problems += check_turns(envelopes, is_idle=is_idle)
-    problems += check_checks(envelopes, is_idle=is_idle)
+    for check_log in (check_results, check_turns, check_checks):
+        problems += check_log(envelopes, is_idle=is_idle)
     problems += check_summary(state, listed.summary)
     problems += check_folds(chat, envelopes, stored_snapshot.body if stored_snapshot else None)
     problems += check_histories(chat, envelopes)
@@ -53,9 +51,8 @@ async def check(store: Store, chat: ChatId, *, is_idle: bool = True) -> Problems
 
 def check_sequence(records: Sequence[Record]) -> Problems:
     """seq is 1, 2, 3 … without a gap and without a repetition; epochs never go back."""
-    problems = [
-        f"record {place} has seq {record.seq}" for place, record in enumerate(records, 1) if record.seq != place
-    ]
+    places = enumerate(records, 1)
+    problems = [f"record {place} has seq {record.seq}" for place, record in places if record.seq != place]
     epoch = 0
     for record in records:
         if record.epoch and record.epoch < epoch:
@@ -65,14 +62,15 @@ def check_sequence(records: Sequence[Record]) -> Problems:
 
 
 def check_results(log: Sequence[Envelope], *, is_idle: bool = True) -> Problems:
-    """Every call has exactly one result, after its request and its intent and before the next model call; intents
-    stand in the model's order."""
+    """Every call has one result, after its request and intent and before the next model call; intents are in order."""
     problems: Problems = []
     order: list[CallKey] = []
     intents: Counter[CallKey] = Counter()
     results: Counter[CallKey] = Counter()
     answered_calls: set[str] = set()
     elicitations: dict[str, CallKey] = {}
+    answers = [envelope.data for envelope in log if isinstance(envelope.data, e.PermissionCompleted)]
+    denied_calls = {answer.action for answer in answers if answer.decision == "deny"}
     for envelope in log:
         match envelope.data:
             case e.UserInputRequested(action=action, call=call, purpose="elicitation"):
@@ -100,26 +98,15 @@ def check_results(log: Sequence[Envelope], *, is_idle: bool = True) -> Problems:
                     problems.append(f"seq {envelope.seq}: a result for call {call}, which nobody requested")
                 elif results[call] > 1:
                     problems.append(f"seq {envelope.seq}: call {call} has {results[call]} results")
-                elif not intents[call] and not synthetic and not _denied(log, call):
+                elif not intents[call] and not synthetic and call not in denied_calls:
                     problems.append(f"seq {envelope.seq}: call {call} has a result without an intent before it")
             case e.TurnStart(turn=turn):
                 problems += _unanswered(order, results, f"turn {turn} at seq {envelope.seq}")
-            case _:
-                pass
     return problems + (_unanswered(order, results, "the end of the log") if is_idle else [])
 
 
 def _unanswered(order: Iterable[CallKey], results: Mapping[CallKey, int], place: str) -> Problems:
     return [f"call {call} has no result before {place}" for call in order if not results[call]]
-
-
-def _denied(log: Sequence[Envelope], call: CallKey) -> bool:
-    return any(
-        isinstance(envelope.data, e.PermissionCompleted)
-        and envelope.data.action == call
-        and envelope.data.decision == "deny"
-        for envelope in log
-    )
 
 
 def check_turns(log: Sequence[Envelope], *, is_idle: bool = True) -> Problems:
@@ -144,12 +131,8 @@ def check_turns(log: Sequence[Envelope], *, is_idle: bool = True) -> Problems:
             if not running:
                 problems.append(f"seq {envelope.seq}: a run ended that had ended before")
             running = False
-            started_turns = [turn for kind, turn in counts if kind == e.TurnStart.TYPE]
-            problems += [
-                f"seq {envelope.seq}: the run ended before its turn {turn} did"
-                for turn in started_turns
-                if not counts[e.TurnEnd.TYPE, turn]
-            ]
+            turns = (turn for kind, turn in [*counts] if kind == e.TurnStart.TYPE and not counts[e.TurnEnd.TYPE, turn])
+            problems += [f"seq {envelope.seq}: the run ended before its turn {turn} did" for turn in turns]
     return [*problems, "the last run did not end"] if is_idle and running else problems
 
 
@@ -165,8 +148,6 @@ def _early_ends(log: Sequence[Envelope]) -> Problems:
                 waited_for.discard(call)
             case e.TurnEnd(turn=turn):
                 problems += [f"seq {envelope.seq}: turn {turn} ended before its call {call}" for call in waited_for]
-            case _:
-                pass
     return problems
 
 
@@ -188,8 +169,6 @@ def check_checks(log: Sequence[Envelope], *, is_idle: bool = True) -> Problems:
                 open_check = ""
             case e.RunEnd() if open_check:
                 problems.append(f"seq {envelope.seq}: the run ended before its check {open_check} did")
-            case _:
-                pass
     return [*problems, f"check {open_check} has no outcome"] if is_idle and open_check else problems
 
 
@@ -200,29 +179,18 @@ def check_effects(counter: Path) -> Problems:
 
 
 def files_of(root: Path) -> dict[str, FileState]:
-    """Everything below a folder, as the log speaks of it."""
-    files: dict[str, FileState] = {}
-    for folder, folders, names in os.walk(root):
-        for name in (*folders, *names):
-            path = Path(folder) / name
-            files[encode_path(str(path.relative_to(root)))] = _state_of(path)
-    return files
+    paths = (Path(folder) / name for folder, folders, names in os.walk(root) for name in (*folders, *names))
+    return {encode_path(str(path.relative_to(root))): _state_of(path) for path in paths}
 
 
 def _state_of(path: Path) -> FileState:
     status = path.lstat()
-    mode = stat.S_IMODE(status.st_mode)
-    match stat.S_IFMT(status.st_mode):
-        case stat.S_IFLNK:
-            return FileState("link", target=encode_path(os.readlink(path)))
-        case stat.S_IFREG:
-            return FileState("file", mode, _digest(path), status.st_size)
-        case stat.S_IFDIR:
-            return FileState("directory", mode)
-        case stat.S_IFIFO:
-            return FileState("fifo", mode)
-        case _:
-            return FileState("other", mode)
+    kind, mode = stat.S_IFMT(status.st_mode), stat.S_IMODE(status.st_mode)
+    if kind == stat.S_IFLNK:
+        return FileState("link", target=encode_path(os.readlink(path)))
+    if kind == stat.S_IFREG:
+        return FileState("file", mode, _digest(path), status.st_size)
+    return FileState("directory" if kind == stat.S_IFDIR else "fifo" if kind == stat.S_IFIFO else "other", mode)
 
 
 def check_files(log: Sequence[Envelope], old_files: Mapping[str, FileState], now: Mapping[str, FileState]) -> Problems:
@@ -234,21 +202,18 @@ def check_files(log: Sequence[Envelope], old_files: Mapping[str, FileState], now
         if not isinstance(envelope.data, e.FilesChanged | e.Undone | e.Redone):
             continue
         for change in envelope.data.files:
-            if change.before != expected.get(change.path):
-                problems.append(
-                    f"seq {envelope.seq}: {change.path} was {_short(expected.get(change.path))} before, and it "
-                    "is said to "
-                    f"have been {_short(change.before)}"
+            if change.before != (old_state := expected.get(change.path)):
+                text = (
+                    f"{change.path} was {_short(old_state)} before, and it is said to have been {_short(change.before)}"
                 )
+                problems.append(f"seq {envelope.seq}: {text}")
             if change.after is None:
                 expected.pop(change.path, None)
             else:
                 expected[change.path] = change.after
-    return problems + [
-        f"{path} is {_short(now.get(path))}, and by the log it is {_short(expected.get(path))}"
-        for path in sorted(expected.keys() | now.keys())
-        if expected.get(path) != now.get(path)
-    ]
+    differing = (path for path in sorted(expected.keys() | now.keys()) if expected.get(path) != now.get(path))
+    texts = ((path, _short(now.get(path)), _short(expected.get(path))) for path in differing)
+    return problems + [f"{path} is {state}, and by the log it is {recorded}" for path, state, recorded in texts]
 
 
 def _short(state: FileState | None) -> str:
@@ -260,15 +225,12 @@ def _short(state: FileState | None) -> str:
 def check_summary(folded: ChatState, stored: ChatSummary) -> Problems:
     """Check that the stored summary equals the summary that the log gives."""
     expected = summary(folded)
-    return [
-        f"the stored summary says {name} = {getattr(stored, name)!r}, the log says {getattr(expected, name)!r}"
-        for name in ChatSummary.__struct_fields__
-        if getattr(stored, name) != getattr(expected, name)
-    ]
+    pairs = ((name, getattr(stored, name), getattr(expected, name)) for name in ChatSummary.__struct_fields__)
+    return [f"the stored summary says {name} = {a!r}, the log says {b!r}" for name, a, b in pairs if a != b]
 
 
 def check_folds(chat: ChatId, log: Sequence[Envelope], stored_body: bytes | None = None) -> Problems:
-    """A fold through a snapshot, wherever it was taken, is the fold of all; `kept` is the snapshot that is stored."""
+    """A fold through a snapshot, at any place, is the fold of all; `stored_body` is the snapshot that is stored."""
     full_state = fold_all(ChatState(chat=chat), log)
     problems: Problems = []
     cuts = sorted({round(len(log) * part / 7) for part in range(1, 8)})
@@ -303,11 +265,8 @@ def check_seen(received: Iterable[Envelope | str | bytes], log: Sequence[Envelop
     `seen`: envelopes, or the JSON lines of the wire; ephemeral events are ignored."""
     envelopes = [one if isinstance(one, Envelope) else wire.from_json(one) for one in received]
     recorded = [envelope for envelope in envelopes if not envelope.ephemeral]
-    problems = [
-        f"place {place} of what the client saw is seq {envelope.seq}"
-        for place, envelope in enumerate(recorded, 1)
-        if envelope.seq != place
-    ]
+    places = ((place, envelope.seq) for place, envelope in enumerate(recorded, 1))
+    problems = [f"place {place} of what the client saw is seq {seq}" for place, seq in places if seq != place]
     by_seq = {envelope.seq: envelope for envelope in log}
     for envelope in recorded:
         if envelope.seq not in by_seq:

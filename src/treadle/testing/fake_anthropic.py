@@ -1,8 +1,7 @@
 """A fake Anthropic server on loopback, scripted for tests. It is as strict about requests as the real one: a request
 that the Messages API would refuse (`complaint`) is refused in the same words.
 
-In a test: `with FakeAnthropic([Reply(text="Hi")]) as fake:` and point a client at `fake.base_url`.
-"""
+In a test: `with FakeAnthropic([Reply(text="Hi")]) as fake:` and point a client at `fake.base_url`."""
 
 import hashlib
 import re
@@ -23,7 +22,6 @@ _BLOCKS = ("text", "image", "document", "thinking", "redacted_thinking", "tool_u
 
 
 def signature(thinking: str) -> str:
-    """How the fake server signs a thought."""
     return f"sig-{hashlib.sha256(thinking.encode()).hexdigest()[:24]}"
 
 
@@ -130,26 +128,18 @@ def _content(at: int, blocks: list[dict[str, Any]], tools: bool) -> Iterator[str
 
 
 __all__ = ["FakeAnthropic", "Messages", "Reply", "Script"]
-
 _encode = msgspec.json.Encoder().encode
 _STOP = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
 _ERRORS = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    402: "billing_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    504: "timeout_error",
+    400: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error",
+    404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error", 504: "timeout_error",
     529: "overloaded_error",
-}
+}  # fmt: skip
 
 
 class Messages(Dialect):
     def __init__(self) -> None:
-        self._signatures: set[str] = set()
-        """Those of the script, which sign what the script says."""
+        self._signatures: set[str] = set()  # those of the script, which sign what the script says
 
     def pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
         self._signatures.add(reply.signature)
@@ -184,16 +174,9 @@ class Messages(Dialect):
             content.append({"type": "tool_use", "id": identity, "name": name, "input": raw_input})
         usage = {"input_tokens": reply.usage[0], "output_tokens": reply.usage[1]} if reply.usage else {}
         finish = reply.finish or ("tool_calls" if reply.calls else "stop")
-        return {
-            "id": "msg_fake",
-            "type": "message",
-            "role": "assistant",
-            "model": request.get("model", "fake"),
-            "content": content,
-            "stop_reason": _STOP.get(finish, finish),
-            "stop_sequence": None,
-            "usage": usage,
-        }
+        message = {"id": "msg_fake", "type": "message", "role": "assistant", "model": request.get("model", "fake")}
+        ending = {"stop_reason": _STOP.get(finish, finish), "stop_sequence": None}
+        return {**message, "content": content, **ending, "usage": usage}
 
     def failure(self, status: int, message: str) -> JsonObject:
         return {"type": "error", "error": {"type": _ERRORS.get(status, "api_error"), "message": message}}
@@ -220,9 +203,8 @@ def _streamed(block: dict[str, Any], size: int) -> tuple[dict[str, Any], list[di
     """A block as it begins, and the deltas that make it whole."""
     match block["type"]:
         case "text":
-            return {**block, "text": ""}, [
-                {"type": "text_delta", "text": piece} for piece in split_text(block["text"], size)
-            ]
+            pieces = [{"type": "text_delta", "text": piece} for piece in split_text(block["text"], size)]
+            return {**block, "text": ""}, pieces
         case "thinking":
             pieces = [{"type": "thinking_delta", "thinking": piece} for piece in split_text(block["thinking"], size)]
             signed = {"type": "signature_delta", "signature": block["signature"]}

@@ -1,8 +1,7 @@
 """A fake Gemini server on loopback, scripted for tests; it answers as Vertex AI, too. It is as strict about requests as
 the real one: a request that the API would refuse (`complaint`) is refused in the same words.
 
-In a test: `with FakeGemini([Reply(text="Hi")]) as fake:` and point a client at `fake.base_url`.
-"""
+In a test: `with FakeGemini([Reply(text="Hi")]) as fake:` and point a client at `fake.base_url`."""
 
 import hashlib
 import re
@@ -127,7 +126,8 @@ def _list_names(content: dict[str, Any], key: str) -> list[tuple[Any, Any]]:
 
 
 def _unsigned_calls(contents: list[dict[str, Any]], signatures: Collection[str], strict: bool) -> Iterator[str]:
-    people = (at for at, content in enumerate(contents) if content["role"] == "user" and _has_text(content))
+    users = ((at, content["parts"]) for at, content in enumerate(contents) if content["role"] == "user")
+    people = (at for at, parts in users if any("text" in part or "inlineData" in part for part in parts))
     last_question = max(people, default=0)
     for at, content in enumerate(contents):
         calls = [part for part in content["parts"] if "functionCall" in part]
@@ -140,24 +140,13 @@ def _unsigned_calls(contents: list[dict[str, Any]], signatures: Collection[str],
                 yield "Corrupted thought signature."
 
 
-def _has_text(content: dict[str, Any]) -> bool:
-    return any("text" in part or "inlineData" in part for part in content["parts"])
-
-
 __all__ = ["FakeGemini", "GenerateContent", "Reply", "Script"]
-
 _encode = msgspec.json.Encoder().encode
 _FINISH = {"stop": "STOP", "tool_calls": "STOP", "length": "MAX_TOKENS", "content_filter": "SAFETY"}
 _STATUS = {
-    400: "INVALID_ARGUMENT",
-    401: "UNAUTHENTICATED",
-    403: "PERMISSION_DENIED",
-    404: "NOT_FOUND",
-    429: "RESOURCE_EXHAUSTED",
-    500: "INTERNAL",
-    503: "UNAVAILABLE",
-    504: "DEADLINE_EXCEEDED",
-}
+    400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED",
+}  # fmt: skip
 _PATH = re.compile(
     r"/v1\w*/(?:projects/[\w-]+/locations/[\w-]+/)?(?:publishers/\w+/)?models/([\w.-]+)"
     r":(streamGenerateContent|generateContent)(\?alt=sse)?"
@@ -166,12 +155,10 @@ _PATH = re.compile(
 
 class GenerateContent(Dialect):
     """Models of the third generation and later give ids to calls and sign what they say, others only where the script
-    does. The path of a request says more than its body: it is kept from
-    `other` to `pieces`, which follows at once."""
+    does. The path of a request says more than its body: it is kept for `pieces`, which follows at once."""
 
     def __init__(self) -> None:
-        self._signatures: set[str] = set()
-        """Those of the script, which sign what the script says."""
+        self._signatures: set[str] = set()  # those of the script, which sign what the script says
         self._modern = False
         self._method = ""
         self._events = False
@@ -203,9 +190,7 @@ class GenerateContent(Dialect):
     def answer_other_request(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
         if (method, path.partition("?")[0]) == ("GET", "/v1beta/models"):
             listed = [("gemini-2.5-pro", "generateContent"), ("gemini-embedding-001", "embedContent")]
-            models = [
-                {"name": f"models/{name}", "supportedGenerationMethods": [capability]} for name, capability in listed
-            ]
+            models = [{"name": f"models/{name}", "supportedGenerationMethods": [kind]} for name, kind in listed]
             return json_answer(200, {"models": models})
         match = _PATH.fullmatch(path)
         if method != "POST" or match is None:
@@ -240,11 +225,8 @@ def _counts(reply: Reply, last: bool) -> dict[str, int]:
     if not last:
         return {"promptTokenCount": input_tokens, "totalTokenCount": input_tokens}
     thoughts = output_tokens // 2 if reply.thinking else 0
-    counts = {
-        "promptTokenCount": input_tokens,
-        "candidatesTokenCount": output_tokens - thoughts,
-        "totalTokenCount": input_tokens + output_tokens,
-    }
+    counts = {"promptTokenCount": input_tokens, "candidatesTokenCount": output_tokens - thoughts}
+    counts["totalTokenCount"] = input_tokens + output_tokens
     return counts | ({"thoughtsTokenCount": thoughts} if thoughts else {})
 
 

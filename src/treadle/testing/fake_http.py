@@ -23,12 +23,10 @@ class FakeResponse(msgspec.Struct, frozen=True):
     writes: tuple[bytes, ...]
     delay_s: float = 0.0
     every_s: float = 0.0
-    close_connection: bool = False
-    """Close the connection at the end."""
+    close_connection: bool = False  # close the connection at the end
 
 
 def head(status: int, content_type: str, headers: Mapping[str, str] | None = None) -> bytes:
-    """The status line and headers of a chunked response."""
     try:
         phrase = HTTPStatus(status).phrase
     except ValueError:
@@ -39,7 +37,6 @@ def head(status: int, content_type: str, headers: Mapping[str, str] | None = Non
 
 
 def frame(data: bytes) -> bytes:
-    """One HTTP chunk."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
@@ -47,8 +44,7 @@ def json_answer(status: int, body: object) -> FakeResponse:
     return FakeResponse((head(status, "application/json") + frame(_encode(body)) + END,))
 
 
-Route = Callable[[str, str, Headers, bytes], FakeResponse]
-"""method, path with its query, headers with names in lower case, body → answer"""
+Route = Callable[[str, str, Headers, bytes], FakeResponse]  # method, path, headers (lower case), body → answer
 
 
 class HttpConnection(asyncio.Protocol):
@@ -89,11 +85,8 @@ class HttpConnection(asyncio.Protocol):
         length = headers.get("content-length", "0")
         if "transfer-encoding" in headers or not length.isdecimal():
             self._buffer.clear()
-            self._send(
-                msgspec.structs.replace(
-                    json_answer(411, {"error": {"message": "send a Content-Length"}}), close_connection=True
-                )
-            )
+            refusal = json_answer(411, {"error": {"message": "send a Content-Length"}})
+            self._send(msgspec.structs.replace(refusal, close_connection=True))
             return
         total = end + 4 + int(length)
         if len(self._buffer) < total:
@@ -104,13 +97,11 @@ class HttpConnection(asyncio.Protocol):
         self._send(self._route(method, path, headers, body))
 
     def _send(self, response: FakeResponse) -> None:
-        self._busy = True
+        self._busy, due = True, self._loop.time() + response.delay_s
         if response.delay_s:
-            self._timer = self._loop.call_later(
-                response.delay_s, self._write, response, 0, self._loop.time() + response.delay_s
-            )
+            self._timer = self._loop.call_at(due, self._write, response, 0, due)
         else:
-            self._write(response, 0, self._loop.time())
+            self._write(response, 0, due)
 
     def _write(self, response: FakeResponse, position: int, due: float) -> None:
         """Write one piece and see to the next. Pieces are due at fixed times: a late one does not delay the rest."""
@@ -165,7 +156,6 @@ class ThreadedServer:
 
     @property
     def connections(self) -> int:
-        """How many clients are connected now."""
         return len(self._connections)
 
     def __enter__(self) -> Self:

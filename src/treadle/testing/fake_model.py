@@ -15,34 +15,21 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """One scripted answer. The defaults are a short, well-behaved one."""
 
     text: str = ""
-    calls: Sequence[tuple[str, JsonObject | str]] = ()
-    """Tool calls as (name, arguments); arguments given as a string are sent as they are, valid JSON or not."""
-    ids: Sequence[str] = ()
-    """Ids of the calls; by default they are made from the number of assistant messages before."""
+    calls: Sequence[tuple[str, JsonObject | str]] = ()  # (name, arguments); a string of arguments is sent as it is
+    ids: Sequence[str] = ()  # ids of the calls; by default they are made from the number of assistant messages before
     thinking: str = ""
-    signature: str = ""
-    """The signature or the encrypted form of the thinking, if the protocol has one. Generated if there is thinking
-    without it."""
-    usage: tuple[int, int] | None = (10, 5)
-    """Input and output tokens. A stream carries them only when the request asks for `include_usage`."""
-    finish: str = ""
-    """The finish reason; by default `tool_calls` or `stop`, whichever fits."""
+    signature: str = ""  # of the thinking, or its encrypted form; made if there is thinking without it
+    usage: tuple[int, int] | None = (10, 5)  # input and output tokens; streamed only if `include_usage` is asked for
+    finish: str = ""  # the finish reason; by default `tool_calls` or `stop`, whichever fits
     status: int = 200
     headers: Mapping[str, str] = {}
-    error: JsonObject | None = None
-    """The body's `error` object. A status of 400 and above has one by itself."""
-    chunk_size: int = 0
-    """Characters in each streamed chunk; 0 sends text, thinking and arguments in one chunk each."""
-    delay_s: float = 0.0
-    """Before the first byte."""
-    every_s: float = 0.0
-    """Between two chunks (or two writes, with `split`)."""
-    cut_after: int | None = None
-    """Drop the connection after this many bytes of the body."""
-    raw: bytes | None = None
-    """The exact bytes of the body, in place of all that the fields above would make."""
-    split: int = 0
-    """Bytes of the body in each write; 0 leaves each chunk whole."""
+    error: JsonObject | None = None  # The body's `error` object. A status of 400 and above has one by itself.
+    chunk_size: int = 0  # characters in each streamed chunk; 0 sends text, thinking and arguments in one chunk each
+    delay_s: float = 0.0  # before the first byte
+    every_s: float = 0.0  # between two chunks (or two writes, with `split`)
+    cut_after: int | None = None  # drop the connection after this many bytes of the body
+    raw: bytes | None = None  # the exact bytes of the body, in place of all that the fields above would make
+    split: int = 0  # bytes of the body in each write; 0 leaves each chunk whole
 
     def told_calls(self, made_up: str) -> Iterator[tuple[str, str, str]]:
         """The calls as (id, name, arguments in JSON); ids that the script does not give begin with `made_up`."""
@@ -57,8 +44,7 @@ Script = Sequence[Reply] | Callable[[JsonObject], Reply]
 class Dialect(ABC):
     """One provider's protocol, as far as a server must speak it."""
 
-    content_type = "text/event-stream"
-    """Of a streamed answer."""
+    content_type = "text/event-stream"  # of a streamed answer
 
     def position(self, request: JsonObject) -> int:
         """How many answers of the assistant the request carries."""
@@ -130,18 +116,13 @@ def resize(pieces: Iterable[bytes], reply: Reply) -> Iterable[bytes]:
 
 
 class Scripted:
-    """Answers from a script and remembers what it was asked."""
-
     def __init__(self, dialect: Dialect, script: Script, in_order: bool) -> None:
         self._dialect = dialect
         self._script = script
         self._in_order = in_order
-        self.requests: list[JsonObject] = []
-        """The bodies of the model calls so far, in order."""
-        self.headers: list[Headers] = []
-        """Their headers, names in lower case."""
-        self.paths: list[str] = []
-        """Their paths, with the query."""
+        self.requests: list[JsonObject] = []  # the bodies of the model calls so far, in order
+        self.headers: list[Headers] = []  # their headers, names in lower case
+        self.paths: list[str] = []  # their paths, with the query
 
     def route(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
         response = self._dialect.answer_other_request(method, path, headers, body)
@@ -174,8 +155,7 @@ class FakeModelServer(Scripted, ThreadedServer):
 
     A list of replies is indexed by the number of the assistant's answers in the request, so that a client that was
     killed and resumed gets the right one; `in_order=True` hands them out one a request instead, which suits retries.
-    A callable gets the request and returns the reply.
-    """
+    A callable gets the request and returns the reply."""
 
     dialect: ClassVar[type[Dialect]]
     base_path: ClassVar[str] = ""
@@ -186,5 +166,4 @@ class FakeModelServer(Scripted, ThreadedServer):
 
     @property
     def base_url(self) -> str:
-        """The base URL for a client."""
         return self.url + self.base_path

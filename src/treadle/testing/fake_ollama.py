@@ -11,7 +11,6 @@ from treadle.testing.fake_http import FakeResponse, Headers, json_answer
 from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, split_text
 
 __all__ = ["FakeOllama", "OllamaApi", "Reply", "Script"]
-
 ABLE = ("completion", "tools", "thinking")
 _encode = msgspec.json.Encoder().encode
 _TIME = "2026-01-01T00:00:00.000000Z"
@@ -29,10 +28,8 @@ class OllamaApi(Dialect):
         parameters: str = "",
         models: Sequence[str] = (),
     ) -> None:
-        self._capabilities = capabilities
-        self._window = window
-        self._parameters = parameters
-        self._models = models
+        self._capabilities, self._window = capabilities, window
+        self._parameters, self._models = parameters, models
         self.shown: list[str] = []
 
     def pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
@@ -100,8 +97,7 @@ class OllamaApi(Dialect):
         if request.think and "thinking" not in able:
             return self.refuse(f'"{name}" does not support thinking')
         if request.tools and "tools" not in able:
-            message = f"registry.ollama.ai/library/{name}:latest does not support tools"
-            return self.refuse(message)
+            return self.refuse(f"registry.ollama.ai/library/{name}:latest does not support tools")
         return None
 
 
@@ -176,8 +172,7 @@ class _Message(msgspec.Struct):
 
 
 class _Request(msgspec.Struct):
-    """The fields that the real server reads, with its types: a value of another type is refused, an unknown field is
-    ignored."""
+    """The fields that the real server reads: a value of another type is refused, an unknown field ignored."""
 
     model: str
     messages: list[_Message]
@@ -190,8 +185,7 @@ class _Request(msgspec.Struct):
 
 
 def _line(request: JsonObject, message: dict[str, Any], end: dict[str, Any] | None = None) -> bytes:
-    full_message = {"role": "assistant", **message}
-    head = {"model": request.get("model", "fake"), "created_at": _TIME, "message": full_message}
+    head = {"model": request.get("model", "fake"), "created_at": _TIME, "message": {"role": "assistant", **message}}
     return _encode({**head, **(end or {"done": False})}) + b"\n"
 
 

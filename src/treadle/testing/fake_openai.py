@@ -5,8 +5,7 @@ own: `python -m treadle.testing.fake_openai --bench` (or `--script FILE`), which
 
 For benchmarks an answer is chosen by the model's name alone and encoded once: `bench-chunks-400` streams 400 chunks of
 text; `bench-rounds-10` asks for one tool call in each of 10 rounds, then answers; `-every-20ms` paces the chunks; the
-parts combine.
-"""
+parts combine."""
 
 import argparse
 import asyncio
@@ -89,14 +88,8 @@ def _calls(reply: Reply, position: int) -> list[dict[str, Any]]:
 
 
 def _chunk(request: JsonObject, choices: list[dict[str, Any]]) -> dict[str, Any]:
-    model = request.get("model", "fake")
-    return {
-        "id": "chatcmpl-fake",
-        "object": "chat.completion.chunk",
-        "created": 1_700_000_000,
-        "model": model,
-        "choices": choices,
-    }
+    head = {"id": "chatcmpl-fake", "object": "chat.completion.chunk", "created": 1_700_000_000}
+    return {**head, "model": request.get("model", "fake"), "choices": choices}
 
 
 def _usage(usage: tuple[int, int]) -> dict[str, int]:
@@ -109,8 +102,7 @@ def _finish(reply: Reply) -> str:
 
 _PARTS = re.compile(r"-(chunks|rounds|every)-(\d+)(?:ms)?")
 _WORD = " streams"
-_PARAGRAPH = 79 * _WORD + "\n\nstream"
-"""As long as its words, and with an end, as answers have one."""
+_PARAGRAPH = 79 * _WORD + "\n\nstream"  # as long as its words, and with an end, as answers have one
 _PREFERRED = ("noop", "read_file")
 
 
@@ -144,7 +136,6 @@ _decode = msgspec.json.Decoder(_BenchRequest).decode
 
 
 def bench_answer(body: bytes) -> FakeResponse:
-    """The answer to a request's body."""
     try:
         request = _decode(body)
     except msgspec.MsgspecError as error:
@@ -153,11 +144,12 @@ def bench_answer(body: bytes) -> FakeResponse:
     if not request.model.startswith("bench") or not parts:
         return _dialect.refuse(f"no such model {request.model!r}; try bench-chunks-400 or bench-rounds-10", 404)
     answer_count = sum(message.role == "assistant" for message in request.messages)
-    tool = _pick_tool(request.tools) if answer_count < parts.get("rounds", 0) else ""
+    names = [tool.function.name for tool in request.tools]
+    preferred = next((name for name in _PREFERRED if name in names), names[0] if names else "")
+    tool = preferred if answer_count < parts.get("rounds", 0) else ""
     usage = bool(request.stream_options and request.stream_options.include_usage)
-    writes = _build_writes(
-        request.model, request.stream, usage, tool, answer_count if tool else 0, parts.get("chunks", 4)
-    )
+    number, chunks = answer_count if tool else 0, parts.get("chunks", 4)
+    writes = _build_writes(request.model, request.stream, usage, tool, number, chunks)
     every_s = parts.get("every", 0) / 1000
     if not every_s or len(writes) == 1:
         return FakeResponse((b"".join(writes),))
@@ -165,26 +157,16 @@ def bench_answer(body: bytes) -> FakeResponse:
     return FakeResponse(writes, delay_s=random.random() * every_s, every_s=every_s)
 
 
-def _pick_tool(tools: list[_BenchTool]) -> str:
-    names = [tool.function.name for tool in tools]
-    return next((name for name in _PREFERRED if name in names), names[0] if names else "")
-
-
-def _arguments(tool: str, number: int) -> dict[str, object]:
-    """Different in every round, so that no loop guard takes the rounds for a loop."""
-    return {"path": f"file-{number}.txt"} if tool == "read_file" else {"n": number}
-
-
 @lru_cache(maxsize=4096)
 def _build_writes(model: str, stream: bool, usage: bool, tool: str, number: int, chunks: int) -> tuple[bytes, ...]:
     """The writes of an answer: its head with the first chunk, then a write for each chunk."""
     request = {"model": model, "stream": stream, "stream_options": {"include_usage": usage}}
-    if tool:
-        reply = Reply(calls=[(tool, _arguments(tool, number))])
+    if tool:  # with other arguments in every round, so that no loop guard takes the rounds for a loop
+        arguments: JsonObject = {"path": f"file-{number}.txt"} if tool == "read_file" else {"n": number}
+        reply = Reply(calls=[(tool, arguments)])
     else:
-        reply = Reply(
-            text=(_PARAGRAPH * (chunks // 80 + 1))[: chunks * len(_WORD)], chunk_size=len(_WORD), usage=(100, chunks)
-        )
+        text = (_PARAGRAPH * (chunks // 80 + 1))[: chunks * len(_WORD)]
+        reply = Reply(text=text, chunk_size=len(_WORD), usage=(100, chunks))
     if not stream:
         return answer(_dialect, reply, request, number).writes
     first, *later_frames = [frame(event) for event in _dialect.stream(reply, request, number)]

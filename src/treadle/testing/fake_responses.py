@@ -1,8 +1,7 @@
 """A fake server of the Responses API on loopback, scripted for tests. It is as strict as the real one about what it is
 asked (`complaint`): calls without results, results without calls, reasoning that stands alone or was tampered with.
 
-In a test: `with FakeResponses([Reply(text="Hi")]) as fake:` and point a client at `fake.base_url`.
-"""
+In a test: `with FakeResponses([Reply(text="Hi")]) as fake:` and point a client at `fake.base_url`."""
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -22,8 +21,7 @@ def seal(thinking: str) -> str:
 
 
 def complaint(body: bytes, sealed: Collection[str]) -> str:
-    """The sentence with which a request is refused; empty if it is accepted. `sealed`: encrypted thoughts that are
-    valid with any summary."""
+    """Why a request is refused; empty if it is accepted. `sealed`: encrypted thoughts valid with any summary."""
     try:
         request = msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.MsgspecError as error:
@@ -76,19 +74,21 @@ def _thoughts(items: Sequence[dict[str, Any]], sealed: Collection[str]) -> str:
 
 
 __all__ = ["FakeResponses", "Reply", "Responses", "Script"]
-
 _encode = msgspec.json.Encoder().encode
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
 class Responses(Dialect):
     def __init__(self) -> None:
-        self._sealed: set[str] = set()
-        """Encrypted thoughts of the script, valid with any summary."""
+        self._sealed: set[str] = set()  # encrypted thoughts of the script, valid with any summary
 
     def position(self, request: JsonObject) -> int:
         items = request.get("input")
-        own_flags = [_is_own(item) for item in items] if isinstance(items, list) else []
+        own_flags = [
+            isinstance(item, dict)
+            and (item.get("type") in ("reasoning", "function_call") or item.get("role") == "assistant")
+            for item in (items if isinstance(items, list) else ())
+        ]
         return sum(mine and not previous for previous, mine in zip([False, *own_flags], own_flags, strict=False))
 
     def pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
@@ -115,20 +115,13 @@ class Responses(Dialect):
 
     def build_answer(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
         reason = _INCOMPLETE.get(reply.finish)
+        status, details = ("incomplete", {"reason": reason}) if reason else ("completed", None)
         return {
-            "id": f"resp_{position}",
-            "object": "response",
-            "created_at": 1_700_000_000,
-            "status": "incomplete" if reason else "completed",
-            "error": None,
-            "incomplete_details": {"reason": reason} if reason else None,
-            "model": request.get("model", "fake"),
-            "output": list(_output(reply, position)),
-            "parallel_tool_calls": True,
-            "tool_choice": "auto",
-            "tools": [],
+            "id": f"resp_{position}", "object": "response", "created_at": 1_700_000_000, "status": status,
+            "error": None, "incomplete_details": details, "model": request.get("model", "fake"),
+            "output": list(_output(reply, position)), "parallel_tool_calls": True, "tool_choice": "auto", "tools": [],
             "usage": _usage(reply.usage) if reply.usage else None,
-        }
+        }  # fmt: skip
 
     def failure(self, status: int, message: str) -> JsonObject:
         kind = "invalid_request_error" if status < 500 else "server_error"
@@ -146,13 +139,6 @@ class FakeResponses(FakeModelServer):
     base_path = "/v1"
 
 
-def _is_own(item: object) -> bool:
-    """True if the model said this item of the conversation."""
-    if not isinstance(item, dict):
-        return False
-    return item.get("type") in ("reasoning", "function_call") or item.get("role") == "assistant"
-
-
 def _begin_item(item: dict[str, Any]) -> dict[str, Any]:
     match item["type"]:
         case "message":
@@ -164,7 +150,6 @@ def _begin_item(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _stream_item(item: dict[str, Any], size: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The events that tell an item in pieces."""
     match item["type"]:
         case "message":
             part = item["content"][0]
@@ -191,37 +176,19 @@ def _stream_item(item: dict[str, Any], size: int) -> Iterator[tuple[str, dict[st
 def _output(reply: Reply, position: int) -> Iterator[dict[str, Any]]:
     if reply.thinking or reply.signature:
         parts = reply.thinking.split("\n\n") if reply.thinking else []
-        yield {
-            "id": f"rs_{position}",
-            "type": "reasoning",
-            "summary": [{"type": "summary_text", "text": part} for part in parts],
-            "encrypted_content": reply.signature or seal(reply.thinking),
-        }
+        summary = [{"type": "summary_text", "text": part} for part in parts]
+        sealed = reply.signature or seal(reply.thinking)
+        yield {"id": f"rs_{position}", "type": "reasoning", "summary": summary, "encrypted_content": sealed}
     if reply.text:
         part = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
-        yield {
-            "id": f"msg_{position}",
-            "type": "message",
-            "role": "assistant",
-            "status": "completed",
-            "content": [part],
-        }
+        message = {"id": f"msg_{position}", "type": "message", "role": "assistant", "status": "completed"}
+        yield {**message, "content": [part]}
     for index, (identity, name, arguments) in enumerate(reply.told_calls(f"call_{position}")):
-        yield {
-            "id": f"fc_{position}_{index}",
-            "type": "function_call",
-            "status": "completed",
-            "call_id": identity,
-            "name": name,
-            "arguments": arguments,
-        }
+        call = {"id": f"fc_{position}_{index}", "type": "function_call", "status": "completed"}
+        yield {**call, "call_id": identity, "name": name, "arguments": arguments}
 
 
 def _usage(usage: tuple[int, int]) -> dict[str, Any]:
-    return {
-        "input_tokens": usage[0],
-        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-        "output_tokens": usage[1],
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": sum(usage),
-    }
+    input_details, output_details = {"cached_tokens": 0, "cache_write_tokens": 0}, {"reasoning_tokens": 0}
+    counts = {"input_tokens": usage[0], "input_tokens_details": input_details, "output_tokens": usage[1]}
+    return {**counts, "output_tokens_details": output_details, "total_tokens": sum(usage)}

@@ -9,8 +9,7 @@ passed. Owns the little language of strikes, so that the environment of a proces
     TREADLE_FAULTS="kill@*#17"                                at the 17th point of any name
     TREADLE_FAULTS="list=points.txt"                          append the name of every point passed to a file
 
-Several are separated by `;`. In a test's own process: `with faults("raise@tool.before:grep") as passed:`.
-"""
+Several are separated by `;`. In a test's own process: `with faults("raise@tool.before:grep") as passed:`."""
 
 import asyncio
 import errno
@@ -44,12 +43,9 @@ class InjectedFault(Exception):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """One strike, or the wish for a list."""
-
     action: Strike | Literal["list"]
     point: str = ANY
-    passing: int = 1
-    """Which passing; 0 for every one."""
+    passing: int = 1  # which passing; 0 for every one
     seconds: float = 0.0
     file: str = ""
 
@@ -77,15 +73,11 @@ class Faults:
 
     def __init__(self, fault_list: Sequence[Fault]) -> None:
         self._strikes = tuple(fault for fault in fault_list if fault.action != "list")
-        self._files = tuple(
-            os.open(fault.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            for fault in fault_list
-            if fault.action == "list"
-        )
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        self._files = tuple(os.open(fault.file, flags, 0o600) for fault in fault_list if fault.action == "list")
         self._guard = threading.Lock()
         self._counts: Counter[str] = Counter()
-        self.passed: list[str] = []
-        """Every point so far, in order."""
+        self.passed: list[str] = []  # every point so far, in order
         self.struck: list[Fault] = []
 
     def __call__(self, name: str) -> None:
@@ -95,13 +87,11 @@ class Faults:
             self._counts[ANY] += 1
             for file in self._files:
                 os.write(file, f"{name}\n".encode())
-            due = [fault for fault in self._strikes if self._is_due(fault, name)]
+            at_point = (fault for fault in self._strikes if fault.point in (name, ANY))
+            due = [fault for fault in at_point if fault.passing in (0, self._counts[fault.point])]
             self.struck += due
         for fault in due:
             _strike(fault, name)
-
-    def _is_due(self, fault: Fault, name: str) -> bool:
-        return fault.point in (name, ANY) and fault.passing in (0, self._counts[fault.point])
 
     def close(self) -> None:
         for file in self._files:
@@ -132,8 +122,7 @@ def _strike(fault: Fault, name: str) -> None:
 
 def install_from_environment(environment: Mapping[str, str] = os.environ) -> Faults | None:
     """Do in this process what TREADLE_FAULTS says, for as long as it lives. None when it says nothing."""
-    text = environment.get(VARIABLE, "")
-    if not text.strip():
+    if not (text := environment.get(VARIABLE, "")).strip():
         return None
     hook = Faults(parse(text))
     file_system.install_fault_hook(hook)
@@ -143,8 +132,7 @@ def install_from_environment(environment: Mapping[str, str] = os.environ) -> Fau
 @contextmanager
 def faults(*specs: str | Fault) -> Iterator[Faults]:
     """Strike in this process while the block lasts. Without arguments it only tells which points were passed."""
-    read = [one for item in specs for one in (parse(item) if isinstance(item, str) else (item,))]
-    hook = Faults(read)
+    hook = Faults([one for item in specs for one in (parse(item) if isinstance(item, str) else (item,))])
     file_system.install_fault_hook(hook)
     try:
         yield hook

@@ -24,25 +24,17 @@ from treadle.testing.fake_ollama import OllamaApi
 
 Problems = list[str]
 Body = dict[str, Any]
-
-STRANGER = "stranger"
-"""The name of a model that made none of the answers."""
+STRANGER = "stranger"  # the name of a model that made none of the answers
 TOOLS = (ToolSpec("tool", "Does something."),)
-_SEALS = ("signature", "data", "encrypted_content", "thoughtSignature")
-"""The fields by which providers know their own thinking again."""
+_SEALS = ("signature", "data", "encrypted_content", "thoughtSignature")  # providers know their thinking by these
 
 
 class Wire(NamedTuple):
-    """One way to ask for an answer."""
-
     provider: str
-    encoder: Callable[[str], RequestEncoder]
-    """Made for a `provider:name`."""
+    encoder: Callable[[str], RequestEncoder]  # made for a `provider:name`
     parameters: dict[str, Any]
-    complaints: Callable[[bytes, Sequence[str]], Iterable[str]]
-    """The errors in a request. The seals in the second argument count as the model's own."""
-    calls: Callable[[Body], int]
-    """How many calls a request tells."""
+    complaints: Callable[[bytes, Sequence[str]], Iterable[str]]  # errors; seals count as the model's own
+    calls: Callable[[Body], int]  # how many calls a request tells
     native: bool = True
 
 
@@ -158,10 +150,6 @@ def _anthropic(body: bytes, own_seals: Sequence[str]) -> Iterator[str]:
     return filter(None, [problem])
 
 
-def _responses(body: bytes, own_seals: Sequence[str]) -> Iterator[str]:
-    return filter(None, [fake_responses.complaint(body, own_seals)])
-
-
 def _gemini(strict: bool) -> Callable[[bytes, Sequence[str]], Iterable[str]]:
     return lambda body, own_seals: filter(None, [fake_gemini.complaint(body, own_seals, strict=strict)])
 
@@ -178,10 +166,6 @@ def _anthropic_calls(body: Body) -> int:
     return sum(block["type"] == "tool_use" for message in body["messages"] for block in message["content"])
 
 
-def _responses_calls(body: Body) -> int:
-    return sum(item.get("type") == "function_call" for item in body["input"])
-
-
 def _gemini_calls(body: Body) -> int:
     return sum("functionCall" in part for content in body["contents"] for part in content["parts"])
 
@@ -194,7 +178,11 @@ _MISTRAL_IDS = re.compile(SERVERS["mistral"].ids)
 WIRES: Sequence[Wire] = (
     Wire("openai", ChatEncoder, _CHAT, _chat, _messages_calls),
     Wire("mistral", lambda ref: ChatEncoder(ref, ids=_MISTRAL_IDS), _CHAT, _mistral, _messages_calls),
-    Wire("openai-responses", ResponsesEncoder, {"model": "m", "store": False}, _responses, _responses_calls),
+    Wire(
+        *("openai-responses", ResponsesEncoder, {"model": "m", "store": False}),
+        lambda body, own_seals: filter(None, [fake_responses.complaint(body, own_seals)]),
+        lambda body: sum(item.get("type") == "function_call" for item in body["input"]),
+    ),
     Wire("anthropic", AnthropicEncoder, _MESSAGES, _anthropic, _anthropic_calls),
     Wire("gemini", GeminiEncoder, _GENERATE, _gemini(strict=False), _gemini_calls),
     Wire("gemini", lambda ref: GeminiEncoder(ref, stand_in=True), _GENERATE, _gemini(strict=True), _gemini_calls),

@@ -3,7 +3,7 @@
 from tests.unit.chat.logs import answer, chat, make_message, ran
 from treadle.base.types import call_key
 from treadle.chat.fold import _APPLY, NO_EFFECT
-from treadle.chat.fold_helpers import title_of
+from treadle.chat.fold_calls import title_of
 from treadle.chat.state import ChatState, awaits_action, known_files, open_actions, runnable_calls, status, summary
 from treadle.protocol import events as e
 from treadle.protocol.content import AssistantEntry, KnownFile, ResultsEntry, ToolResult, Usage, UserEntry

@@ -10,11 +10,10 @@ import msgspec
 import pytest
 
 from treadle.base.types import ChatId, call_key
-from treadle.chat.divergence import first_divergence
+from treadle.chat.divergence import first_divergence, in_order, lifted
 from treadle.chat.fold import fold, fold_all
 from treadle.chat.state import ChatState, status
 from treadle.chat.transcript import entries
-from treadle.chat.turns import in_order, lifted
 from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.content import ToolRequest, Usage

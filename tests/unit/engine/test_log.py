@@ -12,7 +12,6 @@ from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.adapters.tools.function import tool
 from treadle.base.types import ChatId, SystemClock
 from treadle.engine import log as module
-from treadle.engine import state_cache
 from treadle.engine.hub import Hub
 from treadle.engine.log import Log
 from treadle.protocol import events as e
@@ -21,12 +20,12 @@ from treadle.protocol.options import ChatOptions
 
 
 async def test_nothing_is_kept_of_chats_that_were_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_cache, "MAX_WEIGHT", 3 * state_cache.EMPTY_WEIGHT)
+    monkeypatch.setattr(module, "MAX_WEIGHT", 3 * module.EMPTY_WEIGHT)
     monkeypatch.setattr(module, "SNAPSHOT_EVERY", 1)
     log = Log(MemoryStore(), Hub(), SystemClock())
     for number in range(10):
         state = await log.create(ChatId(f"c_{number}"), e.SessionCreated(ChatOptions()))
-        log.memo(state.chat, "m")
+        log.states.memo(state.chat, "m")
         await log.snapshot(state)
     tables = {name: value for name, value in vars(log).items() if isinstance(value, dict)}
     assert len(tables) >= 2
@@ -36,7 +35,7 @@ async def test_nothing_is_kept_of_chats_that_were_let_go(monkeypatch: pytest.Mon
 
 async def test_long_chats_are_let_go_by_their_weight(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Forty idle chats of 1 MB in a process that may keep 8 MB of chats; each can be used again."""
-    monkeypatch.setattr(state_cache, "MAX_WEIGHT", 8_000_000)
+    monkeypatch.setattr(module, "MAX_WEIGHT", 8_000_000)
     log = Log(SqliteStore(tmp_path / "t.db"), Hub(), SystemClock())
     chats = [ChatId(f"c_{number}") for number in range(40)]
     tracemalloc.start()
@@ -50,14 +49,14 @@ async def test_long_chats_are_let_go_by_their_weight(monkeypatch: pytest.MonkeyP
     assert log.peek(chats[0]) is None
     assert (await log.load(chats[0])).title.startswith("c_0")
     weight = sum(1_000_000 + len(chat) for chat in (state.chat for state in log.states))
-    assert 0 < log.states.weight - weight <= 2 * state_cache.EMPTY_WEIGHT * len([*log.states])
+    assert 0 < log.states.weight - weight <= 2 * module.EMPTY_WEIGHT * len([*log.states])
     await log.store.close()
 
 
 async def test_a_chat_that_is_driven_is_not_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each turn of it would have to read and encode everything again. When it rests it is let go like any other, and a
     message that comes then is driven all the same."""
-    monkeypatch.setattr(state_cache, "MAX_WEIGHT", 10_000)
+    monkeypatch.setattr(module, "MAX_WEIGHT", 10_000)
     cache_hits: list[bool] = []
 
     @tool

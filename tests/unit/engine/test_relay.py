@@ -12,8 +12,8 @@ from treadle.adapters.models.scripted import Call, Delay, Fail, Hang, Say, Turn
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.base.types import ChatId
+from treadle.engine.hub import Relay
 from treadle.engine.pool import WorkerPool
-from treadle.engine.relay import Relay
 from treadle.ports.store import Reach, Store
 from treadle.ports.toolset import Invocation
 from treadle.protocol import wire

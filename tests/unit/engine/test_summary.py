@@ -1,7 +1,7 @@
 """L-17: the summary of a run tells what that run did."""
 
 from tests.unit.chat.logs import answer, chat, make_message, ran
-from treadle.engine.summary import recent_lines
+from treadle.engine.side_call import recent_lines
 from treadle.protocol import events as e
 
 

@@ -8,7 +8,7 @@ from treadle.library import searching
 from treadle.ports.store import ALL_CHATS, ChatFilter
 from treadle.protocol.events import UserMessage
 from treadle.testing.store_contract.helpers import begin
-from treadle.testing.store_contract.said import say
+from treadle.testing.store_contract.lists import say
 
 
 async def search_chats(store: MemoryStore, text: str, chat_filter: ChatFilter = ALL_CHATS) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from scripts.golden import FOLDER, envelope, minimal, parts, shape, write
 from tests.golden.samples import SAMPLES
 from treadle.protocol import events as e
 from treadle.protocol import wire
-from treadle.protocol.upcast import UPCASTERS
+from treadle.protocol.wire import UPCASTERS
 
 EVERY = e.RECORDED | e.LIVE
 TYPES = sorted(EVERY)

@@ -11,8 +11,7 @@ from treadle.errors import Damaged, InvalidInput
 from treadle.protocol import wire
 from treadle.protocol.content import Usage
 from treadle.protocol.events import AssistantMessage, Envelope, MessageDelta, RecordLost, RunEnd, UserMessage
-from treadle.protocol.upcast import UPCASTERS, upcast
-from treadle.protocol.wire import Record
+from treadle.protocol.wire import UPCASTERS, Record, upcast
 
 CHAT = ChatId("c_1")
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.base.types import CallKey
-from treadle.chat.turns import in_order
+from treadle.chat.divergence import in_order
 from treadle.engine.outcome import first_line
 from treadle.ports.toolset import Fact
 from treadle.protocol import events as e

@@ -4,15 +4,11 @@
         async def open_store(self, clock, folder):
             return MyStore(folder, clock=clock)
 
-Needs pytest and pytest-asyncio. Names no store; `treadle.adapters.stores.memory` is the specification in code.
-"""
+Needs pytest and pytest-asyncio. Names no store; `treadle.adapters.stores.memory` is the specification in code."""
 
-from treadle.testing.store_contract.deletion import DeletionContract
 from treadle.testing.store_contract.leases import LeaseContract
-from treadle.testing.store_contract.lists import ListContract
-from treadle.testing.store_contract.log import LogContract
-from treadle.testing.store_contract.said import SaidContract
-from treadle.testing.store_contract.sides import SideContract
+from treadle.testing.store_contract.lists import ListContract, SaidContract, SideContract
+from treadle.testing.store_contract.log import DeletionContract, LogContract
 
 
 class StoreContract(LogContract, LeaseContract, ListContract, SideContract, SaidContract, DeletionContract):

@@ -1,7 +1,7 @@
 """How the tests of the contract get their store, and small words for talking to it: chats with one record, appends,
 claims."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,8 +15,7 @@ from treadle.protocol.wire import Record
 from treadle.testing.clock import ManualClock
 
 A, B, C, NOBODY = ChatId("c_a"), ChatId("c_b"), ChatId("c_c"), ChatId("c_nobody")
-WIDE = 64 * 1024
-"""Larger than any store may want to keep in a row."""
+WIDE = 64 * 1024  # larger than any store may want to keep in a row
 
 
 class OpensStore:
@@ -54,9 +53,15 @@ def summary(chat: ChatId, head: int = 1, **changes: object) -> ChatSummary:
     return msgspec.structs.replace(ChatSummary(chat, head=head), **changes)
 
 
-async def begin(store: Store, chat: ChatId, **changes: object) -> None:
-    """A chat with one record."""
-    await store.create(summary(chat, 1, **changes), [record(1)])
+async def begin(store: Store, *chats: ChatId, **changes: object) -> None:
+    """Chats with one record."""
+    for chat in chats:
+        await store.create(summary(chat, 1, **changes), [record(1)])
+
+
+async def refused(error: type[Exception], call: Awaitable[object]) -> None:
+    with pytest.raises(error):
+        await call
 
 
 async def add(store: Store, chat: ChatId, seq: int, lease: Lease | None = None, **changes: object) -> None:
@@ -67,6 +72,11 @@ async def claimed(store: Store, worker: str, chat: ChatId | None = None, *, now_
     lease = await store.claim(worker, chat, now_ms=now_ms)
     assert lease is not None
     return lease
+
+
+async def begin_claimed(store: Store, worker: str, chat: ChatId, **changes: object) -> Lease:
+    await begin(store, chat, **changes)
+    return await claimed(store, worker, chat)
 
 
 def seqs(stored_records: Sequence[Record]) -> list[int]:

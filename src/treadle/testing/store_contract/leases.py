@@ -9,10 +9,22 @@ from treadle.base.types import ChatId
 from treadle.errors import ChatBusy, HeadMoved, InvalidInput, LeaseLost
 from treadle.ports.store import LEASE_S, Commit, Lease, Store
 from treadle.testing.clock import ManualClock
-from treadle.testing.store_contract.helpers import A, B, C, OpensStore, add, begin, claimed, record, seqs, summary
+from treadle.testing.store_contract.helpers import (
+    A,
+    B,
+    C,
+    OpensStore,
+    add,
+    begin,
+    begin_claimed,
+    claimed,
+    record,
+    refused,
+    seqs,
+    summary,
+)
 
-MOMENT = 1 / 16
-"""A little time that sums up exactly."""
+MOMENT = 1 / 16  # a little time that sums up exactly
 
 
 class LeaseContract(OpensStore):
@@ -31,35 +43,29 @@ class LeaseContract(OpensStore):
         assert (await claimed(store, "w", A)).epoch == 8
 
     async def test_a_holder_appends(self, store: Store) -> None:
-        await begin(store, A)
-        lease = await claimed(store, "w", A)
+        lease = await begin_claimed(store, "w", A)
         await add(store, A, 2, lease)
         assert await store.head(A) == 2
 
     async def test_an_append_can_give_the_lease_back(self, store: Store) -> None:
-        await begin(store, A, runnable=True)
-        lease = await claimed(store, "w1", A)
+        lease = await begin_claimed(store, "w1", A, runnable=True)
         await store.append(Commit(A, [record(2)], summary(A, 2), lease=lease, durable=True, release=True))
         assert not (await store.get(A)).leased
-        with pytest.raises(LeaseLost):
-            await add(store, A, 3, lease)
+        await refused(LeaseLost, add(store, A, 3, lease))
         assert (await claimed(store, "w2", A)).epoch == lease.epoch + 1
 
     async def test_an_append_that_is_refused_gives_nothing_back(self, store: Store) -> None:
-        await begin(store, A)
-        lease = await claimed(store, "w1", A)
+        lease = await begin_claimed(store, "w1", A)
         with pytest.raises(HeadMoved):
             await store.append(Commit(A, [record(5)], summary(A, 5), lease=lease, durable=True, release=True))
         await add(store, A, 2, lease)
 
     async def test_a_zombie_is_refused(self, store: Store, clock: ManualClock) -> None:
         """Fault 4: the worker that slept past its lease writes nothing more."""
-        await begin(store, A)
-        zombie = await claimed(store, "old", A)
+        zombie = await begin_claimed(store, "old", A)
         clock.advance(LEASE_S + 1)
         heir = await claimed(store, "new", A)
-        with pytest.raises(LeaseLost):
-            await add(store, A, 2, zombie)
+        await refused(LeaseLost, add(store, A, 2, zombie))
         await add(store, A, 2, heir)
         await store.release(zombie)
         assert list(await store.renew([zombie, heir])) == [heir]
@@ -67,57 +73,46 @@ class LeaseContract(OpensStore):
 
     async def test_a_lease_is_its_worker_s_own(self, store: Store) -> None:
         """A restored database issues the same epoch again. The earlier holder of that epoch has lost its lease."""
-        await begin(store, A)
-        lease = await claimed(store, "new", A)
+        lease = await begin_claimed(store, "new", A)
         stale_lease = Lease(A, lease.epoch, "old", lease.head)
-        with pytest.raises(LeaseLost):
-            await add(store, A, 2, stale_lease)
+        await refused(LeaseLost, add(store, A, 2, stale_lease))
         assert list(await store.renew([stale_lease])) == []
         await store.release(stale_lease)
         await add(store, A, 2, lease)
 
     async def test_a_released_lease_writes_nothing_more(self, store: Store) -> None:
-        await begin(store, A)
-        lease = await claimed(store, "w", A)
+        lease = await begin_claimed(store, "w", A)
         await store.release(lease)
-        with pytest.raises(LeaseLost):
-            await add(store, A, 2, lease)
+        await refused(LeaseLost, add(store, A, 2, lease))
         assert list(await store.renew([lease])) == []
         await store.release(lease)
         assert await store.head(A) == 1
 
     async def test_an_expired_lease_nobody_took_may_still_write(self, store: Store, clock: ManualClock) -> None:
         """Law 2: appends are fenced by number, never by time."""
-        await begin(store, A)
-        lease = await claimed(store, "w", A)
+        lease = await begin_claimed(store, "w", A)
         clock.advance(LEASE_S * 10)
         await add(store, A, 2, lease)
 
     async def test_a_lost_lease_is_said_before_a_moved_head(self, store: Store) -> None:
-        await begin(store, A)
-        old = await claimed(store, "w", A)
+        old = await begin_claimed(store, "w", A)
         await store.release(old)
         new = await claimed(store, "w", A)
-        with pytest.raises(LeaseLost):
-            await add(store, A, 9, old)
-        with pytest.raises(HeadMoved):
-            await add(store, A, 9, new)
+        await refused(LeaseLost, add(store, A, 9, old))
+        await refused(HeadMoved, add(store, A, 9, new))
 
     async def test_a_lease_is_good_for_its_own_chat_only(self, store: Store) -> None:
-        await begin(store, A)
-        await begin(store, B)
+        await begin(store, A, B)
         lease = await claimed(store, "w", A)
         await claimed(store, "w", B)
-        with pytest.raises(LeaseLost):
-            await add(store, B, 2, lease)
+        await refused(LeaseLost, add(store, B, 2, lease))
 
     async def test_commands_need_no_lease(self, store: Store) -> None:
         await begin(store, A)
         await add(store, A, 2)
         lease = await claimed(store, "w", A)
         await add(store, A, 3)
-        with pytest.raises(HeadMoved):
-            await add(store, A, 3, lease)
+        await refused(HeadMoved, add(store, A, 3, lease))
         await add(store, A, 4, lease)
         assert seqs(await store.read(A)) == [1, 2, 3, 4]
 
@@ -132,13 +127,11 @@ class LeaseContract(OpensStore):
         await begin(store, B, archived=True)
         assert (await claimed(store, "w", A)).chat == A
         assert (await claimed(store, "w", B)).chat == B
-        with pytest.raises(ChatBusy):
-            await store.claim("w", A)
+        await refused(ChatBusy, store.claim("w", A))
 
     async def test_a_worker_needs_a_name(self, store: Store) -> None:
         await begin(store, A)
-        with pytest.raises(InvalidInput):
-            await store.claim("", A)
+        await refused(InvalidInput, store.claim("", A))
 
     async def test_a_claim_finds_what_is_to_be_done(self, store: Store) -> None:
         await begin(store, A, runnable=False)
@@ -185,8 +178,7 @@ class LeaseContract(OpensStore):
 
     async def test_many_workers_share_without_overlap(self, store: Store) -> None:
         chats = [ChatId(f"c_{n}") for n in range(20)]
-        for chat in chats:
-            await begin(store, chat, runnable=True)
+        await begin(store, *chats, runnable=True)
         leases = await asyncio.gather(*(store.claim(f"w{n}") for n in range(30)))
         assert sorted(lease.chat for lease in leases if lease) == sorted(chats)
 
@@ -207,20 +199,17 @@ class LeaseContract(OpensStore):
         await claimed(store, "w1")
         clock.advance(LEASE_S - 0.5)
         assert await store.claim("w2") is None
-        with pytest.raises(ChatBusy):
-            await store.claim("w2", A)
+        await refused(ChatBusy, store.claim("w2", A))
         clock.advance(1)
         assert await claimed(store, "w2") == Lease(A, 2, "w2", await store.head(A))
 
     async def test_renewing_extends(self, store: Store, clock: ManualClock) -> None:
-        await begin(store, A)
-        await begin(store, B)
+        await begin(store, A, B)
         leases = [await claimed(store, "w", A), await claimed(store, "w", B)]
         clock.advance(LEASE_S - 1)
         assert list(await store.renew(leases[:1])) == leases[:1]
         clock.advance(LEASE_S - 1)
-        with pytest.raises(ChatBusy):
-            await store.claim("w2", A)
+        await refused(ChatBusy, store.claim("w2", A))
         assert (await claimed(store, "w2", B)).epoch == 2
         assert list(await store.renew(leases)) == leases[:1]
         assert list(await store.renew([])) == []
@@ -233,10 +222,8 @@ class LeaseContract(OpensStore):
         clock.advance(LEASE_S - MOMENT)
         new_lease = Lease(C, 2, "w2", 2)
         assert await store.claim("w2") is None
-        with pytest.raises(ChatBusy):
-            await store.claim("w2", B)
-        with pytest.raises(ChatBusy):
-            await store.append(Commit(C, [record(2)], summary(C, 2), durable=True, take=new_lease))
+        await refused(ChatBusy, store.claim("w2", B))
+        await refused(ChatBusy, store.append(Commit(C, [record(2)], summary(C, 2), durable=True, take=new_lease)))
         assert [one.leased for one in await store.list()] == [True] * 3
         clock.advance(MOMENT)
         assert [one.leased for one in await store.list()] == [False] * 3
@@ -246,8 +233,7 @@ class LeaseContract(OpensStore):
         assert await claimed(store, "w2") == Lease(A, 2, "w2", 1)
 
     async def test_what_was_renewed_or_taken_along_lasts_as_long(self, store: Store, clock: ManualClock) -> None:
-        for chat in (A, B):
-            await begin(store, chat)
+        await begin(store, A, B)
         renewed = await claimed(store, "w1", A)
         clock.advance(LEASE_S / 2)
         assert list(await store.renew([renewed])) == [renewed]
@@ -257,12 +243,10 @@ class LeaseContract(OpensStore):
             assert [one.leased for one in await store.list()] == [leased] * 2
 
     async def test_a_lease_that_ran_out_is_renewed_if_nobody_took_it(self, store: Store, clock: ManualClock) -> None:
-        await begin(store, A)
-        lease = await claimed(store, "w1", A)
+        lease = await begin_claimed(store, "w1", A)
         clock.advance(LEASE_S * 2)
         assert list(await store.renew([lease])) == [lease]
-        with pytest.raises(ChatBusy):
-            await store.claim("w2", A)
+        await refused(ChatBusy, store.claim("w2", A))
 
     @pytest.mark.parametrize("other_s", [LEASE_S / 10, LEASE_S * 10])
     async def test_the_end_of_a_lease_binds_whoever_looks(
@@ -279,14 +263,12 @@ class LeaseContract(OpensStore):
             for _, _, theirs, chat in lengths:
                 assert (await theirs.get(chat)).leased
                 assert await theirs.claim("thief") is None
-                with pytest.raises(ChatBusy):
-                    await theirs.claim("thief", chat)
+                await refused(ChatBusy, theirs.claim("thief", chat))
             for length, mine, theirs, chat in sorted(lengths, key=lambda one: one[0]):
                 start = clock.monotonic() - 1_000.0
                 clock.advance(length - start - MOMENT)
                 assert [(await one.get(chat)).leased for one in (mine, theirs)] == [True, True]
-                with pytest.raises(ChatBusy):
-                    await theirs.claim("thief", chat)
+                await refused(ChatBusy, theirs.claim("thief", chat))
                 clock.advance(MOMENT)
                 assert [(await one.get(chat)).leased for one in (mine, theirs)] == [False, False]
                 assert (await claimed(theirs, "heir", chat)).epoch == 2
@@ -295,12 +277,10 @@ class LeaseContract(OpensStore):
 
     async def test_the_wall_clock_does_not_matter(self, store: Store, clock: ManualClock) -> None:
         """Fault 15: hours forwards and backwards."""
-        await begin(store, A)
-        await claimed(store, "w1", A)
+        await begin_claimed(store, "w1", A)
         for hours in (5, -50):
             clock.jump(hours * 3600)
-            with pytest.raises(ChatBusy):
-                await store.claim("w2", A)
+            await refused(ChatBusy, store.claim("w2", A))
         clock.advance(LEASE_S + 1)
         assert (await claimed(store, "w2", A)).epoch == 2
 
@@ -329,8 +309,7 @@ class LeaseContract(OpensStore):
         records = [record(2), record(3, epoch=1)]
         await store.append(Commit(A, records, summary(A, 3, runnable=True), durable=True, take=lease))
         assert (await store.get(A)).leased
-        with pytest.raises(ChatBusy):
-            await store.claim("w2", A)
+        await refused(ChatBusy, store.claim("w2", A))
         await add(store, A, 4, lease)
         await store.release(lease)
         assert (await claimed(store, "w2", A)).epoch == 2
@@ -341,21 +320,17 @@ class LeaseContract(OpensStore):
         await store.release(await claimed(store, "w1", A))
         old_listed = await store.get(A)
         new_lease = Lease(A, epoch, "w2", 2)
-        with pytest.raises(ChatBusy):
-            await store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=new_lease))
+        await refused(ChatBusy, store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=new_lease)))
         assert (await store.get(A), await store.head(A)) == (old_listed, 1)
 
     async def test_a_command_takes_nothing_that_is_held(self, store: Store, clock: ManualClock) -> None:
-        await begin(store, A)
-        lease = await claimed(store, "w1", A)
+        lease = await begin_claimed(store, "w1", A)
         new_lease = Lease(A, 2, "w2", 2)
-        with pytest.raises(ChatBusy):
-            await store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=new_lease))
+        await refused(ChatBusy, store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=new_lease)))
         await add(store, A, 2, lease)
         clock.advance(LEASE_S + 1)
         await store.append(Commit(A, [record(3)], summary(A, 3), durable=True, take=new_lease))
-        with pytest.raises(LeaseLost):
-            await add(store, A, 4, lease)
+        await refused(LeaseLost, add(store, A, 4, lease))
 
     async def test_a_command_that_comes_too_late_takes_nothing(self, store: Store) -> None:
         await begin(store, A)

@@ -1,14 +1,43 @@
-"""Finding chats among many, and following all of them (A-06, A-07)."""
+"""Finding chats among many and by what was said in them, and following all of them (A-06, A-07, U-04); beside the logs:
+answers to repeated requests (A-04) and live text (D-04, law 7)."""
 
 import asyncio
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from treadle.base.types import ChatId
-from treadle.errors import StoreError
-from treadle.ports.store import ChatFilter, Listed, Store
+from treadle.errors import (
+    AlreadyAnswered,
+    ChatBusy,
+    ChatExists,
+    HeadMoved,
+    InvalidInput,
+    LeaseLost,
+    NotFound,
+    StoreError,
+)
+from treadle.ports.store import ANSWER_MS, LEASE_S, ChatFilter, Commit, Delta, Lease, Listed, Remembered, Store
+from treadle.protocol import wire
+from treadle.protocol.events import AssistantMessage, Envelope, Event, RecordLost, UserMessage
 from treadle.protocol.views import Status
-from treadle.testing.store_contract.helpers import A, B, C, OpensStore, add, begin, claimed
+from treadle.testing.clock import ManualClock
+from treadle.testing.store_contract.helpers import (
+    NOBODY,
+    A,
+    B,
+    C,
+    OpensStore,
+    add,
+    begin,
+    begin_claimed,
+    claimed,
+    record,
+    records,
+    refused,
+    summary,
+)
 
 
 def chats(listed_chats: list[Listed]) -> list[ChatId]:
@@ -52,18 +81,8 @@ class ListContract(OpensStore):
     @pytest.mark.parametrize(
         ("query", "expected"),
         [
-            ("parser", [B, A]),
-            ("PARSER", [B, A]),
-            ("strasse", [A]),
-            ("ÜBER", [C]),
-            ("100%", [B]),
-            ("1_0", []),
-            ("%", [B]),
-            ("c_a", [A]),
-            ("a", [B, A]),
-            ("_a", []),
-            ("nothing", []),
-            ("\0", [C, B, A]),
+            *[("parser", [B, A]), ("PARSER", [B, A]), ("strasse", [A]), ("ÜBER", [C]), ("100%", [B]), ("1_0", [])],
+            *[("%", [B]), ("c_a", [A]), ("a", [B, A]), ("_a", []), ("nothing", []), ("\0", [C, B, A])],
         ],
     )
     async def test_searching_titles_and_ids(self, store: Store, query: str, expected: list[ChatId]) -> None:
@@ -107,8 +126,6 @@ class ListContract(OpensStore):
         await add(store, A, 2, updated_ms=9)
         await begin(store, ChatId("c_new"), updated_ms=8)
         assert chats(await store.list(cursor=(first.summary.updated_ms, first.summary.chat))) == [B]
-
-    # -- following ----------------------------------------------------------------------------------------------
 
     async def test_every_change_has_a_higher_number(self, store: Store) -> None:
         await begin(store, A)
@@ -160,8 +177,7 @@ class ListContract(OpensStore):
     async def test_whoever_follows_misses_nothing(self, store: Store) -> None:
         """A-07: writers that race, and a follower that goes on from the last number it got."""
         many = [ChatId(f"c_{number}") for number in range(8)]
-        for chat in many:
-            await begin(store, chat)
+        await begin(store, *many)
         heads: dict[ChatId, int] = {}
 
         async def follow() -> None:
@@ -186,5 +202,222 @@ class ListContract(OpensStore):
         for _ in range(3):
             await asyncio.sleep(0)
         await store.close()
-        with pytest.raises(StoreError):
-            await waiting
+        await refused(StoreError, waiting)
+
+
+async def say(store: Store, chat: ChatId, seq: int, *events: Event) -> None:
+    """Append to a chat whose last record is `seq`."""
+    encoded = [wire.encode(Envelope(seq + 1 + at, chat, 0, event)) for at, event in enumerate(events)]
+    await store.append(Commit(chat, encoded, summary(chat, seq + len(encoded)), durable=False))
+
+
+async def finds(store: Store, words: Sequence[str], chat: ChatId, seq: int) -> bool:
+    """True if a reader that starts where the store says finds the record `seq`."""
+    first = (await store.search_text(words)).get(chat)
+    return first is not None and first <= seq
+
+
+class SaidContract(OpensStore):
+    """No chat that has the words is left out."""
+
+    async def test_words_of_a_message(self, store: Store) -> None:
+        await begin(store, A)
+        text = 'The Lease and its\nepoch: say("hi") \\d+\'%_* Straße 数据库 a\0b ' + "x" * 600
+        await say(store, A, 1, UserMessage(text))
+        for words in (
+            *(["lease"], ["LEASE"], ["eas"], ["le"], ["e"], ["lease", "epoch"], ["epoch", "le"], []),
+            *(['say("hi")'], ["\\d+'%_*"], ["straße"], ["STRASSE"], ["数据库"], ["数"], ["x" * 500], ["a\0b"]),
+        ):
+            assert await finds(store, words, A, 2), words
+
+    async def test_what_was_said_since_the_last_search(self, store: Store) -> None:
+        await begin(store, A, B)
+        await say(store, A, 1, UserMessage("the first thing"), AssistantMessage(1, "an answer"))
+        assert await finds(store, ["first"], A, 2)
+        assert await finds(store, ["answer"], A, 3)
+        await say(store, A, 3, RecordLost("", ""), UserMessage("the second thing"))
+        await say(store, B, 1, AssistantMessage(1, "a second chat"))
+        assert await finds(store, ["second"], A, 5)
+        assert await finds(store, ["second"], B, 2)
+        assert await finds(store, ["first"], A, 2)
+
+    async def test_chats_without_the_words_are_left_out(self, store: Store) -> None:
+        """Sooner or later: a store may be behind for a moment, and has at most to be asked again."""
+        await begin(store, A, B)
+        await say(store, A, 1, UserMessage("something about leases"))
+        await say(store, B, 1, UserMessage("something else"))
+        async with asyncio.timeout(60):
+            while B in (matches := await store.search_text(["leases"])):
+                pass
+        assert [*matches] == [A]
+        assert A not in await store.search_text(["leases", "else"])
+        assert not await store.search_text(["nowhere"])
+
+    async def test_a_long_chat(self, store: Store) -> None:
+        await begin(store, A)
+        await say(store, A, 1, *(UserMessage(f"number{seq} " + "and so on " * 1_000) for seq in range(2, 32)))
+        for seq in (2, 17, 31):
+            assert await finds(store, [f"number{seq}"], A, seq)
+
+    async def test_damaged_records_hide_no_others(self, store: Store) -> None:
+        await begin(store, A)
+        broken = record(2, b"\xff{")
+        await store.append(Commit(A, [wire.Record(2, 0, UserMessage.TYPE, 1, 0, broken.body)], summary(A, 2)))
+        await say(store, A, 2, UserMessage("still here"))
+        assert await finds(store, ["still"], A, 3)
+
+    async def test_many_search_at_once(self, store: Store, clock: ManualClock, tmp_path: Path) -> None:
+        for chat in (A, B, C):
+            await begin(store, chat)
+            await say(store, chat, 1, UserMessage(f"words of {chat}"))
+        try:
+            other_store = await self.open_beside(clock, tmp_path, LEASE_S)
+        except pytest.skip.Exception:
+            other_store = store
+        try:
+            results = await asyncio.gather(*(each.search_text(["words"]) for each in (store, other_store) * 4))
+            assert all({*each} == {A, B, C} for each in results)
+            await say(store, A, 2, UserMessage("later words"))
+            assert await finds(other_store, ["later"], A, 3)
+        finally:
+            if other_store is not store:
+                await other_store.close()
+
+
+NOW = 1_700_000_000_000
+
+
+def answer(
+    key: str = "k", owner: str = "ann", *, body: bytes = b"\0first", time_ms: int = NOW, request: str = "r1"
+) -> Remembered:
+    return Remembered(owner, key, request, 204, body, time_ms)
+
+
+def delta(chat: ChatId, number: int, *, epoch: int = 1, turn: int = 1) -> Delta:
+    return Delta(chat, epoch, turn, number, b"\0%d" % number)
+
+
+async def put(store: Store, chat: ChatId, seq: int, remembered: Remembered, lease: Lease | None = None) -> None:
+    new_summary = summary(chat, seq, title=remembered.body.decode("latin-1"))
+    await store.append(Commit(chat, [record(seq)], new_summary, lease=lease, durable=True, answer=remembered))
+
+
+class SideContract(OpensStore):
+    """One answer a key, in the commit of what it is about; live text until the message is there."""
+
+    async def test_an_answer_is_kept_with_what_it_is_about(self, store: Store) -> None:
+        await begin(store, A)
+        assert await store.recall("ann", "k") is None
+        await put(store, A, 2, answer())
+        assert await store.recall("ann", "k") == answer()
+        assert await store.recall("bob", "k") is None
+        assert await store.recall("ann", "other") is None
+
+    async def test_a_repeated_append_changes_nothing_and_gets_the_first_answer(self, store: Store) -> None:
+        await begin(store, A)
+        await put(store, A, 2, answer())
+        old_listed = await store.get(A)
+        for seq in (2, 3, 99):
+            with pytest.raises(AlreadyAnswered) as caught:
+                await put(store, A, seq, answer(body=b"second", request="r2"))
+            assert (caught.value.status, caught.value.body, caught.value.request) == (204, b"\0first", "r1")
+        assert await store.head(A) == 2
+        assert await store.get(A) == old_listed
+        assert await store.recall("ann", "k") == answer()
+
+    async def test_of_many_with_one_key_one_is_carried_out(self, store: Store) -> None:
+        """A-04, fault 5: also if the requests are about different chats."""
+        await begin(store, A, B)
+        attempts = [put(store, chat, 2, answer(body=b"%d" % n)) for n, chat in enumerate([A, B] * 10)]
+        outcome = await asyncio.gather(*attempts, return_exceptions=True)
+        assert outcome.count(None) == 1
+        body = b"%d" % outcome.index(None)
+        assert all(isinstance(e, AlreadyAnswered) and e.body == body for e in outcome if e is not None)
+        assert sorted([await store.head(A), await store.head(B)]) == [1, 2]
+
+    async def test_keys_of_others_are_others(self, store: Store) -> None:
+        await begin(store, A)
+        await put(store, A, 2, answer(owner="ann"))
+        await put(store, A, 3, answer(owner="bob"))
+        await put(store, A, 4, answer(key="other"))
+        assert await store.head(A) == 4
+
+    async def test_a_refused_append_is_not_answered(self, store: Store) -> None:
+        """The refusal is the server's to remember; the key is free."""
+        lease = await begin_claimed(store, "w", A)
+        await refused(HeadMoved, put(store, A, 9, answer()))
+        await refused(LeaseLost, put(store, A, 2, answer(), Lease(A, 7, "w")))
+        await refused(NotFound, put(store, NOBODY, 2, answer()))
+        new_lease = Lease(A, lease.epoch + 1, "w2", 2)
+        with pytest.raises(ChatBusy):
+            await store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=new_lease, answer=answer()))
+        with pytest.raises(InvalidInput):
+            await store.append(Commit(A, [record(2), record(4)], summary(A, 4), durable=True, answer=answer()))
+        assert await store.recall("ann", "k") is None
+        await put(store, A, 2, answer())
+
+    async def test_a_chat_is_created_once_for_a_key(self, store: Store) -> None:
+        await store.create(summary(A), records(1, 1), answer=answer())
+        await refused(AlreadyAnswered, store.create(summary(B), records(1, 1), answer=answer(body=b"second")))
+        await refused(NotFound, store.head(B))
+        await refused(ChatExists, store.create(summary(A), records(1, 1), answer=answer(key="other")))
+        assert await store.recall("ann", "other") is None
+        assert await store.recall("ann", "k") == answer()
+
+    async def test_an_answer_without_an_append(self, store: Store) -> None:
+        await store.remember(answer(body=b""))
+        await refused(AlreadyAnswered, store.remember(answer(body=b"second")))
+        assert await store.recall("ann", "k") == answer(body=b"")
+
+    async def test_answers_are_dropped_after_a_day(self, store: Store) -> None:
+        await store.remember(answer("old"))
+        await store.remember(answer("younger", time_ms=NOW + 1))
+        await refused(AlreadyAnswered, store.remember(answer("old", time_ms=NOW + ANSWER_MS)))
+        await store.remember(answer("new", time_ms=NOW + ANSWER_MS + 1))
+        assert await store.recall("ann", "old") is None
+        assert await store.recall("ann", "younger") is not None
+        later = answer("younger", body=b"later", time_ms=NOW + 2 * ANSWER_MS)
+        await store.remember(later)
+        assert await store.recall("ann", "younger") == later
+
+    async def test_live_text_is_read_on_from_where_one_was(self, store: Store) -> None:
+        for chat in (A, B):
+            await begin(store, chat)
+            await claimed(store, "w", chat)
+        await store.put_deltas([delta(A, 1), delta(B, 1), delta(A, 2)])
+        await store.put_deltas([delta(A, 3), delta(A, 1, turn=2)])
+        await store.put_deltas([])
+        assert [*await store.read_deltas({A: (0, 0, 0)})] == [
+            delta(A, 1), delta(A, 2), delta(A, 3), delta(A, 1, turn=2)
+        ]  # fmt: skip
+        assert [*await store.read_deltas({A: (1, 1, 2)})] == [delta(A, 3), delta(A, 1, turn=2)]
+        assert [*await store.read_deltas({A: (1, 2, 1), B: (0, 0, 0), NOBODY: (0, 0, 0)})] == [delta(B, 1)]
+        assert [*await store.read_deltas({})] == []
+
+    async def test_live_text_goes_with_the_message(self, store: Store) -> None:
+        await begin(store, A, B)
+        lease = await claimed(store, "w", A)
+        await claimed(store, "w", B)
+        await store.put_deltas([delta(A, 1), delta(B, 1)])
+        await add(store, A, 2)
+        assert [*await store.read_deltas({A: (0, 0, 0)})] == [delta(A, 1)], "a command of a user ends no message"
+        with pytest.raises(HeadMoved):
+            await store.append(Commit(A, [record(9)], summary(A, 9), lease=lease, durable=True, drop_deltas=True))
+        assert [*await store.read_deltas({A: (0, 0, 0)})] == [delta(A, 1)]
+        await store.append(Commit(A, [record(3)], summary(A, 3), lease=lease, durable=True, drop_deltas=True))
+        assert [*await store.read_deltas({A: (0, 0, 0), B: (0, 0, 0)})] == [delta(B, 1)]
+        await store.put_deltas([delta(A, 1, turn=2)])
+        assert [*await store.read_deltas({A: (1, 1, 9)})] == [delta(A, 1, turn=2)]
+
+    async def test_a_zombie_says_nothing(self, store: Store, clock: ManualClock) -> None:
+        """Fault 4: neither what it said is shown any more, nor what it says."""
+        old = await begin_claimed(store, "old", A)
+        await store.put_deltas([delta(A, 1, epoch=old.epoch)])
+        clock.advance(LEASE_S + 1)
+        new = await claimed(store, "new", A)
+        assert [*await store.read_deltas({A: (0, 0, 0)})] == []
+        await store.put_deltas([delta(A, 2, epoch=old.epoch), delta(A, 1, epoch=new.epoch), delta(NOBODY, 1)])
+        assert [*await store.read_deltas({A: (old.epoch, 1, 1)})] == [delta(A, 1, epoch=new.epoch)]
+        await store.release(new)
+        await store.put_deltas([delta(A, 2, epoch=new.epoch)])
+        assert [*await store.read_deltas({A: (new.epoch, 1, 1)})] == []

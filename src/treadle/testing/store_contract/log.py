@@ -2,13 +2,15 @@
 
 import asyncio
 import hashlib
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from treadle.base.types import ChatId
-from treadle.errors import ChatExists, HeadMoved, InvalidInput, NotFound, StoreError
-from treadle.ports.store import LEASE_S, ChatFilter, Commit, Lease, Snapshot, Store
+from treadle.errors import ChatBusy, ChatExists, HeadMoved, InvalidInput, LeaseLost, NotFound, StoreError
+from treadle.ports.store import LEASE_S, ChatFilter, Commit, Delta, Lease, Snapshot, Store
+from treadle.protocol.wire import Record
 from treadle.testing.clock import ManualClock
 from treadle.testing.store_contract.helpers import (
     NOBODY,
@@ -19,9 +21,11 @@ from treadle.testing.store_contract.helpers import (
     OpensStore,
     add,
     begin,
+    begin_claimed,
     claimed,
     record,
     records,
+    refused,
     seqs,
     summary,
 )
@@ -29,8 +33,6 @@ from treadle.testing.store_contract.helpers import (
 
 class LogContract(OpensStore):
     """Appends are gapless and all or nothing; a read returns the data that was written."""
-
-    # -- create and append --------------------------------------------------------------------------------------
 
     async def test_what_is_created_can_be_read(self, store: Store) -> None:
         await store.create(summary(A, 3, title="Hello"), records(1, 3))
@@ -40,8 +42,7 @@ class LogContract(OpensStore):
 
     async def test_an_id_is_taken_once(self, store: Store) -> None:
         await begin(store, A, title="first")
-        with pytest.raises(ChatExists):
-            await store.create(summary(A, title="second"), records(1, 2))
+        await refused(ChatExists, store.create(summary(A, title="second"), records(1, 2)))
         assert (await store.get(A)).summary.title == "first"
         assert await store.head(A) == 1
 
@@ -59,10 +60,8 @@ class LogContract(OpensStore):
 
     @pytest.mark.parametrize("numbers", [(2,), (1, 3), (1, 1), (1, 2, 2), (0, 1)])
     async def test_a_chat_with_gaps_is_not_created(self, store: Store, numbers: tuple[int, ...]) -> None:
-        with pytest.raises(InvalidInput):
-            await store.create(summary(A), [record(seq) for seq in numbers])
-        with pytest.raises(NotFound):
-            await store.head(A)
+        await refused(InvalidInput, store.create(summary(A), [record(seq) for seq in numbers]))
+        await refused(NotFound, store.head(A))
 
     async def test_append_replaces_the_summary(self, store: Store) -> None:
         await begin(store, A)
@@ -80,8 +79,7 @@ class LogContract(OpensStore):
     @pytest.mark.parametrize("seq", [1, 3])
     async def test_a_stale_head_is_refused(self, store: Store, seq: int) -> None:
         await begin(store, A)
-        with pytest.raises(HeadMoved):
-            await add(store, A, seq, title="changed")
+        await refused(HeadMoved, add(store, A, seq, title="changed"))
         assert await store.read(A) == [record(1)]
         assert (await store.get(A)).summary.title == ""
 
@@ -105,15 +103,12 @@ class LogContract(OpensStore):
         assert seqs(await store.read(A)) == [1, 2, 3, 4]
 
     async def test_a_refused_append_does_not_touch_its_neighbours(self, store: Store) -> None:
-        for chat in (A, B, C):
-            await begin(store, chat)
+        await begin(store, A, B, C)
         outcome = await asyncio.gather(
             add(store, A, 2), add(store, NOBODY, 2), add(store, B, 7), add(store, C, 2), return_exceptions=True
         )
         assert [type(one) for one in outcome] == [type(None), NotFound, HeadMoved, type(None)]
         assert [await store.head(chat) for chat in (A, B, C)] == [2, 1, 2]
-
-    # -- reading ------------------------------------------------------------------------------------------------
 
     async def test_reading_by_pages(self, store: Store) -> None:
         await store.create(summary(A, 10), records(1, 10))
@@ -137,24 +132,16 @@ class LogContract(OpensStore):
         assert await store.read_types(A, ()) == []
         assert seqs(await store.read_types(A, {files_record.type}, after_seq=-1, limit=1)) == [2]
         assert await store.read_types(A, {files_record.type}, after_seq=2**70) == []
-        with pytest.raises(NotFound):
-            await store.read_types(NOBODY, {files_record.type})
+        await refused(NotFound, store.read_types(NOBODY, {files_record.type}))
 
     async def test_unknown_chats(self, store: Store) -> None:
         lease = Lease(NOBODY, 1, "w")
         for call in (
-            store.read(NOBODY),
-            store.head(NOBODY),
-            store.wait(NOBODY, 0, 0),
-            store.get(NOBODY),
-            store.claim("w", NOBODY),
-            store.save_snapshot(NOBODY, Snapshot(1, b"")),
-            store.load_snapshot(NOBODY),
-            add(store, NOBODY, 1),
-            add(store, NOBODY, 1, lease),
-        ):
-            with pytest.raises(NotFound):
-                await call
+            store.read(NOBODY), store.head(NOBODY), store.wait(NOBODY, 0, 0), store.get(NOBODY),
+            store.claim("w", NOBODY), store.save_snapshot(NOBODY, Snapshot(1, b"")), store.load_snapshot(NOBODY),
+            add(store, NOBODY, 1), add(store, NOBODY, 1, lease),
+        ):  # fmt: skip
+            await refused(NotFound, call)
         assert list(await store.renew([lease])) == []
         await store.release(lease)
 
@@ -171,15 +158,12 @@ class LogContract(OpensStore):
         assert [one.summary.chat for one in await store.list(limit=1)] == [A]
 
     async def test_whether_a_chat_is_leased_can_be_seen(self, store: Store, clock: ManualClock) -> None:
-        await begin(store, A)
-        await begin(store, B)
+        await begin(store, A, B)
         await claimed(store, "w", A)
         assert (await store.get(A)).leased
         assert {one.summary.chat: one.leased for one in await store.list()} == {A: True, B: False}
         clock.advance(LEASE_S + 0.01)
         assert not (await store.get(A)).leased
-
-    # -- waiting ------------------------------------------------------------------------------------------------
 
     async def test_waiting_returns_at_once_when_there_is_news(self, store: Store) -> None:
         await store.create(summary(A, 3), records(1, 3))
@@ -191,8 +175,7 @@ class LogContract(OpensStore):
         assert await store.wait(A, 5, 0) == 1
 
     async def test_an_append_wakes_those_who_wait_for_it(self, store: Store) -> None:
-        await begin(store, A)
-        await begin(store, B)
+        await begin(store, A, B)
         waiting = [asyncio.create_task(store.wait(A, 1, 60)) for _ in range(5)]
         patient = asyncio.create_task(store.wait(A, 2, 60))
         other_wait = asyncio.create_task(store.wait(B, 1, 60))
@@ -206,8 +189,6 @@ class LogContract(OpensStore):
         other_wait.cancel()
         with pytest.raises(asyncio.CancelledError):
             await other_wait
-
-    # -- blobs and snapshots ------------------------------------------------------------------------------------
 
     async def test_a_blob_in_parts_is_the_blob_of_their_sum(self, store: Store) -> None:
         content = bytes(range(256)) * 1_000
@@ -226,26 +207,21 @@ class LogContract(OpensStore):
 
     @pytest.mark.parametrize("digest", ["0" * 64, "", "../../etc/passwd", "zz"])
     async def test_a_blob_that_is_not_there(self, store: Store, digest: str) -> None:
-        with pytest.raises(NotFound):
-            await store.get_blob(digest)
+        await refused(NotFound, store.get_blob(digest))
 
     async def test_snapshots_are_replaced(self, store: Store) -> None:
-        await begin(store, A)
-        await begin(store, B)
+        await begin(store, A, B)
         assert await store.load_snapshot(A) is None
         await store.save_snapshot(A, Snapshot(1, b"one"))
         await store.save_snapshot(A, Snapshot(2, b"two" * 1000))
         assert await store.load_snapshot(A) == Snapshot(2, b"two" * 1000)
         assert await store.load_snapshot(B) is None
 
-    # -- closing ------------------------------------------------------------------------------------------------
-
     async def test_closing_twice_is_closing(self, store: Store) -> None:
         await begin(store, A)
         await store.close()
         await store.close()
-        with pytest.raises(StoreError):
-            await store.head(A)
+        await refused(StoreError, store.head(A))
 
     async def test_closing_a_store_that_was_never_used(self, store: Store) -> None:
         await store.close()
@@ -263,5 +239,178 @@ class LogContract(OpensStore):
         for _ in range(3):
             await asyncio.sleep(0)
         await store.close()
-        with pytest.raises(StoreError):
-            await waiting
+        await refused(StoreError, waiting)
+
+
+def _message(seq: int, text: str) -> Record:
+    return Record(seq, 1_700_000_000_000, "user.message", 1, 0, b'{"content":"%s"}' % text.encode())
+
+
+class DeletionContract(OpensStore):
+    async def test_a_deleted_chat_is_gone_for_every_method(self, store: Store) -> None:
+        """A-06"""
+        await begin(store, A, B)
+        await store.save_snapshot(A, Snapshot(1, b"state"))
+        await store.delete([A])
+        calls = (
+            store.read(A), store.read_types(A, ["user.message"]), store.head(A), store.get(A), store.wait(A, 0, 0),
+            store.claim("w", A), store.load_snapshot(A), store.save_snapshot(A, Snapshot(1, b"")), add(store, A, 2),
+        )  # fmt: skip
+        for call in calls:
+            await refused(NotFound, call)
+        assert [each.summary.chat for each in await store.list()] == [B]
+        assert await store.list(ChatFilter(query="c_a")) == []
+        assert seqs(await store.read(B)) == [1]
+
+    async def test_several_chats_are_deleted_together_or_not_at_all(self, store: Store) -> None:
+        await begin(store, A, B, C)
+        await claimed(store, "w", B)
+        await refused(ChatBusy, store.delete([A, B]))
+        await refused(NotFound, store.delete([A, NOBODY]))
+        assert seqs(await store.read(A)) == [1]
+        await store.delete([A, C])
+        assert [each.summary.chat for each in await store.list()] == [B]
+
+    async def test_a_chat_that_a_live_worker_holds_is_not_deleted(self, store: Store, clock: ManualClock) -> None:
+        """D-04"""
+        lease = await begin_claimed(store, "w", A)
+        await refused(ChatBusy, store.delete([A]))
+        await store.release(lease)
+        await store.delete([A])
+
+    async def test_a_worker_whose_lease_ran_out_cannot_bring_a_deleted_chat_back(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """D-04: nor does it write to a chat that is created under the same id later."""
+        lease = await begin_claimed(store, "w", A)
+        clock.advance(31)
+        await store.delete([A])
+        assert list(await store.renew([lease])) == []
+        await store.release(lease)
+        await store.put_deltas([Delta(A, lease.epoch, 1, 1, b"x")])
+        await refused(NotFound, store.append(Commit(A, [record(2)], summary(A, 2), lease=lease)))
+        newer = await begin_claimed(store, "w", A)
+        assert newer.epoch > lease.epoch
+        await refused(LeaseLost, store.append(Commit(A, [record(2)], summary(A, 2), lease=lease)))
+        assert await store.read_deltas({A: (0, 0, 0)}) == []
+        assert await store.load_snapshot(A) is None
+
+    async def test_deleting_again_changes_nothing(self, store: Store) -> None:
+        """A-04"""
+        await begin(store, A, owner="u")
+        await store.delete([A], owner="u")
+        (tombstone,) = await store.changes()
+        await store.delete([A], owner="u")
+        await store.delete([A])
+        assert await store.changes() == [tombstone]
+        await refused(NotFound, store.delete([NOBODY]))
+
+    async def test_the_chat_of_another_owner_is_not_there(self, store: Store) -> None:
+        """S-13: neither before nor after its owner deleted it."""
+        await begin(store, A, owner="u")
+        await refused(NotFound, store.delete([A], owner="v"))
+        assert seqs(await store.read(A)) == [1]
+        await store.delete([A], owner="u")
+        await refused(NotFound, store.delete([A], owner="v"))
+
+    async def test_followers_learn_that_a_chat_was_deleted(self, store: Store) -> None:
+        """A-07"""
+        for chat, owner in ((A, "u"), (B, "v"), (C, "u")):
+            await begin(store, chat, owner=owner)
+        before = (await store.changes())[-1].change_number
+        waiting = asyncio.create_task(store.wait_any(before, 20))
+        await asyncio.sleep(0)
+        await store.delete([C], owner="u")
+        number = await waiting
+        assert number > before
+        (news,) = await store.changes(owner="u", after_change=before)
+        assert (news.summary.chat, news.summary.owner, news.summary.deleted, news.leased) == (C, "u", True, False)
+        assert news.change_number == number
+        assert await store.changes(owner="v", after_change=before) == []
+        # The newest change was the tombstone's: numbers go on behind it.
+        await add(store, A, 2, owner="u")
+        assert [each.summary.chat for each in await store.changes(after_change=number)] == [A]
+        assert [each.summary.chat for each in await store.changes(after_change=before, limit=1)] == [C]
+        assert [each.summary.chat for each in await store.changes()] == [B, C, A]
+
+    async def test_who_waits_for_a_deleted_chat_is_told(self, store: Store) -> None:
+        """A-07"""
+        await begin(store, A)
+        waiting = asyncio.create_task(store.wait(A, 1, 60))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        await store.delete([A])
+        async with asyncio.timeout(10):
+            await refused(NotFound, waiting)
+
+    async def test_who_waits_beside_is_told_too(self, store: Store, clock: ManualClock, tmp_path: Path) -> None:
+        await begin(store, A)
+        other_store = await self.open_beside(clock, tmp_path, 30)
+        try:
+            waiting = asyncio.create_task(other_store.wait(A, 1, 60))
+            assert await other_store.head(A) == 1  # the waiter looked before this was answered
+            await store.delete([A])
+            async with asyncio.timeout(10):
+                await refused(NotFound, waiting)
+        finally:
+            await other_store.close()
+
+    async def test_the_words_of_a_deleted_chat_are_found_no_more(self, store: Store) -> None:
+        """U-04"""
+        await store.create(summary(A), [_message(1, "the cormorant dives")])
+        await store.create(summary(B), [_message(1, "the cormorant rests")])
+        assert set(await store.search_text(["cormorant"])) == {A, B}
+        await store.delete([A])
+        assert set(await store.search_text(["cormorant"])) == {B}
+        await store.create(summary(C), [_message(1, "a heron waits")])
+        assert set(await store.search_text(["heron"])) == {C}
+        assert set(await store.search_text(["cormorant"])) == {B}
+
+    async def test_a_chat_may_be_created_again_under_its_id(self, store: Store) -> None:
+        """D-07: an export can be imported after the chat was deleted."""
+        await begin(store, A)
+        await add(store, A, 2)
+        await store.delete([A])
+        await begin(store, A)
+        assert seqs(await store.read(A)) == [1]
+        (only,) = await store.changes()
+        assert not only.summary.deleted
+        await store.delete([A])
+        (only,) = await store.changes()
+        assert only.summary.deleted
+
+    async def test_numbers_are_not_given_twice(self, store: Store) -> None:
+        """A chat that is created after a deletion has nothing of the deleted one."""
+        await begin(store, A)
+        await store.save_snapshot(A, Snapshot(1, b"state"))
+        await store.delete([A])
+        await begin(store, B)
+        assert await store.load_snapshot(B) is None
+        assert seqs(await store.read(B)) == [1]
+
+    async def test_deleting_races_with_appends_and_claims(self, store: Store) -> None:
+        """Whichever call comes first, a chat is whole or deleted."""
+        many = [ChatId(f"c_{number}") for number in range(6)]
+        await begin(store, *many)
+
+        async def disturb(chat: ChatId) -> None:
+            try:
+                lease = await claimed(store, "w", chat)
+                await add(store, chat, 2, lease)
+                await store.release(lease)
+            except NotFound:
+                pass
+
+        async def remove(chat: ChatId) -> bool:
+            try:
+                await store.delete([chat])
+            except ChatBusy:
+                return False
+            return True
+
+        results = await asyncio.gather(*(work(chat) for chat in many for work in (disturb, remove)))
+        for chat, is_deleted in zip(many, results[1::2], strict=True):
+            if is_deleted:
+                await refused(NotFound, store.read(chat))
+            else:
+                assert seqs(await store.read(chat)) == [1, 2]

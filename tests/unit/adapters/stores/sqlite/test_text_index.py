@@ -9,7 +9,7 @@ import pytest
 from treadle.adapters.stores.sqlite import SqliteStore, text_index
 from treadle.protocol.events import UserMessage
 from treadle.testing.store_contract.helpers import A, B, begin
-from treadle.testing.store_contract.said import finds, say
+from treadle.testing.store_contract.lists import finds, say
 
 
 async def test_without_fts5_every_chat_may_have_the_words(
