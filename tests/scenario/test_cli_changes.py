@@ -6,7 +6,7 @@ import pytest
 
 from tests.scenario.command_line import CommandLine
 from tests.scenario.test_cli_undo import Here
-from treadle.frontends.presentation.call_line import MINUS
+from treadle.frontends.presentation.notices import MINUS
 
 DONE = '[[turn]]\ntext = "Done."\n'
 

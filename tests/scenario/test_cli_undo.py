@@ -11,7 +11,7 @@ import pytest
 from tests.scenario.command_line import CommandLine, CommandResult
 from tests.scenario.test_cli_dialogue import person
 from treadle.frontends.cli.group import invoke
-from treadle.frontends.presentation.call_line import MINUS
+from treadle.frontends.presentation.notices import MINUS
 
 pytestmark = pytest.mark.thorough(one_of=2)
 

@@ -27,9 +27,8 @@ from treadle.frontends.tui.connection import ChatLink
 from treadle.frontends.tui.embedded import Embedded
 from treadle.frontends.tui.launch import make_app
 from treadle.frontends.tui.model_dialog import TextPrompt
-from treadle.frontends.tui.picker import Picker
 from treadle.frontends.tui.remote import Remote
-from treadle.frontends.tui.screens import Confirm
+from treadle.frontends.tui.screens import Confirm, Picker
 from treadle.protocol.options import ChatOptions, Mode
 from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
 

@@ -310,6 +310,27 @@ async def test_a_reason_is_not_asked_for_when_the_request_is_answered_elsewhere(
             app.leave()
 
 
+async def test_a_reason_with_offers_is_not_asked_for_when_the_request_is_answered_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "notes.txt").write_text("x")
+    steps = [[Call("run_command", command="echo yes > made.txt")], Hang()]
+    async with agent_with(steps, tmp_path / "home") as agent:
+        app = app_on(agent, tmp_path / "project")
+        async with app.run_test(size=(100, 40)) as pilot:
+            await say(pilot, "Go.")
+            await until(pilot, lambda: app.card.armed)
+            await pilot.press("f", "enter")
+            await until(pilot, lambda: purpose_words(app).startswith("why not?"))
+            await pilot.press("@", "n")
+            await until(pilot, lambda: app.query_one("#offers").display)
+            await answer_elsewhere(agent, app, "approve")
+            await until(pilot, lambda: app.card.action is None)
+            assert purpose_words(app) == ""
+            assert app.composer.text == ""
+            await until(pilot, lambda: not app.query_one("#offers").display)
+            app.leave()
+
+
 async def answer_elsewhere(agent: Agent, app: TreadleApp, decision: str) -> None:
     """Answer the one open request of the chat, beside the app."""
     assert app.link is not None

@@ -11,11 +11,11 @@ from textual.widgets import OptionList
 from tests.scenario.test_tui_app import agent_with, app_on, read_transcript, say, until
 from tests.unit.frontends.tui.recorded import Recorded, ended_log
 from treadle.adapters.models.scripted import Call, Say
-from treadle.frontends.presentation.blocks import copies
+from treadle.frontends.presentation.conversation import copies
 from treadle.frontends.tui.app import AppExit, Start, TreadleApp
 from treadle.frontends.tui.connection import ModelRow
 from treadle.frontends.tui.launch import make_app
-from treadle.frontends.tui.picker import Picker
+from treadle.frontends.tui.screens import Picker
 from treadle.protocol.permissions import Rule
 
 pytestmark = pytest.mark.thorough(one_of=2)

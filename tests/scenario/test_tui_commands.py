@@ -8,8 +8,7 @@ from tests.scenario.test_tui_app import agent_with, app_on, read_transcript, say
 from treadle.adapters.models.scripted import Call, Say
 from treadle.frontends.tui.app import TreadleApp
 from treadle.frontends.tui.commands import COMMANDS
-from treadle.frontends.tui.picker import Picker
-from treadle.frontends.tui.screens import Reading
+from treadle.frontends.tui.screens import Picker, Reading
 
 LISTS = ("model", "mode", "review", "diff", "rewind", "chats", "resume", "queue", "jobs", "theme")
 LISTS += ("rules", "permissions", "history", "effort")

@@ -17,8 +17,8 @@ from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.frontends.server.running import address_of, bind
 from treadle.frontends.tui.app import Start, TreadleApp
 from treadle.frontends.tui.launch import make_app
-from treadle.frontends.tui.picker import Picker
 from treadle.frontends.tui.remote import Remote
+from treadle.frontends.tui.screens import Picker
 from treadle.protocol.events import UserMessage
 
 pytestmark = pytest.mark.thorough(one_of=2)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from acp import schema as a
 
 from treadle.errors import InvalidInput
-from treadle.frontends.presentation.names import MODE_WORDS
 from treadle.frontends.presentation.slash import NO_AGENT, agent_changes
+from treadle.frontends.presentation.styled import MODE_WORDS
 from treadle.library.agent import Agent
 from treadle.protocol.options import EFFORTS, MODES, ChatOptions, ReasoningEffort
 

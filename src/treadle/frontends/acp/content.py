@@ -11,11 +11,11 @@ from acp.helpers import ToolCallContentVariant as Content
 from treadle.adapters.tools.registry import ALIASES
 from treadle.base.inert import fence, inert, inert_line
 from treadle.diff.diff import sides
-from treadle.frontends.presentation import call_line
+from treadle.frontends.presentation import notices
 from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOLS
 from treadle.protocol.views import touched
 
-QUIET = call_line.QUIET | {"ask_user"}
+QUIET = notices.QUIET | {"ask_user"}
 """Calls that the editor is shown in another way."""
 _KINDS: Mapping[str, a.ToolKind] = {
     "read_file": "read",

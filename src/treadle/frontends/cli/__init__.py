@@ -56,15 +56,14 @@ MODULES = {
     command: module
     for module, commands in {
         "approve": "pending rules",
-        "chats": "delete show stop",
+        "chats": "delete jobs show stop",
         "config": "completion",
-        "diff": "review",
+        "diff": "keep redo review undo",
         "doctor": "fsck gc",
         "run": "resume",
         "serve": "acp copilot tokens web worker",
         "transfer": "diff-runs export fork import replay",
         "trust": "skills untrust",
-        "undo": "keep redo",
         "world": "try",
     }.items()
     for command in commands.split()

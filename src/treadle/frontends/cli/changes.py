@@ -11,8 +11,8 @@ from treadle.base.inert import inert, inert_line
 from treadle.diff.changes import ASIDE, Aside, change_lines, count, is_folder, sort_out, without_parents
 from treadle.diff.hunks import FileDiff
 from treadle.errors import InvalidInput, NotFound, ToolError
-from treadle.frontends.cli.options import EXIT_ERROR, EXIT_OK, SelectionArguments
-from treadle.frontends.cli.session import find_chat, project_root
+from treadle.frontends.cli.options import EXIT_ERROR, EXIT_OK, SelectionArguments, project_root
+from treadle.frontends.cli.session import find_chat
 from treadle.frontends.cli.terminal import Terminal, write_json
 from treadle.frontends.presentation.notices import summary
 from treadle.frontends.presentation.styled import Colour, Span, spans
@@ -23,22 +23,18 @@ from treadle.protocol import wire
 from treadle.protocol.events import Envelope, FilesChanged, Restored, UserMessage
 from treadle.protocol.files import FileChange, FileConflict, decode_path, encode_path
 
-MOST = 500
-"""So many files are listed line by line."""
+MOST = 500  # so many files are listed line by line
 _COLOURS: dict[str, Colour] = {"A": "green", "D": "red", "+": "green", "-": "red", "@": "cyan", "[": "dim"}
 
 
 class SelectedChanges(msgspec.Struct, frozen=True):
-    """The changes that were selected in a chat."""
-
     chat: Chat
     files: ChatFiles
     span: RunSpan
     paths: tuple[str, ...]
     hunks: Mapping[str, tuple[int, ...]]
     even_kept: bool = False
-    aside: Collection[Aside] = ASIDE
-    """Kinds of changes that are only counted."""
+    aside: Collection[Aside] = ASIDE  # kinds of changes that are only counted
 
 
 async def choose(agent: Agent, arguments: SelectionArguments) -> SelectedChanges:
@@ -65,7 +61,6 @@ async def choose(agent: Agent, arguments: SelectionArguments) -> SelectedChanges
 
 
 def holds_folder(root: str, folder: str) -> bool:
-    """True if the folder is that project, or inside of it."""
     return bool(root) and is_below(folder, os.path.realpath(root))
 
 
@@ -76,8 +71,7 @@ def person_messages(envelopes: Iterable[Envelope]) -> dict[int, str]:
 
 
 async def refuse_unknown_words(choice: SelectedChanges, selection: SelectionArguments) -> None:
-    """For a command that found nothing: NotFound for a word that is no chat, no file and nothing that the chat ever
-    changed."""
+    """NotFound for a word that is no chat, no file and nothing that the chat ever changed."""
     unknown = [(word, path) for word, path in zip(selection.paths, choice.paths, strict=True) if _is_missing(word)]
     if not unknown:
         return
@@ -98,9 +92,8 @@ async def _span(files: ChatFiles, arguments: SelectionArguments) -> RunSpan:
         return await files.last_run(even_kept=arguments.even_kept)
     runs = await files.runs()
     if not 1 <= arguments.run <= len(runs):
-        raise InvalidInput(
-            f"there is no run {arguments.run}: {count(len(runs), 'run')} of this chat may have changed files"
-        )
+        total = count(len(runs), "run")
+        raise InvalidInput(f"there is no run {arguments.run}: {total} of this chat may have changed files")
     return runs[arguments.run - 1]
 
 
@@ -120,15 +113,11 @@ def _hunks(root: str, typed: Sequence[str]) -> dict[str, tuple[int, ...]]:
         path, colon, numbers = each.rpartition(":")
         parts = numbers.split(",")
         if not colon or not path or not all(part.isdecimal() for part in parts):
-            raise InvalidInput(
-                f"{inert_line(each)} names no hunk; write PATH:N, or PATH:N,M, as treadle diff counts them"
-            )
+            way = "write PATH:N, or PATH:N,M, as treadle diff counts them"
+            raise InvalidInput(f"{inert_line(each)} names no hunk; {way}")
         key = _recorded(root, path)
         hunks_by_path[key] = (*hunks_by_path.get(key, ()), *map(int, parts))
     return hunks_by_path
-
-
-# -- showing ----------------------------------------------------------------------------------------------------------
 
 
 def shown_path(path: str) -> str:
@@ -170,18 +159,13 @@ def print_diff(terminal: Terminal, file_diffs: Iterable[FileDiff], aside: Collec
 
 
 def print_patch(terminal: Terminal, diff: str) -> None:
-    """A diff as text, with its colours."""
     for line in inert(diff).split("\n") if diff else ():
         head = line.startswith(("--- ", "+++ "))
         terminal.line(line, *(["bold"] if head else _colours(line)))
 
 
 def _colours(line: str) -> list[Colour]:
-    """The colours of a line of a diff."""
     return [_COLOURS[line[0]]] if line.startswith(("+", "-", "@")) else []
-
-
-# -- undo, redo and keep ----------------------------------------------------------------------------------------------
 
 
 async def tell_begun(terminal: Terminal, choice: SelectedChanges, as_json: bool) -> None:

@@ -17,12 +17,10 @@ WRONG = "    return total\n"
 RIGHT = "    return total / len(numbers)\n"
 
 _FILES = Path(__file__).with_name("demo")
-_REPEATED = 12
-"""How often the scripted model answers when its play is over."""
+_REPEATED = 12  # how often the scripted model answers when its play is over
 
 
 def test_command() -> str:
-    """How this machine runs the project's tests."""
     python = "python3" if shutil.which("python3") else shlex.quote(sys.executable)
     return f"{python} -m unittest"
 
@@ -35,8 +33,7 @@ def make_project(folder: Path) -> None:
 
 
 def write_script(path: Path, name: str = "repair.toml", **values: str) -> None:
-    """Write the script of a model, with values for its words in capitals. The last turn is what it says again and again
-    when its play is over."""
+    """Write the script of a model, with values for its words in capitals. The last turn is repeated at its end."""
     script = (_FILES / name).read_text(encoding="utf-8")
     if name == "repair.toml":
         script += "\n[[turn]]".join(["", *[script.rpartition("\n[[turn]]")[2]] * (_REPEATED - 1)])
@@ -46,7 +43,6 @@ def write_script(path: Path, name: str = "repair.toml", **values: str) -> None:
 
 
 def make_demo(folder: Path) -> tuple[str, str]:
-    """Make the project and its model in this folder; returns both."""
     make_project(folder / "project")
     write_script(folder / "demo.toml")
     return str(folder / "project"), f"scripted:{folder / 'demo.toml'}"
@@ -54,8 +50,7 @@ def make_demo(folder: Path) -> tuple[str, str]:
 
 @contextmanager
 def demo_folder(prefix: str) -> Iterator[Path]:
-    """A temporary folder, which may be the working directory inside. A command's view leaves a folder without access
-    rights there, which is removed, too."""
+    """A temporary folder, removed with the folder without access rights that a command's view leaves in it."""
     from treadle.adapters.sandbox.supervisor.removal import remove_tree
 
     folder = Path(tempfile.mkdtemp(prefix=prefix)).resolve()

@@ -79,9 +79,7 @@ async def _converse(
         if code >= _BY_SIGNAL:
             return code
         actions = [action for action in await chat.actions() if action.of_person]
-        if not actions:
-            return code
-        if (answer := await dialogue.answer(chat, actions[0])) is None:
+        if not actions or (answer := await dialogue.answer(chat, actions[0])) is None:
             return code
         show.mark_as_asked(actions[0])
         following = answer
@@ -106,12 +104,11 @@ class Dialogue:
                 escaping.cancel()
             child, action = request
             self._terminal.note(f"── sub-agent {child.id} asks:", "yellow")
-            answer = await self.answer(child, action)
-            if answer is None:
+            if (answer := await self.answer(child, action)) is None:
                 skipped_chats.add(child.id)
-            else:
-                with suppress(TreadleError):  # it was answered elsewhere
-                    await answer
+                continue
+            with suppress(TreadleError):  # it was answered elsewhere
+                await answer
 
     async def _stop_on_escape(self, chat: Chat) -> None:
         while (key := await self._keys.key()) != END:
@@ -230,18 +227,17 @@ async def _wait_until_closed(chat: Chat, action: OpenAction) -> None:
 
 
 def _choices(action: OpenAction) -> str:
-    words = ["[y]es, once", "[n]o"]
-    if action.name == "run_command":
-        words.append("[e]dit")
-    if action.offers:
-        if any(offer.rule.tool == NETWORK_TOOL for offer in action.offers):
-            words.append("[o]nce by a rule")
-        words.append("always in this [c]hat, this [p]roject, for this [u]ser")
-    return " · ".join(words) + ": "
+    words = {
+        "[y]es, once": True,
+        "[n]o": True,
+        "[e]dit": action.name == "run_command",
+        "[o]nce by a rule": any(offer.rule.tool == NETWORK_TOOL for offer in action.offers),
+        "always in this [c]hat, this [p]roject, for this [u]ser": bool(action.offers),
+    }
+    return " · ".join(word for word, is_shown in words.items() if is_shown) + ": "
 
 
 async def edit_command(chat: Chat, action: OpenAction, text: str) -> dict[str, object]:
-    """The call's arguments with another command in them."""
     arguments = await chat.arguments(action)
     if "command" not in arguments:
         raise InvalidInput(f"{action.name} has no command to edit; refuse it with --deny --feedback instead")
@@ -249,7 +245,6 @@ async def edit_command(chat: Chat, action: OpenAction, text: str) -> dict[str, o
 
 
 def choose_rule(action: OpenAction, scope: RuleScope, number: int, *, deny: bool) -> Rule:
-    """One of the offered rules, for this scope."""
     if not action.offers:
         raise InvalidInput(
             "no rule is offered for this: it is too dangerous to be allowed beforehand, or more than one command would "
@@ -261,8 +256,7 @@ def choose_rule(action: OpenAction, scope: RuleScope, number: int, *, deny: bool
 
 
 async def answer_next(terminal: Terminal, chat: Chat, *, asks: bool) -> CommandStream | None:
-    """Put the next question of a chat to the person, such as for a sensitive file; None if there is no question, or no
-    person."""
+    """Put the next question of a chat to the person; None if there is no question, or no person."""
     actions = await chat.actions()
     if not actions:
         return None

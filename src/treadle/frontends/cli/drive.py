@@ -1,5 +1,4 @@
-"""Driving a chat from a terminal: passes events to a display and signals to the chat, and derives an exit code from the
-end.
+"""Driving a chat from a terminal: events go to a display, signals to the chat, and the end becomes an exit code.
 
 Ctrl-C requests a stop, which is recorded, and the run settles; a second one leaves at once. With `detaches`, Ctrl-C
 only leaves: the process watches a chat that existed before. SIGTERM and SIGHUP leave everything as a crash would, but
@@ -60,8 +59,7 @@ class Show:
         """From now on signals are heard."""
 
     def report_detach(self, chat: Chat, *, driven: bool) -> None:
-        """Report that this process stops watching. `driven`: True if it drove the chat; otherwise the chat continues
-        elsewhere."""
+        """Report that this process stops watching. `driven`: it drove the chat, which else goes on elsewhere."""
 
 
 class JsonLines(Show):
@@ -110,7 +108,10 @@ async def drive(chat: Chat, following: CommandStream, show: Show, after_seq: int
     steps: list[FileChange] = []
     with Signals(chat, detaches=detaches) as signals:
         show.ready(chat)
-        steps += [] if isinstance(show, JsonLines) else await _earlier_steps(chat, after_seq)
+        run = None if isinstance(show, JsonLines) else (await chat.state()).run
+        # Changes of the current run up to `after_seq`: made in another process, or before the chat waited.
+        for earlier in await chat.events(run.first) if run is not None and run.first < after_seq else ():
+            steps += steps_of(await chat.load_full_event(earlier)) if earlier.seq <= after_seq else ()
         async with aclosing(_complete(chat, following, after_seq)) as events:
             async for envelope in events:
                 ending.event(envelope)
@@ -119,8 +120,8 @@ async def drive(chat: Chat, following: CommandStream, show: Show, after_seq: int
                     continue
                 envelope = await chat.load_full_event(envelope)
                 if isinstance(envelope.data, e.SessionIdle):
-                    show.set_changed_files(await chat.files.net(steps), (await chat.state()).options.world)
                     state = await chat.state()
+                    show.set_changed_files(await chat.files.net(steps), state.options.world)
                     jobs = await chat.jobs() if state.jobs or state.pending_jobs else ()
                     show.living([job.view for job in jobs if is_open_job(job.view)])
                     steps.clear()
@@ -138,18 +139,7 @@ def is_open_job(view: JobView) -> bool:
 
 
 def steps_of(envelope: e.Envelope) -> tuple[FileChange, ...]:
-    """Return the file changes that an event records."""
     return envelope.data.files if isinstance(envelope.data, e.FilesChanged | e.Undone | e.Redone) else ()
-
-
-async def _earlier_steps(chat: Chat, after_seq: int) -> list[FileChange]:
-    """Return the file changes of the current run up to `after_seq`: made in another process, or before the chat
-    waited."""
-    run = (await chat.state()).run
-    if run is None or run.first >= after_seq:
-        return []
-    earlier = [await chat.load_full_event(each) for each in await chat.events(run.first) if each.seq <= after_seq]
-    return [step for each in earlier for step in steps_of(each)]
 
 
 async def _complete(chat: Chat, following: CommandStream, last_seq: int) -> AsyncGenerator[e.Envelope, None]:

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 from treadle._version import __version__
 from treadle.base.inert import print_line, print_note
-from treadle.errors import InvalidInput, TreadleError
+from treadle.errors import InvalidInput, TreadleError, did_you_mean
 from treadle.frontends.cli import COMMANDS, MODULES, help_text
+from treadle.frontends.cli.lazy import asyncio, piped, session
 from treadle.frontends.cli.options import CHAT, EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, LAST, Body, Decorator
 
 PROMPT = "prompt"
 _UNSAID = (None, "", False)
-_SHOWN = 80
-"""Characters of a word that an error message repeats."""
+_SHOWN = 80  # characters of a word that an error message repeats
 
 
 class LazyGroup(click.Group):
@@ -48,13 +48,9 @@ class LazyGroup(click.Group):
             if len(args) == 1 and any(letter.isspace() for letter in name.strip()):
                 ctx.params["prompt"] = name
                 return PROMPT, click.Command(PROMPT, callback=lambda: _app(ctx.params)), []
-            from treadle.errors import did_you_mean
-
             message = f'treadle "{" ".join(args)}"' if len(args) > 1 else f"treadle run {name}"
-            suggestion = (
-                did_you_mean(name, COMMANDS) or f"; see them with: treadle --help. If it is a message: {message}"
-            )
-            raise click.UsageError(f"No such command {name!r}{suggestion}")
+            hint = f"; see them with: treadle --help. If it is a message: {message}"
+            raise click.UsageError(f"No such command {name!r}{did_you_mean(name, COMMANDS) or hint}")
         return super().resolve_command(ctx, args)
 
     def get_help(self, ctx: click.Context) -> str:
@@ -105,11 +101,9 @@ def _app(params: dict[str, Any]) -> Any:
         if arguments.pop("go_on", False):
             arguments["resume"] = LAST
         return open_app(AppArguments(**arguments))
-    from treadle.frontends.cli.piped import is_piped
-
     flags = {name: value for name, value in arguments.items() if value not in _UNSAID}
     prompt = flags.pop("prompt", "")
-    if not (prompt or is_piped()) or not flags.keys() <= {"model", "mode", "root", "force_root"}:
+    if not (prompt or piped.is_piped()) or not flags.keys() <= {"model", "mode", "root", "force_root"}:
         print_line(help_text())
         return EXIT_USAGE
     words = [f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}") for name, value in flags.items()]
@@ -117,12 +111,8 @@ def _app(params: dict[str, Any]) -> Any:
 
 
 def in_loop(body: Body) -> Body:
-    """Make a coroutine function a command."""
-
     @wraps(body)
     def command(**arguments: Any) -> Any:
-        import asyncio
-
         return asyncio.run(body(**arguments))
 
     return command
@@ -134,9 +124,7 @@ def in_agent(*, works: bool = False) -> Decorator:
     def wrap(body: Body) -> Body:
         @wraps(body)
         def command(**arguments: Any) -> Any:
-            from treadle.frontends.cli.session import with_agent
-
-            return with_agent(lambda agent: body(agent, **arguments), works=works)
+            return session.with_agent(lambda agent: body(agent, **arguments), works=works)
 
         return command
 
@@ -148,9 +136,7 @@ def in_chat(*, works: bool = False) -> Decorator:
 
     def wrap(body: Body) -> Body:
         async def command(agent: Any, chat_ref: str, **arguments: Any) -> Any:
-            from treadle.frontends.cli.session import find_chat
-
-            return await body(agent, agent.chat(await find_chat(agent.deps.store, chat_ref)), **arguments)
+            return await body(agent, agent.chat(await session.find_chat(agent.deps.store, chat_ref)), **arguments)
 
         return click.argument("chat_ref", metavar="ID", type=CHAT)(wraps(body)(in_agent(works=works)(command)))
 
@@ -158,8 +144,7 @@ def in_chat(*, works: bool = False) -> Decorator:
 
 
 def invoke(arguments: list[str]) -> int:
-    """Run a command and return an exit code of the table in docs/reference/command-line.md, also after any exception. A
-    command that returns None succeeded."""
+    """Run a command and return an exit code (docs/reference/command-line.md), also after any exception; None is 0."""
     try:
         if os.environ.get("TREADLE_FAULTS"):
             import_module("treadle.testing.faults").install_from_environment()
@@ -192,8 +177,7 @@ def invoke(arguments: list[str]) -> int:
 
 
 def _explain(error: Exception, arguments: list[str]) -> tuple[str, int]:
-    """The words about an error, and its exit code: an error of the system that the words of the command line or the
-    machine caused is no fault here."""
+    """The words about an error, and its exit code. Some errors of the system are no internal error."""
     place, number = (str(error.filename or "a file"), error.errno) if isinstance(error, OSError) else ("", 0)
     if isinstance(error, TreadleError):
         return f"treadle: {error}", EXIT_USAGE if isinstance(error, InvalidInput) else EXIT_ERROR

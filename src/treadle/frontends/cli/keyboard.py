@@ -13,11 +13,9 @@ from typing import Self
 from treadle.base.inert import ERASE_LETTER, inert, join_inert, write_inert
 
 ESCAPE = "\x1b"
-END = "\x04"
-"""Ctrl-D."""
+END = "\x04"  # Ctrl-D
 _LONGEST = 65_536
-_MODES = 3
-"""Where in the attributes of a terminal its local modes are."""
+_MODES = 3  # where in the attributes of a terminal its local modes are
 
 
 def someone_is_there() -> bool:
@@ -91,8 +89,7 @@ class Keyboard:
             termios.tcflush(self._fd, termios.TCIFLUSH)
 
     async def key(self) -> str:
-        """Wait for a key, with a digit or Enter that came at the same moment; the end of input is Ctrl-D. Empty for
-        keys without a letter and for pasted text."""
+        """A key, with a digit or Enter that came with it; Ctrl-D at the end of input; empty for other keys and text."""
         typed = await self._typed() or END
         if typed in (ESCAPE, END):
             return typed
@@ -140,10 +137,7 @@ class Keyboard:
         return data.decode(errors="replace") if data else None
 
 
-_KEEP: dict[str, Callable[[str], str]] = {
-    "\x7f": lambda text: text[:-1],
-    "\b": lambda text: text[:-1],
-    "\x15": lambda text: "",
-    "\x17": lambda text: text.rstrip().rpartition(" ")[0],
+_KEEP: dict[str, Callable[[str], str]] = {  # keys that take something away, and what is left of a line then
+    **dict.fromkeys("\x7f\b", lambda text: text[:-1]),
+    **{"\x15": lambda text: "", "\x17": lambda text: text.rstrip().rpartition(" ")[0]},
 }
-"""Keys that take something away, and what is left of a line then."""

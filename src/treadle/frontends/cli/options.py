@@ -3,7 +3,7 @@ than click, so that `treadle COMMAND --help` is there at once."""
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import click
 
 from treadle.base.inert import inert_line
+from treadle.errors import InvalidInput
 from treadle.protocol.choices import EFFORTS
 
 if TYPE_CHECKING:
@@ -27,8 +28,7 @@ EXIT_REFUSED = 57
 EXIT_INTERRUPTED = 130
 
 ALL_HOSTS = "all"
-LAST = "last"
-"""The name of the newest chat."""
+LAST = "last"  # the name of the newest chat
 
 Body = Callable[..., Any]
 Decorator = Callable[[Body], Body]
@@ -104,7 +104,7 @@ class FiniteFloat(click.FloatRange):
 
 
 COUNT, POSITIVE, PORT = click.IntRange(min=0), click.IntRange(min=1), click.IntRange(0, 65535)
-AMOUNT = FiniteFloat(min=0)
+AMOUNT, SECONDS = FiniteFloat(min=0), FiniteFloat(min=0, min_open=True)
 
 
 class NetworkCommand(click.Command):
@@ -144,6 +144,11 @@ def json_option(help: str) -> Decorator:
     return click.option("--json", "as_json", is_flag=True, help=help)
 
 
+def optional_value(name: str, value: str, metavar: str, help: str, type: Any = None) -> Decorator:
+    """An option that may stand alone, and then has this value."""
+    return click.option(name, is_flag=False, flag_value=value, metavar=metavar, help=help, type=type)
+
+
 def root_options(body: Body) -> Body:
     forced, place = "Allow the whole disk or the home folder as the project.", "the git root, or the working directory."
     body = click.option("--force-root", is_flag=True, help=forced)(body)
@@ -172,15 +177,13 @@ def run_options(body: Body) -> Body:
 class SelectionArguments(NamedTuple):
     """The arguments that select changes: at most a chat, paths or hunks, and a run."""
 
-    words: tuple[str, ...] = ()
-    """At most a chat, and then paths."""
+    words: tuple[str, ...] = ()  # at most a chat, and then paths
     hunks: tuple[str, ...] = ()
     run: int | None = None
     everything: bool = False
     even_kept: bool = False
     caches: bool = False
-    only_chat: str = ""
-    """A chat that was named by itself."""
+    only_chat: str = ""  # a chat that was named by itself
 
     @property
     def chat(self) -> str:
@@ -191,6 +194,13 @@ class SelectionArguments(NamedTuple):
     @property
     def paths(self) -> tuple[str, ...]:
         return self.words[1:] if self.words and self.chat == self.words[0] else self.words
+
+
+def refuse(problems: Mapping[str, object]) -> None:
+    """Raise a UsageError with the first text whose condition holds."""
+    for text, holds in problems.items():
+        if holds:
+            raise click.UsageError(text)
 
 
 def gathered(struct: Any, name: str) -> Decorator:
@@ -208,3 +218,35 @@ def gathered(struct: Any, name: str) -> Decorator:
         return command
 
     return wrap
+
+
+def project_root(folder: str | None, *, force: bool = False) -> Path:
+    """Return the folder that a run works in: `folder`, else the git root, else the working directory. The whole disk
+    and a whole home folder are refused unless forced (S-02)."""
+    here = Path(folder or ".").expanduser().resolve()
+    root = here if folder else next((each for each in (here, *here.parents) if (each / ".git").exists()), here)
+    if not root.is_dir():
+        raise InvalidInput(f"the project root {root} is no folder; name one with --root")
+    try:
+        str(root).encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(
+            f"the path of the project, {inert_line(str(root))}, is not valid UTF-8 and cannot be recorded; "
+            "rename the folder, or name another one with --root"
+        ) from None
+    home = os.path.expanduser("~")
+    is_home = home != "~" and root == Path(home).resolve()
+    description = "the whole disk" if root.parent == root else "your home folder" if is_home else ""
+    if description and not force:
+        raise InvalidInput(
+            f"{root} is {description}, and a model would be let loose on all of it; "
+            "name a project with --root, or insist with --force-root"
+        )
+    return root
+
+
+def present_root() -> str:
+    try:
+        return str(project_root(None))
+    except InvalidInput:
+        return ""

@@ -39,8 +39,7 @@ def read_text(limit: int, shorter: str, instead: str = "") -> str:
 
 
 def _read_stdin(limit: int, instead: str = "") -> bytes:
-    """Read standard input until a little more than `limit`. A socket that stays silent is treated as empty: programs
-    that start others leave one open."""
+    """Read until a little more than `limit`. A silent socket is empty: programs that start others leave one open."""
     fd = sys.stdin.fileno()
     data = bytearray()
     is_socket = stat.S_ISSOCK(os.fstat(fd).st_mode)
@@ -74,7 +73,6 @@ def _ended_by_ctrl_c() -> Iterator[None]:
 
 
 def read_bytes(file: str) -> bytes:
-    """All of a file; of standard input, if it is called -."""
     try:
         return _read_stdin(sys.maxsize) if file == "-" else Path(file).read_bytes()
     except OSError as error:

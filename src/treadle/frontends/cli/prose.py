@@ -10,10 +10,8 @@ from unicodedata import east_asian_width
 from treadle.base.inert import LEXERS
 from treadle.frontends.presentation.styled import Colour, Line, Span, line, spans
 
-WIDEST = 110
-"""Longer lines are hard to read, however wide the terminal is."""
-_HELD = 400
-"""So many letters are held back at most, to see whether an emphasis ends."""
+WIDEST = 110  # longer lines are hard to read, however wide the terminal is
+_HELD = 400  # so many letters are held back at most, to see whether an emphasis ends
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^`]*)")
 _BLOCK = re.compile(r"(?P<indent>[ \t]*)(?:(?P<head>#{1,6})|(?P<item>[-*+]|\d{1,9}[.)])|(?P<quote>>))[ \t]+")
 _UNIT = re.compile(
@@ -29,15 +27,13 @@ class Prose:
     def __init__(self, write: Callable[[Line], None], width: Callable[[], int], *, markup: bool) -> None:
         self._write = write
         self._width = width
-        self._markup = markup
-        """Without colours emphasis stays as it is written; only lines are wrapped."""
+        self._markup = markup  # without colours emphasis stays as it is written; only lines are wrapped
         self.drop()
 
     def drop(self) -> None:
         """Begin anew, and discard the text that was held back."""
         self._pending = ""
-        self._inside = False
-        """True if the beginning of the current line is written."""
+        self._inside = False  # true if the beginning of the current line is written
         self._column = self._hang = 0
         self._base: tuple[Colour, ...] = ()
         self._word: list[Span] = []
@@ -58,8 +54,6 @@ class Prose:
         self._put_word()
         self._put_table()
         self.drop()
-
-    # -- lines --------------------------------------------------------------------------------------------------------
 
     def _step(self, *, last: bool) -> bool:
         """Show one piece of what is there; False: more of it must come first."""
@@ -124,8 +118,6 @@ class Prose:
         self._write(mark)
         return True
 
-    # -- words --------------------------------------------------------------------------------------------------------
-
     def _continue(self, last: bool) -> bool:
         if self._pending[0] == "\n":
             self._put_word()
@@ -183,8 +175,6 @@ class Prose:
         self._write((Span(" " * space), *self._word))
         self._column += space + size
         self._word, self._spaces = [], 0
-
-    # -- tables -------------------------------------------------------------------------------------------------------
 
     def _put_table(self) -> None:
         rows, self._rows = self._rows, []

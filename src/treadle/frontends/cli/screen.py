@@ -1,5 +1,4 @@
-"""The display of a run: the answer as it comes, a line for every call, and at the end what it cost. `call_line` shows
-calls, `notices` the rest."""
+"""The display of a run: the answer as it comes, a line for every call, and at the end what it cost."""
 
 import asyncio
 import time
@@ -14,20 +13,9 @@ from treadle.base.types import CallKey, ChatId
 from treadle.chat.state import ChatState
 from treadle.frontends.cli.drive import Show, left_text
 from treadle.frontends.cli.terminal import Terminal
-from treadle.frontends.presentation.call_line import QUIET, call_lines, check_lines
-from treadle.frontends.presentation.names import model_name
-from treadle.frontends.presentation.notices import (
-    cost,
-    describe_changes,
-    end,
-    how_to_answer,
-    how_to_go_on,
-    living,
-    notice,
-    waiting,
-)
+from treadle.frontends.presentation import notices
 from treadle.frontends.presentation.overview import usage_of
-from treadle.frontends.presentation.styled import Span, spans, tail
+from treadle.frontends.presentation.styled import Span, model_name, spans, tail
 from treadle.library.chat import Chat
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
@@ -54,8 +42,7 @@ class Activity:
         self._timer: asyncio.TimerHandle | None = None
 
     def show(self, text: str, tail: str = "") -> None:
-        """Show the activity `text` and the last news about it, `tail`. The same text is the same activity, and its
-        clock continues."""
+        """Show the activity `text` and its last news, `tail`. The clock of the same text continues."""
         if text != self._text:
             self._since = time.monotonic()
         is_shown = text == self._text and self._terminal.status_line
@@ -91,10 +78,8 @@ class Screen(Show):
     ) -> None:
         self._terminal = terminal = terminal or Terminal()
         self._echo = echo
-        self._asks = asks
-        """True if a person is there: a dialogue asks the questions of the chat."""
-        self._watches = watches
-        """It was there before and is left by Ctrl-C: that is told once."""
+        self._asks = asks  # true if a person is there: a dialogue asks the questions of the chat
+        self._watches = watches  # it was there before and is left by Ctrl-C: that is told once
         self._coalescer = Coalescer()
         self._timer: asyncio.TimerHandle | None = None
         self._prose: Prose | None = None
@@ -103,23 +88,17 @@ class Screen(Show):
 
             self._prose = prose.Prose(terminal.stream, lambda: terminal.width, markup=terminal.colours)
         self._activity = Activity(terminal, moves=not echo)
-        self._asked: set[CallKey] = set()
-        """Calls whose change was shown when a person was asked."""
-        self._received = ""
-        """The text of the present answer that came live; shown or about to be."""
+        self._asked: set[CallKey] = set()  # calls whose change was shown when a person was asked
+        self._received = ""  # the text of the present answer that came live; shown or about to be
         self._calls: dict[CallKey, tuple[str, str]] = {}
-        self.seq = 0
-        """The last recorded event that was shown."""
+        self.seq = 0  # the last recorded event that was shown
         self._began = time.monotonic()
-        self._waits_since = 0.0
-        """Since when a person is asked: that is not the run's time."""
+        self._waits_since = 0.0  # since when a person is asked: that is not the run's time
         self._usage = Usage()
         self._turns = self._done = 0
         self._ended = False
-        self._changed: Sequence[e.FileChange] = ()
-        """The net file changes of the run, counted from its beginning."""
-        self._world = ""
-        """The world of those changes; empty for the project itself."""
+        self._changed: Sequence[e.FileChange] = ()  # the net file changes of the run, counted from its beginning
+        self._world = ""  # the world of those changes; empty for the project itself
         self._living: Sequence[JobView] = ()
 
     def begin(self, chat: ChatId, model: str, root: str, *, resumed: bool = False) -> None:
@@ -135,9 +114,6 @@ class Screen(Show):
         for call in state.calls:
             arguments = msgspec.json.encode(call.arguments).decode() if call.arguments else call.request.arguments
             self._calls[call.key] = (call.request.name, touched(arguments))
-
-    def earlier(self, text: str) -> None:
-        self._terminal.note(text, "dim")
 
     def counts(self, state: ChatState) -> None:
         """Take over the totals of the whole chat, of which only the end was shown."""
@@ -199,7 +175,8 @@ class Screen(Show):
                 self._calls[check] = ("check", command)
                 self._activity.show(f"● check {command} …")
             case e.CheckCompleted(check=check):
-                self._terminal.show(check_lines(self._calls.get(check, ("", ""))[1], event, self._terminal.width))
+                command = self._calls.get(check, ("", ""))[1]
+                self._terminal.show(notices.check_lines(command, event, self._terminal.width))
             case e.UserMessage():
                 self._show_user_message(event)
             case e.PlanUpdated(steps=steps):
@@ -219,8 +196,6 @@ class Screen(Show):
                 self._waits(envelope.chat, actions)
             case _:
                 self._notice(event)
-
-    # -- the answer ---------------------------------------------------------------------------------------------------
 
     def _due(self) -> None:
         self._timer = None
@@ -260,15 +235,13 @@ class Screen(Show):
         for request in message.tool_requests:
             self._calls[request.call] = (request.name, touched(request.arguments))
 
-    # -- the rest -----------------------------------------------------------------------------------------------------
-
     def _call(self, event: e.TrialStart | e.ExecutionStart | e.ExecutionOutput | e.ExecutionComplete) -> None:
         name, summary = self._calls.get(event.call, ("", ""))
         match event:
             case e.TrialStart() | e.ExecutionStart():
                 summary = event.args_summary or summary
                 self._calls[event.call] = (event.name, summary)
-                if event.name not in QUIET:
+                if event.name not in notices.QUIET:
                     self._activity.show(f"● {event.name} {inert_line(summary, 60)} …")
             case e.ExecutionOutput(text=text):
                 last = text.rstrip("\n").rpartition("\n")[2]
@@ -276,7 +249,7 @@ class Screen(Show):
             case e.ExecutionComplete():
                 self._done += 1
                 self._activity.end()
-                lines = call_lines(name or "call", summary, event, self._terminal.width)
+                lines = notices.call_lines(name or "call", summary, event, self._terminal.width)
                 has_shown_diff = event.call in self._asked and event.success and event.diff_stat is not None
                 self._terminal.show(lines[:1] if has_shown_diff else lines)
 
@@ -297,7 +270,7 @@ class Screen(Show):
         self._terminal.end_line()
 
     def _notice(self, event: e.Event) -> None:
-        if styled_notice := notice(event):
+        if styled_notice := notices.notice(event):
             self._terminal.tell(*styled_notice)
         if isinstance(event, e.TurnRetry):
             self._activity.show("waiting to try again …")
@@ -305,16 +278,17 @@ class Screen(Show):
     def _idle(self, chat: ChatId, idle: e.SessionIdle) -> None:
         self._end_text()
         if self._turns or self._done or self._ended:
-            spent = cost(self._usage, self._turns, self._done, 0 if self._echo else time.monotonic() - self._began)
-            self._terminal.tell(f"── {end(idle)} · {spent}", "dim")
-            for line in describe_changes(chat, self._changed, self._world):
+            seconds = 0 if self._echo else time.monotonic() - self._began
+            spent = notices.cost(self._usage, self._turns, self._done, seconds)
+            self._terminal.tell(f"── {notices.end(idle)} · {spent}", "dim")
+            for line in notices.describe_changes(chat, self._changed, self._world):
                 self._terminal.tell(f"   {line}", "dim")
-            for line in living(chat, self._living):
+            for line in notices.living(chat, self._living):
                 self._terminal.tell(f"   {line}", "yellow")
             self._changed = self._living = ()
         else:
-            self._terminal.note(f"── nothing to do: the chat is idle ({end(idle)})", "dim")
-        self._terminal.tell(f"   {how_to_go_on(chat, idle.reason)}", "dim")
+            self._terminal.note(f"── nothing to do: the chat is idle ({notices.end(idle)})", "dim")
+        self._terminal.tell(f"   {notices.how_to_go_on(chat, idle.reason)}", "dim")
 
     def _waits(self, chat: ChatId, actions: tuple[e.OpenAction, ...]) -> None:
         self._end_text()
@@ -324,14 +298,6 @@ class Screen(Show):
             return
         self._terminal.note(f"── chat {chat} waits for someone", "yellow")
         for action in actions:
-            for line in waiting(action):
+            for line in notices.waiting(action):
                 self._terminal.note(f"   {line}")
-            self._terminal.note(f"   answer with: {how_to_answer(chat, action)}", "dim")
-
-    def unfinished(self, chat: ChatId) -> None:
-        """The log ends in the middle of a run."""
-        self._terminal.note(f"── unfinished · go on: treadle resume {chat}", "yellow")
-
-    def restoring(self, chat: ChatId, request: e.RestoreRequested) -> None:
-        """The log ends in the middle of an undo."""
-        self._terminal.note(f"── an unfinished {request.kind} · complete it: treadle resume {chat}", "yellow")
+            self._terminal.note(f"   answer with: {notices.how_to_answer(chat, action)}", "dim")

@@ -16,8 +16,6 @@ from treadle.base.logs import make_last_resort_inert
 from treadle.base.types import ChatId
 from treadle.errors import InvalidInput, NotFound, StoreError
 from treadle.frontends.cli.options import LAST
-from treadle.frontends.cli.project import present_root as present_root
-from treadle.frontends.cli.project import project_root as project_root
 from treadle.library.agent import Agent
 from treadle.library.config import OTEL_VARIABLES, Config, load
 from treadle.ports.hooks import Hooks
@@ -27,6 +25,10 @@ if TYPE_CHECKING:
     from treadle.adapters.telemetry.settings import Telemetry
 
 T = TypeVar("T")
+_AGENT_SETTINGS = (
+    *("allowance", "answer_s", "extensions", "instructions"),
+    *("retry_base_s", "retry_limit_s", "silence_s", "skills"),
+)
 
 
 def configured(flags: Mapping[str, Any] | None = None) -> Config:
@@ -52,22 +54,18 @@ async def open_agent(
     hooks: Sequence[Hooks] = (),
     stays: bool = False,
 ) -> AsyncIterator[Agent]:
-    """An agent for the length of a command; with the tools of installed packages if it `works`. One that `stays` beyond
-    a run has the time to make titles."""
+    """An agent for the length of a command: with plugins if it `works`, with titles if it `stays` beyond a run."""
     make_last_resort_inert()
     freeze()  # modules loaded so far are never garbage, and scanning them takes long
     home, settings = config.home, config.settings
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)  # at first use, for its owner alone
     except OSError as error:
-        raise StoreError(
-            f"Treadle's home {home} cannot be made: {error.strerror}; choose another with TREADLE_HOME"
-        ) from error
+        problem = f"cannot be made: {error.strerror}; choose another with TREADLE_HOME"
+        raise StoreError(f"Treadle's home {home} {problem}") from error
     if works and not os.access(home, os.W_OK):
-        raise StoreError(
-            f"Treadle's home {home} is read-only: chats can be read, but not worked on; allow writing, or "
-            "choose another with TREADLE_HOME"
-        )
+        problem = "is read-only: chats can be read, but not worked on; allow writing, or choose another"
+        raise StoreError(f"Treadle's home {home} {problem} with TREADLE_HOME")
     telemetry: bool | Telemetry = False
     if settings.otel_endpoint or any(map(os.environ.get, OTEL_VARIABLES)):
         from treadle.adapters.telemetry.settings import Telemetry as TelemetrySettings
@@ -88,21 +86,14 @@ async def open_agent(
         plugins=works,
         mcp=works and settings.mcp and mcp,
         hooks=hooks,
-        instructions=settings.instructions,
-        skills=settings.skills,
-        extensions=settings.extensions,
-        allowance=settings.allowance,
         home=home,
         accepted=settings.consent,
-        retry_base_s=settings.retry_base_s,
-        retry_limit_s=settings.retry_limit_s,
-        silence_s=settings.silence_s,
-        answer_s=settings.answer_s,
         renew_s=settings.lease_s / 3,
         concurrency=concurrency,
         relays=relays,
         telemetry=telemetry,
         titles=settings.titles if stays else "off",
+        **{name: getattr(settings, name) for name in _AGENT_SETTINGS},
     )
     if works:
         agent.rules.all()  # a worker must not find out in the middle of a run that they are damaged

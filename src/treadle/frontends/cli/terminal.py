@@ -5,6 +5,7 @@ import io
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
 from unicodedata import east_asian_width
@@ -12,8 +13,7 @@ from unicodedata import east_asian_width
 from treadle.base.inert import ERASE_LINE, InertText, inert, inert_json, inert_line, join_inert, paint, write_inert
 from treadle.frontends.presentation.styled import Colour, Line, Span
 
-StyledText = str | Line
-"""Text in one look, or spans that have their own."""
+StyledText = str | Line  # text in one look, or spans that have their own
 
 _CODES: dict[Colour, str] = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _ASCII = str.maketrans(
@@ -42,8 +42,7 @@ class Terminal:
         self.has_columns = is_terminal(self._out)
         """True if lines have a limited width. Longer lines are broken between words, or else by the terminal within
         words."""
-        self.live = self.has_columns and not plain
-        """True if temporary output can be shown; False on a dumb terminal."""
+        self.live = self.has_columns and not plain  # true if temporary output can be shown; False on a dumb terminal
         colour = not env.get("NO_COLOR") and not plain
         self.colours = colour and self.has_columns
         self._err_colour = colour and is_terminal(self._err)
@@ -52,8 +51,7 @@ class Terminal:
                 stream.reconfigure(errors="backslashreplace")
         self.ascii = "utf" not in (self._out.encoding or "").lower()
         self._at_start = True
-        self.status_line = ""
-        """The temporary line that is shown now."""
+        self.status_line = ""  # the temporary line that is shown now
 
     @property
     def width(self) -> int:
@@ -130,13 +128,8 @@ class Terminal:
     def _draw(self, text: StyledText, colours: tuple[Colour, ...], in_colour: bool) -> InertText:
         """Every text on its way to a stream passes here."""
         spans = (Span(text, colours),) if isinstance(text, str) else text
-        return join_inert(
-            paint(
-                span.text.translate(_ASCII) if self.ascii else span.text,
-                [_CODES[colour] for colour in span.colours] if in_colour else (),
-            )
-            for span in spans
-        )
+        texts = [(each.translate(_ASCII) if self.ascii else each, colours) for each, colours in spans]
+        return join_inert(paint(each, [_CODES[name] for name in names] if in_colour else ()) for each, names in texts)
 
 
 def _fitting(text: str, columns: int) -> str:
@@ -158,6 +151,14 @@ def is_terminal(*streams: TextIO) -> bool:
         return False
 
 
+def age(time_ms: int) -> str:
+    seconds = max(0, time.time() - time_ms / 1000)
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length)} {unit}"
+    return f"{int(seconds)} s"
+
+
 def write_list(rows: Sequence[tuple[object, StyledText]], none: str, *, as_json: bool) -> None:
     """Rows as a value and a text: an object a line for programs; for people the texts, or that there is none."""
     terminal = Terminal()
@@ -171,7 +172,6 @@ def write_list(rows: Sequence[tuple[object, StyledText]], none: str, *, as_json:
 
 
 def write_outcome(value: object, note: str, *, as_json: bool) -> None:
-    """Report what was done: an object for programs, a note for people."""
     if as_json:
         write_json(value)
     else:
@@ -179,7 +179,6 @@ def write_outcome(value: object, note: str, *, as_json: bool) -> None:
 
 
 def write_json(value: object) -> None:
-    """One line of JSON on standard output."""
     import msgspec  # not above: the help of a command does without it
 
     write_json_line(msgspec.json.encode(value))

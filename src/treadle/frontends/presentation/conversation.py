@@ -1,45 +1,117 @@
-"""Events and live text to blocks. A pure projection: fed with the same envelopes it holds the same blocks, live or read
-from the log (D-04). Knows no screen and no clock but the time of the events."""
+"""Events and live text to blocks, the parts of a conversation on a screen. A pure projection: fed with the same
+envelopes it holds the same blocks, live or read from the log (D-04). Knows no screen and no clock but the time of the
+events. Text in blocks is as it came; the drawing code makes it inert."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
+import msgspec
 from msgspec.structs import replace
 
 from treadle.base.types import CallKey
 from treadle.diff.changes import change_lines, merged
-from treadle.frontends.presentation import blocks as b
-from treadle.frontends.presentation.call_line import QUIET, as_call
-from treadle.frontends.presentation.notices import cost, end, notice
+from treadle.frontends.presentation.notices import QUIET, as_call, cost, end, notice
 from treadle.frontends.presentation.overview import Overview, apply_event
+from treadle.frontends.presentation.styled import Colour
 from treadle.protocol import events as e
+from treadle.protocol.content import PlanStep
 from treadle.protocol.files import FileChange, decode_path
+from treadle.protocol.tools import Effect
 from treadle.protocol.views import touched
 
 MOST_FILES = 8
+OUTPUT_KEPT = 4_000  # characters of a running command's output that are kept for the screen
+_CODE = re.compile(r"^(```|~~~)[^\n]*\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+class Block(msgspec.Struct, frozen=True, kw_only=True):
+    seq: int = 0  # the event that began it; 0 for what is only live
+    live: bool = False  # it changes by itself, if only its timer
+
+
+class UserBlock(Block, frozen=True, kw_only=True):
+    """A message to the model: by a person, or in their place."""
+
+    text: str
+    source: str = "person"
+    images: int = 0
+
+
+class AnswerBlock(Block, frozen=True, kw_only=True):
+    text: str = ""  # Markdown
+    partial: bool = False
+
+
+class ThoughtBlock(Block, frozen=True, kw_only=True):
+    """The model's thinking, and how long it took; 0: not known."""
+
+    text: str = ""
+    began_ms: int = 0
+    ended_ms: int = 0
+
+
+class ShownCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One call, from the request to its result."""
+
+    key: CallKey
+    name: str
+    summary: str = ""
+    effect: Effect = "execute"
+    began_ms: int = 0
+    output: str = ""  # the end of what it has written, while it runs
+    completion: e.ExecutionComplete | None = None
+    waits: bool = False  # a person is asked about the call
+
+
+class Calls(Block, frozen=True, kw_only=True):
+    """Calls with nothing said between them."""
+
+    calls: tuple[ShownCall, ...] = ()
+
+
+class Checklist(Block, frozen=True, kw_only=True):
+    steps: tuple[PlanStep, ...]
+
+
+class Note(Block, frozen=True, kw_only=True):
+    text: str
+    colour: Colour = "dim"
+    mark: Literal["", "error", "done"] = ""
+
+
+class RunEndBlock(Block, frozen=True, kw_only=True):
+    """The end of a run: why, what it cost, what it changed."""
+
+    text: str
+    files: tuple[str, ...] = ()
+
+
+class EmptyBlock(Block, frozen=True, kw_only=True):
+    """Stands where something was that is shown elsewhere now, or was taken back."""
+
+
+AnyBlock = UserBlock | AnswerBlock | ThoughtBlock | Calls | Checklist | Note | RunEndBlock | EmptyBlock
 
 
 class Conversation:
     """`blocks` only grows, but for what is replaced in its place; `changed` are the places that were since `take`."""
 
     def __init__(self) -> None:
-        self.blocks: list[b.AnyBlock] = []
+        self.blocks: list[AnyBlock] = []
         self.view = Overview()
         self.seq = 0
         self.changed: set[int] = set()
+        # Where the present answer, its thinking and the run's plan stand; -1: nowhere yet.
         self._spoken = self._thought = self._plan = -1
-        """Where the present answer, its thinking and the run's plan stand; -1: nowhere yet."""
         self._at: dict[CallKey, int] = {}
         self._files: dict[str, FileChange] = {}
+        # Files that the run changed more than once: the log does not tell how many lines that comes to.
         self._again: set[str] = set()
-        """Files that the run changed more than once: the log does not tell how many lines that comes to."""
-        self._asked: dict[str, CallKey] = {}
-        """By action: the call that a person is asked about."""
-        self._closed: set[str] = set()
-        """Actions that the log has closed."""
+        self._asked: dict[str, CallKey] = {}  # by action: the call that a person is asked about
+        self._closed: set[str] = set()  # actions that the log has closed
         self._applies = False
-        self.applied_call = ""
-        """The call that the last command of a person's own became."""
+        self.applied_call = ""  # the call that the last command of a person's own became
 
     def take(self) -> set[int]:
         """The places of blocks that are new or not what they were."""
@@ -54,77 +126,74 @@ class Conversation:
         self.view = self._complete_actions(self.view, apply_event(self.view, envelope), envelope.data)
         self._show(envelope)
 
-    def messages(self) -> list[b.UserBlock]:
+    def messages(self) -> list[UserBlock]:
         """The messages of the person that the chat can go back to, oldest first."""
-        user_blocks = (block for block in self.blocks if isinstance(block, b.UserBlock))
+        user_blocks = (block for block in self.blocks if isinstance(block, UserBlock))
         return [block for block in user_blocks if block.source == "person" and block.seq]
 
-    def add_local(self, block: b.AnyBlock, at: int = -1) -> int:
+    def add_local(self, block: AnyBlock, at: int = -1) -> int:
         """Something that only this screen has seen, in the place of an earlier block if one is given. Its place."""
         if at < 0:
             return self._add(block)
         self._put(at, block)
         return at
 
-    # -- by event -----------------------------------------------------------------------------------------------------
-
     def _show(self, envelope: e.Envelope) -> None:
-        event, now = envelope.data, envelope.time_ms
+        event, seq, now = envelope.data, envelope.seq, envelope.time_ms
         match event:
             case e.MessageDelta(text=text):
                 self._end_thought(now)
                 self._speak(lambda block: replace(block, text=block.text + text))
             case e.ReasoningDelta(text=text):
                 if self._thought < 0:
-                    self._thought = self._add(b.ThoughtBlock(began_ms=now, live=True))
+                    self._thought = self._add(ThoughtBlock(began_ms=now, live=True))
                 block = self.blocks[self._thought]
-                assert isinstance(block, b.ThoughtBlock)
+                assert isinstance(block, ThoughtBlock)
                 self._put(self._thought, replace(block, text=block.text + text, ended_ms=now))
-            case e.AssistantReset() | e.TurnRetry():
-                self._drop()
-                self._note(event, envelope.seq)
             case e.AssistantMessage():
                 self._show_answer(event, envelope)
             case e.UserMessage():
-                self._user(event, envelope.seq)
+                self._show_message(event, seq)
             case e.TrialStart() | e.ExecutionStart() | e.ExecutionOutput() | e.ExecutionComplete():
                 self._call(event, now)
             case e.CheckStarted(check=check, command=command):
-                self._add_call(b.ShownCall(key=check, name="check", summary=command, began_ms=now), envelope.seq)
+                self._add_call(ShownCall(key=check, name="check", summary=command, began_ms=now), seq)
             case e.CheckCompleted():
-                self._change_call(event.check, lambda call: _checked(call, event))
+                self._change_call(event.check, lambda call: _complete_check(call, event))
             case e.PermissionRequested(call=call, action=action) | e.UserInputRequested(call=call, action=action):
                 self._asked[action] = call
                 self._change_call(call, lambda shown_call: replace(shown_call, waits=True))
-            case e.PermissionCompleted(action=action):
-                call = self._asked.pop(action, CallKey(""))
-                self._change_call(call, lambda shown_call: replace(shown_call, waits=False))
-                self._note(event, envelope.seq)
             case e.PlanUpdated(steps=steps):
                 self._vanish(self._plan)
-                self._plan = self._add(b.Checklist(steps=steps, seq=envelope.seq))
+                self._plan = self._add(Checklist(steps=steps, seq=seq))
             case e.TaskComplete(summary=summary) if summary:
-                self._add(b.Note(text=summary, colour="green", mark="done", seq=envelope.seq))
+                self._add(Note(text=summary, colour="green", mark="done", seq=seq))
             case e.ModelCall(purpose="summary", text=text) if text:
-                self._add(b.AnswerBlock(text=text, seq=envelope.seq))
+                self._add(AnswerBlock(text=text, seq=seq))
             case e.FilesChanged(files=files):
                 self._again |= {file.path for file in files if file.path in self._files}
                 self._files = merged(self._files, files)
-            case e.SessionRewound(message=message):
-                self._hide_blocks_from(message)
-                self._note(event, envelope.seq)
             case e.RunEnd(reason=reason, why=why):
                 self._end_run(e.SessionIdle(reason, why), envelope)
             case _:
-                self._note(event, envelope.seq)
+                if isinstance(event, e.AssistantReset | e.TurnRetry):
+                    self._drop()
+                elif isinstance(event, e.PermissionCompleted):
+                    call = self._asked.pop(event.action, CallKey(""))
+                    self._change_call(call, lambda shown_call: replace(shown_call, waits=False))
+                elif isinstance(event, e.SessionRewound):
+                    self._hide_blocks_from(event.message)
+                if styled_notice := notice(event):
+                    mark: Literal["", "error"] = "error" if isinstance(event, e.SessionError) else ""
+                    self._add(Note(text=styled_notice[0], colour=styled_notice[1], mark=mark, seq=seq))
 
-    def _user(self, message: e.UserMessage, seq: int) -> None:
+    def _show_message(self, message: e.UserMessage, seq: int) -> None:
         if message.edits:
             self._hide_blocks_from(message.edits)
         if message.delivery == "idle" or not self.view.busy:
             self._files, self._again, self._plan = {}, set(), -1
         self._applies = message.source == "apply"
-        self._add(b.UserBlock(text=message.content, source=message.source, images=len(message.images), seq=seq))
+        self._add(UserBlock(text=message.content, source=message.source, images=len(message.images), seq=seq))
 
     def _end_run(self, idle: e.SessionIdle, envelope: e.Envelope) -> None:
         self._drop()
@@ -135,33 +204,24 @@ class Conversation:
         for at, block in enumerate(self.blocks[-50:], max(0, len(self.blocks) - 50)):
             if block.live:
                 self._put(at, replace(block, live=False))
-        self._add(b.RunEndBlock(text=f"{end(idle)} · {spent}", files=tuple(files), seq=envelope.seq))
-
-    def _note(self, event: e.Event, seq: int) -> None:
-        if styled_notice := notice(event):
-            text, colour = styled_notice
-            mark: Literal["", "error"] = "error" if isinstance(event, e.SessionError) else ""
-            self._add(b.Note(text=text, colour=colour, mark=mark, seq=seq))
+        self._add(RunEndBlock(text=f"{end(idle)} · {spent}", files=tuple(files), seq=envelope.seq))
 
     def _hide_blocks_from(self, message: int) -> None:
         """Go back to before a message: hide all later blocks."""
         for at, block in enumerate(self.blocks):
-            if block.seq >= message and not isinstance(block, b.EmptyBlock):
-                self._put(at, b.EmptyBlock(seq=block.seq))
+            if block.seq >= message:
+                self._vanish(at)
 
-    # -- the answer ---------------------------------------------------------------------------------------------------
-
-    def _speak(self, change: Callable[[b.AnswerBlock], b.AnswerBlock]) -> None:
+    def _speak(self, change: Callable[[AnswerBlock], AnswerBlock]) -> None:
         if self._spoken < 0:
-            self._spoken = self._add(b.AnswerBlock(live=True))
+            self._spoken = self._add(AnswerBlock(live=True))
         block = self.blocks[self._spoken]
-        assert isinstance(block, b.AnswerBlock)
+        assert isinstance(block, AnswerBlock)
         self._put(self._spoken, change(block))
 
     def _end_thought(self, now: int) -> None:
-        if self._thought >= 0 and self.blocks[self._thought].live:
-            block = self.blocks[self._thought]
-            assert isinstance(block, b.ThoughtBlock)
+        block = self.blocks[self._thought] if self._thought >= 0 else None
+        if isinstance(block, ThoughtBlock) and block.live:
             self._put(self._thought, replace(block, ended_ms=now, live=False))
 
     def _drop(self) -> None:
@@ -176,7 +236,7 @@ class Conversation:
         if self._thought < 0 and thinking.strip():
             self._vanish(self._spoken)
             self._spoken = -1
-            self._add(b.ThoughtBlock(text=thinking, seq=envelope.seq))
+            self._add(ThoughtBlock(text=thinking, seq=envelope.seq))
         if message.content.strip():
             fields = {"text": message.content, "partial": message.partial, "live": False, "seq": envelope.seq}
             self._speak(lambda block: replace(block, **fields))
@@ -187,41 +247,40 @@ class Conversation:
             self._applies, self.applied_call = False, message.tool_requests[0].call
         for request in message.tool_requests:
             if request.name not in QUIET:
-                call = b.ShownCall(key=request.call, name=request.name, summary=touched(request.arguments))
+                call = ShownCall(key=request.call, name=request.name, summary=touched(request.arguments))
                 self._add_call(call, envelope.seq)
 
-    # -- calls --------------------------------------------------------------------------------------------------------
-
     def _call(self, event: e.TrialStart | e.ExecutionStart | e.ExecutionOutput | e.ExecutionComplete, now: int) -> None:
+        fields: dict[str, object] = {}
         match event:
             case e.TrialStart(args_summary=summary):
-                self._change_call(event.call, lambda call: replace(call, summary=summary or call.summary, began_ms=now))
-            case e.ExecutionStart():
+                fields = {"began_ms": now} | ({"summary": summary} if summary else {})
+            case e.ExecutionStart(args_summary=summary):
                 fields = {"name": event.name, "effect": event.effect, "began_ms": now, "waits": False}
-                self._change_call(
-                    event.call, lambda call: replace(call, summary=event.args_summary or call.summary, **fields)
-                )
+                fields |= {"summary": summary} if summary else {}
             case e.ExecutionOutput(text=text):
-                self._change_call(event.call, lambda call: replace(call, output=(call.output + text)[-b.OUTPUT_KEPT :]))
+                self._change_call(event.call, lambda call: replace(call, output=(call.output + text)[-OUTPUT_KEPT:]))
+                return
             case e.ExecutionComplete():
                 if event.call not in self._at and not event.success:
-                    self._add_call(b.ShownCall(key=event.call, name="call"), 0)
-                self._change_call(event.call, lambda call: replace(call, completion=event, output="", waits=False))
+                    self._add_call(ShownCall(key=event.call, name="call"), 0)
+                fields = {"completion": event, "output": "", "waits": False}
+        self._change_call(event.call, lambda call: replace(call, **fields))
 
-    def _add_call(self, call: b.ShownCall, seq: int) -> None:
+    def _add_call(self, call: ShownCall, seq: int) -> None:
         last = self.blocks[-1] if self.blocks else None
-        if isinstance(last, b.Calls):
+        if isinstance(last, Calls):
             at = len(self.blocks) - 1
             self._put(at, replace(last, calls=(*last.calls, call), live=True))
         else:
-            at = self._add(b.Calls(calls=(call,), seq=seq, live=True))
+            at = self._add(Calls(calls=(call,), seq=seq, live=True))
         self._at[call.key] = at
 
-    def _change_call(self, key: CallKey, change: Callable[[b.ShownCall], b.ShownCall | None]) -> None:
+    def _change_call(self, key: CallKey, change: Callable[[ShownCall], ShownCall | None]) -> None:
         """None: it is shown no more."""
         at = self._at.get(key, -1)
         block = self.blocks[at] if at >= 0 else None
-        if isinstance(block, b.Calls):
+        if isinstance(block, Calls):
             new_calls = (change(call) if call.key == key else call for call in block.calls)
             calls = tuple(call for call in new_calls if call is not None)
             self._put(at, replace(block, calls=calls, live=any(call.completion is None for call in calls)))
@@ -237,41 +296,53 @@ class Conversation:
                 return replace(view, actions=both, busy=True, activity="waiting for you") if both else view
             case e.PermissionCompleted(action=action) | e.UserInputCompleted(action=action):
                 self._closed.add(action)
-                return view
-            case e.UserInputRequested(action=action):
-                self._closed.discard(action)
-                return view
             case e.RunEnd():
                 self._closed |= {each.action for each in old_view.actions}
-                return view
+            case e.UserInputRequested(action=action):
+                self._closed.discard(action)
             case e.PermissionRequested(action=action):
                 self._closed.discard(action)
-            case _:
-                return view
-        block = self.blocks[self._at[event.call]] if event.call in self._at else None
-        names = {call.key: call.name for call in block.calls} if isinstance(block, b.Calls) else {}
-        *other_actions, last_action = view.actions
-        return replace(view, actions=(*other_actions, replace(last_action, name=names.get(event.call, ""))))
+                block = self.blocks[self._at[event.call]] if event.call in self._at else None
+                names = {call.key: call.name for call in block.calls} if isinstance(block, Calls) else {}
+                *other_actions, last_action = view.actions
+                named_action = replace(last_action, name=names.get(event.call, ""))
+                return replace(view, actions=(*other_actions, named_action))
+        return view
 
-    # -- places -------------------------------------------------------------------------------------------------------
-
-    def _add(self, block: b.AnyBlock) -> int:
+    def _add(self, block: AnyBlock) -> int:
         self.blocks.append(block)
         self.changed.add(len(self.blocks) - 1)
         return len(self.blocks) - 1
 
-    def _put(self, at: int, block: b.AnyBlock) -> None:
+    def _put(self, at: int, block: AnyBlock) -> None:
         if self.blocks[at] != block:
             self.blocks[at] = block
             self.changed.add(at)
 
     def _vanish(self, at: int) -> None:
         if at >= 0:
-            self._put(at, b.EmptyBlock(seq=self.blocks[at].seq))
+            self._put(at, EmptyBlock(seq=self.blocks[at].seq))
 
 
-def _checked(call: b.ShownCall, completion: e.CheckCompleted) -> b.ShownCall | None:
+def _complete_check(call: ShownCall, completion: e.CheckCompleted) -> ShownCall | None:
     """That changed files have no errors is nothing to talk about."""
     if completion.success and call.summary == e.DIAGNOSTICS:
         return None
     return replace(call, completion=as_call(completion), output="")
+
+
+def copies(blocks: Sequence[AnyBlock]) -> Iterator[tuple[str, str]]:
+    """The kind and the text of each part that can be copied; the newest first."""
+    for block in reversed(blocks):
+        match block:
+            case AnswerBlock(text=text) if text.strip():
+                yield "answer", text.strip("\n")
+                for match in reversed(list(_CODE.finditer(text))):
+                    yield "code", match[2].rstrip("\n")
+            case Calls(calls=calls):
+                for call in reversed(calls):
+                    if call.name == "run_command" and call.summary:
+                        yield "command", call.summary
+                    result = call.completion.result if call.completion is not None else ""
+                    if (diff := re.search(r"^@@", result, re.MULTILINE)) is not None:
+                        yield "diff", result[diff.start() :].rstrip("\n")

@@ -1,20 +1,28 @@
-"""Notices of a run, each as one line of text: retries, limits, questions, undone changes, the end."""
+"""Lines of text about a run: finished calls with their target, outcome and the first lines of their diff or output;
+retries, limits, questions, undone changes, the end."""
 
 from collections.abc import Collection, Iterable, Sequence
+
+from msgspec.structs import replace
 
 from treadle.base.inert import inert, inert_line
 from treadle.base.types import ChatId
 from treadle.chat.budget import spent_of
 from treadle.diff.changes import ASIDE, Aside, change_lines, count, is_folder, sort_out, total
-from treadle.frontends.presentation.call_line import MINUS
-from treadle.frontends.presentation.styled import Colour
+from treadle.frontends.presentation.styled import Colour, Line, Span, line
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
 from treadle.protocol.files import decode_path
 from treadle.protocol.views import JobView
 
-MOST_CHANGED = 12
-"""So many files are named at the end of a run."""
+MINUS = "\N{MINUS SIGN}"
+MOST_CHANGED = 12  # files that are named at the end of a run
+LONGEST_ERROR = 4_000  # characters of an error; all of it is in the log
+DIFF_LINES = 14
+OUTPUT_LINES = 6
+CHANGED = "[changed in the project]"  # stands in a command's result between its output and what it did to files
+QUIET = frozenset({"task_complete", "update_plan"})  # calls whose effect is shown as an event of its own
+_COLOURS: dict[str, Colour] = {"+": "green", "-": "red"}
 _ENDS: dict[e.EndReason, str] = {
     "done": "done",
     "task_complete": "task complete",
@@ -26,10 +34,6 @@ _ENDS: dict[e.EndReason, str] = {
     "superseded": "replaced by an edit",
     "incomplete": "ended with an incomplete answer",
 }
-
-
-LONGEST_ERROR = 4_000
-"""Characters of an error; all of it is in the log."""
 
 
 def notice(event: e.Event) -> tuple[str, Colour] | None:
@@ -55,21 +59,18 @@ def notice(event: e.Event) -> tuple[str, Colour] | None:
         case e.SandboxNotice(text=text, lowered=lowered):
             return f"note: {inert_line(text, 500)}", "yellow" if lowered else "dim"
         case e.JobEnded(ending=ending, code=code):
-            ending_text = f"exit {code}" if ending == "exited" else ending
             details = "".join(f"; would have been asked for: {inert_line(each, 200)}" for each in event.concerns)
-            if event.pending:
-                details += f"; {count(event.pending, 'change')} not committed yet"
-            text = f"background command {inert_line(event.job, 40)}: {ending_text}{details}"
-            return text, "yellow" if details else "dim"
+            details += f"; {count(event.pending, 'change')} not committed yet" if event.pending else ""
+            ending_text = f"{f'exit {code}' if ending == 'exited' else ending}{details}"
+            return f"background command {inert_line(event.job, 40)}: {ending_text}", "yellow" if details else "dim"
         case e.JobSettled(outcome=outcome):
             outcome_text = {"refused": "not committed: the same files changed in the project"}.get(outcome, outcome)
             return f"changes of the background command {inert_line(event.job, 40)}: {outcome_text}", "dim"
         case e.SubagentCompleted():
             return f"   └ {_child(event)}", "dim" if event.reason in ("done", "task_complete") else "yellow"
-        case e.GuardNotice(action="nudge"):
-            return "the model repeats itself; it was asked to stop that", "yellow"
-        case e.GuardNotice():
-            return "the model repeats itself without progress", "yellow"
+        case e.GuardNotice(action=action):
+            ending_text = "; it was asked to stop that" if action == "nudge" else " without progress"
+            return f"the model repeats itself{ending_text}", "yellow"
         case e.RecordLost(lost_type=lost, reason=reason):
             return f"a damaged record was left out ({inert_line(lost, 60)}): {inert_line(reason, 300)}", "red"
         case e.CompactionStart():
@@ -80,6 +81,16 @@ def notice(event: e.Event) -> tuple[str, Colour] | None:
             return f"summing up failed: {inert_line(error, 300)}", "yellow"
         case e.OptionsChanged(changes=changes) if changes:
             return f"changed: {inert_line(', '.join(sorted(changes)), 200)}", "dim"
+        case e.PermissionCompleted(decision="deny", by=by, feedback=feedback) if by != "policy":
+            # The line of a call that the policy refuses says so, and why.
+            return f"not allowed{': ' + inert_line(feedback, 300) if feedback else ''}", "yellow"
+        case _:
+            return _project_notice(event)
+
+
+def _project_notice(event: e.Event) -> tuple[str, Colour] | None:
+    """The same for events about files, and about going back."""
+    match event:
         case e.SessionImported():
             return "imported from another place; changes made before this cannot be undone here", "dim"
         case e.Undone() | e.Redone() | e.ChangesKept():
@@ -97,32 +108,26 @@ def notice(event: e.Event) -> tuple[str, Colour] | None:
         case e.GitBranchCreated(branch=branch, previous=previous):
             suffix = f", before that {inert_line(previous, 80)}" if previous else ""
             return f"on the git branch {inert_line(branch, 120)}{suffix}", "dim"
-        case e.PermissionCompleted(decision="deny", by="policy"):
-            return None  # the call's own line says so, and why
-        case e.PermissionCompleted(decision="deny", feedback=feedback):
-            return f"not allowed{': ' + inert_line(feedback, 300) if feedback else ''}", "yellow"
         case _:
             return None
 
 
 def _child(event: e.SubagentCompleted) -> str:
     """A chat that a call began, when it rests."""
-    verdict = {None: "", True: "passed", False: "not passed"}[event.passed]
     facts = (
         _ENDS[event.reason],
-        verdict,
+        {None: "", True: "passed", False: "not passed"}[event.passed],
         f"{count(event.files, 'file')} +{event.added} {MINUS}{event.removed}" if event.files else "",
         "committed" if event.committed else "",
         count(event.turns, "turn"),
         f"${event.usage.usd:.4f}" if event.usage.usd else "",
         inert_line(event.chat, 80),
     )
-    return f"[{event.number}] {inert_line(event.title, 60)}: " + " · ".join(fact for fact in facts if fact)
+    return f"[{event.number}] {inert_line(event.title, 60)}: {' · '.join(filter(None, facts))}"
 
 
 def describe_changes(chat: ChatId, files: Sequence[e.FileChange], world: str = "") -> list[str]:
-    """Return the files that a run changed, one line each, and the command that undoes them (W-04); in a world also the
-    command that commits them to the project."""
+    """Return the files that a run changed, and the commands that undo them (W-04) and commit them from a world."""
     lines = change_lines(files, lambda path: inert_line(decode_path(path), 200), MOST_CHANGED)
     if not lines:
         return []
@@ -132,15 +137,12 @@ def describe_changes(chat: ChatId, files: Sequence[e.FileChange], world: str = "
 
 def living(chat: ChatId, jobs: Sequence[JobView]) -> list[str]:
     """The background commands that a run leaves, and how to end them (S-14); of ended ones what is not committed."""
-    running = [job for job in jobs if not job.pending]
-    pending = [job for job in jobs if job.pending]
-    lines = [f"in the background: {inert_line(job.job, 40)} {inert_line(job.command, 120)}" for job in running]
+    names = [(job.pending, inert_line(job.job, 40), inert_line(job.command, 120)) for job in jobs]
+    lines = [f"in the background: {job} {command}" for pending, job, command in names if not pending]
     lines += [f"stop: treadle jobs {chat} --stop"] if lines else []
-    for job in pending:
-        changes = count(job.pending, "change")
-        lines.append(f"{changes} not committed: {inert_line(job.job, 40)} {inert_line(job.command, 120)}")
-    lines += [f"commit: treadle jobs {chat} --commit {inert_line(pending[0].job, 40)}"] if pending else []
-    return lines
+    pending_jobs = [each for each in names if each[0]]
+    lines += [f"{count(pending, 'change')} not committed: {job} {command}" for pending, job, command in pending_jobs]
+    return lines + [f"commit: treadle jobs {chat} --commit {job}" for _, job, _ in pending_jobs[:1]]
 
 
 def summary(files: Iterable[e.FileChange], aside: Collection[Aside] = ASIDE) -> str:
@@ -153,7 +155,6 @@ def summary(files: Iterable[e.FileChange], aside: Collection[Aside] = ASIDE) -> 
 
 
 def waiting(action: e.OpenAction) -> list[str]:
-    """Describe in full the action that the chat waits for."""
     match action.kind:
         case "external_tool":
             call = inert_line(action.tool_call_id)
@@ -200,7 +201,7 @@ def cost(usage: Usage, turns: int, calls: int, seconds: float) -> str:
         f"${usage.usd:.4f}" if usage.usd else "",
         f"{seconds:.1f} s" if seconds else "",
     )
-    return " · ".join(part for part in parts if part)
+    return " · ".join(filter(None, parts))
 
 
 def end(idle: e.SessionIdle) -> str:
@@ -213,3 +214,72 @@ def how_to_go_on(chat: ChatId, reason: e.EndReason) -> str:
     if reason == "turn_cap":
         return f"go on with more turns: treadle run --chat {chat} --max-turns N PROMPT (or set max_turns)"
     return f"go on: treadle run --chat {chat} PROMPT"
+
+
+def call_lines(name: str, summary: str, completion: e.ExecutionComplete, width: int) -> list[Line]:
+    """The call and what it left, in lines of at most about `width` columns; nothing for a quiet call."""
+    if name in QUIET and completion.success:
+        return []
+    mark = Span("●", ("green",)) if completion.success else Span("✗", ("red",))
+    outcome = completion.result_summary or (completion.error if not completion.success else "")
+    if completion.diff_stat is not None and not completion.effect:
+        outcome = f"+{completion.diff_stat.added} {MINUS}{completion.diff_stat.removed}"
+    if completion.duration_ms >= 1000:
+        outcome = ", ".join(filter(None, (outcome, f"{completion.duration_ms / 1000:.1f} s")))
+    outcome = inert_line(outcome, 100)
+    touched = inert_line(summary, max(20, width - len(name) - len(outcome) - 6))
+    outcome = f"… {outcome}" if outcome and not touched.endswith("…") else outcome
+    parts = [mark, Span(inert_line(name, 64), ("bold",)), Span(touched), Span(outcome, ("dim",))]
+    head = tuple(each for part in parts if part.text for each in (Span(" "), part))[1:]
+    return [head, *_glimpse(name, completion, width)]
+
+
+def check_lines(command: str, completion: e.CheckCompleted, width: int) -> list[Line]:
+    """A check looks like the call that it would be if the model had made it."""
+    if completion.success and command == e.DIAGNOSTICS:
+        return []  # that changed files have no errors is nothing to talk about
+    return call_lines("check", command, as_call(completion), width)
+
+
+def as_call(check: e.CheckCompleted) -> e.ExecutionComplete:
+    outcome = "passed" if check.success else check.synthetic or check.result_summary or "failed"
+    call = e.ExecutionComplete(check.check, check.success, error="" if check.success else check.result)
+    return replace(call, result_summary=outcome, synthetic=check.synthetic, duration_ms=check.duration_ms)
+
+
+def _glimpse(name: str, completion: e.ExecutionComplete, width: int) -> list[Line]:
+    """The first lines of a call's diff, or the last of its output."""
+    if completion.diff_stat is not None and not completion.effect:
+        return _diff(completion.result, width)
+    if completion.success and name != "run_command":
+        return []
+    output, _, changes = inert(completion.result or completion.error).rstrip("\n").partition(CHANGED)
+    lines = output.split("\n")
+    if name == "run_command" and lines[-1].startswith("[exit "):
+        lines.pop()
+    lines = [line for line in lines if line.strip() and line != "(no output)"]
+    head = inert_line(completion.result_summary or completion.error)
+    if not completion.success and lines == [inert(completion.error)] == [head]:
+        lines = []  # the line of the call already says it
+    if (hidden := len(lines) - OUTPUT_LINES) > 0:
+        lines = [f"… {count(hidden, 'more line')}", *lines[-OUTPUT_LINES:]]
+    touched = [line for line in changes.split("\n") if line and line[0] != "["]
+    return [_bar(each, width) for each in (*lines, *touched[:OUTPUT_LINES])]
+
+
+def _bar(text: str, width: int) -> Line:
+    return line(f"  │ {inert_line(text.replace(chr(9), '    '), width - 4)}", "dim")
+
+
+def _diff(result: str, width: int) -> list[Line]:
+    lines = inert(result).split("\n")
+    start = next((number for number, each in enumerate(lines) if each.startswith("@@")), len(lines))
+    if start == len(lines):  # a change that recovery found made: there is no diff, but something to say
+        return [_bar(each, width) for each in lines if each.strip()]
+    changed_lines = [each for each in lines[start:] if not each.startswith("@@")]
+    shown_lines: list[Line] = []
+    for each in changed_lines[:DIFF_LINES]:
+        text = inert_line(each.replace("\t", "    "), width - 4)
+        shown_lines.append((Span("  │ ", ("dim",)), Span(text, (_COLOURS.get(each[:1], "dim"),))))
+    hidden = len(changed_lines) - DIFF_LINES
+    return [*shown_lines, line(f"  │ … {hidden} more lines", "dim")] if hidden > 0 else shown_lines

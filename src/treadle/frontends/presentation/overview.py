@@ -1,5 +1,4 @@
-"""The facts beside the conversation: the state of the chat, from events alone. Frozen; `apply_event` returns the next
-one."""
+"""The facts beside the conversation: the state of the chat, from events alone."""
 
 from contextlib import suppress
 
@@ -17,24 +16,17 @@ from treadle.protocol.views import QueueItem
 class Overview(msgspec.Struct, frozen=True):
     title: str = ""
     options: ChatOptions = ChatOptions()
-    busy: bool = False
-    """True if a run is under way, in this process or another."""
+    busy: bool = False  # a run is under way, in this process or another
     stopping: bool = False
-    activity: str = ""
-    """The current activity, in a few words."""
-    began_ms: int = 0
-    """When the run began."""
+    activity: str = ""  # in a few words
+    began_ms: int = 0  # when the run began
     plan: tuple[PlanStep, ...] = ()
     queue: tuple[QueueItem, ...] = ()
-    jobs: tuple[str, ...] = ()
-    """The handles of background commands that have not ended."""
-    children: tuple[ChatId, ...] = ()
-    """Chats that calls of the run began and that are not at rest yet."""
+    jobs: tuple[str, ...] = ()  # the handles of background commands that have not ended
+    children: tuple[ChatId, ...] = ()  # chats that calls of the run began and that are not at rest yet
     actions: tuple[e.OpenAction, ...] = ()
-    usage: Usage = Usage()
-    """Of the whole chat."""
-    run_usage: Usage = Usage()
-    """Of the run that is under way, or of the last one."""
+    usage: Usage = Usage()  # of the whole chat
+    run_usage: Usage = Usage()  # of the run that is under way, or of the last one
     turns: int = 0
     calls: int = 0
     tokens: int = 0
@@ -47,11 +39,8 @@ class Overview(msgspec.Struct, frozen=True):
 
 def usage_of(event: e.Event) -> Usage | None:
     """The cost that a recorded event adds to its chat; None if it adds nothing."""
-    match event:
-        case e.TurnEnd() | e.TurnRetry() | e.ModelCall() | e.CompactionComplete() | e.SubagentCompleted():
-            return event.usage
-        case _:
-            return None
+    spending = e.TurnEnd | e.TurnRetry | e.ModelCall | e.CompactionComplete | e.SubagentCompleted
+    return event.usage if isinstance(event, spending) else None
 
 
 def apply_event(view: Overview, envelope: e.Envelope) -> Overview:
@@ -69,23 +58,23 @@ def apply_event(view: Overview, envelope: e.Envelope) -> Overview:
         case e.TitleChanged(title=title):
             return replace(view, title=title)
         case e.UserMessage():
-            return _begin_run(view, event, envelope.time_ms)
+            view = replace(view, queue=tuple(item for item in view.queue if item.id != event.queue_id))
+            return view if view.busy else _begin_run(view, event, envelope.time_ms)
         case e.TurnStart():
             return replace(view, busy=True, activity="waiting for the model", turns=view.turns + 1)
         case e.SubagentCompleted(chat=chat):
             return replace(view, children=tuple(each for each in view.children if each != chat))
-        case e.ReasoningDelta():
-            return view if view.activity == "thinking" else replace(view, activity="thinking")
-        case e.MessageDelta():
-            return view if view.activity == "answering" else replace(view, activity="answering")
+        case e.ReasoningDelta() | e.MessageDelta():
+            activity = "thinking" if isinstance(event, e.ReasoningDelta) else "answering"
+            return view if view.activity == activity else replace(view, activity=activity)
         case e.ExecutionStart(name=name, plan=plan):
             new_children = tuple(child.chat for child in children_of(plan) if child.chat not in view.children)
             return replace(view, activity=f"running {name}", busy=True, children=(*view.children, *new_children))
         case e.TrialStart(name=name):
             return replace(view, activity=f"running {name}", busy=True)
-        case e.ExecutionComplete():
-            sandbox = event.sandbox or view.sandbox
-            return replace(view, calls=view.calls + 1, sandbox=sandbox, activity="working" if view.busy else "")
+        case e.ExecutionComplete(sandbox=sandbox):
+            view = replace(view, calls=view.calls + 1, sandbox=sandbox or view.sandbox)
+            return replace(view, activity="working" if view.busy else "")
         case e.Interrupted():
             return replace(view, stopping=True, activity="stopping")
         case e.CompactionStart():
@@ -116,20 +105,9 @@ def apply_event(view: Overview, envelope: e.Envelope) -> Overview:
 
 
 def _begin_run(view: Overview, message: e.UserMessage, now_ms: int) -> Overview:
-    queue = tuple(item for item in view.queue if item.id != message.queue_id)
-    if view.busy:
-        return replace(view, queue=queue)
-    return replace(
-        view,
-        busy=True,
-        queue=queue,
-        activity="starting",
-        began_ms=now_ms,
-        turns=0,
-        calls=0,
-        run_usage=Usage(),
-        title=view.title or message.content.strip().partition("\n")[0][:80],
-    )
+    title = view.title or message.content.strip().partition("\n")[0][:80]
+    view = replace(view, busy=True, activity="starting", began_ms=now_ms, title=title)
+    return replace(view, turns=0, calls=0, run_usage=Usage())
 
 
 def _queue(queue: tuple[QueueItem, ...], event: e.QueueChanged) -> tuple[QueueItem, ...]:
@@ -147,26 +125,16 @@ def _queue(queue: tuple[QueueItem, ...], event: e.QueueChanged) -> tuple[QueueIt
 
 def _actions(actions: tuple[e.OpenAction, ...], event: e.Event) -> tuple[e.OpenAction, ...]:
     """Open actions as the log tells them; `action_required` tells all of them at once, and with more of each."""
+    added_actions: tuple[e.OpenAction, ...] = ()
     match event:
-        case e.PermissionRequested():
-            open_action = e.OpenAction(
-                event.action,
-                "permission",
-                event.call,
-                text=event.shown,
-                hash=event.hash,
-                severity=event.severity,
-                reason=event.reason,
-                offers=event.offers,
-                network=event.network,
-            )
-            return (*(each for each in actions if each.action != event.action), open_action)
-        case e.UserInputRequested():
-            open_action = e.OpenAction(
-                event.action, "user_input", event.call, event.purpose, text=event.question, options=event.options
-            )
-            return (*(each for each in actions if each.action != event.action), open_action)
+        case e.PermissionRequested(action=action, call=call):
+            item = e.OpenAction(action, "permission", call, text=event.shown, hash=event.hash, reason=event.reason)
+            added_actions = (replace(item, severity=event.severity, offers=event.offers, network=event.network),)
+        case e.UserInputRequested(action=action, call=call):
+            item = e.OpenAction(action, "user_input", call, event.purpose, text=event.question, options=event.options)
+            added_actions = (item,)
         case e.PermissionCompleted(action=action) | e.UserInputCompleted(action=action):
-            return tuple(each for each in actions if each.action != action)
+            pass
         case _:
             return actions
+    return (*(each for each in actions if each.action != action), *added_actions)

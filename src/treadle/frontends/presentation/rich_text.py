@@ -12,8 +12,7 @@ from treadle.base.inert import inert
 
 __all__ = ["Drawable", "Group", "RichText", "Text"]
 
-Drawable = ConsoleRenderable
-"""Anything that Rich can draw, except a string."""
+Drawable = ConsoleRenderable  # anything that Rich can draw, except a string
 
 
 class Text(RichText):

@@ -1,5 +1,4 @@
-"""Slash commands: the commands that a person can type in a chat besides messages to the model, with the names of the
-command line."""
+"""Slash commands: what a person can type in a chat besides messages, with the names of the command line."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,6 +1,10 @@
-"""Text with a style that says how it should stand out. Drawing is the front end's business."""
+"""Text with a style that says how it should stand out, and names for people: of modes, models and states."""
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
+
+from treadle.base.inert import inert_line
+from treadle.protocol.choices import Mode
 
 Colour = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
 
@@ -23,12 +27,38 @@ def spans(*parts: str | Span) -> Line:
     return tuple(Span(part) if isinstance(part, str) else part for part in parts)
 
 
-def spaced(*spans: Span) -> Line:
-    """Those that say something, with a space between any two."""
-    nonempty = [span for span in spans if span.text]
-    return tuple(part for span in nonempty for part in (Span(" "), span))[1:]
-
-
 def tail(text: str, width: int) -> str:
     """The end of a path, or of a name, says more than its beginning."""
     return text if len(text) <= width else f"…{text[1 - width :]}"
+
+
+MODE_WORDS: Mapping[Mode, tuple[str, str]] = {  # a name and a sentence for each (S-07)
+    "read-only": ("Read only", "Reads and searches; changes and runs nothing."),
+    "confirm": ("Confirm", "Asks before anything is changed or run."),
+    "review": ("Review", "Shows what a command would change before it is committed."),
+    "ask": ("Ask", "Asks for commands and for changes of sensitive files."),
+    "auto-edit": ("Auto-edit", "Edits files without asking; asks before risky actions."),
+    "autopilot": ("Autopilot", "Works until the task is done; asks only before critical actions."),
+}
+_STATUS_WORDS = {
+    "requires_action": "waits for you",
+    "running": "works",
+    "pending": "was cut off",
+    "interrupting": "stops",
+    "error": "failed",
+}
+
+
+def model_name(ref: str, width: int = 0) -> str:
+    """A model; one that is a file by the file's own name: which folder it lies in says little."""
+    provider, colon, name = inert_line(ref).partition(":")
+    if colon and name.startswith(("/", "./", "../", "~")):
+        name = name.rpartition("/")[2]
+    if 0 < width < len(f"{provider}{colon}{name}"):
+        name = tail(name, max(6, width - len(provider) - 1))
+    return f"{provider}{colon}{name}"
+
+
+def status_words(status: str) -> str:
+    """The status of a chat in words for people; programs read the status itself."""
+    return _STATUS_WORDS.get(status, status)

@@ -14,15 +14,13 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.geometry import Offset
-from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
 from treadle.base.inert import inert, inert_line
 from treadle.errors import TreadleError
 from treadle.frontends.presentation.rich_text import Drawable, Group, Text
-from treadle.frontends.tui.composer import Composer
+from treadle.frontends.tui.composer import Composer, History
 from treadle.frontends.tui.desktop import copy_to_desktop
-from treadle.frontends.tui.history import History
 from treadle.frontends.tui.marks import LIGHT, Colourless, InertFilter, Plain, Static, marks_for
 from treadle.frontends.tui.painting import Painter
 
@@ -35,31 +33,28 @@ if TYPE_CHECKING:
 
 LEAVE_S = 3.0
 TWICE_S = 0.6
-NARROW = 100
-"""Columns below which the panel at the side is folded."""
-LOW = 16
-"""Rows below which the footer and frames give way to the conversation."""
+NARROW = 100  # columns below which the panel at the side is folded
+LOW = 16  # rows below which the footer and frames give way to the conversation
+_KEYS = {"escape": "escape", "ctrl+r": "do('history')", "f1": "do('help')", "f2": "do('review')"}
+_PRIORITY_KEYS = {
+    "ctrl+c": "leave", "ctrl+o": "unfold", "ctrl+b": "side", "ctrl+g": "editor", "ctrl+z": "suspend_process",
+    "shift+tab": "do('mode', 'next')", "ctrl+l": "redraw", "pageup": "scroll(-1)", "pagedown": "scroll(1)",
+    "ctrl+end": "end",
+}  # fmt: skip
 
 
 class Start(NamedTuple):
-    """How the app begins."""
-
     root: str
     model: str = ""
     prompt: str = ""
-    chat: str = ""
-    """A chat to go on with: its id, or `last`."""
-    picks: bool = False
-    """True if the person chooses a chat from the list first."""
-    first_words: str = ""
-    """Shown above an empty conversation."""
+    chat: str = ""  # a chat to go on with: its id, or `last`
+    picks: bool = False  # true if the person chooses a chat from the list first
+    first_words: str = ""  # shown above an empty conversation
     make_demo: Callable[[], tuple[str, str]] | None = None
     """Makes the project of the demonstration; returns its root and its model."""
 
 
 class AppExit(NamedTuple):
-    """The state of the chat when the app is left."""
-
     chat: str = ""
     busy: bool = False
     stays: bool = False
@@ -71,20 +66,8 @@ class TreadleApp(App[AppExit]):
     TITLE = "Treadle"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+c", "leave", show=False, priority=True),
-        Binding("escape", "escape", show=False),
-        Binding("ctrl+o", "unfold", show=False, priority=True),
-        Binding("ctrl+b", "side", show=False, priority=True),
-        Binding("ctrl+g", "editor", show=False, priority=True),
-        Binding("ctrl+r", "do('history')", show=False),
-        Binding("ctrl+z", "suspend_process", show=False, priority=True),
-        Binding("f2", "do('review')", show=False),
-        Binding("shift+tab", "do('mode', 'next')", show=False, priority=True),
-        Binding("f1", "do('help')", show=False),
-        Binding("ctrl+l", "redraw", show=False, priority=True),
-        Binding("pageup", "scroll(-1)", show=False, priority=True),
-        Binding("pagedown", "scroll(1)", show=False, priority=True),
-        Binding("ctrl+end", "end", show=False, priority=True),
+        *(Binding(key, action, show=False) for key, action in _KEYS.items()),
+        *(Binding(key, action, show=False, priority=True) for key, action in _PRIORITY_KEYS.items()),
     ]
 
     def __init__(
@@ -123,8 +106,7 @@ class TreadleApp(App[AppExit]):
             self._filters.append(Colourless())
         self._written: dict[str, tuple[str, object]] = {}
         self._painter = Painter()
-        self.last_screenful: list[str] = []
-        """The end of the conversation, as it is written when the app is left."""
+        self.last_screenful: list[str] = []  # the end of the conversation, as it is written when the app is left
 
     # -- layout -------------------------------------------------------------------------------------------------------
 
@@ -141,7 +123,6 @@ class TreadleApp(App[AppExit]):
                 yield Static(id="facts")
 
     def _display(self, screen: "Screen[Any]", renderable: Any) -> None:
-        """Textual's way to the terminal. Of an update only the cells that differ are written."""
         driver = self._driver
         is_written = self._running and not (self._closed or self._batch_count or self.is_headless)
         if isinstance(renderable, CompositorUpdate) and is_written and driver is not None and not driver.is_inline:
@@ -159,7 +140,6 @@ class TreadleApp(App[AppExit]):
         self.refresh()
 
     def action_redraw(self) -> None:
-        """Ctrl-L: write the whole screen again."""
         self._painter.forget()
         self.screen.refresh(layout=True)
 
@@ -176,7 +156,6 @@ class TreadleApp(App[AppExit]):
         self.call_after_refresh(lambda: self.run_worker(self._begin(), exit_on_error=True))
 
     async def _begin(self) -> None:
-        """The screen is there; now what makes it work."""
         self._showing = self._show(self)
         await self._showing.mount()
         try:
@@ -225,7 +204,6 @@ class TreadleApp(App[AppExit]):
 
     @property
     def folded(self) -> bool:
-        """True if the panel at the side is hidden."""
         return self._is_narrow if self._folded is None else self._folded
 
     def fold_side(self) -> None:
@@ -244,16 +222,8 @@ class TreadleApp(App[AppExit]):
     def tell(self, text: str, *, grave: bool = True) -> None:
         self.notify(text, severity="warning" if grave else "information", timeout=8)
 
-    def notify(
-        self,
-        message: str,
-        *,
-        title: str = "",
-        severity: SeverityLevel = "information",
-        timeout: float | None = None,
-        markup: bool = False,
-    ) -> None:
-        super().notify(inert(message), title=inert_line(title), severity=severity, timeout=timeout, markup=markup)
+    def notify(self, message: str, *, title: str = "", markup: bool = False, **settings: Any) -> None:
+        super().notify(inert(message), title=inert_line(title), markup=markup, **settings)
 
     def say_status(self, text: str, style: str = "dim") -> None:
         self.write("#status", Text(inert_line(text), style, no_wrap=True, overflow="ellipsis"))
@@ -391,6 +361,5 @@ class TreadleApp(App[AppExit]):
         self.run_worker(copy_to_desktop(inert(text)), group="copy", exclusive=True)
 
     def action_do(self, command: str, arguments: str = "") -> None:
-        """A slash command by a key."""
         if self.controller is not None:
             self.run_worker(self.guarded(self.controller.command(command, arguments)))

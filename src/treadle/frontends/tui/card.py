@@ -14,6 +14,7 @@ The app gives the card its keys before any widget sees them (`TreadleApp.on_even
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
@@ -33,26 +34,22 @@ from treadle.protocol.permissions import NETWORK_TOOL, RuleScope
 
 QUIET_S = 0.5
 LOOK_S = 0.1
-ANSWER_S = 0.5
-"""A key answers when no other key follows for so long: the second letter of a sentence comes sooner."""
+ANSWER_S = 0.5  # a key answers when no other key follows for so long: the second letter of a sentence comes sooner
 _RED = ("critical", "high")
 NARROW = 50
 _SHORT = {"y": "yes", "f": "why not", "w": "with net", "c": "chat", "p": "project", "u": "all"}
 """Short labels of keys for a narrow card: the question must be visible beside them."""
 
 
+@dataclass
 class Choice(Message):
     """The choice of a person: `kind` is once, rule, deny, feedback, edit or answer."""
 
-    def __init__(
-        self, question: OpenQuestion, kind: str, *, scope: RuleScope = "once", offer: int = -1, text: str = ""
-    ):
-        super().__init__()
-        self.asked = question
-        self.kind = kind
-        self.scope = scope
-        self.offer = offer
-        self.text = text
+    question: OpenQuestion
+    kind: str
+    scope: RuleScope = "once"
+    offer: int = -1
+    text: str = ""
 
 
 class Card(VerticalScroll, can_focus=True):
@@ -72,20 +69,16 @@ class Card(VerticalScroll, can_focus=True):
         self.asked: OpenQuestion | None = None
         self._others = 0
         self._shown_at = 0.0
-        self.armed = False
-        """True if the card's keys act."""
+        self.armed = False  # true if the card's keys act
         self._yields = False
         """True while an answer is being written in the composer: until that ends, no key is for the card."""
-        self._left = False
-        """True if the person moved the focus away: the card does not take it back by itself."""
+        self._left = False  # true if the person moved the focus away: the card does not take it back by itself
         self._drawn_width = 0
-        self._message = False
-        """True if the composer had a text at the last look."""
+        self._message = False  # true if the composer had a text at the last look
         self._held: Key | None = None
         """The key that was pressed, until it acts or turns out to be the beginning of a message."""
         self._timer: Timer | None = None
-        self._confirms = False
-        """True if the held key makes a rule and waits for Enter."""
+        self._confirms = False  # true if the held key makes a rule and waits for Enter
         self.display = False
 
     def compose(self) -> ComposeResult:
@@ -137,11 +130,8 @@ class Card(VerticalScroll, can_focus=True):
             if self._message or not self._is_focused:
                 self._left = not self._message
                 self._disarm()
-        elif not (self._left or self._message) and self._is_quiet():
+        elif not (self._left or self._message) and time.monotonic() - max(self._shown_at, self._last_key()) >= QUIET_S:
             self._arm()
-
-    def _is_quiet(self) -> bool:
-        return time.monotonic() - max(self._shown_at, self._last_key()) >= QUIET_S
 
     def _arm(self) -> None:
         self.armed, self._left = True, False
@@ -298,7 +288,6 @@ _SCOPE_KEYS: dict[str, RuleScope] = {"c": "chat", "p": "project", "u": "user"}
 
 
 def shown_keys(action: OpenAction) -> list[str]:
-    """The keys that answer."""
     if action.kind == "user_input":
         return [str(number) for number in range(1, min(9, len(action.options)) + 1)]
     return [key for key, _ in choices(action)]
@@ -314,7 +303,6 @@ def _rule_of(action: OpenAction, key: str) -> tuple[int, RuleScope] | None:
 
 
 def choices(action: OpenAction) -> list[tuple[str, str]]:
-    """The keys of an approval and what each means."""
     options = [("y", "yes, once"), ("n", "no"), ("f", "no, and say why")]
     if action.name == "run_command":
         options.append(("e", "edit"))
@@ -323,12 +311,8 @@ def choices(action: OpenAction) -> list[tuple[str, str]]:
     words = {"c": "always in this chat", "p": "in this project", "u": "everywhere"}
     if action.offers:
         options += [(key, words[key]) for key, scope in _SCOPE_KEYS.items() if scope in action.offers[0].open_scopes]
-    options += [
-        (str(number), f"rule {number} in this chat")
-        for number, offer in enumerate(action.offers[:9], 1)
-        if number > 1 and "chat" in offer.open_scopes
-    ]
-    return options
+    rules = [number for number, offer in enumerate(action.offers[1:9], 2) if "chat" in offer.open_scopes]
+    return options + [(str(number), f"rule {number} in this chat") for number in rules]
 
 
 def _network_offer(action: OpenAction) -> int:

@@ -1,26 +1,25 @@
 """Lists to choose from: messages to go back to, changed files and hunks, jobs, models, modes, colours."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from treadle.base.inert import inert_line
 from treadle.diff.hunks import FileDiff
 from treadle.errors import InvalidInput, TreadleError
-from treadle.frontends.presentation.blocks import copies
-from treadle.frontends.presentation.names import MODE_WORDS
+from treadle.frontends.presentation.conversation import Conversation, copies
 from treadle.frontends.presentation.rich_text import Drawable, Group, Text
+from treadle.frontends.presentation.styled import model_name, status_words
 from treadle.frontends.tui.command_context import CommandContext, Purpose, look_of, outcome_words
-from treadle.frontends.tui.connection import ChatLink
-from treadle.frontends.tui.drawing import Look, diff, numbers
-from treadle.frontends.tui.picker import Entry, Picker
-from treadle.frontends.tui.screens import Reading
+from treadle.frontends.tui.connection import ChatLink, ChatRow
+from treadle.frontends.tui.drawing import Look, diff, draw_block, numbers
+from treadle.frontends.tui.screens import Entry, Picker, Reading
 from treadle.protocol.files import decode_path
 from treadle.protocol.http_answers import RuleView
-from treadle.protocol.options import MODES
 
 if TYPE_CHECKING:
-    from treadle.library.skills.reading import CustomAgent
+    pass
 
 
 async def rewind(context: CommandContext, arguments: str) -> None:
@@ -28,12 +27,9 @@ async def rewind(context: CommandContext, arguments: str) -> None:
     app, link = context.app, context.link()
     messages_by_seq = {block.seq: block.text for block in reversed(app.conversation.messages())}
 
-    async def messages(query: str) -> Sequence[Entry[int]]:
-        return [
-            Entry(inert_line(text, 200), seq)
-            for seq, text in messages_by_seq.items()
-            if query.casefold() in text.casefold()
-        ]
+    def find_messages(query: str) -> Sequence[Entry[int]]:
+        matches = {seq: text for seq, text in messages_by_seq.items() if query.casefold() in text.casefold()}
+        return [Entry(inert_line(text, 200), seq) for seq, text in matches.items()]
 
     async def preview(seq: int) -> Drawable:
         lines = await _files_back(link, seq)
@@ -46,18 +42,15 @@ async def rewind(context: CommandContext, arguments: str) -> None:
         return None
 
     keys = {"ctrl+f": "in a copy: fork"}
-    seq = await app.push_screen_wait(Picker("Go back to before", messages, keys=keys, act=act, preview=preview))
+    seq = await app.push_screen_wait(Picker("Go back to before", find_messages, keys=keys, act=act, preview=preview))
     if seq is None:
         return
     lines = await _files_back(link, seq)
-
-    async def ways(query: str) -> Sequence[Entry[str]]:
-        file_entries = [Entry[str](Text(f"   {inert_line(line)}", "dim"), None) for line in lines[:12]]
-        choices = {"both": "conversation and files", "conversation": "only the conversation", "files": "only the files"}
-        heading = Text("files that would go back:" if lines else "no file would change", "dim")
-        return [*(Entry(words, way) for way, words in choices.items()), Entry[str](heading, None), *file_entries]
-
-    if (way := await app.push_screen_wait(Picker("What should be undone?", ways, searches=False))) is None:
+    choices = {"both": "conversation and files", "conversation": "only the conversation", "files": "only the files"}
+    heading = Text("files that would go back:" if lines else "no file would change", "dim")
+    ways = [*(Entry(words, way) for way, words in choices.items()), Entry[str](heading, None)]
+    ways += [Entry[str](Text(f"   {inert_line(line)}", "dim"), None) for line in lines[:12]]
+    if (way := await app.push_screen_wait(Picker("What should be undone?", lambda _: ways, searches=False))) is None:
         return
     outcome = await link.back_to(seq, conversation=way != "files", files=way != "conversation")
     if way != "conversation":
@@ -152,7 +145,7 @@ async def jobs(context: CommandContext, arguments: str) -> None:
 async def queue(context: CommandContext, arguments: str) -> None:
     link = context.link()
 
-    async def list_queue(query: str) -> Sequence[Entry[str]]:
+    def list_queue(query: str) -> Sequence[Entry[str]]:
         return [
             Entry(inert_line(f"{'(steers) ' if item.delivery == 'steering' else ''}{item.content}", 200), item.id)
             for item in context.app.conversation.view.queue
@@ -169,32 +162,11 @@ async def queue(context: CommandContext, arguments: str) -> None:
         context.ask_for(Purpose("queued", "the message: Enter changes it, Esc goes back", target=queue_id), text)
 
 
-async def choose_mode(context: CommandContext) -> str:
-    async def list_modes(query: str) -> Sequence[Entry[str]]:
-        return [Entry(f"{mode:10} {MODE_WORDS[mode][1]}", str(mode)) for mode in MODES if query in mode]
-
-    return await context.app.push_screen_wait(Picker("Mode", list_modes, searches=False)) or ""
-
-
-async def choose_agent(context: CommandContext, agents: "Mapping[str, CustomAgent]") -> str:
-    async def list_agents(query: str) -> Sequence[Entry[str]]:
-        rows = [
-            Entry(Text(inert_line(f"{each.name}  {each.description}", 200), no_wrap=True), each.name)
-            for each in agents.values()
-            if query.casefold() in each.name.casefold()
-        ]
-        return [*rows, Entry("none  as itself again", "none")]
-
-    return await context.app.push_screen_wait(Picker("Work as", list_agents)) or ""
-
-
 async def choose_theme(context: CommandContext, arguments: str) -> None:
     app = context.app
-
-    async def list_themes(query: str) -> Sequence[Entry[str]]:
-        return [Entry(name, name) for name in sorted(app.available_themes) if query in name]
-
-    if theme := await app.push_screen_wait(Picker("Colours", list_themes)):
+    themes = [Entry(name, name) for name in sorted(app.available_themes)]
+    picker = Picker("Colours", lambda query: [each for each in themes if query in (each.value or "")])
+    if theme := await app.push_screen_wait(picker):
         app.theme = theme
         app.transcript.again()
 
@@ -203,11 +175,11 @@ async def search_history(context: CommandContext, arguments: str) -> None:
     """Messages that were sent before, in any chat; the chosen one goes to the composer."""
     app = context.app
 
-    async def list_inputs(query: str) -> Sequence[Entry[str]]:
+    def find_inputs(query: str) -> Sequence[Entry[str]]:
         words = query.casefold()
         return [Entry(inert_line(text, 200), text) for text in app.history.newest() if words in text.casefold()]
 
-    picker = Picker("Messages that you sent before", list_inputs, preview=_whole_text)
+    picker = Picker("Messages that you sent before", find_inputs, preview=_whole_text)
     if (message := await app.push_screen_wait(picker)) is not None:
         app.composer.put(message)
         app.composer.focus()
@@ -224,16 +196,14 @@ async def copy(context: CommandContext, arguments: str) -> None:
     if not parts:
         raise InvalidInput("there is nothing to copy yet")
 
-    async def list_parts(query: str) -> Sequence[Entry[str]]:
-        return [
-            Entry(Text.assemble((f"{kind:8} ", "dim"), inert_line(text, 200), no_wrap=True), text)
-            for kind, text in parts
-            if query.casefold() in f"{kind} {text}".casefold()
-        ]
+    def find_parts(query: str) -> Sequence[Entry[str]]:
+        matches = [each for each in parts if query.casefold() in " ".join(each).casefold()]
+        labels = [Text.assemble((f"{kind:8} ", "dim"), inert_line(text, 200), no_wrap=True) for kind, text in matches]
+        return [Entry(label, text) for label, (_, text) in zip(labels, matches, strict=True)]
 
     copied_text: str | None = parts[0][1]
     if arguments not in ("answer", "last"):
-        copied_text = await app.push_screen_wait(Picker("Copy", list_parts, preview=_whole_text))
+        copied_text = await app.push_screen_wait(Picker("Copy", find_parts, preview=_whole_text))
     if copied_text is not None:
         app.copy_to_clipboard(copied_text)
         app.tell("copied", grave=False)
@@ -252,13 +222,6 @@ async def rules(context: CommandContext, arguments: str) -> None:
 
     title = "Standing rules (an approval offers them)"
     await context.app.push_screen_wait(Picker(title, list_rules, keys={"r": "revoke"}, act=act, searches=False))
-
-
-async def choose_effort(context: CommandContext, levels: Sequence[str]) -> str:
-    async def list_efforts(query: str) -> Sequence[Entry[str]]:
-        return [Entry(level, level) for level in levels] + [Entry("default  the model's own", "default")]
-
-    return await context.app.push_screen_wait(Picker("Reasoning effort", list_efforts, searches=False)) or ""
 
 
 _SCOPE_WORDS = {"chat": "in this chat", "project": "in this project", "user": "everywhere", "once": "once"}
@@ -280,3 +243,82 @@ def _rule_line(listed: RuleView) -> Text:
 
 def _day(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000).strftime("%Y-%m-%d")
+
+
+PREVIEWED = 8  # blocks of a chat that its preview shows
+DELETE = "ctrl+d"
+READ = 200  # events at its end that are read for them
+_STYLES = {
+    "requires_action": "bold yellow",
+    "running": "green",
+    "pending": "yellow",
+    "interrupting": "yellow",
+    "error": "red",
+}
+
+
+async def pick_chat(context: CommandContext, arguments: str) -> None:
+    asked = ""
+
+    async def list_chats(query: str) -> Sequence[Entry[ChatRow]]:
+        return [_chat_entry(row) for row in await context.connection.chats(query)]
+
+    async def act(key: str, row: ChatRow) -> str | None:
+        nonlocal asked
+        confirms, asked = key == DELETE and asked == row.id, row.id if key == DELETE else ""
+        title, link = inert_line(row.title or row.id, 60), context.app.link
+        if key == DELETE and not confirms:
+            return f"Press Ctrl-D again to delete “{title}” for good."
+        if key == DELETE and link is not None and link.id == row.id:
+            return "This chat is open. Start or open another one first, then delete it."
+        if key == "ctrl+f":
+            await context.open(await context.connection.fork(row.id, 0))
+            return None
+        chosen = await context.connection.open(row.id)
+        match key:
+            case "ctrl+t":
+                await context.open(chosen)
+                context.ask_for(Purpose("rename", "the title: Enter keeps it", target=row.id), row.title)
+                return None
+            case "ctrl+x":
+                await chosen.change(archived=not row.archived)
+                return f"archived: {title}"
+            case _:
+                await chosen.chat.delete()
+                return f"deleted: {title}"
+
+    async def preview(row: ChatRow) -> Drawable:
+        conversation = Conversation()
+        async for batch in (await context.connection.open(row.id)).news(max(0, row.head - READ)):
+            for envelope in batch:
+                conversation.apply(envelope)
+            if conversation.seq >= row.head:
+                break
+        look = look_of(context, 60)
+        parts = [draw_block(block, look) for block in conversation.blocks[-PREVIEWED:]]
+        return Group(*(part for part in parts if part is not None))
+
+    keys = {"ctrl+t": "rename", "ctrl+x": "archive", "ctrl+f": "fork", DELETE: "delete"}
+    chosen_row = await context.app.push_screen_wait(Picker("Chats", list_chats, keys=keys, act=act, preview=preview))
+    if chosen_row is not None:
+        await context.open(await context.connection.open(chosen_row.id))
+
+
+def _chat_entry(row: ChatRow) -> Entry[ChatRow]:
+    parts = (
+        (f"{_age(row.updated_ms):>4} ", "dim"),
+        ("sub-agent " if row.parent else "", "cyan"),
+        ("" if row.status == "idle" else f"{status_words(row.status)} ", _STYLES.get(row.status, "")),
+        (inert_line(row.title or row.id, 100), "bold"),
+        (f"  {inert_line(row.root.rpartition('/')[2], 40)} · {model_name(row.model, 40)}", "dim"),
+        (f"  “{inert_line(row.matching_text, 80)}”" if row.matching_text else "", "italic dim"),
+    )
+    return Entry(Text.assemble(*parts, no_wrap=True, overflow="ellipsis"), row)
+
+
+def _age(then_ms: int) -> str:
+    seconds = max(0, time.time() - then_ms / 1000)
+    for size, letter in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{int(seconds // size)}{letter}"
+    return "now"

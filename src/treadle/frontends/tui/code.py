@@ -18,8 +18,7 @@ from rich.theme import Theme
 from treadle.base.inert import LEXERS, InertText, inert
 from treadle.frontends.presentation.rich_text import Drawable, RichText, Text
 
-MOST_COLOURED = 40_000
-"""Characters of a text that is given colours."""
+MOST_COLOURED = 40_000  # characters of a text that is given colours
 
 
 @lru_cache(100)

@@ -1,5 +1,4 @@
-"""The context of commands and lists: the app, the connection, the chat, messages to it. And the purposes of the
-composer."""
+"""The context of commands and lists: the app, the connection, the chat; and the purposes of the composer."""
 
 import asyncio
 import time
@@ -11,20 +10,18 @@ import msgspec
 from treadle.base.inert import inert_line
 from treadle.diff.changes import count
 from treadle.errors import InvalidInput, TreadleError
-from treadle.frontends.presentation.blocks import Note
+from treadle.frontends.presentation.conversation import Note
 from treadle.frontends.tui.app import TreadleApp
 from treadle.frontends.tui.composer import Draft
 from treadle.frontends.tui.connection import ChatLink, OpenQuestion, Outcome
 from treadle.frontends.tui.drawing import Look
-from treadle.frontends.tui.screens import Confirm
+from treadle.frontends.tui.screens import Confirm, Picker
 
 if TYPE_CHECKING:
     from treadle.frontends.tui.late_parts import Connection
 
 
 class Purpose(msgspec.Struct, frozen=True):
-    """A purpose of the composer other than a message."""
-
     kind: Literal["feedback", "edit", "queued", "rename", "again"]
     words: str
     question: OpenQuestion | None = None
@@ -35,14 +32,12 @@ class Purpose(msgspec.Struct, frozen=True):
 class CommandContext:
     def __init__(self, app: TreadleApp) -> None:
         self.app = app
-        self.next_chat_options: dict[str, Any] = {}
-        """Options for the next chat."""
+        self.next_chat_options: dict[str, Any] = {}  # options for the next chat
         self._purpose: Purpose | None = None
         self._draft = Draft()
         self._beginning = asyncio.Lock()
         """Held while the first message makes the chat, so that a second one does not make another."""
-        self._cut_at = -1
-        """The last event of the log when the chat's run was found to have no worker."""
+        self._cut_at = -1  # the last event of the log when the chat's run was found to have no worker
 
     @property
     def connection(self) -> "Connection":
@@ -57,7 +52,6 @@ class CommandContext:
 
     @property
     def root(self) -> str:
-        """The project of the chat, or of the next one."""
         return self.app.conversation.view.options.root or self.app.start.root
 
     async def open(self, link: ChatLink) -> None:
@@ -144,6 +138,10 @@ class CommandContext:
             self.app.showing.attach(link, new=True)
             return True
 
+    async def choose(self, picker: Picker[str]) -> str:
+        """The value that the person chose; empty if they left."""
+        return await self.app.push_screen_wait(picker) or ""
+
     async def may_see(self, model: str) -> bool:
         """True if the user knows which provider gets to see the project, and agrees."""
         if not (disclosure := await self.connection.disclosure(model)):
@@ -156,7 +154,6 @@ class CommandContext:
 
 
 def outcome_words(word: str, outcome: Outcome) -> str:
-    """The outcome of an undo, a redo or a keep, in words."""
     if outcome.error:
         return f"not {word}: {inert_line(outcome.error, 300)}"
     if not (outcome.files or outcome.conflicts):
@@ -166,6 +163,5 @@ def outcome_words(word: str, outcome: Outcome) -> str:
 
 
 def look_of(context: CommandContext, width: int) -> Look:
-    """How things are drawn for this width."""
     app = context.app
     return Look(width, time.time_ns() // 1_000_000, dark=app.current_theme.dark, marks=app.marks)

@@ -12,16 +12,14 @@ from treadle.base.inert import inert_line
 from treadle.base.subprocesses import run_program
 from treadle.diff.changes import count
 from treadle.errors import InvalidInput, did_you_mean
-from treadle.frontends.presentation.names import MODE_WORDS
 from treadle.frontends.presentation.rich_text import Group, Text
+from treadle.frontends.presentation.styled import MODE_WORDS
 from treadle.frontends.tui import choosing
-from treadle.frontends.tui.chat_list import pick_chat
 from treadle.frontends.tui.command_context import CommandContext, Purpose, outcome_words
 from treadle.frontends.tui.connection import Outcome
-from treadle.frontends.tui.drawing import grid
+from treadle.frontends.tui.drawing import grid, network_words
 from treadle.frontends.tui.model_dialog import choose_model
-from treadle.frontends.tui.screens import Reading
-from treadle.frontends.tui.side import network_words
+from treadle.frontends.tui.screens import Entry, Picker, Reading
 from treadle.protocol.options import EFFORTS, MODES, Mode
 
 COMMANDS = {
@@ -102,8 +100,8 @@ async def _mode(context: CommandContext, arguments: str) -> None:
     now = context.app.showing.options.mode
     if arguments == "next":
         arguments = _CYCLE[(_CYCLE.index(now) + 1) % len(_CYCLE)] if now in _CYCLE else _CYCLE[0]
-    mode = arguments or await choosing.choose_mode(context)
-    if not mode:
+    modes = [Entry(f"{mode:10} {MODE_WORDS[mode][1]}", str(mode)) for mode in MODES]
+    if not (mode := arguments or await context.choose(Picker("Mode", lambda _: modes, searches=False))):
         return
     if mode not in MODES:
         raise InvalidInput(f"there is no mode {inert_line(mode, 40)!r}{did_you_mean(mode, get_args(Mode))}")
@@ -124,8 +122,8 @@ async def _effort(context: CommandContext, arguments: str) -> None:
     levels = rows[model].efforts if model in rows else EFFORTS
     if not levels:
         raise InvalidInput(f"{inert_line(model, 80)} has no levels of reasoning effort")
-    effort = arguments or await choosing.choose_effort(context, levels)
-    if not effort:
+    efforts = [*(Entry(level, str(level)) for level in levels), Entry("default  the model's own", "default")]
+    if not (effort := arguments or await context.choose(Picker("Reasoning effort", lambda _: efforts, searches=False))):
         return
     if effort not in (*levels, "default"):
         raise InvalidInput(f"there is no effort {inert_line(effort, 40)!r}; choose {', '.join(levels)} or default")
@@ -136,9 +134,14 @@ async def _effort(context: CommandContext, arguments: str) -> None:
 async def _agent(context: CommandContext, arguments: str) -> None:
     from treadle.frontends.presentation.slash import NO_AGENT, agent_changes
 
+    def find_agents(query: str) -> list[Entry[str]]:
+        matches = [each for each in agents.values() if query.casefold() in each.name.casefold()]
+        labels = [(inert_line(f"{each.name}  {each.description}", 200), each.name) for each in matches]
+        rows = [Entry(Text(label, no_wrap=True), name) for label, name in labels]
+        return [*rows, Entry("none  as itself again", "none")]
+
     agents = await context.connection.custom_agents(context.root)
-    agent_name = arguments or await choosing.choose_agent(context, agents)
-    if agent_name:
+    if agent_name := arguments or await context.choose(Picker("Work as", find_agents)):
         await _change(context, **agent_changes(agents, agent_name))
         words = "itself" if agent_name == NO_AGENT else inert_line(agent_name, 64)
         context.app.tell(f"works as {words}", grave=False)
@@ -179,8 +182,8 @@ async def _world(context: CommandContext, arguments: str) -> None:
         raise InvalidInput('this chat works in the project itself; with the setting world = "chat" new ones do not')
     match arguments:
         case "":
-            diff_text = Text(await worlds.diff(world))
-            context.app.push_screen(Reading("Changes that /world commit would make", diff_text))
+            diff = Text(await worlds.diff(world))
+            context.app.push_screen(Reading("Changes that /world commit would make", diff))
         case "commit":
             commit = await worlds.commit(world)
             undo = f"; take it back: treadle undo {commit.chat}" if commit.files else ""
@@ -190,10 +193,6 @@ async def _world(context: CommandContext, arguments: str) -> None:
             context.app.tell(f"the world is up to date; {count(len(merged), 'text')} merged", grave=False)
         case _:
             raise InvalidInput("say /world, /world commit or /world rebase")
-
-
-async def _compact(context: CommandContext, arguments: str) -> None:
-    await context.link().chat.compact()
 
 
 async def _fork(context: CommandContext, arguments: str) -> None:
@@ -237,15 +236,12 @@ async def _status(context: CommandContext, arguments: str) -> None:
     app.push_screen(Reading("Status", grid(cells, 2)))
 
 
+DOCTOR_S = 120.0
 INIT_PROMPT = (
     "Look at this project and write a file AGENTS.md at its root for the agents that work here after you: how to "
     "build, test and lint (the exact commands), how the code is laid out, and the conventions that a newcomer would "
     "miss. Keep it under 60 lines. If there is an AGENTS.md already, improve it."
 )
-
-
-async def _init(context: CommandContext, arguments: str) -> None:
-    await context.say(f"{INIT_PROMPT} {arguments}".strip(), ())
 
 
 async def _edit(context: CommandContext, arguments: str) -> None:
@@ -291,9 +287,6 @@ async def _paste(context: CommandContext, arguments: str) -> None:
     await context.attach(await clipboard_picture(context.app.home), "from the clipboard")
 
 
-DOCTOR_S = 120.0
-
-
 async def _doctor(context: CommandContext, arguments: str) -> None:
     context.app.say_status("looking …", "yellow")
     argv = [sys.executable, "-m", "treadle", "doctor"]
@@ -306,13 +299,14 @@ async def _quit(context: CommandContext, arguments: str) -> None:
     context.app.leave()
 
 
-ACTS: dict[str, Callable[[CommandContext, str], Awaitable[None]]] = {
+ACTS: dict[str, Callable[[CommandContext, str], Awaitable[object]]] = {
     "help": _help, "model": _model, "effort": _effort, "mode": _mode, "agent": _agent, "undo": _undo, "redo": _redo,
-    "review": choosing.review, "world": _world,
-    "diff": choosing.review, "compact": _compact, "fork": _fork, "rewind": choosing.rewind,
-    "chats": pick_chat, "resume": pick_chat, "new": _new, "clear": _new, "rename": _rename,
+    "review": choosing.review, "diff": choosing.review, "world": _world, "fork": _fork, "rewind": choosing.rewind,
+    "compact": lambda context, _: context.link().chat.compact(),
+    "chats": choosing.pick_chat, "resume": choosing.pick_chat, "new": _new, "clear": _new, "rename": _rename,
     "queue": choosing.queue, "jobs": choosing.jobs, "rules": choosing.rules, "permissions": choosing.rules,
-    "network": _network, "history": choosing.search_history, "edit": _edit, "status": _status, "init": _init,
+    "network": _network, "history": choosing.search_history, "edit": _edit, "status": _status,
+    "init": lambda context, arguments: context.say(f"{INIT_PROMPT} {arguments}".strip(), ()),
     "cost": _cost, "export": _export, "copy": choosing.copy, "paste": _paste, "doctor": _doctor,
     "theme": choosing.choose_theme, "quit": _quit, "exit": _quit,
 }  # fmt: skip

@@ -1,9 +1,14 @@
 """Where people write: several lines, history, completion of files and commands, large pastes as chips."""
 
+import json
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple, cast
+from typing import ClassVar, Literal, NamedTuple, cast
 
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual.binding import Binding, BindingType
@@ -14,15 +19,60 @@ from textual.widgets import TextArea
 
 from treadle.base.inert import inert
 from treadle.frontends.tui.desktop import picture_at
-from treadle.frontends.tui.history import History
 
 # Alt-Enter, as terminals send it. Textual reads it as Enter.
 cast(dict[str, object], ANSI_SEQUENCES_KEYS).update({"\x1b\r": (Keys.ControlJ,), "\x1b\n": (Keys.ControlJ,)})
 _NEW_LINE = ("shift+enter", "alt+enter", "ctrl+enter", "ctrl+j", "shift+\r", "alt+\r", "ctrl+\r")
+KEPT = 1_000
+FILE_NAME = "history.jsonl"
 LARGE_LINES = 8
 LARGE = 800
 _WORD = re.compile(r"(?:^|\s)@([^\s@]*)$")
 _CHIP = re.compile(r"\[(?:pasted|output|image) #(\d+)[^\]\n]*\]")
+
+
+class History:
+    """The history of typed messages, across chats: one JSON string a line in Treadle's home, for its owner alone."""
+
+    def __init__(self, home: Path | None) -> None:
+        self._path = None if home is None else home / FILE_NAME
+        self._entries: list[str] = []
+        self._draft = ""
+        with suppress(OSError, UnicodeDecodeError):
+            lines = self._path.read_text(encoding="utf-8").splitlines() if self._path is not None else []
+            for line in lines[-KEPT:]:
+                with suppress(ValueError):
+                    self._entries += [entry] if isinstance(entry := json.loads(line), str) else []
+        self._at = len(self._entries)
+
+    def add(self, text: str) -> None:
+        if text.strip() and (not self._entries or self._entries[-1] != text):
+            self._entries.append(text)
+            with suppress(OSError):  # a home that cannot be written costs the history, and nothing else
+                if self._path is not None:
+                    descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+                    with open(descriptor, "a", encoding="utf-8") as file:
+                        file.write(json.dumps(text) + "\n")
+        self._at, self._draft = len(self._entries), ""
+
+    def newest(self) -> list[str]:
+        return list(dict.fromkeys(reversed(self._entries)))
+
+    def recall_previous(self, present: str) -> str | None:
+        """The entry before the one that is shown; None at the first."""
+        if self._at == 0:
+            return None
+        if self._at == len(self._entries):
+            self._draft = present
+        self._at -= 1
+        return self._entries[self._at]
+
+    def recall_next(self) -> str | None:
+        """The entry behind it, at last what was being written; None when that is shown already."""
+        if self._at >= len(self._entries):
+            return None
+        self._at += 1
+        return self._draft if self._at == len(self._entries) else self._entries[self._at]
 
 
 class Chip(NamedTuple):
@@ -54,28 +104,23 @@ class Composer(TextArea):
         Binding("ctrl+underscore,ctrl+minus", "undo", show=False),
     ]
 
+    @dataclass
     class Submitted(Message):
-        def __init__(self, text: str, images: Sequence[str], draft: Draft, *, steers: bool = False) -> None:
-            super().__init__()
-            self.text = text
-            self.images = list(images)
-            self.draft = draft
-            self.steers = steers
+        text: str
+        images: Sequence[str]
+        draft: Draft
+        steers: bool = False
 
+    @dataclass
     class Attaching(Message):
-        """A picture is to become part of the message."""
+        path: str
 
-        def __init__(self, path: str) -> None:
-            super().__init__()
-            self.path = path
-
+    @dataclass
     class Completing(Message):
-        """The possible completions changed: `kind` is `command`, `file` or empty."""
+        """The possible completions changed."""
 
-        def __init__(self, kind: str, typed: str) -> None:
-            super().__init__()
-            self.kind = kind
-            self.typed = typed
+        kind: Literal["command", "file", ""]
+        typed: str
 
     def __init__(self, history: History) -> None:
         super().__init__(
@@ -84,16 +129,15 @@ class Composer(TextArea):
         self.cursor_blink = False  # a blinking cursor is painted twice a second for as long as the app is open
         self.typed = history
         self._chips: dict[int, Chip] = {}
+        # Is given keys first while something is offered; True: it took the key.
         self.completes: Callable[[str], bool] = lambda key: False
-        """Is given keys first while something is offered; True: it took the key."""
-
-    # -- keys ---------------------------------------------------------------------------------------------------------
 
     async def _on_key(self, event: Key) -> None:
         if event.key in ("up", "down", "tab", "enter", "escape") and self.completes(event.key):
             event.stop()
             event.prevent_default()
             return
+        row, last_row = self.cursor_location[0], self.document.line_count - 1
         match event.key:
             case "enter" if self.text.endswith("\\") and self.cursor_location == self.document.end:
                 self.action_delete_left()
@@ -102,12 +146,9 @@ class Composer(TextArea):
                 self._submit(steers=event.key == "ctrl+s")
             case key if key in _NEW_LINE:
                 self.insert("\n")
-            case "up" if self.cursor_location[0] == 0 and (text := self.typed.recall_previous(self.text)) is not None:
+            case "up" if row == 0 and (text := self.typed.recall_previous(self.text)) is not None:
                 self.put(text)
-            case "down" if (
-                self.cursor_location[0] == self.document.line_count - 1
-                and (text := self.typed.recall_next()) is not None
-            ):
+            case "down" if row == last_row and (text := self.typed.recall_next()) is not None:
                 self.put(text)
             case _:
                 return
@@ -131,8 +172,7 @@ class Composer(TextArea):
         return Draft(self.text, dict(self._chips))
 
     def give_back(self, draft: Draft) -> None:
-        """Put a draft back, before a text that was typed meanwhile. Its chips come back under new numbers if theirs are
-        taken."""
+        """Put a draft back, before a text that was typed meanwhile. Chips whose numbers are taken get new ones."""
         typed, labels = self.text, dict[str, str]()
         for number, chip in draft.chips.items():
             free = number if number not in self._chips else max(self._chips) + 1
@@ -144,8 +184,6 @@ class Composer(TextArea):
     def clear_all(self) -> None:
         self._chips.clear()
         self.text = ""
-
-    # -- chips --------------------------------------------------------------------------------------------------------
 
     async def _on_paste(self, event: Paste) -> None:
         text = inert(event.text.replace("\r\n", "\n").replace("\r", "\n"))
@@ -159,8 +197,7 @@ class Composer(TextArea):
             self.insert(text)
 
     def action_paste(self) -> None:
-        """Ctrl-V: paste the text that was copied in the app, else the picture of the clipboard; a text comes from the
-        terminal."""
+        """Ctrl-V: the text that was copied in the app, else the picture of the clipboard."""
         if self.app.clipboard:
             super().action_paste()
         else:
@@ -187,17 +224,14 @@ class Composer(TextArea):
 
         return _CHIP.sub(unfold, displayed_text).strip(), images
 
-    # -- completion ---------------------------------------------------------------------------------------------------
-
     def on_text_area_changed(self) -> None:
         row, column = self.cursor_location
         prefix = self.document.get_line(row)[:column]
+        match = _WORD.search(prefix)
         if row == 0 and prefix.startswith("/") and " " not in prefix:
             self.post_message(self.Completing("command", prefix[1:]))
-        elif match := _WORD.search(prefix):
-            self.post_message(self.Completing("file", match[1]))
         else:
-            self.post_message(self.Completing("", ""))
+            self.post_message(self.Completing("file", match[1]) if match else self.Completing("", ""))
 
     def complete(self, kind: str, completion: str) -> None:
         row, column = self.cursor_location

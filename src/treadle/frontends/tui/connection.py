@@ -3,7 +3,7 @@ rows of lists. Errors are those of `treadle.errors`, whose sentences are shown."
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -11,15 +11,17 @@ from treadle.diff.changes import change_lines
 from treadle.diff.hunks import FileDiff
 from treadle.errors import TreadleError
 from treadle.protocol.chat_api import ChatApi
-from treadle.protocol.events import Delivery, Envelope, OpenAction
-from treadle.protocol.files import FileChange, FileConflict, decode_path
+from treadle.protocol.events import Delivery, Envelope, OpenAction, Restored
+from treadle.protocol.files import decode_path
 from treadle.protocol.options import EFFORTS
 from treadle.protocol.views import Status
 
+if TYPE_CHECKING:
+    from treadle.client.files import Restoration
+    from treadle.ports.snapshots import Plan
+
 
 class ChatRow(msgspec.Struct, frozen=True):
-    """One line of the list of chats."""
-
     id: str
     title: str
     status: Status
@@ -27,25 +29,18 @@ class ChatRow(msgspec.Struct, frozen=True):
     model: str
     updated_ms: int
     archived: bool = False
-    head: int = 0
-    """The seq of its last event."""
-    parent: str = ""
-    """The chat whose call began it."""
-    matching_text: str = ""
-    """Where the words that were looked for stand in it."""
+    head: int = 0  # the seq of its last event
+    parent: str = ""  # the chat whose call began it
+    matching_text: str = ""  # where the words that were looked for stand in it
 
 
 class ModelRow(msgspec.Struct, frozen=True):
     model: str
     window: int = 0
-    unusable_reason: str = ""
-    """The requirement that is missing before it can be used."""
-    vision: bool = True
-    """True if it accepts images."""
-    place: str = ""
-    """The server on this machine that has it."""
-    efforts: Sequence[str] = EFFORTS
-    """The levels of reasoning effort that can be chosen for it; empty: it has none."""
+    unusable_reason: str = ""  # the requirement that is missing before it can be used
+    vision: bool = True  # true if it accepts images
+    place: str = ""  # the server on this machine that has it
+    efforts: Sequence[str] = EFFORTS  # the levels of reasoning effort that can be chosen for it; empty: it has none
 
 
 class OpenQuestion(msgspec.Struct, frozen=True):
@@ -70,28 +65,18 @@ class JobRow(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The result of an undo, a redo or a keep of files."""
-
     files: int
     conflicts: tuple[str, ...] = ()
     error: str = ""
 
 
-class RestorePlan(Protocol):
-    @property
-    def files(self) -> Sequence[FileChange]: ...
-
-    @property
-    def conflicts(self) -> Sequence[FileConflict]: ...
-
-
-def preview_lines(plan: RestorePlan) -> list[str]:
-    """The effect of going back on files, in lines."""
+def preview_lines(plan: "Plan | Restoration") -> list[str]:
     return [*change_lines(plan.files, decode_path), *(f"! {each.path}: {each.reason}" for each in plan.conflicts)]
 
 
-def conflict_lines(conflicts: Sequence[FileConflict]) -> tuple[str, ...]:
-    return tuple(f"{decode_path(each.path)}: {each.reason}" for each in conflicts)
+def outcome_of(result: "Restored | Restoration", files: int) -> Outcome:
+    conflicts = tuple(f"{decode_path(each.path)}: {each.reason}" for each in result.conflicts)
+    return Outcome(result.total or files, conflicts, result.error)
 
 
 class ChatLink(Protocol):

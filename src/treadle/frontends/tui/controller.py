@@ -2,14 +2,17 @@
 purpose: a message, unless something else was asked for."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from treadle.adapters.workspace.file_names import file_names
+from textual.widgets import OptionList
+
+from treadle.adapters.workspace.file_names import best, file_names
 from treadle.base.inert import inert_line
 from treadle.errors import InvalidInput, TreadleError, did_you_mean
-from treadle.frontends.presentation.blocks import Calls, Note
-from treadle.frontends.presentation.conversation import Conversation
+from treadle.frontends.presentation.conversation import Calls, Conversation, Note
 from treadle.frontends.presentation.notices import chosen_option
+from treadle.frontends.presentation.rich_text import Text
 from treadle.frontends.tui.app import TreadleApp
 from treadle.frontends.tui.card import Choice
 from treadle.frontends.tui.command_context import CommandContext, Purpose
@@ -17,8 +20,10 @@ from treadle.frontends.tui.commands import ACTS, COMMANDS
 from treadle.frontends.tui.composer import Composer, Draft
 from treadle.frontends.tui.connection import OpenQuestion
 from treadle.frontends.tui.model_dialog import first_run
-from treadle.frontends.tui.offers import Offers
 from treadle.protocol.chat_api import ChatApi
+
+if TYPE_CHECKING:
+    from treadle.library.skills.reading import OwnCommand
 
 _STALE = ("no_such_action", "hash_mismatch", "not_awaiting_action")
 
@@ -26,8 +31,7 @@ _STALE = ("no_such_action", "hash_mismatch", "not_awaiting_action")
 class Controller(CommandContext):
     def __init__(self, app: TreadleApp) -> None:
         super().__init__(app)
-        self._mine: set[tuple[str, str]] = set()
-        """Actions that were answered here."""
+        self._mine: set[tuple[str, str]] = set()  # actions that were answered here
         self._settling: set[tuple[str, str]] = set()
         """Actions that are being answered because the command was typed here."""
         self._typed = ("", "")
@@ -129,7 +133,6 @@ class Controller(CommandContext):
         await self.say(custom_command.expand(arguments), ())
 
     async def _read_own(self) -> None:
-        """The user's own commands, as they are now."""
         self.offers.own = await self.connection.own_commands(self.root, self._chat)
         self.offers.renew()
 
@@ -196,8 +199,7 @@ class Controller(CommandContext):
     # -- questions ----------------------------------------------------------------------------------------------------
 
     async def chose(self, choice: Choice) -> None:
-        question = choice.asked
-        action = question.action
+        question, action = choice.question, choice.question.action
         match choice.kind:
             case "once":
                 await self._answer(question, lambda chat: chat.approve(action))
@@ -265,6 +267,7 @@ class Controller(CommandContext):
             self.app.tell("answered elsewhere", grave=False)
         asked = self._purpose.question if self._purpose is not None else None
         if asked is not None and asked.key == question.key:
+            self.offers.put_down()  # else `put_down` would close only an open list
             self.put_down()
         self.take_up_draft()
 
@@ -285,3 +288,89 @@ class Controller(CommandContext):
             self.app.run_worker(self.app.guarded(self.resume()))
             return True
         return False
+
+
+MOST = 8
+
+
+class Offers:
+    """`otherwise` is given the keys that nothing here needs; True: it took one."""
+
+    def __init__(self, app: TreadleApp, otherwise: Callable[[str], bool]) -> None:
+        self._app = app
+        self._otherwise = otherwise
+        self._kind = ""
+        self._names: Sequence[str] = ()
+        self._typed = ("", "")
+        self.files: Sequence[str] = ()  # the names of the project's files, once they are known
+        self.resources: Sequence[str] = ()  # those of MCP servers, as `server:uri`
+        self.own: Mapping[str, OwnCommand] = {}
+        app.composer.completes = self._key
+
+    def renew(self) -> None:
+        """More is known than when the offer was made."""
+        if self._typed[0]:
+            self.offer(*self._typed)
+
+    def offer(self, kind: str, typed: str) -> None:
+        self._typed = kind, typed
+        match kind:
+            case "command":
+                names = [name for name in (*COMMANDS, *self.own) if name.startswith(typed)]
+                self._show("command", [] if names == [typed] else names)
+            case "file" if self.files or self.resources:
+                few = [] if typed else best(self.resources, "", MOST // 2)  # short names of files would hide them all
+                names = best(self.files if few else (*self.files, *self.resources), typed, MOST - len(few))
+                self._show("file", [*names, *few])
+            case _:
+                self.put_down()
+
+    def put_down(self) -> bool:
+        """Nothing is offered any more; False if nothing was."""
+        had_offers = bool(self._names)
+        self._typed = ("", "")
+        if had_offers:
+            self._show("", [])
+        return had_offers
+
+    def _show(self, kind: str, names: Sequence[str]) -> None:
+        if (kind, names) == (self._kind, self._names):
+            return
+        self._kind, self._names = kind, names
+        option_list = self._app.query_one("#offers", OptionList)
+        option_list.clear_options()
+        option_list.display = bool(names)
+        width = max((len(name) for name in names), default=0)
+        for name in names:
+            line: str = inert_line(name)
+            if kind == "command":
+                own = self.own.get(name)
+                words = inert_line(f"{own.hint} {own.description}".strip(), 200) if own is not None else ""
+                line = f"/{name:{width}}  {COMMANDS.get(name) or words}"
+            option_list.add_option(Text(line, no_wrap=True))
+        if names:
+            option_list.highlighted = 0
+
+    def _key(self, key: str) -> bool:
+        composer = self._app.composer
+        if not self._names:
+            return self._otherwise(key)
+        if self._kind == "command" and not all(f"/{name}".startswith(composer.text) for name in self._names):
+            # Ignore the offers if the text has changed since they were made.
+            self.put_down()
+            return False
+        option_list = self._app.query_one("#offers", OptionList)
+        match key:
+            case "up":
+                option_list.action_cursor_up()
+            case "down":
+                option_list.action_cursor_down()
+            case "escape":
+                self.put_down()
+            case _:
+                kind, name = self._kind, self._names[option_list.highlighted or 0]
+                composer.complete(kind, name)
+                self.put_down()
+                is_complete = composer.text.strip()[1:] in (*COMMANDS, *self.own)
+                return not (key == "enter" and kind == "command" and is_complete)
+        return True

@@ -6,7 +6,7 @@ import mimetypes
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from treadle.errors import InvalidInput
@@ -44,12 +44,22 @@ def read_picture(path: str) -> tuple[str, bytes]:
 
 def clipboard_command(environment: Mapping[str, str]) -> list[str]:
     """The command that prints the picture of the clipboard as PNG on this machine; empty if there is none."""
-    if environment.get("WAYLAND_DISPLAY") and (program := shutil.which("wl-paste")):
-        return [program, "--no-newline", "--type", "image/png"]
-    if environment.get("DISPLAY") and (program := shutil.which("xclip")):
-        return [program, "-selection", "clipboard", "-target", "image/png", "-out"]
-    if program := shutil.which("pngpaste"):
-        return [program, "-"]
+    commands = {
+        "wl-paste": ["--no-newline", "--type", "image/png"],
+        "xclip": ["-selection", "clipboard", "-target", "image/png", "-out"],
+        "pngpaste": ["-"],
+    }
+    return _first_program(commands, environment, shutil.which)
+
+
+def _first_program(
+    commands: Mapping[str, list[str]], environment: Mapping[str, str], find: Callable[[str], str | None]
+) -> list[str]:
+    """The first of these programs that is installed and has the display that it needs, with its arguments."""
+    displays = {"wl-paste": "WAYLAND_DISPLAY", "wl-copy": "WAYLAND_DISPLAY", "xclip": "DISPLAY", "xsel": "DISPLAY"}
+    for name, arguments in commands.items():
+        if (name not in displays or environment.get(displays[name])) and (program := find(name)):
+            return [program, *arguments]
     return []
 
 
@@ -85,22 +95,12 @@ async def clipboard_picture(folder: Path | None) -> str:
 
 
 def copy_command(environment: Mapping[str, str]) -> list[str]:
-    """The program that takes the clipboard's text on its standard input; empty if there is none. Never one of
-    the project (S-09)."""
+    """The program that takes the clipboard's text on its input, never one of the project (S-09); empty: none."""
     from treadle.base.subprocesses import program_outside
 
-    def find(name: str) -> str | None:
-        return program_outside(name, os.getcwd())
-
-    if environment.get("WAYLAND_DISPLAY") and (program := find("wl-copy")):
-        return [program]
-    if environment.get("DISPLAY") and (program := find("xclip")):
-        return [program, "-selection", "clipboard", "-in"]
-    if environment.get("DISPLAY") and (program := find("xsel")):
-        return [program, "--clipboard", "--input"]
-    if program := find("pbcopy") or find("clip.exe"):
-        return [program]
-    return []
+    commands = {"wl-copy": [], "xclip": ["-selection", "clipboard", "-in"], "xsel": ["--clipboard", "--input"]}
+    commands |= {"pbcopy": [], "clip.exe": []}
+    return _first_program(commands, environment, lambda name: program_outside(name, os.getcwd()))
 
 
 async def copy_to_desktop(text: str) -> None:

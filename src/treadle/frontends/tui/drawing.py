@@ -2,8 +2,9 @@
 themes map, and never colour alone."""
 
 import re
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
 from rich.padding import Padding
@@ -11,27 +12,21 @@ from rich.table import Table
 
 from treadle.base.inert import inert, inert_line
 from treadle.diff.changes import count
-from treadle.frontends.presentation.blocks import (
-    AnswerBlock,
-    AnyBlock,
-    Calls,
-    Checklist,
-    EmptyBlock,
-    Note,
-    RunEndBlock,
-    ShownCall,
-    ThoughtBlock,
-    UserBlock,
-)
-from treadle.frontends.presentation.call_line import CHANGED, MINUS, call_lines
+from treadle.diff.hunks import FileDiff
+from treadle.frontends.presentation import conversation as b
+from treadle.frontends.presentation.notices import CHANGED, MINUS, call_lines
+from treadle.frontends.presentation.overview import Overview
 from treadle.frontends.presentation.rich_text import Drawable, Group, Text
-from treadle.frontends.presentation.styled import Line
+from treadle.frontends.presentation.styled import model_name, tail
+from treadle.frontends.tui.connection import JobRow
 from treadle.frontends.tui.marks import Marks
 from treadle.protocol.content import PlanStep
+from treadle.protocol.files import decode_path
+from treadle.protocol.options import NetworkChoice
+from treadle.protocol.views import ChildView
 
 LIVE_LINES = 6
-SHORT = 12
-"""Lines of a message or of thinking that are shown of a long one until it is unfolded."""
+SHORT = 12  # lines of a message or of thinking that are shown of a long one until it is unfolded
 _DONE = {
     "read_file": ("read", "file"),
     "list_directory": ("listed", "folder"),
@@ -52,31 +47,31 @@ class Look:
         self.marks = marks
 
 
-def draw_block(block: AnyBlock, look: Look) -> Drawable | None:
+def draw_block(block: b.AnyBlock, look: Look) -> Drawable | None:
     """None for what takes no room."""
     match block:
-        case UserBlock():
+        case b.UserBlock():
             return _draw_message(block, look)
-        case AnswerBlock(text=text) if text.strip():
+        case b.AnswerBlock(text=text) if text.strip():
             drawable = markdown(text, look)
             return Group(drawable, Text("(cut short)", "dim")) if block.partial else drawable
-        case ThoughtBlock():
+        case b.ThoughtBlock():
             return _draw_thought(block, look)
-        case Calls():
+        case b.Calls():
             return _calls(block, look)
-        case Checklist(steps=steps):
+        case b.Checklist(steps=steps):
             return checklist(steps, look.marks)
-        case Note(mark="done"):
+        case b.Note(mark="done"):
             return Group(Text(f"{look.marks.completed} done", "bold green"), markdown(block.text, look))
-        case Note(mark="error"):
+        case b.Note(mark="error"):
             return Text(f"{look.marks.failed} {block.text}", "bold red")
-        case Note():
+        case b.Note():
             return Text(f"{look.marks.dot} {block.text}", block.colour)
-        case RunEndBlock(text=text, files=files):
+        case b.RunEndBlock(text=text, files=files):
             lines = [Text(f"{look.marks.rule}{look.marks.rule} {inert_line(text)}", "dim")]
             lines += [Text(f"   {inert_line(file)}", "dim") for file in files]
             return Group(*lines)
-        case AnswerBlock() | EmptyBlock():
+        case b.AnswerBlock() | b.EmptyBlock():
             return None
 
 
@@ -86,7 +81,7 @@ def markdown(text: str, look: Look) -> Drawable:
     return code.markdown(inert(text), look.code_theme)
 
 
-def _draw_message(block: UserBlock, look: Look) -> Drawable | None:
+def _draw_message(block: b.UserBlock, look: Look) -> Drawable | None:
     text = inert(block.text).strip("\n")
     if block.source != "person":
         return Text(f"{look.marks.prompt} ({block.source}) {inert_line(block.text, 200)}", "dim")
@@ -100,7 +95,7 @@ def _draw_message(block: UserBlock, look: Look) -> Drawable | None:
     return message_text
 
 
-def _draw_thought(block: ThoughtBlock, look: Look) -> Drawable | None:
+def _draw_thought(block: b.ThoughtBlock, look: Look) -> Drawable | None:
     if not block.text.strip():
         return None
     until = look.now_ms if block.live else block.ended_ms
@@ -125,17 +120,13 @@ def checklist(steps: Iterable[PlanStep], marks: Marks) -> Drawable:
 
 
 def grid(rows: Iterable[Iterable[Drawable]], room: int = 0) -> Drawable:
-    """Cells in columns, with `room` between them."""
     table = Table.grid(padding=(0, room))
     for row in rows:
         table.add_row(*row)
     return table
 
 
-# -- calls -----------------------------------------------------------------------------------------------------------
-
-
-def _calls(block: Calls, look: Look) -> Drawable | None:
+def _calls(block: b.Calls, look: Look) -> Drawable | None:
     drawables: list[Drawable] = []
     for folds, calls in groupby(block.calls, lambda call: not look.unfolded and _folds(call)):
         group = list(calls)
@@ -165,13 +156,13 @@ def key_hints(keys: Iterable[tuple[str, str]], width: int) -> Text:
     return text
 
 
-def _folds(call: ShownCall) -> bool:
+def _folds(call: b.ShownCall) -> bool:
     """True for a successful call that only read: several such calls are one line."""
     is_success = call.completion is not None and call.completion.success
     return is_success and call.effect == "read" and call.name != "run_command"
 
 
-def _folded(calls: list[ShownCall], look: Look) -> Drawable:
+def _folded(calls: list[b.ShownCall], look: Look) -> Drawable:
     summary = ", ".join(
         f"{verb} {count(number, noun)}" if noun else f"{verb} {'once' if number == 1 else f'{number} times'}"
         for (verb, noun), number in Counter(_DONE.get(call.name, (call.name, "")) for call in calls).items()
@@ -183,21 +174,22 @@ def _folded(calls: list[ShownCall], look: Look) -> Drawable:
     return text
 
 
-def _call(call: ShownCall, look: Look) -> list[Drawable]:
+def _call(call: b.ShownCall, look: Look) -> list[Drawable]:
     if call.completion is None:
         return _under_way(call, look)
     if call.completion.diff_stat is not None and not call.completion.effect and "@@" in call.completion.result:
         return _edited(call, look)
-    lines: list[Drawable] = [
-        styled(line, look.marks) for line in call_lines(call.name or "call", call.summary, call.completion, look.width)
-    ]
+    lines: list[Drawable] = []
+    for line in call_lines(call.name or "call", call.summary, call.completion, look.width):
+        spans = ((look.marks.plain(span.text), " ".join(span.colours)) for span in line)
+        lines.append(Text.assemble(*spans, no_wrap=True, overflow="ellipsis"))
     if look.unfolded and call.name == "run_command":
         output = inert(call.completion.result or call.completion.error).partition(CHANGED)[0].rstrip()
         return [*lines[:1], _bars(output.split("\n"), look)]
     return lines
 
 
-def _under_way(call: ShownCall, look: Look) -> list[Drawable]:
+def _under_way(call: b.ShownCall, look: Look) -> list[Drawable]:
     mark, style = (look.marks.asks, "bold yellow") if call.waits else (look.marks.running, "yellow")
     head = _marked(mark, style)
     head.append(inert_line(call.name, 64), "bold")
@@ -216,7 +208,7 @@ def _bars(lines: list[str], look: Look) -> Drawable:
     return Text("\n".join(bar_lines), "dim", no_wrap=True, overflow="ellipsis")
 
 
-def _edited(call: ShownCall, look: Look) -> list[Drawable]:
+def _edited(call: b.ShownCall, look: Look) -> list[Drawable]:
     assert call.completion is not None
     assert call.completion.diff_stat is not None
     stat = call.completion.diff_stat
@@ -236,8 +228,7 @@ _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
 
 def diff(lines: list[str], path: str, look: Look, most: int = 0) -> Drawable:
-    """A unified diff with line numbers: added lines in the colours of their language, removed ones in red, each with
-    its mark."""
+    """A unified diff with line numbers and marks: added lines in the colours of their language, removed ones in red."""
     from treadle.frontends.tui.code import highlighted
 
     rows: list[Text] = []
@@ -264,6 +255,107 @@ def diff(lines: list[str], path: str, look: Look, most: int = 0) -> Drawable:
     return Group(*rows)
 
 
-def styled(line: Line, marks: Marks) -> Text:
-    spans = ((marks.plain(span.text), " ".join(span.colours)) for span in line)
-    return Text.assemble(*spans, no_wrap=True, overflow="ellipsis")
+MOST = 12
+
+
+class Side:
+    """`write` puts what it says where the panel is."""
+
+    def __init__(self, marks: Marks, write: Callable[[Drawable], None]) -> None:
+        self._marks = marks
+        self._write = write
+        self.place = ""
+        self.files: Sequence[FileDiff] = ()
+        self.jobs: Sequence[JobRow] = ()
+        self.children: Sequence[ChildView] = ()
+        self.branch = ""
+        self._last: object = None
+
+    def show(self, view: Overview) -> None:
+        shown_state = (view, tuple(self.files), tuple(self.jobs), tuple(self.children), self.branch, self.place)
+        if shown_state != self._last:
+            self._last = shown_state
+            self._write(Group(*self._sections(view)))
+
+    def _sections(self, view: Overview) -> list[Drawable]:
+        width = 34
+        parts: list[Drawable] = []
+        if self.files:
+            parts += [_heading("changed", "/review"), *self._draw_changed_files(width)]
+        if view.plan:
+            parts += [_heading("plan"), checklist(view.plan, self._marks)]
+        if view.queue:
+            parts += [_heading("queue", "/queue")]
+            parts += [Text(f"  {inert_line(item.content, width - 4)}", "cyan") for item in view.queue[:MOST]]
+        if self.children:
+            parts += [_heading("sub-agents"), *self._family(width)]
+        if running := [job for job in self.jobs if job.status == "running"]:
+            parts += [_heading("in the background", "/jobs"), *self._working(running, width)]
+        return [*parts, _heading("context"), *self._gauge(view, width), _heading("here"), *self._facts(view, width)]
+
+    def _draw_changed_files(self, width: int) -> list[Drawable]:
+        lines: list[Drawable] = []
+        for file in self.files[:MOST]:
+            count = numbers(file.change.added, file.change.removed)
+            name = tail(inert_line(decode_path(file.change.path)), max(8, width - len(count) - 4))
+            lines.append(Text.assemble(f"  {name} ", count))
+        if len(self.files) > MOST:
+            lines.append(Text(f"  … {len(self.files) - MOST} more", "dim"))
+        return lines
+
+    def _working(self, jobs: Sequence[JobRow], width: int) -> list[Drawable]:
+        lines: list[Drawable] = []
+        for job in jobs[:MOST]:
+            took = max(0, round(time.time() - job.began_ms / 1000))
+            lines.append(Text(f"  {inert_line(job.command, width - 8)} {took} s", "yellow"))
+            if job.last_line:
+                lines.append(Text(f"    {inert_line(job.last_line, width - 4)}", "dim"))
+        return lines
+
+    def _family(self, width: int) -> list[Drawable]:
+        lines: list[Drawable] = []
+        for child in self.children[:MOST]:
+            words, style = ("waits for you", "bold yellow") if child.waits else (child.doing or child.status, "dim")
+            if child.ended:
+                words, style = child.ended, "green" if child.ended == "done" else "red"
+            title = inert_line(child.title or child.chat, max(8, width - len(words) - 2 * child.depth - 1))
+            lines.append(Text.assemble("  " * child.depth, title, (f" {inert_line(words, 20)}", style)))
+        return lines
+
+    def _gauge(self, view: Overview, width: int) -> list[Drawable]:
+        spent = view.cost or view.usage.usd
+        tokens = view.usage.input + view.usage.output
+        cost = f"  {tokens:,} tokens" + (f" · ${spent:.4f}" if spent else "")
+        if not view.window:
+            return [Text(cost, "dim")]
+        share = min(1.0, view.tokens / view.window)
+        full = round(share * (width - 10))
+        colour = "red" if share > 0.85 else "yellow" if share > 0.6 else "green"
+        filled, empty_part = self._marks.full * full, self._marks.full * (width - 10 - full)
+        return [Text.assemble("  ", (filled, colour), (empty_part, "dim"), f" {share:4.0%}"), Text(cost, "dim")]
+
+    def _facts(self, view: Overview, width: int) -> list[Drawable]:
+        options = view.options
+        facts = {
+            "model": model_name(options.model, width - 11),
+            "effort": options.reasoning_effort,
+            "mode": options.mode,
+            "network": network_words(options.network),
+            "sandbox": view.sandbox or "not used yet",
+            "branch": self.branch or view.branch,
+            "project": options.root,
+            "world": options.world,
+            "runs in": self.place,
+        }
+        rows = [(name, tail(inert_line(value), width - 11)) for name, value in facts.items() if value]
+        return [Text.assemble((f"  {name:8} ", "dim"), value) for name, value in rows]
+
+
+def network_words(network: NetworkChoice) -> str:
+    if isinstance(network, bool):
+        return "all hosts" if network else "none"
+    return ", ".join(network)
+
+
+def _heading(text: str, command: str = "") -> Text:
+    return Text.assemble(f"\n{text}", (f"  {command}", "dim"), style="bold")

@@ -20,7 +20,7 @@ from treadle.frontends.tui.connection import (
     ModelRow,
     OpenQuestion,
     Outcome,
-    conflict_lines,
+    outcome_of,
     preview_lines,
 )
 from treadle.frontends.tui.desktop import read_picture
@@ -79,8 +79,6 @@ class EmbeddedChat(ChatLink):
                 if batch:
                     yield batch
 
-    # -- commands -----------------------------------------------------------------------------------------------------
-
     async def send(self, text: str, delivery: Delivery = "queued", images: Sequence[str] = ()) -> None:
         pictures = []
         for path in images:
@@ -98,13 +96,9 @@ class EmbeddedChat(ChatLink):
         return True
 
     async def asked_below(self) -> Sequence[OpenQuestion]:
-        return [
-            OpenQuestion(action, row.chat, row.title, below=True)
-            for row in await self.chat.children()
-            if row.waits
-            for action in await self.chat.get_chat(row.chat).actions()
-            if action.of_person
-        ]
+        rows = [row for row in await self.chat.children() if row.waits]
+        actions = [(row, action) for row in rows for action in await self.chat.get_chat(row.chat).actions()]
+        return [OpenQuestion(action, row.chat, row.title, below=True) for row, action in actions if action.of_person]
 
     async def change(self, **options: Any) -> None:
         await self.chat.change(**options)
@@ -144,12 +138,9 @@ class Embedded:
     """`options`: the options of a new chat. `find`: finds a chat by the text that a person types for it."""
 
     place = "this process"
-    stays = False
-    """True if a run goes on when the app is left."""
-    away = False
-    """True if the server cannot be reached at the moment."""
-    takes_keys = True
-    """True if keys and addresses can be entered here."""
+    stays = False  # true if a run goes on when the app is left
+    away = False  # true if the server cannot be reached at the moment
+    takes_keys = True  # true if keys and addresses can be entered here
 
     def __init__(self, agent: Agent, options: ChatOptions, find: Find, registry: ModelRegistry | None = None) -> None:
         self.agent = agent
@@ -214,8 +205,7 @@ class Embedded:
         return len(models)
 
     async def own_commands(self, root: str, chat: str = "") -> "Mapping[str, OwnCommand]":
-        """Prompts under a name: the user's, the project's trusted ones, and those of MCP servers; of a chat, or for the
-        next one."""
+        """Prompts under a name: the user's, the project's trusted ones, those of MCP servers; of a chat or the next."""
         return await commands(self.agent, await self._options(root, chat))
 
     async def resources(self, root: str, chat: str = "") -> Sequence[str]:
@@ -269,4 +259,4 @@ def _row(listed: Listed, excerpt: str = "") -> ChatRow:
 
 
 def _outcome(restored: Restored) -> Outcome:
-    return Outcome(restored.total or len(restored.files), conflict_lines(restored.conflicts), restored.error)
+    return outcome_of(restored, len(restored.files))

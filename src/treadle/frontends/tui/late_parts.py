@@ -1,5 +1,4 @@
-"""The interface of the app to its parts that are loaded behind the first frame: the chats, the display, and the
-person's actions. Only for annotations."""
+"""The parts of the app that are loaded behind the first frame. Only for annotations."""
 
 from typing import Any, Protocol
 
@@ -7,14 +6,13 @@ from treadle.frontends.presentation.conversation import Conversation
 from treadle.frontends.tui.card import Card, Choice
 from treadle.frontends.tui.composer import Composer
 from treadle.frontends.tui.connection import ChatLink, OpenQuestion
+from treadle.frontends.tui.drawing import Side
 from treadle.frontends.tui.embedded import Embedded
 from treadle.frontends.tui.remote import Remote
-from treadle.frontends.tui.side import Side
 from treadle.frontends.tui.transcript import Transcript
 from treadle.protocol.options import ChatOptions
 
-Connection = Embedded | Remote
-"""All chats of this home, or of a server."""
+Connection = Embedded | Remote  # all chats of this home, or of a server
 
 
 class Showing(Protocol):

@@ -56,7 +56,6 @@ PLAIN = Marks(
 
 
 def plain_text(text: str) -> str:
-    """As wide as it was, in ASCII."""
     if text.isascii():
         return text
     return "".join(each if each.isascii() else "?" * cell_len(each) for each in text.translate(_ASCII))

@@ -5,14 +5,9 @@ import asyncio
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 import msgspec
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Vertical
-from textual.screen import ModalScreen
-from textual.widgets import Input
 
 from treadle.adapters.models.catalog.table import PREFERRED
 from treadle.adapters.models.disclosure import PROVIDER_NAMES
@@ -22,8 +17,7 @@ from treadle.errors import TreadleError
 from treadle.frontends.presentation.rich_text import Text
 from treadle.frontends.tui.command_context import CommandContext
 from treadle.frontends.tui.connection import ModelRow
-from treadle.frontends.tui.marks import Static
-from treadle.frontends.tui.picker import Entry, Picker
+from treadle.frontends.tui.screens import Entry, Picker, TextPrompt
 
 COPILOT = "copilot"
 FETCH = "download a small model: leave with Ctrl-C and run  treadle models fetch qwen-coder  (1.1 GB)"
@@ -31,47 +25,11 @@ REMOTE_KEYS = "keys are set where the server runs, in its environment"
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """The thing that is chosen with a row of the dialog."""
-
     kind: Literal["model", "key", "address", "copilot", "demo"]
-    name: str = ""
-    """The model, or the provider whose key is entered."""
-
-
-class TextPrompt(ModalScreen[str | None]):
-    """One line to enter; `secret`: it is not shown."""
-
-    DEFAULT_CSS = """
-    TextPrompt { align: center middle; background: $background 60%; }
-    TextPrompt > Vertical { width: 90%; max-width: 90; height: auto; border: round $accent; padding: 0 1;
-        background: $surface; }
-    TextPrompt Input { border: none; height: 1; padding: 0; background: $surface; }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", show=False),
-        Binding("ctrl+c", "leave", show=False, priority=True),
-    ]
-
-    def __init__(self, question: str, *, secret: bool = False) -> None:
-        super().__init__()
-        self._question = question
-        self._secret = secret
-
-    def compose(self) -> ComposeResult:
-        with Vertical() as box:
-            box.border_subtitle = "Enter confirms · Esc goes back"
-            yield Static(Text(self._question))
-            yield Input(password=self._secret, compact=True)
-
-    def on_input_submitted(self, message: Input.Submitted) -> None:
-        self.dismiss(message.value.strip())
-
-    def action_leave(self) -> None:
-        self.dismiss(None)
+    name: str = ""  # the model, or the provider whose key is entered
 
 
 async def first_run(context: CommandContext) -> None:
-    """Ask for the model of the first chat."""
     model = await choose_model(context, "Welcome to Treadle. Choose a model, or type its name")
     if not model:
         context.app.tell("no model is chosen; /model opens the list again", grave=False)
@@ -90,7 +48,7 @@ async def choose_model(context: CommandContext, title: str = "Model") -> str:
         # The best model of each provider that can be used, should the catalogue list it elsewhere.
         rows += [ModelRow(model) for model in best if all(row.model != model for row in rows)]
 
-        async def find(typed: str, rows: Sequence[ModelRow] = rows) -> Sequence[Entry[Offer]]:
+        def find(typed: str, rows: Sequence[ModelRow] = rows) -> Sequence[Entry[Offer]]:
             return list(_entries(context, rows, typed.strip()))
 
         offer = await context.app.push_screen_wait(Picker(title, find, query=query))
@@ -101,7 +59,10 @@ async def choose_model(context: CommandContext, title: str = "Model") -> str:
             context.next_chat_options["root"], model = context.app.start.make_demo()
             context.app.tell("the demo: a small project with a failing test; write anything", grave=False)
             return model
-        if offer.kind == "model" and not _lacks_key(rows, offer.name):
+        provider = offer.name.partition(":")[0]
+        reasons = [row.unusable_reason for row in rows if row.model.partition(":")[0] == provider]
+        lacks_key = bool(reasons) and all(reasons) and provider in PREFERRED
+        if offer.kind == "model" and not lacks_key:
             return offer.name
         try:
             query = await _get_access(context, offer)
@@ -110,26 +71,24 @@ async def choose_model(context: CommandContext, title: str = "Model") -> str:
             context.app.tell(inert_line(str(error), 400))
 
 
-def _lacks_key(rows: Sequence[ModelRow], model: str) -> bool:
-    """True if the provider of a typed model lacks its key."""
-    provider = model.partition(":")[0]
-    reasons = [row.unusable_reason for row in rows if row.model.partition(":")[0] == provider]
-    return bool(reasons) and all(reasons) and provider in PREFERRED
-
-
 async def _get_access(context: CommandContext, offer: Offer) -> str:
     """Have the person enter what is missing. Returns what the list is searched for afterwards."""
     provider = offer.name.partition(":")[0]
     if offer.kind == "address":
         return await _enter_server(context)
-    if offer.kind == "copilot" or provider == COPILOT:
-        return await _sign_in_to_copilot(context)
-    query = await _enter_key(context, provider, VARIABLES[provider].keys[0])
-    return offer.name if query and offer.kind == "model" else query
+    is_copilot = offer.kind == "copilot" or provider == COPILOT
+    if is_copilot and (gh := shutil.which("gh")) is not None:
+        with context.app.suspend():
+            completed = await asyncio.to_thread(subprocess.run, [gh, "auth", "login"])
+        if completed.returncode:
+            context.app.tell("gh auth login did not sign you in")
+        return "" if completed.returncode else f"{COPILOT}:"
+    query = await _enter_key(context, COPILOT if is_copilot else provider)
+    return offer.name if query and offer.kind == "model" and not is_copilot else query
 
 
-async def _enter_key(context: CommandContext, provider: str, variable: str) -> str:
-    name = PROVIDER_NAMES[provider]
+async def _enter_key(context: CommandContext, provider: str) -> str:
+    name, variable = PROVIDER_NAMES[provider], VARIABLES[provider].keys[0]
     key = await context.app.push_screen_wait(TextPrompt(f"The key for {name} ({variable}):", secret=True))
     if not key:
         return ""
@@ -149,19 +108,6 @@ async def _enter_server(context: CommandContext) -> str:
     count = await context.connection.add_server(url, key)
     app.tell(f"the server has {count} models", grave=False)
     return "custom:"
-
-
-async def _sign_in_to_copilot(context: CommandContext) -> str:
-    """By the GitHub CLI where it is installed, else with a token."""
-    gh = shutil.which("gh")
-    if gh is None:
-        return await _enter_key(context, COPILOT, VARIABLES[COPILOT].keys[0])
-    with context.app.suspend():
-        completed = await asyncio.to_thread(subprocess.run, [gh, "auth", "login"])
-    if completed.returncode:
-        context.app.tell("gh auth login did not sign you in")
-        return ""
-    return f"{COPILOT}:"
 
 
 def _entries(context: CommandContext, rows: Sequence[ModelRow], typed: str) -> Iterator[Entry[Offer]]:

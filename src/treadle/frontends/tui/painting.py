@@ -23,31 +23,23 @@ from textual.geometry import Size
 from textual.strip import Strip
 
 RESET = "\x1b[0m"
-GAP = 8
-"""Equal cells between two runs that differ; fewer are written again, since moving the cursor costs as much."""
-FARTHEST = 12
-"""Rows by which lines are looked for after a scroll."""
-LEAST_SAVED = 4
-"""Rows that a scroll must save."""
+GAP = 8  # equal cells between two runs that differ; fewer are written again, since moving the cursor costs as much
+FARTHEST = 12  # rows by which lines are looked for after a scroll
+LEAST_SAVED = 4  # rows that a scroll must save
 _STYLES = 4_000
 
 
 class Cell(NamedTuple):
     text: str
-    sgr: str
-    """The escape sequence that sets its style."""
+    sgr: str  # the escape sequence that sets its style
 
 
 Row = tuple[Cell, ...]
-Run = tuple[int, int, Row]
-"""A row, a column, and the cells from there on."""
-UNKNOWN = Cell("", "?")
-"""The content of a cell that was never written."""
+Run = tuple[int, int, Row]  # a row, a column, and the cells from there on
+UNKNOWN = Cell("", "?")  # the content of a cell that was never written
 
 
 class Difference(CompositorUpdate):
-    """The text to write to the terminal, with its escape sequences."""
-
     def __init__(self, text: str) -> None:
         self.text = text
 
@@ -60,8 +52,7 @@ class Painter:
         self._size = Size(0, 0)
         self._rows: list[Row] = []
         self._styles: dict[tuple[Style, object], str] = {}
-        self._strips: dict[str, Row] = {}
-        """Cells of strips, by what they are written as."""
+        self._strips: dict[str, Row] = {}  # cells of strips, by what they are written as
 
     def forget(self) -> None:
         """The terminal shows something else by now."""
@@ -87,8 +78,6 @@ class Painter:
         text = "".join(self._way_to(next_rows))
         self._rows = next_rows
         return Difference(text)
-
-    # -- cells --------------------------------------------------------------------------------------------------------
 
     def _cells(self, strip: Strip, console: Console) -> Row:
         rendered = strip.render(console)
@@ -119,8 +108,6 @@ class Painter:
                 self._styles.clear()
             cached = self._styles[style, system] = style.render("x", color_system=system).partition("x")[0]
         return cached
-
-    # -- the way ------------------------------------------------------------------------------------------------------
 
     def _way_to(self, next_rows: Sequence[Row]) -> Iterator[str]:
         screen_rows: Sequence[Row] = self._rows
@@ -194,7 +181,6 @@ def _is_alike(old: Row, new: Row) -> bool:
 
 
 def _row_difference(y: int, old: Row, new: Row) -> Iterator[Run]:
-    """The runs of cells to write."""
     if not (_has_plain_widths(old) and _has_plain_widths(new)):
         yield y, 0, new
         return
@@ -238,8 +224,7 @@ class Pen(NamedTuple):
         return not _ON_BLANKS.isdisjoint(self.attributes.split(";"))
 
 
-_ON_BLANKS = frozenset(("4", "7", "9", "21", "53"))
-"""Underlined, reversed, struck, doubly underlined, overlined."""
+_ON_BLANKS = frozenset(("4", "7", "9", "21", "53"))  # underlined, reversed, struck, doubly underlined, overlined
 
 
 @lru_cache(_STYLES)

@@ -20,7 +20,7 @@ from treadle.frontends.tui.connection import (
     ModelRow,
     OpenQuestion,
     Outcome,
-    conflict_lines,
+    outcome_of,
     preview_lines,
 )
 from treadle.frontends.tui.desktop import read_picture
@@ -52,11 +52,9 @@ class RemoteChat(ChatLink):
         return False  # the server's workers take up such runs
 
     async def asked_below(self) -> Sequence[OpenQuestion]:
-        return [
-            OpenQuestion(each.action, each.chat, each.title, below=True)
-            for each in await self.chat.actions(below=True)
-            if each.chat != self.id and each.action.of_person
-        ]
+        actions = [each for each in await self.chat.actions(below=True) if each.chat != self.id]
+        people = [each for each in actions if each.action.of_person]
+        return [OpenQuestion(each.action, each.chat, each.title, below=True) for each in people]
 
     async def changes(self, *, everything: bool = False) -> Sequence[FileDiff]:
         files = await self.chat.files.changes("all" if everything else "last")
@@ -149,11 +147,9 @@ class Remote:
 
         path = f"/api/chats/{chat}/commands" if chat else "/api/commands"
         query = {"root": self.initial.root} if self.initial.root and not chat else {}
-        commands = (await self._http.get(path, CommandList, query)).commands
-        return {
-            each.name: OwnCommand(each.name, each.description, f"/{each.name} $ARGUMENTS", each.hint)
-            for each in commands
-        }
+        commands = {each.name: each for each in (await self._http.get(path, CommandList, query)).commands}
+        texts = {name: f"/{name} $ARGUMENTS" for name in commands}
+        return {name: OwnCommand(name, each.description, texts[name], each.hint) for name, each in commands.items()}
 
     async def resources(self, root: str, chat: str = "") -> Sequence[str]:
         if not chat:
@@ -188,5 +184,4 @@ def _row(line: ChatLine, excerpt: str = "") -> ChatRow:
 
 
 def _outcome(restoration: Restoration) -> Outcome:
-    files = restoration.total or sum(not is_folder(each) for each in restoration.files)
-    return Outcome(files, conflict_lines(restoration.conflicts), restoration.error)
+    return outcome_of(restoration, sum(not is_folder(each) for each in restoration.files))

@@ -1,17 +1,184 @@
-"""Small screens over the app: a text to read, a question to answer by one key."""
+"""Screens over the app: a list to choose from, a text to read, a question to answer by one key, a line to enter."""
 
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import isawaitable
+from typing import ClassVar, Generic, TypeVar
 
+from rich.style import Style
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.events import Key
 from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList
+from textual.widgets.option_list import Option
 
+from treadle.base.inert import inert_line
+from treadle.errors import TreadleError
 from treadle.frontends.presentation.rich_text import Drawable, Text
 from treadle.frontends.tui.drawing import key_hints
 from treadle.frontends.tui.marks import Static
+
+T = TypeVar("T")
+_MOVES = {"up": "cursor_up", "down": "cursor_down", "pageup": "page_up", "pagedown": "page_down"}
+
+
+class Entry(Generic[T]):
+    """A line of the list. `value` None: a heading, or words, which may take several lines."""
+
+    def __init__(self, label: str | Text, value: T | None) -> None:
+        self.label = label if isinstance(label, Text) else Text(label, no_wrap=True, overflow="ellipsis")
+        if isinstance(self.label.style, str):  # it would be read as CSS, whose cyan is another than the terminal's
+            self.label.style = Style.parse(self.label.style)
+        self.value = value
+
+
+Found = Callable[[str], Sequence[Entry[T]] | Awaitable[Sequence[Entry[T]]]]  # the entries that match a query
+
+
+class Picker(ModalScreen[T | None]):
+    """A list over the whole screen. `act` is the action of one of `keys` on the chosen entry: None closes the list; a
+    text is shown, as is a TreadleError, and the list is rebuilt."""
+
+    DEFAULT_CSS = """
+    Picker { align: center middle; background: $background 60%; }
+    Picker > Vertical { width: 95%; max-width: 160; height: 90%; border: round $accent;
+        padding: 0 1; background: $surface; }
+    Picker #rows { height: 1fr; border: none; background: $surface; scrollbar-size-vertical: 1; }
+    Picker #rows > .option-list--option-disabled { color: $text-muted; }
+    Picker #preview { display: none; height: 1fr; width: 1fr; padding: 0 1; border-left: solid $panel; }
+    Picker.wide #preview { display: block; }
+    Picker #query { border: none; height: 1; padding: 0; background: $surface; }
+    Picker #keys { height: auto; color: $text-muted; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", show=False),
+        Binding("ctrl+c", "leave", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        title: str,
+        find_entries: Found[T],
+        *,
+        keys: dict[str, str] | None = None,
+        act: Callable[[str, T], Awaitable[str | None]] | None = None,
+        preview: Callable[[T], Awaitable[Drawable]] | None = None,
+        searches: bool = True,
+        query: str = "",
+    ) -> None:
+        super().__init__()
+        self._title = title
+        self._found = find_entries
+        self._keys = keys or {}
+        self._act = act
+        self._preview = preview
+        self._searches = searches
+        self._entries: list[Entry[T]] = []
+        self._query = query
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(Text(self._title, "bold"), id="heading")
+            if self._searches:
+                yield Input(self._query, placeholder="type to search", id="query", compact=True)
+            with Horizontal():
+                yield OptionList(id="rows")
+                with VerticalScroll(id="preview"):
+                    yield Static(id="shown")
+            keys = {"enter": "choose", **self._keys, "esc": "back"}
+            names = [key.replace("ctrl+", "Ctrl-").replace("enter", "Enter").replace("esc", "Esc") for key in keys]
+            hints = key_hints(zip(names, keys.values(), strict=True), max(30, self.app.size.width - 8))
+            yield Static(hints, id="keys")
+
+    async def on_mount(self) -> None:
+        self.on_resize()
+        (self.query_one("#query", Input) if self._searches else self.query_one(OptionList)).focus()
+        await self.load()
+
+    def on_resize(self) -> None:
+        self.set_class(self._preview is not None and self.size.width >= 100, "wide")
+
+    async def load(self) -> None:
+        query = self.query_one("#query", Input).value if self._searches else ""
+        rows = self.query_one(OptionList)
+        old_highlight = rows.highlighted if query == self._query else None
+        try:
+            found_entries = self._found(query)
+            entries = list(await found_entries if isawaitable(found_entries) else found_entries)
+        except TreadleError as error:
+            entries = [Entry(Text(inert_line(str(error)), "red"), None)]
+        if not self.is_attached:  # it was left meanwhile
+            return
+        self._entries, self._query = entries, query
+        rows.clear_options()
+        rows.add_options([Option(entry.label, disabled=entry.value is None) for entry in self._entries])
+        if self._entries:
+            first = next((at for at, entry in enumerate(self._entries) if entry.value is not None), 0)
+            rows.highlighted = first if old_highlight is None else min(old_highlight, len(self._entries) - 1)
+        else:
+            rows.add_option(Option(Text("nothing here", "dim"), disabled=True))
+            self._put(Text())
+
+    def get_highlighted(self) -> T | None:
+        at = self.query_one(OptionList).highlighted
+        return self._entries[at].value if at is not None and at < len(self._entries) else None
+
+    def on_input_changed(self) -> None:
+        self.run_worker(self.load(), exclusive=True, group="load")
+
+    def on_option_list_option_highlighted(self) -> None:
+        value = self.get_highlighted()
+        if self._preview is not None and value is not None and self.has_class("wide"):
+            self.run_worker(self._show(value), exclusive=True, group="preview")
+
+    async def _show(self, value: T) -> None:
+        assert self._preview is not None
+        try:
+            self._put(await self._preview(value))
+        except TreadleError as error:
+            self._put(Text(str(error), "dim"))
+
+    def _put(self, drawable: Drawable) -> None:
+        for place in self.query("#shown").results(Static):  # none, if the list was left meanwhile
+            place.update(drawable)
+
+    def on_option_list_option_selected(self) -> None:
+        if (value := self.get_highlighted()) is None:
+            return
+        if "enter" in self._keys:
+            self.run_worker(self._do("enter", value))
+        else:
+            self.dismiss(value)
+
+    on_input_submitted = on_option_list_option_selected
+
+    async def on_key(self, event: Key) -> None:
+        rows = self.query_one(OptionList)
+        match event.key:
+            case "up" | "down" | "pageup" | "pagedown" if not rows.has_focus:
+                event.stop()
+                getattr(rows, f"action_{_MOVES[event.key]}")()
+            case key if key != "enter" and key in self._keys and (value := self.get_highlighted()) is not None:
+                event.stop()
+                event.prevent_default()
+                await self._do(key, value)
+
+    async def _do(self, key: str, value: T) -> None:
+        assert self._act is not None
+        try:
+            message = await self._act(key, value)
+        except TreadleError as error:
+            message = inert_line(str(error))
+        if message is None:
+            self.dismiss(None)
+            return
+        if message:
+            self.app.notify(message)
+        await self.load()
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
 
 
 class Reading(ModalScreen[str]):
@@ -74,3 +241,33 @@ class Confirm(ModalScreen[bool]):
 
     def action_answer(self, is_confirmed: bool) -> None:
         self.dismiss(is_confirmed)
+
+
+class TextPrompt(ModalScreen[str | None]):
+    DEFAULT_CSS = """
+    TextPrompt { align: center middle; background: $background 60%; }
+    TextPrompt > Vertical { width: 90%; max-width: 90; height: auto; border: round $accent; padding: 0 1;
+        background: $surface; }
+    TextPrompt Input { border: none; height: 1; padding: 0; background: $surface; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", show=False),
+        Binding("ctrl+c", "leave", show=False, priority=True),
+    ]
+
+    def __init__(self, question: str, *, secret: bool = False) -> None:
+        super().__init__()
+        self._question = question
+        self._secret = secret
+
+    def compose(self) -> ComposeResult:
+        with Vertical() as box:
+            box.border_subtitle = "Enter confirms · Esc goes back"
+            yield Static(Text(self._question))
+            yield Input(password=self._secret, compact=True)
+
+    def on_input_submitted(self, message: Input.Submitted) -> None:
+        self.dismiss(message.value.strip())
+
+    def action_leave(self) -> None:
+        self.dismiss(None)

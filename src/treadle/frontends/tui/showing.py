@@ -15,22 +15,19 @@ from treadle.adapters.workspace.file_names import branch_of
 from treadle.base.inert import inert_line
 from treadle.chat.fold import change_options
 from treadle.errors import TreadleError
-from treadle.frontends.presentation.blocks import Note
-from treadle.frontends.presentation.conversation import Conversation
-from treadle.frontends.presentation.names import model_name
+from treadle.frontends.presentation.conversation import Conversation, Note
 from treadle.frontends.presentation.overview import Overview
 from treadle.frontends.presentation.rich_text import Text
-from treadle.frontends.presentation.styled import tail
+from treadle.frontends.presentation.styled import model_name, tail
 from treadle.frontends.tui.app import TreadleApp
 from treadle.frontends.tui.card import Card
 from treadle.frontends.tui.connection import ChatLink, OpenQuestion
-from treadle.frontends.tui.side import Side
+from treadle.frontends.tui.drawing import Side
 from treadle.frontends.tui.transcript import Transcript
 from treadle.protocol.options import ChatOptions
 
 FLUSH_S = 0.032
-SHARE = 3.0
-"""Drawing may take one part of the time, and leave so many to keys and to the run."""
+SHARE = 3.0  # drawing may take one part of the time, and leave so many to keys and to the run
 TICK_S = 0.25
 TICKS_PER_S = 4
 LOOK_S = 2.0
@@ -52,11 +49,9 @@ class ChatDisplay:
         self._flushing: Timer | None = None
         self._drew_s = 0.0
         self._frame = 0
-        self._ticking: Timer | None = None
-        """Moves the spinner and the timers, while a run is under way."""
+        self._ticking: Timer | None = None  # moves the spinner and the timers, while a run is under way
         self._files_at = -1
-        self._lost = ""
-        """Why the chat cannot be followed, if so."""
+        self._lost = ""  # why the chat cannot be followed, if so
         self._below: Sequence[OpenQuestion] = ()
         self._below_lock = asyncio.Lock()
 
@@ -73,8 +68,6 @@ class ChatDisplay:
         self._ticking = app.set_interval(TICK_S, self._tick, pause=True)
         app.set_interval(LOOK_S, self._look)
         app.set_interval(TIDY_S, self._tidy)
-
-    # -- the chat -----------------------------------------------------------------------------------------------------
 
     def attach(self, link: ChatLink, *, new: bool = False) -> None:
         """Follow a chat from its beginning. A `new` one stands below what the screen has shown so far."""
@@ -150,8 +143,6 @@ class ChatDisplay:
             self._below = questions
             self.draw()
 
-    # -- drawing ------------------------------------------------------------------------------------------------------
-
     def draw(self) -> None:
         self._flushing = None
         app = self._app
@@ -171,13 +162,10 @@ class ChatDisplay:
 
     def _draw_card(self) -> None:
         controller, old_question = self._app.controller, self.card.asked
-        own_questions = [
-            question
-            for action in self.conversation.view.actions
-            if action.of_person and self.link is not None
-            for question in [OpenQuestion(action, self.link.id)]
-            if controller is None or not controller.settles(question)
-        ]
+        chat = self.link.id if self.link is not None else ""
+        actions = [action for action in self.conversation.view.actions if action.of_person and chat]
+        own_questions = [OpenQuestion(action, chat) for action in actions]
+        own_questions = [each for each in own_questions if controller is None or not controller.settles(each)]
         questions = [*own_questions, *self._below]
         self.card.ask(questions[0] if questions else None, max(0, len(questions) - 1))
         is_closed = old_question is not None and (not questions or questions[0].key != old_question.key)
@@ -218,8 +206,7 @@ class ChatDisplay:
         return f"{footer} · {tail(inert_line(options.root or app.start.root), min(room, 40))}" if room > 8 else footer
 
     def _tidy(self) -> None:
-        """Collect garbage among all objects (those of loading are frozen) while no key is pressed: it takes longer than
-        a key should wait."""
+        """Collect garbage among all objects while no key is pressed: it takes longer than a key should wait."""
         if gc.get_freeze_count() and time.monotonic() - self._app.last_key > QUIET_S:
             gc.collect()
 

@@ -15,23 +15,18 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
-from treadle.frontends.presentation.blocks import AnswerBlock, AnyBlock, Calls, EmptyBlock, ThoughtBlock, UserBlock
-from treadle.frontends.presentation.conversation import Conversation
+from treadle.frontends.presentation import conversation as b
 from treadle.frontends.tui.drawing import Look, draw_block
 from treadle.frontends.tui.marks import Marks
 
 MEASURED = 60
 """Blocks that are measured in one go, from the end, when the width changes; the others wait until they are seen."""
-KEPT = 400
-"""Blocks whose lines are kept."""
-READY = 2_000
-"""Lines that are kept as they go to the screen."""
-CODE_LINES = 24
-"""Lines of a code block that are settled together; the colours of a language seldom reach further back."""
+KEPT = 400  # blocks whose lines are kept
+READY = 2_000  # lines that are kept as they go to the screen
+CODE_LINES = 24  # lines of a code block that are settled together; the colours of a language seldom reach further back
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _FENCE = re.compile(r"^(```|~~~)[^\n]*\n", re.MULTILINE)
-_GOES_ON = "-*+|>"
-"""Characters that may continue a list, a table or a quotation before them."""
+_GOES_ON = "-*+|>"  # characters that may continue a list, a table or a quotation before them
 
 
 class Transcript(ScrollView, can_focus=True):
@@ -43,11 +38,10 @@ class Transcript(ScrollView, can_focus=True):
     def __init__(self, marks: Marks) -> None:
         super().__init__(id="transcript")
         self._marks = marks
-        self.conversation = Conversation()
+        self.conversation = b.Conversation()
         self.unfolded = False
         self._opened: set[int] = set()
-        self._released = 0
-        """Blocks, from the first, that were written to the terminal's scrollback."""
+        self._released = 0  # blocks, from the first, that were written to the terminal's scrollback
         self._lines: dict[int, list[Strip]] = {}
         self._heights: list[int] = []
         self._starts: list[int] = [0]
@@ -58,10 +52,9 @@ class Transcript(ScrollView, can_focus=True):
         self._ready: dict[int, tuple[Strip, Strip]] = {}
         """By line: its drawn strip, and the same strip as it goes to the screen."""
         self._ground: Style | None = None
-        self.follows = True
-        """True if the view stays at the end as it grows."""
+        self.follows = True  # true if the view stays at the end as it grows
 
-    def show(self, conversation: Conversation) -> None:
+    def show(self, conversation: b.Conversation) -> None:
         """Another conversation, from its end."""
         self.conversation = conversation
         self._opened.clear()
@@ -77,7 +70,6 @@ class Transcript(ScrollView, can_focus=True):
             self._redraw(changed_blocks)
 
     def tick(self) -> None:
-        """Timers move on."""
         if live := self._live():
             self._redraw(live)
 
@@ -142,13 +134,9 @@ class Transcript(ScrollView, can_focus=True):
         if (cached := self._lines.get(at)) is not None:
             return cached
         block = self.conversation.blocks[at]
-        look = Look(
-            max(10, self._width),
-            time.time_ns() // 1_000_000,
-            unfolded=self.unfolded != (at in self._opened),
-            dark=self.app.current_theme.dark,
-            marks=self._marks,
-        )
+        unfolded, dark = self.unfolded != (at in self._opened), self.app.current_theme.dark
+        now_ms = time.time_ns() // 1_000_000
+        look = Look(max(10, self._width), now_ms, unfolded=unfolded, dark=dark, marks=self._marks)
         strips = self._strips(block, look)
         if len(self._lines) > KEPT:
             for distant in sorted(self._lines, key=lambda each: -abs(each - at))[: KEPT // 2]:
@@ -156,8 +144,8 @@ class Transcript(ScrollView, can_focus=True):
         self._lines[at] = strips
         return strips
 
-    def _strips(self, block: AnyBlock, look: Look) -> list[Strip]:
-        if isinstance(block, AnswerBlock) and block.live:
+    def _strips(self, block: b.AnyBlock, look: Look) -> list[Strip]:
+        if isinstance(block, b.AnswerBlock) and block.live:
             settled_text = settled_part(block.text)
             return self._draw_finished(settled_text, look) + self._coming(block.text[len(settled_text) :], look)
         renderable = draw_block(block, look)
@@ -177,7 +165,7 @@ class Transcript(ScrollView, can_focus=True):
         if width != look.width or not text.startswith(drawn_text):
             drawn_text, strips = "", []
         if text != drawn_text:
-            strips = [*strips, *self._strips(AnswerBlock(text=text[len(drawn_text) :]), look)]
+            strips = [*strips, *self._strips(b.AnswerBlock(text=text[len(drawn_text) :]), look)]
             self._finished = (text, look.width, strips)
             self._coded.clear()
         return strips
@@ -188,9 +176,9 @@ class Transcript(ScrollView, can_focus=True):
         strips: list[Strip] = []
         for part in settled_parts:
             if (part, look.width) not in self._coded:
-                self._coded[part, look.width] = self._strips(AnswerBlock(text=part), look)[:-1]
+                self._coded[part, look.width] = self._strips(b.AnswerBlock(text=part), look)[:-1]
             strips += self._coded[part, look.width]
-        return strips + self._strips(AnswerBlock(text=last), look)
+        return strips + self._strips(b.AnswerBlock(text=last), look)
 
     def notify_style_update(self) -> None:
         self._ground = None
@@ -268,7 +256,7 @@ class Transcript(ScrollView, can_focus=True):
         line = self.scroll_offset.y + event.y
         if 0 <= line < self._starts[-1]:
             at = bisect_right(self._starts, line) - 1
-            if isinstance(self.conversation.blocks[at], Calls | ThoughtBlock | UserBlock):
+            if isinstance(self.conversation.blocks[at], b.Calls | b.ThoughtBlock | b.UserBlock):
                 self._opened ^= {at}
                 self._redraw({at})
 
@@ -311,14 +299,13 @@ class Transcript(ScrollView, can_focus=True):
         self.refresh()
 
 
-def _guess(block: AnyBlock, width: int) -> int:
-    """The guessed height of a block that was not drawn yet."""
+def _guess(block: b.AnyBlock, width: int) -> int:
     match block:
-        case EmptyBlock():
+        case b.EmptyBlock():
             return 0
-        case UserBlock(text=text) | AnswerBlock(text=text):
+        case b.UserBlock(text=text) | b.AnswerBlock(text=text):
             return sum(1 + len(line) // max(20, width) for line in text.split("\n")) + 1
-        case Calls(calls=calls):
+        case b.Calls(calls=calls):
             return 1 + sum(1 if call.effect == "read" else 4 for call in calls)
         case _:
             return 2

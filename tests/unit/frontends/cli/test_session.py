@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from treadle.errors import InvalidInput
-from treadle.frontends.cli.session import project_root
+from treadle.frontends.cli.options import project_root
 
 
 @pytest.fixture(autouse=True)

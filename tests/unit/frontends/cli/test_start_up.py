@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 import pytest
 
-from treadle.frontends.cli import COMMANDS, help_text
+from treadle.frontends.cli import COMMANDS, help_text, lazy
 from treadle.frontends.cli.group import cli
 from treadle.frontends.cli.options import EXIT_USAGE
 from treadle.testing.fake_openai import FakeOpenAI, Reply
@@ -243,3 +244,10 @@ def test_a_run_without_a_server_has_nothing_to_do_with_http(tmp_path: Path) -> N
             "httptools",
         }
         assert "treadle-preload" not in trace.threads
+
+
+def test_every_lazy_module_can_be_loaded() -> None:
+    modules = {name: value for name, value in vars(lazy).items() if name in lazy.__all__}
+    assert set(modules) == {*lazy.__all__}
+    for name, value in modules.items():
+        assert value is Any or getattr(value, "__name__", ""), name

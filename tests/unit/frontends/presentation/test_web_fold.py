@@ -12,7 +12,7 @@ import pytest
 import treadle
 from tests.unit.frontends.tui.recorded import asking_log, ended_log, long_log, question_log
 from treadle.base.types import CallKey, ChatId
-from treadle.frontends.presentation import blocks as b
+from treadle.frontends.presentation import conversation as b
 from treadle.frontends.presentation.conversation import Conversation
 from treadle.protocol import events as e
 from treadle.protocol import wire

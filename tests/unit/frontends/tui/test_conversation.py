@@ -1,17 +1,17 @@
 """Blocks from events: the same live and from the log, after any events in between."""
 
 from treadle.base.types import CallKey, ChatId
-from treadle.frontends.presentation.blocks import (
+from treadle.frontends.presentation.conversation import (
     AnswerBlock,
     Calls,
     Checklist,
+    Conversation,
     EmptyBlock,
     Note,
     RunEndBlock,
     ThoughtBlock,
     UserBlock,
 )
-from treadle.frontends.presentation.conversation import Conversation
 from treadle.protocol import events as e
 from treadle.protocol.content import PlanStep, Thinking, ToolRequest, Usage
 from treadle.protocol.options import ChatOptions

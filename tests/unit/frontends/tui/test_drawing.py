@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from treadle.base.types import CallKey
-from treadle.frontends.presentation.blocks import (
+from treadle.frontends.presentation.conversation import (
     AnswerBlock,
     AnyBlock,
     Calls,
@@ -17,7 +17,7 @@ from treadle.frontends.presentation.blocks import (
     ThoughtBlock,
     UserBlock,
 )
-from treadle.frontends.presentation.call_line import MINUS
+from treadle.frontends.presentation.notices import MINUS
 from treadle.frontends.tui.card import asked_for, choices
 from treadle.frontends.tui.drawing import Look, draw_block
 from treadle.frontends.tui.marks import PLAIN, Marks, plain_text

@@ -12,8 +12,7 @@ from textual.widgets import Input, OptionList
 from tests.unit.frontends.tui.recorded import Recorded, Unused, Worked, asking_log, ended_log, question_log
 from treadle.frontends.tui.app import Start, TreadleApp
 from treadle.frontends.tui.launch import make_app
-from treadle.frontends.tui.picker import Picker
-from treadle.frontends.tui.screens import Reading
+from treadle.frontends.tui.screens import Picker, Reading
 from treadle.protocol.events import Event
 
 pytestmark = pytest.mark.thorough(one_of=2)

@@ -4,8 +4,8 @@ import subprocess
 from pathlib import Path
 
 from treadle.adapters.workspace.file_names import best, branch_of, file_names
+from treadle.frontends.tui.composer import History
 from treadle.frontends.tui.desktop import picture_at
-from treadle.frontends.tui.history import History
 
 
 def test_history_goes_back_and_forth_and_is_there_the_next_time(tmp_path: Path) -> None:

@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from treadle.errors import InvalidInput, Refused, ToolError
+from treadle.base.types import CallKey, ChatId
+from treadle.errors import EditError, InvalidInput, Refused, ToolError
 from treadle.frontends.cli import options as o
 from treadle.frontends.cli.group import in_loop
+
+from treadle.frontends.cli.lazy import (  # isort: skip
+    Agent, Chat, Config, applying, c, changes, chat_options, dialogue, diff_changes, following, notices, piped,
+    session, toolset, wire,
+)  # fmt: skip
 from treadle.frontends.cli.terminal import Terminal, write_json
 
 if TYPE_CHECKING:
-    from treadle.library.agent import Agent
-    from treadle.library.chat import Chat
-    from treadle.library.config import Config
-    from treadle.protocol.commands import Apply
     from treadle.protocol.files import FileChange
 
 _SHORTER = "apply it in parts"
 
 
 class Wish(NamedTuple):
-    """The flags of the command."""
-
     source: str | None
     path: str | None
     block: int | None
@@ -58,59 +58,47 @@ async def apply(wish: Wish, as_json: bool) -> int:
     block; without FILE, or with -, it is read from standard input. With --to a block, or a text without one, becomes
     that file. It is shown first and applied whole or not at all; treadle undo takes it back.
     """
-    from treadle.chat.applying import last_answer
-    from treadle.diff.changes import count
-    from treadle.frontends.cli.changes import print_patch
-    from treadle.frontends.cli.dialogue import may_go_on
-    from treadle.frontends.cli.session import configured, open_agent
-    from treadle.protocol import wire
-
-    config = configured()
+    config = session.configured()
     text = _text(wish)
     terminal = Terminal()
-    async with open_agent(config) as agent:
+    async with session.open_agent(config) as agent:
         chat, root = await _chat(agent, config, wish)
         if text is None:
-            text = last_answer(await chat.state())
+            text = applying.last_answer(await chat.state())
             if not text:
                 raise Refused("no_such_block", f"the chat {chat.id} has no answer yet")
         command = _command(wish, text)
         files, diff = await _planned(agent, root, command)
         if not as_json:
-            print_patch(terminal, diff)
+            changes.print_patch(terminal, diff)
         if wish.preview or not files:
             if as_json:
                 write_json({"preview": wish.preview, "applied": False, "files": wire.to_wire_form(files), "diff": diff})
             elif files:
-                terminal.note(f"would change {count(len(files), 'file')}; nothing was changed", "dim")
+                terminal.note(f"would change {diff_changes.count(len(files), 'file')}; nothing was changed", "dim")
             else:
                 terminal.note("nothing to apply: the files are like that already", "dim")
             return o.EXIT_OK
-        question = f"apply to {count(len(files), 'file')}? [y/N] "
-        if not await may_go_on(terminal, question, asks=not (wish.yes or as_json)):
+        question = f"apply to {diff_changes.count(len(files), 'file')}? [y/N] "
+        if not await dialogue.may_go_on(terminal, question, asks=not (wish.yes or as_json)):
             return o.EXIT_ERROR
         return await _run_apply(terminal, chat, command, wish, as_json)
 
 
 def _text(wish: Wish) -> str | None:
     """Return the text to apply; None for the last answer of the chat."""
-    from treadle.frontends.cli.piped import PATCH_LIMIT, is_piped, read_file, read_text
-
     if wish.source not in (None, "-"):
-        return read_file(str(wish.source), PATCH_LIMIT, _SHORTER)
-    if wish.source is None and (wish.chat or not is_piped()):
+        return piped.read_file(str(wish.source), piped.PATCH_LIMIT, _SHORTER)
+    if wish.source is None and (wish.chat or not piped.is_piped()):
         if wish.chat:
             return None
         raise click.UsageError("Name a FILE, pipe a patch in, or name a chat with --chat.")
-    return read_text(PATCH_LIMIT, _SHORTER)
+    return piped.read_text(piped.PATCH_LIMIT, _SHORTER)
 
 
-def _command(wish: Wish, text: str) -> "Apply":
+def _command(wish: Wish, text: str) -> "c.Apply":
     """A patch if it is one, else a text for the named file."""
-    from treadle.chat.applying import fenced_blocks
-    from treadle.protocol.commands import Apply
-
-    blocks = fenced_blocks(text)
+    blocks = applying.fenced_blocks(text)
     if wish.block is not None and wish.block > len(blocks):
         raise InvalidInput(f"there is no block {wish.block}: the text has {len(blocks)} that are closed by their fence")
     if wish.block is None and len(blocks) > 1:
@@ -122,15 +110,14 @@ def _command(wish: Wish, text: str) -> "Apply":
     if blocks and not (wish.block is None and _is_patch(text) and not _is_patch(blocks[0])):
         content = blocks[(wish.block or 1) - 1]
     if wish.path:
-        return Apply(wish.path, content)
+        return c.Apply(wish.path, content)
     if not _is_patch(content):
         raise InvalidInput("this is no patch; say with --to PATH which file it should become")
-    return Apply(patch=content)
+    return c.Apply(patch=content)
 
 
 def _is_patch(text: str) -> bool:
     from treadle.adapters.tools.builtin.patch_text import parse
-    from treadle.errors import EditError
 
     try:
         return bool(parse(text))
@@ -140,56 +127,39 @@ def _is_patch(text: str) -> bool:
 
 async def _chat(agent: "Agent", config: "Config", wish: Wish) -> "tuple[Chat, str]":
     """The chat that was named, else a new one, which is not written down before it has something to do; its root."""
-    from treadle.frontends.cli.dialogue import someone_is_there
-    from treadle.frontends.cli.session import find_chat, project_root
-
     if wish.chat:
-        chat = agent.chat(await find_chat(agent.deps.store, wish.chat))
+        chat = agent.chat(await session.find_chat(agent.deps.store, wish.chat))
         return chat, (await chat.state()).options.root
-    root = str(project_root(wish.root, force=wish.force_root))
+    root = str(o.project_root(wish.root, force=wish.force_root))
     # `apply` is a request to write these files, so the chat uses the mode that lets edits pass.
-    chat = agent.chat(
-        options=config.settings.chat_options(root),
-        mode="auto-edit",
-        interactive=someone_is_there(),
-        auto_approve_sensitive_edits=wish.yes,
-    )
-    return chat, root
+    options, asks = config.settings.chat_options(root), dialogue.someone_is_there()
+    return agent.chat(options=options, mode="auto-edit", interactive=asks, auto_approve_sensitive_edits=wish.yes), root
 
 
-async def _planned(agent: "Agent", root: str, command: "Apply") -> "tuple[tuple[FileChange, ...], str]":
+async def _planned(agent: "Agent", root: str, command: "c.Apply") -> "tuple[tuple[FileChange, ...], str]":
     """Return the changes and their preview, computed by the tool that will make them. Nothing is written."""
-    from treadle.base.types import CallKey, ChatId
-    from treadle.ports.toolset import Invocation
-    from treadle.protocol.options import ChatOptions
     from treadle.protocol.tools import PATCH_TOOL, WRITE_TOOL, ToolSpec
 
     name, arguments = WRITE_TOOL, {"path": command.path, "content": command.content}
     if command.patch is not None:
         name, arguments = PATCH_TOOL, {"patch": command.patch}
-    tool = agent.deps.tools.find(name, ChatOptions(tools=(name,)))
+    tool = agent.deps.tools.find(name, chat_options.ChatOptions(tools=(name,)))
     assert tool is not None
     assert not isinstance(tool, ToolSpec)
-    options = ChatOptions(root=root)
-    invocation = Invocation(ChatId("apply"), CallKey("1.0"), name, arguments, options=options, by_person=True)
+    options = chat_options.ChatOptions(root=root)
+    invocation = toolset.Invocation(ChatId("apply"), CallKey("1.0"), name, arguments, options=options, by_person=True)
     rehearsal = await tool.rehearse(invocation)
     return () if rehearsal is None else rehearsal.files, await tool.preview(invocation)
 
 
-async def _run_apply(terminal: Terminal, chat: "Chat", command: "Apply", wish: Wish, as_json: bool) -> int:
+async def _run_apply(terminal: Terminal, chat: "Chat", command: "c.Apply", wish: Wish, as_json: bool) -> int:
     """Carry it out in the way of every call: policy, checkpoint, log."""
-    from treadle.frontends.cli.dialogue import answer_next
-    from treadle.frontends.presentation.notices import summary
-    from treadle.library.following import applied
-    from treadle.protocol import wire
-    from treadle.protocol.commands import Rename
-
     await chat.open()
     if not wish.chat:
-        await chat.command(Rename(f"apply {wish.source if wish.source not in (None, '-') else 'standard input'}"))
-    outcome = await applied(chat.apply(command.path, content=command.content, patch=command.patch))
-    while (answer := await answer_next(terminal, chat, asks=not as_json)) is not None:
-        outcome = await applied(answer)
+        await chat.command(c.Rename(f"apply {wish.source if wish.source not in (None, '-') else 'standard input'}"))
+    outcome = await following.applied(chat.apply(command.path, content=command.content, patch=command.patch))
+    while (answer := await dialogue.answer_next(terminal, chat, asks=not as_json)) is not None:
+        outcome = await following.applied(answer)
     completion, files = outcome.completion, outcome.files
     is_applied = completion is not None and completion.success
     error = completion.error if completion is not None and not completion.success else ""
@@ -198,5 +168,5 @@ async def _run_apply(terminal: Terminal, chat: "Chat", command: "Apply", wish: W
     elif error:
         raise ToolError(error)
     elif is_applied:
-        terminal.note(f"applied: {summary(files)} · back: treadle undo {chat.id}", "dim")
+        terminal.note(f"applied: {notices.summary(files)} · back: treadle undo {chat.id}", "dim")
     return o.EXIT_OK if is_applied else o.EXIT_ERROR

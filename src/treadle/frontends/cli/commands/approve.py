@@ -5,23 +5,21 @@ import os
 import re
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import click
 
 from treadle.base.inert import inert_line
 from treadle.errors import InvalidInput, NotFound, Refused
 from treadle.frontends.cli.group import in_agent
-from treadle.frontends.cli.options import CHAT, FOLDER, POSITIVE, gathered, json_option
+
+from treadle.frontends.cli.lazy import (  # isort: skip
+    Agent, Chat, c, dialogue, e, msgspec, notices, permissions, rule_book, session, wire,
+)  # fmt: skip
+from treadle.frontends.cli.options import CHAT, FOLDER, POSITIVE, gathered, json_option, project_root, refuse
 from treadle.frontends.cli.terminal import Terminal, write_list
 from treadle.frontends.presentation.styled import Line, Span, spans
 from treadle.protocol.choices import STANDING, RuleScope
-
-if TYPE_CHECKING:
-    from treadle.library.agent import Agent
-    from treadle.library.chat import Chat
-    from treadle.protocol.events import OpenAction
-    from treadle.protocol.permissions import Rule
 
 _SPAN = re.compile(r"([0-9]+)\s*([smhdw])")
 _MOST_DIGITS = 12
@@ -36,36 +34,27 @@ async def pending(agent: "Agent", as_json: bool) -> None:
 
     Each with the id that approve takes, what would be done, how dangerous it is, and why it is asked.
     """
-    from treadle.frontends.presentation.notices import waiting
-    from treadle.protocol import wire
-
     rows = []
     for chat, action in await _asked_of_people(agent):
         id = f"{chat.id}:{action.action}"
-        lines = "".join(f"\n  {line}" for line in waiting(action))
+        lines = "".join(f"\n  {line}" for line in notices.waiting(action))
         rows.append(({"chat": chat.id, "id": id, **wire.to_wire_form(action)}, spans(Span(id, ("bold",)), lines)))
     write_list(rows, "no chat waits for a person", as_json=as_json)
 
 
-async def _asked_of_people(agent: "Agent") -> "list[tuple[Chat, OpenAction]]":
-    """Return the open actions of all chats that a person can answer. Client tools, which wait for a program, are left
-    out."""
+async def _asked_of_people(agent: "Agent") -> "list[tuple[Chat, e.OpenAction]]":
+    """Return the open actions of all chats that a person can answer; client tools wait for a program."""
     listed = await agent.chats(archived=False)
     chats = [agent.chat(each.summary.chat) for each in listed if each.summary.status == "requires_action"]
     return [(chat, action) for chat in chats for action in await chat.actions() if action.of_person]
 
 
-async def _find_approval(agent: "Agent", approval_ref: str) -> "tuple[Chat, OpenAction]":
-    """The approval that a person means: by its chat, by chat and action (c_…:3.1), or by the action alone; without a
-    name, the only one."""
-    from treadle.frontends.cli.session import find_chat
-
+async def _find_approval(agent: "Agent", approval_ref: str) -> "tuple[Chat, e.OpenAction]":
+    """By its chat, by chat and action (c_…:3.1), or by the action alone; without a name, the only one."""
     if not approval_ref or re.fullmatch(r"\d+\.\d+", approval_ref):
         return await _find_in_all_chats(agent, approval_ref)
-    chat_part, colon, action_id = approval_ref.rpartition(":")
-    if not colon:
-        chat_part, action_id = approval_ref, ""
-    chat = agent.chat(await find_chat(agent.deps.store, chat_part))
+    chat_part, _, action_id = approval_ref.rpartition(":") if ":" in approval_ref else (approval_ref, "", "")
+    chat = agent.chat(await session.find_chat(agent.deps.store, chat_part))
     for action in await chat.actions():
         if action.kind == "permission" and action_id in ("", action.action):
             return chat, action
@@ -73,7 +62,7 @@ async def _find_approval(agent: "Agent", approval_ref: str) -> "tuple[Chat, Open
     raise Refused("no_such_action", f"the chat {chat.id} {problem} (any more); see: treadle pending")
 
 
-async def _find_in_all_chats(agent: "Agent", action_id: str) -> "tuple[Chat, OpenAction]":
+async def _find_in_all_chats(agent: "Agent", action_id: str) -> "tuple[Chat, e.OpenAction]":
     waiting = [(chat, action) for chat, action in await _asked_of_people(agent) if action.kind == "permission"]
     matches = [(chat, action) for chat, action in waiting if action_id in ("", action.action)]
     if len(matches) == 1:
@@ -90,8 +79,6 @@ async def _find_in_all_chats(agent: "Agent", action_id: str) -> "tuple[Chat, Ope
 
 
 class Approval(NamedTuple):
-    """The answer, as the flags give it."""
-
     deny: bool
     feedback: str
     edit: str | None
@@ -101,16 +88,15 @@ class Approval(NamedTuple):
     leave: bool
 
     def check(self) -> None:
-        if self.feedback and not self.deny:
-            raise click.UsageError("--feedback goes with --deny.")
-        if self.edit is not None and self.deny:
-            raise click.UsageError("--edit and --deny exclude each other.")
-        if self.expires and not self.remember:
-            raise click.UsageError("--expires goes with --remember.")
-        if self.edit is not None and self.remember:
-            raise click.UsageError(
-                "--edit and --remember exclude each other: a rule covers the request, not your edit."
-            )
+        no_rule = "--edit and --remember exclude each other: a rule covers the request, not your edit."
+        refuse(
+            {
+                "--feedback goes with --deny.": self.feedback and not self.deny,
+                "--edit and --deny exclude each other.": self.edit is not None and self.deny,
+                "--expires goes with --remember.": self.expires and not self.remember,
+                no_rule: self.edit is not None and self.remember,
+            }
+        )
 
 
 @click.command("approve")
@@ -133,21 +119,14 @@ async def approve(agent: "Agent", approval_ref: str, reply: Approval, as_json: b
     ID is a chat (as for resume), chat:action as pending shows it, or the action alone if no other chat has it. Without
     it, the only approval that any chat waits for.
     """
-    from treadle.frontends.cli.dialogue import choose_rule, edit_command, follow
-    from treadle.frontends.presentation.notices import waiting
-    from treadle.protocol.events import PermissionRequested
-
     chat, action = await _find_approval(agent, approval_ref)
-    request_seqs = [
-        each.seq
-        for each in await chat.events_of(PermissionRequested)
-        if isinstance(each.data, PermissionRequested) and each.data.action == action.action
-    ]
-    since = request_seqs[-1] if request_seqs else (await chat.state()).head + 1
-    arguments = None if reply.edit is None else await edit_command(chat, action, reply.edit)
+    requests = [(each.seq, each.data) for each in await chat.events_of(e.PermissionRequested)]
+    seqs = [seq for seq, data in requests if isinstance(data, e.PermissionRequested) and data.action == action.action]
+    since = seqs[-1] if seqs else (await chat.state()).head + 1
+    arguments = None if reply.edit is None else await dialogue.edit_command(chat, action, reply.edit)
     rule = None
     if reply.remember:
-        rule = _expiring(choose_rule(action, reply.remember, reply.rule, deny=reply.deny), reply.expires)
+        rule = _expiring(dialogue.choose_rule(action, reply.remember, reply.rule, deny=reply.deny), reply.expires)
     if reply.deny:
         following = chat.deny(action, reply.feedback, rule=rule)
     else:
@@ -155,32 +134,28 @@ async def approve(agent: "Agent", approval_ref: str, reply: Approval, as_json: b
     if not as_json:
         terminal = Terminal()
         terminal.note(f"{'refusing' if reply.deny else 'allowing'} in chat {chat.id}:", "yellow")
-        for line in waiting(action):
+        for line in notices.waiting(action):
             terminal.note(f"  {line}")
     if reply.leave:
         await chat.carry_out(following.command, work=False)
         return 0
     after_seq = since - 1 if as_json else (await chat.state()).head
-    return await follow(chat, following, after_seq, as_json=as_json, resumed=True)
+    return await dialogue.follow(chat, following, after_seq, as_json=as_json, resumed=True)
 
 
-def _expiring(rule: "Rule", span: str | None) -> "Rule":
+def _expiring(rule: "permissions.Rule", span: str | None) -> "permissions.Rule":
     """The rule, for as long as `7d` says; without a span for good."""
-    from msgspec.structs import replace
-
-    from treadle.protocol.permissions import check_expiry
-
     if not span:
         return rule
     match = _SPAN.fullmatch(span.strip())
     if match is None or not match[1].strip("0"):
         raise InvalidInput(f"{span!r} is no span of time; write 30m, 12h, 7d or 2w")
     if len(match[1]) > _MOST_DIGITS:
-        raise InvalidInput(
-            f"{span[:20]!r} is longer than a rule can hold; leave --expires out for a rule without an end"
-        )
-    expiring_rule = replace(rule, expires_ms=round(time.time() * 1000) + 1000 * int(match[1]) * _SECONDS[match[2]])
-    check_expiry(expiring_rule)
+        way = "leave --expires out for a rule without an end"
+        raise InvalidInput(f"{span[:20]!r} is longer than a rule can hold; {way}")
+    end_ms = round(time.time() * 1000) + 1000 * int(match[1]) * _SECONDS[match[2]]
+    expiring_rule = msgspec.structs.replace(rule, expires_ms=end_ms)
+    permissions.check_expiry(expiring_rule)
     return expiring_rule
 
 
@@ -195,15 +170,23 @@ def rules(context: click.Context, chat: str | None, as_json: bool) -> None:
     when it holds.
     """
     if context.invoked_subcommand is None:
-        _list(chat, as_json)
+        context.invoke(list_rules, chat=chat, as_json=as_json)
 
 
 @rules.command("list")
 @click.option("--chat", type=CHAT, help="Also list the rules of this chat.")
 @json_option("Print one JSON object a line.")
-def list_command(chat: str | None, as_json: bool) -> None:
+def list_rules(chat: str | None, as_json: bool) -> None:
     """List the rules."""
-    _list(chat, as_json)
+    book = rule_book.RuleBook(session.configured().home)
+    listed_rules, damage = book.readable()
+    if chat is not None:
+        listed_rules += _change_rules(chat)
+    uses = {rule.id: book.last_used_ms(rule.id) for rule in listed_rules}
+    rows = [(wire.to_wire_form(each) | {"used_ms": uses[each.id]}, _line(each, uses[each.id])) for each in listed_rules]
+    write_list(rows, "no rules; make one with: treadle rules add --allow 'make test'", as_json=as_json)
+    if damage:
+        Terminal().note(inert_line(f"as long as this is so, no rule allows anything: {damage}"), "yellow")
 
 
 @rules.command("add")
@@ -231,28 +214,24 @@ def add(
 
     PATTERN is the words of one command; a * as the last word stands for any further ones.
     """
-    from msgspec.structs import replace
-
-    from treadle.adapters.policy.rules import RuleBook, check, stamped
-    from treadle.frontends.cli.session import configured, project_root
-    from treadle.protocol.permissions import Rule
+    from treadle.adapters.policy.rules import check
 
     if allow + ask + deny != 1:
         raise click.UsageError("Choose one of --allow, --ask and --deny.")
     if (scope == "chat") != (chat is not None):
         raise click.UsageError("--chat goes with --scope chat.")
-    rule = _expiring(Rule("allow" if allow else "ask" if ask else "deny", tool, pattern, scope), expires)
+    rule = _expiring(permissions.Rule("allow" if allow else "ask" if ask else "deny", tool, pattern, scope), expires)
     if chat is not None:
 
-        def append(_chat: "Chat", rules: "tuple[Rule, ...]") -> "tuple[Rule, ...]":
+        def append(_chat: "Chat", rules: "tuple[permissions.Rule, ...]") -> "tuple[permissions.Rule, ...]":
             check(rule)
             return (*rules, added_rule)
 
-        added_rule = stamped(rule, round(time.time() * 1000))
+        added_rule = rule_book.stamped(rule, round(time.time() * 1000))
         _change_rules(chat, append)
     else:
         project = str(project_root(root)) if scope == "project" else ""
-        added_rule = RuleBook(configured().home).add(replace(rule, root=project))
+        added_rule = rule_book.RuleBook(session.configured().home).add(msgspec.structs.replace(rule, root=project))
     Terminal().line(_line(added_rule))
 
 
@@ -261,10 +240,8 @@ def add(
 @click.option("--chat", type=CHAT, help="The chat, for a rule of a chat.")
 def revoke(id: str, chat: str | None) -> None:
     """Revoke a rule."""
-    from treadle.adapters.policy.rules import RuleBook
-    from treadle.frontends.cli.session import configured
 
-    def without(chat: "Chat", rules: "tuple[Rule, ...]") -> "tuple[Rule, ...]":
+    def without(chat: "Chat", rules: "tuple[permissions.Rule, ...]") -> "tuple[permissions.Rule, ...]":
         if all(rule.id != id for rule in rules):
             raise NotFound(f"there is no rule {id!r} in chat {chat.id}; see them with: treadle rules --chat {chat.id}")
         return tuple(rule for rule in rules if rule.id != id)
@@ -272,46 +249,26 @@ def revoke(id: str, chat: str | None) -> None:
     if chat:
         revoked = next(rule for rule in _change_rules(chat, without) if rule.id == id)
     else:
-        revoked = RuleBook(configured().home).revoke(id)
+        revoked = rule_book.RuleBook(session.configured().home).revoke(id)
     Terminal().note("".join(["revoked: ", *(span.text for span in _line(revoked))]), "dim")
 
 
-def _list(chat: str | None, as_json: bool) -> None:
-    from treadle.adapters.policy.rules import RuleBook
-    from treadle.frontends.cli.session import configured
-    from treadle.protocol import wire
-
-    book = RuleBook(configured().home)
-    listed_rules, damage = book.readable()
-    if chat is not None:
-        listed_rules += _change_rules(chat)
-    uses = {rule.id: book.last_used_ms(rule.id) for rule in listed_rules}
-    rows = [(wire.to_wire_form(each) | {"used_ms": uses[each.id]}, _line(each, uses[each.id])) for each in listed_rules]
-    write_list(rows, "no rules; make one with: treadle rules add --allow 'make test'", as_json=as_json)
-    if damage:
-        Terminal().note(inert_line(f"as long as this is so, no rule allows anything: {damage}"), "yellow")
-
-
 def _change_rules(
-    chat_ref: str, change: "Callable[[Chat, tuple[Rule, ...]], tuple[Rule, ...]] | None" = None
-) -> "tuple[Rule, ...]":
+    chat_ref: str, change: "Callable[[Chat, tuple[permissions.Rule, ...]], tuple[permissions.Rule, ...]] | None" = None
+) -> "tuple[permissions.Rule, ...]":
     """Return the rules of the chat that a person means, as they were before the change."""
-    from msgspec import to_builtins
 
-    from treadle.frontends.cli.session import find_chat, with_agent
-    from treadle.protocol.commands import ChangeOptions
-
-    async def work(agent: "Agent") -> "tuple[Rule, ...]":
-        chat = agent.chat(await find_chat(agent.deps.store, chat_ref))
+    async def work(agent: "Agent") -> "tuple[permissions.Rule, ...]":
+        chat = agent.chat(await session.find_chat(agent.deps.store, chat_ref))
         rules = (await chat.state()).options.rules
         if change is not None:
-            await chat.carry_out(ChangeOptions({"rules": to_builtins(change(chat, rules))}), work=False)
+            await chat.carry_out(c.ChangeOptions({"rules": msgspec.to_builtins(change(chat, rules))}), work=False)
         return rules
 
-    return with_agent(work)
+    return session.with_agent(work)
 
 
-def _line(rule: "Rule", used_ms: int = -1) -> Line:
+def _line(rule: "permissions.Rule", used_ms: int = -1) -> Line:
     """A rule in one line; with the time of its last use, 0 for never."""
     project_name = inert_line(os.path.basename(rule.root) or rule.root, 40) if rule.scope == "project" else ""
     scope = f"{rule.scope} {project_name}".strip()

@@ -1,48 +1,40 @@
-"""`treadle chats`, `show`, `stop` and `delete`: the chats of the database."""
+"""`treadle chats`, `show`, `stop`, `delete`: the chats of the database; `jobs`: their background commands (S-14)."""
 
-import time
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from treadle.base.inert import inert_line, print_note
-from treadle.errors import InvalidInput
+from treadle.errors import InvalidInput, NotFound, ToolError
+from treadle.frontends.cli import options as o
 from treadle.frontends.cli.group import in_agent, in_chat
-from treadle.frontends.cli.options import EXIT_ERROR, EXIT_OK, FOLDER, POSITIVE, json_option
-from treadle.frontends.cli.terminal import Terminal, write_json, write_list, write_outcome
-from treadle.frontends.presentation.styled import Colour, Line, Span, spans
+
+from treadle.frontends.cli.lazy import (  # isort: skip
+    Agent, Chat, asyncio, changes, chat_state, dialogue, diff_changes, drive, e, following, notices, session, views,
+    wire,
+)  # fmt: skip
+from treadle.frontends.cli.terminal import Terminal, age, write_json, write_list, write_outcome
+from treadle.frontends.presentation.styled import Colour, Line, Span, spans, status_words
 
 if TYPE_CHECKING:
-    from treadle.chat.state import ChatState
-    from treadle.library.agent import Agent
-    from treadle.library.chat import Chat
+    from treadle.library.jobs import Job
     from treadle.ports.store import Listed
-    from treadle.protocol.events import Envelope
     from treadle.protocol.files import FileChange
 
-MOST = 200
-"""So many chats are listed for people, the newest."""
-MOST_EVENTS = 2_000
-"""So many events of a chat are shown, its last ones."""
+MOST = 200  # so many chats are listed for people, the newest
+MOST_EVENTS = 2_000  # so many events of a chat are shown, its last ones
 
 
 @click.command("chats")
 @click.option("--all", "everything", is_flag=True, help="Show all chats, archived ones too.")
-@click.option("--limit", type=POSITIVE, metavar="N", help="Show the N newest.")
+@click.option("--limit", type=o.POSITIVE, metavar="N", help="Show the N newest.")
 @click.option(
     "--search", default="", metavar="TEXT", help="Only chats with these words in title, project, id or messages."
 )
-@click.option(
-    "--project",
-    is_flag=False,
-    flag_value=".",
-    metavar="[DIR]",
-    type=FOLDER,
-    help="Only chats that work in DIR; without DIR, in this folder.",
-)
-@json_option("Print every chat as one line of JSON.")
+@o.optional_value("--project", ".", "[DIR]", "Only chats that work in DIR; without DIR, in this folder.", o.FOLDER)
+@o.json_option("Print every chat as one line of JSON.")
 @in_agent()
 async def chats(
     agent: "Agent", everything: bool, limit: int | None, search: str, project: str | None, as_json: bool
@@ -51,8 +43,6 @@ async def chats(
 
     Each with its id, age, state, project and title.
     """
-    from treadle.frontends.cli.changes import holds_folder
-    from treadle.frontends.cli.session import project_root
     from treadle.library.searching import search as hits
     from treadle.ports.store import ChatFilter
 
@@ -64,8 +54,8 @@ async def chats(
     else:
         matches = await agent.chats(archived=archived, limit=most + 1 if most and not narrow else 0)
     if project is not None:
-        here = str(project_root(project if project != "." else None, force=True))
-        matches = [each for each in matches if holds_folder(each.summary.root, here)]
+        here = str(o.project_root(project if project != "." else None, force=True))
+        matches = [each for each in matches if changes.holds_folder(each.summary.root, here)]
     page = matches[:most] if most else matches
     none = "no such chat" if narrow else "no chats yet; begin one with: treadle run PROMPT"
     terminal = Terminal()
@@ -75,11 +65,8 @@ async def chats(
 
 
 def as_dict(listed: "Listed") -> dict[str, object]:
-    from treadle.protocol import wire
-    from treadle.protocol.views import shown_status
-
     fields: dict[str, object] = wire.to_wire_form(listed.summary)
-    fields["status"] = shown_status(listed.summary.status, listed.leased)
+    fields["status"] = views.shown_status(listed.summary.status, listed.leased)
     for name in ("created", "updated"):
         fields[name] = wire.iso_time(getattr(listed.summary, f"{name}_ms"))
     for name in ("created_ms", "updated_ms", "runnable", "wake_ms"):
@@ -88,10 +75,7 @@ def as_dict(listed: "Listed") -> dict[str, object]:
 
 
 def _line(terminal: Terminal, listed: "Listed") -> Line:
-    from treadle.frontends.presentation.names import status_words
-    from treadle.protocol.views import shown_status
-
-    summary, status = listed.summary, shown_status(listed.summary.status, listed.leased)
+    summary, status = listed.summary, views.shown_status(listed.summary.status, listed.leased)
     title = inert_line(summary.title or "(no title)", max(20, terminal.width - 72))
     colour: Colour = "red" if status == "error" else "dim" if status == "idle" else "yellow"
     aged = Span(f"{age(summary.updated_ms):>8}", ("dim",))
@@ -104,28 +88,17 @@ def _line(terminal: Terminal, listed: "Listed") -> Line:
     return (*line, Span(f"\n    {inert_line(error_text, max(20, terminal.width - 4))}", ("red",)))
 
 
-def age(time_ms: int) -> str:
-    seconds = max(0, time.time() - time_ms / 1000)
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= length:
-            return f"{int(seconds // length)} {unit}"
-    return f"{int(seconds)} s"
-
-
 @click.command("show")
 @click.option("--all", "everything", is_flag=True, help="Show all of a long chat, not only its end.")
 @click.option("--short", is_flag=True, help="One line for calls that follow each other.")
-@json_option("Print the chat as one JSON object.")
+@o.json_option("Print the chat as one JSON object.")
 @in_chat()
 async def show(agent: "Agent", chat: "Chat", everything: bool, short: bool, as_json: bool) -> None:
     """Show a chat from its log.
 
     ID is a chat's id, the beginning of it, or last. For the events themselves see export.
     """
-    from treadle.frontends.cli.drive import steps_of
-    from treadle.frontends.presentation.names import status_words
     from treadle.library.subagents.tree import tree_of
-    from treadle.protocol.events import UserMessage
 
     if as_json and short:
         raise click.UsageError("--json and --short exclude each other.")
@@ -136,8 +109,8 @@ async def show(agent: "Agent", chat: "Chat", everything: bool, short: bool, as_j
     recorded = await chat.events(0 if everything else max(0, state.head - MOST_EVENTS))
     events = [await chat.load_full_event(each) for each in recorded]
     if events and events[0].seq > 1:  # the end of a log is shown from a message on, if there is one
-        events = events[next((at for at, each in enumerate(events) if isinstance(each.data, UserMessage)), 0) :]
-    changes = await chat.files.net(step for each in events for step in steps_of(each))
+        events = events[next((at for at, each in enumerate(events) if isinstance(each.data, e.UserMessage)), 0) :]
+    changes = await chat.files.net(step for each in events for step in drive.steps_of(each))
     if state.parent:
         print_note(f"begun by {inert_line(state.parent, 120)}")
     _print(chat, state, events, changes, short)
@@ -152,57 +125,58 @@ async def show(agent: "Agent", chat: "Chat", everything: bool, short: bool, as_j
 
 
 def _print(
-    chat: "Chat", state: "ChatState", events: "list[Envelope]", changes: "Sequence[FileChange]", short: bool
+    chat: "Chat",
+    state: "chat_state.ChatState",
+    events: "list[e.Envelope]",
+    changes: "Sequence[FileChange]",
+    short: bool,
 ) -> None:
-    from treadle.chat.state import open_actions
     from treadle.frontends.cli.screen import Screen
-    from treadle.protocol.events import ActionRequired, Envelope, ExecutionComplete, ExecutionStart, SessionIdle
     from treadle.protocol.progress import Progress
 
-    screen = Screen(echo=True)
+    terminal = Terminal()
+    screen = Screen(terminal, echo=True)
     screen.set_changed_files(changes, state.options.world)
     screen.begin(chat.id, state.options.model, state.options.root)
     earlier = events[0].seq - 1 if events else 0
     if earlier:
-        screen.earlier(f"{earlier:,} earlier events are not shown; all of them: treadle show {chat.id} --all")
+        terminal.note(f"{earlier:,} earlier events are not shown; all of them: treadle show {chat.id} --all", "dim")
     progress = Progress()
     for envelope in events:
         if short and (line := progress.take(envelope.data)):
-            screen.earlier(f"● {line}")
-        if not (short and isinstance(envelope.data, ExecutionStart | ExecutionComplete)):
+            terminal.note(f"● {line}", "dim")
+        if not (short and isinstance(envelope.data, e.ExecutionStart | e.ExecutionComplete)):
             screen.event(envelope)
     if short and (line := progress.end()):
-        screen.earlier(f"● {line}")
+        terminal.note(f"● {line}", "dim")
     if earlier or short:
         screen.counts(state)
-    if actions := open_actions(state):
-        screen.event(Envelope(0, chat.id, 0, ActionRequired(actions)))
+    if actions := chat_state.open_actions(state):
+        screen.event(e.Envelope(0, chat.id, 0, e.ActionRequired(actions)))
     elif state.restoring is not None:
-        screen.restoring(chat.id, state.restoring)
+        undo = state.restoring.kind
+        terminal.note(f"── an unfinished {undo} · complete it: treadle resume {chat.id}", "yellow")
     elif state.run is None:
-        screen.event(Envelope(0, chat.id, 0, SessionIdle(state.last_end or "done", state.last_why)))
+        screen.event(e.Envelope(0, chat.id, 0, e.SessionIdle(state.last_end or "done", state.last_why)))
     else:
-        screen.unfinished(chat.id)
+        terminal.note(f"── unfinished · go on: treadle resume {chat.id}", "yellow")
 
 
-def _object(state: "ChatState", listed: "Listed") -> dict[str, object]:
-    from treadle.chat.state import open_actions
-    from treadle.protocol import wire
-
+def _object(state: "chat_state.ChatState", listed: "Listed") -> dict[str, object]:
     roles = {"UserEntry": "user", "AssistantEntry": "assistant", "ResultsEntry": "tool"}
     return as_dict(listed) | {
         "options": wire.to_wire_form(state.options),
         "last_end": state.last_end,
         "last_why": state.last_why,
         "messages": [{"role": roles[type(each).__name__]} | wire.to_wire_form(each) for each in state.history],
-        "actions": wire.to_wire_form(open_actions(state)),
+        "actions": wire.to_wire_form(chat_state.open_actions(state)),
         "queue": wire.to_wire_form(state.queue),
         "plan": wire.to_wire_form(state.plan),
     }
 
 
 @click.command("stop")
-@json_option("Print one JSON object.")
+@o.json_option("Print one JSON object.")
 @in_chat(works=True)
 async def stop(agent: "Agent", chat: "Chat", as_json: bool) -> None:
     """Stop the run of a chat, wherever it works.
@@ -210,21 +184,18 @@ async def stop(agent: "Agent", chat: "Chat", as_json: bool) -> None:
     ID is a chat's id, the beginning of it, or last. Running commands end, open calls get a result that says so, and the
     chat can be continued. Background commands stay: see jobs.
     """
-    from treadle.frontends.presentation.notices import end
-    from treadle.protocol.events import SessionIdle
-
     await chat.interrupt()  # recorded first; the worker of the chat, or this process, then settles the calls (L-07)
-    idle_event = SessionIdle("interrupted")
+    idle_event = e.SessionIdle("interrupted")
     async for envelope in chat.resume():
-        if isinstance(envelope.data, SessionIdle):
+        if isinstance(envelope.data, e.SessionIdle):
             idle_event = envelope.data
-    note = f"chat {chat.id}: {end(idle_event)} · go on: treadle run --chat {chat.id} PROMPT"
+    note = f"chat {chat.id}: {notices.end(idle_event)} · go on: treadle run --chat {chat.id} PROMPT"
     write_outcome({"chat": chat.id, "reason": idle_event.reason}, note, as_json=as_json)
 
 
 @click.command("delete")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@json_option("Print one JSON object; needs --yes.")
+@o.json_option("Print one JSON object; needs --yes.")
 @in_chat()
 async def delete(agent: "Agent", chat: "Chat", yes: bool, as_json: bool) -> int:
     """Delete a chat and its sub-agents for good.
@@ -233,15 +204,130 @@ async def delete(agent: "Agent", chat: "Chat", yes: bool, as_json: bool) -> int:
     commands end. The files of the project stay as they are, but what the chat changed can no longer be undone. Worlds
     stay. To keep a copy, export the chat before; to hide it, archive it.
     """
-    from treadle.frontends.cli.dialogue import agreed, someone_is_there
-
     if not yes:
-        if as_json or not someone_is_there():
+        if as_json or not dialogue.someone_is_there():
             raise InvalidInput(f"A deleted chat cannot be brought back. Delete it with: treadle delete --yes {chat.id}")
         title = inert_line((await agent.deps.store.get(chat.id)).summary.title or chat.id, 60)
-        if not await agreed(f"delete “{title}” for good? [y/N] "):
+        if not await dialogue.agreed(f"delete “{title}” for good? [y/N] "):
             Terminal().note("nothing was deleted", "dim")
-            return EXIT_ERROR
+            return o.EXIT_ERROR
     await agent.delete_chat(chat.id)
     write_outcome({"chat": chat.id, "deleted": True}, f"chat {chat.id} is deleted", as_json=as_json)
-    return EXIT_OK
+    return o.EXIT_OK
+
+
+ALL = "all"
+_LOOK_S = 0.2
+
+
+class JobAct(NamedTuple):
+    """The action of the command, if it does not list jobs."""
+
+    stop: str | None
+    tail: str | None
+    follow: bool
+    job_input: tuple[str, str] | None
+    diff: str | None
+    commit: str | None
+    discard: str | None
+
+    def check(self) -> None:
+        acts = [self.stop, self.tail, self.job_input, self.diff, self.commit, self.discard]
+        several = "--stop, --tail, --input, --diff, --commit and --discard exclude each other."
+        is_lone = self.follow and self.tail is None
+        o.refuse({several: acts.count(None) < len(acts) - 1, "--follow goes with --tail.": is_lone})
+
+
+@click.command("jobs")
+@click.argument("id", metavar="[ID]", required=False, type=o.CHAT)
+@click.option("--all", "everything", is_flag=True, help="Also list commands that ended recently.")
+@o.optional_value("--stop", ALL, "[HANDLE|all]", "Stop one, or all that run; then list them.")
+@click.option("--tail", metavar="HANDLE", help="Print the end of its output.")
+@click.option("--follow", is_flag=True, help="With --tail: print new output until it ends.")
+@click.option("--input", "job_input", nargs=2, metavar="HANDLE TEXT", help="Write a line to its input.")
+@click.option("--diff", metavar="HANDLE", help="Show its uncommitted changes.")
+@click.option("--commit", metavar="HANDLE", help="Show its changes and commit them to the project.")
+@click.option("--discard", metavar="HANDLE", help="Discard its uncommitted changes.")
+@o.json_option("Print one JSON object a line.")
+@o.gathered(JobAct, "act")
+@in_agent(works=True)
+async def jobs(agent: "Agent", id: str | None, everything: bool, act: JobAct, as_json: bool) -> None:
+    """List background commands; read their output, write to them, stop them.
+
+    A HANDLE is what the list shows; CHAT:HANDLE where several chats have the same. A job is reached only on the machine
+    and in the home where it runs. The changes of a job are committed to the project by a call of the model, when the
+    next run begins, or with --commit.
+    """
+    chat = await session.find_chat(agent.deps.store, id) if id else ""
+    all_jobs = await (agent.chat(chat).jobs() if chat else agent.jobs())
+    terminal = Terminal()
+    if act.tail is not None:
+        return await _tail(terminal, _find_job(all_jobs, act.tail), act.follow)
+    if act.job_input is not None:
+        return await _find_job(all_jobs, act.job_input[0]).send(act.job_input[1])
+    if act.diff is not None or act.commit is not None:
+        job = _find_job(all_jobs, act.diff or act.commit or "")
+        return await _show_changes(terminal, agent, job, commit=act.commit is not None)
+    if act.discard is not None:
+        views = [await _find_job(all_jobs, act.discard).discard()]
+    elif act.stop is not None:
+        running = [job for job in all_jobs if job.view.status == "running"]
+        jobs_to_stop = running if act.stop == ALL else [_find_job(all_jobs, act.stop)]
+        views = [await job.stop() for job in jobs_to_stop]
+    else:
+        views = [job.view for job in all_jobs if everything or drive.is_open_job(job.view)]
+    rows = [(wire.to_wire_form(view), _job_line(terminal, view)) for view in views]
+    return write_list(rows, "no background command runs", as_json=as_json)
+
+
+async def _show_changes(terminal: Terminal, agent: "Agent", job: "Job", *, commit: bool) -> None:
+    """Show the uncommitted changes of a job as a diff; then commit them if `commit` is set."""
+    running = job.view.status == "running"
+    if diff := (await job.changes()).diff:
+        changes.print_patch(terminal, diff)
+    elif not (running and commit):
+        terminal.note("it still runs: --commit takes its changes so far" if running else "nothing is pending")
+        return
+    if not commit:
+        return
+    outcome = await following.applied(agent.chat(job.view.chat).commit_job(job.view.job))
+    if (completion := outcome.completion) is None or not completion.success:
+        raise ToolError("not committed" if completion is None else completion.error or completion.result)
+    amount = diff_changes.count(len(outcome.files), "change")
+    terminal.note(f"committed {amount}; take it back with: treadle undo {job.view.chat}", "dim")
+
+
+def _job_line(terminal: Terminal, view: "views.JobView") -> Line:
+    colours: dict[str, Colour] = {"running": "green", "elsewhere": "yellow"}
+    status = f"exit {view.code}" if view.status == "exited" else view.status
+    if view.status == "elsewhere" and view.host:
+        status = f"on {inert_line(view.host, 60)}"
+    status += f", {view.pending} uncommitted" if view.pending else ""
+    painted = Span(f"{status:12}", (colours.get(view.status, "dim"),))
+    aged = Span(f"{age(view.ended_ms or view.began_ms):>8}", ("dim",))
+    command = inert_line(view.command, max(20, terminal.width - 70))
+    return spans(f"{view.chat} {inert_line(view.job, 40):>6} ", aged, "  ", painted, f" {command}")
+
+
+def _find_job(all_jobs: "list[Job]", handle: str) -> "Job":
+    fit = [job for job in all_jobs if handle in (job.view.job, f"{job.view.chat}:{job.view.job}")]
+    if not fit:
+        raise NotFound(f"there is no job {handle!r}; see them with: treadle jobs --all")
+    running = [job for job in fit if job.view.status == "running"]
+    if len(fit) > 1 and len(running) != 1:
+        names = ", ".join(f"{job.view.chat}:{job.view.job}" for job in fit[:5])
+        raise InvalidInput(f"{len(fit)} chats have a job {handle!r}; say which: {names}")
+    return running[0] if running else fit[0]
+
+
+async def _tail(terminal: Terminal, job: "Job", follow: bool) -> None:
+    page = await job.tail()
+    terminal.stream(page.text)
+    while follow:
+        running = (await job.look()).status == "running"
+        while page.next < (page := await job.tail(page.next)).next:
+            terminal.stream(page.text)
+        if not running:
+            break
+        await asyncio.sleep(_LOOK_S)
+    terminal.end_line()

@@ -3,18 +3,16 @@ a shell asks this program to complete commands, options, their values and chats.
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
 
 from treadle.base.inert import inert_line, print_line
+from treadle.base.types import HOME_VARIABLE
+from treadle.frontends.cli.lazy import Config, asyncio, library_config, msgspec, session, stores
 from treadle.frontends.cli.options import CHAT, json_option
 from treadle.frontends.cli.terminal import Terminal, write_json
 from treadle.frontends.presentation.styled import Span, spans
-
-if TYPE_CHECKING:
-    from treadle.library.config import Config
 
 
 @click.command("config")
@@ -26,24 +24,16 @@ def config(chat: str | None, as_json: bool) -> None:
     Of keys it is only told whether they are set. A chat keeps the options with which it was made or to which it was
     changed: with --chat those are shown, and where each comes from that is as the settings have it.
     """
-    from treadle.frontends.cli.session import configured
-
     if chat:
-        import asyncio
-
-        asyncio.run(_show_chat(configured(), chat, as_json))
+        asyncio.run(_show_chat(session.configured(), chat, as_json))
     else:
-        _show_settings(configured(), as_json)
+        _show_settings(session.configured(), as_json)
 
 
 async def _show_chat(config: "Config", chat_ref: str, as_json: bool) -> None:
     """The options of a chat: from the chat, where they are not what the settings say."""
-    import msgspec
-
-    from treadle.frontends.cli.session import find_chat, open_agent
-
-    async with open_agent(config) as agent:
-        chat = await find_chat(agent.deps.store, chat_ref)
+    async with session.open_agent(config) as agent:
+        chat = await session.find_chat(agent.deps.store, chat_ref)
         options = (await agent.chat(chat).state()).options
     usual = config.settings.chat_options(options.root)
     rows = {}
@@ -59,21 +49,17 @@ async def _show_chat(config: "Config", chat_ref: str, as_json: bool) -> None:
 
 
 def _show_settings(config: "Config", as_json: bool) -> None:
-    import msgspec
-
     from treadle.adapters.models.providers import ADDRESSES, KEYS
-    from treadle.adapters.stores import redact_address
-    from treadle.base.types import HOME_VARIABLE
-    from treadle.library.config import FILE_NAME
 
     home, home_source = str(config.home), f"environment {HOME_VARIABLE}" if os.environ.get(HOME_VARIABLE) else "default"
     addresses = {name: _address(name) for name in ADDRESSES}
     keys = {key: "set" if os.environ.get(key, "").strip() else "not set" for key in KEYS}
-    values = {**msgspec.structs.asdict(config.settings), "store": redact_address(config.settings.store)}
+    values = {**msgspec.structs.asdict(config.settings), "store": stores.redact_address(config.settings.store)}
     if as_json:
         plain = msgspec.to_builtins(values)
         settings = {name: {"value": plain[name], "source": source} for name, source in config.sources.items()}
-        report = {"home": home, "home_source": home_source, "file": str(config.home / FILE_NAME), "settings": settings}
+        file = str(config.home / library_config.FILE_NAME)
+        report = {"home": home, "home_source": home_source, "file": file, "settings": settings}
         write_json({**report, "environment": addresses, "keys": keys})
         return
     rows = [("home", home, home_source)]

@@ -11,18 +11,15 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from treadle.adapters.sandbox.supervisor.removal import remove_tree
 from treadle.errors import TreadleError
 from treadle.frontends.cli.demo_project import RIGHT, SOURCE, WRONG, make_project, test_command, write_script
+from treadle.frontends.cli.lazy import asyncio, dialogue, e
 from treadle.frontends.cli.terminal import Terminal, is_terminal
 from treadle.frontends.presentation.styled import Span, spans
-
-if TYPE_CHECKING:
-    from treadle.protocol.events import Envelope
 
 KILL_AT = "tool.edit_after"
 PATIENCE_S = 60.0
@@ -78,9 +75,6 @@ class Demo:
 
     def open_app(self) -> bool:
         """Run the app on the same project, with the same script. Return True if the user then wants to see the kill."""
-        import asyncio
-
-        from treadle.frontends.cli.dialogue import agreed
         from treadle.frontends.cli.open_app import AppArguments, run_app
 
         place = self._folder / "app"
@@ -92,7 +86,8 @@ class Demo:
         os.environ["TREADLE_HOME"] = str(place / "home")
         arguments = AppArguments(TASK, model=f"scripted:{place / 'demo.toml'}", mode="ask")
         run_app(arguments, str(place / "project"), FIRST_WORDS)
-        return asyncio.run(agreed("See the same run killed with kill -9 in the middle, and resumed? [y]es · [n]o: "))
+        question = "See the same run killed with kill -9 in the middle, and resumed? [y]es · [n]o: "
+        return asyncio.run(dialogue.agreed(question))
 
     def play(self, keep: bool) -> None:
         make_project(self._project)
@@ -106,11 +101,8 @@ class Demo:
         self._terminal.line()
         self._terminal.line(OWN_MODEL)
         if keep:
-            self._terminal.line(
-                f"Kept: {self._folder}. Look at the log: TREADLE_HOME={self._folder / 'home'} treadle show last"
-            )
-
-    # -- the three acts -----------------------------------------------------------------------------------------------
+            home = self._folder / "home"
+            self._terminal.line(f"Kept: {self._folder}. Look at the log: TREADLE_HOME={home} treadle show last")
 
     def _run_and_kill(self) -> None:
         self._shell(f'treadle run "{TASK}" --model scripted:demo.toml --auto-approve-commands')
@@ -133,20 +125,17 @@ class Demo:
 
     def _prove(self) -> None:
         """Nothing is claimed that was not looked at: the log, the file, and the project's own tests."""
-        import asyncio
-
         from treadle.library.agent import Agent
-        from treadle.protocol.events import ExecutionComplete, ExecutionStart, RunEnd
 
-        async def read_events() -> "list[Envelope]":
+        async def read_events() -> "list[e.Envelope]":
             async with Agent(self._folder / "home" / "treadle.db") as agent:
                 return await agent.chat((await agent.chats(limit=1))[0].summary.chat).events()
 
         events = asyncio.run(read_events())
         facts = [envelope.data for envelope in events]
-        completions = Counter(each.call for each in facts if isinstance(each, ExecutionComplete))
-        starts = Counter(each.call for each in facts if isinstance(each, ExecutionStart))
-        edits = sum(isinstance(each, ExecutionStart) and each.name == "edit_file" for each in facts)
+        completions = Counter(each.call for each in facts if isinstance(each, e.ExecutionComplete))
+        starts = Counter(each.call for each in facts if isinstance(each, e.ExecutionStart))
+        edits = sum(isinstance(each, e.ExecutionStart) and each.name == "edit_file" for each in facts)
         tests = subprocess.run(test_command(), shell=True, cwd=self._project, capture_output=True, timeout=PATIENCE_S)
         workers = sorted({envelope.epoch for envelope in events if envelope.epoch})
         checks = {
@@ -155,7 +144,7 @@ class Demo:
             ),
             "the edit was made once": edits == 1 and self._source().count(RIGHT) == 1 and WRONG not in self._source(),
             "the run is complete in the log": any(
-                isinstance(each, RunEnd) and each.reason == "task_complete" for each in facts
+                isinstance(each, e.RunEnd) and each.reason == "task_complete" for each in facts
             ),
             f"{test_command()} passes": tests.returncode == 0,
         }
@@ -166,8 +155,6 @@ class Demo:
             self._terminal.line(spans("  ", mark, f" {text}"))
         if not all(checks.values()):
             raise TreadleError("the demo did not keep its promise; please report this")
-
-    # -- helpers ------------------------------------------------------------------------------------------------------
 
     def _start(self, arguments: list[str], **environment: str) -> subprocess.Popen[bytes]:
         env = {name: value for name, value in os.environ.items() if not name.startswith("TREADLE_")}

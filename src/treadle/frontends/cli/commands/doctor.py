@@ -16,6 +16,11 @@ import click
 from treadle.base.inert import inert_line
 from treadle.errors import SandboxError, StoreError
 from treadle.frontends.cli.group import in_loop
+
+from treadle.frontends.cli.lazy import (  # isort: skip
+    Config, asyncio, collecting, damage, diff_changes, model_registry, msgspec, offering, retention, session, sqlite,
+    stores,
+)  # fmt: skip
 from treadle.frontends.cli.options import AMOUNT, EXIT_ERROR, EXIT_OK, json_option
 from treadle.frontends.cli.terminal import Terminal, write_json
 from treadle.frontends.presentation.styled import Colour, Span, spans
@@ -24,12 +29,10 @@ if TYPE_CHECKING:
     from treadle.adapters.sandbox.choose import ChosenSandbox
     from treadle.adapters.sandbox.report import EscapeResult, Verdict
     from treadle.adapters.stores.integrity import Problem
-    from treadle.library.config import Config
     from treadle.ports.sandbox import Level
     from treadle.ports.store import Store
 
-_NAMED_CHATS = 20
-"""So many chats are named that have lost something."""
+_NAMED_CHATS = 20  # so many chats are named that have lost something
 _COLOURS: "dict[Verdict, Colour]" = {"refused": "green", "undone": "yellow", "allowed": "red"}
 
 
@@ -50,9 +53,7 @@ def doctor(context: click.Context) -> int:
     """
     if context.invoked_subcommand is not None:
         return 0
-    from treadle.frontends.cli.session import configured
-
-    findings = list(_look_around(configured()))
+    findings = list(_look_around(session.configured()))
     terminal = Terminal()
     width = max(len(each.subject) for each in findings)
     for each in findings:
@@ -70,17 +71,12 @@ def sandbox(as_json: bool) -> int:
     when commands run without a sandbox, or cannot run because the one that is set does not hold here. The second table
     is of commands that go through Treadle as in an unattended chat.
     """
-    import asyncio
-
-    import msgspec
-
     from treadle.adapters.sandbox.choose import FOLDER, choose, examine
     from treadle.adapters.sandbox.probe import examine_level
     from treadle.adapters.sandbox.report import ESCAPES
-    from treadle.frontends.cli.session import configured
     from treadle.library.housekeeping.command_trials import TRIALS, try_commands
 
-    config = configured()
+    config = session.configured()
     findings = examine(config.home)
     without = examine_level("none", "", config.home / FOLDER)
     demand = config.settings.sandbox
@@ -114,9 +110,6 @@ def sandbox(as_json: bool) -> int:
 def _look_around(config: "Config") -> Iterator[Finding]:
     import sqlite3
 
-    from treadle.adapters.models.offering import all_offers, provider_state
-    from treadle.adapters.models.registry import ModelRegistry
-
     yield Finding("python", f"{platform.python_version()} ({sys.executable})")
     yield Finding("sqlite", sqlite3.sqlite_version, sqlite3.sqlite_version_info >= (3, 35))
     home = config.home
@@ -129,10 +122,11 @@ def _look_around(config: "Config") -> Iterator[Finding]:
     git = shutil.which("git")
     yield Finding("git", git or "no git; projects without it work, too", True if git else None)
     # No server is asked, so that only a model on this machine is known to be well.
-    registry = ModelRegistry(os.environ, home=home)
-    offers = [(each.provider, provider_state(registry, each)) for each in all_offers(registry) if each.models]
-    ready = [provider for provider, state in offers if state == "ready"]
-    unasked = ", ".join(provider for provider, state in offers if state == "not asked")
+    registry = model_registry.ModelRegistry(os.environ, home=home)
+    offers = [offer for offer in offering.all_offers(registry) if offer.models]
+    states = {offer.provider: offering.provider_state(registry, offer) for offer in offers}
+    ready = [provider for provider, state in states.items() if state == "ready"]
+    unasked = ", ".join(provider for provider, state in states.items() if state == "not asked")
     parts = [*ready, *([f"{unasked} (not asked; treadle models --remote asks)"] if unasked else [])]
     nothing = "no key and no server is known yet; treadle models --all shows what is missing"
     yield Finding("models", "; ".join(parts) or nothing, True if ready else None)
@@ -153,9 +147,8 @@ def _sandbox(config: "Config") -> Iterator[Finding]:
     if choice.level in HIDING:
         yield Finding("secrets", f"files with secrets look empty to commands, except {SEARCH_LIMITS}")
     else:
-        yield Finding(
-            "secrets", "commands can read files with secrets: only bubblewrap and sandbox-exec hide them", well=None
-        )
+        readable = "commands can read files with secrets: only bubblewrap and sandbox-exec hide them"
+        yield Finding("secrets", readable, well=None)
 
 
 def _in_force(choice: "ChosenSandbox") -> str:
@@ -185,21 +178,16 @@ async def fsck(repair: bool, as_json: bool) -> int:
     Chats, whole outputs, what is kept so that changes can be undone, and changes that a crash left half-made. The exit
     code is 1 when damage was found that is still there.
     """
-    from treadle.adapters.stores import open_store, redact_address
-    from treadle.adapters.stores.sqlite import SqliteStore
-    from treadle.diff.changes import count
-    from treadle.frontends.cli.session import configured
-
-    config = configured()
+    config = session.configured()
     terminal = Terminal()
-    location = redact_address(config.store)
-    store = open_store(config.store)
-    if isinstance(store, SqliteStore) and not store.path.exists():
+    location = stores.redact_address(config.store)
+    store = stores.open_store(config.store)
+    if isinstance(store, sqlite.SqliteStore) and not store.path.exists():
         terminal.note(f"there is no database at {location}; nothing to check", "dim")
         return EXIT_OK
     try:
         problems = list(await store.check(repair=repair))
-        if isinstance(store, SqliteStore) and any(problem.kind == "database" for problem in problems):
+        if isinstance(store, sqlite.SqliteStore) and any(problem.kind == "database" for problem in problems):
             _tell(terminal, problems)
             return await _rescue(terminal, config, store.path)
         problems += await _inspect_snapshots(store, config, repair=repair)
@@ -214,47 +202,41 @@ async def fsck(repair: bool, as_json: bool) -> int:
     if not problems:
         terminal.note(f"{location} is sound", "green")
     elif unrepaired and not repair:
-        terminal.note(f"{count(len(unrepaired), 'problem')}; mend them with: treadle fsck --repair", "yellow")
+        problem_count = diff_changes.count(len(unrepaired), "problem")
+        terminal.note(f"{problem_count}; mend them with: treadle fsck --repair", "yellow")
     return EXIT_ERROR if unrepaired else EXIT_OK
 
 
 async def _inspect_snapshots(store: "Store", config: "Config", *, repair: bool) -> "list[Problem]":
     """Return the problems of the data beside the database. An error while reading that data is one more problem."""
     from treadle.adapters.stores.integrity import Problem
-    from treadle.library.housekeeping.damage import inspect, look_ahead
-    from treadle.library.housekeeping.retention import retention_of
 
     try:
-        problems = await inspect(store, config.home, retention_of(config.settings), repair=repair)
-        return problems + await look_ahead(store, config.home, repair=repair)
+        problems = await damage.inspect(store, config.home, retention.retention_of(config.settings), repair=repair)
+        return problems + await damage.look_ahead(store, config.home, repair=repair)
     except (StoreError, OSError) as error:
         return [Problem("snapshot", f"the undo data could not be checked: {error}")]
 
 
 async def _rescue(terminal: Terminal, config: "Config", path: Path) -> int:
     """Rescue a damaged database file: copy all readable records into another file, and report the rest."""
-    from treadle.adapters.stores.sqlite import SqliteStore
-    from treadle.diff.changes import count
-    from treadle.library.housekeeping.damage import rescue
-
     try:
-        saved = await rescue(path)
+        saved = await damage.rescue(path)
     except StoreError as error:
         terminal.note(f"{error}; restore a backup of {path}", "red")
         return EXIT_ERROR
-    salvaged_store = SqliteStore(saved.salvaged.path)
+    salvaged_store = sqlite.SqliteStore(saved.salvaged.path)
     try:
         _tell(terminal, [*saved.problems, *await _inspect_snapshots(salvaged_store, config, repair=False)])
     finally:
         await salvaged_store.close()
     salvaged = saved.salvaged
-    terminal.line(
-        f"sound: {count(saved.intact_chats, 'chat')} of {salvaged.chats:,}, {count(salvaged.records, 'record')} in all"
-    )
+    records = diff_changes.count(salvaged.records, "record")
+    terminal.line(f"sound: {diff_changes.count(saved.intact_chats, 'chat')} of {salvaged.chats:,}, {records} in all")
     for chat, number in list(saved.lost_records.items())[:_NAMED_CHATS]:
-        terminal.line(inert_line(f"lost: {count(number, 'record')} of {chat}"))
+        terminal.line(inert_line(f"lost: {diff_changes.count(number, 'record')} of {chat}"))
     if len(saved.lost_records) > _NAMED_CHATS:
-        terminal.line(f"lost: records of {count(len(saved.lost_records) - _NAMED_CHATS, 'more chat')}")
+        terminal.line(f"lost: records of {diff_changes.count(len(saved.lost_records) - _NAMED_CHATS, 'more chat')}")
     if not salvaged.chats:
         terminal.line("lost: everything; no chat can be read")
     if salvaged.nameless:
@@ -296,21 +278,13 @@ async def gc(days: float | None, dry_run: bool, as_json: bool) -> None:
     The worlds of sub-agents and of a race's attempts go 14 days (world_days) after their chats, and the chat that began
     them, last changed. Worlds that you opened yourself stay until you drop them.
     """
-    import msgspec
-
-    from treadle.adapters.stores import open_store
-    from treadle.adapters.stores.sqlite import SqliteStore
-    from treadle.diff.changes import count
-    from treadle.frontends.cli.session import configured
-    from treadle.library.housekeeping.collecting import collect
-    from treadle.library.housekeeping.retention import Collected, retention_of
-
-    config = configured()
-    collected = Collected()
-    store = open_store(config.store)  # the one whose chats may need what is here, and no other
-    if not isinstance(store, SqliteStore) or store.path.exists():
+    config = session.configured()
+    collected = retention.Collected()
+    store = stores.open_store(config.store)  # the one whose chats may need what is here, and no other
+    if not isinstance(store, sqlite.SqliteStore) or store.path.exists():
         try:
-            collected = await collect(store, config.home, retention_of(config.settings, days), dry=dry_run)
+            keeping = retention.retention_of(config.settings, days)
+            collected = await collecting.collect(store, config.home, keeping, dry=dry_run)
         finally:
             await store.close()
     if as_json:
@@ -320,7 +294,7 @@ async def gc(days: float | None, dry_run: bool, as_json: bool) -> None:
         return
     terminal = Terminal()
     heading = "would be removed" if dry_run else "removed"
-    terminal.line(f"{heading}: {count(collected.images, 'kept file')} ({_size(collected.bytes)})")
+    terminal.line(f"{heading}: {diff_changes.count(collected.images, 'kept file')} ({_size(collected.bytes)})")
     other_counts = (
         (collected.commands, "output of a command", "outputs of commands"),
         (collected.captures, "snapshot of a project", "snapshots of projects"),
@@ -331,7 +305,8 @@ async def gc(days: float | None, dry_run: bool, as_json: bool) -> None:
     for number, one, many in other_counts:
         if number:
             terminal.line(f"{heading}: {number:,} {one if number == 1 else many}")
-    terminal.note(f"{count(collected.kept_images, 'kept file')} left ({_size(collected.kept_bytes)})", "dim")
+    kept_files = diff_changes.count(collected.kept_images, "kept file")
+    terminal.note(f"{kept_files} left ({_size(collected.kept_bytes)})", "dim")
 
 
 def _size(number: float) -> str:

@@ -8,11 +8,11 @@ import click
 
 from treadle.base.inert import inert_line, print_note
 from treadle.errors import InvalidInput
+from treadle.frontends.cli.lazy import Config, asyncio, diff_changes, msgspec, session
 from treadle.frontends.cli.options import FOLDER, POSITIVE, gathered
 from treadle.frontends.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from treadle.library.config import Config
     from treadle.library.evaluation import Result, Task
 
 COMPARE = "compare"
@@ -57,9 +57,6 @@ def eval_(flags: Evaluation) -> None:
     after a stop: what is done is not done again, what was under way is resumed. `compare A B` tells what got better and
     what got worse from one result to another. The exit code is 1 if every attempt ended in an error.
     """
-    import asyncio
-
-    from treadle.frontends.cli.session import configured
     from treadle.library.evaluation import compare, read_results, read_suite
     from treadle.library.evaluation.tasks import select_tasks
 
@@ -72,17 +69,13 @@ def eval_(flags: Evaluation) -> None:
     name = suite.resolve().stem
     folder = Path(flags.out or Path("eval-results", name)).absolute()
     try:
-        asyncio.run(_evaluate(configured(), flags, folder, tasks, name))
+        asyncio.run(_evaluate(session.configured(), flags, folder, tasks, name))
     except KeyboardInterrupt:
         print_note("stopped; run the same command to continue")
         raise
 
 
 async def _evaluate(config: "Config", flags: Evaluation, folder: Path, tasks: "list[Task]", suite: str) -> None:
-    from msgspec.structs import replace
-
-    from treadle.diff.changes import count
-    from treadle.frontends.cli.session import open_agent
     from treadle.library.evaluation import Plan, evaluate, text_report
     from treadle.library.evaluation.report import svg_plot
     from treadle.library.evaluation.results import ERRORS
@@ -100,10 +93,11 @@ async def _evaluate(config: "Config", flags: Evaluation, folder: Path, tasks: "l
         if lacking := missing(task):
             terminal.note(f"left out, because {', '.join(lacking)} is not here: {task.name}", "yellow")
     number = len(planned(tasks, plan))
-    terminal.note(f"{count(number, 'attempt')}, kept in {folder}", "dim")
+    terminal.note(f"{diff_changes.count(number, 'attempt')}, kept in {folder}", "dim")
     counter = itertools.count(number - len(waiting(tasks, plan, folder)) + 1)
-    inside = replace(config, settings=replace(config.settings, store=str(folder / STORE)))
-    async with open_agent(inside, works=True) as agent:
+    settings = msgspec.structs.replace(config.settings, store=str(folder / STORE))
+    inside = msgspec.structs.replace(config, settings=settings)
+    async with session.open_agent(inside, works=True) as agent:
         results = await evaluate(
             agent, tasks, plan, folder, lambda result: terminal.line(f"[{next(counter)}/{number}] {_line(result)}")
         )

@@ -8,14 +8,14 @@ import click
 
 from treadle.base.inert import inert_line
 from treadle.errors import InvalidInput, NotFound, ToolError
+from treadle.frontends.cli import options as o
 from treadle.frontends.cli.group import in_agent, in_loop
-from treadle.frontends.cli.options import EXIT_ERROR, EXIT_OK, PORT, Body, FiniteFloat, json_option, root_options
+from treadle.frontends.cli.lazy import Agent, mcp_settings, msgspec, session, webbrowser
 from treadle.frontends.cli.terminal import Terminal, write_json, write_list
 from treadle.frontends.presentation.styled import Span, spans
 from treadle.protocol.choices import MODES
 
 if TYPE_CHECKING:
-    from treadle.library.agent import Agent
     from treadle.library.mcp_hub.hub import Link
     from treadle.library.mcp_hub.settings import Declared
     from treadle.library.mcp_hub.setup import McpServers
@@ -35,12 +35,7 @@ def mcp() -> None:
 @click.argument("name")
 @click.argument("command", nargs=-1, metavar="[-- COMMAND [ARG]...]")
 @click.option("--url", default="", help="The address of a server that is reached by HTTP.")
-@click.option(
-    "--transport",
-    type=click.Choice(["http", "sse"]),
-    default=None,
-    help="sse: the older transport HTTP+SSE of a --url.",
-)
+@click.option("--transport", type=click.Choice(["http", "sse"]), help="sse: the older transport HTTP+SSE of a --url.")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Sent with each request.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="Given to the program; ${NAME} is filled in.")
 @click.option("--tool", "tools", multiple=True, metavar="PATTERN", help="Offer only these of its tools.")
@@ -50,19 +45,14 @@ def mcp() -> None:
 )
 @click.option("--write", is_flag=True, help="Let a confined program write in the project.")
 @click.option(
-    "--timeout",
-    "timeout_s",
-    type=FiniteFloat(min=0, min_open=True),
-    default=120.0,
-    metavar="SECONDS",
-    help="How long a call may take.",
+    "--timeout", "timeout_s", type=o.SECONDS, default=120.0, metavar="SECONDS", help="How long a call may take."
 )
 @click.option("--scope", default="", metavar="SCOPES", help="The scopes to request when signing in.")
 @click.option("--client-id", default="", metavar="ID", help="The id of a client that you registered there.")
 @click.option("--client-secret", default="", metavar="SECRET", help="Of the client; ${NAME} is filled in.")
 @click.option(
     "--callback-port",
-    type=PORT,
+    type=o.PORT,
     default=0,
     metavar="PORT",
     help="Of the client's redirect, http://127.0.0.1:PORT/callback.",
@@ -87,24 +77,22 @@ def add(
     **fields: Any,
 ) -> None:
     """Add a server, or change one: a program, or an address with --url."""
-    from treadle.frontends.cli.session import configured
-    from treadle.library.mcp_hub.settings import OAuthClient, Server
     from treadle.library.mcp_hub.setup import Declarations
 
     if (client_secret or callback_port) and not client_id:
         raise click.UsageError("--client-secret and --callback-port belong to a --client-id.")
     program, *args = command or ("",)
-    server = Server(
+    server = mcp_settings.Server(
         command=program,
         args=tuple(args),
         type=transport or "",
         env=_pairs(env, "--env"),
         headers=_pairs(headers, "--header"),
         tools=tools or None,
-        oauth=OAuthClient(client_id, client_secret, callback_port) if client_id else None,
+        oauth=mcp_settings.OAuthClient(client_id, client_secret, callback_port) if client_id else None,
         **fields,
     )
-    Declarations(configured().home).add(name, server)
+    Declarations(session.configured().home).add(name, server)
     Terminal().line(f"added {inert_line(name)}: {inert_line(server.place)}")
     Terminal().note(f"see whether it works: treadle mcp test {inert_line(name)}", "dim")
 
@@ -116,21 +104,18 @@ def _pairs(assignments: tuple[str, ...], option: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _with_servers(body: Body) -> Body:
-    """Make a coroutine function a command: its first arguments are the servers and the folder of this project; of any
-    folder, where there is no project."""
+def _with_servers(body: o.Body) -> o.Body:
+    """Make a coroutine function a command; its first arguments: the servers and the folder of this project, if any."""
 
     async def work(agent: "Agent", root: str | None, force_root: bool, **flags: Any) -> Any:
-        from treadle.frontends.cli.session import project_root
+        return await body(agent.mcp, str(o.project_root(root, force=root is None or force_root)), **flags)
 
-        return await body(agent.mcp, str(project_root(root, force=root is None or force_root)), **flags)
-
-    return root_options(wraps(body)(in_agent(works=True)(work)))
+    return o.root_options(wraps(body)(in_agent(works=True)(work)))
 
 
 @mcp.command("list")
 @_with_servers
-@json_option("Print one JSON object a line.")
+@o.json_option("Print one JSON object a line.")
 async def list_servers(servers: "McpServers", place: str, as_json: bool) -> None:
     """List the servers that chats of this project have."""
     declarations, warnings = servers.declared(place)
@@ -150,7 +135,7 @@ async def list_servers(servers: "McpServers", place: str, as_json: bool) -> None
 @mcp.command("show")
 @click.argument("name")
 @_with_servers
-@json_option("Print one JSON object.")
+@o.json_option("Print one JSON object.")
 async def show(servers: "McpServers", place: str, name: str, as_json: bool) -> None:
     """Show how a server is declared, and the tools that it had when it last ran."""
     link = await _link(servers, name, place)
@@ -170,9 +155,7 @@ async def show(servers: "McpServers", place: str, name: str, as_json: bool) -> N
 
 def _declaration(declared: "Declared") -> dict[str, Any]:
     """Without the values of variables and headers: they may be secrets."""
-    from msgspec import to_builtins
-
-    fields = to_builtins(declared.server)
+    fields = msgspec.to_builtins(declared.server)
     for key in ("env", "headers"):
         if key in fields:
             fields[key] = {name: value if value.startswith("${") else _HIDDEN for name, value in fields[key].items()}
@@ -205,7 +188,7 @@ async def try_server(servers: "McpServers", place: str, name: str) -> int:
     await connection.wait_until_started()
     if connection.state != "ready":
         terminal.note(f"{inert_line(name)} does not work: {inert_line(connection.why)}", "red")
-        return EXIT_ERROR
+        return o.EXIT_ERROR
     await connection.ready()
     prompts, resources = await servers.prompts(place, server=name), await servers.resources(place, server=name)
     terminal.line(f"{inert_line(link.known.title if link.known else name)} works")
@@ -214,17 +197,16 @@ async def try_server(servers: "McpServers", place: str, name: str) -> int:
         terminal.line(f"  {inert_line(prompt.command):40} {inert_line(prompt.description, 70)}")
     for resource in resources:
         terminal.line(f"  {inert_line(resource.mention, 120)}")
-    return EXIT_OK
+    return o.EXIT_OK
 
 
 @mcp.command("remove")
 @click.argument("name")
 def remove(name: str) -> None:
     """Remove a server from your own file."""
-    from treadle.frontends.cli.session import configured
     from treadle.library.mcp_hub.setup import Declarations
 
-    book = Declarations(configured().home)
+    book = Declarations(session.configured().home)
     if name not in book.all():
         raise NotFound(f"there is no server {name!r} of yours; see them with: treadle mcp list")
     book.remove(name)
@@ -238,8 +220,6 @@ async def login(servers: "McpServers", place: str, name: str) -> None:
     """Sign in to a server in the browser (OAuth)."""
 
     async def show_address(address: str) -> None:
-        import webbrowser
-
         Terminal().note(f"open this page to sign in:\n{inert_line(address)}")
         # Some browsers return only when they are closed, and the page comes back to this process before.
         Thread(target=webbrowser.open, args=(address,), daemon=True).start()
@@ -250,19 +230,17 @@ async def login(servers: "McpServers", place: str, name: str) -> None:
 
 
 @mcp.command("serve")
-@root_options
+@o.root_options
 @click.option("--mode", default=None, metavar="MODE", help="The mode: what needs no approval.")
 @click.option("--model", default="", metavar="MODEL", help="The model, as provider:name.")
 @in_loop
 async def serve(root: str | None, force_root: bool, mode: str | None, model: str) -> None:
     """Run as an MCP server on standard input and output, so that another agent can hand over work."""
-    from treadle.frontends.cli.session import configured, open_agent, project_root
-
     if mode is not None and mode not in MODES:
         raise InvalidInput(f"there is no mode {mode!r}; there is: {', '.join(MODES)}")
-    place = str(project_root(root, force=force_root))
-    config = configured({"mode": mode, "model": model or None})
-    async with open_agent(config, works=True) as agent:
+    place = str(o.project_root(root, force=force_root))
+    config = session.configured({"mode": mode, "model": model or None})
+    async with session.open_agent(config, works=True) as agent:
         from treadle.frontends.mcp_server.server import TaskTools
 
         agent.options = config.settings.chat_options(place)

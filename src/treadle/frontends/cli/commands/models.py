@@ -1,32 +1,29 @@
 """`treadle models`: the models that are usable with the present keys, their properties, and the missing parts of the
-others (M-12); `treadle models fetch` downloads models that run on this machine. No network is used unless `--remote` or
-`fetch` says so."""
+others (M-12); `treadle models fetch` downloads models. Only `--remote` and `fetch` use the network."""
 
 import os
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
 from treadle.base.inert import inert_line
 from treadle.errors import ConfigError, InvalidInput, ModelError
+from treadle.frontends.cli.lazy import asyncio, model_registry, offering, session
 from treadle.frontends.cli.options import json_option
 from treadle.frontends.cli.terminal import Terminal, write_json
 from treadle.frontends.presentation.styled import Span, spans
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from treadle.adapters.models.local.weights import Weights
-    from treadle.adapters.models.offering import Offer, State
     from treadle.adapters.models.registry import ModelRegistry
     from treadle.ports.model import ModelInfo
 
-REMOTE_S = 10.0
-"""How long a server may take for its list."""
-QUARTERS = 4
-"""Without a terminal, progress is told so many times."""
+    Listed = list[tuple[ModelInfo, str, offering.State]]  # a model, why it cannot be used, and its state
+
+REMOTE_S = 10.0  # how long a server may take for its list
+QUARTERS = 4  # without a terminal, progress is told so many times
 HEADER = ("model", "window", "output", "$ in", "$ cached", "$ out", "can")
 MARKS = {"missing": ["(not ready)"], "failed": ["(failed when asked)"]}
 LOCALLY = "its weights are on this machine"
@@ -44,22 +41,22 @@ def models(context: click.Context, everything: bool, remote: bool, as_json: bool
     """
     if context.invoked_subcommand is not None:
         return
-    from treadle.adapters.models.offering import all_offers
-    from treadle.adapters.models.registry import ModelRegistry
-    from treadle.frontends.cli.session import configured, warn
-
-    registry = ModelRegistry(os.environ, home=configured().home)
-    warn(registry.catalogue.warnings)
-    offers = all_offers(registry)
+    registry = model_registry.ModelRegistry(os.environ, home=session.configured().home)
+    session.warn(registry.catalogue.warnings)
+    offers = offering.all_offers(registry)
     if remote:
-        import asyncio
-
         asyncio.run(_ask(registry, offers))
+    listed: Listed = [
+        (info, reason, offering.model_state(registry, offer, info))
+        for offer in offers
+        for info in offer.models
+        if not (reason := offering.usable(registry, offer, info)) or everything
+    ]
     if as_json:
-        write_json(_object(registry, offers, everything))
+        write_json(_object(listed, registry, offers))
     else:
-        _print(Terminal(), registry, offers, everything)
-        _print_states(Terminal(), registry, offers, remote)
+        _print(listed)
+        _print_states(registry, offers, remote)
 
 
 @models.command("fetch")
@@ -71,30 +68,27 @@ def fetch(name: str) -> None:
     """
     from treadle.adapters.models.local.fetch import fetch as download
     from treadle.adapters.models.local.weights import KNOWN, locate
-    from treadle.frontends.cli.session import configured
 
     name = name.removeprefix("local:")
     weights = KNOWN.get(name)
     if weights is None:
         raise InvalidInput(f"there is no model {name!r} to fetch; there are {', '.join(KNOWN)}")
-    home = configured().home
+    home = session.configured().home
     terminal = Terminal()
     if (there := locate(weights, home)) is not None:
         terminal.note(f"{weights.info.ref} is here already: {there}")
         return
     terminal.note(f"fetching {weights.title}, {weights.size / 1e6:,.0f} MB")
-    progress = DownloadProgress(weights, terminal)
-    with progress.open_bar():
+    with _show_progress(weights, terminal) as progress:
         path = download(weights, home, progress)
     terminal.note(f"verified and kept in {path}")
     terminal.line(f"Use it with: treadle run --model {weights.info.ref} PROMPT")
 
 
-async def _ask(registry: "ModelRegistry", offers: "Sequence[Offer]") -> None:
+async def _ask(registry: "ModelRegistry", offers: "Sequence[offering.Offer]") -> None:
     """Replace what is known by what the servers say, all at once; a server that fails costs only its own list."""
-    import asyncio
 
-    async def ask(offer: "Offer") -> None:
+    async def ask(offer: "offering.Offer") -> None:
         try:
             async with asyncio.timeout(REMOTE_S):
                 listed = await registry.ask(offer.provider)
@@ -110,14 +104,10 @@ async def _ask(registry: "ModelRegistry", offers: "Sequence[Offer]") -> None:
     await registry.close()
 
 
-def _object(registry: "ModelRegistry", offers: "Sequence[Offer]", everything: bool) -> dict[str, object]:
+def _object(listed: "Listed", registry: "ModelRegistry", offers: "Sequence[offering.Offer]") -> dict[str, object]:
     """In the words of the user's own file."""
-    from treadle.adapters.models.offering import model_state, provider_state, usable
-
-    models = []
-    for offer, info in [(each, info) for each in offers for info in each.models]:
-        reason = usable(registry, offer, info)
-        description = {
+    models = [
+        {
             "model": info.ref,
             "window": info.window,
             "max_output": info.max_output,
@@ -131,33 +121,34 @@ def _object(registry: "ModelRegistry", offers: "Sequence[Offer]", everything: bo
             "vision": info.vision,
             "usable": not reason,
             "why": reason,
+            "state": state,
         }
-        if everything or not reason:
-            models.append({**description, "state": model_state(registry, offer, info)})
+        for info, reason, state in listed
+    ]
     providers = {
         offer.provider: {
             "usable": not offer.unusable_reason,
             "why": offer.unusable_reason,
             "asked": offer.has_answered,
             "failure": offer.failure,
-            "state": provider_state(registry, offer),
+            "state": offering.provider_state(registry, offer),
         }
         for offer in offers
     }
     return {"models": models, "providers": providers}
 
 
-def _print(terminal: Terminal, registry: "ModelRegistry", offers: "Sequence[Offer]", everything: bool) -> None:
-    from treadle.adapters.models.offering import model_state, usable
-
-    rows = [
-        _row(info, model_state(registry, offer, info))
-        for offer in offers
-        for info in offer.models
-        if everything or not usable(registry, offer, info)
-    ]
+def _print(listed: "Listed") -> None:
+    rows: list[tuple[str, ...]] = []
+    for info, _, state in listed:
+        prices = (info.usd_per_million_input, info.usd_per_million_cached, info.usd_per_million_output)
+        price_cells = [f"{price:.4g}" if any(prices) else "" for price in prices]
+        abilities = {"tools": info.native_tools, "thinking": info.thinking, "vision": info.vision}
+        traits = " ".join([name for name, has in abilities.items() if has] + MARKS.get(state, []))
+        rows.append((inert_line(info.ref), _tokens(info.window), _tokens(info.max_output), *price_cells, traits))
     if not rows:
         return
+    terminal = Terminal()
     widths = [max(map(len, column)) for column in zip(HEADER, *rows, strict=True)]
     for number, (ref, *cells, traits) in enumerate([HEADER, *rows]):
         right = (f"{cell:>{width}}" for cell, width in zip(cells, widths[1:6], strict=True))
@@ -165,11 +156,11 @@ def _print(terminal: Terminal, registry: "ModelRegistry", offers: "Sequence[Offe
     terminal.line("Prices in USD for a million tokens, where they are known.", "dim")
 
 
-def _print_states(terminal: Terminal, registry: "ModelRegistry", offers: "Sequence[Offer]", remote: bool) -> None:
+def _print_states(registry: "ModelRegistry", offers: "Sequence[offering.Offer]", remote: bool) -> None:
     """Print the state of the providers and how it is known. A provider that was not checked is not called ready."""
     from treadle.adapters.models.local.weights import PROVIDER
-    from treadle.adapters.models.offering import provider_state, usable
 
+    terminal = Terminal()
     ready: dict[str, str] = {}
     missing: dict[str, str] = {}
     for offer in offers:
@@ -178,11 +169,11 @@ def _print_states(terminal: Terminal, registry: "ModelRegistry", offers: "Sequen
         elif offer.has_answered:
             ready[offer.provider] = f"answered just now; models: {len(offer.models)}"
         else:  # models on this machine are there one by one
-            reasons = {info.ref: usable(registry, offer, info) for info in offer.models}
+            reasons = {info.ref: offering.usable(registry, offer, info) for info in offer.models}
             missing |= {ref: reason for ref, reason in reasons.items() if reason}
             ready |= {ref: LOCALLY for ref, reason in reasons.items() if not reason and offer.provider == PROVIDER}
     _pairs(terminal, "Ready:", ready)
-    unasked = [offer.provider for offer in offers if provider_state(registry, offer) == "not asked"]
+    unasked = [offer.provider for offer in offers if offering.provider_state(registry, offer) == "not asked"]
     if unasked:
         hint = "they cannot be" if remote else "--remote asks whether their servers answer and take the key"
         terminal.line(f"\nNot asked: {', '.join(unasked)} ({hint})")
@@ -190,14 +181,6 @@ def _print_states(terminal: Terminal, registry: "ModelRegistry", offers: "Sequen
     _pairs(terminal, "Not ready:", missing)
     if not ready and not unasked:
         terminal.note("no model can be used yet; the list above says why")
-
-
-def _row(info: "ModelInfo", state: "State") -> tuple[str, ...]:
-    prices = (info.usd_per_million_input, info.usd_per_million_cached, info.usd_per_million_output)
-    price_cells = [f"{price:.4g}" if any(prices) else "" for price in prices]
-    abilities = {"tools": info.native_tools, "thinking": info.thinking, "vision": info.vision}
-    traits = [name for name, has in abilities.items() if has] + MARKS.get(state, [])
-    return (inert_line(info.ref), _tokens(info.window), _tokens(info.max_output), *price_cells, " ".join(traits))
 
 
 def _tokens(count: int) -> str:
@@ -212,31 +195,24 @@ def _pairs(terminal: Terminal, title: str, pairs: dict[str, str]) -> None:
             terminal.line(spans(f"  {inert_line(name):{width}}  ", Span(inert_line(text), ("dim",))))
 
 
-class DownloadProgress:
-    """Shows how far a download is: as a bar where someone sees it, else in a few lines."""
+@contextmanager
+def _show_progress(weights: "Weights", terminal: Terminal) -> Iterator[Callable[[int], None]]:
+    """Show how far a download is: as a bar where someone sees it, else in a few lines."""
+    quarter = 0
 
-    def __init__(self, weights: "Weights", terminal: Terminal) -> None:
-        self._weights = weights
-        self._terminal = terminal
-        self._bar: Progress | None = None
-        self._quarter = 0
+    def note(downloaded_bytes: int) -> None:
+        nonlocal quarter
+        if (new_quarter := downloaded_bytes * QUARTERS // weights.size) > quarter:
+            terminal.note(f"{downloaded_bytes / 1e6:,.0f} of {weights.size / 1e6:,.0f} MB")
+        quarter = new_quarter
 
-    def open_bar(self) -> AbstractContextManager[object]:
-        if not os.isatty(2):
-            return nullcontext()
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    if not os.isatty(2):
+        yield note
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-        columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-        self._bar = Progress(*columns, console=Console(stderr=True))
-        self._bar.add_task(inert_line(self._weights.name), total=self._weights.size)
-        return self._bar
-
-    def __call__(self, downloaded_bytes: int) -> None:
-        if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=downloaded_bytes)
-            return
-        quarter = downloaded_bytes * QUARTERS // self._weights.size
-        if quarter > self._quarter:
-            self._terminal.note(f"{downloaded_bytes / 1e6:,.0f} of {self._weights.size / 1e6:,.0f} MB")
-        self._quarter = quarter
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(inert_line(weights.name), total=weights.size)
+        yield lambda downloaded_bytes: bar.update(task, completed=downloaded_bytes)

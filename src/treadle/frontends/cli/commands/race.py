@@ -7,13 +7,13 @@ import click
 from treadle.base.inert import inert_line, print_line, print_note
 from treadle.frontends.cli import options as o
 from treadle.frontends.cli.group import in_loop
+from treadle.frontends.cli.lazy import Agent, Config, drive, session, wire
 from treadle.frontends.cli.terminal import Terminal, write_json
+from treadle.frontends.presentation.styled import status_words
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from treadle.library.agent import Agent
-    from treadle.library.config import Config
     from treadle.library.subagents.running_race import RunningRace
     from treadle.library.subagents.tree import Row
 
@@ -63,15 +63,11 @@ async def race(race_flags: RaceFlags, as_json: bool, **flags: Any) -> int:
     smallest change; with --judge a model chooses. The winner is committed as one change that treadle undo
     reverses. The worlds of the others stay; treadle world list shows them.
     """
-    from treadle.frontends.cli.drive import Signals
-    from treadle.frontends.cli.session import configured, open_agent
-    from treadle.protocol import wire
-
     first = race_flags.models.split(",")[0].strip()
-    config = configured({**flags, "model": first or None})
-    async with open_agent(config, works=True) as agent:
+    config = session.configured({**flags, "model": first or None})
+    async with session.open_agent(config, works=True) as agent:
         running = await _begin(agent, config, race_flags)
-        with Signals(running.chat) as signals:
+        with drive.Signals(running.chat) as signals:
             await _show(running, as_json)
             result = running.result
             if as_json:
@@ -86,14 +82,13 @@ async def race(race_flags: RaceFlags, as_json: bool, **flags: Any) -> int:
 
 
 async def _begin(agent: "Agent", config: "Config", race_flags: RaceFlags) -> "RunningRace":
-    from treadle.frontends.cli.session import chosen_model, find_chat, project_root
     from treadle.library.subagents.running_race import RunningRace, order
 
     if race_flags.chat:
-        return RunningRace(agent, agent.chat(await find_chat(agent.deps.store, race_flags.chat)))
+        return RunningRace(agent, agent.chat(await session.find_chat(agent.deps.store, race_flags.chat)))
     models = tuple(name.strip() for name in race_flags.models.split(",") if name.strip())
     if not models:
-        models = (await chosen_model(agent, config),)
+        models = (await session.chosen_model(agent, config),)
     for name in (*models, *([race_flags.judge] if race_flags.judge else [])):
         agent.deps.models.get(name)
         if disclosure := agent.consent.disclose(name):
@@ -101,14 +96,12 @@ async def _begin(agent: "Agent", config: "Config", race_flags: RaceFlags) -> "Ru
     race_order = order(
         race_flags.task or "", race_flags.worlds, models, race_flags.passes, race_flags.judge, race_flags.everything
     )
-    root = project_root(race_flags.root, force=race_flags.force_root)
+    root = o.project_root(race_flags.root, force=race_flags.force_root)
     chat = agent.chat(options=config.settings.chat_options(str(root)), interactive=False, model=models[0])
     return RunningRace(agent, chat, race_order)
 
 
 async def _show(running: "RunningRace", as_json: bool) -> None:
-    from treadle.protocol import wire
-
     terminal = Terminal()
     if terminal.live and not as_json:
         from rich.live import Live
@@ -148,8 +141,6 @@ def _table(running: "RunningRace", rows: "list[Row]") -> "Table":
 
 
 def _state(row: "Row") -> str:
-    from treadle.frontends.presentation.names import status_words
-
     if row.waits:
         return f"waits for an answer: {', '.join(row.waits)}"
     won = " · won" if "won" in row.labels else ""

@@ -1,5 +1,4 @@
-"""`treadle run`: give a model a task, in a new chat or in one that exists. `treadle resume`: go on with a chat that was
-cut off, or give it what it waits for."""
+"""`treadle run`: give a model a task. `treadle resume`: go on with a chat, or give it what it waits for."""
 
 import os
 from pathlib import Path
@@ -9,19 +8,18 @@ import click
 
 from treadle.base.file_system import is_below
 from treadle.base.inert import inert_line, print_note
-from treadle.errors import ConfigError, InvalidInput, Refused
+from treadle.errors import ConfigError, InvalidInput, Refused, unknown_names
 from treadle.frontends.cli import options as o
 from treadle.frontends.cli.group import in_chat
+
+from treadle.frontends.cli.lazy import (  # isort: skip
+    Agent, Chat, Config, asyncio, c, chat_options, collecting, dialogue, drive, e, expansion, following,
+    library_config, msgspec, notices, piped, retention, session, slash,
+)  # fmt: skip
 from treadle.protocol.choices import MODES, OWN_WORLD, CompletionStyle, OnLimit, Preset, Rung
 
 if TYPE_CHECKING:
-    from treadle.library.agent import Agent
-    from treadle.library.chat import Chat
-    from treadle.library.config import Config
-    from treadle.library.following import CommandStream
-    from treadle.protocol.commands import Result
     from treadle.protocol.content import Image
-    from treadle.protocol.events import OpenAction
 
 
 class Task(NamedTuple):
@@ -32,15 +30,12 @@ class Task(NamedTuple):
     chat: str | None
     root: str | None
     force_root: bool
-    system: str | None
-    """The file with the system prompt."""
+    system: str | None  # the file with the system prompt
     tools: str | None
     agent: str | None
-    output_schema: str | None
-    """The file with the JSON Schema of the answer."""
+    output_schema: str | None  # the file with the JSON Schema of the answer
     interactive: bool | None
-    world: str | None
-    """Its id, or that it is one of its own."""
+    world: str | None  # its id, or that it is one of its own
 
     def check(self) -> None:
         if self.no_stdin and self.prompt in (None, "-") and self.world in (None, OWN_WORLD):
@@ -77,13 +72,7 @@ class Task(NamedTuple):
 )
 @o.effort_option
 @o.network_option
-@click.option(
-    "--world",
-    is_flag=False,
-    flag_value=OWN_WORLD,
-    metavar="[=ID]",
-    help="Work in a world: the project changes only when it is committed.",
-)
+@o.optional_value("--world", OWN_WORLD, "[=ID]", "Work in a world: the project changes only when it is committed.")
 @click.option("--git-branch", is_flag=True, default=None, help="Work on a new git branch.")
 @click.option(
     "--auto-approve-commands", is_flag=True, default=None, help="Run commands without asking, except critical ones."
@@ -117,41 +106,33 @@ def run(task: Task, as_json: bool, checks: tuple[str, ...], **flags: Any) -> int
         "--json and --output-schema": as_json and task.output_schema is not None,
         "--tool-calls plain and --completion tool": plain and flags["completion"] == "tool",
     }
-    for words, is_contradiction in contradictions.items():
-        if is_contradiction:
-            raise click.UsageError(f"{words} exclude each other.")
+    o.refuse({f"{words} exclude each other.": holds for words, holds in contradictions.items()})
     from treadle.adapters.models.providers import preload_tls
 
     # Before what follows, which takes long, too.
     preload_tls(flags["model"] or os.environ.get("TREADLE_MODEL", ""), os.environ)
-    import asyncio
-
-    from treadle.frontends.cli.session import configured, open_agent
-    from treadle.library.housekeeping.retention import is_due, retention_of
-
-    config = configured({**flags, "checks": checks or None})
+    config = session.configured({**flags, "checks": checks or None})
 
     async def work() -> int:
-        async with open_agent(config, works=True) as agent:
+        async with session.open_agent(config, works=True) as agent:
             code = await _work(agent, config, task, as_json)
-            if code < 128 and is_due(config.home):  # a user who stopped the run does not wait for this
-                from treadle.library.housekeeping.collecting import now_and_then
-
-                await now_and_then(agent.deps.store, config.home, retention_of(config.settings))
+            if code < 128 and retention.is_due(config.home):  # a user who stopped the run does not wait for this
+                await collecting.now_and_then(agent.deps.store, config.home, retention.retention_of(config.settings))
             return code
 
     return asyncio.run(work())
 
 
 async def _work(agent: "Agent", config: "Config", task: Task, as_json: bool) -> int:
-    from treadle.frontends.cli.dialogue import follow, someone_is_there
-
     text = _text(task)
-    asks = not as_json and task.output_schema is None and task.interactive is not False and someone_is_there()
+    asks = not as_json and task.output_schema is None and task.interactive is not False and dialogue.someone_is_there()
     if asks and task.interactive is None:
         task = task._replace(interactive=True)
-    if task.tools:
-        _require_tools(agent, _names(task.tools))
+    if task.tools:  # tools that do not exist are named before a model has to do without them
+        tool_names = [spec.name for spec in agent.deps.tools.specs(chat_options.ChatOptions(interactive=True))]
+        # Tools of MCP servers are known when their servers run; their names have two underlines (and may have a star).
+        if unknown := unknown_names("tool", [name for name in _names(task.tools) if "__" not in name], tool_names):
+            raise InvalidInput(f"{unknown} The tools are: {', '.join(sorted(tool_names))}")
     chat, after_seq, model = await _find_or_make_chat(agent, config, task)
     if not await _tell_recipient(agent, model, asks=asks):
         return o.EXIT_ERROR
@@ -160,44 +141,27 @@ async def _work(agent: "Agent", config: "Config", task: Task, as_json: bool) -> 
     typed = text if task.prompt in (None, "-") else str(task.prompt)
     images: tuple[Image, ...] = ()
     if typed.startswith("/") or "@" in typed:
-        from treadle.library.message_expansion import expand_message
-
-        message, images = await expand_message(agent, (await chat.state()).options, typed)
+        message, images = await expansion.expand_message(agent, (await chat.state()).options, typed)
         text = message + text.removeprefix(typed)
     if task.output_schema is not None:
-        from treadle.frontends.cli.drive import print_output
-
-        return await print_output(chat, text, _read(task.output_schema, "the output schema"), after_seq)
+        return await drive.print_output(chat, text, _read(task.output_schema, "the output schema"), after_seq)
     stream = chat.send(text, images=images, traceparent=os.environ.get("TRACEPARENT", ""))
-    return await follow(chat, stream, after_seq, as_json=as_json, asks=asks)
+    return await dialogue.follow(chat, stream, after_seq, as_json=as_json, asks=asks)
 
 
 def _text(task: Task) -> str:
     """The task with what was piped in; it alone if no task is named."""
-    from treadle.frontends.cli.piped import LIMIT, is_piped, read_text, with_context
-
     piped_text = ""
-    if task.prompt == "-" or (not task.no_stdin and is_piped()):
+    if task.prompt == "-" or (not task.no_stdin and piped.is_piped()):
         shorter = "pass a part of it (… | tail -c 100000), or put it into a file and name that"
-        piped_text = read_text(LIMIT, shorter, " (go without it: --no-stdin)")
+        piped_text = piped.read_text(piped.LIMIT, shorter, " (go without it: --no-stdin)")
     if task.prompt is None and not piped_text.strip():
         raise click.UsageError("Missing argument 'PROMPT': write the task, or pipe it in.")
     alone = task.prompt in (None, "-")
     text = piped_text if alone else str(task.prompt)
     if not text.strip():
         raise InvalidInput("the prompt is empty; write a task")
-    return text if alone or not piped_text.strip() else with_context(text, piped_text)
-
-
-def _require_tools(agent: "Agent", names: tuple[str, ...]) -> None:
-    """Tools that do not exist are named before a model has to do without them."""
-    from treadle.errors import unknown_names
-    from treadle.protocol.options import ChatOptions
-
-    tool_names = [spec.name for spec in agent.deps.tools.specs(ChatOptions(interactive=True))]
-    # Tools of MCP servers are known when their servers run; their names have two underlines (and may have a star).
-    if unknown := unknown_names("tool", [name for name in names if "__" not in name], tool_names):
-        raise InvalidInput(f"{unknown} The tools are: {', '.join(sorted(tool_names))}")
+    return text if alone or not piped_text.strip() else piped.with_context(text, piped_text)
 
 
 def _names(words: str) -> tuple[str, ...]:
@@ -205,68 +169,56 @@ def _names(words: str) -> tuple[str, ...]:
 
 
 async def _find_or_make_chat(agent: "Agent", config: "Config", task: Task) -> "tuple[Chat, int, str]":
-    """The chat of the task, its last seq and its model. A chat that exists keeps its options, except for those that a
-    flag names."""
-    import msgspec
-
-    from treadle.frontends.cli.session import chosen_model, find_chat
-    from treadle.library.config import BUDGETS, OF_CHATS
-
+    """The chat of the task, its last seq and its model. An old chat keeps the options that no flag names."""
     store, options, flag_values = agent.deps.store, None, {}
     if task.chat is not None:
-        chat_id = await find_chat(store, task.chat)
+        chat_id = await session.find_chat(store, task.chat)
         options = (await agent.chat(chat_id).state()).options
     root = _root(config, task) if options is None or task.root is not None else ""
-    changes = {**_as_agent(agent, config, task, options.root if options is not None else root), **_task_options(task)}
+    changes = _task_options(agent, config, task, options.root if options is not None else root)
     for name, source in config.sources.items():
-        if source.startswith("flag ") and (name in OF_CHATS or name in BUDGETS):
+        if source.startswith("flag ") and (name in library_config.OF_CHATS or name in library_config.BUDGETS):
             flag_values[name] = getattr(config.settings, name)
     if options is None:
-        changes["model"] = model = changes.get("model") or await chosen_model(agent, config)
+        changes["model"] = model = changes.get("model") or await session.chosen_model(agent, config)
         agent.deps.models.get(model)
         changes |= {name: value for name, value in flag_values.items() if name == "reasoning_effort"}
         return agent.chat(options=config.settings.chat_options(root), **changes), 0, model
     changes |= flag_values
-    if budget := {kind: changes.pop(name) for name, kind in BUDGETS.items() if name in changes}:
+    if budget := {kind: changes.pop(name) for name, kind in library_config.BUDGETS.items() if name in changes}:
         changes["run_budget"] = msgspec.to_builtins(msgspec.structs.replace(options.run_budget, **budget))
     if root:
         changes["root"] = root
     if not changes.get("model", options.model):
-        changes["model"] = await chosen_model(agent, config)
+        changes["model"] = await session.chosen_model(agent, config)
     model = changes.get("model", options.model)
     agent.deps.models.get(model)
     return agent.chat(chat_id, **changes), await store.head(chat_id), model
 
 
-def _as_agent(agent: "Agent", config: "Config", task: Task, root: str) -> dict[str, Any]:
-    """Return the options of the custom agent. A flag takes precedence."""
-    if task.agent is None:
-        return {}
-    from treadle.frontends.presentation.slash import agent_changes
-    from treadle.protocol.options import Project
-
-    changes = agent_changes(agent.custom_agents(Project(root)), task.agent)
-    flags = [name for name in ("model", "reasoning_effort") if config.sources[name].startswith("flag ")]
-    return {name: value for name, value in changes.items() if name not in flags}
-
-
 def _root(config: "Config", task: Task) -> str:
-    from treadle.frontends.cli.session import project_root, warn
-
-    root = str(project_root(task.root, force=task.force_root))
+    root = str(o.project_root(task.root, force=task.force_root))
     if is_below(str(config.home.resolve()), root):
-        warn([f"Treadle's home {config.home} lies inside the project, where the model can reach it; move TREADLE_HOME"])
+        inside = "lies inside the project, where the model can reach it; move TREADLE_HOME"
+        session.warn([f"Treadle's home {config.home} {inside}"])
     return root
 
 
-def _task_options(task: Task) -> dict[str, Any]:
+def _task_options(agent: "Agent", config: "Config", task: Task, root: str) -> dict[str, Any]:
+    """The options of the custom agent, if one is named, and of flags, which take precedence."""
+    agent_options: dict[str, Any] = {}
+    if task.agent is not None:
+        agent_options = slash.agent_changes(agent.custom_agents(chat_options.Project(root)), task.agent)
+        for name in ("model", "reasoning_effort"):
+            if config.sources[name].startswith("flag "):
+                agent_options.pop(name, None)
     options = {
         "system_prompt": None if task.system is None else _read(task.system),
         "tools": None if task.tools is None else _names(task.tools),
         "interactive": task.interactive,
         "world": task.world,
     }
-    return {name: value for name, value in options.items() if value is not None}
+    return {**agent_options, **{name: value for name, value in options.items() if value is not None}}
 
 
 def _read(file: str, label: str = "the system prompt") -> str:
@@ -280,7 +232,6 @@ async def _tell_recipient(agent: "Agent", model: str, *, asks: bool) -> bool:
     """Tell the user, once for each provider, which provider receives the project (S-10): as a question if `asks`,
     otherwise in a line on standard error. False if the run may not begin."""
     from treadle.adapters.policy.trust import disclosure
-    from treadle.frontends.cli.dialogue import agreed
 
     missing_consent = agent.consent.missing(model)
     if not missing_consent:
@@ -288,9 +239,11 @@ async def _tell_recipient(agent: "Agent", model: str, *, asks: bool) -> bool:
     notice_text = inert_line(disclosure(missing_consent))
     if not asks:
         print_note(f"treadle: {notice_text} (shown once; see the setting `consent`)")
-    elif not await agreed(f"{notice_text[0].upper()}{notice_text[1:]}.\nGo on? [y]es, and do not ask again · [n]o: "):
-        print_note("treadle: nothing was sent")
-        return False
+    else:
+        sentence = f"{notice_text[0].upper()}{notice_text[1:]}."
+        if not await dialogue.agreed(f"{sentence}\nGo on? [y]es, and do not ask again · [n]o: "):
+            print_note("treadle: nothing was sent")
+            return False
     try:
         agent.consent.give(missing_consent)
     except ConfigError as error:  # then it is told again the next time
@@ -308,10 +261,9 @@ class Resumption(NamedTuple):
     results: str | None
 
     def check(self) -> None:
-        if sum([self.approve, self.deny, self.answer is not None, self.results is not None]) > 1:
-            raise click.UsageError("--approve, --deny, --answer and --results exclude each other.")
-        if self.feedback and not self.deny:
-            raise click.UsageError("--feedback goes with --deny.")
+        acts = [self.approve, self.deny, self.answer is not None, self.results is not None]
+        several = "--approve, --deny, --answer and --results exclude each other."
+        o.refuse({several: sum(acts) > 1, "--feedback goes with --deny.": self.feedback and not self.deny})
 
 
 @click.command("resume")
@@ -319,11 +271,7 @@ class Resumption(NamedTuple):
 @click.option("--deny", is_flag=True, help="Refuse what the chat asks for.")
 @click.option("--feedback", default="", metavar="TEXT", help="Tell the model why, with --deny.")
 @click.option("--answer", metavar="TEXT", help="Answer the chat's question, in words or by the number of an option.")
-@click.option(
-    "--results",
-    type=o.FILE,
-    help="Hand in the results of client tools, as JSON; - reads standard input.",
-)
+@click.option("--results", type=o.FILE, help="Hand in the results of client tools, as JSON; - reads standard input.")
 @o.json_option("Print every event as one line of JSON.")
 @o.gathered(Resumption, "reply")
 @in_chat(works=True)
@@ -332,21 +280,17 @@ async def resume(agent: "Agent", chat: "Chat", reply: Resumption, as_json: bool)
 
     ID is a chat's id, the beginning of it, or last.
     """
-    from treadle.frontends.cli.dialogue import follow, someone_is_there
-
     head = await agent.deps.store.head(chat.id)
-    asks = not as_json and someone_is_there()
-    return await follow(chat, await _reply(chat, reply), head, as_json=as_json, asks=asks, resumed=True)
+    asks = not as_json and dialogue.someone_is_there()
+    return await dialogue.follow(chat, await _reply(chat, reply), head, as_json=as_json, asks=asks, resumed=True)
 
 
-async def _reply(chat: "Chat", reply: Resumption) -> "CommandStream":
-    from treadle.frontends.presentation.notices import chosen_option
-
+async def _reply(chat: "Chat", reply: Resumption) -> "following.CommandStream":
     if reply.results is not None:
         return chat.submit(_read_results(reply.results))
     if reply.answer is not None:
         action = await _open(chat, "user_input", "asks no question")
-        return chat.answer(action, chosen_option(action, reply.answer))
+        return chat.answer(action, notices.chosen_option(action, reply.answer))
     if reply.approve:
         return chat.approve(await _open(chat, "permission", "asks for no approval"))
     if reply.deny:
@@ -354,24 +298,19 @@ async def _reply(chat: "Chat", reply: Resumption) -> "CommandStream":
     return chat.resume()
 
 
-async def _open(chat: "Chat", kind: str, otherwise: str) -> "OpenAction":
+async def _open(chat: "Chat", kind: str, otherwise: str) -> "e.OpenAction":
     for action in await chat.actions():
         if action.kind == kind:
             return action
     raise Refused("not_awaiting_action", f"the chat {chat.id} {otherwise}")
 
 
-def _read_results(file: str) -> "list[Result]":
-    import msgspec
-
-    from treadle.frontends.cli.piped import read_bytes
-    from treadle.protocol.commands import Result
-
+def _read_results(file: str) -> "list[c.Result]":
     class Results(msgspec.Struct):
-        results: list[Result]
+        results: list[c.Result]
 
     try:
-        return msgspec.json.decode(read_bytes(file), type=Results).results
+        return msgspec.json.decode(piped.read_bytes(file), type=Results).results
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         example = '{"results": [{"tool_call_id": "…", "output": …}]}'
         raise InvalidInput(f"{file} holds no results ({error}); it should look like {example}") from error

@@ -14,16 +14,11 @@ import click
 from treadle.base.inert import inert_line, print_line, print_note
 from treadle.errors import ConfigError, TreadleError
 from treadle.frontends.cli.group import in_loop
-from treadle.frontends.cli.options import (
-    AMOUNT,
-    FILE,
-    FOLDER,
-    PORT,
-    POSITIVE,
-    effort_option,
-    json_option,
-    store_option,
-)
+
+from treadle.frontends.cli.lazy import (  # isort: skip
+    asyncio, collecting, demo_project, model_registry, msgspec, retention, session, webbrowser, wire,
+)  # fmt: skip
+from treadle.frontends.cli import options as o
 from treadle.frontends.cli.terminal import Terminal, write_list
 from treadle.protocol.choices import MODES
 
@@ -39,14 +34,14 @@ COPILOT_TOKEN = "COPILOT_CONNECTION_TOKEN"
 
 @click.command("serve")
 @click.option("--host", "serve_host", metavar="ADDRESS", help="The address to listen on; by default only this machine.")
-@click.option("--port", "serve_port", type=PORT, metavar="N", help="The port; 0 takes a free one.")
-@store_option
+@click.option("--port", "serve_port", type=o.PORT, metavar="N", help="The port; 0 takes a free one.")
+@o.store_option
 @click.option("--model", metavar="PROVIDER:NAME", help="The model of chats that name none; by default one is found.")
-@click.option("--workers", "concurrency", type=POSITIVE, metavar="N", help="Chats driven at once.")
+@click.option("--workers", "concurrency", type=o.POSITIVE, metavar="N", help="Chats driven at once.")
 @click.option("--no-worker", is_flag=True, help="Drive no chats here; others do it with treadle worker.")
-@click.option("--token-file", "serve_tokens", type=FILE, help="The file of tokens, as treadle tokens writes it.")
+@click.option("--token-file", "serve_tokens", type=o.FILE, help="The file of tokens, as treadle tokens writes it.")
 @click.option("--allow-host", "serve_hosts", multiple=True, metavar="NAME", help="A name that the server answers to.")
-@click.option("--allow-root", "serve_roots", multiple=True, type=FOLDER, help="A folder where projects may lie.")
+@click.option("--allow-root", "serve_roots", multiple=True, type=o.FOLDER, help="A folder where projects may lie.")
 @in_loop
 async def serve(no_worker: bool, serve_hosts: tuple[str, ...], serve_roots: tuple[str, ...], **flags: Any) -> None:
     """Serve the web app and the HTTP API, and drive chats.
@@ -60,28 +55,23 @@ async def serve(no_worker: bool, serve_hosts: tuple[str, ...], serve_roots: tupl
 
 async def _serve(flags: dict[str, Any], *, works: bool = True, on_ready: Callable[[str], None] | None = None) -> None:
     """Serve until a signal comes; `on_ready` is told the address as soon as requests are taken."""
-    import msgspec
-
-    from treadle.frontends.cli.session import configured, open_agent, present_root, warn
     from treadle.frontends.server.admission import Admission
     from treadle.frontends.server.running import address_of, bind, is_loopback, outside_address, run
     from treadle.frontends.server.service import Service
     from treadle.frontends.server.sign_in import SignIn
     from treadle.frontends.server.tokens import LOCAL, Tokens, kept_token, own_token, tokens_file
-    from treadle.library.housekeeping.collecting import tended
-    from treadle.library.housekeeping.retention import retention_of
 
-    config = configured(flags)
+    config = session.configured(flags)
     settings = config.settings
     if not is_loopback(settings.serve_host):
-        warn([NOT_ALONE])
+        session.warn([NOT_ALONE])
     mcp = is_loopback(settings.serve_host)  # the operator's own servers are not for others
-    async with open_agent(config, works=works, mcp=mcp, concurrency=settings.concurrency, stays=True) as agent:
+    async with session.open_agent(config, works=works, mcp=mcp, concurrency=settings.concurrency, stays=True) as agent:
         tokens = Tokens(tokens_file(config.home, settings.serve_tokens), config.home)
         local_token = kept_token(config.home) if tokens.all() else own_token(config.home)
         # The default options of a chat, and those that users may choose. The project is the present one, for the user
         # of this machine.
-        options = msgspec.structs.replace(settings.chat_options(present_root()), interactive=True)
+        options = msgspec.structs.replace(settings.chat_options(o.present_root()), interactive=True)
         permissions = settings.serve_roots, settings.serve_models, agent.deps.shared, settings.serve_operators
         admission = Admission(options, *permissions, settings.serve_network)
         codes = SignIn(tokens, renewed=_print_code)
@@ -103,7 +93,9 @@ async def _serve(flags: dict[str, Any], *, works: bool = True, on_ready: Callabl
             if on_ready is not None:
                 on_ready(link)
 
-        async with tended(agent.deps.store, config.home, retention_of(settings), agent.job_registry):
+        async with collecting.tended(
+            agent.deps.store, config.home, retention.retention_of(settings), agent.job_registry
+        ):
             await run(service, listening, ready, settings.drain_s)
 
 
@@ -113,8 +105,8 @@ def _print_code(code: str) -> None:
 
 @click.command("web")
 @click.option("--host", "serve_host", metavar="ADDRESS", help="The address to listen on; by default only this machine.")
-@click.option("--port", "serve_port", type=PORT, metavar="N", help="The port; 0 takes a free one.")
-@store_option
+@click.option("--port", "serve_port", type=o.PORT, metavar="N", help="The port; 0 takes a free one.")
+@o.store_option
 @click.option("--model", metavar="PROVIDER:NAME", help="The model of chats that name none; by default one is found.")
 @click.option("--no-open", is_flag=True, help="Only print the address.")
 @click.option("--demo", is_flag=True, help="A small project in a temporary folder; without a key, a scripted model.")
@@ -123,15 +115,11 @@ def web(no_open: bool, demo: bool, **flags: Any) -> None:
 
     Serves as treadle serve does, for the project of this folder, until Ctrl-C; chats go on where they were next time.
     """
-    import asyncio
-
     on_ready = None if no_open else _open_browser
     if not demo:
         asyncio.run(_serve(flags, on_ready=on_ready))
         return
-    from treadle.frontends.cli.demo_project import demo_folder
-
-    with demo_folder("treadle-web-") as folder:
+    with demo_project.demo_folder("treadle-web-") as folder:
         asyncio.run(_serve(_demo_flags(folder, flags), on_ready=on_ready))
 
 
@@ -139,23 +127,15 @@ def _open_browser(link: str) -> None:
     """A browser with a window; one that would take over the terminal is none."""
     windows = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if windows or sys.platform in ("darwin", "win32"):
-        import webbrowser
-
         webbrowser.open(link)
 
 
 def _demo_flags(folder: Path, flags: dict[str, Any]) -> dict[str, Any]:
-    """A project, and a home of its own, so that nothing of it is left. The model is the one that is set up here, if it
-    can be used, else a script."""
-    import asyncio
-
-    from treadle.adapters.models.registry import ModelRegistry
-    from treadle.frontends.cli.demo_project import make_demo
-    from treadle.frontends.cli.session import configured
+    """A project with a home of its own. The model is the one that is set up here, if it can be used, else a script."""
     from treadle.library.model_choice import ModelChoice, choose_model
 
-    config = configured({"model": flags.get("model")})
-    registry = ModelRegistry(os.environ, home=config.home)
+    config = session.configured({"model": flags.get("model")})
+    registry = model_registry.ModelRegistry(os.environ, home=config.home)
 
     async def choose() -> ModelChoice | None:
         try:
@@ -172,7 +152,7 @@ def _demo_flags(folder: Path, flags: dict[str, Any]) -> dict[str, Any]:
             model = "" if choice is None else choice.model
     except TreadleError:
         model = ""
-    project, script = make_demo(folder)
+    project, script = demo_project.make_demo(folder)
     os.environ["TREADLE_HOME"] = str(folder / "home")
     os.chdir(project)
     if not model:
@@ -182,8 +162,8 @@ def _demo_flags(folder: Path, flags: dict[str, Any]) -> dict[str, Any]:
 
 
 @click.group("tokens", invoke_without_command=True)
-@click.option("--file", type=FILE, help="The file of tokens, if it is not the usual one.")
-@json_option("Print one JSON object a line.")
+@click.option("--file", type=o.FILE, help="The file of tokens, if it is not the usual one.")
+@o.json_option("Print one JSON object a line.")
 @click.pass_context
 def tokens(context: click.Context, file: str | None, as_json: bool) -> None:
     """List, create and revoke tokens of the server.
@@ -193,11 +173,9 @@ def tokens(context: click.Context, file: str | None, as_json: bool) -> None:
     context.obj = file
     if context.invoked_subcommand is not None:
         return
-    from treadle.protocol.wire import iso_time
-
     rows = []
     for token in _tokens(file).all():
-        created = iso_time(token.created_ms) if token.created_ms else ""
+        created = wire.iso_time(token.created_ms) if token.created_ms else ""
         cells = (token.id, inert_line(token.user), created, inert_line(token.label))
         value = {"id": token.id, "user": token.user, "label": token.label, "created": created}
         rows.append((value, "  ".join(part for part in cells if part)))
@@ -228,17 +206,16 @@ def revoke(file: str | None, id: str) -> None:
 
 
 def _tokens(file: str | None) -> "Tokens":
-    from treadle.frontends.cli.session import configured
     from treadle.frontends.server.tokens import Tokens, tokens_file
 
-    config = configured({"serve_tokens": file})
+    config = session.configured({"serve_tokens": file})
     return Tokens(tokens_file(config.home, config.settings.serve_tokens), config.home)
 
 
 @click.command("worker")
-@store_option
-@click.option("--concurrency", type=POSITIVE, metavar="N", help="How many chats to drive at once.")
-@click.option("--drain-s", type=AMOUNT, metavar="S", help="How long to let steps end on SIGTERM.")
+@o.store_option
+@click.option("--concurrency", type=o.POSITIVE, metavar="N", help="How many chats to drive at once.")
+@click.option("--drain-s", type=o.AMOUNT, metavar="S", help="How long to let steps end on SIGTERM.")
 @in_loop
 async def worker(**flags: Any) -> None:
     """Drive the chats that need a worker, until stopped.
@@ -246,16 +223,13 @@ async def worker(**flags: Any) -> None:
     SIGTERM or Ctrl-C drains: nothing more is taken, and what is under way is brought to its record. A second one leaves
     at once. Either way the chats can be taken up by another worker.
     """
-    import asyncio
-
     from treadle.engine.pool import WorkerPool
-    from treadle.frontends.cli.session import configured, open_agent
-    from treadle.library.housekeeping.collecting import tended
-    from treadle.library.housekeeping.retention import retention_of
 
-    config = configured(flags)
+    config = session.configured(flags)
     settings = config.settings
-    async with open_agent(config, works=True, concurrency=settings.concurrency, relays=True, stays=True) as agent:
+    async with session.open_agent(
+        config, works=True, concurrency=settings.concurrency, relays=True, stays=True
+    ) as agent:
         pool = WorkerPool(agent.worker)
         to_drain, to_leave = asyncio.Event(), asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -264,7 +238,9 @@ async def worker(**flags: Any) -> None:
             )
         pool.start()
         print_note(f"treadle: worker {agent.worker.name} takes up to {settings.concurrency} chats at once")
-        async with tended(agent.deps.store, config.home, retention_of(settings), agent.job_registry):
+        async with collecting.tended(
+            agent.deps.store, config.home, retention.retention_of(settings), agent.job_registry
+        ):
             await to_drain.wait()
         print_note("treadle: draining; a second signal leaves at once")
         await pool.drain(settings.drain_s, to_leave)
@@ -272,10 +248,10 @@ async def worker(**flags: Any) -> None:
 
 @click.command("copilot")
 @click.option("--stdio", is_flag=True, help="Speak on standard input and output instead of a port.")
-@click.option("--port", type=PORT, default=0, metavar="N", help="The port; by default a free one.")
+@click.option("--port", type=o.PORT, default=0, metavar="N", help="The port; by default a free one.")
 @click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="The address to listen on.")
 @click.option("--model", metavar="PROVIDER:NAME", help="The model of sessions that name none.")
-@store_option
+@o.store_option
 @in_loop
 async def copilot(stdio: bool, port: int, host: str, **flags: Any) -> None:
     """Serve programs that use a Copilot SDK.
@@ -286,19 +262,15 @@ async def copilot(stdio: bool, port: int, host: str, **flags: Any) -> None:
     """
     import secrets
 
-    import msgspec
-
-    from treadle.adapters.models.registry import ModelRegistry
     from treadle.base.jsonrpc.connection import serve_stdio, serve_tcp
-    from treadle.frontends.cli.session import configured, open_agent, project_root
     from treadle.frontends.copilot.hooks import ProgramHooks
     from treadle.frontends.copilot.server import Runtime
 
-    config = configured(flags)
+    config = session.configured(flags)
     hooks = ProgramHooks()
-    async with open_agent(config, works=True, hooks=[hooks]) as agent:
+    async with session.open_agent(config, works=True, hooks=[hooks]) as agent:
         models = agent.deps.models
-        assert isinstance(models, ModelRegistry)
+        assert isinstance(models, model_registry.ModelRegistry)
         here = os.getcwd()
         token = "" if stdio else os.environ.get(COPILOT_TOKEN, "")
         if not (stdio or token):
@@ -307,7 +279,7 @@ async def copilot(stdio: bool, port: int, host: str, **flags: Any) -> None:
         options = config.settings.chat_options("")
         if not options.model and (choice := await agent.choose_model()) is not None:
             options = msgspec.structs.replace(options, model=choice.model)
-        runtime = Runtime(agent, models, options, hooks, lambda root: str(project_root(root or here)), token)
+        runtime = Runtime(agent, models, options, hooks, lambda root: str(o.project_root(root or here)), token)
         await (serve_stdio(runtime) if stdio else serve_tcp(runtime, host, port))
 
 
@@ -321,8 +293,8 @@ for _name in ("--log-level", "--auth-token-env", "--session-idle-timeout"):
 @click.command("acp")
 @click.option("--model", metavar="PROVIDER:NAME", help="The model of new sessions.")
 @click.option("--mode", type=click.Choice(MODES), help="What the model may do without asking, in new sessions.")
-@click.option("--max-turns", type=POSITIVE, metavar="N", help="How many model calls a run may make.")
-@effort_option
+@click.option("--max-turns", type=o.POSITIVE, metavar="N", help="How many model calls a run may make.")
+@o.effort_option
 @in_loop
 async def acp(**flags: Any) -> None:
     """Serve an editor that speaks the Agent Client Protocol.
@@ -338,14 +310,13 @@ async def acp(**flags: Any) -> None:
     from treadle.adapters.tools.hooks import UnsavedFiles
     from treadle.adapters.workspace.root import plain_root
     from treadle.frontends.acp.agent import CheckedLines, EditorAgent
-    from treadle.frontends.cli.session import configured, open_agent, project_root
 
-    config = configured(flags)
+    config = session.configured(flags)
     unsaved = UnsavedFiles(plain_root)
     if sys.stdin.isatty():
         print_note("treadle: this is for editors: it waits for requests in JSON (see: treadle acp --help)")
-    async with open_agent(config, works=True, hooks=[unsaved], stays=True) as agent:
-        door = EditorAgent(agent, config.settings.chat_options, lambda cwd: project_root(cwd), unsaved)
+    async with session.open_agent(config, works=True, hooks=[unsaved], stays=True) as agent:
+        door = EditorAgent(agent, config.settings.chat_options, lambda cwd: o.project_root(cwd), unsaved)
         try:
             lines = await CheckedLines.open_stdio()
             await run_agent(cast("AcpAgent", door), lines, use_unstable_protocol=True)

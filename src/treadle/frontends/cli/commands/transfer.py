@@ -1,20 +1,15 @@
-"""`treadle export` and `import`: a chat as JSON lines (D-08). `treadle fork`, `replay` and `diff-runs`: a chat copied,
-driven again offline, and compared (D-07)."""
+"""`treadle export`, `import`: a chat as JSON lines (D-08); `fork`, `replay`, `diff-runs`: a chat compared (D-07)."""
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
 from treadle.base.inert import inert, inert_json, inert_line
 from treadle.errors import InvalidInput
 from treadle.frontends.cli.group import in_agent, in_chat, in_loop
-from treadle.frontends.cli.options import CHAT, EXIT_ERROR, EXIT_OK, FILE, json_option
+from treadle.frontends.cli.lazy import Agent, Chat, library_config, piped, session, transfer
+from treadle.frontends.cli.options import CHAT, EXIT_ERROR, EXIT_OK, FILE, json_option, present_root
 from treadle.frontends.cli.terminal import Terminal, write_json
-
-if TYPE_CHECKING:
-    from treadle.library.agent import Agent
-    from treadle.library.chat import Chat
 
 
 @click.command("export")
@@ -25,10 +20,8 @@ async def export(agent: "Agent", chat: "Chat") -> None:
     ID is a chat's id, the beginning of it, or last. Every line is an event with its seq and type; data outside the log
     is included in the event that names it, so that the file is complete.
     """
-    from treadle.library.transfer import export_chat
-
     is_terminal = sys.stdout.isatty()
-    async for line in export_chat(agent.deps.store, chat.id):
+    async for line in transfer.export_chat(agent.deps.store, chat.id):
         sys.stdout.buffer.write(inert_json(line) if is_terminal else line)
     sys.stdout.buffer.flush()
 
@@ -50,17 +43,13 @@ async def import_(file: str, new_id: bool, owner: str, as_json: bool) -> None:
     The chat gets the model, mode, rules, sandbox, budgets and project of a new chat here. A run that was under way
     there is ended, not continued.
     """
-    from treadle.frontends.cli.piped import read_bytes
-    from treadle.frontends.cli.session import configured, open_agent, present_root
-    from treadle.library.transfer import import_chat
-
-    lines = read_bytes(file).split(b"\n")
-    config = configured()
-    async with open_agent(config) as agent:
+    lines = piped.read_bytes(file).split(b"\n")
+    config = session.configured()
+    async with session.open_agent(config) as agent:
         root = present_root()
         # Options that grant rights are those of a new chat here (S-09).
         local = agent.prepare(config.settings.chat_options(root)).options
-        chat = await import_chat(agent.deps.store, lines, new_id, local=local, owner=owner)
+        chat = await transfer.import_chat(agent.deps.store, lines, new_id, local=local, owner=owner)
     if as_json:
         write_json({"chat": chat, "model": local.model, "mode": local.mode, "root": root})
         return
@@ -81,20 +70,16 @@ async def fork(agent: "Agent", point: str, model: str | None, as_json: bool) -> 
     ID is a chat's id, the beginning of it, or last. SEQ is the number of its last event in the copy; without it
     everything is copied. Prints the id of the copy, which is the last chat from then on.
     """
-    from treadle.frontends.cli.session import find_chat
-    from treadle.library.config import load
-    from treadle.library.transfer import fork as fork_chat
-
     chat_ref, at, seq = point.partition("@")
     if at and not seq.isdecimal():
         raise InvalidInput(f"{point!r} names no event; write ID@SEQ with a number, as in last@12")
     store = agent.deps.store
-    chat = await find_chat(store, chat_ref)
+    chat = await session.find_chat(store, chat_ref)
     if model is not None:
-        model = load().model_of(model)
+        model = library_config.load().model_of(model)
         agent.deps.models.get(model)
     upto = int(seq) if at else await store.head(chat)
-    copy = await fork_chat(store, chat, upto, {} if model is None else {"model": model})
+    copy = await transfer.fork(store, chat, upto, {} if model is None else {"model": model})
     if as_json:
         write_json({"chat": copy, "forked_from": chat, "seq": upto})
         return
@@ -137,12 +122,10 @@ async def diff_runs(agent: "Agent", left_ref: str, right: str, as_json: bool) ->
     when there is no difference, and 1 when there is one.
     """
     from treadle.chat.divergence import first_divergence
-    from treadle.frontends.cli.session import find_chat
-    from treadle.library.transfer import read_chat
 
     store = agent.deps.store
-    chats = [await find_chat(store, chat_ref) for chat_ref in (left_ref, right)]
-    logs = [await read_chat(store, chat) for chat in chats]
+    chats = [await session.find_chat(store, chat_ref) for chat_ref in (left_ref, right)]
+    logs = [await transfer.read_chat(store, chat) for chat in chats]
     divergence = first_divergence(logs[0], logs[1], (chats[0], chats[1]))
     different = inert(divergence.text) if divergence else ""
     if as_json:

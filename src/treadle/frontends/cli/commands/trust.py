@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from treadle.base.inert import inert, inert_line
-from treadle.errors import InvalidInput
+from treadle.errors import ConfigError, InvalidInput
 from treadle.frontends.cli.group import in_agent
-from treadle.frontends.cli.options import FILE, json_option
+from treadle.frontends.cli.lazy import Agent, chat_options, mcp_settings, session, trust_book
+from treadle.frontends.cli.options import FILE, json_option, present_root, project_root
 from treadle.frontends.cli.terminal import Terminal, write_list
 from treadle.frontends.presentation.styled import Span, spans
 
 if TYPE_CHECKING:
-    from treadle.adapters.policy.trust import Trust, Trusted
-    from treadle.library.agent import Agent
     from treadle.library.skills.places import Kind
 
 _SHOWN_LINES = 40
@@ -46,20 +45,14 @@ def untrust(paths: tuple[str, ...]) -> None:
         Terminal().line(f"no longer trusted: {inert_line(book.remove(path).path)}")
 
 
-def _book() -> "Trust":
-    from treadle.adapters.policy.trust import Trust
-    from treadle.frontends.cli.session import configured
-
-    return Trust(configured().home)
+def _book() -> "trust_book.Trust":
+    return trust_book.Trust(session.configured().home)
 
 
-def _trust(book: "Trust", path: str) -> None:
+def _trust(book: "trust_book.Trust", path: str) -> None:
     """Shows what it trusts, before it does."""
-    from treadle.adapters.policy.trust import read
-    from treadle.library.mcp_hub.settings import MOST_BYTES
-
     terminal = Terminal()
-    content = read(path, MOST_BYTES)
+    content = trust_book.read(path, mcp_settings.MOST_BYTES)
     lines = inert(content.decode("utf-8", "backslashreplace")).split("\n")
     terminal.note(f"{inert_line(path)}:", "bold")
     for line in lines[:_SHOWN_LINES]:
@@ -74,53 +67,40 @@ def _trust(book: "Trust", path: str) -> None:
 
 def _executed(path: str, content: bytes) -> list[str]:
     """The files of the project that the MCP servers of a declaration run: to trust one is to trust them."""
-    from treadle.errors import ConfigError
-    from treadle.library.mcp_hub.settings import PROJECT_FILES, executed_files, read_project
-
-    root = next((path.removesuffix(f"/{name}") for name in PROJECT_FILES if path.endswith(f"/{name}")), "")
+    root = next((path.removesuffix(f"/{name}") for name in mcp_settings.PROJECT_FILES if path.endswith(f"/{name}")), "")
     try:
-        servers = read_project(content, path, root) if root else ()
+        servers = mcp_settings.read_project(content, path, root) if root else ()
     except ConfigError:
         return []
-    files = (file for each in servers for file in executed_files(each.server, root, os.environ))
+    files = (file for each in servers for file in mcp_settings.executed_files(each.server, root, os.environ))
     return [file for file in dict.fromkeys(files) if file != path]
 
 
 def _list(as_json: bool) -> None:
-    """Everything that was trusted, and what this project has that was not."""
     states = {file.path: _state(file) for file in _book().all()}
     states |= {path: "not trusted" for path in _find_candidates() if path not in states}
-    rows = [
-        (
-            {"path": path, "state": state},
-            spans(Span(f"{state:12}", ("green" if state == "trusted" else "yellow",)), f" {inert_line(path)}"),
-        )
-        for path, state in states.items()
-    ]
+    rows = []
+    for path, state in states.items():
+        mark = Span(f"{state:12}", ("green" if state == "trusted" else "yellow",))
+        rows.append(({"path": path, "state": state}, spans(mark, f" {inert_line(path)}")))
     write_list(rows, "nothing is trusted, and this project has nothing to trust", as_json=as_json)
 
 
-def _state(file: "Trusted") -> str:
-    from treadle.adapters.policy.trust import read
-    from treadle.library.mcp_hub.settings import MOST_BYTES
-
+def _state(file: "trust_book.Trusted") -> str:
     try:
-        content = read(file.path, MOST_BYTES)
+        content = trust_book.read(file.path, mcp_settings.MOST_BYTES)
     except InvalidInput:
         return "gone"
     return "trusted" if hashlib.sha256(content).hexdigest() == file.sha256 else "changed"
 
 
 def _find_candidates() -> list[str]:
-    from treadle.adapters.policy.trust import CANDIDATES, FOLDERS
-    from treadle.frontends.cli.session import project_root
-
     try:
         root = project_root(None, force=True)
     except InvalidInput:
         return []
-    candidates = [root / name for name in CANDIDATES]
-    for folder in FOLDERS:
+    candidates = [root / name for name in trust_book.CANDIDATES]
+    for folder in trust_book.FOLDERS:
         candidates += sorted((root / folder / "skills").rglob("SKILL.md"))
         candidates += sorted(path for kind in ("commands", "agents") for path in (root / folder / kind).rglob("*.md"))
     return [str(path) for path in candidates if path.is_file()]
@@ -134,11 +114,9 @@ async def skills(agent: "Agent", as_json: bool) -> None:
 
     Those of a project count only once you have trusted their content, with treadle trust.
     """
-    from treadle.frontends.cli.session import present_root
     from treadle.library.skills.reading import line, split
-    from treadle.protocol.options import Project
 
-    project = Project(present_root())
+    project = chat_options.Project(present_root())
     kinds: tuple[Kind, ...] = ("skills", "commands", "agents")
     rows = []
     documents = [(kind, each) for kind in kinds for each in agent.documents.all(kind, project)]

@@ -1,6 +1,5 @@
 """`treadle world`: copy-on-write worlds of projects, in which chats work without changing those (W-11 to W-13).
-`treadle try`: a command on a copy-on-write view of the project, its output and its effect; the project stays as it is
-(W-09)."""
+`treadle try`: a command on a copy-on-write view of the project, its output and its effect (W-09)."""
 
 import os
 import tempfile
@@ -11,18 +10,22 @@ from typing import TYPE_CHECKING
 
 import click
 
+from treadle.adapters.sandbox.supervisor.removal import remove_tree
 from treadle.base.file_system import is_below
 from treadle.base.inert import inert, inert_line
+from treadle.base.types import CallKey, ChatId
 from treadle.errors import Conflict, InvalidInput, NotFound, SandboxError
 from treadle.frontends.cli import options as o
 from treadle.frontends.cli.group import in_agent
-from treadle.frontends.cli.terminal import Terminal, write_json, write_list, write_outcome
+
+from treadle.frontends.cli.lazy import (  # isort: skip
+    Agent, Config, asyncio, changes, chat_options, dialogue, diff_changes, msgspec, session, toolset, wire,
+)  # fmt: skip
+from treadle.frontends.cli.terminal import Terminal, age, write_json, write_list, write_outcome
 from treadle.frontends.presentation.styled import Colour, Line, Span, spans
 
 if TYPE_CHECKING:
     from treadle.adapters.tools.builtin.command.trial import DryRun
-    from treadle.library.agent import Agent
-    from treadle.library.config import Config
     from treadle.library.worlds.record import World
 
 _ID = click.argument("id", metavar="WORLD")
@@ -50,10 +53,8 @@ async def open_world(
     agent: "Agent", root: str | None, force_root: bool, parent: str, label: str, as_json: bool
 ) -> None:
     """Open a new world of this project; nothing is copied until it is written."""
-    from treadle.frontends.cli.session import project_root
-
     above = (await _find(agent, parent)).id if parent else ""
-    new_world = await agent.worlds.open(project_root(root, force=force_root), above, label=label)
+    new_world = await agent.worlds.open(o.project_root(root, force=force_root), above, label=label)
     _print_world(new_world, as_json)
 
 
@@ -62,8 +63,6 @@ async def open_world(
 @in_agent()
 async def list_worlds(agent: "Agent", as_json: bool) -> None:
     """List the worlds, the oldest first."""
-    from treadle.protocol import wire
-
     rows = [(wire.to_wire_form(each), _world_line(each)) for each in await agent.worlds.list()]
     write_list(rows, "no worlds; begin one with: treadle run --world", as_json=as_json)
 
@@ -74,9 +73,6 @@ async def list_worlds(agent: "Agent", as_json: bool) -> None:
 @in_agent()
 async def show(agent: "Agent", id: str, as_json: bool) -> None:
     """Show the changes that a commit of a world would make, and what is in its way."""
-    from treadle.frontends.cli.changes import print_patch
-    from treadle.protocol import wire
-
     world_info = await _find(agent, id)
     if as_json:
         effect = await agent.worlds.effect(world_info.id)
@@ -84,7 +80,7 @@ async def show(agent: "Agent", id: str, as_json: bool) -> None:
         write_json({**wire.to_wire_form(world_info), **fields})
         return
     _print_world(world_info, as_json)
-    print_patch(Terminal(), await agent.worlds.diff(world_info.id))
+    changes.print_patch(Terminal(), await agent.worlds.diff(world_info.id))
 
 
 @world.command("enter")
@@ -96,8 +92,6 @@ async def enter(agent: "Agent", id: str, command: tuple[str, ...]) -> int:
 
     It is your own shell, not confined: only the project's folder is the world's.
     """
-    import asyncio
-
     world_info = await _find(agent, id)
     words = list(command) or [os.environ.get("SHELL") or "/bin/sh"]
     if not command:
@@ -116,28 +110,25 @@ async def commit(agent: "Agent", id: str, chat: str | None, yes: bool, as_json: 
 
     Changes that need an approval in the project, such as of sensitive files, need one here too.
     """
-    from treadle.diff.changes import count
-    from treadle.frontends.cli.changes import print_patch
-    from treadle.frontends.cli.dialogue import answer_next, may_go_on
-    from treadle.frontends.cli.session import find_chat
-    from treadle.protocol import wire
-
     world_info, terminal = await _find(agent, id), Terminal()
     effect = await agent.worlds.effect(world_info.id)
     if not as_json:
-        print_patch(terminal, await agent.worlds.diff(world_info.id))
+        changes.print_patch(terminal, await agent.worlds.diff(world_info.id))
     if not effect.files:
         return o.EXIT_OK
     if effect.conflicts:
-        raise Conflict(
-            f"the same files changed in the project; nothing was committed. Try: treadle world rebase {world_info.id}"
-        )
+        advice = f"Try: treadle world rebase {world_info.id}"
+        raise Conflict(f"the same files changed in the project; nothing was committed. {advice}")
     asks = not (yes or as_json)
-    if not await may_go_on(terminal, f"commit {count(len(effect.files), 'change')}? [y/N] ", asks=asks):
+    if not await dialogue.may_go_on(
+        terminal, f"commit {diff_changes.count(len(effect.files), 'change')}? [y/N] ", asks=asks
+    ):
         return o.EXIT_ERROR
-    into = agent.chat(await find_chat(agent.deps.store, chat)) if chat else None
-    result = await agent.worlds.commit(world_info.id, into, lambda target: answer_next(terminal, target, asks=asks))
-    note = f"committed {count(len(result.files), 'change')}; take it back with: treadle undo {result.chat}"
+    into = agent.chat(await session.find_chat(agent.deps.store, chat)) if chat else None
+    result = await agent.worlds.commit(
+        world_info.id, into, lambda target: dialogue.answer_next(terminal, target, asks=asks)
+    )
+    note = f"committed {diff_changes.count(len(result.files), 'change')}; take it back with: treadle undo {result.chat}"
     write_outcome(wire.to_wire_form(result), note, as_json=as_json)
     return o.EXIT_OK
 
@@ -174,14 +165,10 @@ async def _find(agent: "Agent", world_ref: str) -> "World":
 
 
 def _print_world(world_info: "World", as_json: bool) -> None:
-    from treadle.protocol import wire
-
     write_list([(wire.to_wire_form(world_info), _world_line(world_info))], "", as_json=as_json)
 
 
 def _world_line(world_info: "World") -> Line:
-    from treadle.frontends.cli.commands.chats import age
-
     inside = f" · in {world_info.parent}" if world_info.parent else ""
     remarks = "".join(f" · {inert_line(text, 60)}" for text in (world_info.label, world_info.why) if text)
     details = f"  {world_info.how:8} {inert_line(world_info.root, 60)}{inside}{remarks}"
@@ -202,15 +189,10 @@ def try_(line: str, root: str | None, force_root: bool, network: str | None, tim
     seconds (120). With --network, its changes to hosts that it can reach are real. The exit code is 0 when the command
     could be tried, regardless of its own exit code, and 1 when it could not.
     """
-    import asyncio
-
-    from treadle.adapters.sandbox.supervisor.removal import remove_tree
     from treadle.adapters.tools.builtin.command.output import exit_words
-    from treadle.diff.changes import count, total
-    from treadle.frontends.cli.session import configured, project_root
 
-    config = configured()
-    project = str(project_root(root, force=force_root))
+    config = session.configured()
+    project = str(o.project_root(root, force=force_root))
     arguments: dict[str, object] = {"command": line, "timeout_s": timeout_s, "fresh": True}
     # The view lies in Treadle's home, which may have more room than the memory behind /tmp.
     config.home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -227,7 +209,7 @@ def try_(line: str, root: str | None, force_root: bool, network: str | None, tim
     status = dry_run.command_exit
     ending = "it took too long and was stopped" if status.ending == "timed_out" else exit_words(status)
     if as_json:
-        stat = total(dry_run.effect.files)
+        stat = diff_changes.total(dry_run.effect.files)
         report = {
             "command": line,
             "root": project,
@@ -239,7 +221,7 @@ def try_(line: str, root: str | None, force_root: bool, network: str | None, tim
             "files": dry_run.effect.files,
             "uncaptured": dry_run.effect.uncaptured,
             "wants_network": dry_run.wants_network,
-            "summary": f"{ending}, {count(len(dry_run.effect.files), 'change')}",
+            "summary": f"{ending}, {diff_changes.count(len(dry_run.effect.files), 'change')}",
         }
         write_json(report)
         return
@@ -257,8 +239,6 @@ def try_(line: str, root: str | None, force_root: bool, network: str | None, tim
 async def _run_trial(
     config: "Config", arguments: dict[str, object], network: str, root: str, folder: str, show: Callable[[str], None]
 ) -> "DryRun":
-    from msgspec.structs import replace
-
     from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
     from treadle.adapters.sandbox.trial_folders import view_works
     from treadle.adapters.stores.memory import MemoryStore
@@ -266,18 +246,15 @@ async def _run_trial(
     from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
     from treadle.adapters.workspace.root import Root
     from treadle.base.host_patterns import read
-    from treadle.base.types import CallKey, ChatId
     from treadle.library.tool_setup import ToolSetup
-    from treadle.ports.toolset import Invocation
-    from treadle.protocol.options import ChatOptions
 
     here = os.getcwd()
     arguments |= {"cwd": here} if is_below(here, root) else {}
-    options = ChatOptions(root=root, sandbox=config.settings.sandbox, network=read(network))
-    call = Invocation(ChatId("try"), CallKey("1.0"), "run_command", arguments, options=options, emit=show)
+    options = chat_options.ChatOptions(root=root, sandbox=config.settings.sandbox, network=read(network))
+    call = toolset.Invocation(ChatId("try"), CallKey("1.0"), "run_command", arguments, options=options, emit=show)
     setup = ToolSetup(MemoryStore(), os.environ, config.home, allowance=config.settings.allowance)
     commands = SupervisedCommands(Path(folder) / "commands")
-    context = replace(
+    context = msgspec.structs.replace(
         setup.context,
         commands=commands,
         snapshots_of=lambda path, root_id, _world="": ProjectSnapshots(Root(path, root_id), Path(folder)),
