@@ -16,9 +16,9 @@ import msgspec
 from treadle.adapters.sandbox import landlock, places
 from treadle.adapters.sandbox.bubblewrap import Bubblewrap
 from treadle.adapters.sandbox.choose import find_bubblewrap
-from treadle.adapters.sandbox.homes import private_home, system_keys
 from treadle.adapters.sandbox.landlock import Landlock
 from treadle.adapters.sandbox.launcher import NoSandbox
+from treadle.adapters.sandbox.places import private_home, system_keys
 from treadle.ports.sandbox import Confinement, Sandbox, View
 
 Line = Callable[[], list[str]]

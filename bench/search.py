@@ -18,8 +18,7 @@ from treadle.adapters.stores.memory import MemoryStore
 from treadle.adapters.tools.builtin.base import ToolContext
 from treadle.adapters.tools.builtin.search import FindFiles, GrepSearch
 from treadle.adapters.workspace.root import Root, plain_root
-from treadle.adapters.workspace.search import engines
-from treadle.adapters.workspace.search.search import Engine
+from treadle.adapters.workspace.search.search import Engine, ripgrep
 from treadle.base.types import CallKey, ChatId
 from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import Query
@@ -72,7 +71,7 @@ def plant(root: Path, files: int) -> None:
 
 
 def table(root: Path, repeats: int) -> list[Row]:
-    program = engines.ripgrep(str(root))
+    program = ripgrep(str(root))
     if program is None:
         raise SystemExit("there is no rg to compare with")
     rows: list[Row] = [("milliseconds", "rg", "tool", "tool ÷ rg", "without rg", "÷ rg")]

@@ -1,5 +1,5 @@
 """`python -I -S starter.py FOLDER`: starts commands as a supervisor does, from a process as small as one. FOLDER is
-where the programs of supervisors lie. Takes jobs from its input, each what `child.start` takes (marshal), and answers
+where the programs of supervisors lie. Takes jobs from its input, each what `start_child` takes (marshal), and answers
 each with a line: the exit code, and what the command wrote as `repr` has it."""
 
 import marshal
@@ -11,8 +11,8 @@ def main(folder: str) -> None:
     sys.path.insert(0, folder)
     import start  # type: ignore[import-not-found]  # noqa: F401  # stands in for the packages above
 
-    from treadle.adapters.sandbox.supervisor import child
-    from treadle.adapters.sandbox.supervisor.group import ControlGroup
+    from treadle.adapters.sandbox.supervisor.child import start_child
+    from treadle.adapters.sandbox.supervisor.tree import ControlGroup
 
     while True:
         try:
@@ -20,7 +20,7 @@ def main(folder: str) -> None:
         except EOFError:
             return
         os.chdir(job["folder"])
-        ends = child.start(job, 0o022, ControlGroup())
+        ends = start_child(job, 0o022, ControlGroup())
         os.set_blocking(ends.output, True)
         with open(ends.output, "rb") as output:
             said = output.read()

@@ -17,8 +17,7 @@ from pathlib import Path
 from treadle.adapters.sandbox.supervisor.removal import remove_tree
 from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
 from treadle.adapters.workspace.root import Root
-from treadle.library.worlds.ground import WorldGround
-from treadle.library.worlds.home import WorldHome
+from treadle.library.worlds.home import WorldGround, WorldHome
 from treadle.library.worlds.record import WorldFolders
 
 _GIT = ("git", "-c", "user.name=bench", "-c", "user.email=bench@localhost", "-c", "gc.auto=0")

@@ -42,7 +42,7 @@ PROTOCOLS = ("frontends.acp", "adapters.mcp")
 first of these."""
 MORE = (
     "concurrent.futures.thread", "jsonschema_rs", "platformdirs", "tomllib", "treadle.base.jsonrpc.connection",
-    "treadle.adapters.sandbox.homes", "treadle.adapters.sandbox.probe", "treadle.adapters.sandbox.trial_folders",
+    "treadle.adapters.sandbox.places", "treadle.adapters.sandbox.probe", "treadle.adapters.sandbox.trial_folders",
     "treadle.library.skills.documents", "treadle.testing.faults",
     "tree_sitter_bash", "uvicorn.lifespan.off", "uvicorn.protocols.http.h11_impl",
     "uvicorn.protocols.websockets.websockets_sansio_impl",

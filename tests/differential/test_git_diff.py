@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.differential.texts import changed_lines, joined, random_cases, random_lines
-from treadle.diff.diff import diff
-from treadle.diff.hunks import hunks, only, without
+from treadle.diff.diff import diff, hunks, only, without
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from tests.differential.texts import random_cases
 from treadle.adapters.workspace.root import Root
-from treadle.adapters.workspace.search import engines
-from treadle.adapters.workspace.search.search import Engine
+from treadle.adapters.workspace.search.search import Engine, ripgrep
 from treadle.errors import ToolError
 from treadle.ports.workspace import Query
 
@@ -33,7 +32,7 @@ _WORDS = (
 
 
 def test_both_programs_find_the_same_lines(tmp_path: Path) -> None:
-    program = engines.ripgrep("/nowhere")
+    program = ripgrep("/nowhere")
     assert program is not None, "ripgrep comes with the requirements"
     names = ("a.txt", "b.py", "d/c.txt", "d/e.md")
     root = Root(str(tmp_path))

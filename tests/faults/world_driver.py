@@ -19,7 +19,7 @@ from treadle.adapters.sandbox.launcher import Launcher
 from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
 from treadle.adapters.workspace.root import Root
 from treadle.base import file_system
-from treadle.library.worlds import ground
+from treadle.library.worlds import home as ground
 from treadle.library.worlds.home import WorldHome
 from treadle.library.worlds.record import WorldFolders
 

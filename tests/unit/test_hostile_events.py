@@ -5,7 +5,7 @@ import pytest
 
 from tests.hostile_text import TEXTS, check_inert, hostile_events
 from tests.lazily import Lazy
-from treadle.diff.hunks import Texts
+from treadle.diff.diff import Texts
 from treadle.frontends.copilot_words.events import Telling
 from treadle.protocol.files import FileChange
 

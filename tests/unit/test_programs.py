@@ -23,7 +23,7 @@ PLACES = {
     "base.subprocesses": "the one way to run a program to its end",
     "adapters.sandbox": "the sandbox itself: what it confines, its supervisors, its trials",
     "adapters.workspace.git": "git, confined",
-    "adapters.workspace.history.glance": "find of the machine, never of the project, with fixed arguments, no settings",
+    "adapters.workspace.history.walk": "find of the machine, never of the project, with fixed arguments, no settings",
     "adapters.workspace.search.search": "the search program of the machine, without settings of a project",
     "adapters.tools.hooks": "the user's own hooks; those of a project only trusted and confined",
     "adapters.tools.builtin.diagnostics.running": (
@@ -39,12 +39,11 @@ PLACES = {
     "frontends.server.render_process": "Treadle itself: the process that renders texts",
     "frontends.tui.commands": "Treadle itself, for /doctor",
     "frontends.tui.desktop": "the user's own editor, and the user's own program for the clipboard",
-    "library.worlds.ground": "Treadle itself: the holder of a world",
-    "library.worlds.home": "what a person runs in a world",
+    "library.worlds.home": "Treadle itself, the holder of a world; and what a person runs in a world",
 }
 GIT = {
     "adapters.workspace.git": "confined",
-    "adapters.sandbox.homes": "asks for the user's own settings, apart from any project",
+    "adapters.sandbox.places": "asks for the user's own settings, apart from any project",
     "frontends.cli.commands.doctor": "only looks whether there is one",
     "library.evaluation.places": "a repository that the user names, without hooks, helpers and fetches",
 }

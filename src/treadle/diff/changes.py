@@ -1,6 +1,6 @@
 """File changes as text: one line per file, with the numbers of added and removed lines (W-04). Changes in `.git`, in
 caches that tools can rebuild, and of ignored files are only counted; a caller that must list everything passes a
-smaller `aside`. The caller formats the paths. Pure."""
+smaller `aside`. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
@@ -34,8 +34,7 @@ class Sorted(msgspec.Struct, frozen=True):
     reported_files: tuple[FileChange, ...]
     git: int = 0
     cached: int = 0
-    caches: tuple[str, ...] = ()
-    """The names of the folders."""
+    caches: tuple[str, ...] = ()  # The names of the folders
     ignored: int = 0
 
     @property
@@ -59,14 +58,12 @@ def sort_out(files: Iterable[FileChange], aside: Collection[Aside] = ASIDE) -> S
         elif not is_folder(file):
             numbers[kind] += 1
             caches |= {cache} if kind == "caches" else set()
-    caches_named = tuple(sorted(caches))
-    return Sorted(tuple(listed_files), numbers["git"], numbers["caches"], caches_named, numbers["ignored"])
+    return Sorted(tuple(listed_files), numbers["git"], numbers["caches"], tuple(sorted(caches)), numbers["ignored"])
 
 
 def cache_of(file: FileChange) -> str:
     """The name of the outermost cache in which a change lies, or which it makes or removes; empty if there is none. A
-    folder is a cache by its name, never by a tag in it: a command could write the tag. A file that git
-    tracks lies in no cache."""
+    folder is a cache by its name, never by a tag in it that a command could write. A tracked file lies in no cache."""
     if file.tracked:
         return ""
     parts = decode_path(file.path).split("/")
@@ -78,7 +75,7 @@ def in_git(path: str) -> bool:
 
 
 def is_folder(file: FileChange) -> bool:
-    """True if only folders lie at the path, before and after. A file that gives way to a folder is lost like a deleted
+    """True if only folders lie there, before and after. A file that gives way to a folder is lost like a deleted
     one."""
     states = [state for state in (file.before, file.after) if state is not None]
     return bool(states) and all(state.kind == "directory" for state in states)
@@ -89,8 +86,7 @@ def count(number: int, noun: str) -> str:
 
 
 _SIGNS = {"created": "A", "modified": "M", "deleted": "D"}
-_MANY = 5
-"""A folder that was removed with more files than this in it is told of in one line."""
+_MANY = 5  # A folder that was removed with more files than this in it is told of in one line
 
 
 def total(files: Iterable[FileChange], aside: Collection[Aside] = ASIDE) -> DiffStat:
@@ -117,15 +113,14 @@ def merged(earlier_changes: Mapping[str, FileChange], files: Iterable[FileChange
 def change_lines(
     files: Iterable[FileChange], format_path: Callable[[str], str], most: int = 30, aside: Collection[Aside] = ASIDE
 ) -> list[str]:
-    """Return one line per file, at most `most`. Changes in `aside` are only counted. A removed folder with many files
-    is one line."""
+    """One line per file, at most `most`; a removed folder with many files is one. Changes in `aside` are only
+    counted."""
     sorted_files = sort_out(files, aside)
     removed_folders = _gone_folders(sorted_files.reported_files)
     files = without_parents(sorted_files.reported_files, removed_folders)
     listed_files = [file for file in files if file.path in removed_folders or not _below(file.path, removed_folders)]
     lines = [change_line(file, format_path) + removed_folders.get(file.path, "") for file in listed_files[:most]]
-    if len(listed_files) > most:
-        unlisted_files = listed_files[most:]
+    if unlisted_files := listed_files[most:]:
         lines.append(f"[{count(len(unlisted_files), 'more file')}{_numbers(total(unlisted_files, ()))}]")
     return lines + [f"[{counted}]" for counted in sorted_files.counts]
 
@@ -146,11 +141,8 @@ def _gone_folders(files: Sequence[FileChange]) -> dict[str, str]:
         if not is_folder(file) and (top := _below(file.path, folders)):
             inside.setdefault(top, []).append(file)
     surviving_folders = {_below(file.path, folders) for file in files if file.action != "deleted"}
-    return {
-        top: f" ({count(len(all_of), 'file')}){_numbers(total(all_of, ()))}"
-        for top, all_of in inside.items()
-        if len(all_of) > _MANY and top not in surviving_folders
-    }
+    many = {top: all_of for top, all_of in inside.items() if len(all_of) > _MANY and top not in surviving_folders}
+    return {top: f" ({count(len(all_of), 'file')}){_numbers(total(all_of, ()))}" for top, all_of in many.items()}
 
 
 def _below(path: str, folders: Container[str]) -> str:
@@ -172,11 +164,12 @@ def _numbers(stat: DiffStat) -> str:
 def _nature(file: FileChange) -> str:
     """Describe changes that line counts do not show: another file type, other permissions, binary content."""
     old_state, new_state = file.before, file.after
-    if new_state is None or (old_state is None and new_state.kind == "file"):
+    if new_state is None:
         return ""
-    if old_state is None or old_state.kind != new_state.kind:
-        was = "" if old_state is None else f"{_noun(old_state)} to "
-        return f" ({was}{_noun(new_state)})" if old_state is not None or new_state.kind in ("link", "fifo") else ""
+    if old_state is None:
+        return f" ({_noun(new_state)})" if new_state.kind in ("link", "fifo") else ""
+    if old_state.kind != new_state.kind:
+        return f" ({_noun(old_state)} to {_noun(new_state)})"
     if new_state.kind == "link":
         return " (link)"
     mode = f" (mode {old_state.mode:o} to {new_state.mode:o})" if old_state.mode != new_state.mode else ""
@@ -195,18 +188,16 @@ _SUFFIXES = (".pyc", ".pyo")
 def without_compiled(files: Sequence[FileChange]) -> tuple[FileChange, ...]:
     """The changes without compiled Python files, and without folders that would only hold those (S-23). Removals stay.
     Python runs a `.pyc` instead of its source, and a person cannot see whether it says the same; Python makes it again
-    when it is needed. Two exceptions: a tracked file is shown like any other; and among installed packages a `.pyc`
-    comes with a source that is not read either, and without it every later command would compile the packages anew."""
+    when needed. Two exceptions: tracked files, and installed packages, whose sources are not read either and which
+    every later command would compile anew."""
     present = [file for file in files if file.after is not None]
     if not any(file.path.endswith(_SUFFIXES) for file in present):
         return tuple(files)
     sources = {decode_path(file.path) for file in present}
     dropped = {file.path for file in present if _is_compiled(file, sources)}
     used_folders = {file.path.rpartition("/")[0] for file in present if file.path not in dropped}
-    for file in present:
-        empty = is_folder(file) and file.before is None and file.path not in used_folders
-        if empty and file.path.rpartition("/")[2] == _FOLDER:
-            dropped.add(file.path)
+    new_folders = (file.path for file in present if is_folder(file) and file.before is None)
+    dropped |= {path for path in new_folders if path not in used_folders and path.rpartition("/")[2] == _FOLDER}
     return tuple(file for file in files if file.path not in dropped)
 
 

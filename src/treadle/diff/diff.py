@@ -1,26 +1,24 @@
-"""The difference of two texts, as a unified diff and as line counts, and the lines that two texts share. Size and time
-are bounded: equal ends are skipped at memory speed, long texts are first split at lines that occur in both exactly
-once, and parts that are still too large to compare count as replaced."""
+"""The difference of two texts: as a unified diff, as line counts, as hunks numbered from 1 (W-03), and a file change as
+shown to people (W-04). Size and time are bounded: equal ends are skipped at memory speed, long texts are first split at
+lines that occur in both exactly once, and parts that are still too large to compare count as replaced."""
 
 import difflib
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
-from treadle.protocol.files import DiffStat
+from treadle.errors import ToolError
+from treadle.protocol.files import DiffStat, FileChange, FileState, Hunk
 
-CONTEXT = 3
-"""Equal lines that are shown around a change."""
-_MAX_COMPARED = 1_500
-"""Changed lines on either side that are still compared line by line; the comparison is quadratic."""
-_SHORT = 4_096
-"""Texts of so many characters are split as they are."""
+CONTEXT = 3  # Equal lines that are shown around a change
+_MAX_COMPARED = 1_500  # Changed lines on either side that are still compared line by line; the comparison is quadratic
+_SHORT = 4_096  # Texts of so many characters are split as they are
 
-Opcode = tuple[str, int, int, int, int]
-"""The tag and the ranges i1:i2 (old lines) and j1:j2 (new lines), as in difflib."""
+Opcode = tuple[str, int, int, int, int]  # The tag and the ranges i1:i2 (old lines) and j1:j2 (new lines), as in difflib
 
 
 def middle(old: str, new: str) -> tuple[list[str], list[str], int]:
@@ -36,7 +34,7 @@ def middle(old: str, new: str) -> tuple[list[str], list[str], int]:
     for _ in range(CONTEXT + 1):
         start = old.rfind("\n", 0, max(0, start - 1)) + 1
     tail = _longest(shorter - start, equal_at_end)
-    tail = 0 if tail <= 0 else _line_start_within(old, tail)
+    tail = _line_start_within(old, tail) if tail > 0 else 0
     return split(old[start : len(old) - tail]), split(new[start : len(new) - tail]), old.count("\n", 0, start)
 
 
@@ -48,7 +46,7 @@ def split(text: str) -> list[str]:
 
 
 def opcodes(old_lines: list[str], new_lines: list[str]) -> list[Opcode]:
-    """Return the opcodes of all lines; equal and changed stretches alternate."""
+    """All lines; equal and changed stretches alternate."""
     codes: list[Opcode] = []
     for code in _pieces(old_lines, new_lines):
         tag, i1, i2, j1, j2 = code
@@ -66,10 +64,8 @@ def _pieces(old_lines: list[str], new_lines: list[str]) -> Iterator[Opcode]:
     if start:
         yield "equal", 0, start, 0, start
     old, new = old_lines[start:i2], new_lines[start:j2]
-    if max(len(old), len(new)) <= _MAX_COMPARED:
-        yield from _compared(old, new, start, start)
-    else:
-        yield from _anchored(old, new, start, start)
+    compare = _compared if max(len(old), len(new)) <= _MAX_COMPARED else _anchored
+    yield from compare(old, new, start, start)
     if end:
         yield "equal", i2, len(old_lines), j2, len(new_lines)
 
@@ -144,22 +140,14 @@ def groups(codes: list[Opcode]) -> list[list[Opcode]]:
     hunks: list[list[Opcode]] = []
     group: list[Opcode] = []
     for index, (tag, i1, i2, j1, j2) in enumerate(codes):
-        if tag != "equal":
-            group.append((tag, i1, i2, j1, j2))
-            continue
         first, last = index == 0, index == len(codes) - 1
-        if not first and not last and i2 - i1 <= 2 * CONTEXT:
+        if tag != "equal" or (not first and not last and i2 - i1 <= 2 * CONTEXT):
             group.append((tag, i1, i2, j1, j2))
             continue
         if not first:
-            group.append((tag, i1, min(i2, i1 + CONTEXT), j1, min(j2, j1 + CONTEXT)))
-            hunks.append(group)
-            group = []
-        if not last:
-            group = [(tag, max(i1, i2 - CONTEXT), i2, max(j1, j2 - CONTEXT), j2)]
-    if any(code[0] != "equal" for code in group):
-        hunks.append(group)
-    return hunks
+            hunks.append([*group, (tag, i1, min(i2, i1 + CONTEXT), j1, min(j2, j1 + CONTEXT))])
+        group = [] if last else [(tag, max(i1, i2 - CONTEXT), i2, max(j1, j2 - CONTEXT), j2)]
+    return [*hunks, group] if any(code[0] != "equal" for code in group) else hunks
 
 
 def _line_start_within(text: str, tail: int) -> int:
@@ -173,8 +161,7 @@ def _line_start_within(text: str, tail: int) -> int:
 
 
 def _longest(most: int, equal: Callable[[int, int], bool]) -> int:
-    """How far two texts are equal, asked piece by piece: in growing ones as long as they are, in shrinking ones around
-    the place where they no longer are."""
+    """How far two texts are equal, asked piece by piece: growing ones while they are, then shrinking ones."""
     low, high, step = 0, most, 4_096
     while low < high:
         size = min(step, high - low)
@@ -210,14 +197,12 @@ def diff(path: str, old: str | None, new: str | None) -> Diff:
 
 
 def count_lines(old: str, new: str) -> DiffStat:
-    old_lines, new_lines = (
-        (_told_apart(old), _told_apart(new)) if len(old) + len(new) <= _SHORT else middle(old, new)[:2]
-    )
-    start, end = equal_ends(old_lines, new_lines)
-    removed_count, added_count = len(old_lines) - start - end, len(new_lines) - start - end
-    if not removed_count or not added_count:
-        return DiffStat(added_count, removed_count)
-    return _stat(_pieces(old_lines, new_lines))
+    short = len(old) + len(new) <= _SHORT
+    old_lines, new_lines = (_told_apart(old), _told_apart(new)) if short else middle(old, new)[:2]
+    ends = sum(equal_ends(old_lines, new_lines))
+    removed_count, added_count = len(old_lines) - ends, len(new_lines) - ends
+    whole = not removed_count or not added_count
+    return DiffStat(added_count, removed_count) if whole else _stat(_pieces(old_lines, new_lines))
 
 
 def _told_apart(text: str) -> list[str]:
@@ -241,24 +226,18 @@ def header(group: Sequence[Opcode], skipped: int) -> str:
 def marked(old_lines: list[str], new_lines: list[str], group: Sequence[Opcode]) -> list[str]:
     lines: list[str] = []
     for tag, a1, a2, b1, b2 in group:
-        lines += _marked(" " if tag == "equal" else "-", old_lines[a1:a2])
-        lines += [] if tag == "equal" else _marked("+", new_lines[b1:b2])
+        sides = (" ", old_lines[a1:a2]), ("-", old_lines[a1:a2]), ("+", new_lines[b1:b2])
+        for mark, side in sides[:1] if tag == "equal" else sides[1:]:
+            for line in side:
+                whole = line.endswith("\n")
+                lines.append(mark + (line[:-1].removesuffix("\r") if whole else line))
+                lines += [] if whole else ["\\ No newline at end of file"]
     return lines
 
 
 def _range(start: int, stop: int) -> str:
     length = stop - start
     return f"{start + 1}" if length == 1 else f"{start + bool(length)},{length}"
-
-
-def _marked(mark: str, lines: list[str]) -> list[str]:
-    marked = []
-    for line in lines:
-        if line.endswith("\n"):
-            marked.append(mark + line[:-1].removesuffix("\r"))
-        else:
-            marked += [mark + line, "\\ No newline at end of file"]
-    return marked
 
 
 def bounded(text: str) -> str:
@@ -297,18 +276,104 @@ def sides(text: str) -> Iterator[Sides]:
             name = line[4:].partition("\t")[0]
             path = path if name == "/dev/null" else name.removeprefix("a/" if line[0] == "-" else "b/")
         elif (match := _HUNK.match(line)) is not None:
-            yield Sides(path, *_both(lines, int(match[1] or 1), int(match[2] or 1)))
+            old = new = ""
+            old_left, new_left = int(match[1] or 1), int(match[2] or 1)  # a line of content may look like a header
+            while (old_left > 0 or new_left > 0) and (content := next(lines, None)) is not None:  # else it was cut
+                if content[:1] in (" ", "-", ""):
+                    old, old_left = f"{old}{content[1:]}\n", old_left - 1
+                if content[:1] in (" ", "+", ""):
+                    new, new_left = f"{new}{content[1:]}\n", new_left - 1
+            yield Sides(path, old, new)
 
 
-def _both(lines: Iterator[str], old_left: int, new_left: int) -> tuple[str, str]:
-    """Read as many lines as the hunk header says: a line of content may look like a header."""
-    old = new = ""
-    while old_left > 0 or new_left > 0:
-        line = next(lines, None)
-        if line is None:  # it was cut
-            break
-        if line[:1] in (" ", "-", ""):
-            old, old_left = f"{old}{line[1:]}\n", old_left - 1
-        if line[:1] in (" ", "+", ""):
-            new, new_left = f"{new}{line[1:]}\n", new_left - 1
-    return old, new
+MAX_TEXT = 16 << 20  # Larger texts are not compared
+
+
+def is_text(data: bytes) -> bool:
+    """True if the data can be compared line by line: it has no NUL byte and is not too large."""
+    return len(data) <= MAX_TEXT and b"\0" not in data
+
+
+def hunks(old: bytes, new: bytes) -> tuple[Hunk, ...]:
+    old_lines, new_lines, skipped = middle(_decoded(old), _decoded(new))
+    numbered_hunks = []
+    for number, group in enumerate(groups(opcodes(old_lines, new_lines)), 1):
+        lines = tuple(map(_replace_broken_bytes, marked(old_lines, new_lines, group)))
+        stat = _stat(group)
+        numbered_hunks.append(Hunk(number, header(group, skipped), lines, stat.added, stat.removed))
+    return tuple(numbered_hunks)
+
+
+def without(old: bytes, new: bytes, hunk_numbers: Collection[int]) -> bytes:
+    """`new` with these hunks taken back."""
+    return _mixed(old, new, set(hunk_numbers), taken_back=True)
+
+
+def only(old: bytes, new: bytes, hunk_numbers: Collection[int]) -> bytes:
+    """`old` with these hunks and no other."""
+    return _mixed(old, new, set(hunk_numbers), taken_back=False)
+
+
+def _mixed(old: bytes, new: bytes, hunk_numbers: set[int], *, taken_back: bool) -> bytes:
+    text = _decoded(new)
+    old_lines, new_lines, skipped = middle(_decoded(old), text)
+    hunk_groups = groups(opcodes(old_lines, new_lines))
+    if unknown := sorted(hunk_numbers - set(range(1, len(hunk_groups) + 1))):
+        names = ", ".join(map(str, unknown))
+        raise ToolError(f"There is no hunk {names}: the difference has {len(hunk_groups)}, counted from 1.")
+    lines = split(text)
+    for number in range(len(hunk_groups), 0, -1):  # from the end, so that what is left keeps its place
+        if (number in hunk_numbers) == taken_back:
+            for tag, i1, i2, j1, j2 in reversed(hunk_groups[number - 1]):
+                if tag != "equal":
+                    lines[skipped + j1 : skipped + j2] = old_lines[i1:i2]
+    return "".join(lines).encode("utf-8", "surrogateescape")
+
+
+def _replace_broken_bytes(line: str) -> str:
+    return line if line.isascii() else line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+Texts = tuple[bytes | None, bytes | None]
+"""Both ends of a change; None: no text, or one that is no longer to be had. Of nothing: empty."""
+
+
+class FileDiff(msgspec.Struct, frozen=True):
+    """A change with its true counts. `notes` say what no line shows: kinds, modes, targets, bytes."""
+
+    change: FileChange
+    hunks: tuple[Hunk, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def build_file_diff(change: FileChange, texts: Texts) -> FileDiff:
+    states = old_state, new_state = change.before, change.after
+    notes: list[str] = []  # nothing about plain files that are still such
+    if old_state is None or new_state is None:
+        if new_state is not None and new_state.kind != "file":
+            notes.append(f"new {_words(new_state)}")
+        elif old_state is not None and old_state.kind != "file":
+            notes.append(f"{_words(old_state)} removed")
+    else:
+        if (old_state.kind, old_state.target) != (new_state.kind, new_state.target):
+            notes.append(f"{_words(old_state)}, now {_words(new_state)}")
+        if old_state.kind == new_state.kind and old_state.mode != new_state.mode:
+            notes.append(f"mode {old_state.mode:o}, now {new_state.mode:o}")
+    if len({state.digest if state is not None and state.kind == "file" else "" for state in states}) == 1:
+        return FileDiff(change, (), tuple(notes))
+    old, new = texts
+    if old is None or new is None:
+        sizes = [f"{0 if state is None else state.size:,}" for state in states]
+        return FileDiff(change, (), (*notes, f"no lines to show ({sizes[0]} bytes, now {sizes[1]})"))
+    file_hunks = hunks(old, new)
+    added, removed = sum(each.added for each in file_hunks), sum(each.removed for each in file_hunks)
+    return FileDiff(replace(change, added=added, removed=removed), file_hunks, tuple(notes))
+
+
+def _words(state: FileState) -> str:
+    names = {"file": "file", "directory": "folder", "link": "link", "fifo": "FIFO", "other": "socket or device"}
+    return f"{names[state.kind]} to {state.target}" if state.kind == "link" else names[state.kind]

@@ -14,8 +14,7 @@ _TO_WINDOWS = codecs.charmap_build(_WINDOWS)
 
 
 def decode_bytewise(data: bytes) -> tuple[str, BytewiseEncoding]:
-    """Mostly valid UTF-8 with its broken bytes kept aside as surrogates; otherwise Windows-1252, in which every byte is
-    a character."""
+    """Mostly valid UTF-8 with broken bytes as surrogates; else Windows-1252, in which every byte is a character."""
     text = data.decode(errors="surrogateescape")
     broken = len(_BROKEN.findall(text))
     if sum(not c.isascii() for c in text) > 2 * broken:

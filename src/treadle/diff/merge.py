@@ -18,8 +18,7 @@ from treadle.diff.diff import anchors, equal_ends, split
 _MAX_STEPS = 1_000_000
 """Steps that one comparison may take. Longer ones are cut at lines that both texts have exactly once."""
 
-Pair = tuple[int, int]
-"""Where a line is in the old text and in the new one."""
+Pair = tuple[int, int]  # Where a line is in the old text and in the new one
 
 
 def certain_stretches(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int]]:
@@ -53,18 +52,16 @@ def _certain_ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
 def _certain_pairs(old: Sequence[str], new: Sequence[str]) -> list[Pair]:
     # Lines that only one text has are in no pair. Without them a comparison is short also where much was replaced.
     numbers = {line: number for number, line in enumerate({*old} & {*new})}
-    old_places = [at for at, line in enumerate(old) if line in numbers]
-    new_places = [at for at, line in enumerate(new) if line in numbers]
-    a = [numbers[old[at]] for at in old_places]
-    b = [numbers[new[at]] for at in new_places]
+    old_places, new_places = ([at for at, line in enumerate(lines) if line in numbers] for lines in (old, new))
+    a, b = [numbers[old[at]] for at in old_places], [numbers[new[at]] for at in new_places]
     compared = _compare(a, b, _MAX_STEPS)
     pairs = _compare_in_parts(a, b) if compared is None else compared
     return [(old_places[i], new_places[j]) for i, j in pairs]
 
 
 def _compare_in_parts(a: list[int], b: list[int]) -> Iterator[Pair]:
-    """Between the lines that both have once and in the same order; those count as certain. A part that is still too
-    long counts as replaced."""
+    """Between the lines that both have once in the same order, which count as certain. A part too long counts as
+    replaced."""
     i = j = 0
     for next_i, next_j in [*anchors(a, b), (len(a), len(b))]:
         part = _compare(a[i:next_i], b[j:next_j], _MAX_STEPS // 100) or ()
@@ -91,11 +88,9 @@ def _reach(a: Sequence[int], b: Sequence[int], max_steps: int) -> "list[array[in
     for d in range(len(a) + len(b) + 1):
         previous_row, row = row, array("q")
         for index in range(d + 1):
-            after_addition = previous_row[index] if index < d else 0
-            after_removal = previous_row[index - 1] + 1 if index else 0
-            x = max(after_addition, after_removal)
+            # after an addition, or after a removal
+            start = x = max(previous_row[index] if index < d else 0, previous_row[index - 1] + 1 if index else 0)
             y = x - (2 * index - d)
-            start = x
             while x < len(a) and y < len(b) and a[x] == b[y]:
                 x, y = x + 1, y + 1
             max_steps -= x - start + 1
@@ -136,16 +131,14 @@ def _equal_before(a: Sequence[int], b: Sequence[int], x: int, y: int) -> bool:
 
 
 class Clash(msgspec.Struct, frozen=True):
-    """Lines that both changed, counted from 1, in `ours`: from the first to before the last; none if it only lacks
-    what is there in the others."""
+    """Lines that both changed, counted from 1, in `ours`: from the first to before the last, or none."""
 
     first: int
     last: int
 
 
 class Merged(msgspec.Struct, frozen=True):
-    data: bytes
-    """Nothing, if there are clashes."""
+    data: bytes  # Nothing, if there are clashes
     clashes: tuple[Clash, ...] = ()
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from treadle.base.file_system import faultpoint
 from treadle.base.types import ChatId
 from treadle.chat.ledger import LedgerEntry, fingerprint, redone, standing, trails, unnamed
-from treadle.diff.hunks import build_file_diff
+from treadle.diff.diff import build_file_diff
 from treadle.engine.deps import Deps, Restorer
 from treadle.engine.effects import Ledger, read_ledger
 from treadle.engine.tenure import Tenure

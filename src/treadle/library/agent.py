@@ -28,7 +28,7 @@ from treadle.adapters.policy.trust import Consent, Trust, disclosure
 from treadle.adapters.stores import store_of
 from treadle.adapters.tools.builtin import builtins
 from treadle.adapters.tools.registry import Tools
-from treadle.adapters.workspace.paths.identity import identify
+from treadle.adapters.workspace.paths.resolve import identify
 from treadle.base import host_patterns
 from treadle.base.types import CallKey, ChatId, Clock, SystemClock, home_of, new_chat_id
 from treadle.chat.fold import change_options

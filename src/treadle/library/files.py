@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from treadle.base.types import ChatId, new_id
 from treadle.chat.ledger import last_undo, trails, unnamed
 from treadle.diff.changes import merged
-from treadle.diff.hunks import FileDiff, Texts, build_file_diff
+from treadle.diff.diff import FileDiff, Texts, build_file_diff
 from treadle.engine.deps import Deps, Restorer
 from treadle.engine.effects import Ledger, read_ledger
 from treadle.engine.restore import NO_SNAPSHOTS

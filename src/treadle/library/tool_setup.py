@@ -17,7 +17,7 @@ from treadle.adapters.policy.redaction import Redactor
 from treadle.adapters.policy.trust import Trust
 from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
 from treadle.adapters.tools.builtin.base import Guarded, ToolContext
-from treadle.adapters.workspace.paths.identity import locate, root_changed_error
+from treadle.adapters.workspace.paths.resolve import locate, root_changed_error
 from treadle.adapters.workspace.root import Root
 from treadle.base.file_system import is_below
 from treadle.base.process_folders import abandoned_folders, process_folder_prefix
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from treadle.adapters.sandbox.choose import ChosenSandbox
     from treadle.adapters.workspace.git import Git
     from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
-    from treadle.library.worlds.ground import WorldGround
-    from treadle.library.worlds.home import WorldHome
+    from treadle.library.worlds.home import WorldGround, WorldHome
 
 
 _LOOK_S = 10.0
@@ -111,7 +110,7 @@ class ToolSetup:
 
     def ground_of(self, world: str) -> "WorldGround":
         """How the files of a world are reached (W-11). ToolError if there is no such world here."""
-        from treadle.library.worlds.ground import WorldGround
+        from treadle.library.worlds.home import WorldGround
 
         return self._grounds.get(world) or self._grounds.setdefault(world, WorldGround(self.worlds.folders, world))
 
@@ -208,7 +207,7 @@ class ToolSetup:
         return [ProjectHooks(self.context, trust.trusted)]
 
     def _unrecoverable(self, project: Project, files: Sequence[FileChange]) -> tuple[str, ...]:
-        from treadle.adapters.workspace.history.unrecoverable import unrecoverable
+        from treadle.adapters.workspace.history.repository_changes import unrecoverable
 
         root = self._roots(*project)
         return unrecoverable(root, files, self.snapshots_of(*project).is_after_image, lambda: self._git(root.path))
@@ -267,7 +266,7 @@ class ToolSetup:
             return find_secrets(os.path.realpath(project.root), top)
 
     def _private_home(self, root: str, _moment: int) -> PrivateHome | None:
-        from treadle.adapters.sandbox.homes import private_home
+        from treadle.adapters.sandbox.places import private_home
 
         return private_home(root, self.context.env, self.context.allowance.visible)
 
@@ -326,7 +325,7 @@ def _remove(path: str) -> None:
 
 
 def _system_keys(_moment: int) -> tuple[str, ...]:
-    from treadle.adapters.sandbox.homes import system_keys
+    from treadle.adapters.sandbox.places import system_keys
 
     return tuple(system_keys())
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.diff.diff import diff
-from treadle.diff.hunks import hunks, is_text, only, without
+from treadle.diff.diff import diff, hunks, is_text, only, without
 from treadle.errors import ToolError
 
 pieces = st.sampled_from([b"a", b"b", b"c", b"", b"\xff\xfe", b"x\r", "\N{PILE OF POO}".encode(), b"\x0c", b"\xe2\x80"])

@@ -3,7 +3,7 @@
 import pytest
 
 from treadle.diff.changes import merged
-from treadle.diff.hunks import build_file_diff
+from treadle.diff.diff import build_file_diff
 from treadle.protocol.files import DiffStat, FileChange, FileState, change_of
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
+from pathlib import Path
 
 from treadle.adapters.sandbox import landlock
 from treadle.adapters.sandbox.launch.handover import GO_FD, INFO_FD
@@ -22,27 +23,12 @@ from treadle.adapters.sandbox.launch.hold import ALIVE_FD, Holder
 from treadle.adapters.sandbox.launcher import Launcher, at_folder, in_world
 from treadle.adapters.sandbox.places import STAND_INS, own_python
 from treadle.adapters.sandbox.seccomp import Filter, assemble
-from treadle.adapters.sandbox.sockets import listening, mount_points, settled_folder
 from treadle.base.file_system import folders_between, is_below, replace_file
 from treadle.errors import SandboxError
-from treadle.ports.sandbox import (
-    LAID,
-    LINGER_S,
-    PROXY_PORT,
-    AllHosts,
-    Confinement,
-    Direct,
-    Hosts,
-    Level,
-    Live,
-    Sandbox,
-    Unwritable,
-    View,
-    WorldMount,
-)
+from treadle.ports import sandbox
+from treadle.ports.sandbox import Confinement, Direct, Hosts, Live, Sandbox, Unwritable, View, WorldMount
 
-Mount = tuple[str, list[str]]
-"""Where, and the words for it. Mounts are made from the shallowest to the deepest place."""
+Mount = tuple[str, list[str]]  # Where, and the words for it. Mounts are made from the shallowest to the deepest place.
 
 NAMESPACES = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
 ALWAYS = [*NAMESPACES, "--cap-drop", "ALL", "--die-with-parent"]
@@ -76,21 +62,16 @@ class Bubblewrap(Sandbox):
     """`binary` is a bwrap that was tried and works. `scratch` is a folder of Treadle's own, outside any project, for
     the filter and for what is mounted on protected paths that do not exist."""
 
-    level: Level = "bubblewrap"
+    level: sandbox.Level = "bubblewrap"
 
     def __init__(
         self, binary: str, scratch: str, *, views: bool = False, lays: bool = False, nested: bool = False,
         launcher: Launcher | None = None,
     ) -> None:  # fmt: skip
-        self._binary = binary
-        self._scratch = scratch
-        self.views = views
-        self.lays = lays
-        self._nested = nested
-        self._launcher = launcher or Launcher()
-        self._filter = b""
+        self._binary, self._scratch, self._nested = binary, scratch, nested
+        self.views, self.lays, self._launcher, self._filter = views, lays, launcher or Launcher(), b""
+        # One small file for each path that is held by a command just now, and so exists only seemingly.
         self._notes = os.path.join(scratch, "held")
-        """One small file for each path that is held by a command just now, and so exists only seemingly."""
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
         _check(confinement)
@@ -116,7 +97,7 @@ class Bubblewrap(Sandbox):
         mounts += [(path, ["--ro-bind", self._write("instead/empty", b""), path]) for path in confinement.secrets]
         words = [self._binary, *ALWAYS]
         words += [] if self._nested else ["--disable-userns"]
-        words += [] if isinstance(confinement.network, AllHosts) else ["--unshare-net"]
+        words += [] if isinstance(confinement.network, sandbox.AllHosts) else ["--unshare-net"]
         words += [] if confinement.terminal else ["--new-session"]
         words += ["--ro-bind", "/", "/"]
         for _, mount in sorted(mounts, key=lambda each: each[0].rstrip("/").count("/")):
@@ -131,11 +112,10 @@ class Bubblewrap(Sandbox):
         if gitconfig := confinement.home.gitconfig.encode() if confinement.home else b"":
             line = ["/bin/sh", "-c", _OPEN_FILES, filter_file, self._content_file("gitconfig", gitconfig), *words]
         if sockets:
-            line = self._launcher.line(
-                "overlay.cover", {"paths": sockets, "at": len(line) - len(words) + mounted}, line
-            )
+            at = len(line) - len(words) + mounted
+            line = self._launcher.line("become.cover", {"paths": sockets, "at": at}, line)
         if isinstance(network := confinement.network, Hosts):
-            spec = {"patterns": list(network.patterns), "log": network.log, "port": PROXY_PORT}
+            spec = {"patterns": list(network.patterns), "log": network.log, "port": sandbox.PROXY_PORT}
             line = self._launcher.line("handover", spec, line)
         if missing:
             line = self._holding(confinement, missing, line)
@@ -151,9 +131,9 @@ class Bubblewrap(Sandbox):
         """Abstract sockets belong to the network: with that of the machine, only Landlock keeps a command from them."""
         if confinement.report_fd:
             script = _LINGER.replace("{fd}", str(confinement.report_fd)).replace("{step_s}", str(_STEP_S))
-            script = script.replace("{steps}", str(round(LINGER_S / _STEP_S)))
+            script = script.replace("{steps}", str(round(sandbox.LINGER_S / _STEP_S)))
             argv = [*_linger_shell(), "-c", script, "sh", *argv]
-        if not isinstance(confinement.network, AllHosts) or landlock.version() < landlock.SCOPES:
+        if not isinstance(confinement.network, sandbox.AllHosts) or landlock.version() < landlock.SCOPES:
             return argv
         return self._launcher.line("become.refuse_abstract_sockets", {}, argv)
 
@@ -172,7 +152,7 @@ class Bubblewrap(Sandbox):
             if _kind(folder) == stat.S_IFDIR:
                 yield folder, ["--tmpfs", folder]
         covered = {path for path in own_python() if is_below(path, "/tmp")}
-        for path in (*PROGRAMS, *covered, *(NAME_SERVERS if isinstance(confinement.network, AllHosts) else ())):
+        for path in (*PROGRAMS, *covered, *(NAME_SERVERS if isinstance(confinement.network, sandbox.AllHosts) else ())):
             if os.path.exists(path):
                 yield path, ["--ro-bind", path, path]
 
@@ -204,10 +184,9 @@ class Bubblewrap(Sandbox):
 
     def _can_overlay(self, path: str) -> bool:
         """True if the folder is on the device on which views were tried."""
-        try:
+        with suppress(OSError):
             return self.views and os.path.isdir(path) and os.stat(path).st_dev == os.stat(self._scratch).st_dev
-        except OSError:
-            return False
+        return False
 
     def _root(self, confinement: Confinement) -> list[str]:
         root, world = confinement.root, confinement.world or WorldMount()
@@ -223,7 +202,7 @@ class Bubblewrap(Sandbox):
                     raise SandboxError(
                         "a copy-on-write view of the project does not work with this bubblewrap or kernel"
                     )
-                return ["--bind", LAID, root] if laid else [*layers, "--overlay", upper, work, root]
+                return ["--bind", sandbox.LAID, root] if laid else [*layers, "--overlay", upper, work, root]
             case Live():
                 if not self.views or confinement.world is not None:
                     raise SandboxError("a live view of the project does not work here")
@@ -252,14 +231,13 @@ class Bubblewrap(Sandbox):
         root = confinement.root
         for step in (*folders_between(root, protected_path), protected_path):
             kind = _kind(step)
+            if kind == stat.S_IFLNK and os.path.dirname(step) == root:
+                raise SandboxError(
+                    f"{step} is a link on the way to {protected_path}, and a link cannot be protected from "
+                    "being replaced; make it a folder, or let commands run with sandbox = none"
+                )
             if kind == stat.S_IFLNK:
-                folder = os.path.dirname(step)
-                if folder == root:
-                    raise SandboxError(
-                        f"{step} is a link on the way to {protected_path}, and a link cannot be protected from "
-                        "being replaced; make it a folder, or let commands run with sandbox = none"
-                    )
-                return folder
+                return os.path.dirname(step)
             if kind != stat.S_IFDIR or self._is_held(step):
                 return step
         return protected_path
@@ -277,7 +255,6 @@ class Bubblewrap(Sandbox):
         return os.path.exists(os.path.join(self._notes, _name(path)))
 
     def _stand_in(self, path: str) -> str:
-        """Return the file or folder to mount where nothing exists."""
         name = os.path.basename(path)
         if name in STAND_INS:
             return self._write(f"instead/{name}", STAND_INS[name])
@@ -347,11 +324,43 @@ def _is_visible(confinement: Confinement, path: str) -> bool:
 
 def _kind(path: str) -> int:
     """Return the type of the entry at the path, links not followed; 0 if there is none."""
-    try:
+    with suppress(OSError):
         return stat.S_IFMT(os.lstat(path).st_mode)
-    except OSError:
-        return 0
+    return 0
 
 
 def _name(path: str) -> str:
     return sha256(os.fsencode(path)).hexdigest()[:24]
+
+
+_SETTLED = 2  # Folders this deep (/var/lib, /opt/name) do not come and go
+
+
+def listening() -> set[str]:
+    """Listening sockets with a name in the file system, also very new ones: the ways to daemons."""
+    try:
+        lines = Path("/proc/net/unix").read_bytes().splitlines()[1:]
+    except OSError:
+        return set()
+    names = {os.fsdecode(line.split(None, 7)[7]) for line in lines if b" /" in line}
+    return {name for name in names if _kind(name) == stat.S_IFSOCK}
+
+
+def mount_points() -> tuple[str, ...]:
+    with suppress(OSError):
+        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
+        return tuple(os.fsdecode(line.split(None, 5)[4]) for line in lines)
+    return ()
+
+
+def settled_folder(path: str, device: int, mounts: tuple[str, ...]) -> str:
+    """The outermost lasting folder on the way to a path, on this device and without other mounts; empty if none. It is
+    covered in the place of a socket, which could vanish before it is covered and keep the command from starting. Seen
+    through an overlay, a socket is another file than the one that its daemon listens at: a connection is refused, and
+    so is one to a socket that is made there later."""
+    with suppress(OSError):
+        for folder in folders_between("/", path):
+            fits = folder.count("/") >= _SETTLED and os.stat(folder).st_dev == device
+            if fits and not any(mount.startswith(f"{folder}/") for mount in mounts):
+                return folder
+    return ""

@@ -19,18 +19,16 @@ from treadle.adapters.sandbox.bubblewrap import Bubblewrap
 from treadle.adapters.sandbox.landlock import Landlock
 from treadle.adapters.sandbox.launcher import NoSandbox
 from treadle.adapters.sandbox.macos import SandboxExec
-from treadle.adapters.sandbox.report import LevelReport
+from treadle.adapters.sandbox.trial_folders import LevelReport
 from treadle.base.file_system import replace_file
 from treadle.errors import SandboxError
 from treadle.ports.sandbox import Demand, Level, Sandbox
 
 _LEVELS: dict[str, tuple[Level, ...]] = {"linux": ("bubblewrap", "landlock"), "darwin": ("sandbox-exec",)}
-LEVELS = _LEVELS.get(sys.platform, ())
-"""The levels that exist for this kind of machine, the strongest first."""
+LEVELS = _LEVELS.get(sys.platform, ())  # The levels that exist for this kind of machine, the strongest first
 FOLDER = "sandbox"
 REMEMBERED = "probe.json"
-RETRY_S = 600.0
-"""For how long a level below the strongest is remembered."""
+RETRY_S = 600.0  # For how long a level below the strongest is remembered
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -51,8 +49,7 @@ class Findings(msgspec.Struct, frozen=True):
 
     machine: Machine
     reports: tuple[LevelReport, ...]
-    time_s: float = 0.0
-    """When they were made, in seconds since 1970."""
+    time_s: float = 0.0  # When they were made, in seconds since 1970
 
     @property
     def best(self) -> bool:
@@ -93,7 +90,6 @@ def choose(home: Path, demand: Demand = "auto") -> ChosenSandbox:
 
 
 def reason(report: LevelReport) -> str:
-    """Why a level is not used, in one line."""
     if report.failure:
         return report.failure.splitlines()[-1]
     return "it does not refuse to " + ", to ".join(report.open)
@@ -101,23 +97,19 @@ def reason(report: LevelReport) -> str:
 
 def load_findings(home: Path) -> Findings:
     """Return the findings about this machine since it was started; examine it now if there are none."""
-    machine = _machine()
-    file = home / FOLDER / REMEMBERED
     try:
-        remembered = msgspec.json.decode(file.read_bytes(), type=Findings)
+        remembered = msgspec.json.decode((home / FOLDER / REMEMBERED).read_bytes(), type=Findings)
     except (OSError, msgspec.MsgspecError):
         return examine(home)
-    current = remembered.machine == machine and all(report.complete for report in remembered.reports)
+    current = remembered.machine == _machine() and all(report.complete for report in remembered.reports)
     fresh = remembered.best or 0 <= time.time() - remembered.time_s < RETRY_S
     return remembered if current and fresh else examine(home)
 
 
 def examine(home: Path) -> Findings:
-    """Try every level anew, and remember what came of it."""
     from treadle.adapters.sandbox.probe import examine_level, sweep_trials  # loads what a command need not wait for
 
-    machine = _machine()
-    scratch = _scratch(home)
+    machine, scratch = _machine(), _scratch(home)
     sweep_trials(scratch)
     reports = []
     for level in LEVELS:
@@ -126,8 +118,7 @@ def examine(home: Path) -> Findings:
             report = examine_level(level, machine.bubblewrap, scratch)
         reports.append(report)
     findings = Findings(machine, tuple(reports), time.time())
-    file = scratch / REMEMBERED
-    replace_file(str(file), msgspec.json.encode(findings), fault="sandbox.probed")
+    replace_file(str(scratch / REMEMBERED), msgspec.json.encode(findings), fault="sandbox.probed")
     return findings
 
 
@@ -164,9 +155,8 @@ def _scratch(home: Path) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise SandboxError(
-            f"{folder} cannot be made: {error.strerror}; choose another home with TREADLE_HOME"
-        ) from error
+        reason = f"{folder} cannot be made: {error.strerror}"
+        raise SandboxError(f"{reason}; choose another home with TREADLE_HOME") from error
     return folder.resolve()
 
 

@@ -28,10 +28,8 @@ OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 BIND_AND_CONNECT_TCP = 0b11
 ABSTRACT_SOCKETS_AND_SIGNALS = 0b11
 
-SCOPES = 6
-"""The first version that keeps abstract sockets and signals apart."""
-OLDEST = 2
-"""Before it, files could not be moved from one folder to another."""
+SCOPES = 6  # The first version that keeps abstract sockets and signals apart
+OLDEST = 2  # Before it, files could not be moved from one folder to another
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/ptmx", "/dev/pts")
 _CREATE_RULESET = 444
 
@@ -44,15 +42,14 @@ def version() -> int:
 
 
 class Landlock(Sandbox):
-    """`scratch` is a folder of Treadle's own, outside any project: files that commands put in the place of protected
-    paths are set aside there."""
+    """In `scratch`, a folder of Treadle's own, files are set aside that commands put in the place of protected
+    paths."""
 
     level: Level = "landlock"
 
     def __init__(self, scratch: str, *, abi: int | None = None, launcher: Launcher | None = None) -> None:
-        self._scratch = scratch
+        self._scratch, self._launcher = scratch, launcher or Launcher()
         self._abi = version() if abi is None else abi
-        self._launcher = launcher or Launcher()
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
         if (world := confinement.world) is not None:
@@ -72,11 +69,12 @@ class Landlock(Sandbox):
                     raise SandboxError(f"Landlock cannot hide {path} inside {readable_folder}, which commands may read")
         network = all_hosts(confinement.network, self.level)
         families = (AF_INET, AF_INET6, AF_NETLINK) if network else ()
+        is_direct = isinstance(confinement.mount, Direct)
         spec = {
             "root": confinement.root,
-            "root_writable": isinstance(confinement.mount, Direct),
+            "root_writable": is_direct,
             "cwd": cwd,
-            "kept": list(confinement.protected) if isinstance(confinement.mount, Direct) else [],
+            "kept": list(confinement.protected) if is_direct else [],
             "aside": os.path.join(self._scratch, "undone"),
             "hidden": hidden_paths,
             "visible": [os.path.realpath(path) for path in home.visible + home.caches] if home else [],

@@ -36,8 +36,7 @@ class Request(NamedTuple):
     kind: Kind
     host: str
     port: int
-    head: bytes = b""
-    """Of a plain request: the head that goes to the server."""
+    head: bytes = b""  # Of a plain request: the head that goes to the server
 
 
 class BadRequest(Exception):
@@ -105,12 +104,9 @@ def _socks_reply(code: int) -> bytes:
     return bytes((_SOCKS, code, 0, 1, 0, 0, 0, 0, 0, 0))
 
 
-_ACCEPTED: Mapping[Kind, bytes] = {
-    "tunnel": b"HTTP/1.1 200 Connection established\r\n\r\n",
-    "socks": _socks_reply(0),
-    "plain": b"",
-}
-"""The reply to the program before its data flows."""
+_ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+# The reply to the program before its data flows.
+_ACCEPTED: Mapping[Kind, bytes] = {"tunnel": _ESTABLISHED, "socks": _socks_reply(0), "plain": b""}
 
 
 # -- the proxy --------------------------------------------------------------------------------------------------------
@@ -118,11 +114,9 @@ _ACCEPTED: Mapping[Kind, bytes] = {
 
 class ProxyLimits(NamedTuple):
     connections: int = 256
-    head_s: float = 20.0
-    """How long a program may take to say what it wants."""
+    head_s: float = 20.0  # How long a program may take to say what it wants
     connect_s: float = 20.0
-    idle_s: float = 300.0
-    """How long a connection may carry nothing."""
+    idle_s: float = 300.0  # How long a connection may carry nothing
     log_lines: int = 10_000
 
 
@@ -166,16 +160,10 @@ class Proxy:
     """`fixed` says where hosts of a name are, without any look or check: tests have no public hosts of their own."""
 
     def __init__(
-        self,
-        patterns: Sequence[str],
-        journal: Journal,
-        limits: ProxyLimits = LIMITS,
+        self, patterns: Sequence[str], journal: Journal, limits: ProxyLimits = LIMITS,
         fixed: Mapping[str, Endpoint] | None = None,
-    ) -> None:
-        self._patterns = expand(patterns)
-        self._journal = journal
-        self._limits = limits
-        self._fixed = fixed or {}
+    ) -> None:  # fmt: skip
+        self._patterns, self._journal, self._limits, self._fixed = expand(patterns), journal, limits, fixed or {}
         self._open: set[asyncio.Task[None]] = set()
 
     async def serve(self, listener: socket.socket) -> None:
@@ -215,12 +203,11 @@ class Proxy:
             return await self._decline(writer, "plain", "refused", reason)
         try:
             upstream = await self._connect(request)
-        except Refusal as error:
-            self._journal.write(request.host, request.port, refused=str(error))
-            return await self._decline(writer, request.kind, "refused", str(error))
-        except Unreachable as error:
-            self._journal.write(request.host, request.port, refused=f"unreachable: {error}")
-            return await self._decline(writer, request.kind, "unreachable", str(error))
+        except (Refusal, Unreachable) as error:
+            failure: Failure = "refused" if isinstance(error, Refusal) else "unreachable"
+            reason = str(error) if failure == "refused" else f"unreachable: {error}"
+            self._journal.write(request.host, request.port, refused=reason)
+            return await self._decline(writer, request.kind, failure, str(error))
         await self._relay(request, (reader, writer), upstream)
 
     async def _decline(self, writer: asyncio.StreamWriter, kind: Kind, failure: Failure, text: str) -> None:
@@ -255,7 +242,7 @@ class Proxy:
             raise Unreachable(f"{host}:{port} cannot be reached: {error.strerror or 'no answer in time'}") from error
 
     async def _addresses(self, host: str, port: int) -> list[Endpoint]:
-        """Where to connect to. Refusal if one of a name's addresses is not public: then no part of the answer is
+        """Where to connect to. Refusal if one address of a name is not public: then no part of the answer is
         trusted."""
         if host in self._fixed:
             return [self._fixed[host]]
@@ -295,10 +282,8 @@ class _Flow:
     """One direction of a connection."""
 
     def __init__(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-        self._source = source
-        self._target = target
-        self.size = 0
-        self.ended = False
+        self._source, self._target = source, target
+        self.size, self.ended = 0, False
 
     async def run(self) -> None:
         while data := await self._source.read(_PIECE):

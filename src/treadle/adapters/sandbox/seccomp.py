@@ -19,8 +19,7 @@ NOTIFY = 0x7FC00000
 _ERRNO = 0x00050000
 
 _ARCHITECTURE: Mapping[Machine, int] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-_X32 = 0x40000000
-"""Calls of the x32 dialect carry this bit and would pass beside every number below."""
+_X32 = 0x40000000  # Calls of the x32 dialect carry this bit and would pass beside every number below
 
 _LOAD, _EQUAL, _AT_LEAST, _HAS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
@@ -63,8 +62,7 @@ _ABSENT = ("clone3", "io_uring_enter", "io_uring_register", "io_uring_setup", "o
 memory that a filter cannot read, and io_uring does things that no filter sees."""
 
 _SET_USER_ID = 0o4000
-_CREATES = 0x400040
-"""O_CREAT and the bit of its own of O_TMPFILE: only with them is a mode looked at."""
+_CREATES = 0x400040  # O_CREAT and the bit of its own of O_TMPFILE: only with them is a mode looked at
 _MODES: Mapping[str, int] = {"creat": 1, "mknod": 1, "mknodat": 2}
 _MODES_BY_FLAGS: Mapping[str, tuple[int, int]] = {"open": (1, 2), "openat": (2, 3)}
 _MODES_CHANGED: Mapping[str, int] = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}
@@ -82,8 +80,7 @@ CHORES = (
 """Modes, owners and times of files. Landlock does not look at them, so a process outside decides about each."""
 
 _NAMESPACES = 0x7E020000
-_TERMINAL_INPUT = (0x5412, 0x541C)
-"""TIOCSTI types into the terminal, TIOCLINUX pastes into the console."""
+_TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI types into the terminal, TIOCLINUX pastes into the console
 _FILE_FLAGS = (0x40086602, 0x40046602, 0x401C5820)
 """FS_IOC_SETFLAGS in both sizes, FS_IOC_FSSETXATTR: they work on files that were opened for reading only."""
 
@@ -95,30 +92,22 @@ class Filter(msgspec.Struct, frozen=True):
 
     families: Sequence[int] = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
     """The kinds of sockets that can be made. Pairs of unix sockets can always."""
-    metadata: bool = True
-    """True if modes, owners, times, attributes and flags of files are left to the kernel."""
+    metadata: bool = True  # True if modes, owners, times, attributes and flags of files are left to the kernel
     truncate: bool = True
 
 
 def machine() -> Machine | None:
-    """The kind of this machine, if filters are known for it."""
     kinds: dict[str, Machine] = {"x86_64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
     return kinds.get(platform.machine())
 
 
 def assemble(call_filter: Filter, kind: Machine | None = None) -> bytes:
-    """The program in the kernel's form."""
     kind = kind or machine()
     if kind is None:
-        raise SandboxError(
-            f"there is no filter of system calls for {platform.machine()}; commands can run there with sandbox = none"
-        )
-    code: Block = [
-        (_LOAD, 0, 0, _ARCH),
-        (_EQUAL, 1, 0, _ARCHITECTURE[kind]),
-        (_RETURN, 0, 0, KILL),
-        (_LOAD, 0, 0, _NUMBER),
-    ]
+        missing = f"there is no filter of system calls for {platform.machine()}"
+        raise SandboxError(f"{missing}; commands can run there with sandbox = none")
+    code: Block = [(_LOAD, 0, 0, _ARCH), (_EQUAL, 1, 0, _ARCHITECTURE[kind]), (_RETURN, 0, 0, KILL)]
+    code.append((_LOAD, 0, 0, _NUMBER))
     if kind == "x86_64":
         code += [(_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, KILL)]
     for number, block in _rules(call_filter, kind):
@@ -137,7 +126,11 @@ def _rules(call_filter: Filter, kind: Machine) -> list[tuple[int, Block]]:
         "clone": _refuse_bits(0, _NAMESPACES),
         "socket": _compare(0, call_filter.families, _refuse(errno.EACCES), [(_RETURN, 0, 0, ALLOW)]),
         **{name: _refuse_bits(mode, _SET_USER_ID) for name, mode in {**_MODES, **_MODES_CHANGED}.items()},
-        **{name: _refuse_created(*places, _SET_USER_ID) for name, places in _MODES_BY_FLAGS.items()},
+        # The mode counts only where a file may be made.
+        **{
+            name: [_argument(flags), (_HAS, 1, 0, _CREATES), (_RETURN, 0, 0, ALLOW), *_refuse_bits(mode, _SET_USER_ID)]
+            for name, (flags, mode) in _MODES_BY_FLAGS.items()
+        },
         "ioctl": _compare(1, controls, [(_RETURN, 0, 0, ALLOW)], _refuse(errno.EPERM)),
     }
     if not call_filter.metadata:
@@ -166,11 +159,6 @@ def _refuse(code: int) -> Block:
 
 def _refuse_bits(argument: int, bits: int) -> Block:
     return [_argument(argument), (_HAS, 0, 1, bits), *_refuse(errno.EPERM), (_RETURN, 0, 0, ALLOW)]
-
-
-def _refuse_created(flags: int, mode: int, bits: int) -> Block:
-    """The mode counts only where a file may be made."""
-    return [_argument(flags), (_HAS, 1, 0, _CREATES), (_RETURN, 0, 0, ALLOW), *_refuse_bits(mode, bits)]
 
 
 def _compare(argument: int, values: Sequence[int], different: Block, equal: Block) -> Block:

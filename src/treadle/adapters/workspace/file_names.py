@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
+from treadle.adapters.workspace.paths.entries import closing_fd
 from treadle.adapters.workspace.paths.ignore import Rules
 from treadle.adapters.workspace.search.scan import leaves
 
@@ -20,10 +21,8 @@ def file_names(root: str) -> list[str]:
         top = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     except (OSError, ValueError):  # a zero byte is in no path
         return []
-    try:
+    with closing_fd(top):
         return [leaf.path for leaf in islice(leaves(top, Rules(_UNTYPED)), MOST)]
-    finally:
-        os.close(top)
 
 
 def best(names: Sequence[str], typed: str, most: int = 8) -> list[str]:
@@ -35,7 +34,8 @@ def best(names: Sequence[str], typed: str, most: int = 8) -> list[str]:
     matches = [name for name in names if query in name.casefold()]
     if len(matches) < most:
         matched = set(matches)
-        scattered = [name for name in names if name not in matched and _in_order(query, name.casefold())]
+        letters = {name: iter(name.casefold()) for name in names if name not in matched}
+        scattered = [name for name, rest in letters.items() if all(letter in rest for letter in query)]
         matches += sorted(scattered, key=len)[: most - len(matches)]
 
     def rank(name: str) -> tuple[int, int, str]:
@@ -45,11 +45,6 @@ def best(names: Sequence[str], typed: str, most: int = 8) -> list[str]:
         return place, len(name), name
 
     return sorted(matches, key=rank)[:most]
-
-
-def _in_order(query: str, name: str) -> bool:
-    letters = iter(name)
-    return all(letter in letters for letter in query)
 
 
 def branch_of(root: str) -> str:

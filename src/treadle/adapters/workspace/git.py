@@ -1,14 +1,11 @@
 """Asking and telling the git of a project. Its configuration is a stranger's text that names programs: hooks, a monitor
 of files, a command that fetches missing objects. So git runs in a sandbox, as commands do: without a network, without
-the user's configuration and secrets, in a world that it can only read. Where it is to change references it may write
+the user's configuration and secrets, in a world that it can only read; where it is to change references it may write
 those, and nothing else. If its configuration includes files from outside the project, or there is no sandbox, it
-does not run.
-
-Which folder is the repository is found out here, not by git: it is what the sandbox is made around.
+does not run. Which folder is the repository is found out here, not by git: the sandbox is made around it.
 
 The branch of a run (W-06) is made and checked out without a look at the work tree or the index, which stay as they are,
-and only in a repository whose work tree the root itself is.
-"""
+and only in a repository whose work tree the root itself is."""
 
 import hashlib
 import os
@@ -16,6 +13,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from itertools import chain
 
 import msgspec
@@ -33,32 +31,20 @@ _LONGEST_ANSWER = 1 << 16
 _LONGEST_FILE = 1 << 20
 _MOST_BLOBS = 20_000
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+# Without hooksPath, update-ref and symbolic-ref would call a hook. Whose the repository is (safe.directory) does not
+# matter to a git that can do nothing.
 _SETTINGS = (
-    "core.hooksPath=/dev/null",  # update-ref and symbolic-ref would call a hook
-    "core.fsmonitor=false",
-    "core.pager=cat",
-    "core.sshCommand=false",
-    "core.alternateRefsCommand=",
-    "credential.helper=",
-    "protocol.allow=never",
-    "gc.auto=0",
-    "maintenance.auto=false",
-    "safe.directory=*",  # whose it is does not matter to a git that can do nothing
-)
+    "core.hooksPath=/dev/null", "core.fsmonitor=false", "core.pager=cat", "core.sshCommand=false",
+    "core.alternateRefsCommand=", "credential.helper=", "protocol.allow=never", "gc.auto=0", "maintenance.auto=false",
+    "safe.directory=*",
+)  # fmt: skip
+# GIT_NO_LAZY_FETCH: since git 2.44; before it, GIT_ALLOW_PROTOCOL does the same.
 _ENVIRONMENT = {
-    "LC_ALL": "C",
-    "HOME": "/nonexistent",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_ATTR_NOSYSTEM": "1",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_NO_LAZY_FETCH": "1",  # since 2.44; before it, this does the same:
-    "GIT_ALLOW_PROTOCOL": "",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_COMMITTER_NAME": "treadle",
+    "LC_ALL": "C", "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_ATTR_NOSYSTEM": "1", "GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "",
+    "GIT_NO_REPLACE_OBJECTS": "1", "GIT_TERMINAL_PROMPT": "0", "GIT_COMMITTER_NAME": "treadle",
     "GIT_COMMITTER_EMAIL": "treadle@localhost",
-}
+}  # fmt: skip
 _REFERENCES = frozenset(
     ("HEAD", "HEAD.lock", "ORIG_HEAD", "packed-refs", "packed-refs.lock", "refs", "reftable", "logs", "worktrees")
 )
@@ -81,30 +67,25 @@ def repository_of(root: str) -> Repository | None:
     if os.path.islink(place):
         return None
     if os.path.isdir(place):
-        alone = not os.path.lexists(os.path.join(place, "commondir"))
-        return Repository(place, place) if alone else None
+        return None if os.path.lexists(os.path.join(place, "commondir")) else Repository(place, place)
     git_folder = _line(place).removeprefix("gitdir:").strip()
     folder = os.path.realpath(os.path.join(root, git_folder)) if git_folder else ""
     if not folder or not os.path.isdir(folder):
         return None
     above = _line(os.path.join(folder, "commondir"))
-    if not above:
-        return Repository(folder, folder)
-    common = os.path.realpath(os.path.join(folder, above))
-    return Repository(folder, common) if os.path.dirname(folder) == os.path.join(common, "worktrees") else None
+    common = os.path.realpath(os.path.join(folder, above)) if above else folder
+    is_own = not above or os.path.dirname(folder) == os.path.join(common, "worktrees")
+    return Repository(folder, common) if is_own else None
 
 
 class Git:
     """`hidden` is what git may not read, as for commands. ToolError if there is no sandbox to run it in."""
 
     def __init__(self, repository: Repository, sandbox: Sandbox, hidden_paths: Sequence[str] = ()) -> None:
-        self.folder = repository.folder
-        self._common = repository.common
-        self._sandbox = sandbox
+        self.folder, self._common, self._sandbox = repository.folder, repository.common, sandbox
         self._hidden = tuple(path for path in hidden_paths if not _lies_in(self._common, path))
         self._program = git_program(self._common)
-        self._included = False
-        """True if the configuration is known to include nothing from outside."""
+        self._included = False  # True if the configuration is known to include nothing from outside
 
     def belongs_to(self, root: str) -> bool:
         """True if the repository names this root as its work tree, too: by the `gitdir` file of a worktree, by its
@@ -128,8 +109,8 @@ class Git:
         return ran.ending == "exited" and ran.code == 0
 
     def has_blobs(self, ids: Collection[str]) -> frozenset[str]:
-        """Those of these object ids (see `blob_ids`) that are blobs in the repository's own object store. More than
-        20,000 ids are answered in part; a store that borrows from another one answers nothing."""
+        """Those of these object ids (see `blob_ids`), at most 20,000, that are blobs in the repository's own object
+        store; none if the store borrows from another one."""
         objects = os.path.join(self._common, "objects")
         object_ids = [each for each in dict.fromkeys(ids) if _OBJECT_ID.fullmatch(each)][:_MOST_BLOBS]
         borrows = os.path.islink(objects) or os.path.lexists(os.path.join(objects, "info", "alternates"))
@@ -140,14 +121,15 @@ class Git:
         rows = (line.split(" ") for line in output.split("\n"))
         return frozenset(object_ids).intersection(line[0] for line in rows if line[1:] == ["blob"])
 
-    def tell(self, *words: str) -> str:
-        """Have git change references; why it did not, if so."""
+    def tell(self, *words: str) -> None:
+        """Have git change references. ToolError if it does not."""
         protected_paths = tuple(sorted(self._unchanged()))
         confinement = Confinement(self._common, Direct(), protected=protected_paths, hidden_paths=self._hidden)
         ran, _ = self._run(words, confinement)
         if ran.ending == "timed_out":
-            return f"git did not end in {_TIMEOUT_S:g} seconds."
-        return (inert(ran.errors.strip()) or f"git ended with code {ran.code}.") if ran.code else ""
+            raise ToolError(f"git did not end in {_TIMEOUT_S:g} seconds.")
+        if ran.code:
+            raise ToolError(inert(ran.errors.strip()) or f"git ended with code {ran.code}.")
 
     def _unchanged(self) -> set[str]:
         """All that lies in the repository but its references, and all of other worktrees."""
@@ -185,23 +167,17 @@ class Git:
             self._refuse_includes()
             self._included = True
         # The work tree is not looked at, and may not be there in the sandbox: any folder does.
-        place = [f"--git-dir={self.folder}", f"--work-tree={self._common}"]
+        line = [f"--git-dir={self.folder}", f"--work-tree={self._common}", *words]
         confinement = confinement or Confinement(self._common, Unwritable(), hidden_paths=self._hidden)
-        return self._launched([*place, *words], confinement, self._common, stdin_data)
+        return self._launched(line, confinement, self._common, stdin_data)
 
     def _launched(
         self, words: Sequence[str], confinement: Confinement, cwd: str, stdin_data: bytes = b""
     ) -> tuple[Completed, str]:
         if self._sandbox.level == "none":
             raise ToolError("Git of a project runs only in a sandbox, and this machine has no sandbox.")
-        output = bytearray()
-        longest = _LONGEST_ANSWER + 2 * len(stdin_data)
-
-        def keep(data: bytes) -> None:
-            output.extend(data[: max(0, longest - len(output))])
-
-        settings = [word for each in _SETTINGS for word in ("-c", each)]
-        line = [self._program or "git", "--no-pager", *settings, *words]
+        output, longest = bytearray(), _LONGEST_ANSWER + 2 * len(stdin_data)
+        line = [self._program or "git", "--no-pager", *(word for each in _SETTINGS for word in ("-c", each)), *words]
         env = {**_ENVIRONMENT, "PATH": os.pathsep.join((os.path.dirname(line[0]), os.defpath))}
         try:
             confined = self._sandbox.wrap(line, confinement, cwd)
@@ -210,7 +186,8 @@ class Git:
         with tempfile.TemporaryFile() as file:
             file.write(stdin_data)
             file.seek(0)
-            ran = run_blocking(Launch(confined, env, stdin=file.fileno()), keep, _TIMEOUT_S)
+            launch = Launch(confined, env, stdin=file.fileno())
+            ran = run_blocking(launch, lambda data: output.extend(data[: max(0, longest - len(output))]), _TIMEOUT_S)
         return ran, output.decode(errors="surrogateescape")
 
 
@@ -238,27 +215,23 @@ def _line(path: str) -> str:
 
 
 def _content(path: str) -> bytes:
-    try:
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            return b""
-        with open(os.open(path, READ), "rb") as file:
-            return file.read(_LONGEST_FILE)
-    except OSError:
-        return b""
+    with suppress(OSError):
+        if stat.S_ISREG(os.lstat(path).st_mode):
+            with open(os.open(path, READ), "rb") as file:
+                return file.read(_LONGEST_FILE)
+    return b""
 
 
 def _names(folder: str) -> set[str]:
-    try:
+    with suppress(OSError):
         return set(os.listdir(folder))
-    except OSError:
-        return set()
+    return set()
 
 
 # -- the branch of a run ----------------------------------------------------------------------------------------------
 
 _HEADS = "refs/heads/"
-_BUSY = ("rebase-merge", "rebase-apply", "BISECT_LOG")
-"""In the middle of these HEAD is git's own."""
+_BUSY = ("rebase-merge", "rebase-apply", "BISECT_LOG")  # In the middle of these HEAD is git's own
 
 
 def make_branch(
@@ -266,22 +239,19 @@ def make_branch(
 ) -> GitBranchCreated | None:
     """The branch of the run that this message began; the same again after a crash. None if there is no repository, no
     git, or no moment for it. ToolError if git refuses, or if there is no sandbox for it."""
+    repository = repository_of(root)
+    if repository is None or git_program(repository.common) is None:
+        return None
     try:
-        return _create_branch(root, chat, message, sandbox, hidden_paths)
+        git = Git(repository, sandbox(), hidden_paths)
+        is_busy = any(os.path.lexists(os.path.join(repository.folder, name)) for name in _BUSY)
+        return _create_branch(git, chat, message) if git.belongs_to(root) and not is_busy else None
     except ToolError as error:
         reason = f"The git branch of this run could not be made: {error}"
         raise ToolError(f"{reason} Mend that, or turn git_branch off.") from error
 
 
-def _create_branch(
-    root: str, chat: str, message: int, sandbox: Callable[[], Sandbox], hidden_paths: Sequence[str]
-) -> GitBranchCreated | None:
-    repository = repository_of(root)
-    if repository is None or git_program(repository.common) is None:
-        return None
-    git = Git(repository, sandbox(), hidden_paths)
-    if not git.belongs_to(root) or any(os.path.lexists(os.path.join(repository.folder, name)) for name in _BUSY):
-        return None
+def _create_branch(git: Git, chat: str, message: int) -> GitBranchCreated | None:
     head = git.ask("symbolic-ref", "-q", "HEAD")
     base = git.ask("rev-parse", "-q", "--verify", "HEAD^{commit}")
     name = f"treadle/{chat}-{message}"
@@ -290,27 +260,15 @@ def _create_branch(
     if head == _HEADS + name:
         previous_branch = git.ask("rev-parse", "-q", "--symbolic-full-name", "@{-1}")
         return GitBranchCreated(name, base, previous_branch.removeprefix(_HEADS))
-    if base and not _pointed(git, _HEADS + name, base):
-        return None
+    # The branch must be there and point to this commit. One that is left of a try that a crash ended may be behind;
+    # one that has commits of its own is left alone.
+    there = git.ask("rev-parse", "-q", "--verify", _HEADS + name) if base else ""
+    if base and there != base:
+        if there and not git.agrees("merge-base", "--is-ancestor", there, base):
+            return None
+        git.tell("update-ref", "-m", "branch: created by treadle", _HEADS + name, base, there)
     faultpoint("branch.made")
     origin = head.removeprefix(_HEADS) or base
-    _tell(git, "symbolic-ref", "-m", f"checkout: moving from {origin} to {name}", "HEAD", _HEADS + name)
+    git.tell("symbolic-ref", "-m", f"checkout: moving from {origin} to {name}", "HEAD", _HEADS + name)
     faultpoint("branch.checked_out")
     return GitBranchCreated(name, base, head.removeprefix(_HEADS))
-
-
-def _pointed(git: Git, ref: str, base: str) -> bool:
-    """See to it that the branch is there and points to this commit. One that is left of a try that a crash ended may be
-    behind; one that has commits of its own is left alone."""
-    there = git.ask("rev-parse", "-q", "--verify", ref)
-    if there == base:
-        return True
-    if there and not git.agrees("merge-base", "--is-ancestor", there, base):
-        return False
-    _tell(git, "update-ref", "-m", "branch: created by treadle", ref, base, there)
-    return True
-
-
-def _tell(git: Git, *words: str) -> None:
-    if failure := git.tell(*words):
-        raise ToolError(failure)

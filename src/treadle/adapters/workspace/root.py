@@ -1,15 +1,15 @@
-"""The files of a project, by a guard that lets nothing lead outside (S-01): every operation resolves its path to a
-held directory and a name (`resolve`), and touches only that name, links not followed. Knows nothing of tools.
+"""The files of a project, by a guard that lets nothing lead outside (S-01): every operation resolves its path to a held
+directory and a name (`resolve`), and touches only that name, links not followed. Knows nothing of tools.
 
 Special files are never opened: a FIFO would hang, a device might act. A file with several names (hard links) may be
-read; a write gives this name new bytes and leaves the others, wherever they lie, with the old ones.
-"""
+read; a write gives this name new bytes and leaves the others, wherever they lie, with the old ones."""
 
 import os
 import stat as st
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -21,14 +21,16 @@ from treadle.errors import ToolError
 from treadle.ports.sandbox import WorldMount
 from treadle.ports.workspace import MOST_FOUND, Child, FileStat, Location, Matches, Paths, Query, WorldFiles, inert
 
+if TYPE_CHECKING:
+    from treadle.adapters.workspace.search.search import Engine
+
 _CHUNK = 1 << 20
 
 
 class Root:
     """The project at `path`. With `root_id` it is that folder alone: RootChanged if the path leads to another one at
-    any later moment (S-01). With a `ground` its files are those of a world, and paths are the same as in the project
-    (W-11). Holds no descriptor between calls, so it needs no closing. `openat2=False` uses the walk for kernels without
-    openat2."""
+    any later moment (S-01). With a `ground` its files are those of a world, with the same paths (W-11). Holds no
+    descriptor between calls, so it needs no closing. `openat2=False` uses the walk for kernels without openat2."""
 
     def __init__(self, path: str, root_id: str = "", ground: WorldFiles | None = None, *, openat2: bool = True) -> None:
         if not path:  # not the working directory of whichever process happens to ask (S-02)
@@ -36,10 +38,8 @@ class Root:
         self.path = os.path.realpath(path)
         if not os.path.isdir(self.path):
             raise ToolError(f"The project root {inert(path)} is not a directory.")
-        self.bound = root_id
-        self.ground = ground or None
-        self.key = self.path if not ground else f"{self.path}@{ground.name}"
-        """The key of this root in stores that hold several roots."""
+        self.bound, self.ground = root_id, ground or None
+        self.key = self.path if not ground else f"{self.path}@{ground.name}"  # in stores that hold several roots
         self._paths = Resolver(os.path.abspath(path), self.path, root_id, self.ground, openat2=openat2)
         if root_id:
             os.close(self.top())
@@ -116,15 +116,16 @@ class Root:
     def find(
         self, pattern: str, path: str = ".", *, ignore_case: bool = False, stop: threading.Event | None = None
     ) -> Paths:
-        # Imported here because most runs of a command look for nothing.
-        from treadle.adapters.workspace.search.search import engine
-
-        return engine(self).find(pattern, path, ignore_case=ignore_case, most=MOST_FOUND, stop=stop)
+        return self._engine().find(pattern, path, ignore_case=ignore_case, most=MOST_FOUND, stop=stop)
 
     def search(self, query: Query, stop: threading.Event | None = None) -> Matches:
-        from treadle.adapters.workspace.search.search import engine
+        return self._engine().search(query, stop)
 
-        return engine(self).search(query, stop)
+    def _engine(self) -> "Engine":
+        # Imported here because most runs of a command look for nothing.
+        from treadle.adapters.workspace.search.search import Engine, ripgrep
+
+        return Engine(self, ripgrep(self.path))
 
     def top(self) -> int:
         """The root itself, open for looking names up in it; the caller closes it."""

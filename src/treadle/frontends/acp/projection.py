@@ -10,7 +10,7 @@ from acp.helpers import ToolCallContentVariant as Content
 
 from treadle.base.inert import inert
 from treadle.base.types import CallKey
-from treadle.diff.hunks import Texts
+from treadle.diff.diff import Texts
 from treadle.frontends.acp.content import (
     QUIET,
     chunk,

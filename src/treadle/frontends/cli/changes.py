@@ -9,7 +9,7 @@ import msgspec
 from treadle.base.file_system import is_below
 from treadle.base.inert import inert, inert_line
 from treadle.diff.changes import ASIDE, Aside, change_lines, count, is_folder, sort_out, without_parents
-from treadle.diff.hunks import FileDiff
+from treadle.diff.diff import FileDiff
 from treadle.errors import InvalidInput, NotFound, ToolError
 from treadle.frontends.cli.options import EXIT_ERROR, EXIT_OK, SelectionArguments, project_root
 from treadle.frontends.cli.session import find_chat

@@ -15,7 +15,7 @@ from mcp_types import ToolAnnotations
 
 from treadle._version import __version__
 from treadle.base.file_system import is_below
-from treadle.diff.hunks import FileDiff
+from treadle.diff.diff import FileDiff
 from treadle.errors import InvalidInput, NotFound, TreadleError
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat

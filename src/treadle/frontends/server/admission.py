@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.adapters.workspace.paths.identity import locate, root_changed_error
+from treadle.adapters.workspace.paths.resolve import locate, root_changed_error
 from treadle.base import host_patterns
 from treadle.base.file_system import is_below
 from treadle.errors import InvalidInput

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from treadle.base.inert import inert_line
-from treadle.diff.hunks import FileDiff
+from treadle.diff.diff import FileDiff
 from treadle.errors import InvalidInput, TreadleError
 from treadle.frontends.presentation.conversation import Conversation, copies
 from treadle.frontends.presentation.rich_text import Drawable, Group, Text

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from treadle.diff.changes import change_lines
-from treadle.diff.hunks import FileDiff
+from treadle.diff.diff import FileDiff
 from treadle.errors import TreadleError
 from treadle.protocol.chat_api import ChatApi
 from treadle.protocol.events import Delivery, Envelope, OpenAction, Restored

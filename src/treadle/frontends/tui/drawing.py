@@ -12,7 +12,7 @@ from rich.table import Table
 
 from treadle.base.inert import inert, inert_line
 from treadle.diff.changes import count
-from treadle.diff.hunks import FileDiff
+from treadle.diff.diff import FileDiff
 from treadle.frontends.presentation import conversation as b
 from treadle.frontends.presentation.notices import CHANGED, MINUS, call_lines
 from treadle.frontends.presentation.overview import Overview

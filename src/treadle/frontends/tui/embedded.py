@@ -13,7 +13,7 @@ from treadle.adapters.models.registry import ModelRegistry
 from treadle.adapters.policy.trust import disclosure
 from treadle.base.types import ChatId
 from treadle.diff.changes import sort_out, without_parents
-from treadle.diff.hunks import FileDiff
+from treadle.diff.diff import FileDiff
 from treadle.frontends.tui.connection import (
     ChatLink,
     ChatRow,

@@ -12,7 +12,7 @@ from treadle.client.files import Restoration, Run
 from treadle.client.http import Http
 from treadle.client.worlds import ClientWorlds
 from treadle.diff.changes import is_folder
-from treadle.diff.hunks import FileDiff
+from treadle.diff.diff import FileDiff
 from treadle.errors import InvalidInput, NotFound
 from treadle.frontends.tui.connection import (
     ChatLink,

@@ -112,7 +112,7 @@ def collect_worlds(chats: Sequence[Listed], home: Path, line: float, *, dry: boo
     were dropped or never finished; how many there were. One in which commands run stays."""
     if not (home / "worlds").is_dir():  # most users have none, and nothing is to be loaded for them
         return 0
-    from treadle.library.worlds.ground import WorldGround
+    from treadle.library.worlds.home import WorldGround
     from treadle.library.worlds.record import WorldFolders
 
     folders, count = WorldFolders(str(home)), 0

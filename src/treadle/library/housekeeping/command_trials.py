@@ -11,8 +11,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.adapters.models.scripted import Call, Say, ScriptedModel
-from treadle.adapters.sandbox.report import EscapeResult, Verdict
-from treadle.adapters.sandbox.trial_folders import trial_folder
+from treadle.adapters.sandbox.trial_folders import EscapeResult, Verdict, trial_folder
 from treadle.errors import SandboxError
 from treadle.library.agent import Agent
 from treadle.ports.commands import Allowance, Limits

@@ -111,7 +111,7 @@ def _complete(journal: Journal, home: Path) -> str:
     ground = None
     try:
         if journal.world:
-            from treadle.library.worlds.ground import WorldGround
+            from treadle.library.worlds.home import WorldGround
             from treadle.library.worlds.record import WorldFolders
 
             ground = WorldGround(WorldFolders(str(home)), journal.world)

@@ -1,33 +1,207 @@
 """The worlds of one home, as files and layers (`ports.workspace.WorldPlaces`, and the operations that `Worlds` runs in
-threads). Commits go through the one transaction of projects (`workspace.history`). Knows no chats."""
+threads). Commits go through the one transaction of projects (`workspace.history`). Knows no chats.
+
+Access to the files of a world (`ports.workspace.WorldFiles`): a copy by its path, layers by a descriptor from their
+holder (`sandbox.launch.world`). Starts the holder if there is none; later processes use the same one. A process has one
+connection to the holder of a world, kept while it is used: a second mount of the same layers would not see files
+written through the first. The holder is asked for each descriptor, because its mount shows files that others saved
+beneath only after it was asked."""
 
 import os
+import socket
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
 
-from treadle.adapters.sandbox.launcher import NoSandbox
+from treadle.adapters.sandbox.launch.world import READY, TAKEN
+from treadle.adapters.sandbox.launcher import Launcher, NoSandbox
 from treadle.adapters.sandbox.supervisor.folder import boot
-from treadle.adapters.workspace.history import copied
-from treadle.adapters.workspace.history.copied import Beginning
+from treadle.adapters.workspace.history.capture import TREE, Beginning, make_copy
 from treadle.adapters.workspace.history.overlay_upper import UPPER, Beginnings, States
 from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
 from treadle.adapters.workspace.history.states import is_folder
 from treadle.adapters.workspace.paths.entries import closing_fd
-from treadle.adapters.workspace.paths.identity import locate
+from treadle.adapters.workspace.paths.resolve import BoundFolder, locate
 from treadle.base.file_system import faultpoint
 from treadle.base.types import new_id
-from treadle.diff.hunks import is_text
+from treadle.diff.diff import is_text
 from treadle.diff.merge import merge
 from treadle.errors import Conflict, InvalidInput, NotFound, ToolError, WorldBusy
-from treadle.library.worlds.ground import WorldGround
 from treadle.library.worlds.record import World, WorldFolders
-from treadle.ports.sandbox import Confinement
+from treadle.ports.sandbox import Confinement, WorldMount
 from treadle.ports.snapshots import Effect
 from treadle.ports.workspace import inert
 from treadle.protocol.files import DiffStat, FileChange, FileState, change_of, decode_path, encode_path
 from treadle.protocol.options import OWN_WORLD, ChatOptions, Project
 
+LAUNCHER = Launcher()
+SOCKET = "socket"
+IDLE_S = 60.0  # Seconds that an unused holder waits before it ends
+_PATIENCE_S = 60.0
+_STEP_S = 0.01
+_LOOK = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class WorldGround:
+    """The files of one world. Any number of threads may use it."""
+
+    def __init__(self, folders: WorldFolders, id: str) -> None:
+        self._line: socket.socket | None = None
+        self.name, self._folders, self._lock, self._process = id, folders, threading.Lock(), 0
+        world = self._world()
+        self.folder = f"{folders.view(world)}/tree" if world.how == "copy" else ""
+
+    def open(self, flags: int) -> int:
+        if self.folder:
+            return self._open_folder(partial(os.open, self.folder), flags)
+        with self._lock, closing_fd(self._top()) as top:
+            return self._open_folder(partial(os.open, ".", dir_fd=top), flags)
+
+    def changing(self, old_states: Mapping[str, FileState | None]) -> None:
+        if not self.folder:  # a copy knows what all of it was
+            view = self._folders.view(self._world())
+            beginnings = Beginnings(view)
+            if outdated := self._shown_from_beneath(old_states, beginnings.all(), f"{view}/{UPPER}"):
+                beginnings.update({path: old_states[path] for path in outdated})
+            beginnings.add(old_states)
+
+    def _shown_from_beneath(self, old_states: States, known_states: States, upper: str) -> list[str]:
+        """Paths that were noted for a change that was not made then: the world still shows what lies beneath."""
+        other_paths = [path for path, state in old_states.items() if known_states.get(path, state) != state]
+        paths = [path for path in other_paths if not os.path.lexists(f"{upper}/{decode_path(path)}")]
+        if not paths:
+            return []
+        with closing_fd(self.open(_LOOK)) as top:
+            return [path for path in paths if os.path.lexists(f"/proc/self/fd/{top}/{decode_path(path)}")]
+
+    def mount(self) -> WorldMount:
+        world = self._world()
+        if self.folder:
+            return WorldMount(self.folder)
+        os.close(self.open(_LOOK))  # so that there is a holder
+        layers = [self._folders.view(each) for each in (*self._folders.ancestors(world), world)]
+        holder = f"{self._folders.path(self.name)}/{SOCKET}"
+        return WorldMount(layers=tuple(f"{view}/upper" for view in layers), holder=holder)
+
+    def end(self, patience_s: float = 0.0) -> None:
+        """End the holder, if there is one, because its mount changes or is removed. WorldBusy if commands run there,
+        and do not end in that time."""
+        deadline = time.monotonic() + patience_s
+        with self._lock:
+            self._hang_up()
+            while not self._try_end():
+                if time.monotonic() >= deadline:
+                    raise WorldBusy(f"Commands run in the world {self.name}; stop them first.")
+                time.sleep(_STEP_S)
+        faultpoint("world.ended")
+
+    def _try_end(self) -> bool:
+        if self.folder:
+            return not _is_used(self.folder)
+        if (line := self._call()) is None:
+            return True
+        with line, suppress(OSError):
+            line.settimeout(_PATIENCE_S)
+            line.send(b"end")
+            if line.recv(16) == b"busy":
+                return False
+            line.recv(16)  # nothing, when it has ended
+        return True
+
+    def close(self) -> None:
+        """Let go of the holder; it is asked again when it is needed."""
+        with self._lock:
+            self._hang_up()
+
+    def __del__(self) -> None:
+        self._hang_up()  # for an agent that was never closed
+
+    def _top(self) -> int:
+        """A descriptor of the top folder, from the holder that this process has a line to, or from a new one."""
+        deadline = time.monotonic() + _PATIENCE_S
+        if self._process != os.getpid():  # the line of the process that this one was forked from
+            self._hang_up()
+        while True:
+            if self._line is None:
+                self._line, self._process = self._call() or self._start(), os.getpid()
+            if self._line is not None:
+                with suppress(OSError):
+                    self._line.settimeout(_PATIENCE_S)
+                    self._line.send(b"top")
+                    _, handed, _, _ = socket.recv_fds(self._line, 16, 1)
+                    if handed:
+                        return handed[0]
+                self._hang_up()
+            if time.monotonic() > deadline:
+                raise ToolError(f"The world {self.name} cannot be reached: its holder does not answer. Try again.")
+            time.sleep(_STEP_S)  # it is about to end, or another process is about to start one
+
+    def _hang_up(self) -> None:
+        if self._line is not None:
+            self._line.close()
+        self._line = None
+
+    def _call(self) -> socket.socket | None:
+        line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:  # by a short name of the folder: that of a socket has few bytes
+            with closing_fd(os.open(self._folders.path(self.name), _LOOK)) as fd:
+                line.connect(f"/proc/self/fd/{fd}/{SOCKET}")
+        except OSError:
+            line.close()
+            return None
+        return line
+
+    def _start(self) -> socket.socket | None:
+        """A new holder, unless another process was faster."""
+        world = self._world()
+        with closing_fd(BoundFolder(world.root, world.root_id, world.root).open(_LOOK)) as fd:
+            status = os.fstat(fd)
+        beneath = [f"{self._folders.view(each)}/upper" for each in self._folders.ancestors(world)]
+        spec = {
+            "folder": self._folders.path(world.id), "socket": SOCKET, "root": world.root, "device": status.st_dev,
+            "inode": status.st_ino, "beneath": beneath, "view": self._folders.view(world), "idle_s": IDLE_S,
+        }  # fmt: skip
+        line = LAUNCHER.line("world", spec)
+        ran = subprocess.run(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd="/", check=False)
+        if ran.stdout not in (READY, TAKEN):
+            raise ToolError(f"The world {self.name} cannot be mounted: {ran.stdout.decode() or 'its holder died'}.")
+        faultpoint("world.held")
+        return self._call()
+
+    def _world(self) -> World:
+        try:
+            return self._folders.get(self.name)
+        except NotFound as error:
+            reason = f"The world {self.name} in which this chat works was dropped; its files are gone."
+            raise ToolError(reason) from error
+
+    def _open_folder(self, way: "partial[int]", flags: int) -> int:
+        try:
+            return way(flags)
+        except OSError as error:
+            self._world()  # says so if it is gone
+            raise ToolError(f"The world {self.name} cannot be opened: {error.strerror}.") from error
+
+
+def _is_used(folder: str) -> bool:
+    """True if a process works in the tree of a copy, or sees it in the place of the project. False without /proc, where
+    this is unknown."""
+    if not os.path.isdir("/proc/self"):
+        return False
+    mounted = f"/{'/'.join(folder.split('/')[-3:])} ".encode()  # a path there begins at its own file system
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):
+            works_there = f"{os.readlink(f'/proc/{process}/cwd')}/".startswith(f"{folder}/")
+            if works_there or mounted in Path(f"/proc/{process}/mountinfo").read_bytes():
+                return True
+    return False
+
+
+State = FileState | None
 _AT_THIS_MOMENT = "Files are being changed there right now; try again."
 
 
@@ -72,7 +246,7 @@ class Rebase:
         """The same; given back are the paths that both had changed."""
         ours, theirs = {change.path: change.after for change in beginning.ours()}, beginning.theirs()
         had = {change.path: ours.get(change.path, change.before) for change in theirs}
-        new_states: dict[str, FileState | None] = {}
+        new_states: dict[str, State] = {}
         unmergeable: list[str] = []
         for change in theirs:
             try:
@@ -87,9 +261,8 @@ class Rebase:
         beginning.move(theirs)
         return tuple(change.path for change in merged_changes if change.path in ours)
 
-    def _torn(self, ours: States, had: States, new_states: dict[str, FileState | None]) -> list[str]:
-        """Return the paths that would lie where there is no folder. A folder that others removed stays if it is not
-        empty."""
+    def _torn(self, ours: States, had: States, new_states: dict[str, State]) -> list[str]:
+        """The paths that would lie where there is no folder. A folder that others removed stays if it is not empty."""
         all_states = {**ours, **new_states}
         torn = []
         for path in sorted(new_states, key=lambda path: path.count("/"), reverse=True):
@@ -116,9 +289,7 @@ class Rebase:
         if self._world.change(self._name, merged_changes, None).conflicts:
             raise Conflict(_AT_THIS_MOMENT)
 
-    def _merge_state(
-        self, path: str, was: FileState | None, ours: FileState | None, theirs: FileState | None
-    ) -> FileState | None:
+    def _merge_state(self, path: str, was: State, ours: State, theirs: State) -> State:
         if theirs in (was, ours):
             return ours
         if ours == was:
@@ -130,12 +301,9 @@ class Rebase:
             raise Unmergeable
         if was.kind == "directory":
             return FileState("directory", mode)
-        name = decode_path(path)
         try:
-            texts = [
-                self._world.content(was.digest),
-                *(each.root.read_bytes(name) for each in (self._world, self._beneath)),
-            ]
+            current_texts = (each.root.read_bytes(decode_path(path)) for each in (self._world, self._beneath))
+            texts = [self._world.content(was.digest), *current_texts]
         except (ToolError, NotFound) as error:
             raise Unmergeable from error
         if not all(map(is_text, texts)) or (merged := merge(*texts)).clashes:
@@ -145,11 +313,9 @@ class Rebase:
         return FileState("file", mode, self._beneath.images.put(merged.data), len(merged.data))
 
 
-_LEAVING_S = 5.0
-"""How long servers of tools may take to leave a world whose chat has come to rest."""
+_LEAVING_S = 5.0  # How long servers of tools may take to leave a world whose chat has come to rest
 
-HistoryOf = Callable[[str, str, str], ProjectSnapshots]
-"""Of a root, its identity and a world."""
+HistoryOf = Callable[[str, str, str], ProjectSnapshots]  # Of a root, its identity and a world
 
 
 class WorldHome:
@@ -171,9 +337,9 @@ class WorldHome:
         reason = above.why if above is not None else self._missing(*location)
         world = World(id, *location, parent, "copy" if reason else "overlay", reason, owner, label)
         images = self._history_of(*world.beneath).images
-        source = location[0] if above is None else f"{self.folders.view(above)}/{copied.TREE}"
+        source = location[0] if above is None else f"{self.folders.view(above)}/{TREE}"
         own_folder = os.path.realpath(os.path.dirname(self.folders.folder))
-        return self.folders.make(world, lambda view: copied.make(source, view, images, own_folder) if reason else None)
+        return self.folders.make(world, lambda view: make_copy(source, view, images, own_folder) if reason else None)
 
     def _missing(self, root: str, root_id: str) -> str:
         """Why there can be no layers over this root; empty if there can. That they work is remembered for each file
@@ -248,8 +414,7 @@ class WorldHome:
             return merged
 
     def run_inside(self, id: str, command: Sequence[str]) -> int:
-        """Run a command in a world. Its changes are compared before and after, so that a rebase knows the earlier
-        states."""
+        """Run a command in a world. Its changes are compared before and after: a rebase needs the earlier states."""
         world = self.folders.get(id)
         mine, name = self._history_of(*world.project), new_id("inside")
         confinement = Confinement(world.root, world=mine.root.world)

@@ -33,8 +33,7 @@ _ID = re.compile(r"world_[A-Za-z0-9_-]{1,64}")
 _RECORD = "world.json"
 _DROPPED = ".dropped-"
 _TRIALS = "trials.json"
-_TRIAL = "world_trial_"
-"""How the ids of worlds begin that are made to try whether layers can be mounted."""
+_TRIAL = "world_trial_"  # How the ids of worlds begin that are made to try whether layers can be mounted
 _OPERATION = "operation.lock"
 _PATIENCE_S = 30.0
 _TICK_S = 0.001
@@ -44,14 +43,11 @@ class World(Value, frozen=True):
     id: str
     root: str
     root_id: str = ""
-    parent: str = ""
-    """The world of which it is one; empty: of the project itself."""
+    parent: str = ""  # The world of which it is one; empty: of the project itself
     how: LayerKind = "overlay"
-    why: str = ""
-    """Why it is a copy and nothing better."""
+    why: str = ""  # Why it is a copy and nothing better
     owner: str = ""
-    label: str = ""
-    """The purpose of the world, in a few words."""
+    label: str = ""  # The purpose of the world, in a few words
     made_ms: int = 0
 
     @property
@@ -119,15 +115,12 @@ class WorldFolders:
             fill(f"{new_folder}/view")
             create_file(f"{new_folder}/{_RECORD}", msgspec.json.encode(world))
             faultpoint("world.made")
-        except BaseException:  # a copy may be large, and would have no owner
-            remove_tree(new_folder)
-            raise
-        try:
-            os.rename(new_folder, path)
-        except OSError:  # another process has just made it
-            remove_tree(new_folder)
+            with suppress(OSError):  # another process has just made it
+                os.rename(new_folder, path)
+                return world
             return self.get(world.id)
-        return world
+        finally:
+            remove_tree(new_folder)  # a copy may be large, and would have no owner
 
     def make_trial(self, root: str, root_id: str) -> World:
         """One that is swept an hour later if its process is killed."""
@@ -135,11 +128,9 @@ class WorldFolders:
 
     def trials(self) -> dict[str, str]:
         """Where layers were tried, and what was in their way."""
-        try:
-            with open(f"{self.folder}/{_TRIALS}", "rb") as file:
-                return msgspec.json.decode(file.read(), type=dict[str, str])
-        except (OSError, msgspec.MsgspecError):
-            return {}
+        with suppress(OSError, msgspec.MsgspecError), open(f"{self.folder}/{_TRIALS}", "rb") as file:
+            return msgspec.json.decode(file.read(), type=dict[str, str])
+        return {}
 
     def keep_trials(self, trials: dict[str, str]) -> None:
         replace_file(f"{self.folder}/{_TRIALS}", msgspec.json.encode(trials))
@@ -162,8 +153,7 @@ class WorldFolders:
             yield world
 
     def begin_anew(self, world: World, stamped: str) -> None:
-        """From here on, changes beneath that are newer than this stamp count as foreign. For the one that has the world
-        `alone`."""
+        """From here on, changes beneath that are newer than this stamp count as foreign. Needs the world `alone`."""
         view, link = self.view(world), f"{self.view(world)}/.{stamped}"
         os.symlink(stamped, link)
         faultpoint("world.before_new_beginning")
@@ -195,9 +185,9 @@ class WorldFolders:
 
     def _remove_stamps(self, view: str, current: str) -> None:
         """Remove stamps that were replaced, and those of processes that died or were refused."""
-        for name in os.listdir(view):
-            if name.startswith((f"{BEGAN}.", f".{BEGAN}.")) and name != current:
-                os.unlink(f"{view}/{name}")
+        stamps = (name for name in os.listdir(view) if name.startswith((f"{BEGAN}.", f".{BEGAN}.")))
+        for name in (name for name in stamps if name != current):
+            os.unlink(f"{view}/{name}")
 
     def remove(self, world: World) -> None:
         """It is gone with one step; the rest is tidying."""
@@ -268,10 +258,9 @@ def _pass_tick(stamp: str) -> None:
 
 
 def _is_old(path: str) -> bool:
-    try:
+    with suppress(OSError):
         return os.lstat(path).st_ctime < time.time() - 3600
-    except OSError:
-        return False
+    return False
 
 
 def _unknown(id: str) -> NotFound:

@@ -41,15 +41,10 @@ class Worlds:
     says whether background commands run in a world."""
 
     def __init__(
-        self,
-        home: WorldHome,
-        deps: Deps,
-        options: ChatOptions,
-        begin: Callable[[ChatOptions], Chat],
+        self, home: WorldHome, deps: Deps, options: ChatOptions, begin: Callable[[ChatOptions], Chat],
         jobs_in: Callable[[str], Awaitable[bool]],
-    ) -> None:
-        self._home, self._jobs_in, self._deps, self._options = home, jobs_in, deps, options
-        self._begin = begin
+    ) -> None:  # fmt: skip
+        self._home, self._jobs_in, self._deps, self._options, self._begin = home, jobs_in, deps, options, begin
 
     def committing(self, world: World) -> ChatOptions:
         """The options of a chat in which a world is committed. It asks what it would ask about any set of changes; that

@@ -15,8 +15,7 @@ import pytest
 
 from tests.unit.adapters.sandbox.grounds import WAIT_S, Grounds, missing, only_filtered
 from treadle.adapters.sandbox import landlock, places
-from treadle.adapters.sandbox.bubblewrap import Bubblewrap
-from treadle.adapters.sandbox.sockets import listening
+from treadle.adapters.sandbox.bubblewrap import Bubblewrap, listening
 from treadle.errors import SandboxError
 from treadle.ports.sandbox import AllHosts, Unwritable, View
 
@@ -304,7 +303,7 @@ def test_a_caller_that_covers_sockets_itself_needs_no_program_for_it(bubblewrap:
             sandbox.wrap(["true"], bubblewrap.confinement(covered_sockets=covered), str(bubblewrap.root))
             for covered in ((), sockets)
         ]
-    assert [any("overlay import cover" in word for word in line) for line in lines] == [True, False]
+    assert [any("become import cover" in word for word in line) for line in lines] == [True, False]
 
 
 def test_with_the_network_abstract_sockets_are_closed(bubblewrap: Grounds) -> None:  # S-18

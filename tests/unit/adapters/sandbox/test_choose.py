@@ -12,7 +12,7 @@ import pytest
 
 from tests.faults.chance import SOAK
 from tests.unit.adapters.sandbox.grounds import Grounds, grounds, missing
-from treadle.adapters.sandbox import probe_fixture as stage
+from treadle.adapters.sandbox import probe as stage
 from treadle.adapters.sandbox.choose import (
     FOLDER,
     LEVELS,
@@ -24,7 +24,7 @@ from treadle.adapters.sandbox.choose import (
     load_findings,
 )
 from treadle.adapters.sandbox.probe import bubblewrap_version, examine_level
-from treadle.adapters.sandbox.report import ESCAPES, EscapeResult, LevelReport
+from treadle.adapters.sandbox.trial_folders import ESCAPES, EscapeResult, LevelReport
 from treadle.errors import SandboxError
 
 pytestmark = [

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.adapters.sandbox.supervisor.group import ControlGroup, make_group
+from treadle.adapters.sandbox.supervisor.tree import ControlGroup, make_group
 
 MOUNTS = [path for path in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified") if os.path.exists(f"{path}/cgroup.procs")]
 LIMITS = {"processes": 50, "memory": 64 << 20, "disk": 0, "file": 0, "cpu_s": 0, "open_files": 0}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.adapters.sandbox.homes import private_home
+from treadle.adapters.sandbox.places import private_home
 from treadle.base.file_system import is_below
 from treadle.ports.sandbox import PrivateHome
 

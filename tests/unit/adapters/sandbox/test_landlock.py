@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.adapters.sandbox.grounds import WAIT_S, Grounds
 from treadle.adapters.sandbox.landlock import Landlock
-from treadle.adapters.sandbox.launch.protected_paths import LIMIT
+from treadle.adapters.sandbox.launch.confine import LIMIT
 from treadle.errors import SandboxError
 from treadle.library.tool_setup import remove_abandoned_folders
 from treadle.ports.sandbox import AllHosts, Unwritable

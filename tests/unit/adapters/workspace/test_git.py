@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -231,7 +232,7 @@ def test_git_changes_references_and_nothing_else_of_a_repository(repository: Pat
     repo_git = open_git(repository)
     old_files = {path: path.read_bytes() for path in (repository / ".git").rglob("*") if path.is_file()}
     head = git(repository, "rev-parse", "HEAD")
-    assert repo_git.tell("update-ref", "refs/heads/fine", head) == ""
+    repo_git.tell("update-ref", "refs/heads/fine", head)
     for words in (
         ("config", "core.fsmonitor", "evil"),
         ("read-tree", "--empty"),
@@ -243,7 +244,8 @@ def test_git_changes_references_and_nothing_else_of_a_repository(repository: Pat
         ("remote", "add", "evil", "ext::sh"),
         ("gc", "--prune=now"),
     ):
-        repo_git.tell(*words)
+        with suppress(ToolError):  # it may say that it cannot
+            repo_git.tell(*words)
     reference_names = ("refs", "logs", "packed-refs", "HEAD", "ORIG_HEAD")
     for path, data in old_files.items():
         if path.relative_to(repository / ".git").parts[0] not in reference_names:

@@ -12,7 +12,7 @@ import pytest
 
 from tests import forked
 from tests.unit.adapters.sandbox.grounds import NOBODY, becoming, grounds, missing, python_for_everyone
-from treadle.adapters.sandbox.report import ESCAPES
+from treadle.adapters.sandbox.trial_folders import ESCAPES
 from treadle.library.housekeeping.command_trials import TRIALS
 
 pytestmark = pytest.mark.thorough(one_of=2)

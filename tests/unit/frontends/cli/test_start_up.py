@@ -28,7 +28,7 @@ WORK_OF_TOOLS = {
     "treadle.adapters.policy.command_severity",
     "treadle.adapters.sandbox.bubblewrap",
     "treadle.adapters.sandbox.choose",
-    "treadle.adapters.sandbox.probe_fixture",
+    "treadle.adapters.sandbox.probe",
     "treadle.adapters.tools.builtin.command.run",
     "treadle.adapters.tools.builtin.diagnostics.running",
     "treadle.adapters.tools.builtin.diagnostics.linters",

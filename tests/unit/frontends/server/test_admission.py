@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.adapters.workspace.paths.identity import identify
+from treadle.adapters.workspace.paths.resolve import identify
 from treadle.errors import InvalidInput
 from treadle.frontends.server.admission import Admission
 from treadle.protocol.http_requests import OptionChanges

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import structs
 
 from treadle.base.types import CallKey, ChatId
-from treadle.diff.hunks import FileDiff
+from treadle.diff.diff import FileDiff
 from treadle.frontends.tui.connection import ChatRow, JobRow, ModelRow
 from treadle.library.model_choice import ModelChoice
 from treadle.protocol import events as e

@@ -12,7 +12,7 @@ from textual.widgets import OptionList
 
 from tests.hostile_text import HOSTILE, TEXTS, check_inert, hostile, hostile_events
 from tests.unit.frontends.tui.recorded import Recorded
-from treadle.diff.hunks import FileDiff
+from treadle.diff.diff import FileDiff
 from treadle.frontends.presentation.conversation import Conversation
 from treadle.frontends.presentation.rich_text import RichText, Text
 from treadle.frontends.tui.app import Start, TreadleApp

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tests.unit.library.housekeeping.kit import Home
 from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
-from treadle.adapters.workspace.history import copied
+from treadle.adapters.workspace.history.capture import make_copy
 from treadle.adapters.workspace.history.journal import Ending, Journal
 from treadle.adapters.workspace.history.overlay_upper import Beginnings
 from treadle.base.types import CallKey, ChatId
@@ -115,7 +115,7 @@ async def test_what_a_world_began_with_stays_as_long_as_the_world(home: Home) ->
     (home.top / "a").write_bytes(b"copied")
     folders = WorldFolders(str(home.path))
     copy = World("", str(home.top), how="copy", why="for a test")
-    copy_world = folders.make(copy, lambda view: copied.make(str(home.top), view, home.images, str(home.path)))
+    copy_world = folders.make(copy, lambda view: make_copy(str(home.top), view, home.images, str(home.path)))
     layers = folders.make(World("", str(home.top)))
     began = FileState("file", 0o644, home.image(b"beneath layers"), 14)
     Beginnings(folders.view(layers)).add({"a": began})

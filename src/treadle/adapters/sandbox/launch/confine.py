@@ -1,5 +1,12 @@
 """Runs one command under Landlock and a filter of system calls, and stays beside it: answers the filter's requests,
-ends all processes that the command leaves behind, and restores protected paths."""
+ends all processes that the command leaves behind, and restores protected paths.
+
+Landlock can only allow access to a folder and not withdraw it for a path below, so protected paths are put back as they
+were when the command has ended. That is reported, and what the command had put there is set aside, not lost.
+
+Modes, owners and times of files are changed on behalf of the command. Its own call never runs: its arguments are read
+once, the file is opened here, and what was opened is judged and changed. So nothing that the command does meanwhile can
+make another file of it."""
 
 import _socket  # the C module that `socket` wraps, without the imports of `socket`
 import errno
@@ -9,58 +16,306 @@ import select
 import stat
 import sys
 import time
+from fcntl import ioctl
+from time import time_ns
 
-from treadle.adapters.sandbox.launch.file_metadata import MetadataServer
-from treadle.adapters.sandbox.launch.processes import (
-    descendants,
-    end_as,
-    end_descendants,
-    heed_broken_pipes,
-    pass_signals_to,
-)
-from treadle.adapters.sandbox.launch.protected_paths import ProtectedPaths, TooLarge
-from treadle.adapters.sandbox.launch.system import (
-    CANNOT,
-    Ruleset,
-    adopt_orphans,
-    die_with_parent,
-    give_up_privileges,
-    load_filter,
-)
-from treadle.base.file_system import is_below
+from treadle.adapters.sandbox.launch import processes, system
+from treadle.adapters.sandbox.launch.processes import descendants, end_as, end_descendants
+from treadle.adapters.sandbox.launch.system import CANNOT, Ruleset
+from treadle.base.file_system import folders_between, is_below
 from treadle.base.process_folders import process_folder_prefix
+
+LIMIT = 32 << 20  # How many bytes of protected files are remembered; more is refused before anything runs
+
+
+class TooLarge(Exception):
+    """The protected files are too large to be remembered."""
+
+
+class SavedPath:
+    """One path with all beneath it, as it is now: nothing, a link, a file or a folder. Links are never followed."""
+
+    def __init__(self, path: str, room: list[int]) -> None:
+        self.path, self.mode = path, 0
+        self.data: bytes | str | dict[str, SavedPath] | None = None
+        try:
+            status = os.lstat(path)
+        except OSError:
+            return
+        self.mode = status.st_mode
+        if stat.S_ISLNK(self.mode):
+            self.data = os.readlink(path)
+        elif stat.S_ISREG(self.mode):
+            room[0] -= status.st_size
+            if room[0] < 0:
+                raise TooLarge(path)
+            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+                self.data = file.read()
+        elif stat.S_ISDIR(self.mode):
+            room[0] -= 100
+            self.data = {name: SavedPath(f"{path}/{name}", room) for name in sorted(os.listdir(path))}
+
+    def is_same_as(self, other: "SavedPath") -> bool:
+        if not isinstance(self.data, dict) or not isinstance(other.data, dict):
+            return (self.mode, self.data) == (other.mode, other.data)
+        mine, theirs = self.data, other.data
+        same_names = self.mode == other.mode and mine.keys() == theirs.keys()
+        return same_names and all(mine[name].is_same_as(theirs[name]) for name in mine)
+
+    def write(self, path: str) -> None:
+        """Make it anew where nothing is."""
+        if isinstance(self.data, bytes):
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
+                file.write(self.data)
+            os.chmod(path, stat.S_IMODE(self.mode))
+        elif isinstance(self.data, str):
+            os.symlink(self.data, path)
+        elif isinstance(self.data, dict):
+            os.mkdir(path, 0o700)
+            for name, child in self.data.items():
+                child.write(f"{path}/{name}")
+            os.chmod(path, stat.S_IMODE(self.mode))
+
+
+class ProtectedPaths:
+    """Remembers the protected paths below a root, and restores them. Where a path does not exist, its first missing
+    folder is what must not exist afterwards: a `.git` that was made meanwhile would be one with hooks of its own."""
+
+    def __init__(self, root: str, paths: list[str]) -> None:
+        self._root, room = root, [LIMIT]
+        ways = ((*(folder for folder in folders_between(root, path) if not _is_folder(folder)), path) for path in paths)
+        self._kept = [SavedPath(path, room) for path in dict.fromkeys(way[0] for way in ways)]
+
+    def restore(self, aside: str) -> list[str]:
+        """Put back what changed; gives the paths. Only to be called when nothing of the command is left alive."""
+        changed_paths = []
+        for saved_path in self._kept:
+            reachable = all(_is_folder(folder) for folder in folders_between(self._root, saved_path.path))
+            if not reachable or not saved_path.is_same_as(SavedPath(saved_path.path, [1 << 62])):
+                changed_paths.append(saved_path.path)
+                self._put_back(saved_path, aside)
+        return changed_paths
+
+    def _put_back(self, saved_path: SavedPath, aside: str) -> None:
+        for folder in folders_between(self._root, saved_path.path):
+            if not _is_folder(folder):
+                _set_aside(folder, aside)
+                if saved_path.data is not None:
+                    os.mkdir(folder, 0o755)
+        _set_aside(saved_path.path, aside)
+        if saved_path.data is not None:
+            saved_path.write(saved_path.path)
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _set_aside(path: str, aside: str) -> None:
+    """Out of the way, into a folder where it can be looked at."""
+    if not os.path.lexists(path):
+        return
+    os.makedirs(aside, 0o700, exist_ok=True)
+    target = f"{aside}/{os.urandom(6).hex()}-{os.path.basename(path)}"
+    try:
+        os.rename(path, target)
+    except OSError:  # another file system
+        SavedPath(path, [1 << 62]).write(target)
+        _remove_entry(path)
+
+
+def _remove_entry(path: str) -> None:
+    if _is_folder(path):
+        for name in os.listdir(path):
+            _remove_entry(f"{path}/{name}")
+        os.rmdir(path)
+    else:
+        os.unlink(path)
+
+
+_RECEIVE, _ANSWER, _STILL_ASKED = 0xC0502100, 0xC0182101, 0x40082102
+_HERE = -100
+_NO_FOLLOW, _EMPTY_PATH = 0x100, 0x1000
+_LONGEST_PATH = 4096
+_NOW, _OMIT = (1 << 30) - 1, (1 << 30) - 2
+
+
+class _SystemCall:
+    """One call of one thread: its number by name, its arguments, and the memory that they point into."""
+
+    def __init__(self, notice: bytes, names: "dict[int, str]") -> None:
+        self.id, self.pid = notice[:8], int.from_bytes(notice[8:12], "little")
+        self.name = names.get(int.from_bytes(notice[16:20], "little"), "")
+        self.arguments = [int.from_bytes(notice[at : at + 8], "little") for at in range(32, 80, 8)]
+
+    def number(self, at: int) -> int:
+        """A 32-bit argument with its sign."""
+        low = self.arguments[at] & 0xFFFFFFFF
+        return low - (1 << 32) if low >> 31 else low
+
+    def memory(self, at: int, size: int) -> bytes:
+        with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as file:
+            return os.pread(file.fileno(), size, self.arguments[at])
+
+    def words(self, at: int, count: int) -> list[int]:
+        """Numbers of 64 bits in memory; none if nothing is pointed to."""
+        raw = self.memory(at, 8 * count) if self.arguments[at] else b""
+        return [int.from_bytes(raw[place : place + 8], "little", signed=True) for place in range(0, len(raw), 8)]
+
+    def path(self, at: int) -> bytes:
+        """A path in memory. The ways in which a process names itself are those of the caller, not of this one."""
+        text = self.memory(at, _LONGEST_PATH).partition(b"\0")[0] if self.arguments[at] else b""
+        for itself, place in ((b"/proc/self/", b""), (b"/proc/thread-self/", b""), (b"/dev/fd/", b"fd/")):
+            if text.startswith(itself):
+                return b"/proc/%d/" % self.pid + place + text[len(itself) :]
+        return text
+
+
+class MetadataServer:
+    """Answers the system calls that the filter passes on. A path may be changed if it is beneath one of `allowed` and
+    beneath none of `protected_paths`; all others are refused. `names` are the names of those system calls, by number.
+    """
+
+    def __init__(self, listener: int, names: "dict[int, str]", allowed: list[str], protected_paths: list[str]) -> None:
+        self._listener, self._names, self._allowed, self._kept = listener, names, allowed, protected_paths
+
+    def serve(self) -> None:
+        """Answer one call. A failure is an error of that call only."""
+        notice = bytearray(80)
+        try:
+            ioctl(self._listener, _RECEIVE, notice)
+        except OSError:  # the caller is gone
+            return
+        system_call = _SystemCall(bytes(notice), self._names)
+        code = 0
+        try:
+            fd = self._open(system_call)
+            try:
+                _change(system_call, f"/proc/self/fd/{fd}", self._judged(fd))
+            finally:
+                os.close(fd)
+        except OSError as error:
+            code = error.errno or errno.EPERM
+        answer = system_call.id + bytes(8) + (-code).to_bytes(4, "little", signed=True) + bytes(4)
+        try:
+            ioctl(self._listener, _ANSWER, answer)
+        except OSError as error:
+            if error.errno != errno.ENOENT:  # the caller is gone
+                raise
+
+    def _open(self, system_call: _SystemCall) -> int:
+        """The file that is meant, opened as the caller would have opened it."""
+        name = system_call.name
+        if name in ("fchmod", "fchown"):
+            return self._open_descriptor(system_call)
+        if name in ("chmod", "chown", "lchown", "utime", "utimes"):
+            return self._open_path(system_call, _HERE, system_call.path(0), _NO_FOLLOW if name == "lchown" else 0)
+        flags = {"fchmodat2": 3, "utimensat": 3, "fchownat": 4}.get(name)
+        path = system_call.path(1)
+        bits = system_call.number(flags) if flags else 0
+        if not path:
+            if not bits & _EMPTY_PATH and (system_call.arguments[1] or name not in ("utimensat", "futimesat")):
+                raise OSError(errno.ENOENT, "")
+            return self._open_descriptor(system_call)
+        return self._open_path(system_call, system_call.number(0), path, bits)
+
+    def _open_path(self, system_call: _SystemCall, folder: int, path: bytes, flags: int) -> int:
+        start = "cwd" if folder == _HERE else f"fd/{folder}"
+        base = os.open(f"/proc/{system_call.pid}/{start}", os.O_PATH | os.O_CLOEXEC)
+        try:
+            self._still(system_call)
+            follow = os.O_NOFOLLOW if flags & _NO_FOLLOW else 0
+            return os.open(path, os.O_PATH | os.O_CLOEXEC | follow, dir_fd=base)
+        finally:
+            os.close(base)
+
+    def _open_descriptor(self, system_call: _SystemCall) -> int:
+        fd = os.open(f"/proc/{system_call.pid}/fd/{system_call.number(0)}", os.O_PATH | os.O_CLOEXEC)
+        self._still(system_call)
+        return fd
+
+    def _still(self, system_call: _SystemCall) -> None:
+        """The caller is still the one that asked, so what was read under its number was its own."""
+        ioctl(self._listener, _STILL_ASKED, system_call.id)
+
+    def _judged(self, fd: int) -> os.stat_result:
+        """By the kernel's path of the opened file, and only for the user's own: this process may have more rights."""
+        place = os.readlink(f"/proc/self/fd/{fd}")
+        allowed = any(is_below(place, each) for each in self._allowed)
+        status = os.fstat(fd)
+        if not allowed or any(is_below(place, each) for each in self._kept) or status.st_uid != os.geteuid():
+            raise OSError(errno.EPERM, "")
+        return status
+
+
+def _change(system_call: _SystemCall, path: str, status: os.stat_result) -> None:
+    """Do what is asked to the file at `path`, which leads to the opened file itself."""
+    number, words = system_call.number, system_call.words
+    match system_call.name:
+        case "chmod" | "fchmod":
+            _set_mode(path, status, number(1))
+        case "fchmodat" | "fchmodat2":
+            _set_mode(path, status, number(2))
+        case "chown" | "lchown" | "fchown":
+            _set_owner(path, status, number(1), number(2))
+        case "fchownat":
+            _set_owner(path, status, number(2), number(3))
+        case "utimensat" | "futimesat" as name:
+            _set_times(path, status, words(2, 4), 1 if name == "utimensat" else 1000)
+        case "utimes":
+            _set_times(path, status, words(1, 4), 1000)
+        case "utime":
+            seconds = words(1, 2)
+            _set_times(path, status, [seconds[0], 0, seconds[1], 0] if seconds else [], 1000)
+        case _:
+            raise OSError(errno.ENOSYS, "")
+
+
+def _set_mode(path: str, status: os.stat_result, mode: int) -> None:
+    if stat.S_ISLNK(status.st_mode):
+        raise OSError(errno.EOPNOTSUPP, "")
+    if mode & (stat.S_ISUID | stat.S_ISGID) and not stat.S_ISDIR(status.st_mode):
+        raise OSError(errno.EPERM, "")  # a program that would run with this user's rights, for everyone
+    os.chmod(path, mode & 0o7777)
+
+
+def _set_owner(path: str, status: os.stat_result, user: int, group: int) -> None:
+    if user not in (-1, status.st_uid) or group not in (-1, status.st_gid, os.getegid(), *os.getgroups()):
+        raise OSError(errno.EPERM, "")
+    os.chown(path, user, group)
+
+
+def _set_times(path: str, status: os.stat_result, words: list[int], unit: int) -> None:
+    """Two pairs of seconds and parts of a second, each of so many nanoseconds; none: now."""
+    if not words:
+        return os.utime(path)
+    moments = []
+    for second, part, old_time in ((*words[:2], status.st_atime_ns), (*words[2:4], status.st_mtime_ns)):
+        if unit == 1 and part in (_OMIT, _NOW):
+            moments.append(old_time if part == _OMIT else time_ns())
+        else:
+            moments.append(second * 1_000_000_000 + part * unit)
+    os.utime(path, ns=(moments[0], moments[1]))
+
 
 NOT_FOUND = 127
 _STEP_MS = 20
-HOME = "home"
-"""In the command's private folder, where it has an empty home."""
+HOME = "home"  # In the command's private folder, where it has an empty home
 
 
 class Spec:
-    """The confinement, as `treadle.adapters.sandbox.landlock` encoded it."""
+    """The confinement, as `treadle.adapters.sandbox.landlock` encoded it, by name."""
 
     def __init__(self, word: str) -> None:
         fields = marshal.loads(bytes.fromhex(word))
-        self.root: str = fields["root"]
-        self.root_writable: bool = fields["root_writable"]
-        self.cwd: str = fields["cwd"]
-        self.kept: list[str] = fields["kept"]
-        self.aside: str = fields["aside"]
-        self.hidden: list[str] = fields["hidden"]
-        self.visible: list[str] = fields["visible"]
-        self.gitconfig: bytes | None = fields["gitconfig"]
-        self.devices: list[str] = fields["devices"]
-        self.writable: list[str] = fields["writable"]
-        self.terminal: bool = fields["terminal"]
-        self.report_fd: int = fields["report_fd"]
-        self.linger_s: float = fields["linger_s"]
-        self.filter: bytes = fields["filter"]
-        self.chores: dict[int, str] = fields["chores"]
-        self.handled: tuple[int, int, int, int] = fields["handled"]
-        self.read: int = fields["read"]
-        self.write: int = fields["write"]
-        self.of_files: int = fields["of_files"]
-        self.private: str = f"{fields['temporary']}/{process_folder_prefix()}{os.urandom(6).hex()}"
+        vars(self).update(fields)
+        self.private = f"{fields['temporary']}/{process_folder_prefix()}{os.urandom(6).hex()}"
+
+    def __getattr__(self, name: str):  # type: ignore[no-untyped-def]  # any field
+        raise AttributeError(name)
 
 
 def main(words: list[str]) -> None:
@@ -72,7 +327,7 @@ def main(words: list[str]) -> None:
             os.mkdir(f"{spec.private}/{HOME}", 0o700)
             with open(f"{spec.private}/{HOME}/.gitconfig", "wb") as file:
                 file.write(spec.gitconfig)
-        adopt_orphans()
+        system.adopt_orphans()
         code = _run(spec, argv)
     except (OSError, TooLarge) as error:
         print(f"treadle: the command could not be confined and did not run: {error}", file=sys.stderr, flush=True)
@@ -97,7 +352,7 @@ def _run(spec: Spec, argv: list[str]) -> int:
     if pid == 0:
         _become(spec, argv, parent, there)
     there.close()
-    pass_signals_to(pid)
+    processes.pass_signals_to(pid)
     _, extra, _, _ = here.recvmsg(1, _socket.CMSG_LEN(4))
     here.close()
     if not extra:
@@ -135,7 +390,7 @@ def _linger(spec: Spec, listener: int, metadata: MetadataServer) -> None:
 def _become(spec: Spec, argv: list[str], parent: int, there: _socket.socket) -> None:
     """In the child: give everything up, then become the command."""
     try:
-        die_with_parent(parent)
+        system.die_with_parent(parent)
         if not spec.terminal:
             os.setsid()
         ruleset = _ruleset(spec)
@@ -143,12 +398,12 @@ def _become(spec: Spec, argv: list[str], parent: int, there: _socket.socket) -> 
         if spec.gitconfig is not None:
             os.environ["HOME"] = f"{spec.private}/{HOME}"
         os.chdir(spec.cwd)
-        give_up_privileges()
+        system.give_up_privileges()
         ruleset.enforce()
-        listener = load_filter(spec.filter)
+        listener = system.load_filter(spec.filter)
         there.sendmsg([b"x"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, listener.to_bytes(4, sys.byteorder))])
         os.close(listener)
-        heed_broken_pipes()
+        processes.heed_broken_pipes()
         os.execvpe(argv[0], argv, os.environ)
     except OSError as error:
         print(f"treadle: {argv[0]} could not be started: {error}", file=sys.stderr, flush=True)
@@ -202,15 +457,11 @@ def _all_but(closed_paths: set[str], top: str) -> list[str]:
 
 
 def _attend(pid: int, listener: int, metadata: MetadataServer) -> None:
-    """Answer questions until the command has ended."""
     pidfd = os.pidfd_open(pid)
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     poll.register(listener, select.POLLIN)
-    while True:
-        ready = dict(poll.poll())
-        if pidfd in ready:
-            break
+    while pidfd not in (ready := dict(poll.poll())):
         if ready[listener] & select.POLLIN:
             metadata.serve()
         else:

@@ -1,7 +1,7 @@
 """Attempts to escape from a sandbox, made for real from the inside: a function each, by the names in `report`. Each one
 runs in a process of its own and prints what it reached as a line; the process that started it examines the effects
 outside. Outside a sandbox most of them succeed, and touch only the targets that were set up for them: folders, the
-addresses of listeners, a process to attack, a terminal (`probe_fixture`)."""
+addresses of listeners, a process to attack, a terminal (`probe`)."""
 
 import ctypes
 import marshal
@@ -41,26 +41,21 @@ def chmod_outside(targets: Targets) -> None:
 
 
 def through_link(targets: Targets) -> None:
-    link = f"{targets.root}/link"
-    os.symlink(f"{targets.outside}/through_link", link)
+    os.symlink(f"{targets.outside}/through_link", link := f"{targets.root}/link")
     _append(link)
 
 
 def through_hard_link(targets: Targets) -> None:
-    link = f"{targets.root}/hard-link"
-    os.link(f"{targets.outside}/through_hard_link", link)
+    os.link(f"{targets.outside}/through_hard_link", link := f"{targets.root}/hard-link")
     _append(link)
 
 
 def through_proc(targets: Targets) -> None:
     """By the root folder of a process outside, or of the first process."""
-    for pid in (targets.victim, 1):
-        try:
-            _append(f"/proc/{pid}/root{targets.outside}/through_proc")
-            return
-        except OSError as error:
-            last = error
-    raise last
+    try:
+        _append(f"/proc/{targets.victim}/root{targets.outside}/through_proc")
+    except OSError:
+        _append(f"/proc/1/root{targets.outside}/through_proc")
 
 
 def write_kernel(_targets: Targets) -> None:
@@ -68,11 +63,9 @@ def write_kernel(_targets: Targets) -> None:
     programs that the kernel runs. It is only opened."""
     for path in _kernel_files():
         try:
-            fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            return os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC))
         except OSError:
             continue
-        os.close(fd)
-        return
     raise OSError(0, "none can be opened for writing")
 
 
@@ -91,10 +84,10 @@ def _kernel_files() -> Iterator[str]:
                 yield f"{folder}/{name}"
 
 
-def read_hidden(targets: Targets) -> None:
-    with open(targets.hidden, "rb") as file:
+def _expect_marker(path: str, targets: Targets, reason: str) -> None:
+    with open(path, "rb") as file:
         if targets.marker not in file.read():
-            raise OSError(0, "it is empty")
+            raise OSError(0, reason)
 
 
 def read_home(targets: Targets) -> None:
@@ -112,12 +105,6 @@ def match_key(targets: Targets) -> None:
                     if targets.marker in file.read():
                         return
     raise OSError(0, "nothing matches")
-
-
-def read_environment(targets: Targets) -> None:
-    with open(f"/proc/{targets.victim}/environ", "rb") as file:
-        if targets.marker not in file.read():
-            raise OSError(0, "it is another process")
 
 
 def create_protected(targets: Targets) -> None:
@@ -220,42 +207,33 @@ ATTEMPTS: dict[str, Callable[[Targets], object]] = {
     "create_outside": lambda targets: _append(f"{targets.outside}/create_outside.new"),
     "delete_outside": lambda targets: os.unlink(f"{targets.outside}/delete_outside"),
     "truncate_outside": lambda targets: os.truncate(f"{targets.outside}/truncate_outside", 0),
-    "chmod_outside": chmod_outside,
     "touch_outside": lambda targets: os.utime(f"{targets.outside}/touch_outside", (1, 1)),
     "attribute_outside": lambda targets: os.setxattr(
         f"{targets.outside}/attribute_outside", "user.treadle", b"changed"
     ),
-    "through_link": through_link,
-    "through_hard_link": through_hard_link,
-    "through_proc": through_proc,
-    "write_kernel": write_kernel,
-    "read_hidden": read_hidden,
-    "read_home": read_home,
-    "match_key": match_key,
-    "read_environment": read_environment,
-    "create_protected": create_protected,
-    "change_protected": change_protected,
-    "move_protected": move_protected,
-    "connect_tcp": connect_tcp,
-    "send_udp": send_udp,
+    "read_hidden": lambda targets: _expect_marker(targets.hidden, targets, "it is empty"),
+    "read_environment": lambda targets: _expect_marker(
+        f"/proc/{targets.victim}/environ", targets, "it is another process"
+    ),
     "connect_unix": lambda targets: _connect(targets.socket),
     "connect_young": lambda targets: _connect(targets.young),
     "connect_abstract": lambda targets: _connect(targets.abstract),
-    "remount": remount,
     "new_namespace": lambda _: checked(_LIBC.unshare(ctypes.c_int(_NEW_USER | _NEW_NET))),
     "make_device": lambda targets: os.mknod(
         f"{targets.root}/disk", stat.S_IFBLK | 0o600, os.stat(targets.outside).st_dev
     ),
-    "set_user_id": set_user_id,
     "trace_process": lambda targets: checked(
         _LIBC.ptrace(ctypes.c_long(_PTRACE_SEIZE), ctypes.c_long(targets.victim), None, None)
     ),
-    "kill_process": kill_process,
     "type_into_terminal": lambda targets: ioctl(targets.terminal, _TIOCSTI, b"x"),
     "use_io_uring": lambda _: os.close(call(_IO_URING_SETUP, ctypes.c_uint(1), bytes(120))),
     "read_keyring": lambda _: call(_KEYCTL[os.uname().machine], ctypes.c_long(0), ctypes.c_long(-3), ctypes.c_long(1)),
-    "survive": survive,
 }
+_LONGER = (
+    chmod_outside, through_link, through_hard_link, through_proc, write_kernel, read_home, match_key, create_protected,
+    change_protected, move_protected, connect_tcp, send_udp, remount, set_user_id, kill_process, survive,
+)  # fmt: skip
+ATTEMPTS |= {attempt.__name__: attempt for attempt in _LONGER}
 
 
 def _run_attempt(attempt: Callable[[Targets], object], targets: Targets) -> str:

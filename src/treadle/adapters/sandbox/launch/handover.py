@@ -18,8 +18,7 @@ from treadle.adapters.sandbox.launch.processes import BROKEN_PIPE, end_as, pass_
 
 INFO_FD, GO_FD = 4, 5
 """Of the sandbox: where it says which process it started, and for what it waits before the command begins."""
-_ABOVE = 20
-"""Descriptors of this process lie above those that have a meaning for the sandbox."""
+_ABOVE = 20  # Descriptors of this process lie above those that have a meaning for the sandbox
 ENDED = "[the network proxy has died: from here on the command reaches no host]"
 _BACKLOG = 128
 _ENDING_S = 2.0
@@ -63,10 +62,10 @@ def _start(line: list[str]) -> tuple[int, int, int]:
 
 def _pipe() -> tuple[int, int]:
     ends = os.pipe()
-    high = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, _ABOVE) for end in ends]
+    reader, writer = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, _ABOVE) for end in ends)
     for end in ends:
         os.close(end)
-    return high[0], high[1]
+    return reader, writer
 
 
 def _first_process(info: int) -> int:

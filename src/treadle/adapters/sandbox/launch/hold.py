@@ -10,12 +10,9 @@ import sys
 from treadle.adapters.sandbox.launch.processes import BROKEN_PIPE, end_as, pass_signals_to
 
 CANNOT = 125
-ALIVE_FD = 8
-"""Kept open by the sandbox's first process, which is the last to die."""
-PENDING = -1
-"""Instead of an inode number: the writer was killed before it could record what it made, if anything."""
-SMALL = 2
-"""Bytes of the largest file that is ever made here; a larger file was not made here."""
+ALIVE_FD = 8  # Kept open by the sandbox's first process, which is the last to die
+PENDING = -1  # Instead of an inode number: the writer was killed before it could record what it made, if anything
+SMALL = 2  # Bytes of the largest file that is ever made here; a larger file was not made here
 
 
 class Holder:
@@ -47,7 +44,6 @@ class Holder:
         os.close(folder)
 
     def sweep(self) -> None:
-        """Remove the places that no process holds any more."""
         folder = self._lock()
         for name in os.listdir(self._notes):
             self._forget(name, os.open(f"{self._notes}/{name}", os.O_RDWR | os.O_CLOEXEC))

@@ -24,7 +24,6 @@ def control(option: int, value: int = 0) -> None:
 
 
 def unshare(kinds: int) -> None:
-    """Have namespaces of these kinds of one's own."""
     _call("unshare", kinds)
 
 

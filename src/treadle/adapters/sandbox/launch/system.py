@@ -15,8 +15,7 @@ _SET_DEATH_SIGNAL, _SET_SUBREAPER, _SET_NO_NEW_PRIVILEGES = 1, 36, 38
 _DROP_FROM_BOUNDING_SET, _AMBIENT, _AMBIENT_CLEAR = 24, 47, 4
 _CAPABILITY_VERSION = 0x20080522
 _LISTENER, _WAIT_KILLABLE = 1 << 3, 1 << 5
-CANNOT = 125
-"""The exit code when the command could not be confined and did not run."""
+CANNOT = 125  # The exit code when the command could not be confined and did not run
 
 
 def call(number: int, *arguments: object) -> int:
@@ -93,7 +92,6 @@ def join_network(pid: int) -> None:
 
 
 def join(namespace: int, kind: int = 0) -> None:
-    """Step into a namespace by a descriptor of it."""
     checked(_LIBC.setns(ctypes.c_int(namespace), ctypes.c_int(kind)))
 
 

@@ -17,8 +17,8 @@ import select
 import sys
 import time
 
+from treadle.adapters.sandbox.launch.become import own_namespaces
 from treadle.adapters.sandbox.launch.libc import mount, unshare
-from treadle.adapters.sandbox.launch.overlay import own_namespaces
 
 _NEW_MOUNTS = 0x20000
 _NOSUID, _NODEV, _REMOUNT, _RECURSIVE, _PRIVATE = 2, 4, 0x20, 0x4000, 0x40000
@@ -42,8 +42,7 @@ def main(words: list[str]) -> None:
             os._exit(0)
         os.setsid()
         os.chdir("/")
-        listener = _listen(spec["folder"], spec["socket"])
-        spaces = _new_namespaces()
+        listener, spaces = _listen(spec["folder"], spec["socket"]), _new_namespaces()
         holder = Holder(listener, _mounted(spec), spaces, float(spec["idle_s"]))
     except OSError as error:
         return _say(f"{error.strerror or error}".encode())
@@ -107,10 +106,8 @@ class Holder:
     """`top` is the descriptor that is handed out; `kinds` are the namespaces."""
 
     def __init__(self, listener: "_socket.socket", top: int, kinds: "list[str]", idle_s: float) -> None:
-        self._listener = listener
-        self._top = top
+        self._listener, self._top, self._idle_s = listener, top, idle_s
         self._spaces = [os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in kinds]
-        self._idle_s = idle_s
         self._lines: dict[int, _socket.socket] = {}
         self._space = os.stat("/proc/self/ns/mnt").st_ino
         self._look_anew()  # where that fails, there can be no world of layers
@@ -122,8 +119,7 @@ class Holder:
         while self._lines or time.monotonic() - idle_since < self._idle_s or self._is_in_use():
             for number, _ in poll.poll(None if self._lines else int(self._idle_s * 1000)):
                 if number == self._listener.fileno():
-                    accepted = self._accept()
-                    poll.register(accepted, select.POLLIN)
+                    poll.register(self._accept(), select.POLLIN)
                 elif not self._answer_line(number):
                     poll.unregister(number)
                     self._lines.pop(number).close()

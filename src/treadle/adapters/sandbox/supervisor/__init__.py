@@ -2,5 +2,4 @@
 worker's side of it (`commands`, `command`). They share a folder and nothing else; `folder` names what lies in it.
 
 The process must be there in an instant, so what it imports is little: no typing, no json, nothing of the rest of
-Treadle.
-"""
+Treadle."""

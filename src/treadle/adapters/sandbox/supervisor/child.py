@@ -1,4 +1,8 @@
-"""The first process of a command: its descriptors, its session, and the step from the supervisor into the command."""
+"""A command under its supervisor: its first process with its descriptors and its session; and its records on disk.
+
+The output is exact up to a cap; of more, the beginning and the end are kept. A piece is a file that is named by where
+it begins, so that a reader needs no index and a killed writer leaves nothing wrong. The end is written so that a full
+disk cannot prevent it and, at last, a power cut cannot take it."""
 
 # _signal: `signal` itself brings enum along, which takes longer to load than all the rest. For the same reason there is
 # no contextlib here.
@@ -7,14 +11,13 @@ import fcntl
 import os
 
 from treadle.adapters.sandbox.supervisor import tree
-from treadle.adapters.sandbox.supervisor.folder import VIEW
-from treadle.adapters.sandbox.supervisor.group import ControlGroup
+from treadle.adapters.sandbox.supervisor.folder import EXIT, OUTPUT, SYNCED, VIEW
 from treadle.adapters.sandbox.supervisor.limits import limits_of, restrain
+from treadle.adapters.sandbox.supervisor.tree import ControlGroup
 
 Fields = dict[str, object]
 _RESTORED = ("SIGPIPE", "SIGXFSZ", "SIGHUP", "SIGINT", "SIGTERM", "SIGCHLD")
-WINDOW = b"\x28\x00\x78\x00\x00\x00\x00\x00"
-"""40 lines of 120 columns, as the kernel wants it."""
+WINDOW = b"\x28\x00\x78\x00\x00\x00\x00\x00"  # 40 lines of 120 columns, as the kernel wants it
 
 
 class Ends:
@@ -25,7 +28,7 @@ class Ends:
     error = ""
 
 
-def start(job: Fields, umask: int, group: ControlGroup) -> Ends:
+def start_child(job: Fields, umask: int, group: ControlGroup) -> Ends:
     """Fork and execute. If that fails, `error` says why, and there is no process."""
     ends = Ends()
     stdin, stdout = _streams(job, ends)
@@ -94,7 +97,7 @@ def _become(job: Fields, stdin: int, stdout: int, shell: int, umask: int) -> Non
     restrain(limits_of(job))
     os.umask(umask)
     if job.get("lays"):
-        from treadle.adapters.sandbox.launch.overlay import cover_sockets, lay_view
+        from treadle.adapters.sandbox.launch.become import cover_sockets, lay_view
 
         view = os.path.abspath(VIEW)
         lay_view(str(job["view"]), f"{view}/upper", f"{view}/work", str(job["lays"]))
@@ -108,3 +111,97 @@ def _become(job: Fields, stdin: int, stdout: int, shell: int, umask: int) -> Non
     assert isinstance(argv, list)
     assert isinstance(env, dict)
     os.execvpe(argv[0], argv, env)
+
+
+_LEAST = 1 << 12
+_EXIT_SIZE = 1024
+
+
+class Recorder:
+    """Half of the cap is for the beginning; the rest for the two newest of the pieces that follow it. A piece of
+    output that cannot be written (no space) is dropped, and writing is tried again with the next."""
+
+    def __init__(self, cap: int) -> None:
+        self.size, self.trouble = 0, ""
+        self._newlines, self._open_line = 0, False
+        self._first, self._next = max(cap // 2, _LEAST), max(cap // 4, _LEAST)
+        self._tail: list[int] = []
+        self._file, self._room = -1, 0
+
+    @property
+    def lines(self) -> int:
+        return self._newlines + self._open_line
+
+    def feed(self, data: bytes) -> None:
+        self._newlines += data.count(b"\n")
+        self._open_line = data[-1:] != b"\n"
+        remaining = memoryview(data)
+        while remaining:
+            if not self._room:
+                self._turn()
+            now, remaining = remaining[: self._room], remaining[self._room :]
+            self._room -= len(now)
+            self._write(now)
+            self.size += len(now)
+
+    def _turn(self) -> None:
+        """Begin a new piece; the oldest of the tail goes."""
+        self.close()
+        self._room = self._next if self.size else self._first
+        try:
+            self._file = os.open(f"{OUTPUT}{self.size}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            self.trouble = error.strerror or str(error)
+            self._room = _LEAST
+            return
+        if self.size:
+            self._tail.append(self.size)
+        if len(self._tail) > 2:
+            os.unlink(f"{OUTPUT}{self._tail.pop(0)}")
+
+    def _write(self, data: memoryview) -> None:
+        try:
+            while data and self._file >= 0:
+                data = data[os.write(self._file, data) :]
+        except OSError as error:
+            self.trouble = error.strerror or str(error)
+            self._room = 0
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def reserve_exit() -> None:
+    """Take the space for the end now: when the disk is full, it can still be written."""
+    with open(f"{EXIT}.new", "wb") as file:
+        file.write(b" " * _EXIT_SIZE)
+
+
+def write_exit(ending: str, code: int, left_behind: bool, recorder: Recorder, error: str) -> None:
+    recorder.close()
+    error_text = (error or recorder.trouble).replace("\\", "/").replace('"', "'")
+    text = (
+        f'{{"ending": "{ending}", "code": {code}, "left_behind": {"true" if left_behind else "false"}, '
+        f'"size": {recorder.size}, "lines": {recorder.lines}, "error": "{error_text}"}}'
+    )
+    with open(f"{EXIT}.new", "r+b") as file:
+        file.write(text.encode().ljust(_EXIT_SIZE))
+    os.replace(f"{EXIT}.new", EXIT)
+
+
+def sync_exit(*, layer: bool = False) -> None:
+    """Make the output and the end survive a power cut. `layer`: also the files that the command wrote on its view,
+    which may be committed much later."""
+    try:
+        if layer:
+            os.sync()
+        for name in (*(name for name in os.listdir(".") if name.startswith(OUTPUT)), EXIT, "."):
+            file = os.open(name, os.O_RDONLY)
+            os.fsync(file)
+            os.close(file)
+        with open(SYNCED, "wb"):
+            pass
+    except OSError:
+        pass  # a worker that finds no such mark after a power cut takes the command for lost

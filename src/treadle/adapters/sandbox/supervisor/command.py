@@ -21,14 +21,12 @@ from treadle.protocol.content import Shell
 _SETTLE_S = 0.01
 _LOOK_S = 1.0
 """A waiter is woken at the end; that it looks now and then as well is for a supervisor that dies at a bad moment."""
-_FRAME = 1_500
-"""Bytes of input in one line of the control FIFO: written as hexadecimal, it stays below PIPE_BUF."""
+_FRAME = 1_500  # Bytes of input in one line of the control FIFO: written as hexadecimal, it stays below PIPE_BUF
 _INPUT_S = 5.0
 _SWEEPS = 50
 _DYING_S = 2.0
 _STEP_S = 0.002
-MARK = "TREADLE_CALL"
-"""In the environment of every command: finds what a killed supervisor left."""
+MARK = "TREADLE_CALL"  # In the environment of every command: finds what a killed supervisor left
 _decoder = msgspec.json.Decoder(CommandExit)
 
 
@@ -166,13 +164,8 @@ class SupervisedCommand:
             control = os.open(f"{self.folder}/{names.CONTROL}", os.O_WRONLY | os.O_NONBLOCK)
         except OSError as error:
             raise ToolError("The command has ended; it takes no more input.") from error
-        try:
-            os.write(control, frame)
-        except BlockingIOError:
-            return False
-        finally:
-            os.close(control)
-        return True
+        with open(control, "wb", buffering=0) as fifo:
+            return fifo.write(frame) is not None
 
     async def _find_exit(self) -> CommandExit | None:
         state = names.look(self.folder)

@@ -3,8 +3,7 @@
 Why a command starts once. A folder gets its name by a rename, complete with the job to run, so a call has one folder.
 Any number of workers may start a supervisor for it; the one that takes the lock first writes `owner`, and none starts
 the command after that. A forgotten command leaves its `exit` behind, so that a worker that was suspended meanwhile
-finds an end and not an empty place.
-"""
+finds an end and not an empty place."""
 
 import asyncio
 import errno
@@ -105,8 +104,8 @@ class SupervisedCommands:
         return [CallKey(name) for name in sorted(_children(self._of_chat(chat)))]
 
     def set_aside(self, chat: ChatId, call: CallKey) -> bool:
-        """Hide the folder of this key from all lookups without removing it; not while the command runs. Blocks for a
-        moment."""
+        """Hide the folder of this key from all lookups without removing it; not while the command runs. Blocks
+        briefly."""
         folder = self._path(chat, call)
         if names.look(folder) == names.RUNNING:
             return False
@@ -199,11 +198,11 @@ class SupervisedCommands:
         """Supervisors are children until their worker dies; the dead among them are buried here."""
         for pid in list(self._children):
             try:
-                ended_pid, _ = os.waitpid(pid, os.WNOHANG)
+                if not os.waitpid(pid, os.WNOHANG)[0]:
+                    continue
             except ChildProcessError:
-                ended_pid = pid
-            if ended_pid:
-                self._children.discard(pid)
+                pass
+            self._children.discard(pid)
 
 
 async def _all_of(pipe: int) -> str:
@@ -235,10 +234,9 @@ def _safe(name: str) -> str:
 
 
 def _make(parent: str) -> str:
-    os.makedirs(os.path.dirname(parent), mode=0o700, exist_ok=True)
-    os.makedirs(parent, mode=0o700, exist_ok=True)
     new_folder = f"{parent}/.{new_id('new')}"
-    os.mkdir(new_folder, 0o700)
+    for folder in (os.path.dirname(parent), parent, new_folder):
+        os.makedirs(folder, mode=0o700, exist_ok=True)
     return new_folder
 
 
@@ -305,13 +303,10 @@ def _children(parent: str) -> list[str]:
 
 def _unfinished_in_foreground(parent: str) -> list[CallKey]:
     """Commands that run or may still begin, without those in the background."""
-    return [
-        CallKey(name)
-        for name in _children(parent)
-        if os.path.exists(f"{parent}/{name}/{names.JOB}")
-        and not os.path.exists(f"{parent}/{name}/{names.BACKGROUND}")
-        and names.look(f"{parent}/{name}") in (names.UNSTARTED, names.RUNNING)
-    ]
+    jobs = (name for name in _children(parent) if os.path.exists(f"{parent}/{name}/{names.JOB}"))
+    foreground = (name for name in jobs if not os.path.exists(f"{parent}/{name}/{names.BACKGROUND}"))
+    states = (names.UNSTARTED, names.RUNNING)
+    return [CallKey(name) for name in foreground if names.look(f"{parent}/{name}") in states]
 
 
 def _list_commands(parent: str) -> list[KnownCommand]:
@@ -323,12 +318,10 @@ def _list_commands(parent: str) -> list[KnownCommand]:
             state = names.look(folder)
             if state == names.UNSTARTED:
                 continue
-            ended_ms = _ended_ms(folder)
             background = os.path.exists(f"{folder}/{names.BACKGROUND}")
             title = str(marshal.loads(Path(f"{folder}/{names.JOB}").read_bytes())["title"])
-            running, began_ms = state == names.RUNNING, began // 1_000_000
-            known_command = KnownCommand(CallKey(call), running, background, title, began_ms, ended_ms)
-            dated_commands.append((began, known_command))
+            running, times = state == names.RUNNING, (began // 1_000_000, _ended_ms(folder))
+            dated_commands.append((began, KnownCommand(CallKey(call), running, background, title, *times)))
     return [known_command for _, known_command in sorted(dated_commands, key=lambda pair: pair[0])]
 
 

@@ -23,30 +23,11 @@ view/     of a command on a copy-on-write view: `upper` and `work` for the kerne
 import fcntl
 import os
 
-JOB = "job"
-LOCK = "lock"
-OWNER = "owner"
-ALIVE = "alive"
-CONTROL = "control"
-STOP = "stop"
-OUTPUT = "output."
-SHELL = "shell"
-EXIT = "exit"
-SYNCED = "synced"
-BACKGROUND = "background"
-CURSOR = "cursor"
-FIRST = "first"
-TOUCHED = "touched"
-NETWORK = "network"
-VIEW = "view"
-BEGAN = "view/began"
-SKELETON = "view/skeleton"
+JOB, LOCK, OWNER, ALIVE, CONTROL, STOP, OUTPUT = "job", "lock", "owner", "alive", "control", "stop", "output."
+SHELL, EXIT, SYNCED, BACKGROUND, CURSOR, FIRST = "shell", "exit", "synced", "background", "cursor", "first"
+TOUCHED, NETWORK, VIEW, BEGAN, SKELETON = "touched", "network", "view", "view/began", "view/skeleton"
 
-UNSTARTED = "unstarted"
-RUNNING = "running"
-ENDED = "ended"
-LOST = "lost"
-
+UNSTARTED, RUNNING, ENDED, LOST = "unstarted", "running", "ended", "lost"
 
 _boot = ""
 
@@ -98,13 +79,11 @@ def locked(folder: str) -> bool:
 
 
 def has_live_supervisor(commands: str) -> bool:
-    """True if a supervisor lives for any command below the folder of all commands. Links are not followed: a command
-    may have put them there."""
-    for chat in _folders(commands):
-        for folder in _folders(chat):
-            if not os.path.islink(f"{folder}/{LOCK}") and os.path.isfile(f"{folder}/{LOCK}") and locked(folder):
-                return True
-    return False
+    """True if a supervisor lives for any command below this folder. Links, which a command may have made, do not
+    count."""
+    folders = (folder for chat in _folders(commands) for folder in _folders(chat))
+    plain = (each for each in folders if not os.path.islink(f"{each}/{LOCK}") and os.path.isfile(f"{each}/{LOCK}"))
+    return any(map(locked, plain))
 
 
 def _folders(parent: str) -> list[str]:

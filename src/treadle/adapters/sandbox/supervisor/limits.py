@@ -1,8 +1,6 @@
 """Limits on a command's use of processes, memory and disk, watched from outside; and on the idle time of a background
 command. A command that exceeds a limit is ended with everything it started; the kernel itself limits a single process
-(`restrain`).
-
-A look costs little, because most looks read only the kernel's counters for the whole machine. Only when those have
+(`restrain`). Most looks read only the kernel's counters for the whole machine, which costs little. Only when those have
 changed by half of a limit are the command's own processes and files counted."""
 
 import os
@@ -13,10 +11,8 @@ from treadle.adapters.sandbox.supervisor import tree
 from treadle.adapters.sandbox.supervisor.folder import TOUCHED, VIEW
 
 Limits = dict[str, int]
-_QUICK_S, _SLOW_S = 0.1, 0.5
-"""How often is looked: often as long as something changes."""
-_COUNT_S = 5.0
-"""And counted at the latest."""
+_QUICK_S, _SLOW_S = 0.1, 0.5  # How often is looked: often as long as something changes
+_COUNT_S = 5.0  # And counted at the latest
 _LAST_DISK = 1 << 30
 _LAST_MEMORY = 20
 """The part of disk (bytes) and memory (a fraction) that must stay free; or half of what was free at first."""
@@ -38,18 +34,11 @@ def restrain(limits: Limits) -> None:
     """In the process that becomes the command: set the kernel's limits, and a lower priority."""
     import resource
 
-    resource_limits = {
-        "RLIMIT_FSIZE": limits["file"],
-        "RLIMIT_CPU": limits["cpu_s"],
-        "RLIMIT_NOFILE": limits["open_files"],
-    }
-    for name, most in resource_limits.items():
-        if most:
-            kind = getattr(resource, name)
-            soft, hard = (
-                most if each == resource.RLIM_INFINITY else min(each, most) for each in resource.getrlimit(kind)
-            )
-            resource.setrlimit(kind, (soft, hard))
+    kinds = {"file": resource.RLIMIT_FSIZE, "cpu_s": resource.RLIMIT_CPU, "open_files": resource.RLIMIT_NOFILE}
+    for kind, most in ((kind, limits[name]) for name, kind in kinds.items() if limits[name]):
+        old_limits = resource.getrlimit(kind)
+        soft, hard = (most if each == resource.RLIM_INFINITY else min(each, most) for each in old_limits)
+        resource.setrlimit(kind, (soft, hard))
     if any(limits.values()):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.nice(_NICE)
@@ -59,16 +48,13 @@ class Watch:
     """Of one command. `folder` is on the disk that it fills."""
 
     def __init__(self, limits: Limits, folder: str) -> None:
-        self._limits = limits
-        self._folder = folder
+        self._limits, self._folder, self._pause = limits, folder, _QUICK_S
         off = not any(limits[name] for name in _WATCHED)
-        self._pause = _QUICK_S
-        self.next = None if off else time.monotonic() + _QUICK_S
-        """When to look; None: never."""
+        self.next = None if off else time.monotonic() + _QUICK_S  # When to look; None: never
         self._counted = time.monotonic()
         self._first = self._last = _machine(folder)
+        # When the whole machine uses that much, what the command uses of it is counted.
         self._due = {name: self._first[name] + limits[name] // 2 for name in _WATCHED}
-        """When the whole machine uses that much, what the command uses of it is counted."""
 
     def earlier(self, until: "float | None") -> "float | None":
         """The time to wait until: for the next look, or for something before it."""
@@ -145,6 +131,10 @@ def too_much_memory(limits: Limits) -> str:
     return _WORDS[_MEMORY].format(_size(limits[_MEMORY]))
 
 
+def _total_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def _machine(folder: str) -> "dict[str, int]":
     """The use of the machine as numbers that grow with it: tasks, and the negative free bytes of memory and disk."""
     try:
@@ -160,10 +150,6 @@ def _machine(folder: str) -> "dict[str, int]":
     except OSError:
         room = 1 << 62
     return {_TASKS: tasks, _MEMORY: -free, _DISK: -room}
-
-
-def _total_memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _count_disk_bytes(folder: str) -> int:

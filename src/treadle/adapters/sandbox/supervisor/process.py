@@ -7,11 +7,11 @@ import marshal
 import os
 import time
 
-from treadle.adapters.sandbox.supervisor import child, tree
+from treadle.adapters.sandbox.supervisor import tree
+from treadle.adapters.sandbox.supervisor.child import Ends, Recorder, reserve_exit, start_child, sync_exit, write_exit
 from treadle.adapters.sandbox.supervisor.folder import ALIVE, BEGAN, CONTROL, EXIT, JOB, LOCK, OWNER, STOP
-from treadle.adapters.sandbox.supervisor.group import make_group
 from treadle.adapters.sandbox.supervisor.limits import limits_of
-from treadle.adapters.sandbox.supervisor.recorder import Recorder, reserve_exit, sync_exit, write_exit
+from treadle.adapters.sandbox.supervisor.tree import make_group
 from treadle.base.file_system import replace_file
 
 
@@ -53,7 +53,7 @@ def main(folder: str) -> None:
             except OSError as failure:
                 error = failure.strerror or "its beginning cannot be noted"
         group = make_group(limits_of(job))
-        ends = child.Ends() if error else child.start(job, umask, group)
+        ends = Ends() if error else start_child(job, umask, group)
         try:  # noqa: SIM105 - tell the worker that the command runs, and let go of it
             os.write(1, b"started\n")
         except OSError:

@@ -2,28 +2,24 @@
 ended. Knows nothing of chats or sandboxes: the job was decided before.
 
 The order at the end is the point: everything the command started is gone, then the end is written, then the waiting
-processes are notified, and only then are the files synced against a power cut, which delays no one.
-"""
+processes are notified, and only then are the files synced against a power cut, which delays no one."""
 
 import _signal as signal  # type: ignore[import-not-found]
 import os
 import select
 import time
 
-from treadle.adapters.sandbox.supervisor import child, tree
+from treadle.adapters.sandbox.supervisor import tree
+from treadle.adapters.sandbox.supervisor.child import Ends, Fields, Recorder, write_exit
 from treadle.adapters.sandbox.supervisor.folder import SHELL, STOP
-from treadle.adapters.sandbox.supervisor.group import ControlGroup
 from treadle.adapters.sandbox.supervisor.limits import Idle, Watch, limits_of, too_much_memory
-from treadle.adapters.sandbox.supervisor.recorder import Recorder, write_exit
+from treadle.adapters.sandbox.supervisor.tree import ControlGroup
 from treadle.base.file_system import replace_file
 
 _READ = 1 << 18
-_PENDING = 1 << 20
-"""How much input may wait for a command that does not read."""
-_GRACE_S = 1.0
-"""How long everything may take to end after SIGTERM."""
-_LINGER_S = 2.0
-"""As `treadle.ports.sandbox.LINGER_S`, which takes too long to load here."""
+_PENDING = 1 << 20  # How much input may wait for a command that does not read
+_GRACE_S = 1.0  # How long everything may take to end after SIGTERM
+_LINGER_S = 2.0  # As `treadle.ports.sandbox.LINGER_S`, which takes too long to load here
 _KILL_S = 30.0
 _DRAIN_S = 1.0
 _STEP_S = 0.02
@@ -32,28 +28,20 @@ _TICK_S = 0.1
 
 class SupervisorSession:
     def __init__(
-        self, job: child.Fields, ends: child.Ends, wakers: "tuple[int, int]", recorder: Recorder, group: ControlGroup
+        self, job: Fields, ends: Ends, wakers: "tuple[int, int]", recorder: Recorder, group: ControlGroup
     ) -> None:
-        self._group = group
-        self._job = job
-        self._ends = ends
+        self._group, self._job, self._ends, self._recorder = group, job, ends, recorder
         self._woken, self._control = wakers
-        self._recorder = recorder
-        self._frame = b""
         self._known: set[bytes] = set()
-        self._input = b""
-        self._input_ends = False
-        self._shell = b""
+        self._frame = self._input = self._shell = b""
+        self._input_ends = self._stop = False
         self._state_cap = int(str(job["state_cap"]))
         self._code: int | None = None
-        self._stop = False
         self._idle = Idle(float(str(job.get("idle_s", 0))))
-        self._looked = 0.0
-        """When it was last found out what happened."""
+        self._looked = 0.0  # When it was last found out what happened
         self._watch = Watch(limits_of(job), "." if job["view"] else str(job["cwd"]))
         self._exceeded = ""
-        self._alone = False
-        """True if nothing of the command is left."""
+        self._alone = False  # True if nothing of the command is left
 
     def see_through(self) -> None:
         timeout_s = float(str(self._job["timeout_s"]))
@@ -82,8 +70,8 @@ class SupervisorSession:
         return "exited"
 
     def _clear(self, ending: str) -> bool:
-        """Let the rest end, kill the processes that do not, take the last of the output. True if a finished command
-        left something behind."""
+        """Let the rest end, kill what does not, take the last of the output. True if a finished command left
+        something."""
         if ending == "exited":
             self._until(_LINGER_S)
         elif ending != "exceeded":  # a command that uses the machine up gets no time
@@ -98,8 +86,7 @@ class SupervisorSession:
         drained = time.monotonic() + _DRAIN_S
         while self._ends.output >= 0 and time.monotonic() < drained:
             self._step(min(drained, time.monotonic() + _STEP_S))
-        for name in leftovers or ():
-            self._shell += b"left=%b\0" % name
+        self._shell += b"".join(b"left=%b\0" % name for name in leftovers or ())
         return leftovers is None or bool(leftovers)
 
     def _until(self, most_s: float) -> None:
@@ -111,7 +98,6 @@ class SupervisorSession:
             self._step(min(until, time.monotonic() + _STEP_S))
 
     def _step(self, until: "float | None") -> None:
-        """Wait for the next thing to happen and deal with it."""
         poll = select.poll()
         poll.register(self._woken, select.POLLIN)
         full = len(self._input) > _PENDING

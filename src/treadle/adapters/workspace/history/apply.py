@@ -1,16 +1,15 @@
 """Applies changes of files: old entries are removed, new files were staged beforehand and are moved into place, modes
 of folders are set last (W-08). Every step can be repeated after a crash: it is done only if its path is still as
 before. The new bytes come from the upper folder of a view, or from the content store. Other modules decide which
-changes are made.
+changes are made. No file is ever written in place: a file with several names (hard links) gets a file of its own for
+each name that is changed, and the other names keep their bytes.
 
 The survey before that tells for each path whether it is as before, as after, half-way, or something else. Half-way are
-only folders, whose modes come last. No file is ever written in place: a file with several names (hard links) gets a
-file of its own for each name that is changed, and the other names keep their bytes."""
+only folders, whose modes come last."""
 
 import errno
 import os
 import stat as st
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -18,12 +17,12 @@ from typing import Literal
 
 import msgspec
 
-from treadle.adapters.workspace.history.content_store import ContentStore, StoreBatch
+from treadle.adapters.workspace.history.content_store import ContentStore, StoreBatch, passing_file
 from treadle.adapters.workspace.history.staging import StagingFolder
 from treadle.adapters.workspace.history.states import Folders, SeenFiles, is_folder, parts_of, reading, signature
 from treadle.adapters.workspace.paths import entries
 from treadle.adapters.workspace.paths.durable import FEW, Freeing, sync_all
-from treadle.adapters.workspace.paths.entries import closing_fd, lstat
+from treadle.adapters.workspace.paths.entries import LIST, closing_fd, lstat
 from treadle.base.file_system import faultpoint, sync_folder
 from treadle.errors import ToolError
 from treadle.ports.workspace import inert
@@ -51,16 +50,12 @@ class PathProgress(msgspec.Struct, frozen=True):
 
 class Surveyor:
     """Looks how far changes have come. With a batch, what will be lost is kept; without it changes may have been begun.
-    `seen_files` were read just before. `is_retry`: an earlier, undecided try may have made folders."""
+    `seen` files were read just before. `retry`: an earlier, undecided try may have made folders."""
 
     def __init__(
-        self,
-        folders: Folders,
-        batch: StoreBatch | None = None,
-        seen_files: SeenFiles | None = None,
-        is_retry: bool = False,
+        self, folders: Folders, batch: StoreBatch | None = None, seen: SeenFiles | None = None, retry: bool = False
     ) -> None:
-        self._folders, self._batch, self._seen, self._tried = folders, batch, seen_files, is_retry
+        self._folders, self._batch, self._seen, self._tried = folders, batch, seen, retry
 
     def survey(self, changes: Iterable[FileChange]) -> list[PathProgress]:
         """In the order of paths: folders before what is in them."""
@@ -97,9 +92,9 @@ class Surveyor:
         same_bytes = old_state is not None and new_state is not None and old_state.digest == new_state.digest
         if self._seen is not None and old_state is not None and new_state is not None:
             data = self._seen.get_old_bytes(change.path, old_state, stat)
+            if data is not None and not same_bytes and not batch.has_content(old_state.digest):
+                batch.add(old_state.digest, data)
             if data is not None:
-                if not same_bytes and not batch.has_content(old_state.digest):
-                    batch.add(old_state.digest, data)
                 return "before"
         if old_state is None or old_state.kind != "file" or same_bytes:
             if self._folders.matches(change.path, old_state):
@@ -110,8 +105,7 @@ class Surveyor:
 
     def _find_foreign(self, path: str, removed_paths: set[str]) -> str:
         """Something in a folder that is to go which does not go itself."""
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        with closing_fd(os.open(".", flags, dir_fd=self._folders.at(parts_of(path)))) as fd:
+        with closing_fd(os.open(".", LIST, dir_fd=self._folders.at(parts_of(path)))) as fd:
             names = os.listdir(fd)
         above = decode_path(path)
         return next((inert(name) for name in sorted(names) if encode_path(f"{above}/{name}") not in removed_paths), "")
@@ -151,6 +145,8 @@ def closed_folders(folders: Folders, changes: Iterable[FileChange]) -> dict[str,
 class ContentSource(ABC):
     """Paths are relative to the root, in the form of `encode_path`."""
 
+    keeps_times = False  # True if files shall have the times that they have here, else when they are written
+
     @abstractmethod
     def open(self, path: str, state: FileState) -> int:
         """Return a descriptor of a regular file with the bytes that `path` shall have, open for reading at its
@@ -169,7 +165,7 @@ class ContentSource(ABC):
         return 0
 
     def time_of(self, fd: int) -> int:
-        return 0
+        return os.fstat(fd).st_mtime_ns if self.keeps_times else 0
 
     def touched(self) -> Iterable[tuple[str, int]]:
         return ()
@@ -182,9 +178,7 @@ class StoreSource(ContentSource):
         self._images = images
 
     def open(self, path: str, state: FileState) -> int:
-        fd = self._images.open(state.digest)
-        os.lseek(fd, 0, os.SEEK_SET)
-        return fd
+        return self._images.open(state.digest)
 
 
 class GivenContent(ContentSource):
@@ -194,11 +188,7 @@ class GivenContent(ContentSource):
     def open(self, path: str, state: FileState) -> int:
         if state.digest not in self._contents:
             raise ToolError(f"The new bytes of {inert(decode_path(path))} are not at hand; nothing was changed.")
-        with tempfile.TemporaryFile() as file:
-            file.write(self._contents[state.digest])
-            file.flush()
-            file.seek(0)
-            return os.dup(file.fileno())
+        return passing_file(self._contents[state.digest])
 
 
 _IN_THE_WAY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR)
@@ -210,16 +200,12 @@ class ChangeApplier:
     what was in its way and left alone. `numbers` are the names on the stage, by path."""
 
     def __init__(
-        self,
-        folders: Folders,
-        progress: Sequence[PathProgress],
-        source: ContentSource,
-        stage: StagingFolder,
+        self, folders: Folders, progress: Sequence[PathProgress], source: ContentSource, stage: StagingFolder,
         numbers: Mapping[str, str],
-    ) -> None:
-        self._folders = folders
+    ) -> None:  # fmt: skip
         self._open = [each for each in progress if each.standing in ("before", "half")]
-        self._found, self._source, self._stage, self._numbers = progress, source, stage, numbers
+        self._folders, self._found, self._source = folders, progress, source
+        self._stage, self._numbers = stage, numbers
         self._conflicts: list[FileConflict] = []
         self._freeing = Freeing()
         self._touched: dict[tuple[str, ...], None] = {}
@@ -245,10 +231,8 @@ class ChangeApplier:
                     continue
                 if new_state.kind == "file":
                     self._ready(each, new_state, name, lent)
-                elif new_state.kind == "link":
-                    self._stage.link(name, new_state)
-                elif new_state.kind == "fifo":
-                    self._stage.fifo(name, new_state)
+                elif new_state.kind in ("link", "fifo"):
+                    (self._stage.link if new_state.kind == "link" else self._stage.fifo)(name, new_state)
                 else:
                     shown_path = inert(decode_path(each.change.path))
                     raise ToolError(f"{shown_path} is a socket or device, which cannot be made.")
@@ -273,7 +257,6 @@ class ChangeApplier:
         return ChangeApplier(self._folders, progress, self._source, self._stage, self._numbers)
 
     def let_go(self) -> None:
-        """All is made, and stays."""
         self._source.let_go(self._adopted)
 
     def make(self, closed_modes: Mapping[str, int]) -> list[FileConflict]:
@@ -282,12 +265,9 @@ class ChangeApplier:
         with self._freeing:
             # Entries that must be gone before others can take their place: files, then folders from the bottom up.
             going = [each for each in self._open if _goes(each)]
-            for each in going:
-                if not is_folder(each.change.before):
-                    self._step(each, self._unlink)
-            for each in reversed(going):
-                if is_folder(each.change.before):
-                    self._step(each, self._rmdir)
+            folders = [each for each in reversed(going) if is_folder(each.change.before)]
+            for each in (*(each for each in going if not is_folder(each.change.before)), *folders):
+                self._step(each, self._remove)
             self._folders.forget()
             for each in self._open:
                 if is_folder(each.change.after) and not is_folder(each.change.before):
@@ -312,31 +292,26 @@ class ChangeApplier:
         self._touched[parts_of(path)[:-1]] = None
 
     def _untouched(self, each: PathProgress, folder: int, name: str) -> bool:
-        """True if an entry is unchanged since the survey, by its signature or else by its content; otherwise record a
-        conflict."""
-        if signature(lstat(folder, name)) == signature(each.stat):
-            return True
-        if self._folders.matches(each.change.path, each.change.before):
+        """True if an entry is unchanged since the survey, by its signature or content; else record a conflict."""
+        same = signature(lstat(folder, name)) == signature(each.stat)
+        if same or self._folders.matches(each.change.path, each.change.before):
             return True
         self._conflicts.append(FileConflict(each.change.path, CHANGED))
         return False
 
-    def _unlink(self, each: PathProgress, folder: int, name: str) -> None:
-        if self._untouched(each, folder, name):
+    def _remove(self, each: PathProgress, folder: int, name: str) -> None:
+        if is_folder(each.change.before):
+            os.rmdir(name, dir_fd=folder)
+            faultpoint("transaction.folder_removed")
+        elif self._untouched(each, folder, name):
             self._freeing.hold(name, folder)
             os.unlink(name, dir_fd=folder)
             faultpoint("transaction.removed")
 
-    def _rmdir(self, each: PathProgress, folder: int, name: str) -> None:
-        os.rmdir(name, dir_fd=folder)
-        faultpoint("transaction.folder_removed")
-
     def _mkdir(self, each: PathProgress, folder: int, name: str) -> None:
-        status = lstat(folder, name)
-        if each.standing == "half" and status is not None and st.S_ISDIR(status.st_mode):
-            return
-        os.mkdir(name, 0o700, dir_fd=folder)
-        faultpoint("transaction.folder_made")
+        if each.standing != "half" or not _is_folder(lstat(folder, name)):
+            os.mkdir(name, 0o700, dir_fd=folder)
+            faultpoint("transaction.folder_made")
 
     def _put(self, each: PathProgress, folder: int, name: str) -> None:
         change = each.change
@@ -363,13 +338,10 @@ class ChangeApplier:
                 parts = _folder_parts(path)
                 self._folders.set_mode(parts, self._folders.mode(parts) | st.S_IRWXU)
                 faultpoint("transaction.opened")
-        for each in self._found:
-            if each.standing == "other":
-                continue
-            if each.change.after is not None and each.change.after.kind == "directory":
-                modes[each.change.path] = each.change.after.mode
-            else:
-                modes.pop(each.change.path, None)
+        for change in (each.change for each in self._found if each.standing != "other"):
+            modes.pop(change.path, None)
+            if change.after is not None and change.after.kind == "directory":
+                modes[change.path] = change.after.mode
         return modes
 
     def _close_again(self, modes: Mapping[str, int]) -> None:
@@ -378,14 +350,14 @@ class ChangeApplier:
         paths = {path: _folder_parts(path) for path in modes if path not in conflict_paths}
         for path in sorted(paths, key=lambda path: paths[path], reverse=True):
             try:
-                if self._folders.mode(paths[path]) == modes[path]:
-                    continue
+                is_set = self._folders.mode(paths[path]) == modes[path]
             except OSError as error:
                 if error.errno not in _IN_THE_WAY:
                     raise
                 continue
-            self._folders.set_mode(paths[path], modes[path])
-            faultpoint("transaction.mode_set")
+            if not is_set:
+                self._folders.set_mode(paths[path], modes[path])
+                faultpoint("transaction.mode_set")
         self._folders.forget()
 
     def _touch(self) -> None:
@@ -399,8 +371,7 @@ class ChangeApplier:
 
     def _sync(self) -> None:
         if len(self._touched) > FEW:
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-            with closing_fd(os.open(".", flags, dir_fd=self._folders.at(()))) as fd:
+            with closing_fd(os.open(".", LIST, dir_fd=self._folders.at(()))) as fd:
                 sync_all(fd)
         else:
             for parts in self._touched:

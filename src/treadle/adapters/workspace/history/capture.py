@@ -1,34 +1,39 @@
 """Snapshots of the whole tree, for commands that write to it directly (W-10): before a command starts, everything is
 kept that it might overwrite; after it, the tree is compared. If the last tree of a root is known, only entries that
-changed since are read (W-05).
+changed since are read (W-05). And views that are a copy of the project, where overlayfs is not available (W-11): their
+changes are found by comparing the copy with its state when it was made.
 
 `trees/<root>` is the last tree of a root, replaced as a whole, shared by all processes. `captures/<name>` says that a
 capture exists; its tree is a file beside it, most often a second name of the last tree. The content of a tree is stored
-before the tree is written, and a sweep of the images takes the trees into account (`Upkeep`).
-"""
+before the tree is written, and a sweep of the images takes the trees into account (`Upkeep`)."""
 
 import hashlib
 import os
 import shutil
+import stat as st
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from fcntl import ioctl
 from pathlib import Path
 
 import msgspec
 
-from treadle.adapters.workspace.history.content_store import ContentStore
+from treadle.adapters.workspace.history.apply import ContentSource
+from treadle.adapters.workspace.history.content_store import ContentStore, StoreBatch
 from treadle.adapters.workspace.history.git_index import git_fingerprint
+from treadle.adapters.workspace.history.states import reading, state_of
 from treadle.adapters.workspace.history.trees import Tree, changes, left_in, read_tree, update_tree, write_tree
 from treadle.adapters.workspace.history.walk import GIT, Walk
 from treadle.adapters.workspace.paths.durable import digest_of
-from treadle.adapters.workspace.paths.entries import closing_fd
+from treadle.adapters.workspace.paths.entries import Missing, closing_fd
 from treadle.adapters.workspace.root import Root
 from treadle.base.file_system import create_file, faultpoint, path_below, replace_file, sync_folder
 from treadle.base.types import new_id
 from treadle.errors import NotFound, ToolError
 from treadle.ports.snapshots import Effect
-from treadle.protocol.files import FileChange, FileState, Uncaptured, decode_path
+from treadle.ports.workspace import inert
+from treadle.protocol.files import FileChange, FileConflict, FileState, Uncaptured, decode_path
 
 TREES = "trees"
 CAPTURES = "captures"
@@ -53,8 +58,8 @@ class Captures:
         self._last = folder / TREES / _hash(root.key)
         self._folder = folder / CAPTURES
         below = (path_below(os.path.realpath(own_folder), root.path) for own_folder in (folder.parent, folder))
+        # The path of Treadle's home below the root, if it lies there.
         self._own = next((path for path in below if path not in (None, ".")), None) or ""
-        """The path of Treadle's home below the root, if it lies there."""
 
     def capture(self, name: str) -> tuple[Uncaptured, ...]:
         """Keep the current state of the project. An existing capture stays as it is: the command may have begun."""
@@ -72,17 +77,14 @@ class Captures:
         return changes(beginning, now, lambda *_: None)[0]
 
     def _kept_tree(self, captured: Tree | None) -> tuple[Tree, int]:
-        """Return the current tree of the project, with its bytes kept; and the inode of the last tree if it is
-        unchanged, else 0."""
+        """The current tree, with its bytes kept; and the inode of the last tree if it is unchanged, else 0."""
         with self._images.batch() as batch:
             with suppress(OSError):  # a sweep leaves alone what was used lately
                 os.utime(self._last)
-            last_tree = read_tree(self._last)
-            walk = Walk(
-                last_tree[0] if last_tree else None, batch.put_file, keep=True, captured=captured, own_folder=self._own
-            )
+            last_tree, inode = read_tree(self._last) or (None, 0)
+            walk = Walk(last_tree, batch.put_file, keep=True, captured=captured, own_folder=self._own)
             tree = walk.over(self._root)
-        return tree, last_tree[1] if last_tree and not walk.changed else 0
+        return tree, 0 if walk.changed else inode
 
     def compare(self, name: str) -> Effect:
         """Return the changes since the capture. Keeps nothing, so that it works on a full disk, too."""
@@ -118,8 +120,7 @@ class Captures:
             (self._folder / old_capture.tree).unlink(missing_ok=True)
 
     def release(self, name: str) -> None:
-        capture = self._read(name)
-        if capture is not None:
+        if (capture := self._read(name)) is not None:
             self._head(name).unlink(missing_ok=True)
             (self._folder / capture.tree).unlink(missing_ok=True)
 
@@ -162,25 +163,22 @@ class Captures:
     def _announce(self, capture: Capture, file: Path) -> tuple[Uncaptured, ...]:
         """Write the capture as the last step, once for a name. A second writer discards its own capture."""
         faultpoint("snapshot.before_capture")
+        announced = False
         try:
             announced = create_file(str(self._head(capture.name)), msgspec.json.encode(capture), sync=True)
-        except BaseException:
-            file.unlink(missing_ok=True)
-            raise
+        finally:
+            if not announced:
+                file.unlink(missing_ok=True)
         if not announced:
-            file.unlink(missing_ok=True)
-            first = self._read(capture.name)
-            return first.uncaptured if first else capture.uncaptured
+            return (self._read(capture.name) or capture).uncaptured
         sync_folder(str(self._folder))
         faultpoint("snapshot.captured")
         return capture.uncaptured
 
     def _read(self, name: str) -> Capture | None:
-        file = self._head(name)
-        if not file.exists():
+        if not self._head(name).exists():
             return None
-        capture = read_capture(file)
-        if capture is None:
+        if (capture := read_capture(self._head(name))) is None:
             raise ToolError("The snapshot from before the command is damaged. See `treadle fsck`.")
         return capture
 
@@ -188,17 +186,15 @@ class Captures:
         return self._folder / f"{_hash(name)}.json"
 
     def _bytes(self, path: str, state: FileState, is_after: bool) -> bytes | None:
-        try:
+        with suppress(ToolError, NotFound):  # it is only for counting lines
             return self._root.read_bytes(decode_path(path), state.size) if is_after else self._images.read(state.digest)
-        except (ToolError, NotFound):  # it is only for counting lines
-            return None
+        return None
 
 
 def read_capture(file: Path) -> Capture | None:
-    try:
+    with suppress(OSError, msgspec.DecodeError):
         return _decoder.decode(file.read_bytes())
-    except (OSError, msgspec.DecodeError):
-        return None
+    return None
 
 
 def _hash(name: str) -> str:
@@ -218,8 +214,7 @@ class KnownTree(msgspec.Struct, frozen=True):
 
 class Upkeep:
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._images = ContentStore(folder)
+        self._folder, self._images = folder, ContentStore(folder)
 
     def trees(self) -> list[KnownTree]:
         trees = []
@@ -239,8 +234,7 @@ class Upkeep:
 
     def relied_on(self, tree: Path) -> set[str] | None:
         """The hashes of what a tree says is kept; None if it cannot be read."""
-        stored_tree = read_tree(tree)
-        if stored_tree is None:
+        if (stored_tree := read_tree(tree)) is None:
             return None
         nodes = (node for folder in stored_tree[0].folders.values() for node in folder.nodes.values())
         stored_nodes = (node for node in nodes if node.is_stored and not node.left_out_reason)
@@ -249,16 +243,14 @@ class Upkeep:
     def drop_trees(self, used_until: float, *, wait: bool = True) -> int:
         """Remove the trees that were not used since. No process begins to rely on one meanwhile; afterwards content
         that only they need may be removed. BlockingIOError as with `ContentStore.alone`."""
-        count = 0
         if not self.trees():
-            return count
+            return 0
         with self._images.alone(wait=wait):
-            for tree in self.trees():
-                if tree.last_used_s <= used_until:
-                    tree.file.unlink(missing_ok=True)
-                    faultpoint("snapshot.tree_dropped")
-                    count += 1
-        return count
+            unused_trees = [tree for tree in self.trees() if tree.last_used_s <= used_until]
+            for tree in unused_trees:
+                tree.file.unlink(missing_ok=True)
+                faultpoint("snapshot.tree_dropped")
+        return len(unused_trees)
 
     def drop_capture(self, file: Path, capture: Capture | None) -> None:
         file.unlink(missing_ok=True)
@@ -266,8 +258,8 @@ class Upkeep:
             self.tree_of(capture).unlink(missing_ok=True)
 
     def tidy(self, *, stage: bool) -> None:
-        """Remove what processes that died left half-done long ago; with `stage` also what was made ready for changes
-        that are settled by now."""
+        """Remove what processes that died left half-done long ago; with `stage` also what they staged for settled
+        changes."""
         tree_names = {capture.tree for _, capture in self.captures() if capture is not None}
         cutoff = time.time() - _ABANDONED_S
         for folder in (TREES, CAPTURES):
@@ -282,8 +274,119 @@ class Upkeep:
 
 
 def _files(folder: Path, *, include_hidden: bool = False) -> list[Path]:
+    with suppress(FileNotFoundError):
+        return [folder / name for name in sorted(os.listdir(folder)) if include_hidden or not name.startswith(".")]
+    return []
+
+
+TREE = "tree"
+_BEGINNING = "beginning"
+_CLONE = 0x40049409
+_COPIED = (st.S_IFREG, st.S_IFDIR, st.S_IFLNK)
+_CHANGED = "it was changed or created in the project since the world began"
+
+
+def is_copied(view: str) -> bool:
+    return os.path.isdir(f"{view}/{TREE}")
+
+
+def make_copy(source: str, view: str, images: ContentStore, own_folder: str) -> None:
+    """Copy a tree, by reference where the file system can, and record its state. Entries that are neither a file, a
+    link nor a folder are not copied, nor is `own_folder`, where Treadle keeps its data. ToolError if the tree cannot be
+    copied."""
+
+    def list_skipped(folder: str, names: list[str]) -> set[str]:
+        skipped_names = set(names)
+        for name in names:
+            with suppress(FileNotFoundError):
+                if st.S_IFMT(os.lstat(f"{folder}/{name}").st_mode) in _COPIED and f"{folder}/{name}" != own_folder:
+                    skipped_names.remove(name)
+        return skipped_names
+
     try:
-        names = os.listdir(folder)
-    except FileNotFoundError:
-        return []
-    return [folder / name for name in sorted(names) if include_hidden or not name.startswith(".")]
+        shutil.copytree(source, f"{view}/{TREE}", symlinks=True, copy_function=_copy_file, ignore=list_skipped)
+    except shutil.Error as error:
+        for path, _, reason in error.args[0]:
+            if os.path.lexists(path):  # else it was removed meanwhile
+                raise ToolError(f"{inert(source)} cannot be copied: {inert(reason)}.") from error
+    _captures(view, images).capture(_BEGINNING)
+
+
+def read_copy(root: Root, view: str, images: ContentStore) -> Effect:
+    effect = _captures(view, images).compare(_BEGINNING)
+    files, conflicts = [], []
+    for change in effect.files:
+        now = state_of(root, decode_path(change.path))
+        if now == change.after:
+            continue
+        if now != change.before:
+            conflicts.append(FileConflict(change.path, _CHANGED))
+        files.append(msgspec.structs.replace(change, before=now))
+    return Effect(tuple(files), tuple(conflicts), effect.uncaptured)
+
+
+class Beginning:
+    """The base state of a copy: when it was made, last committed, or last rebased onto `root`."""
+
+    def __init__(self, view: str, images: ContentStore, root: Root, beneath: Captures) -> None:
+        self._captures, self._images = _captures(view, images), images
+        self._root, self._beneath = root, beneath
+
+    def ours(self) -> tuple[FileChange, ...]:
+        return self._captures.compare(_BEGINNING).files
+
+    def theirs(self) -> tuple[FileChange, ...]:
+        """The changes in `root` since the base state, with the new bytes kept."""
+        return self._beneath.since(self._captures.tree(_BEGINNING))
+
+    def move(self, files: Sequence[FileChange]) -> None:
+        """From here on, what these were left as is what they were."""
+        if files:
+            self._captures.move(_BEGINNING, files)
+
+    def committed(self) -> None:
+        """After a commit, move the base state on for paths that are the same in copy and root; not for paths that were
+        changed since in either of them."""
+        with self._images.batch() as batch:
+            self.move([change for change in self.ours() if self._is_beneath(change, batch)])
+
+    def _is_beneath(self, change: FileChange, batch: StoreBatch) -> bool:
+        """True if a path in the copy is as it is in `root`; its bytes are kept then."""
+        path, new_state = decode_path(change.path), change.after
+        if state_of(self._root, path) != new_state:
+            return False
+        if new_state is None or new_state.kind != "file":
+            return True
+        with suppress(Missing, OSError), self._root.locate_name(path) as place, reading(place.fd, place.name) as fd:
+            return batch.put_file(fd) == new_state.digest
+        return False
+
+
+class CopiedTree(ContentSource):
+    keeps_times = True
+
+    def __init__(self, view: str) -> None:
+        self._tree = f"{view}/{TREE}"
+
+    def open(self, path: str, state: FileState) -> int:
+        with Root(self._tree).open(decode_path(path)) as fd:
+            return os.dup(fd)
+
+    def mtime_ns(self, path: str) -> int:
+        with suppress(OSError):
+            return os.lstat(f"{self._tree}/{decode_path(path)}").st_mtime_ns
+        return 0
+
+
+def _captures(view: str, images: ContentStore) -> Captures:
+    return Captures(Root(f"{view}/{TREE}"), images, Path(view))
+
+
+def _copy_file(source: str, goal: str) -> str:
+    with open(source, "rb") as old, open(goal, "xb") as new:
+        try:
+            ioctl(new.fileno(), _CLONE, old.fileno())
+        except OSError:
+            shutil.copyfileobj(old, new, 1 << 20)
+    shutil.copystat(source, goal)
+    return goal

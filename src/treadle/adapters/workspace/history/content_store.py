@@ -6,8 +6,7 @@ undo relies on it. `left` holds the small texts that changes left: the base for 
 undo, and one side of the diff that shows those edits. It is a cache: nothing is lost without it.
 
 A process that finds an object there relies on it from then on. So a batch holds a lock that excludes a sweep, and marks
-the objects that it found as used: a sweep does not remove recently used objects.
-"""
+the objects that it found as used: a sweep does not remove recently used objects."""
 
 import fcntl
 import hashlib
@@ -22,33 +21,22 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.adapters.workspace.paths.durable import (
-    CHUNK,
-    Syncing,
-    copy,
-    digest_of,
-    private_folder,
-    unlink_all,
-    write_at,
-)
+from treadle.adapters.workspace.paths import durable
+from treadle.adapters.workspace.paths.durable import Syncing, digest_of, write_at
 from treadle.adapters.workspace.paths.entries import closing_fd
 from treadle.base.file_system import faultpoint
 from treadle.errors import NotFound, ToolError
 
-SMALL = 1 << 15
-"""Objects up to so many bytes are packed, …"""
-FULL = 1 << 20
-"""… until the pack has so many. It stays as long as one of its names."""
-OVERHEAD = 256
-"""The bytes that each object counts beside its own: a file can have only so many names."""
+SMALL = 1 << 15  # Objects up to so many bytes are packed, …
+FULL = 1 << 20  # … until the pack has so many. It stays as long as one of its names.
+OVERHEAD = 256  # The bytes that each object counts beside its own: a file can have only so many names
 FEWEST = 4
 _SIGN = b"TREADLE PACK 1\n"
 _HEAD = len(_SIGN) + 8
 _LARGEST_INDEX = 1 << 24
 
 _MOST_KNOWN = 4
-Places = dict[str, tuple[int, int]]
-"""By hash, where an object begins behind the index, and how long it is."""
+Places = dict[str, tuple[int, int]]  # By hash, where an object begins behind the index, and how long it is
 _index = msgspec.msgpack.Decoder(Places)
 _index_cache: dict[tuple[int, ...], Places] = {}
 """The indexes that were read last: a caller that needs one object often needs its neighbours."""
@@ -98,8 +86,7 @@ def passing_file(data: bytes) -> int:
 
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_FRESH_S = 3600.0
-"""Seconds for which an object that was marked as used is not marked again."""
+_FRESH_S = 3600.0  # Seconds for which an object that was marked as used is not marked again
 
 
 class StoreBatch:
@@ -107,16 +94,12 @@ class StoreBatch:
 
     def __init__(self, objects: str, incoming: str, *, durable: bool = True) -> None:
         self._objects, self._incoming, self._durable = objects, incoming, durable
-        self._sync = Syncing(objects, durable=durable)
-        self._made: dict[str, str] = {}
-        """By hash, where it lies until it has its name."""
+        self._sync, self._lock = Syncing(objects, durable=durable), threading.Lock()
+        self._made: dict[str, str] = {}  # By hash, where it lies until it has its name
         self._packs: set[str] = set()
-        self._small: dict[str, bytes] = {}
-        """Objects that wait for a pack."""
-        self._room = FULL
-        self._lock = threading.Lock()
+        self._small: dict[str, bytes] = {}  # Objects that wait for a pack
+        self._room, self._named, self._finished = FULL, False, False
         self._temps: list[str] = []
-        self._named = self._finished = False
 
     def put(self, data: bytes) -> str:
         digest = hashlib.sha256(data).hexdigest()
@@ -139,7 +122,7 @@ class StoreBatch:
         """Store the bytes of a regular file, from its beginning. The hash is that of the stored bytes, even if another
         program writes to the file meanwhile."""
         size = os.fstat(fd).st_size
-        if size <= CHUNK:
+        if size <= durable.CHUNK:
             data = os.pread(fd, size + 1, 0)
             if len(data) <= size:
                 return self.put(data)
@@ -148,7 +131,7 @@ class StoreBatch:
             return digest
         temp, goal = self._new()
         with closing_fd(goal):
-            copy(fd, goal)
+            durable.copy(fd, goal)
             digest = digest_of(goal)
             if not self.has_content(digest):
                 self._note_temp_file(temp, digest)
@@ -169,7 +152,6 @@ class StoreBatch:
         self._strike("snapshot.named")
 
     def finish(self) -> None:
-        """Make the names durable, too."""
         if self._finished:
             return
         if not self._named:
@@ -183,8 +165,7 @@ class StoreBatch:
         self._sync.lasts(device)
 
     def clear(self) -> None:
-        """Remove what did not get its name."""
-        unlink_all(self._temps)
+        durable.unlink_all(self._temps)
 
     def has_content(self, digest: str) -> bool:
         """True if the object is there already; then it is marked as used. Another process may have named it a moment
@@ -253,13 +234,11 @@ def place_of(objects: str, digest: str) -> str:
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 AFTER_IMAGES = "left"
-_ABANDONED_S = 86_400.0
-"""Seconds after which an unfinished file of a writer counts as abandoned."""
+_ABANDONED_S = 86_400.0  # Seconds after which an unfinished file of a writer counts as abandoned
 
 
 class StoredContent(msgspec.Struct, frozen=True):
-    """One kept object; of one in a pack the size is its share. `used` is when it was last put or found there, in
-    seconds since 1970."""
+    """One kept object; of one in a pack the size is its share. Last used: put or found there, in seconds since 1970."""
 
     digest: str
     size: int
@@ -269,8 +248,7 @@ class StoredContent(msgspec.Struct, frozen=True):
 class Swept(msgspec.Struct, frozen=True):
     count: int = 0
     size: int = 0
-    left_at: str = ""
-    """The shard where it was told to stop; empty if it came to the end."""
+    left_at: str = ""  # The shard where it was told to stop; empty if it came to the end
 
 
 class ContentStore:
@@ -314,17 +292,12 @@ class ContentStore:
             fd = os.open(place_of(self._objects, digest), _READ)
         except OSError as error:
             raise NotFound(f"What was there before ({digest[:12]}) is not kept any more.") from error
-        try:
-            data = packed(fd, digest)
-            if data is None and digest_of(fd) != digest:
+        with closing_fd(fd):
+            if (data := packed(fd, digest)) is not None:
+                return passing_file(data)
+            if digest_of(fd) != digest:
                 raise ToolError(f"What was kept ({digest[:12]}) is damaged, so it is not used. See `treadle fsck`.")
-        except BaseException:
-            os.close(fd)
-            raise
-        if data is None:
-            return fd
-        os.close(fd)
-        return passing_file(data)
+            return os.dup(fd)
 
     def read(self, digest: str, limit: int = 0) -> bytes:
         fd = self.open(digest)
@@ -346,7 +319,6 @@ class ContentStore:
         return sum(image.size for image in self.all())
 
     def verify(self) -> Iterator[str]:
-        """The hashes of objects that are damaged."""
         for image in self.all():
             try:
                 os.close(self.open(image.digest))
@@ -364,14 +336,9 @@ class ContentStore:
         return [os.path.join(self._incoming, name) for name in _names(self._incoming) if name != ".lock"]
 
     def sweep(
-        self,
-        keep: Collection[str],
-        older_than_s: float,
-        *,
-        dry: bool = False,
-        since: str = "",
+        self, keep: Collection[str], older_than_s: float, *, dry: bool = False, since: str = "",
         going: Callable[[], bool] | None = None,
-    ) -> Swept:
+    ) -> Swept:  # fmt: skip
         """Remove objects that are not in `keep` and were not used for `older_than_s`; and files that were left
         unfinished long ago. With `going` it stops when that returns False, or where it would have to wait for a process
         that stores something; `since` is the shard where it stopped the last time."""
@@ -391,13 +358,12 @@ class ContentStore:
         if not dry:
             old = time.time() - max(older_than_s, _ABANDONED_S)
             with suppress(FileNotFoundError):
-                unlink_all(path for path in self.half_done() if os.lstat(path).st_mtime < old)
+                durable.unlink_all(path for path in self.half_done() if os.lstat(path).st_mtime < old)
         return Swept(count, size)
 
     def _sweep_shard(
         self, shard: str, keep: Collection[str], older_than_s: float, *, dry: bool, wait: bool
     ) -> Iterator[int]:
-        """The sizes of what is removed, one by one."""
         with self.alone(wait=wait), os.scandir(os.path.join(self._objects, shard)) as entries:
             cutoff = time.time() - older_than_s
             for each in entries:
@@ -423,7 +389,7 @@ class ContentStore:
             lock = os.open(path, flags, 0o600)
         except FileNotFoundError:
             for folder in (self._objects, self._incoming):
-                private_folder(folder)
+                durable.private_folder(folder)
             lock = os.open(path, flags, 0o600)
         with closing_fd(lock):
             fcntl.flock(lock, operation)
@@ -431,12 +397,10 @@ class ContentStore:
 
 
 def after_images(folder: Path) -> ContentStore:
-    """The texts that changes left, in the folder of snapshots."""
     return ContentStore(folder, AFTER_IMAGES, durable=False)
 
 
 def _names(folder: str) -> list[str]:
-    try:
+    with suppress(FileNotFoundError):
         return os.listdir(folder)
-    except FileNotFoundError:
-        return []
+    return []

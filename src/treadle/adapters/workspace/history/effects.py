@@ -12,8 +12,7 @@ it is no change, even if the project has another state by now; a file of the pro
 no change by others.
 
 Hard links. A view breaks them: the command wrote to one name and saw the others stay as they were. That is its effect,
-and so it is committed: the name gets bytes of its own. Names outside the root are never reached.
-"""
+and so it is committed: the name gets bytes of its own. Names outside the root are never reached."""
 
 import os
 import stat as st
@@ -24,26 +23,10 @@ from itertools import islice
 import msgspec
 from msgspec.structs import replace
 
-from treadle.adapters.workspace.history import frozen
+from treadle.adapters.workspace.history import overlay_upper, states
 from treadle.adapters.workspace.history.apply import ContentSource
-from treadle.adapters.workspace.history.overlay_upper import (
-    UPPER,
-    Beginnings,
-    LayerRecord,
-    Upper,
-    is_copy,
-    is_deleted,
-    is_opaque,
-)
-from treadle.adapters.workspace.history.states import (
-    SMALL,
-    Counting,
-    FileContent,
-    SeenFiles,
-    content_of,
-    open_file,
-    text_of,
-)
+from treadle.adapters.workspace.history.overlay_upper import LayerReading, LayerRecord, Upper
+from treadle.adapters.workspace.history.states import Counting, FileContent, SeenFiles, text_of
 from treadle.adapters.workspace.paths.entries import LIST, closing_fd, explain, lstat
 from treadle.adapters.workspace.paths.ignore import NAME as IGNORE_FILE
 from treadle.adapters.workspace.paths.ignore import Ignoring
@@ -54,15 +37,8 @@ from treadle.diff.diff import diff
 from treadle.errors import ToolError
 from treadle.ports.snapshots import Effect
 from treadle.ports.workspace import inert
-from treadle.protocol.files import (
-    FileChange,
-    FileConflict,
-    FileState,
-    Uncaptured,
-    change_of,
-    decode_path,
-    encode_path,
-)
+from treadle.protocol import files as protocol
+from treadle.protocol.files import FileChange, FileConflict, FileState, change_of, decode_path, encode_path
 
 _MEANWHILE = "while the command ran"
 _SINCE = "since the world began"
@@ -76,10 +52,10 @@ _DEEPEST = 250
 def read(
     root: Root, view: str, *, seen_files: SeenFiles | None = None, distrusted: frozenset[str] = frozenset()
 ) -> Effect:
-    """The effect by path, in the order of the walk: folders before what lies in them. For a commit, what was `seen` of
-    small files is noted, and a file of the project that its owner has closed to himself is opened for a moment, since
-    its bytes are kept; else its hash is not known. Of ignore files those of the project count, as the command found
-    them, without the `distrusted` ones."""
+    """The effect by path, in the order of the walk: folders before what lies in them. For a commit, `seen_files` notes
+    the small files that were read, and a file of the project that its owner has closed to himself is opened for a
+    moment, since its bytes are kept; else its hash is not known. Of ignore files those of the project count, as the
+    command found them, without the `distrusted` ones."""
     upper = Upper(view)
     reading = read_layer(root, upper, seen_files, distrusted)
     upper.note_touched(reading.touched)
@@ -88,15 +64,15 @@ def read(
 
 def read_layer(
     root: Root, upper: Upper, seen_files: SeenFiles | None, distrusted: frozenset[str] = frozenset()
-) -> frozen.LayerReading:
+) -> LayerReading:
     walk = _Walk(upper, seen_files, distrusted)
     with upper.top() as up, root.hold(".") as (low, _):
         if st.S_IMODE(os.fstat(up).st_mode) != st.S_IMODE(os.fstat(low).st_mode):
-            walk.uncaptured.append(Uncaptured(".", _OWN_MODE))
+            walk.uncaptured.append(protocol.Uncaptured(".", _OWN_MODE))
         walk.merge(up, low, "", Ignoring(), opaque=False)
     walk.find_missing()
     effect = Effect(tuple(walk.files), tuple(walk.conflicts), tuple(walk.uncaptured))
-    return frozen.LayerReading(effect, walk.touched, LayerRecord(walk.states, tuple(walk.opaque)))
+    return LayerReading(effect, walk.touched, LayerRecord(walk.states, tuple(walk.opaque)))
 
 
 def count_copied_lines(root: Root, file: FileChange, copy: str) -> FileChange:
@@ -116,22 +92,23 @@ def count_copied_lines(root: Root, file: FileChange, copy: str) -> FileChange:
 
 
 def _open_content(fd: int) -> FileContent:
-    return content_of(fd, "", os.fstat(fd), 0, lambda: os.dup(fd))
+    return states.content_of(fd, "", os.fstat(fd), 0, lambda: os.dup(fd))
 
 
 def source(view: str) -> ContentSource:
     """Where the bytes of the project's files come from when the effect is made its own."""
-    if os.path.exists(f"{view}/{UPPER}"):
+    if os.path.exists(f"{view}/{overlay_upper.UPPER}"):
         return Upper(view)
-    if frozen.is_frozen(view):
-        return frozen.FrozenLayer(view)
-    from treadle.adapters.workspace.history.copied import CopiedTree
+    if overlay_upper.is_frozen(view):
+        return overlay_upper.FrozenLayer(view)
+    from treadle.adapters.workspace.history.capture import CopiedTree
 
     return CopiedTree(view)
 
 
 class _Here(msgspec.Struct, frozen=True):
-    """A name in the upper and the lower folder, either of which may lack it."""
+    """A name in the upper and the lower folder, either of which may lack it. `shaken`: others changed the content of
+    the folder since the command began; for a missing folder: that of the folder above."""
 
     path: str
     name: str
@@ -139,27 +116,22 @@ class _Here(msgspec.Struct, frozen=True):
     low: int | None
     ignored: bool
     shaken: bool = False
-    """True if the content of the folder was changed by others since the command began; for a missing folder: that of
-    the folder above."""
 
 
 class _Walk:
     def __init__(self, upper: Upper, seen_files: SeenFiles | None, distrusted: frozenset[str]) -> None:
         self.files: list[FileChange] = []
         self.conflicts: list[FileConflict] = []
-        self.uncaptured: list[Uncaptured] = []
+        self.uncaptured: list[protocol.Uncaptured] = []
         self.touched: dict[str, int] = {}
+        self.states: dict[str, FileState | None] = {}  # Every entry of the layer; None: it says that nothing is there
+        self.opaque: list[str] = []
         self._missing: list[FileConflict] = []
-        self._upper, self._seen = upper, seen_files
+        self._upper, self._seen, self._distrusted = upper, seen_files, distrusted
         self._meanwhile = _SINCE if upper.lasting else _MEANWHILE
-        self._began = upper.began_ns
-        self._counting = Counting()
+        self._began, self._counting = upper.began_ns, Counting()
         self._committed = upper.committed
         self._committed_names = _names_by_folder(self._committed)
-        self.states: dict[str, FileState | None] = {}
-        """Every entry of the layer; None where it says that nothing is there."""
-        self.opaque: list[str] = []
-        self._distrusted = distrusted
         self._beginnings: dict[str, FileState | None] | None = None
 
     def find_missing(self) -> None:
@@ -176,8 +148,7 @@ class _Walk:
             raise _too_deep(prefix)
         rules = self._with_ignore_file(rules, prefix, low)
         names = sorted(os.listdir(up))
-        if opaque:
-            self.opaque.append(encode_path(prefix))
+        self.opaque += [encode_path(prefix)] if opaque else []
         shaken = shaken if low is None else not self._old(os.fstat(low))
         path = prefix
         try:
@@ -187,7 +158,7 @@ class _Walk:
                 beneath = None if low is None else lstat(low, name)
                 ignored = rules.covers(path, directory=st.S_ISDIR((beneath or status).st_mode))
                 here = _Here(path, name, up, low, ignored, shaken)
-                if is_deleted(status):
+                if overlay_upper.is_deleted(status):
                     self.states[encode_path(path)] = None
                     if beneath is not None and not self._is_committed(path, None):
                         self._record_removal(here, beneath, rules)
@@ -196,7 +167,7 @@ class _Walk:
         except OSError as error:
             raise explain(error, path) from error
         if low is not None:
-            missing_names = self._committed_names.get(encode_path(prefix), frozenset()).difference(names)
+            missing_names = self._committed_names.get(encode_path(prefix), set()).difference(names)
             if opaque and encode_path(prefix) not in self._committed.opaque:
                 missing_names |= {name for name in os.listdir(low) if not self._is_committed(prefix + name, None)}
                 missing_names -= set(names)
@@ -220,7 +191,7 @@ class _Walk:
         self, here: _Here, status: os.stat_result, beneath: os.stat_result | None, rules: Ignoring
     ) -> None:
         mode = self._upper.mode(here.path, status)
-        new_content = content_of(here.up, here.name, status, mode, lambda: self._open_left(here, status))
+        new_content = states.content_of(here.up, here.name, status, mode, lambda: self._open_left(here, status))
         self.states[encode_path(here.path)] = new_content.state
         committed = self._is_committed(here.path, new_content.state)
         if not st.S_ISDIR(status.st_mode):
@@ -238,7 +209,7 @@ class _Walk:
                 self.merge(up, None, here.path + "/", inner, opaque=False, shaken=here.shaken)
             else:
                 with closing_fd(os.open(here.name, LIST, dir_fd=here.low)) as low:
-                    self.merge(up, low, here.path + "/", inner, opaque=is_opaque(up))
+                    self.merge(up, low, here.path + "/", inner, opaque=overlay_upper.is_opaque(up))
         if committed and beneath is None and len(self.files) > first:
             # The folder was removed by others, and the command wrote something new into it.
             self._change(here, None, new_content)
@@ -249,30 +220,32 @@ class _Walk:
         self, here: _Here, status: os.stat_result, beneath: os.stat_result | None, new_content: FileContent
     ) -> None:
         if new_content.state.kind == "other":
-            self.uncaptured.append(Uncaptured(encode_path(here.path), _SPECIAL))
-            return
-        old_content = None if beneath is None else self._present(here, beneath)
-        if old_content is not None and old_content.state == new_content.state:
-            touched = beneath is not None and status.st_mtime_ns != beneath.st_mtime_ns and self._old(beneath)
+            return self.uncaptured.append(protocol.Uncaptured(encode_path(here.path), _SPECIAL))
+        path = encode_path(here.path)
+        if beneath is None:
+            if self._committed.states.get(path) is not None:
+                self.conflicts.append(self._conflict(here, GONE))
+            elif here.shaken and status.st_nlink == 1 and self._brought_up(here, status):
+                self._missing.append(self._conflict(here, GONE))
+            return self._change(here, None, new_content)
+        old_content = self._present(here, beneath)
+        if old_content.state == new_content.state:
+            touched = status.st_mtime_ns != beneath.st_mtime_ns and self._old(beneath)
             if touched and self._brought_up(here, status):
-                self.touched[encode_path(here.path)] = status.st_mtime_ns
-            return
-        if beneath is not None and old_content is not None and self._is_foreign(here, beneath, old_content):
+                self.touched[path] = status.st_mtime_ns
+            return None
+        if self._is_foreign(here, beneath, old_content):
             self._clash(here, new_content, old_content)
-        elif beneath is None and self._committed.states.get(encode_path(here.path)) is not None:
-            self.conflicts.append(self._conflict(here, GONE))
-        elif beneath is None and here.shaken and status.st_nlink == 1 and self._brought_up(here, status):
-            self._missing.append(self._conflict(here, GONE))
-        if self._seen is not None and beneath is not None and old_content is not None:
-            self._seen.note(encode_path(here.path), beneath, old_content, new_content)
-        self._change(here, old_content, new_content)
+        if self._seen is not None:
+            self._seen.note(path, beneath, old_content, new_content)
+        return self._change(here, old_content, new_content)
 
     def _brought_up(self, here: _Here, status: os.stat_result) -> bool:
         """True if the file that the command left was copied up from the lower folder."""
         if not st.S_ISREG(status.st_mode):
             return False
         with closing_fd(self._open_left(here, status)) as fd:
-            return is_copy(fd)
+            return overlay_upper.is_copy(fd)
 
     def _open_left(self, here: _Here, status: os.stat_result) -> int:
         return self._upper.file(here.up, here.name, here.path, status)
@@ -299,7 +272,7 @@ class _Walk:
         if self._old(beneath) or self._is_committed(here.path, old_content.state):
             return False
         if self._beginnings is None:
-            self._beginnings = Beginnings(self._upper.view).all() if self._upper.lasting else {}
+            self._beginnings = overlay_upper.Beginnings(self._upper.view).all() if self._upper.lasting else {}
         path = encode_path(here.path)
         return path not in self._beginnings or self._beginnings[path] != old_content.state
 
@@ -322,7 +295,7 @@ class _Walk:
         assert low is not None
         if st.S_ISREG(beneath.st_mode) and self._seen is None and not beneath.st_mode & st.S_IRUSR and os.geteuid():
             return FileContent(FileState("file", mode, size=beneath.st_size))
-        return content_of(low, here.name, beneath, mode, lambda: open_file(low, here.name))
+        return states.content_of(low, here.name, beneath, mode, lambda: states.open_file(low, here.name))
 
     def _old(self, beneath: os.stat_result) -> bool:
         """True if it is as the command found it."""
@@ -333,14 +306,13 @@ class _Walk:
         return encoded in self._committed.states and self._committed.states[encoded] == state
 
 
-def _names_by_folder(committed: LayerRecord) -> dict[str, frozenset[str]]:
+def _names_by_folder(committed: LayerRecord) -> dict[str, set[str]]:
     """The names that earlier commits left, by the prefix of the folder: names as the system gives them."""
     names_by_prefix: dict[str, set[str]] = {}
-    for path, state in committed.states.items():
-        if state is not None:
-            folder, _, name = decode_path(path).rpartition("/")
-            names_by_prefix.setdefault(encode_path(f"{folder}/" if folder else ""), set()).add(name)
-    return {prefix: frozenset(names) for prefix, names in names_by_prefix.items()}
+    for path in (path for path, state in committed.states.items() if state is not None):
+        folder, _, name = decode_path(path).rpartition("/")
+        names_by_prefix.setdefault(encode_path(f"{folder}/" if folder else ""), set()).add(name)
+    return names_by_prefix
 
 
 def _too_deep(path: str) -> ToolError:
@@ -374,19 +346,16 @@ def describe(root: Root, view: str, effect: Effect) -> str:
 
 
 def format_path(path: str) -> str:
-    """A path for display, with unprintable bytes escaped."""
     return inert(decode_path(path))
 
 
 def _scripts(upper: ContentSource, files: Sequence[FileChange]) -> Iterator[str]:
-    """New files that begin with a shebang and lack the executable mode: nothing runs them yet, but a person or program
-    might."""
-    new = (file for file in files if file.action == "created" and file.after)
-    for file in islice(new, MOST_FILES):
-        if file.after and file.after.kind == "file" and not file.after.mode & _RUNS and file.after.size > len(_SHEBANG):
+    """New files with a shebang and without the executable mode: nothing runs them yet, but something might."""
+    for path, state in islice(((file.path, file.after) for file in files if file.action == "created"), MOST_FILES):
+        if state and state.kind == "file" and not state.mode & _RUNS and state.size > len(_SHEBANG):
             with suppress(ToolError, OSError):
-                if _bytes(upper, file.path, file.after, len(_SHEBANG)) == _SHEBANG:
-                    yield file.path
+                if _bytes(upper, path, state, len(_SHEBANG)) == _SHEBANG:
+                    yield path
 
 
 def _diffs(root: Root, upper: ContentSource, files: Sequence[FileChange]) -> list[str]:
@@ -404,14 +373,16 @@ def _diffs(root: Root, upper: ContentSource, files: Sequence[FileChange]) -> lis
 
 
 def _diff(root: Root, upper: ContentSource, file: FileChange) -> str:
+    old, new = (state if state is not None and state.kind == "file" else None for state in (file.before, file.after))
     try:
-        old_data = None if _no_file(file.before) else root.read_bytes(decode_path(file.path), SMALL)
-        new_data = None if _no_file(file.after) else _bytes(upper, file.path, file.after)
+        old_data = None if old is None else root.read_bytes(decode_path(file.path), states.SMALL)
+        new_data = None if new is None else _bytes(upper, file.path, new)
     except ToolError:  # it is being changed, or too large: its line above says that it changed
         return ""
     if b"\0" in (old_data or b"") + (new_data or b""):
         return ""
-    texts = [None if data is None else _plain(data) for data in (old_data, new_data)]
+    # Terminal control characters are shown as escapes.
+    texts = [None if data is None else printable(text_of(data).replace("\r\n", "\n")) for data in (old_data, new_data)]
     return diff(format_path(file.path), texts[0], texts[1]).text
 
 
@@ -419,24 +390,14 @@ def left_bytes(view: str, file: FileChange, most: int) -> bytes:
     return _bytes(source(view), file.path, file.after, most)
 
 
-def _bytes(upper: ContentSource, path: str, state: FileState | None, most: int = SMALL) -> bytes:
+def _bytes(upper: ContentSource, path: str, state: FileState | None, most: int = states.SMALL) -> bytes:
     assert state is not None
     with os.fdopen(upper.open(path, state), "rb") as file:
         return file.read(most)
 
 
 def _may_be_text(file: FileChange) -> bool:
-    """True if bytes changed, and they are few enough."""
-    states = [state for state in (file.before, file.after) if state is not None]
-    if any(state.size > SMALL for state in states) or not any(state.kind == "file" for state in states):
+    ends = [state for state in (file.before, file.after) if state is not None]
+    if any(state.size > states.SMALL for state in ends) or not any(state.kind == "file" for state in ends):
         return False
-    return len({state.digest for state in states}) > 1 or len(states) == 1
-
-
-def _no_file(state: FileState | None) -> bool:
-    return state is None or state.kind != "file"
-
-
-def _plain(data: bytes) -> str:
-    """Text without hidden characters: terminal control characters are shown as escapes."""
-    return printable(text_of(data).replace("\r\n", "\n"))
+    return len({state.digest for state in ends}) > 1 or len(ends) == 1

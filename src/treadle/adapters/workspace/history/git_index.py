@@ -6,8 +6,7 @@ them (S-23), so that nothing that is kept in git can be changed out of sight.
 The files under `.git` are one unit: restoring only a part of them would damage the repository. So they are undone
 together, and only as long as no other program has changed them, which a fingerprint detects. In it the index counts by
 its entries, not by its bytes: git writes into it when it last looked at each file, and any `git status` does that anew.
-Objects are left out: they are named by their content, and nothing points to a new one before something else changes.
-"""
+Objects are left out: they are named by their content, and nothing points to a new one before something else changes."""
 
 import hashlib
 import os
@@ -28,13 +27,12 @@ from treadle.errors import ToolError
 from treadle.protocol.files import FileChange, decode_path
 
 _HEADER = struct.Struct(">4sII")
-_FIXED = 62
-"""The bytes of an entry before its name: the mode stands at 24, the object at 40, the flags at 60."""
+_FIXED = 62  # The bytes of an entry before its name: the mode stands at 24, the object at 40, the flags at 60
 _EXTENDED = 0x4000
 _ASSUME_UNCHANGED = 0x8000
-_SKIP_WORKTREE = 0x4000
-"""Among the flags of later versions."""
+_SKIP_WORKTREE = 0x4000  # Among the flags of later versions
 _KIND, _GITLINK = 0o170000, 0o160000
+_NO_INDEX = (struct.error, ValueError, IndexError)
 GITLINK = "it links repositories inside the project, into which git would go"
 
 
@@ -48,35 +46,31 @@ class IndexMarks(msgspec.Struct, frozen=True):
 
 def index_marks(data: bytes) -> IndexMarks:
     links, hidden_names = [], []
-    try:
+    with suppress(*_NO_INDEX):
         for fixed, more, name in _entries(data):
             if int.from_bytes(fixed[24:28], "big") & _KIND == _GITLINK:
                 links.append(name)
             if fixed[60] & _ASSUME_UNCHANGED >> 8 or (more and more[0] & _SKIP_WORKTREE >> 8):
                 hidden_names.append(name)
-    except (struct.error, ValueError, IndexError):
-        return IndexMarks()
-    return IndexMarks(frozenset(links), frozenset(hidden_names))
+        return IndexMarks(frozenset(links), frozenset(hidden_names))
+    return IndexMarks()
 
 
 def tracked_paths(data: bytes) -> frozenset[bytes]:
-    """All paths of an index; none of what is no index."""
-    try:
+    with suppress(*_NO_INDEX):
         return frozenset(name for _, _, name in _entries(data))
-    except (struct.error, ValueError, IndexError):
-        return frozenset()
+    return frozenset()
 
 
 def index_digest(data: bytes) -> str:
-    """A hash of what an index says: which paths, with which modes, objects and flags. Of its bytes, where it is none
-    that is understood."""
+    """A hash of the paths of an index with their modes, objects and flags; of its bytes, where it is not understood."""
     try:
         total = hashlib.sha256(b"index\0")
         for fixed, more, name in _entries(data, require_whole=True):
             flags = int.from_bytes(fixed[60:], "big") & 0xF000
             total.update(b"%s %s %04x%s %s\0" % (fixed[24:28], fixed[40:60], flags, more, name))
         return total.hexdigest()
-    except (struct.error, ValueError, IndexError):
+    except _NO_INDEX:
         return hashlib.sha256(data).hexdigest()
 
 
@@ -166,12 +160,9 @@ def _fingerprint_lines(folder: int, above: str, left_out: frozenset[str] = froze
 
 
 def _digest_entry(folder: int, name: str, status: os.stat_result) -> str:
-    if st.S_ISLNK(status.st_mode):
-        return os.readlink(name, dir_fd=folder)
     if not st.S_ISREG(status.st_mode):
-        return ""
-    fd = os.open(name, READ, dir_fd=folder)
-    with open(fd, "rb") as file:
+        return os.readlink(name, dir_fd=folder) if st.S_ISLNK(status.st_mode) else ""
+    with open(os.open(name, READ, dir_fd=folder), "rb") as file:
         if name == "index" and status.st_size <= _MAX_INDEX:
             return index_digest(file.read())
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -216,10 +207,6 @@ def _tracked(root: Root) -> frozenset[bytes]:
 
 @lru_cache(maxsize=4)
 def _read_tracked_paths(path: str, _inode: int, _mtime_ns: int, _ctime_ns: int, size: int) -> frozenset[bytes]:
-    if size > _MAX_INDEX:
-        return frozenset()
-    try:
-        with open(path, "rb") as file:
-            return tracked_paths(file.read())
-    except OSError:
-        return frozenset()
+    with suppress(OSError), open(path, "rb") as file:
+        return tracked_paths(file.read()) if size <= _MAX_INDEX else frozenset()
+    return frozenset()

@@ -1,8 +1,7 @@
 """The durable decision about a set of changes, once for each name (W-08): made, refused or discarded; finished or not;
 being taken back or not. A decision is one file that exists or does not. Makes no change itself.
 
-After `release` a stub stays for a while, so that a worker that was suspended meanwhile finds the decision made.
-"""
+After `release` a stub stays for a while, so that a worker that was suspended meanwhile finds the decision made."""
 
 import hashlib
 import os
@@ -40,17 +39,12 @@ class Journal(Value, frozen=True):
     uncaptured: tuple[Uncaptured, ...] = ()
     closed: Mapping[str, int] = {}
     """Folders that must be opened for it although their modes forbid it, and their modes, which they get back."""
-    bound: str = ""
-    """Which folder the root was; see `workspace.paths.identity`."""
-    world: str = ""
-    """In which world of it, if in one (W-11)."""
-    passing: bool = False
-    """True if the journal is removed once the changes are made, or refused."""
+    bound: str = ""  # Which folder the root was; see `workspace.paths.resolve`
+    world: str = ""  # In which world of it, if in one (W-11)
+    passing: bool = False  # True if the journal is removed once the changes are made, or refused
 
 
 class Ending(Value, frozen=True):
-    """How the making of changes ended: with these left alone."""
-
     conflicts: tuple[FileConflict, ...] = ()
     git: str = ""
 
@@ -104,17 +98,15 @@ class Journals:
         if journal is None or journal.verdict == "released" or self._is_unfinished(journal):
             return
         with Freeing() as freeing:
-            for ending in ("json", "end"):
-                freeing.hold(self._file(name, ending))
+            freeing.hold(self._file(name, "json"))
+            freeing.hold(self._file(name, "end"))
             self._write(self._file(name, "json"), Journal(name, journal.root, "released"), lasting=False)
             self._remove(name, "end")
 
     def unfinished(self) -> Iterator[Journal]:
         """Decisions that are not carried out yet, or are being so at this moment."""
-        for file in self._files(".json"):
-            journal = self._read(file, Journal)
-            if journal is not None and self._is_unfinished(journal):
-                yield journal
+        journals = (self._read(file, Journal) for file in self._files(".json"))
+        return (journal for journal in journals if journal is not None and self._is_unfinished(journal))
 
     def _is_unfinished(self, journal: Journal) -> bool:
         return journal.verdict in ("commit", "restore") and self.ending(journal.name) is None
@@ -154,11 +146,9 @@ class Journals:
         return os.path.join(self._folder, f"{key}.{ending}")
 
     def _files(self, ending: str) -> list[str]:
-        try:
-            names = os.listdir(self._folder)
-        except FileNotFoundError:
-            return []
-        return [os.path.join(self._folder, name) for name in names if name.endswith(ending)]
+        with suppress(FileNotFoundError):
+            return [os.path.join(self._folder, name) for name in os.listdir(self._folder) if name.endswith(ending)]
+        return []
 
     def _read(self, file: str, kind: type[T]) -> T | None:
         try:

@@ -1,18 +1,25 @@
 """The folder of a copy-on-write view, seen from outside: `upper` holds the entries that a command wrote, in the format
-of overlayfs. Owns that format; knows nothing of the project beneath. Links are never followed.
+of overlayfs. Owns that format; knows nothing of the project beneath. Links are never followed. If the command removed
+the permissions of an entry, Treadle, which owns it, opens it. The mode that the command set is noted beside `upper`
+first, so that a process after a crash still reads that mode.
 
-If the command removed the permissions of an entry, Treadle, which owns it, opens it. The mode that the command set is
-noted beside `upper` first, so that a process after a crash still reads that mode.
-"""
+The layer of a running command can be frozen (W-10): its changes at one moment, with copies of the new files. So the
+effect that a person approves is the effect that is committed, while the command goes on writing. A frozen layer is a
+folder with `frozen` (the effect and the record of the layer) and `content/N`, the bytes of the Nth change. It gets its
+name when it is whole."""
 
+import hashlib
 import os
+import shutil
+import stat
 import stat as st
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import IO
 
 import msgspec
+from msgspec.structs import replace
 
 from treadle.adapters.workspace.history.apply import ContentSource
 from treadle.adapters.workspace.history.states import Folders
@@ -20,27 +27,24 @@ from treadle.adapters.workspace.paths import entries
 from treadle.adapters.workspace.paths.entries import LIST, READ, closing_fd, explain
 from treadle.base.file_locks import lock_file
 from treadle.base.file_system import faultpoint, replace_file
+from treadle.base.types import new_id
 from treadle.errors import ToolError
+from treadle.ports.snapshots import Effect
 from treadle.protocol.content import Value
-from treadle.protocol.files import FileState, decode_path
+from treadle.protocol.files import FileChange, FileState, decode_path
 
 BEGAN = "began"
 UPPER = "upper"
-LASTING = "lasting"
-"""Marks a view that outlives its commit: that of a world (W-11)."""
-COMMITTED = "committed"
-"""The record of the commits of the layer of a command that goes on (W-10)."""
-_SKELETON = "skeleton"
-"""The folders that were made in the layer before the command began, with their permissions."""
+LASTING = "lasting"  # Marks a view that outlives its commit: that of a world (W-11)
+COMMITTED = "committed"  # The record of the commits of the layer of a command that goes on (W-10)
+_SKELETON = "skeleton"  # The folders that were made in the layer before the command began, with their permissions
 _MODES = "modes"
 _TOUCHED = "touched"
 _ORIGIN = "user.overlay.origin"
 _OPAQUE = "user.overlay.opaque"
 _TRIES = 3
-_FILE_OPENED, _FOLDER_OPENED = 0o600, 0o700
-"""The bits that are added to the mode of an entry that is closed to us."""
-_LEAP_NS = 500_000_000
-"""The least step by which a clock is set back; a smaller difference is a clock that is slowed down."""
+_FILE_OPENED, _FOLDER_OPENED = 0o600, 0o700  # The bits that are added to the mode of an entry that is closed to us
+_LEAP_NS = 500_000_000  # The least step by which a clock is set back; less is a clock that is slowed down
 
 _numbers = msgspec.json.Decoder(dict[str, int])
 
@@ -48,10 +52,8 @@ _numbers = msgspec.json.Decoder(dict[str, int])
 class LayerRecord(msgspec.Struct, frozen=True):
     """The entries of a layer when it was last committed, by path in the form of `encode_path`."""
 
-    states: dict[str, FileState | None] = {}
-    """None: the layer says that nothing is there."""
-    opaque: tuple[str, ...] = ()
-    """Folders through which nothing beneath shows, with a slash behind each."""
+    states: dict[str, FileState | None] = {}  # None: the layer says that nothing is there
+    opaque: tuple[str, ...] = ()  # Folders through which nothing beneath shows, with a slash behind each
 
 
 _record = msgspec.json.Decoder(LayerRecord)
@@ -59,6 +61,8 @@ _record = msgspec.json.Decoder(LayerRecord)
 
 class Upper(ContentSource):
     """`view` is the folder with `upper` and `began` in it. Paths are relative to the root, as the system gives them."""
+
+    keeps_times = True
 
     def __init__(self, view: str) -> None:
         self.view = view
@@ -90,18 +94,17 @@ class Upper(ContentSource):
             with open(f"{self.view}/{COMMITTED}", "rb") as file:
                 return _record.decode(file.read())
         except FileNotFoundError:
-            return LayerRecord(self._skeleton_states())
+            pass
         except (OSError, msgspec.MsgspecError) as error:
             raise ToolError("The changes of this command that were committed before are no longer known.") from error
-
-    def _skeleton_states(self) -> dict[str, FileState | None]:
         try:
             with open(f"{self.view}/{_SKELETON}", "rb") as file:
-                return {path: FileState("directory", mode) for path, mode in _numbers.decode(file.read()).items()}
+                modes = _numbers.decode(file.read())
         except FileNotFoundError:
-            return {}
+            return LayerRecord()
         except (OSError, msgspec.MsgspecError) as error:
             raise ToolError("The folders of this command's layer are not known any more.") from error
+        return LayerRecord({path: FileState("directory", mode) for path, mode in modes.items()})
 
     def note_committed(self, record: LayerRecord) -> None:
         replace_file(f"{self.view}/{COMMITTED}", msgspec.json.encode(record), sync=True)
@@ -113,7 +116,6 @@ class Upper(ContentSource):
 
     @contextmanager
     def top(self) -> Iterator[int]:
-        """The upper folder itself, open for listing."""
         try:
             fd = os.open(f"{self.view}/{UPPER}", LIST)
         except OSError as error:
@@ -130,7 +132,6 @@ class Upper(ContentSource):
 
     @contextmanager
     def folder(self, parent: int, name: str, path: str) -> Iterator[int]:
-        """A folder of it, open for listing and for what lies in it."""
         status = os.stat(name, dir_fd=parent, follow_symlinks=False)
         if not status.st_mode & st.S_IRUSR or not status.st_mode & st.S_IXUSR:
             self._open_up(parent, name, path, status, _FOLDER_OPENED)
@@ -144,8 +145,9 @@ class Upper(ContentSource):
 
     def open(self, path: str, state: FileState) -> int:
         try:
-            with self._parent(path) as (parent, name):
-                return os.open(name, READ, dir_fd=parent)
+            with Folders(f"{self.view}/{UPPER}") as folders:
+                folder, name = folders.of(path)
+                return os.open(name, READ, dir_fd=folder)
         except OSError as error:
             raise explain(error, decode_path(path)) from error
 
@@ -159,14 +161,10 @@ class Upper(ContentSource):
                 os.unlink(name, dir_fd=folder)
 
     def mtime_ns(self, path: str) -> int:
-        try:
-            with self._parent(path) as (parent, name):
-                return os.stat(name, dir_fd=parent, follow_symlinks=False).st_mtime_ns
-        except OSError:
-            return 0
-
-    def time_of(self, fd: int) -> int:
-        return os.fstat(fd).st_mtime_ns
+        with suppress(OSError), Folders(f"{self.view}/{UPPER}") as folders:
+            status = folders.lstat(path)
+            return 0 if status is None else status.st_mtime_ns
+        return 0
 
     def touched(self) -> Iterator[tuple[str, int]]:
         with suppress(OSError, msgspec.MsgspecError), open(f"{self.view}/{_TOUCHED}", "rb") as file:
@@ -176,20 +174,6 @@ class Upper(ContentSource):
         """Remember, for the commit, which files stay as they are but for their time."""
         if touched or os.path.exists(f"{self.view}/{_TOUCHED}"):
             replace_file(f"{self.view}/{_TOUCHED}", msgspec.json.encode(touched))
-
-    @contextmanager
-    def _parent(self, path: str) -> Iterator[tuple[int, str]]:
-        """The folder in which a path lies, from descriptor to descriptor, and its name there."""
-        *above, name = decode_path(path).split("/")
-        fd = os.open(f"{self.view}/{UPPER}", LIST)
-        try:
-            for step in above:
-                below = os.open(step, LIST, dir_fd=fd)
-                os.close(fd)
-                fd = below
-            yield fd, name
-        finally:
-            os.close(fd)
 
     def _open_up(self, parent: int, name: str, path: str, status: os.stat_result, more: int) -> None:
         mode = st.S_IMODE(status.st_mode)
@@ -221,16 +205,15 @@ def is_opaque(fd: int) -> bool:
 
 
 def is_copy(fd: int) -> bool:
-    """True if a file was copied up from the lower folder to be written to. A file with several hard links there is not
-    marked so."""
+    """True if a file was copied up from the lower folder to be written to. One with several hard links is not marked
+    so."""
     return _attribute(fd, _ORIGIN) is not None
 
 
 def _attribute(fd: int, name: str) -> bytes | None:
-    try:
+    with suppress(OSError):
         return os.getxattr(fd, name)
-    except OSError:
-        return None
+    return None
 
 
 _BEGINNINGS = "beginnings"
@@ -247,8 +230,8 @@ _beginning_decoder = msgspec.json.Decoder(_Beginning)
 
 
 class Beginnings:
-    """The states of files before a world of layers first changed them: one line of JSON each, the first of a path
-    counts. `view` is the world's."""
+    """The states of files before a world of layers first changed them: a line of JSON each, the first of a path
+    counts."""
 
     def __init__(self, view: str) -> None:
         self._file = f"{view}/{_BEGINNINGS}"
@@ -286,3 +269,117 @@ class Beginnings:
 
 def _lines(states: States) -> bytes:
     return b"".join(msgspec.json.encode(_Beginning(path, state)) + b"\n" for path, state in states.items())
+
+
+_FROZEN = "frozen"
+_CONTENT = "content"
+_ATTEMPTS = 20
+_PAUSE_S = 0.05
+_CHUNK = 1 << 20
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_BUSY = "The command writes its files at this moment, so its changes cannot be taken. Try again, or stop it first."
+
+
+class LayerReading(msgspec.Struct, frozen=True):
+    """The layer of a view at one moment. `touched`: files that stay as they are but for this time, by path."""
+
+    effect: Effect
+    touched: dict[str, int]
+    record: LayerRecord
+
+
+LineCounter = Callable[[FileChange, str], FileChange]  # the change with the lines of a copy of its file
+
+
+def is_frozen(view: str) -> bool:
+    return os.path.exists(f"{view}/{_FROZEN}")
+
+
+def read_frozen(view: str) -> LayerReading:
+    try:
+        with open(f"{view}/{_FROZEN}", "rb") as file:
+            return msgspec.json.decode(file.read(), type=LayerReading)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise ToolError("The changes of the command are lost: its copy is gone.") from error
+
+
+def freeze_layer(upper: Upper, read_layer: Callable[[], LayerReading], into: str, count_lines: LineCounter) -> None:
+    """Take the layer as it is now into the folder `into`; harmless when that exists. ToolError if the command removes
+    its files faster than they can be copied."""
+    if os.path.exists(into):
+        return
+    os.makedirs(os.path.dirname(into), mode=0o700, exist_ok=True)
+    for attempt in range(_ATTEMPTS):
+        staging = f"{os.path.dirname(into)}/.{new_id('f')}"
+        try:
+            _copy_layer(upper, read_layer(), staging, count_lines)
+            faultpoint("view.frozen")
+            with suppress(FileExistsError, OSError):  # another worker did the same
+                os.rename(staging, into)
+            return
+        except ToolError:  # the command removed or replaced a file at this moment
+            if attempt == _ATTEMPTS - 1:
+                raise
+            time.sleep(_PAUSE_S)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+
+
+class FrozenLayer(ContentSource):
+    keeps_times = True
+
+    def __init__(self, view: str) -> None:
+        self._view = view
+        self._layer = read_frozen(view)
+        self._numbers = {file.path: number for number, file in enumerate(self._layer.effect.files)}
+
+    def open(self, path: str, state: FileState) -> int:
+        try:
+            return os.open(_content_file(self._view, self._numbers[path]), os.O_RDONLY | os.O_CLOEXEC)
+        except (OSError, KeyError) as error:
+            raise ToolError("The changes of the command are lost: its copy is gone.") from error
+
+    def mtime_ns(self, path: str) -> int:
+        with suppress(OSError, KeyError):
+            return os.stat(_content_file(self._view, self._numbers[path])).st_mtime_ns
+        return 0
+
+    def touched(self) -> Iterator[tuple[str, int]]:
+        yield from self._layer.touched.items()
+
+
+def _copy_layer(upper: Upper, layer: LayerReading, into: str, count_lines: LineCounter) -> None:
+    """A file that the command has written to since it was read counts as it is copied, with the lines of the copy: the
+    policy judges by them whether a file is overwritten."""
+    os.makedirs(f"{into}/{_CONTENT}", mode=0o700)
+    states, files = dict(layer.record.states), []
+    for number, file in enumerate(layer.effect.files):
+        if file.after is not None and file.after.kind == "file":
+            states[file.path] = copied_state = _copy_file(upper, file.path, file.after, _content_file(into, number))
+            is_changed = copied_state.digest != file.after.digest
+            file = replace(file, after=copied_state)
+            file = count_lines(file, _content_file(into, number)) if is_changed else file
+        files.append(file)
+    effect, record = replace(layer.effect, files=tuple(files)), replace(layer.record, states=states)
+    with open(f"{into}/{_FROZEN}", "wb") as goal:
+        goal.write(msgspec.json.encode(LayerReading(effect, layer.touched, record)))
+
+
+def _copy_file(upper: Upper, path: str, state: FileState, goal: str) -> FileState:
+    digest, size = hashlib.sha256(), 0
+    with closing_fd(upper.open(path, state)) as source, closing_fd(os.open(goal, _NEW, 0o600)) as copy:
+        status = os.fstat(source)
+        if not stat.S_ISREG(status.st_mode):
+            raise ToolError(_BUSY)
+        while size < status.st_size and (block := os.read(source, min(_CHUNK, status.st_size - size))):
+            digest.update(block)
+            size += len(block)
+            view = memoryview(block)
+            while view:
+                view = view[os.write(copy, view) :]
+        os.utime(copy, ns=(status.st_mtime_ns, status.st_mtime_ns))
+    return FileState("file", state.mode, digest.hexdigest(), size)
+
+
+def _content_file(view: str, number: int) -> str:
+    return f"{view}/{_CONTENT}/{number}"

@@ -1,16 +1,18 @@
-"""The meaning of a set of changes for the project's own git repository (S-16, S-23): history that shrinks or
-is hidden, files that `git status` no longer shows, steps of an unfinished operation that would run a program. Looks
-only at what changed under `.git`; asks git only if a reference is gone.
+"""The meaning of a set of changes for the project's own git repository (S-16, S-23): history that shrinks or is hidden,
+files that `git status` no longer shows, steps of an unfinished operation that would run a program. Looks only at what
+changed under `.git`; asks git only if a reference is gone.
 
 Beside `.git` lie files that git runs or reads as well (`find_obeyed_files`): those that its configuration names, such
 as by `core.hooksPath`, with the files that it includes; and the targets of links among its hooks.
-"""
+
+And the files that a set of changes would remove for good (`unrecoverable`): their bytes are neither in the repository,
+nor left by an earlier change, nor by the same changes in another place that is not ignored."""
 
 import os
 import re
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from itertools import islice
 
@@ -18,7 +20,7 @@ from treadle.adapters.workspace.git import Git, blob_ids
 from treadle.adapters.workspace.history.git_index import GITLINK, IndexMarks, index_marks
 from treadle.adapters.workspace.root import Root
 from treadle.base.file_system import is_below
-from treadle.diff.changes import count
+from treadle.diff.changes import cache_of, count, in_git
 from treadle.errors import ToolError
 from treadle.protocol.files import FileChange, FileState, decode_path
 
@@ -36,8 +38,7 @@ _LARGEST_INDEX = 256 << 20
 _LARGEST_TEXT = 16 << 20
 _MOST_REFS = 20_000
 _MOST_COMMITS = 2_000
-_MOST_ASKED = 20
-"""More commits than this are not looked for: they count as lost."""
+_MOST_ASKED = 20  # More commits than this are not looked for: they count as lost
 _REFTABLE = re.compile(r"(?:(?:worktrees|modules)/.+/)?reftable/")
 _LFS_OBJECT = re.compile(r"(?:modules/.+/)?lfs/objects/.+")
 _REFERENCE = re.compile(rb"(?:ref:\s*refs/\S+|[0-9a-f]{40}(?:[0-9a-f]{24})?)\s*")
@@ -65,27 +66,23 @@ _OBEYED_TEXTS: Mapping[str, re.Pattern[bytes]] = {
 """Files of an unfinished operation that git reads as words of a command, and how their lines look if git wrote them."""
 
 
+_NO_CHANGE = FileChange("", "modified")
+
+
 class RepositoryChanges:
     """`before` and `after` read what a changed file was and is. `git` is the project's own, asked only if needed."""
 
     def __init__(
-        self,
-        root: Root,
-        files: Iterable[FileChange],
-        old_content: Content,
-        new_content: Content,
+        self, root: Root, files: Iterable[FileChange], old_content: Content, new_content: Content,
         git: Callable[[], Git | None],
-    ) -> None:
-        self._root = root
-        self._before, self._after, self._git = old_content, new_content, git
+    ) -> None:  # fmt: skip
+        self._root, self._before, self._after, self._git = root, old_content, new_content, git
         self._all = tuple(files)
         inside = (file for file in self._all if file.path.startswith(_PREFIX))
         self._files = {decode_path(file.path)[len(_PREFIX) :]: file for file in inside}
-        self._marks = {
-            file.path: (self._marks_of(file, self._before), self._marks_of(file, self._after))
-            for file in self._files.values()
-            if _INDEX.fullmatch(file.path) and _is_file(file.after)
-        }
+        indexes = (file for file in self._files.values() if _INDEX.fullmatch(file.path) and _is_file(file.after))
+        both = self._before, self._after
+        self._marks = {file.path: [self._marks_of(file, content) for content in both] for file in indexes}
 
     def new_gitlinks(self) -> dict[str, str]:
         """Indexes that link repositories which they did not link before, by path with the reason."""
@@ -93,16 +90,8 @@ class RepositoryChanges:
 
     def reasons(self) -> tuple[str, ...]:
         """Why a person should look, each as the end of a sentence that begins with `it`."""
-        if not self._files:
-            return ()
-        return (
-            *self._hidden_files(),
-            *self._steps(),
-            *self._hidden_history(),
-            *self._unreadable_refs(),
-            *self._lost_refs(),
-            *self._lost_objects(),
-        )
+        looks = (self._hidden_files, self._steps, self._hidden_history, self._unreadable_refs, self._lost_refs)
+        return tuple(reason for look in (*looks, self._lost_objects) for reason in look()) if self._files else ()
 
     def _hidden_files(self) -> Iterator[str]:
         names = sorted(name for was, now in self._marks.values() for name in now.hidden_paths - was.hidden_paths)
@@ -131,8 +120,7 @@ class RepositoryChanges:
         new_refs += [name for name in now if name.startswith(_REPLACE) and name not in was]
         if new_refs:
             yield f"makes git show another object in the place of {new_refs[0].removeprefix(_REPLACE)} ({new_refs[0]})"
-        shallow = self._files.get("shallow")
-        if shallow is not None and _is_file(shallow.after):
+        if "shallow" in self._files and _is_file(self._files["shallow"].after):
             yield "cuts off the history that git shows (.git/shallow)"
 
     def _unreadable_refs(self) -> Iterator[str]:
@@ -146,9 +134,7 @@ class RepositoryChanges:
         return _is_file(file.after) and _REFERENCE.fullmatch(self._text(file, self._after)) is not None
 
     def _packed(self) -> tuple[dict[str, str], dict[str, str]]:
-        file = self._files.get("packed-refs")
-        if file is None:
-            return {}, {}
+        file = self._files.get("packed-refs", _NO_CHANGE)
         return packed_refs(self._old_text(file)), packed_refs(self._new_text(file))
 
     def _lost_refs(self) -> Iterator[str]:
@@ -172,7 +158,7 @@ class RepositoryChanges:
     def _deleted_refs(self) -> Iterator[tuple[str, str]]:
         was, now = self._packed()
         if "packed-refs" not in self._files and any(path.startswith("refs/") for path in self._files):
-            was = now = self._packed_on_disk()
+            was = now = packed_refs(self._text_on_disk("packed-refs"))
         for path, file in self._files.items():
             if not path.startswith("refs/"):
                 continue
@@ -191,16 +177,12 @@ class RepositoryChanges:
                 yield name, id
 
     def _logged(self, ref: str) -> frozenset[str]:
-        """The commits that the logs of this reference and of HEAD name afterwards: where git moved it, they name the
-        commit from before."""
+        """The commits that the logs of this reference and of HEAD name afterwards: after a move also the one from
+        before."""
         return frozenset(id for name in (ref, "HEAD") for id in _logged_ids(self._log_after(f"logs/{name}"), both=True))
 
     def _log_after(self, path: str) -> bytes:
-        if (file := self._files.get(path)) is not None:
-            return self._new_text(file)
-        with suppress(ToolError):
-            return self._root.read_bytes(_PREFIX + path, _LARGEST_TEXT)
-        return b""
+        return self._new_text(self._files[path]) if path in self._files else self._text_on_disk(path)
 
     def _forgotten_ids(self) -> frozenset[str]:
         """The commits that logs of references named before and no log names now, of references that are still there."""
@@ -213,27 +195,24 @@ class RepositoryChanges:
             ids.update(id for id in _logged_ids(self._text(file, self._before), both=True) if id not in now)
         return frozenset(ids - {"0" * 40, "0" * 64})
 
-    def _packed_on_disk(self) -> dict[str, str]:
+    def _text_on_disk(self, path: str) -> bytes:
         with suppress(ToolError):
-            return packed_refs(self._root.read_bytes(f"{_PREFIX}packed-refs", _LARGEST_TEXT))
-        return {}
+            return self._root.read_bytes(_PREFIX + path, _LARGEST_TEXT)
+        return b""
 
     def _is_loose(self, name: str) -> bool:
         file = self._files.get(name)
         return self._root.inspect(_PREFIX + name) is not None if file is None else _is_file(file.after)
 
     def _dropped_stashes(self) -> tuple[str, ...]:
-        log = self._files.get(f"logs/{_STASH}")
-        if log is None or not _is_file(log.before):
-            return ()
+        log = self._files.get(f"logs/{_STASH}", _NO_CHANGE)
         remaining_ids = set(_logged_ids(self._new_text(log)))
-        return tuple(id for id in _logged_ids(self._text(log, self._before)) if id not in remaining_ids)
+        return tuple(id for id in _logged_ids(self._old_text(log)) if id not in remaining_ids)
 
     def _remaining_ids(self) -> frozenset[str]:
         """The commits that references point to afterwards, with the parents of those that the changes made."""
         ids: set[str] = set()
-        _, now = self._packed()
-        packed = now if "packed-refs" in self._files else self._packed_on_disk()
+        packed = packed_refs(self._log_after("packed-refs"))
         loose = {path for path, file in self._files.items() if file.after is not None}
         ids.update(id for name, id in packed.items() if name not in loose)
         for path, file in self._files.items():
@@ -294,8 +273,7 @@ class RepositoryChanges:
             if is_object and file.before and file.after and file.before.digest != file.after.digest:
                 yield f"alters .git/{path}, which git never changes once it is written"
                 break
-        removed_ids = set(self._object_ids(lambda file: file.after is None, self._before))
-        if removed_ids:
+        if removed_ids := set(self._object_ids(lambda file: file.after is None, self._before)):
             removed_ids -= set(self._object_ids(lambda file: file.before is None, self._after))
         if removed_ids and self._root.ground is None:
             removed_ids -= self._packed_objects()
@@ -319,10 +297,9 @@ class RepositoryChanges:
                     yield from pack_ids(content(file, _LARGEST_INDEX))
 
     def _has_pack(self, index: str) -> bool:
-        """True if the pack of an index lies there afterwards."""
         path = f"{index.removesuffix('.idx')}.pack"
-        file = self._files.get(path)
-        return self._root.inspect(_PREFIX + path) is not None if file is None else file.after is not None
+        changed = path in self._files
+        return self._files[path].after is not None if changed else self._root.inspect(_PREFIX + path) is not None
 
     def _packed_objects(self) -> set[str]:
         folder, ids = f"{self._root.path}/{_PREFIX}objects/pack", set[str]()
@@ -335,10 +312,9 @@ class RepositoryChanges:
         return ids
 
     def _text(self, file: FileChange, content: Content) -> bytes:
-        try:
+        with suppress(ToolError):
             return content(file, _LARGEST_TEXT)
-        except ToolError:
-            return b""
+        return b""
 
     def _old_text(self, file: FileChange) -> bytes:
         return self._text(file, self._before) if _is_file(file.before) else b""
@@ -347,15 +323,13 @@ class RepositoryChanges:
         return self._text(file, self._after) if _is_file(file.after) else b""
 
     def _marks_of(self, file: FileChange, content: Content) -> IndexMarks:
-        if content is self._before and not _is_file(file.before):
-            return IndexMarks()
         with suppress(ToolError):
-            return index_marks(content(file, _LARGEST_INDEX))
+            if content is self._after or _is_file(file.before):
+                return index_marks(content(file, _LARGEST_INDEX))
         return IndexMarks()
 
 
 def packed_refs(data: bytes) -> dict[str, str]:
-    """By name, the ids of a file `packed-refs`."""
     lines = (line.split(" ", 1) for line in data.decode(errors="replace").splitlines() if line[:1] not in ("#", "^"))
     return {words[1]: words[0] for words in lines if len(words) == 2 and _ID.fullmatch(words[0])}
 
@@ -373,26 +347,19 @@ def pack_ids(data: bytes) -> Iterator[str]:
 
 def _parents(data: bytes) -> list[str]:
     try:
-        text = zlib.decompressobj().decompress(data, 1 << 14)
+        kind, _, body = zlib.decompressobj().decompress(data, 1 << 14).partition(b"\0")
     except zlib.error:
         return []
-    kind, _, body = text.partition(b"\0")
-    if not kind.startswith(b"commit "):
-        return []
-    head = body.partition(b"\n\n")[0].decode(errors="replace").split("\n")
+    head = body.partition(b"\n\n")[0].decode(errors="replace").split("\n") if kind.startswith(b"commit ") else []
     return [line[7:] for line in head if line.startswith("parent ")]
 
 
 def _loose_refs(root: str) -> Iterator[tuple[str, str]]:
     base = f"{root}/{_PREFIX}"
-    number = 0
-    for folder, _, names in os.walk(f"{base}refs"):
-        for name in names:
-            number += 1
-            if number > _MOST_REFS:
-                return
-            with suppress(OSError), open(os.path.join(folder, name), "rb") as file:
-                yield os.path.relpath(os.path.join(folder, name), base), file.read(64).strip().decode(errors="replace")
+    paths = (os.path.join(folder, name) for folder, _, names in os.walk(f"{base}refs") for name in names)
+    for path in islice(paths, _MOST_REFS):
+        with suppress(OSError), open(path, "rb") as file:
+            yield os.path.relpath(path, base), file.read(64).strip().decode(errors="replace")
 
 
 def _logged_ids(data: bytes, *, both: bool = False) -> list[str]:
@@ -458,11 +425,9 @@ def _named_by_user() -> set[str]:
     search path, unless it is the folder of hooks."""
     named_paths: set[str] = set()
     for name in _USER_CONFIGURATIONS:
-        try:
-            with open(os.path.expanduser(name), "rb") as file:
-                data = file.read(_LARGEST_TEXT)
-        except OSError:
-            continue
+        data = b""
+        with suppress(OSError), open(os.path.expanduser(name), "rb") as file:
+            data = file.read(_LARGEST_TEXT)
         words = [word for word in _words_of_values(data) if "/" in word]
         folders = re.findall(rb"(?im)^[ \t]*hooksPath[ \t]*=[ \t]*(\S+)", data)
         words += [os.fsdecode(folder).strip('"') for folder in folders]
@@ -476,18 +441,67 @@ def _words_of_values(data: bytes) -> list[str]:
 
 
 def _linked_hooks(root: str, named_paths: Iterable[str]) -> set[str]:
-    """Where links among the hooks lead, relative to the project. Projects link their hooks to scripts that they
-    track."""
+    """Where links among the hooks lead, relative to the project, which often tracks the scripts that they lead to."""
     top = os.path.realpath(root)
     targets: set[str] = set()
     for folder in {f"{_PREFIX}hooks", *named_paths} - {"."}:
         path = os.path.join(top, folder)
         if os.path.islink(path):
             targets.add(os.path.realpath(path))
-        try:
-            with os.scandir(path) as entries:
-                links = [entry.path for entry in islice(entries, _MOST_HOOKS) if entry.is_symlink()]
-        except OSError:
-            continue
-        targets.update(os.path.realpath(link) for link in links)
+        with suppress(OSError), os.scandir(path) as entries:
+            links = [entry.path for entry in islice(entries, _MOST_HOOKS) if entry.is_symlink()]
+            targets.update(os.path.realpath(link) for link in links)
     return {os.path.relpath(target, top) for target in targets if target != top and is_below(target, top)}
+
+
+MOST_ASKED = 1_000
+_LARGEST_ASKED = 64 << 20  # Larger or more files are not looked up in git
+_SMALLEST_TEXT = 8  # A file with fewer bytes holds a number or a word, which commands overwrite often
+
+
+def unrecoverable(
+    root: Root, files: Sequence[FileChange], was_made: Callable[[str], bool], git: Callable[[], Git | None]
+) -> tuple[str, ...]:
+    """The paths. `made` says of a hash whether an earlier change left such bytes; `git` is asked only if it must be."""
+    # Without git's data, and without files that tools can make again: a later command removes those unasked. A change
+    # of .gitignore does not exempt files from review.
+    rewritten = any(decode_path(file.path).rpartition("/")[2] == ".gitignore" for file in files)
+    judged = (file for file in files if not in_git(file.path) and not cache_of(file))
+    considered = [file for file in judged if rewritten or not file.ignored]
+    after_digests = {file.after.digest for file in considered if file.after is not None}
+    lost_files = []
+    for file in considered:
+        digest = "" if file.before is None else file.before.digest
+        if _is_removed(root, file) and not (digest and (digest in after_digests or was_made(digest))):
+            lost_files.append(file)
+    with suppress(ToolError):  # without a sandbox git is not asked, and nothing is known of it
+        if 0 < len(lost_files) <= MOST_ASKED and (repository := git()) is not None:
+            ids = {file.path: _ids(root, file) for file in lost_files}
+            there = repository.has_blobs([each for some in ids.values() for each in some])
+            lost_files = [file for file in lost_files if not ids[file.path] & there]
+    return tuple(file.path for file in lost_files)
+
+
+def _is_removed(root: Root, file: FileChange) -> bool:
+    """True if next to nothing is left of a file: it is gone, emptied or something else by now, less than a tenth of its
+    size is left, or less than a tenth of its lines."""
+    before, after = file.before, file.after
+    old_size = before.size if before is not None and before.kind == "file" else 0
+    new_size = after.size if after is not None and after.kind == "file" else 0
+    if old_size > 10 * new_size:
+        return True
+    if old_size < _SMALLEST_TEXT or file.removed <= 0:
+        return False
+    try:
+        data = root.read_bytes(decode_path(file.path), _LARGEST_ASKED)
+    except ToolError:
+        return False
+    lines = data.count(b"\n") + (not data.endswith(b"\n"))
+    return 10 * (lines - file.removed) < lines
+
+
+def _ids(root: Root, file: FileChange) -> frozenset[str]:
+    with suppress(ToolError):
+        data = root.read_bytes(decode_path(file.path), _LARGEST_ASKED)
+        return blob_ids(len(data), (data,))
+    return frozenset()

@@ -2,13 +2,14 @@
 data lies in `<home>/snapshots`, outside the project; changes of the project go through `transaction`.
 
 Changes that `treadle.chat.change_rules` forbids do not get into a project by the view of a command: they are left out
-of the effect, and reported.
-"""
+of the effect, and reported."""
 
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -24,16 +25,28 @@ from treadle.adapters.workspace.history.transaction import Transactions
 from treadle.adapters.workspace.root import Root
 from treadle.chat.change_rules import left_out
 from treadle.diff.changes import without_compiled
-from treadle.diff.hunks import is_text
+from treadle.diff.diff import is_text
 from treadle.errors import NotFound, ToolError
 from treadle.ports.snapshots import Effect, Plan, UndoRequest
 from treadle.protocol.files import FileChange, FileConflict, FileState, Link, Trail, Uncaptured, decode_path, git_unit
 
 if TYPE_CHECKING:
     from treadle.adapters.workspace.git import Git
-    from treadle.adapters.workspace.history.capture import Captures
-    from treadle.adapters.workspace.history.copied import Beginning
-    from treadle.adapters.workspace.history.repository_changes import Content, RepositoryChanges
+    from treadle.adapters.workspace.history import capture as captures
+    from treadle.adapters.workspace.history import effects, overlay_upper, repository_changes, undo_plan
+else:
+
+    class LazyModule:
+        """A module that is loaded when it is first used: most runs use few of them."""
+
+        def __init__(self, name: str) -> None:
+            self._name = f"treadle.adapters.workspace.history.{name}"
+
+        def __getattr__(self, attribute: str) -> object:
+            return getattr(import_module(self._name), attribute)
+
+    _NAMES = ("capture", "effects", "overlay_upper", "repository_changes", "undo_plan")
+    captures, effects, overlay_upper, repository_changes, undo_plan = map(LazyModule, _NAMES)
 
 
 class ProjectSnapshots:
@@ -41,12 +54,9 @@ class ProjectSnapshots:
 
     def __init__(self, root: Root, home: Path, git: "Callable[[], Git | None]" = lambda: None) -> None:
         """`git` is the project's own, asked whether other references hold the commits of one that is gone."""
-        folder = home / "snapshots"
-        self._git = git
+        self._git, self._folder = git, home / "snapshots"
         self.root = self._root = root
-        self._folder = folder
-        self.images = ContentStore(folder)
-        self.journals = Journals(folder / "journals")
+        self.images, self.journals = ContentStore(self._folder), Journals(self._folder / "journals")
         self._transactions = Transactions(root, self.images, self.journals, lambda: git_fingerprint(root))
 
     def state(self, path: str) -> FileState | None:
@@ -67,9 +77,9 @@ class ProjectSnapshots:
         return effect
 
     def judged(self, files: Sequence[FileChange]) -> Effect:
-        from treadle.adapters.workspace.history.repository_changes import find_obeyed_files
-
-        return Effect(mark_tracked(self._root, files), history=tuple(find_obeyed_files(self._root, files)))
+        return Effect(
+            mark_tracked(self._root, files), history=tuple(repository_changes.find_obeyed_files(self._root, files))
+        )
 
     def unfinished(self, name: str) -> bool:
         return self._transactions.unfinished(name)
@@ -89,13 +99,9 @@ class ProjectSnapshots:
         return self._gated(view, self._effect(view, distrusted=changed_paths), judged=True)
 
     def diff(self, view: str, effect: Effect) -> str:
-        from treadle.adapters.workspace.history import effects
-
         return effects.describe(self._root, view, effect)
 
     def commit(self, name: str, view: str, changed_paths: frozenset[str] = frozenset()) -> Effect:
-        from treadle.adapters.workspace.history import effects
-
         seen_files = SeenFiles()
 
         def read() -> Effect:
@@ -106,65 +112,46 @@ class ProjectSnapshots:
         return effect
 
     def freeze(self, view: str, into: str, changed_paths: frozenset[str] = frozenset()) -> None:
-        from treadle.adapters.workspace.history import effects, frozen
-        from treadle.adapters.workspace.history.overlay_upper import Upper
-
-        upper = Upper(view)
-        frozen.freeze(
-            upper,
-            lambda: effects.read_layer(self._root, upper, SeenFiles(), changed_paths),
-            into,
-            lambda file, copy: effects.count_copied_lines(self._root, file, copy),
+        upper = overlay_upper.Upper(view)
+        count_lines = partial(effects.count_copied_lines, self._root)
+        overlay_upper.freeze_layer(
+            upper, lambda: effects.read_layer(self._root, upper, SeenFiles(), changed_paths), into, count_lines
         )
 
     def note_committed(self, view: str, frozen_view: str) -> None:
-        from treadle.adapters.workspace.history import frozen
-        from treadle.adapters.workspace.history.overlay_upper import Upper
-
-        Upper(view).note_committed(frozen.read(frozen_view).record)
+        overlay_upper.Upper(view).note_committed(overlay_upper.read_frozen(frozen_view).record)
 
     def _effect(
         self, view: str, seen_files: SeenFiles | None = None, distrusted: frozenset[str] = frozenset()
     ) -> Effect:
-        from treadle.adapters.workspace.history import copied, effects, frozen
-
-        if copied.is_copied(view):
-            return copied.read(self._root, view, self.images)
-        if frozen.is_frozen(view):
-            return frozen.read(view).effect
+        if captures.is_copied(view):
+            return captures.read_copy(self._root, view, self.images)
+        if overlay_upper.is_frozen(view):
+            return overlay_upper.read_frozen(view).effect
         return effects.read(self._root, view, seen_files=seen_files, distrusted=distrusted)
 
-    def beginning(self, view: str) -> "Beginning":
-        """Of a view that is a copy of this project."""
-        from treadle.adapters.workspace.history.copied import Beginning
-
-        return Beginning(view, self.images, self._root, self._captures())
+    def beginning(self, view: str) -> "captures.Beginning":
+        return captures.Beginning(view, self.images, self._root, self._captures())
 
     def _gated(self, view: str, effect: Effect, *, judged: bool = False) -> Effect:
         """Without what no view brings in; if it is to be `judged`, with what it does to git's history."""
         files = without_compiled(mark_tracked(self._root, effect.files))
-        effect = replace(effect, files=files)
-        from treadle.adapters.workspace.history import effects
-
-        repository = self._repository(files, self._bytes_now, lambda file, most: effects.left_bytes(view, file, most))
-        remaining = withhold(self._root, effect, repository.new_gitlinks() if repository is not None else {})
+        repository = self._repository(files, self._bytes_now, partial(effects.left_bytes, view))
+        links = repository.new_gitlinks() if repository is not None else {}
+        remaining = withhold(self._root, replace(effect, files=files), links)
         if not judged:
             return remaining
         reasons = repository.reasons() if repository is not None else ()
         return replace(remaining, history=(*reasons, *self.judged(files).history))
 
     def _repository(
-        self, files: Sequence[FileChange], old_content: "Content", new_content: "Content"
-    ) -> "RepositoryChanges | None":
+        self, files: Sequence[FileChange], old: "repository_changes.Content", new: "repository_changes.Content"
+    ) -> "repository_changes.RepositoryChanges | None":
         if not any(file.path.startswith(".git/") for file in files):
             return None
-        from treadle.adapters.workspace.history.repository_changes import RepositoryChanges
-
-        return RepositoryChanges(self._root, files, old_content, new_content, self._git)
+        return repository_changes.RepositoryChanges(self._root, files, old, new, self._git)
 
     def discard(self, name: str) -> Effect | None:
-        from treadle.adapters.workspace.history import effects
-
         return self._transactions.discard(name, effects.source)
 
     def is_decided(self, name: str) -> bool:
@@ -197,10 +184,10 @@ class ProjectSnapshots:
     def withdraw(self, name: str, effect: Effect) -> Effect:
         permitted_effect = withhold(self._root, effect)
         permitted_paths = frozenset(file.path for file in permitted_effect.files)
-        withdrawn = [file for file in effect.files if file.path not in permitted_paths]
-        if not withdrawn:
-            return effect
+        withdrawn = (file for file in effect.files if file.path not in permitted_paths)
         trails = tuple(Trail(each.path, (Link(each.before, each.after),)) for each in withdrawn)
+        if not trails:
+            return effect
         undone = self.apply(name, UndoRequest(trails))
         self.journals.release(name)
         return effect if undone.conflicts else replace(permitted_effect, conflicts=effect.conflicts)
@@ -209,48 +196,33 @@ class ProjectSnapshots:
         self._captures().release(name)
         self.journals.release(name)
 
-    def _captures(self) -> "Captures":
-        from treadle.adapters.workspace.history.capture import Captures
-
-        return Captures(self._root, self.images, self._folder)
+    def _captures(self) -> "captures.Captures":
+        return captures.Captures(self._root, self.images, self._folder)
 
     def plan(self, request: UndoRequest) -> Plan:
-        from treadle.adapters.workspace.history import undo_plan as undoing
-
-        return undoing.plan(self._root, self.images, request)
+        return undo_plan.plan(self._root, self.images, request)
 
     def texts(self, change: FileChange) -> tuple[bytes | None, bytes | None]:
-        from treadle.adapters.workspace.history import undo_plan as undoing
-
-        return undoing.texts(self._root, self.images, change)
+        return undo_plan.texts(self._root, self.images, change)
 
     def keep_hunks(self, trail: Trail, hunks: Sequence[int]) -> FileChange:
-        from treadle.adapters.workspace.history import undo_plan as undoing
-
-        return undoing.keep_hunks(self._root, self.images, trail, hunks)
+        return undo_plan.keep_hunks(self._root, self.images, trail, hunks)
 
     def apply(self, name: str, request: UndoRequest) -> Effect:
-        from treadle.adapters.workspace.history import undo_plan as undoing
-
-        return self._transactions.restore(name, lambda: undoing.prepared(self._root, self.images, request))
+        return self._transactions.restore(name, lambda: undo_plan.plan(self._root, self.images, request, keep=True))
 
 
-_MOST_REMEMBERED = 500
-"""So many files of one set of changes are remembered …"""
-_LARGEST_REMEMBERED = 1 << 20
-"""… of this size at most."""
+_MOST_REMEMBERED = 500  # So many files of one set of changes are remembered …
+_LARGEST_REMEMBERED = 1 << 20  # … of this size at most
 
 
 def remember(
     root: Root, after_images: ContentStore, changes: Sequence[FileChange], seen_files: SeenFiles | None = None
 ) -> None:
     """Keep the small texts that these changes left, as they are on disk now, unless they were seen. Never fails."""
-    shown = (each for each in changes if not each.ignored and not git_unit(each.path))
-    candidates = [
-        (each.path, each.after)
-        for each in shown
-        if each.after is not None and each.after.kind == "file" and each.after.size <= _LARGEST_REMEMBERED
-    ]
+    shown = ((each.path, each.after) for each in changes if not each.ignored and not git_unit(each.path))
+    files = ((path, state) for path, state in shown if state is not None and state.kind == "file")
+    candidates = [(path, state) for path, state in files if state.size <= _LARGEST_REMEMBERED]
     if not candidates:
         return
     with suppress(OSError, ToolError), Folders(root.top()) as folders, after_images.batch() as batch:
@@ -283,9 +255,6 @@ def withhold(root: Root, effect: Effect, other_reasons: Mapping[str, str] = Mapp
     replaced = [file.path for file in withheld if is_folder(file.before) and file.after and not is_folder(file.after)]
     conflicts = (FileConflict(path, f"{IN_THE_WAY}: {reasons[path]}") for path in replaced)
     uncaptured = (Uncaptured(path, reasons[path]) for path in reported_paths if path not in replaced)
-    return replace(
-        effect,
-        files=tuple(file for file in effect.files if file.path not in reasons),
-        conflicts=(*effect.conflicts, *conflicts),
-        uncaptured=(*effect.uncaptured, *uncaptured),
-    )
+    files = tuple(file for file in effect.files if file.path not in reasons)
+    all_conflicts, all_uncaptured = (*effect.conflicts, *conflicts), (*effect.uncaptured, *uncaptured)
+    return replace(effect, files=files, conflicts=all_conflicts, uncaptured=all_uncaptured)

@@ -12,10 +12,8 @@ from treadle.adapters.workspace.paths.entries import LIST, closing_fd, lstat
 from treadle.protocol.files import FileState, decode_path
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_ORIGIN = "user.overlay.origin"
-"""Where a file that is adopted from a view came from."""
-_HARMLESS = {_ORIGIN, "security.selinux"}
-"""Attributes that do not keep a file from being adopted: all others are not carried over."""
+_ORIGIN = "user.overlay.origin"  # Where a file that is adopted from a view came from
+_HARMLESS = {_ORIGIN, "security.selinux"}  # Attributes of an adopted file; others would not be carried over
 _LIST = "system.posix_acl_"
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -25,13 +23,10 @@ class StagingFolder:
     a descriptor of the project, `home` a folder outside."""
 
     def __init__(self, root: int, home: str, key: str) -> None:
-        self._root, self._home = root, home
-        self._key = key
-        self._name = temp_name("stage", key)
-        self._fd = -1
-        self._again = True
+        self._root, self._home, self._key, self._name = root, home, key, temp_name("stage", key)
+        self._fd, self._again = -1, True
+        # Staged files that overlayfs copied up from the file they will replace, without an access control list.
         self._listless: set[str] = set()
-        """Staged files that overlayfs copied up from the file they will replace, without an access control list."""
 
     def open(self, *, new: bool = False) -> None:
         """As an earlier process left it; or empty, if it is `new`."""
@@ -60,7 +55,6 @@ class StagingFolder:
             self._fd = -1
 
     def remove(self) -> None:
-        """With all that is in it, wherever it lies."""
         self.close()
         _remove(self._root, self._name)
         with suppress(FileNotFoundError), closing_fd(os.open(self._home, LIST)) as home:
@@ -70,8 +64,8 @@ class StagingFolder:
         return self._again and lstat(self._fd, name) is not None
 
     def file(self, name: str, source: int, state: FileState, mtime_ns: int, old: os.stat_result | None) -> None:
-        """A file with the bytes of `source`, of the owner of what it will replace. On a stage that is used again it has
-        its name when it is whole."""
+        """A file with the bytes of `source` and the owner of the old one. On a stage used again it is named when
+        whole."""
         half = f"{name}.half" if self._again else name
         with suppress(FileNotFoundError):
             os.unlink(half, dir_fd=self._fd)
@@ -202,15 +196,12 @@ def _inherit_list(stage: int, name: str, folder: int, goal: str) -> None:
 
 def _mount(fd: int) -> str | None:
     """On which mount a folder lies: only inside one can be renamed."""
-    try:
-        with open(f"/proc/self/fdinfo/{fd}") as file:
-            return next((line for line in file if line.startswith("mnt_id:")), None)
-    except OSError:
-        return None
+    with suppress(OSError), open(f"/proc/self/fdinfo/{fd}") as file:
+        return next((line for line in file if line.startswith("mnt_id:")), None)
+    return None
 
 
 def _remove(folder: int, name: str) -> None:
-    """A folder of files, if there is one with this name."""
     try:
         fd = os.open(name, LIST, dir_fd=folder)
     except OSError:

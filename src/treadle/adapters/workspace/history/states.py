@@ -7,8 +7,8 @@ import os
 import stat as st
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from functools import lru_cache
 from itertools import takewhile
 from typing import Self
@@ -19,66 +19,44 @@ from treadle.adapters.workspace.history.content_store import SMALL as PACKED
 from treadle.adapters.workspace.history.content_store import StoreBatch
 from treadle.adapters.workspace.paths import entries
 from treadle.adapters.workspace.paths.durable import digest_of
-from treadle.adapters.workspace.paths.entries import (
-    READ,
-    Missing,
-    chmod_held,
-    closing_fd,
-    lstat,
-    open_up,
-    outside,
-    require_file,
-)
+from treadle.adapters.workspace.paths.entries import READ, Missing, closing_fd, lstat
 from treadle.adapters.workspace.root import Root
 from treadle.diff.diff import count_lines
 from treadle.protocol.files import DiffStat, FileState, StateKind, decode_path, encode_path
 
 _CHUNK = 1 << 20
-_SNIFFED = 8_000
-"""A NUL byte within so many bytes makes a file binary, as git has it."""
-SMALL = 256_000
-"""Texts up to so many bytes are compared line by line."""
+_SNIFFED = 8_000  # A NUL byte within so many bytes makes a file binary, as git has it
+SMALL = 256_000  # Texts up to so many bytes are compared line by line
 _COMPARED = 400
 """So many pairs of texts are compared in one effect: beyond that, counting lines takes longer than it is worth."""
 
 
 class FileContent(msgspec.Struct, frozen=True):
     state: FileState
-    lines: int = 0
-    """Of a text; 0 for what is none."""
-    text: str | None = None
-    """The whole of a small text."""
-    data: bytes | None = None
-    """The whole of a small file."""
-    head: bytes = b""
-    """The beginning of a large text."""
+    lines: int = 0  # Of a text; else 0
+    text: str | None = None  # The whole of a small text
+    data: bytes | None = None  # The whole of a small file
+    head: bytes = b""  # The beginning of a large text
 
 
 def content_of(
     parent: int, name: str, status: os.stat_result, mode: int, open_content: Callable[[], int]
 ) -> FileContent:
-    """`opened` opens the file, if it is one; it is closed here."""
-    if st.S_ISDIR(status.st_mode):
-        return FileContent(FileState("directory", mode))
-    if st.S_ISLNK(status.st_mode):
+    kind = kind_of(status.st_mode)
+    if kind == "link":
         return FileContent(FileState("link", target=encode_path(os.readlink(name, dir_fd=parent))))
-    if st.S_ISFIFO(status.st_mode):
-        return FileContent(FileState("fifo", mode))
-    if not st.S_ISREG(status.st_mode):
-        return FileContent(FileState("other", mode))
+    if kind != "file":
+        return FileContent(FileState(kind, mode))
     with closing_fd(open_content()) as fd:
         first = last = os.read(fd, min(status.st_size + 1, _CHUNK))
         total, size, lines = hashlib.sha256(first), len(first), first.count(b"\n")
         if size != status.st_size or size >= _CHUNK:  # the end was not seen
             while chunk := os.read(fd, _CHUNK):
                 total.update(chunk)
-                lines += chunk.count(b"\n")
-                last = chunk
-                size += len(chunk)
+                lines, size, last = lines + chunk.count(b"\n"), size + len(chunk), chunk
                 if size <= SMALL:  # the file grew since its size was read
                     first += chunk
-    state = FileState("file", mode, total.hexdigest(), size)
-    is_complete = len(first) == size
+    state, is_complete = FileState("file", mode, total.hexdigest(), size), len(first) == size
     data = first if is_complete and size <= PACKED else None
     if b"\0" in first[:_SNIFFED]:
         return FileContent(state, data=data)
@@ -124,13 +102,12 @@ _STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os
 
 
 def signature(status: os.stat_result | None) -> tuple[int, ...] | None:
-    """Return the values by which an unchanged entry is recognized without reading it."""
+    """The values by which an unchanged entry is recognized without reading it."""
     if status is None:
         return None
     entry = (status.st_ino, status.st_dev, status.st_mode)
-    if st.S_ISDIR(status.st_mode):  # changes inside a folder change its times
-        return entry
-    return (*entry, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    times = (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return entry if st.S_ISDIR(status.st_mode) else entry + times  # changes inside a folder change its times
 
 
 def is_folder(state: FileState | None) -> bool:
@@ -172,16 +149,13 @@ def matches(folder: int, name: str, expected: FileState | None) -> bool:
         return digest_of(fd) == expected.digest
 
 
-@contextmanager
-def reading(folder: int, name: str) -> Iterator[int]:
-    """A regular file, open for reading. A file that its owner may not read is made readable for a moment: its bytes
-    must be kept for any mode."""
-    with closing_fd(open_file(folder, name)) as fd:
-        yield fd
+def reading(folder: int, name: str) -> AbstractContextManager[int]:
+    return closing_fd(open_file(folder, name))
 
 
 def open_file(folder: int, name: str) -> int:
-    """The same; the caller closes it."""
+    """A regular file, open for reading; the caller closes it. A file that its owner may not read is made readable for a
+    moment: its bytes must be kept for any mode."""
     try:
         fd = os.open(name, READ, dir_fd=folder)
     except PermissionError:
@@ -195,7 +169,7 @@ def open_file(folder: int, name: str) -> int:
         finally:
             entries.chmod(folder, name, mode)
     try:
-        require_file(os.fstat(fd), name)
+        entries.require_file(os.fstat(fd), name)
     except BaseException:
         os.close(fd)
         raise
@@ -205,17 +179,16 @@ def open_file(folder: int, name: str) -> int:
 class Folders:
     """The folders of a root, held open along one path at a time: neighbours are found at no cost when paths come in
     order. Never through a link: a path that leads through one is not there. A folder that its owner has closed to
-    himself is open while it is held, and closed again behind us."""
+    himself is open while it is held, and closed again behind us. `root`: a path, or a descriptor, which is closed at
+    the end."""
 
     def __init__(self, root: str | int) -> None:
-        """A path, or a descriptor of the root, which is closed at the end."""
         self._held = [os.open(root, _STEP) if isinstance(root, str) else root]
         self._parts: tuple[str, ...] = ()
         self._modes = [_let_in(self._held[0])]
 
     def of(self, path: str) -> tuple[int, str]:
-        """The folder of a path (as `encode_path` has it) and the name in it. OSError ENOENT or ENOTDIR if there is no
-        such folder."""
+        """The folder of a path (as `encode_path` has it), and the name in it. OSError ENOENT, ENOTDIR if missing."""
         parts = parts_of(path)
         return self.at(parts[:-1]), parts[-1]
 
@@ -223,8 +196,7 @@ class Folders:
         if parts == self._parts:
             return self._held[-1]
         equal = (one == other for one, other in zip(parts, self._parts, strict=False))
-        common_length = sum(takewhile(bool, equal))
-        self._shorten(common_length)
+        self._shorten(common_length := sum(takewhile(bool, equal)))
         for part in parts[common_length:]:
             self._held.append(os.open(part, _STEP, dir_fd=self._held[-1]))
             self._parts = (*self._parts, part)
@@ -238,7 +210,7 @@ class Folders:
         return st.S_IMODE(os.fstat(fd).st_mode) if saved_mode is None else saved_mode
 
     def set_mode(self, parts: tuple[str, ...], mode: int) -> None:
-        chmod_held(self.at(parts), mode)
+        entries.chmod_held(self.at(parts), mode)
         self._modes[-1] = None
 
     def forget(self) -> None:
@@ -254,7 +226,7 @@ class Folders:
         fd, mode = self._held.pop(), self._modes.pop()
         if mode is not None:
             with suppress(OSError):  # it is gone
-                chmod_held(fd, mode)
+                entries.chmod_held(fd, mode)
         os.close(fd)
 
     def __enter__(self) -> Self:
@@ -289,7 +261,7 @@ class Folders:
 
 def _let_in(fd: int) -> int | None:
     """See to it that a held folder of ours can be looked into; its mode, if that had to be changed."""
-    return None if os.geteuid() == 0 else open_up(fd)
+    return None if os.geteuid() == 0 else entries.open_up(fd)
 
 
 @lru_cache(1 << 12)  # each step of a change asks for them
@@ -297,7 +269,7 @@ def parts_of(path: str) -> tuple[str, ...]:
     """The components of a recorded path. OutsideRoot if it is none that Treadle would record."""
     parts = tuple(decode_path(path).split("/"))
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
-        raise outside(path)
+        raise entries.outside(path)
     return parts
 
 
@@ -308,10 +280,8 @@ def state_of(root: Root, path: str) -> FileState | None:
     return None
 
 
-_ROOM = 16 << 20
-"""So many bytes are held together."""
-_TICK_NS = 10_000_000
-"""No clock that stamps files goes in coarser steps, unless all its stamps are multiples of this."""
+_ROOM = 16 << 20  # So many bytes are held together
+_TICK_NS = 10_000_000  # No clock that stamps files goes in coarser steps, unless all its stamps are multiples of this
 
 
 class SeenFiles:
@@ -319,8 +289,8 @@ class SeenFiles:
     Old content counts only while the file's status shows that it is unchanged; new content is known by its hash."""
 
     def __init__(self) -> None:
+        # By path: its signature, its hash and its bytes.
         self._before: dict[str, tuple[tuple[int, ...] | None, str, bytes]] = {}
-        """By path: its signature, its hash and its bytes."""
         self._after: dict[str, bytes] = {}
         self._room = _ROOM
 

@@ -23,16 +23,8 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
-from treadle.adapters.workspace.history.apply import (
-    ChangeApplier,
-    ContentSource,
-    PathProgress,
-    StoreSource,
-    Surveyor,
-    backwards,
-    closed_folders,
-    mode_pending,
-)
+from treadle.adapters.workspace.history import apply
+from treadle.adapters.workspace.history.apply import ChangeApplier, ContentSource, PathProgress, Surveyor
 from treadle.adapters.workspace.history.content_store import ContentStore
 from treadle.adapters.workspace.history.journal import Ending, Journal, Journals, Verdict
 from treadle.adapters.workspace.history.staging import StagingFolder
@@ -43,10 +35,10 @@ from treadle.base.file_system import faultpoint
 from treadle.errors import NotFound, ToolError, TreadleError
 from treadle.ports.snapshots import Effect, Plan
 from treadle.ports.workspace import inert
-from treadle.protocol.files import FileChange, FileConflict, Uncaptured, decode_path, git_unit
+from treadle.protocol.files import FileChange, FileConflict, decode_path, git_unit
 
-SourceOf = Callable[[str], ContentSource]
-"""The bytes of the files in a view folder."""
+SourceOf = Callable[[str], ContentSource]  # The bytes of the files in a view folder
+_NOTHING = Effect(())
 
 
 class Transactions:
@@ -58,14 +50,13 @@ class Transactions:
     def commit(
         self, name: str, view: str, read: Callable[[], Effect], source_of: SourceOf, seen_files: SeenFiles | None = None
     ) -> Effect:
-        """`seen` is what `read` sees."""
         with self._alone() as folders:
             journal = self._journals.read(name)
             if journal is not None:
                 return self._complete(journal, source_of, folders)
             self._stage(folders, name).remove()  # staged files of an earlier try may belong to another effect
             effect = read()
-            new_journal = self._journal(name, "commit", view, effect.files, uncaptured=effect.uncaptured)
+            new_journal = self._journal(name, "commit", view, effect)
             if effect.conflicts:
                 return self._report_settled(self._refuse(new_journal, effect.conflicts))
             source = source_of(view)
@@ -79,27 +70,24 @@ class Transactions:
             journal = self._journals.read(name)
             if journal is not None:
                 return self._complete(journal, lambda _view: source, folders)
-            needed_changes = tuple(each for each in files if not _folder_exists(folders, each))
-            new_journal = msgspec.structs.replace(self._journal(name, "commit", "", needed_changes), passing=True)
-            return self._first(new_journal, source, folders)
+            needed_changes = Effect(tuple(each for each in files if not _folder_exists(folders, each)))
+            return self._first(self._journal(name, "commit", "", needed_changes, passing=True), source, folders)
 
     def unfinished(self, name: str) -> bool:
-        """True if changes of this name are decided and not made entirely. If not, files that an earlier try staged are
+        """True if changes of this name are decided and not made entirely; else what an earlier try staged is
         removed."""
         with self._alone() as folders:
-            if self._journals.read(name) is not None:
-                return True
-            self._stage(folders, name).remove()
-            return False
+            is_decided = self._journals.read(name) is not None
+            if not is_decided:
+                self._stage(folders, name).remove()
+            return is_decided
 
     def restore(self, name: str, plan: Callable[[], Plan]) -> Effect:
         with self._alone() as folders:
             journal = self._journals.read(name)
             if journal is not None:
                 return self._complete(journal, self._make_store_source, folders)
-            planned = plan()
-            new_journal = self._journal(name, "restore", "", planned.files, planned.conflicts)
-            return self._first(new_journal, self._make_store_source(), folders)
+            return self._first(self._journal(name, "restore", "", plan()), self._make_store_source(), folders)
 
     def discard(self, name: str, source_of: SourceOf) -> Effect | None:
         stands = self._journals.read(name) or self._journals.decide(self._journal(name, "discard"))
@@ -120,7 +108,7 @@ class Transactions:
         self._stage(folders, new_journal.name, "back").remove()
         with self._stage(folders, new_journal.name) as stage, self._images.batch() as batch:
             try:
-                surveyor = Surveyor(folders, batch, seen_files, is_retry=new_journal.passing)
+                surveyor = Surveyor(folders, batch, seen_files, retry=new_journal.passing)
                 progress = surveyor.survey(new_journal.files)
                 conflicts = _find_conflicts(progress)
                 making = ChangeApplier(folders, progress, source, stage, _numbers(new_journal.files))
@@ -141,7 +129,8 @@ class Transactions:
                 batch.finish()
                 if self._root.ground is not None:
                     self._root.ground.changing({change.path: change.before for change in new_journal.files})
-                closed_modes = closed_folders(folders, [each.change for each in progress if each.standing == "before"])
+                still_before = [each.change for each in progress if each.standing == "before"]
+                closed_modes = apply.closed_folders(folders, still_before)
                 folders.forget()
                 if closed_modes and new_journal.passing:
                     folder = inert(decode_path(next(iter(closed_modes))))
@@ -190,13 +179,9 @@ class Transactions:
         raise ToolError(f"The effect of this call {verdict_words}; nothing was changed now.")
 
     def _carry_out(
-        self,
-        journal: Journal,
-        making: ChangeApplier,
-        conflicts: list[FileConflict],
-        folders: Folders,
+        self, journal: Journal, making: ChangeApplier, conflicts: list[FileConflict], folders: Folders,
         stage: StagingFolder,
-    ) -> Effect:
+    ) -> Effect:  # fmt: skip
         try:
             conflicts = conflicts + self._apply_changes(journal, making, folders, stage)
         except Exception as error:  # any error: a decided change that cannot be made is taken back
@@ -248,33 +233,27 @@ class Transactions:
         self._journals.turn_back(journal.name)
         faultpoint("transaction.turned_back")
         folders.forget()
-        changes, numbers = backwards(journal.files), _numbers(journal.files)
+        changes, numbers = apply.backwards(journal.files), _numbers(journal.files)
         survey = Surveyor(folders).survey(changes)
         self._stage(folders, journal.name).remove()  # its space may be what is missing
         with self._stage(folders, journal.name, "back") as stage:
             stage.open()
             making = ChangeApplier(folders, survey, self._make_store_source(), stage, numbers)
             making.prepare()
-            making.make({**closed_folders(folders, changes), **journal.closed})
+            making.make({**apply.closed_folders(folders, changes), **journal.closed})
             self._journals.withdraw(journal.name)
             stage.remove()
 
     def _journal(
-        self,
-        name: str,
-        verdict: Verdict,
-        view: str = "",
-        files: tuple[FileChange, ...] = (),
-        conflicts: tuple[FileConflict, ...] = (),
-        uncaptured: tuple[Uncaptured, ...] = (),
+        self, name: str, verdict: Verdict, view: str = "", effect: Effect | Plan = _NOTHING, *, passing: bool = False
     ) -> Journal:
-        root = self._root
+        root, uncaptured = self._root, effect.uncaptured if isinstance(effect, Effect) else ()
         world = "" if root.ground is None else root.ground.name
-        return Journal(name, root.path, verdict, view, files, conflicts, uncaptured, bound=root.bound, world=world)
+        content = (effect.files, () if verdict == "commit" else effect.conflicts, uncaptured)
+        return Journal(name, root.path, verdict, view, *content, bound=root.bound, world=world, passing=passing)
 
     @contextmanager
     def _alone(self) -> Iterator[Folders]:
-        """With the root to ourselves, as far as Treadle goes."""
         try:
             with self._journals.lock(self._root.key), Folders(self._root.top()) as folders:
                 yield folders
@@ -288,7 +267,7 @@ class Transactions:
         return StagingFolder(folders.at(()), home, f"{self._root.key}/{name}/{way}")
 
     def _make_store_source(self, _view: str = "") -> ContentSource:
-        return StoreSource(self._images)
+        return apply.StoreSource(self._images)
 
 
 def _not_made(error: OSError) -> ToolError:
@@ -300,7 +279,7 @@ def _folder_exists(folders: Folders, change: FileChange) -> bool:
     if change.before is not None or change.after is None or change.after.kind != "directory":
         return False
     status = folders.lstat(change.path)
-    return status is not None and stat.S_ISDIR(status.st_mode) and not mode_pending(change, status)
+    return status is not None and stat.S_ISDIR(status.st_mode) and not apply.mode_pending(change, status)
 
 
 def _numbers(changes: Sequence[FileChange]) -> dict[str, str]:

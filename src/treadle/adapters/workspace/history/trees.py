@@ -7,13 +7,13 @@ alone only where the name says that a tool made everything in it and can make it
 folders of sources (build, target …) count only where .gitignore names the folder, too.
 
 An entry that changed shortly before it was looked at might change again without its times telling: it is written down
-with no ctime, so that it is read again the next time.
-"""
+with no ctime, so that it is read again the next time."""
 
 import hashlib
 import os
 import stat as st
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -63,7 +63,7 @@ def listed(
     omitted: Iterable[tuple[str, int, int]], outcomes: Mapping[str, str] | None = None
 ) -> tuple[Uncaptured, ...]:
     """Paths with why they were left out and their size, as they are told: folders of one name in one line, and of very
-    many files the largest. `said` is what became of some of them meanwhile."""
+    many files the largest. `outcomes`: what became of some of them meanwhile."""
     outcomes = outcomes or {}
     folders: dict[str, list[str]] = {}
     entries: list[Uncaptured] = []
@@ -79,9 +79,8 @@ def listed(
         alone = len(paths) == 1
         description = REASONS[GENERATED_FOLDER] if alone else f"{len(paths):,} folders of generated files"
         entries.append(Uncaptured(paths[0] if alone else f"**/{name}", description))
-    if len(entries) > _MOST_LISTED:
-        entries.sort(key=lambda each: -each.size)
-        surplus = entries[_MOST_LISTED:]
+    entries.sort(key=lambda each: -each.size)
+    if surplus := entries[_MOST_LISTED:]:
         total = sum(each.size for each in surplus)
         entries[_MOST_LISTED:] = [Uncaptured("**", f"{len(surplus):,} more that were left out", total)]
     return tuple(sorted(entries, key=lambda each: each.path))
@@ -94,38 +93,28 @@ _HASH = 32
 class Node(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One name in a folder. A directory has only a mode: its entries are not part of its node."""
 
-    mode: int
-    """With the bits that tell the kind."""
+    mode: int  # With the bits that tell the kind
     size: int = 0
     mtime_ns: int = 0
     ctime_ns: int = 0
     inode: int = 0
-    content: bytes = b""
-    """The SHA-256 of a file's bytes; where a link points."""
-    left_out_reason: int = 0
-    """Why it was left out (`left_out`); 0: it was not."""
+    content: bytes = b""  # The SHA-256 of a file's bytes; where a link points
+    left_out_reason: int = 0  # Why it was left out (`left_out`); 0: it was not
     ignored: bool = False
-    is_stored: bool = True
-    """False: its bytes are known but not kept."""
+    is_stored: bool = True  # False: its bytes are known but not kept
 
 
 class Folder(msgspec.Struct, frozen=True, array_like=True):
-    nodes: dict[str, Node]
-    """By name, in the form of `encode_path`."""
-    rules: bytes = b""
-    """Stands for all the .gitignore files that speak of this folder."""
-    large: int = 0
-    """How many bytes of its files count for the cap of large ones …"""
-    ignored: int = 0
-    """… and for the cap of ignored ones."""
-    lacks: bool = False
-    """True if some entries were left out."""
+    nodes: dict[str, Node]  # By name, in the form of `encode_path`
+    rules: bytes = b""  # Stands for all the .gitignore files that speak of this folder
+    large: int = 0  # How many bytes of its files count for the cap of large ones …
+    ignored: int = 0  # … and for the cap of ignored ones
+    lacks: bool = False  # True if some entries were left out
 
 
 class Tree(msgspec.Struct, frozen=True, array_like=True):
     root: str
-    folders: dict[str, Folder]
-    """By path with a slash at its end, in the form of `encode_path`; the root's is empty."""
+    folders: dict[str, Folder]  # By path with a slash at its end, in the form of `encode_path`; the root's is empty
     version: int = _VERSION
 
 
@@ -136,11 +125,9 @@ def state_of(node: Node) -> FileState:
     mode = st.S_IMODE(node.mode)
     if st.S_ISREG(node.mode):
         return FileState("file", mode, node.content.hex(), node.size)
-    if st.S_ISDIR(node.mode):
-        return FileState("directory", mode)
     if st.S_ISLNK(node.mode):
         return FileState("link", target=encode_path(os.fsdecode(node.content)))
-    return FileState("fifo", mode) if st.S_ISFIFO(node.mode) else FileState("other", mode)
+    return FileState("directory" if st.S_ISDIR(node.mode) else "fifo" if st.S_ISFIFO(node.mode) else "other", mode)
 
 
 _KINDS = {"file": st.S_IFREG, "directory": st.S_IFDIR, "link": st.S_IFLNK, "fifo": st.S_IFIFO}
@@ -153,7 +140,6 @@ def node_of(state: FileState, ignored: bool) -> Node:
 
 
 def update_tree(tree: Tree, files: Iterable[FileChange]) -> Tree:
-    """The tree with these paths as they were left."""
     folders = dict(tree.folders)
     changed_nodes: dict[str, dict[str, Node]] = {}
     ordered = sorted(files, key=lambda each: decode_path(each.path))
@@ -191,27 +177,18 @@ def folder_above(folder: str) -> str:
 def read_tree(file: Path, unless: int = 0) -> tuple[Tree, int] | None:
     """The tree in a file, and the file's inode; None if there is none, or none that can be trusted, or if the file is
     the one with the inode `unless`."""
-    try:
-        with file.open("rb") as stream:
-            inode = os.fstat(stream.fileno()).st_ino
-            if inode == unless:
-                return None
-            name = stream.read(_HASH)
-            if (cached_tree := _recent.get(name)) is not None:
-                return cached_tree, inode
-            body = stream.read()
-    except OSError:
-        return None
-    if hashlib.sha256(body).digest() != name:
-        return None
-    try:
-        tree = _decoder.decode(body)
-    except msgspec.DecodeError:
-        return None
-    if tree.version != _VERSION:
-        return None
-    _remember(name, tree)
-    return tree, inode
+    with suppress(OSError, msgspec.DecodeError), file.open("rb") as stream:
+        inode = os.fstat(stream.fileno()).st_ino
+        if inode == unless:
+            return None
+        name = stream.read(_HASH)
+        if (cached_tree := _recent.get(name)) is not None:
+            return cached_tree, inode
+        body = stream.read()
+        if hashlib.sha256(body).digest() == name and (tree := _decoder.decode(body)).version == _VERSION:
+            _remember(name, tree)
+            return tree, inode
+    return None
 
 
 _recent: dict[bytes, Tree] = {}
@@ -235,8 +212,7 @@ def write_tree(folder: Path, tree: Tree, *, durable: bool) -> Path:
     try:
         fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(fd, "wb") as stream:
-            stream.write(name)
-            stream.write(body)
+            stream.write(name + body)
             if durable:
                 stream.flush()
                 os.fsync(fd)
@@ -249,10 +225,8 @@ def write_tree(folder: Path, tree: Tree, *, durable: bool) -> Path:
 
 
 _TEXT_CAP = 1 << 20
-_MOST_COUNTED = 1_000
-"""The lines of so many changed files are counted."""
-_BINARY = 8_000
-"""A NUL byte among so many first ones makes a file no text."""
+_MOST_COUNTED = 1_000  # The lines of so many changed files are counted
+_BINARY = 8_000  # A NUL byte among so many first ones makes a file no text
 
 BytesOf = Callable[[str, FileState, bool], bytes | None]
 """The bytes at a path, before (False) or after (True); None if they cannot be had."""
@@ -281,13 +255,9 @@ def changes(old_tree: Tree, new_tree: Tree, bytes_of: BytesOf) -> tuple[tuple[Fi
 
 
 def left_in(tree: Tree) -> tuple[Uncaptured, ...]:
-    """The entries that a tree lacks."""
+    nodes = ((path, *item) for path, folder in tree.folders.items() if folder.lacks for item in folder.nodes.items())
     return listed(
-        (path_in(folder, name), node.left_out_reason, node.size)
-        for folder, folder_entry in tree.folders.items()
-        if folder_entry.lacks
-        for name, node in folder_entry.nodes.items()
-        if node.left_out_reason
+        (path_in(path, name), node.left_out_reason, node.size) for path, name, node in nodes if node.left_out_reason
     )
 
 
@@ -320,14 +290,11 @@ def _is_unvisited(folder: str, tree: Tree) -> bool:
 
 def _became(old: Node | None, new: Node | None) -> str:
     """The change of an entry that was left out; empty if none is known."""
-    if old is None:
-        return "created"
-    if new is None:
-        return "deleted"
-    if st.S_ISDIR(old.mode) and st.S_ISDIR(new.mode):
-        return "" if old.mode == new.mode else "changed"
+    if old is None or new is None:
+        return "created" if old is None else "deleted"
     one, two = ((each.mode, each.size, each.mtime_ns, each.ctime_ns, each.inode) for each in (old, new))
-    return "" if one == two else "changed"
+    folders = st.S_ISDIR(old.mode) and st.S_ISDIR(new.mode)
+    return "" if one == two or (folders and old.mode == new.mode) else "changed"
 
 
 def _unseen(node: Node | None) -> bool:

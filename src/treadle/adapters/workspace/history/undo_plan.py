@@ -8,12 +8,13 @@ lost.
 
 Then paths that belong together are checked: a folder is removed only if nothing is left in it, a file is restored only
 into a folder, and the files under `.git` are restored all together or not at all. Leaving one path alone may mean that
-another must be, too, so the check is repeated until no further path is left out.
-"""
+another must be, too, so the check is repeated until no further path is left out."""
 
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
 from itertools import pairwise
 from typing import TypeVar
 
@@ -22,39 +23,26 @@ from msgspec.structs import replace
 
 from treadle.adapters.workspace.history.content_store import ContentStore, after_images
 from treadle.adapters.workspace.history.git_index import INDEX, UNIT, git_fingerprint
-from treadle.adapters.workspace.history.states import Folders, kind_of, parts_of, reading
+from treadle.adapters.workspace.history.states import Folders, is_folder, kind_of, parts_of, reading
 from treadle.adapters.workspace.paths.entries import LIST, closing_fd
 from treadle.adapters.workspace.root import Root
 from treadle.chat.change_rules import left_out
-from treadle.diff.diff import count_lines, diff
-from treadle.diff.hunks import MAX_TEXT, is_text, only, without
+from treadle.diff.diff import MAX_TEXT, count_lines, diff, is_text, only, without
 from treadle.diff.merge import merge
 from treadle.errors import NotFound, ToolError
 from treadle.ports.snapshots import MERGEABLE, UNCLEAR, Plan, UndoRequest
 from treadle.ports.workspace import inert
-from treadle.protocol.files import (
-    DiffStat,
-    FileChange,
-    FileConflict,
-    FileState,
-    Link,
-    StateKind,
-    Trail,
-    change_of,
-    decode_path,
-    encode_path,
-    git_unit,
-)
+from treadle.protocol import files
+from treadle.protocol.files import DiffStat, FileChange, FileConflict, FileState, Link, change_of, decode_path
 
 State = FileState | None
 SOMEBODY = "somebody"
-_COUNTED = 1 << 20
-"""Files up to this size are compared to say how many lines change."""
+_COUNTED = 1 << 20  # Files up to this size are compared to say how many lines change
 
 
 class UndoTarget(msgspec.Struct, frozen=True):
-    """The final state of an undo of the path. `merged`: the final state without later changes; `rebased`: the links of
-    the chat's own later changes, with their new states."""
+    """The final state of a path. `merged`: without later changes; `rebased`: the links of the chat's own later changes,
+    with their new states."""
 
     state: State
     merged: State = None
@@ -86,11 +74,9 @@ class PathUndo:
     """`path` as it is recorded, `now` what lies there; `on_disk` reads its bytes."""
 
     def __init__(self, path: str, now: State, images: ContentStore, on_disk: Callable[[str], bytes]) -> None:
-        self._path, self._now, self._images = path, now, images
+        self._path, self._now, self._images, self._on_disk = path, now, images, on_disk
         self._after_images = after_images(images.folder)
-        self._on_disk = on_disk
-        self.made: dict[str, bytes] = {}
-        """Texts that are nowhere kept yet, by their hash."""
+        self.made: dict[str, bytes] = {}  # Texts that are nowhere kept yet, by their hash
 
     def find(
         self, chain: Sequence[Link], *, merging: bool, never_merge: bool = False, hunks: Sequence[int] = ()
@@ -140,7 +126,6 @@ class PathUndo:
         return links[:-1]
 
     def stat(self, state: State) -> DiffStat:
-        """How many lines the way back adds and removes."""
         if all(each is None or each.kind != "file" or each.size <= _COUNTED for each in (self._now, state)):
             old, new = self.text(self._now), self.text(state)
             if old is not None and new is not None:
@@ -201,11 +186,10 @@ class PathUndo:
             return b""
         if state.kind != "file" or state.size > MAX_TEXT:
             return None
-        try:
+        with suppress(NotFound, ToolError, OSError):
             data = self._bytes(state)
-        except (NotFound, ToolError, OSError):
-            return None
-        return data if is_text(data) else None
+            return data if is_text(data) else None
+        return None
 
     def _bytes(self, state: FileState) -> bytes:
         if state.digest in self.made:
@@ -225,7 +209,6 @@ class PathUndo:
         return FileState("file", mode, digest, len(data))
 
     def _require(self, state: State) -> None:
-        """That it can be made."""
         if state == self._now:
             return
         if "other" in (state and state.kind, self._now and self._now.kind):
@@ -262,17 +245,12 @@ _FOLDER_MODE = 0o755
 T = TypeVar("T")
 
 
-def plan(root: Root, images: ContentStore, request: UndoRequest) -> Plan:
-    with Folders(root.top()) as folders:
-        return _Planning(root, images, folders, request).plan()
-
-
-def prepared(root: Root, images: ContentStore, request: UndoRequest) -> Plan:
-    """The same, with everything kept that it takes: merged texts, and texts without some hunks, are nowhere else."""
+def plan(root: Root, images: ContentStore, request: UndoRequest, *, keep: bool = False) -> Plan:
+    """With `keep`, everything is kept that it takes: merged texts, and texts without some hunks, are nowhere else."""
     with Folders(root.top()) as folders:
         planning = _Planning(root, images, folders, request)
         undo_plan = planning.plan()
-    if planning.made:
+    if keep and planning.made:
         with images.batch() as batch:
             for data in planning.made.values():
                 batch.put(data)
@@ -289,7 +267,7 @@ def texts(root: Root, images: ContentStore, change: FileChange) -> tuple[bytes |
         return way.text(change.before), way.text(change.after)
 
 
-def keep_hunks(root: Root, images: ContentStore, trail: Trail, hunks: Sequence[int]) -> FileChange:
+def keep_hunks(root: Root, images: ContentStore, trail: files.Trail, hunks: Sequence[int]) -> FileChange:
     with Folders(root.top()) as folders:
         way = PathUndo(trail.path, folders.look(trail.path), images, lambda path: _read(folders, path))
         try:
@@ -312,10 +290,12 @@ class _Planning:
         self._ours = {trail.path for trail in request.trails}
         self._changes: dict[str, FileChange] = {}
         self._conflicts: dict[str, FileConflict] = {}
-        self._refused: set[str] = set()
-        """Repositories that are left alone."""
-        self._git_changed: bool | None = None
+        self._refused: set[str] = set()  # Repositories that are left alone
         self.made: dict[str, bytes] = {}
+
+    @cached_property
+    def _is_git_changed(self) -> bool:
+        return bool(self._wanted.git) and git_fingerprint(self._root) != self._wanted.git
 
     def plan(self) -> Plan:
         for trail in sorted(self._wanted.trails, key=lambda each: parts_of(each.path)):
@@ -339,15 +319,11 @@ class _Planning:
         self.made = {digest: data for digest, data in self.made.items() if digest in used_digests}
         return Plan(_sorted(self._changes), _sorted(self._conflicts))
 
-    def _plan_path(self, trail: Trail) -> None:
-        path, unit = trail.path, git_unit(trail.path)
-        if unit == UNIT:
-            if self._git_changed is None:
-                self._git_changed = bool(self._wanted.git) and git_fingerprint(self._root) != self._wanted.git
-            if self._git_changed:
-                reason = "something else in it has changed since, and it goes back as a whole or not at all"
-                self._refuse(unit, reason)
-                return
+    def _plan_path(self, trail: files.Trail) -> None:
+        path, unit = trail.path, files.git_unit(trail.path)
+        if unit == UNIT and self._is_git_changed:
+            reason = "something else in it has changed since, and it goes back as a whole or not at all"
+            return self._refuse(unit, reason)
         try:
             if not trail.links:
                 raise Blocked(UNCLEAR)
@@ -361,25 +337,23 @@ class _Planning:
             target = way.find(chain, merging=self._wanted.merge and not unit, never_merge=bool(unit), hunks=hunks)
         except Blocked as blocked:
             self._conflicts[path] = FileConflict(path, blocked.reason, blocked.diff)
-            return
         except OSError as error:
             self._conflicts[path] = FileConflict(path, f"it cannot be read: {os.strerror(error.errno or 0)}")
-            return
-        if target.state != now:
-            self.made |= way.made
-            stat = way.stat(target.state)
-            self._changes[path] = change_of(
-                path, now, target.state, stat, ignored=trail.ignored, merged=target.merged, rebased=target.rebased
-            )
+        else:
+            if target.state != now:
+                self.made |= way.made
+                change = change_of(path, now, target.state, way.stat(target.state), ignored=trail.ignored)
+                self._changes[path] = replace(change, merged=target.merged, rebased=target.rebased)
+        return None
 
     def _remove_only_empty_folders(self) -> None:
         growing = {_parent(path): path for path, change in self._changes.items() if change.after is not None}
         for path in sorted(self._changes, key=_depth, reverse=True):
             change = self._changes[path]
-            if _kind(change.before) != "directory" or _kind(change.after) == "directory":
+            if not is_folder(change.before) or is_folder(change.after):
                 continue
             with closing_fd(os.open(".", LIST, dir_fd=self._folders.at(parts_of(path)))) as fd:
-                children = [encode_path(f"{decode_path(path)}/{name}") for name in os.listdir(fd)]
+                children = [files.encode_path(f"{decode_path(path)}/{name}") for name in os.listdir(fd)]
             remaining = [child for child in children if not self._goes(child)]
             remaining += [growing[path]] if path in growing else []
             if not remaining:
@@ -388,7 +362,7 @@ class _Planning:
             known_paths = (self._conflicts, self._ours, self._wanted.standing)
             foreign = [child for child in remaining if not any(child in paths for paths in known_paths)]
             # In the store of objects a folder may serve others, too; there is nothing to say about that.
-            unit = git_unit(path)
+            unit = files.git_unit(path)
             holds_objects = unit and decode_path(path).startswith(f"{decode_path(unit)}/objects/")
             if (foreign or change.after is not None) and not holds_objects:
                 shown_path = inert(decode_path((foreign or remaining)[0]))
@@ -414,27 +388,24 @@ class _Planning:
             return
         planned = self._changes.get(path)
         status = self._folders.lstat(path) if planned is None else None
-        kind = _kind(planned.after) if planned else kind_of(status.st_mode) if status else None
-        if kind == "directory":
+        if is_folder(planned.after) if planned else status is not None and kind_of(status.st_mode) == "directory":
             return
-        if kind is not None or planned is not None or path in self._conflicts:
+        if status is not None or planned is not None or path in self._conflicts:
             raise Blocked(f"its folder {inert(decode_path(path))} is not there, and cannot be brought back")
         self._see_to_folder(_parent(path))
         self._changes[path] = change_of(path, None, FileState("directory", _FOLDER_MODE), DiffStat())
 
     def _repositories_whole(self) -> None:
-        for path, file_conflict in list(self._conflicts.items()):
-            unit = git_unit(path)
-            if unit and unit not in self._refused:
-                shown_path = inert(decode_path(path))
-                self._refuse(unit, f"{shown_path} in it: {file_conflict.reason}; it goes back as a whole or not")
-        if self._refused:
-            changes = self._changes.items()
-            self._changes = {path: change for path, change in changes if git_unit(path) not in self._refused}
+        for path, conflict in list(self._conflicts.items()):
+            if (unit := files.git_unit(path)) and unit not in self._refused:
+                reason = f"{inert(decode_path(path))} in it: {conflict.reason}; it goes back as a whole or not"
+                self._refuse(unit, reason)
+        changes = self._changes.items()
+        self._changes = {path: change for path, change in changes if files.git_unit(path) not in self._refused}
 
     def _refuse(self, unit: str, reason: str) -> None:
         self._refused.add(unit)
-        self._conflicts = {path: each for path, each in self._conflicts.items() if git_unit(path) != unit}
+        self._conflicts = {path: each for path, each in self._conflicts.items() if files.git_unit(path) != unit}
         self._conflicts[unit] = FileConflict(unit, reason)
 
 
@@ -444,15 +415,11 @@ def _read(folders: Folders, path: str) -> bytes:
 
 
 def _parent(path: str) -> str:
-    return encode_path(decode_path(path).rpartition("/")[0])
+    return files.encode_path(decode_path(path).rpartition("/")[0])
 
 
 def _depth(path: str) -> int:
     return decode_path(path).count("/")
-
-
-def _kind(state: FileState | None) -> StateKind | None:
-    return None if state is None else state.kind
 
 
 def _sorted(by_path: Mapping[str, T]) -> tuple[T, ...]:

@@ -3,27 +3,31 @@ them. Goes from descriptor to descriptor and never through a link (S-01); opens 
 The caller decides what is done with the bytes.
 
 If little changes, the look at every file is most of the cost of a snapshot, so the loop over files only compares
-numbers; and of a large tree only those folders are entered that `glance` does not know to be unchanged.
-"""
+numbers; and of a large tree only those folders are entered that `glance` does not know to be unchanged."""
 
 import errno
 import hashlib
 import os
 import stat as st
+import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
+
+import msgspec
 
 from treadle.adapters.workspace.history import trees
-from treadle.adapters.workspace.history.glance import odd_folders
+from treadle.adapters.workspace.history.content_store import passing_file
 from treadle.adapters.workspace.history.states import reading
 from treadle.adapters.workspace.history.trees import Folder, Node, Tree, folder_above
-from treadle.adapters.workspace.paths.entries import bytes_at, chmod_held, open_up
+from treadle.adapters.workspace.paths.entries import bytes_at, chmod_held, closing_fd, open_up
 from treadle.adapters.workspace.paths.ignore import MAX_BYTES, NAME, Rules, lines_of
 from treadle.adapters.workspace.root import Root
+from treadle.base.subprocesses import held_folder, program_outside, start_blocking
 from treadle.errors import ToolError
 from treadle.ports.workspace import inert
-from treadle.protocol.files import encode_path
+from treadle.protocol.files import decode_path, encode_path
 
 GIT = ".git"
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
@@ -43,8 +47,7 @@ class Level:
         self.depth: int = 0 if above is None else above.depth + 1
         self.git: bool = above is not None and (above.git or path.endswith(f"/{GIT}/") or path == f"{GIT}/")
         self.ignored = False
-        self.key: bytes = b"" if above is None or self.git else above.key
-        """Stands for all the rules that hold here."""
+        self.key: bytes = b"" if above is None or self.git else above.key  # Stands for all the rules that hold here
         self._has_rules = False
         self._rules: Rules | None = None
         for name, status in () if self.git else listing:
@@ -84,11 +87,7 @@ def listing_of(fd: int) -> Listing:
 
 
 class NotEntered(Exception):
-    """A folder that is gone by now, or closed to us."""
-
-    def __init__(self, is_closed: bool) -> None:
-        super().__init__()
-        self.closed = is_closed
+    """A folder that is gone by now, or closed to us (its argument)."""
 
 
 @contextmanager
@@ -119,14 +118,11 @@ def entered(above: int, name: str) -> Iterator[tuple[int, Listing]]:
                 os.close(each)
 
 
-RACY_NS = 2_000_000_000
-"""A file that changed so shortly before it was looked at may change again, unseen, within one tick of the file system's
-clock (FAT: two seconds)."""
+RACY_NS = 2_000_000_000  # A file so young may change again, unseen, within one tick of the clock (FAT: two seconds)
 _EVER = 1 << 62
 _NONE: dict[str, Node] = {}
 
-Take = Callable[[int], str]
-"""The function that takes an open file and returns its SHA-256 (hex)."""
+Take = Callable[[int], str]  # The function that takes an open file and returns its SHA-256 (hex)
 
 
 class Walk:
@@ -140,11 +136,9 @@ class Walk:
         self._captured = captured.folders if captured else {}
         self._take, self._keep, self._own = take, keep, own_folder
         self._folders: dict[str, Folder] = {}
-        self._clean: dict[str, list[str]] = {}
-        """Folders that are as they were, with all that lies below: by path, those in them."""
+        self._clean: dict[str, list[str]] = {}  # Folders that are as they were, with all below: by path, those in them
         self._large = self._ignored = 0
-        self.changed = False
-        """True if the tree differs from the known one."""
+        self.changed = False  # True if the tree differs from the known one
 
     def over(self, root: Root) -> Tree:
         try:
@@ -184,9 +178,7 @@ class Walk:
             fresh += _judged_anew(level, nodes)
             old = None
         if old is not None and not fresh and len(nodes) == len(old.nodes):
-            folder = old
-            self._large += old.large
-            self._ignored += old.ignored
+            folder, self._large, self._ignored = old, self._large + old.large, self._ignored + old.ignored
         else:
             folder = self._changed_folder(level, path, nodes, fresh)
         self._folders[path] = folder
@@ -196,23 +188,18 @@ class Walk:
                 self._descend(level, name, path)
 
     def _split_unchanged(self, listing: Listing, known_nodes: dict[str, Node]) -> tuple[dict[str, Node], Listing]:
-        """Return the unchanged nodes, and the other entries."""
         keep = self._keep
         nodes: dict[str, Node] = {}
         fresh: Listing = []
         for name, status in listing:
-            key = name if name.isascii() else encode_path(name)
+            key, mode = name if name.isascii() else encode_path(name), status.st_mode
             node = known_nodes.get(key)
-            mode = status.st_mode
             if node is None or node.mode != mode:
                 fresh.append((name, status))
             elif st.S_ISDIR(mode) or (
-                node.ctime_ns == status.st_ctime_ns
-                and node.mtime_ns == status.st_mtime_ns
-                and node.size == status.st_size
-                and node.inode == status.st_ino
-                and (node.is_stored or not keep)
-            ):
+                node.ctime_ns == status.st_ctime_ns and node.mtime_ns == status.st_mtime_ns
+                and node.size == status.st_size and node.inode == status.st_ino and (node.is_stored or not keep)
+            ):  # fmt: skip
                 nodes[key] = node
             else:
                 fresh.append((name, status))
@@ -246,7 +233,7 @@ class Walk:
                 below.ignored = self._folders[above].nodes[_key(name)].ignored and not below.git
                 self._visit(below)
         except NotEntered as error:
-            self._not_entered(above, _key(name), is_closed=error.closed)
+            self._not_entered(above, _key(name), is_closed=error.args[0])
 
     def _take_over(self, path: str) -> None:
         folder = self._folders[path] = self._known[path]
@@ -256,7 +243,6 @@ class Walk:
             self._take_over(below)
 
     def _not_entered(self, above: str, key: str, *, is_closed: bool) -> None:
-        """A folder that is gone by now, or closed to us."""
         self.changed = True
         folder = self._folders[above]
         nodes = dict(folder.nodes)  # the known nodes must stay unchanged
@@ -267,8 +253,7 @@ class Walk:
 
     def _build_other_node(self, level: Level, name: str, status: os.stat_result) -> Node | None:
         """An entry that is no regular file; None if it is gone."""
-        mode = status.st_mode
-        ignored = level.ignores(name, directory=st.S_ISDIR(mode))
+        mode, ignored = status.st_mode, level.ignores(name, directory=st.S_ISDIR(status.st_mode))
         if st.S_ISDIR(mode):
             return Node(mode, left_out_reason=self._left_folder(level, name, ignored), ignored=ignored)
         if not st.S_ISLNK(mode):
@@ -303,8 +288,7 @@ class Walk:
                 self._count(node)
 
     def _read(self, directory: int, name: str, ignored: bool) -> Node | None:
-        """A regular file with its bytes taken; None if it is gone, or something else by now: the next look will
-        tell."""
+        """A regular file with its bytes taken; None if it is gone, or something else by now."""
         try:
             with reading(directory, name) as fd:
                 status = os.fstat(fd)
@@ -320,8 +304,7 @@ class Walk:
             if error.errno in GONE:
                 return None
             raise
-        times = {(each.st_mtime_ns, each.st_ctime_ns, each.st_size) for each in (status, final_status)}
-        if len(times) > 1:
+        if len({(each.st_mtime_ns, each.st_ctime_ns, each.st_size) for each in (status, final_status)}) > 1:
             began = 0  # it is being written: what was read is what counts, and the next time it is read again
         return _node(status, bytes.fromhex(digest), began, ignored=ignored, is_stored=self._keep)
 
@@ -337,12 +320,9 @@ class Walk:
         return trees.CAPTURED
 
     def _count(self, node: Node) -> None:
-        if node.left_out_reason or not st.S_ISREG(node.mode):
-            return
-        if node.ignored:
-            self._ignored += node.size
-        elif node.size > trees.SMALL:
-            self._large += node.size
+        if not node.left_out_reason and st.S_ISREG(node.mode):
+            self._ignored += node.size if node.ignored else 0
+            self._large += node.size if not node.ignored and node.size > trees.SMALL else 0
 
 
 def _key(name: str) -> str:
@@ -361,16 +341,141 @@ def _judged_anew(level: Level, nodes: dict[str, Node]) -> Listing:
 
 
 def _node(
-    status: os.stat_result,
-    content: bytes,
-    began: int,
-    *,
-    left_out_reason: int = 0,
-    ignored: bool = False,
+    status: os.stat_result, content: bytes, began: int, *, left_out_reason: int = 0, ignored: bool = False,
     is_stored: bool = True,
-) -> Node:
+) -> Node:  # fmt: skip
     """`began` is when its bytes were read."""
     is_settled = max(status.st_ctime_ns, status.st_mtime_ns) < began - RACY_NS
     ctime = status.st_ctime_ns if is_settled else 0
     numbers = (status.st_mode, status.st_size, status.st_mtime_ns, ctime, status.st_ino)
     return Node(*numbers, content, left_out_reason, ignored, is_stored)
+
+
+FEWEST = 2_000  # Fewer entries are looked at before a program has started …
+_MOST = 200_000  # … and of more too much would be remembered
+_MOST_AT_ONCE = 8
+_ARGUMENTS = 1 << 19  # So many bytes of arguments one program gets; systems take two to four times as many
+_OPENING = 3  # To open a folder takes as long as to look at so many entries
+_SECOND = 1_000_000_000
+_SAY = ("-mindepth", "1", "-maxdepth", "1", "-type", "d", "-printf", r"%m %p\0", "-o", "-printf", r"%C@ %i %s %p\0")
+
+
+class _FindListing(msgspec.Struct, frozen=True):
+    """The expected output of `find` for a tree, and its output at the last look."""
+
+    folders: dict[str, Folder]
+    records: set[bytes]
+    unkept: frozenset[str]  # Folders with files whose bytes are not kept
+    last_output: tuple[bytes, ...] = ()
+    odd: frozenset[str] = frozenset()  # The folders that were not as they should
+
+
+_last: dict[str, _FindListing] = {}  # By root: the last listing, which the next look most often finds unchanged
+_MOST_LAST = 2
+
+
+def odd_folders(top: int, known_tree: Tree, *, keep: bool) -> Set[str] | None:
+    """The folders of the tree that may have changed; with `keep` also those with files that are not stored. None if
+    `find` cannot be used. `top` is the root, held open."""
+    entries = sum(len(folder.nodes) for folder in known_tree.folders.values())
+    program = _program(known_tree.root) if known_tree.folders and FEWEST <= entries <= _MOST else None
+    if program is None or program in _unusable:
+        return None
+    listing = _build_listing(known_tree)
+    try:
+        output, is_complete = _ask(program, held_folder(top, known_tree.root), known_tree)
+    except OSError:
+        return None
+    if output != listing.last_output or not is_complete:
+        records = [record for part in output for record in part.split(b"\0")]
+        if listing.records.isdisjoint(records):
+            _unusable.add(program)  # it speaks another language
+        odd = set()
+        for record in filter(None, listing.records.symmetric_difference(records)):
+            above, slash, _ = record.partition(b" ./")[2].rpartition(b"/")
+            odd.add(encode_path(os.fsdecode(above + slash)))
+        if not is_complete:  # of an empty folder nothing is said in any case
+            odd.update(path for path, folder in listing.folders.items() if not folder.nodes)
+        known_odd = frozenset(odd & listing.folders.keys())
+        listing = msgspec.structs.replace(listing, last_output=output if is_complete else (), odd=known_odd)
+    _last.pop(known_tree.root, None)
+    _last[known_tree.root] = listing
+    for old in list(_last)[:-_MOST_LAST]:
+        _last.pop(old, None)
+    return listing.odd | listing.unkept if keep else listing.odd
+
+
+_unusable: set[str] = set()
+
+
+@cache
+def _program(root: str) -> str | None:
+    return program_outside("find", root)
+
+
+def _build_listing(known_tree: Tree) -> _FindListing:
+    last = _last.get(known_tree.root) or _FindListing({}, set(), frozenset())
+    folders = known_tree.folders
+    new = [path for path, folder in folders.items() if last.folders.get(path) is not folder]
+    removed_paths = [path for path, folder in last.folders.items() if folders.get(path) is not folder]
+    if not new and not removed_paths:
+        return last
+    records = set(last.records) if len(new) < len(folders) else set()
+    for path in removed_paths if records else ():
+        records.difference_update(_records(path, last.folders[path]))
+    for path in new:
+        records.update(_records(path, folders[path]))
+    unkept = {path for path in new if not all(node.is_stored for node in folders[path].nodes.values())}
+    return _FindListing(folders, records, frozenset(unkept | last.unkept.difference(new, removed_paths)))
+
+
+def _records(path: str, folder: Folder) -> Iterator[bytes]:
+    above = _start(path) + b"/"
+    for name, node in folder.nodes.items():
+        if st.S_ISDIR(node.mode):
+            attributes = b"%o" % st.S_IMODE(node.mode)
+        else:
+            attributes = b"%d.%09d0 %d %d" % (*divmod(node.ctime_ns, _SECOND), node.inode, node.size)
+        yield b"%b %b%b" % (attributes, above, os.fsencode(decode_path(name)))
+
+
+def _start(path: str) -> bytes:
+    """A folder as it is told to the program: never an option, never outside."""
+    return b"./" + os.fsencode(decode_path(path))[:-1] if path else b"."
+
+
+def _ask(program: str, cwd: str, known_tree: Tree) -> tuple[tuple[bytes, ...], bool]:
+    """Return the output of `find` for all folders, and True if it met no error."""
+    with ExitStack() as stack:
+        processes = [stack.enter_context(_start_find(program, cwd, share)) for share in _shares(known_tree)]
+        is_complete = not any([process.wait() for process, _ in processes])
+        return tuple(os.pread(fd, os.fstat(fd).st_size, 0) for _, fd in processes), is_complete
+
+
+@contextmanager
+def _start_find(program: str, cwd: str, folders: Sequence[bytes]) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
+    """One that is running, and the file that it writes to: through a pipe, each piece would wake us up."""
+    line: list[str | bytes] = [program, *folders, *_SAY]
+    with (
+        closing_fd(passing_file(b"")) as fd,
+        start_blocking(line, {"LC_ALL": "C"}, cwd, stdout=fd, stderr=subprocess.DEVNULL) as process,
+    ):
+        yield process, fd
+
+
+def _shares(known_tree: Tree) -> Iterator[list[bytes]]:
+    """The folders, so that each core has about as much to do."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    work = sum(len(folder.nodes) + _OPENING for folder in known_tree.folders.values())
+    fair = work / min(cores, _MOST_AT_ONCE)
+    share: list[bytes] = []
+    share_work = size = 0
+    for path, folder in known_tree.folders.items():
+        share.append(_start(path))
+        share_work += len(folder.nodes) + _OPENING
+        size += len(share[-1]) + 9
+        if share_work >= fair or size >= _ARGUMENTS:
+            yield share
+            share, share_work, size = [], 0, 0
+    if share:
+        yield share

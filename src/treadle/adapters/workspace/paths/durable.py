@@ -15,15 +15,13 @@ from typing import Self
 from treadle.adapters.workspace.paths.entries import READ, closing_fd
 from treadle.base.file_system import sync_folder
 
-FEW = 32
-"""So many files are synced one by one. Beyond that one syncfs is cheaper, though it may find others' data to write."""
+FEW = 32  # Files that are synced one by one; beyond, one syncfs is cheaper, though it may find others' data to write
 CHUNK = 1 << 20
 _FICLONE = 0x40049409
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def digest_of(fd: int) -> str:
-    """The SHA-256 of a file from its beginning to its end."""
     total, offset = hashlib.sha256(), 0
     while chunk := os.pread(fd, CHUNK, offset):
         total.update(chunk)
@@ -72,13 +70,11 @@ class Syncing:
     whole file system of `place`. Names come later, and `names` syncs them. If not `durable`, nothing is synced."""
 
     def __init__(self, place: str | int, *, durable: bool = True) -> None:
-        self._place, self._durable = place, durable
-        self._count = 0
+        self._place, self._durable, self._count = place, durable, 0
         self._files: list[tuple[str, int | None]] = []
         self._folders: set[str] = set()
 
     def file(self, name: str, folder: int | None = None) -> None:
-        """A file that can be opened by this name, in this folder."""
         if self._durable:
             self._count += 1
             if self._count <= FEW:
@@ -90,17 +86,15 @@ class Syncing:
 
     def data(self) -> int | None:
         """The file system that was synced as a whole, by its number, if one was."""
-        synced_device = None
-        if self._count > FEW:
+        many = self._count > FEW
+        if many:
             sync_all(self._place)
-            synced_device = os.stat(self._place).st_dev
-        else:
-            for name, folder in self._files:
-                with closing_fd(os.open(name, READ, dir_fd=folder)) as fd:
-                    os.fsync(fd)
+        for name, folder in () if many else self._files:
+            with closing_fd(os.open(name, READ, dir_fd=folder)) as fd:
+                os.fsync(fd)
         self._count = 0
         self._files.clear()
-        return synced_device
+        return os.stat(self._place).st_dev if many else None
 
     def lasts(self, device: int | None) -> None:
         """Note that the whole file system was synced just now by another object, names included."""
@@ -111,27 +105,24 @@ class Syncing:
 
     def names(self) -> None:
         if len(self._folders) > FEW:
-            sync_all(self._place)
-        else:
-            for path in self._folders:
-                sync_folder(path)
+            return sync_all(self._place)
+        for path in self._folders:
+            sync_folder(path)
 
 
 def sync_all(place: str | int) -> None:
     """Make all of the file system last on which a folder lies."""
-    fd = os.open(place, _DIRECTORY) if isinstance(place, str) else place
-    try:
-        call = _syncfs()
-        if call is None:
-            os.sync()
-        elif call(fd) != 0:
-            import ctypes
+    if isinstance(place, str):
+        with closing_fd(os.open(place, _DIRECTORY)) as fd:
+            return sync_all(fd)
+    call = _syncfs()
+    if call is None:
+        os.sync()
+    elif call(place) != 0:
+        import ctypes
 
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
-    finally:
-        if isinstance(place, str):
-            os.close(fd)
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 class SyncAhead:
@@ -173,17 +164,15 @@ def _syncfs() -> Callable[[int], int] | None:
         call = ctypes.CDLL(None, use_errno=True).syncfs
     except (OSError, AttributeError):
         return None
-    call.argtypes = (ctypes.c_int,)
-    call.restype = ctypes.c_int
+    call.argtypes, call.restype = (ctypes.c_int,), ctypes.c_int
     return lambda fd: int(call(fd))
 
 
 def private_folder(path: str) -> None:
     """Make a folder that only its owner may read, and the folder above it."""
-    if os.path.isdir(path):
-        return
-    for each in (os.path.dirname(path), path):
-        os.makedirs(each, 0o700, exist_ok=True)
+    if not os.path.isdir(path):
+        for each in (os.path.dirname(path), path):
+            os.makedirs(each, 0o700, exist_ok=True)
 
 
 def unlink_all(paths: Iterable[str]) -> None:
@@ -210,10 +199,8 @@ def temp_name(name: str, token: str) -> str:
     return f".treadle-{hashlib.sha256(os.fsencode(name) + b'/' + salt.encode()).hexdigest()[:24]}.tmp"
 
 
-_MOST_HELD = 256
-"""So many are held at a time by this process, or a part of the descriptors that it may have …"""
-_SHARE = 8
-"""… and beyond that the caller that removes the name waits."""
+_MOST_HELD = 256  # So many are held at a time by this process, or a part of the descriptors that it may have …
+_SHARE = 8  # … and beyond that the caller that removes the name waits
 _HOLD = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _lock = _thread.allocate_lock()
@@ -221,14 +208,13 @@ _count = 0
 
 
 def pending() -> int:
-    """How many files are held at this moment."""
     return _count
 
 
 class Freeing:
-    """Holds files while their last names are removed: they are freed by a thread when the block is left, or when there
-    is no room for more. Freeing blocks can take as long as a sync, and the caller needs only the name to be gone. After
-    a crash the file system itself frees files without a name."""
+    """Holds files while their last names are removed: a thread frees them when the block is left, or when there is no
+    room for more. Freeing blocks can take as long as a sync, and the caller needs only the name to be gone. After a
+    crash the file system itself frees files without a name."""
 
     def __init__(self) -> None:
         self._held: list[int] = []
@@ -241,45 +227,38 @@ class Freeing:
         """Hold a file; to be called before its name is removed. A file that cannot be held is freed at once."""
         if not hasattr(os, "O_PATH"):
             return
-        if not _take(self._most):
-            if len(self._held) >= self._most // 2:  # there will be room again
-                self._begin()
-            return
-        try:
-            self._held.append(os.open(name, _HOLD, dir_fd=folder))
-        except OSError:
-            _give_back()
+        if _add_to_count(1, self._most):
+            try:
+                self._held.append(os.open(name, _HOLD, dir_fd=folder))
+            except OSError:
+                _add_to_count(-1)
+        elif len(self._held) >= self._most // 2:  # there will be room again
+            self._begin()
 
     def __exit__(self, *_: object) -> None:
         self._begin()
 
     def _begin(self) -> None:
         descriptors, self._held = self._held, []
-        if not descriptors:
-            return
-        try:
-            _thread.start_new_thread(_let_go, (descriptors,))  # starting a `Thread` would wait until it runs
-        except RuntimeError:  # no more threads
-            _let_go(descriptors)
+        if descriptors:
+            try:
+                _thread.start_new_thread(_let_go, (descriptors,))  # starting a `Thread` would wait until it runs
+            except RuntimeError:  # no more threads
+                _let_go(descriptors)
 
 
 def _let_go(descriptors: list[int]) -> None:
     while descriptors:
         with suppress(OSError):
             os.close(descriptors.pop())
-        _give_back()
+        _add_to_count(-1)
 
 
-def _take(most: int) -> bool:
+def _add_to_count(number: int, most: int = _MOST_HELD + 1) -> bool:
+    """False if as many as `most` are held already."""
     global _count
     with _lock:
         if _count >= most:
             return False
-        _count += 1
+        _count += number
         return True
-
-
-def _give_back() -> None:
-    global _count
-    with _lock:
-        _count -= 1

@@ -5,15 +5,14 @@ import errno
 import os
 import stat as st
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import Child, FileKind, FileStat, inert
 
+# For a file: a link is not followed, and a FIFO does not hang.
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""For a file: a link is not followed, and a FIFO does not hang."""
-LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""For a folder: a link is not followed."""
+LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC  # For a folder: a link is not followed
 _BARE = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -34,11 +33,8 @@ def lstat(directory: int, name: str) -> os.stat_result | None:
 
 
 def kind(mode: int) -> FileKind:
-    if st.S_ISREG(mode):
-        return "file"
-    if st.S_ISDIR(mode):
-        return "directory"
-    return "link" if st.S_ISLNK(mode) else "other"
+    kinds: dict[int, FileKind] = {st.S_IFREG: "file", st.S_IFDIR: "directory", st.S_IFLNK: "link"}
+    return kinds.get(st.S_IFMT(mode), "other")
 
 
 def stat_of(status: os.stat_result | None) -> FileStat | None:
@@ -59,21 +55,14 @@ def child(each: os.DirEntry[str], fd: int) -> Child:
 def bytes_at(directory: int, name: str, most: int) -> bytes | None:
     """The bytes of a regular file in an open directory; None if it is none, cannot be read, or has more than `most`.
     Nothing else is opened: that would wake a process that waits at the other end of a FIFO."""
-    try:
+    with suppress(OSError):
         if not st.S_ISREG(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
             return None
-        fd = os.open(name, READ, dir_fd=directory)
-    except OSError:
-        return None
-    with open(fd, "rb") as file:
-        status = os.fstat(fd)
-        if not st.S_ISREG(status.st_mode) or status.st_size > most:
-            return None
-        try:
-            data = file.read(most + 1)
-        except OSError:
-            return None
-    return data if len(data) <= most else None
+        with open(os.open(name, READ, dir_fd=directory), "rb") as file:
+            status = os.fstat(file.fileno())
+            if st.S_ISREG(status.st_mode) and status.st_size <= most and len(data := file.read(most + 1)) <= most:
+                return data
+    return None
 
 
 def chmod_held(fd: int, mode: int) -> None:
@@ -83,19 +72,18 @@ def chmod_held(fd: int, mode: int) -> None:
 
 def open_up(folder: int) -> int | None:
     """See to it that a held folder can be looked into; the mode that it had. None if it can be, or is not ours."""
-    status = os.fstat(folder)
-    need = st.S_IRUSR | st.S_IXUSR
-    if status.st_uid != os.geteuid() or status.st_mode & need == need:
+    status, need = os.fstat(folder), st.S_IRUSR | st.S_IXUSR
+    mode = st.S_IMODE(status.st_mode)
+    if status.st_uid != os.geteuid() or mode & need == need:
         return None
-    chmod_held(folder, st.S_IMODE(status.st_mode) | need)
-    return st.S_IMODE(status.st_mode)
+    chmod_held(folder, mode | need)
+    return mode
 
 
 def chmod(directory: int, name: str, mode: int) -> None:
     """Change the mode of a name, never of what a link with that name points to; the file need not be readable."""
     if os.chmod in os.supports_follow_symlinks:  # not on Linux with Python 3.11
-        os.chmod(name, mode, dir_fd=directory, follow_symlinks=False)
-        return
+        return os.chmod(name, mode, dir_fd=directory, follow_symlinks=False)
     with closing_fd(os.open(name, _BARE, dir_fd=directory)) as fd:
         chmod_held(fd, mode)  # a link refuses
 
@@ -123,16 +111,17 @@ def require_file(status: os.stat_result, path: str) -> None:
 
 
 def explain(error: OSError, path: str) -> ToolError:
-    match error.errno:
-        case errno.ENOENT:
-            return missing(path)
-        case errno.ENOTDIR | errno.ELOOP:
-            return ToolError(f"{inert(path)}: a part of the path is not a directory.")
-        case errno.ENAMETOOLONG:
-            return ToolError(f"{inert(path)}: the name is too long for the file system.")
-        case errno.EEXIST:
-            return ToolError(f"{inert(path)} exists already.")
-        case errno.ENOTEMPTY:
-            return ToolError(f"{inert(path)} is a directory that is not empty.")
-        case _:
-            return ToolError(f"{inert(path)}: {os.strerror(error.errno or 0)}.")
+    shown_path = inert(path)
+    reasons = {
+        errno.ENOTDIR: f"{shown_path}: a part of the path is not a directory.",
+        errno.ELOOP: f"{shown_path}: a part of the path is not a directory.",
+        errno.ENAMETOOLONG: f"{shown_path}: the name is too long for the file system.",
+        errno.EEXIST: f"{shown_path} exists already.",
+        errno.ENOTEMPTY: f"{shown_path} is a directory that is not empty.",
+    }
+    number = error.errno or 0
+    return (
+        missing(path)
+        if number == errno.ENOENT
+        else ToolError(reasons.get(number, f"{shown_path}: {os.strerror(number)}."))
+    )

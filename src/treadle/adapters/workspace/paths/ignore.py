@@ -1,29 +1,113 @@
-"""The rules of .gitignore files: of one directory, of those above the one that is searched, and on a walk."""
+"""Patterns of paths. Globs: `*`, `?`, `[a-z]`, `{a,b}` and `**` for any number of directories; linear in the path for
+any pattern, because models write the patterns. And the rules of .gitignore files: of one directory, of those above the
+one that is searched, and on a walk."""
 
+import fnmatch
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-
-import msgspec
+from itertools import islice, pairwise
 
 from treadle.adapters.workspace.paths.entries import LIST, bytes_at, closing_fd
-from treadle.adapters.workspace.paths.glob import Matcher, NameMatcher, Steps, name_matcher, path_matcher, reached
+from treadle.errors import ToolError
+from treadle.ports.workspace import inert
+
+Matcher = Callable[[str], bool]
+NameMatcher = Callable[[str], re.Match[str] | None]
+Steps = Sequence[NameMatcher | None]  # The names of a path, one by one; None stands for `**`
+
+_ANY = "**"
+_MOST = 200  # Patterns that braces may stand for
+
+
+def matcher(pattern: str, *, ignore_case: bool = False) -> Matcher:
+    """Return a predicate that is True if a relative path matches. A pattern without a slash is matched against the last
+    name alone; one that ends with a slash stands for everything below that directory."""
+    alternatives = [_compile(each, ignore_case) for each in expand(pattern)]
+    return alternatives[0] if len(alternatives) == 1 else lambda path: any(matches(path) for matches in alternatives)
+
+
+def expand(pattern: str) -> list[str]:
+    """The patterns that the braces of one stand for; `{` without an end or a comma is an ordinary character."""
+    patterns = list(islice(_expanded(pattern), _MOST + 1))
+    if len(patterns) > _MOST:
+        raise ToolError(f"The braces in {inert(pattern)} stand for more than {_MOST} patterns; use fewer.")
+    return patterns
+
+
+def _expanded(pattern: str) -> Iterator[str]:
+    start, end, commas = _first_braces(pattern)
+    if not commas:
+        yield pattern
+        return
+    for left, right in pairwise([start, *commas, end]):
+        yield from _expanded(pattern[:start] + pattern[left + 1 : right] + pattern[end + 1 :])
+
+
+def _first_braces(pattern: str) -> tuple[int, int, list[int]]:
+    """Where the first pair of braces with a comma of its own begins and ends, and its commas; no commas: none."""
+    open_at: list[tuple[int, list[int]]] = []
+    for at, letter in enumerate(pattern):
+        if letter == "{":
+            open_at.append((at, []))
+        elif letter == "," and open_at:
+            open_at[-1][1].append(at)
+        elif letter == "}" and open_at:
+            start, commas = open_at.pop()
+            if commas:
+                return start, at, commas
+    return 0, 0, []
+
+
+def _compile(pattern: str, ignore_case: bool) -> Matcher:
+    if pattern.endswith("/"):
+        pattern += _ANY
+    names = [name for name in pattern.split("/") if name not in ("", ".")]
+    if len(names) <= 1 and "/" not in pattern.removeprefix("./") and names != [_ANY]:
+        match = name_matcher(names[0] if names else "", ignore_case)
+        return lambda path: match(path.rpartition("/")[2]) is not None
+    return path_matcher([None if name == _ANY else name_matcher(name, ignore_case) for name in names])
+
+
+def name_matcher(glob: str, ignore_case: bool = False) -> NameMatcher:
+    # The regular expression that fnmatch makes of a glob does not backtrack from one star into another.
+    return re.compile(fnmatch.translate(glob.replace("[^", "[!")), re.IGNORECASE if ignore_case else 0).match
+
+
+def path_matcher(steps: Steps) -> Matcher:
+    return lambda path: len(steps) in reached(steps, path.split("/"))
+
+
+def reached(steps: Steps, names: Sequence[str]) -> set[int]:
+    """All the ways through the pattern at once, name by name: how many steps may be taken when the names are over."""
+    states = _expand_states({0}, steps)
+    for name in names:
+        inner = [(state, steps[state]) for state in states if state < len(steps)]
+        stays = {state for state, step in inner if step is None}
+        states = _expand_states(stays | {state + 1 for state, step in inner if step is not None and step(name)}, steps)
+        if not states:
+            break
+    return states
+
+
+def _expand_states(states: set[int], steps: Steps) -> set[int]:
+    """With those that `**` leads to when it stands for nothing."""
+    for at in sorted(states):
+        while at < len(steps) and steps[at] is None:
+            at += 1
+            states.add(at)
+    return states
+
 
 NAME = ".gitignore"
-MAX_BYTES = 1_000_000
-"""A file with more is taken for no list of patterns, and left aside."""
-FOLDERS = (".git", ".hg", ".svn", ".jj")
-"""Where version control keeps its own things: never searched."""
+MAX_BYTES = 1_000_000  # A file with more is taken for no list of patterns, and left aside
+FOLDERS = (".git", ".hg", ".svn", ".jj")  # Where version control keeps its own things: never searched
 _ANY = "**"
-_DEEPEST = 100
-"""Folders that lie deeper are not looked for."""
+_DEEPEST = 100  # Folders that lie deeper are not looked for
 
 
-class _Rule(msgspec.Struct, frozen=True):
-    matches: Matcher
-    ignores: bool
-    directories_only: bool
+_Rule = tuple[Matcher, bool, bool]  # what it matches; whether it ignores that; whether it is for directories only
 
 
 class Rules:
@@ -35,10 +119,8 @@ class Rules:
 
     def verdict(self, path: str, *, directory: bool) -> bool | None:
         """True: ignored · False: kept by a `!` · None: they say nothing of it. The last word counts."""
-        for rule in self._rules:
-            if (directory or not rule.directories_only) and rule.matches(path):
-                return rule.ignores
-        return None
+        rules = (rule for rule in self._rules if (directory or not rule[2]) and rule[0](path))
+        return next((ignores for _, ignores, _ in rules), None)
 
 
 def lines_of(data: bytes) -> list[str]:
@@ -55,8 +137,8 @@ def _rule(line: str) -> _Rule | None:
         names.append("*")
     if "/" not in body and len(names) == 1:
         match = _name(body)
-        return _Rule(lambda path: match(path.rpartition("/")[2]) is not None, not mark, bool(slash))
-    return _Rule(path_matcher(_steps(names)), not mark, bool(slash))
+        return lambda path: match(path.rpartition("/")[2]) is not None, not mark, bool(slash)
+    return path_matcher(_steps(names)), not mark, bool(slash)
 
 
 def _name(glob: str) -> NameMatcher:
@@ -70,15 +152,13 @@ def seen_from(lines: Iterable[str], below: Sequence[str]) -> list[str]:
     patterns = []
     for line in lines:
         body, mark, slash = _taken_apart(line)
-        if not body:
-            continue
-        if "/" not in body:
+        if body and "/" not in body:
             patterns.append(line)
-            continue
-        # The rest of an anchored pattern after the names in between, for each way in which it can match them.
-        names = body.removeprefix("/").split("/")
-        rests = [names[state:] for state in sorted(reached(_steps(names), below))]
-        patterns += [f"{mark}/{'/'.join(rest)}{slash}" for rest in rests if any(name != _ANY for name in rest)]
+        elif body:
+            # The rest of an anchored pattern after the names in between, for each way in which it can match them.
+            names = body.removeprefix("/").split("/")
+            rests = [names[state:] for state in sorted(reached(_steps(names), below))]
+            patterns += [f"{mark}/{'/'.join(rest)}{slash}" for rest in rests if any(name != _ANY for name in rest)]
     return patterns
 
 
@@ -115,35 +195,30 @@ class Ignoring:
         return type(self)(((Rules(lines_of(data)), len(prefix)), *self._sources))
 
     def covers(self, path: str, *, directory: bool) -> bool:
-        if self._all:
-            return True
-        if path.partition("/")[0] in FOLDERS:
-            return False
-        for rules, start in self._sources:
-            verdict = rules.verdict(path[start:], directory=directory)
-            if verdict is not None:
-                return verdict
-        return False
+        if self._all or path.partition("/")[0] in FOLDERS:
+            return self._all
+        verdicts = (rules.verdict(path[start:], directory=directory) for rules, start in self._sources)
+        return next((verdict for verdict in verdicts if verdict is not None), False)
 
 
 def ignored_folders(top: int, most: int) -> list[str]:
     """The folders below an open one that are ignored, without those that lie in ignored ones, at most so many."""
     paths: list[str] = []
-    _find_ignored(top, "", Ignoring(), paths, most)
+
+    def look(folder: int, prefix: str, rules: Ignoring) -> None:
+        rules = rules.within(prefix, folder)
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        for name in names:
+            if len(paths) >= most or prefix.count("/") > _DEEPEST:
+                return
+            if name in FOLDERS:
+                continue
+            if rules.covers(prefix + name, directory=True):
+                paths.append(prefix + name)
+                continue
+            with suppress(OSError), closing_fd(os.open(name, LIST, dir_fd=folder)) as fd:  # else closed, or just gone
+                look(fd, f"{prefix}{name}/", rules)
+
+    look(top, "", Ignoring())
     return paths
-
-
-def _find_ignored(folder: int, prefix: str, rules: Ignoring, paths: list[str], most: int) -> None:
-    rules = rules.within(prefix, folder)
-    with os.scandir(folder) as entries:
-        names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-    for name in names:
-        if len(paths) >= most or prefix.count("/") > _DEEPEST:
-            return
-        if name in FOLDERS:
-            continue
-        if rules.covers(prefix + name, directory=True):
-            paths.append(prefix + name)
-            continue
-        with suppress(OSError), closing_fd(os.open(name, LIST, dir_fd=folder)) as fd:  # else closed to us, or just gone
-            _find_ignored(fd, f"{prefix}{name}/", rules, paths, most)

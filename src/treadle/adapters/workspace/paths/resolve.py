@@ -7,7 +7,11 @@ it is missing, and where it cannot answer (it refuses absolute links even when t
 opens one name with O_NOFOLLOW below a directory that is already held, links are read and spliced in by hand, and `..`
 goes back to the descriptor that was held before. A link that stays inside the root is followed; one that leaves it is
 refused. The user of a place works on its name with O_NOFOLLOW relative to its descriptor, and so stays inside.
-"""
+
+The root itself: a path is only a name, and a program that can write to the folder above can put a link or another
+folder in its place. So a chat is bound to the folder, by its volume and inode, and every use of the root opens it and
+looks. The volume is the id of the file system, which survives a reboot and a new mount; where a file system has none,
+it is the number of the device."""
 
 import errno
 import os
@@ -18,14 +22,12 @@ from functools import cache
 
 import msgspec
 
-from treadle.adapters.workspace.paths.entries import explain, lstat, missing, outside
-from treadle.adapters.workspace.paths.identity import BoundFolder
+from treadle.adapters.workspace.paths.entries import closing_fd, explain, lstat, missing, outside
 from treadle.base.file_system import path_below
-from treadle.errors import OutsideRoot, ToolError
+from treadle.errors import OutsideRoot, RootChanged, ToolError
 from treadle.ports.workspace import WorldFiles, inert
 
-_NUMBER = 437
-"""The same on every architecture that Python runs on."""
+_NUMBER = 437  # The same on every architecture that Python runs on
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_BENEATH = 0x08
 
@@ -34,21 +36,21 @@ Open = Callable[[int, str, int], int]
 
 @cache
 def open_beneath() -> Open | None:
-    """`open(directory, path, flags)`, a descriptor; OSError if the path leaves the directory, by `..`, by a link or
-    by an absolute path, at any moment of the walk. None where the kernel, or what filters its calls, has no such
-    thing: that is found out by trying, once."""
+    """`open(directory, path, flags)`, a descriptor; OSError if the path leaves the directory, by `..`, by a link or by
+    an absolute path, at any moment of the walk. None where the kernel, or what filters its calls, lacks it: tried
+    once."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     try:
         call = _call()
-        here = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        here = os.open("/", flags)
     except (ImportError, AttributeError, OSError):
         return None
-    try:
-        os.close(call(here, ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-        os.close(call(here, "/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-    except OSError as error:
-        return call if error.errno == errno.EXDEV else None
-    finally:
-        os.close(here)
+    with closing_fd(here):
+        try:
+            for path in (".", "/"):
+                os.close(call(here, path, flags))
+        except OSError as error:
+            return call if error.errno == errno.EXDEV else None
     return None  # it opened what it must refuse
 
 
@@ -83,8 +85,7 @@ class HeldPath(msgspec.Struct, frozen=True):
 
     fd: int
     name: str
-    parts: tuple[str, ...]
-    """The components from the root; links are resolved if that was asked for."""
+    parts: tuple[str, ...]  # The components from the root; links are resolved if that was asked for
     stat_result: os.stat_result | None
 
 
@@ -107,16 +108,12 @@ class Resolver:
             raise explain(error, self._real) from error
 
     def relative(self, path: str) -> str:
-        """Normalize a path by its words alone: `a/../b` is `b`. A link that leads outside is detected when the path is
-        used."""
+        """Normalize a path by its words alone (`a/../b` is `b`); links are looked at when the path is used."""
         parts: list[str] = []
         for part in self._parts(path):
-            if part != "..":
-                parts.append(part)
-            elif not parts:
+            if part == ".." and not parts:
                 raise outside(path)
-            else:
-                parts.pop()
+            parts = parts[:-1] if part == ".." else [*parts, part]
         return "/".join(parts) or "."
 
     @contextmanager
@@ -145,10 +142,10 @@ class Resolver:
 
     def _inside(self, path: str) -> str:
         path = "/" + path.lstrip("/")
-        for root in self._names:
-            if (below := path_below(path, root)) is not None:
-                return below
-        raise outside(path)
+        below = next((below for root in self._names if (below := path_below(path, root)) is not None), None)
+        if below is None:
+            raise outside(path)
+        return below
 
     def _ask(self, parts: list[str], descriptors: list[int], follow: bool) -> HeldPath | None:
         """The kernel's answer; None where it has none, and the walk finds out why."""
@@ -219,3 +216,73 @@ class Resolver:
 def _release(descriptors: list[int], keep: int) -> None:
     while len(descriptors) > keep:
         os.close(descriptors.pop())
+
+
+_LOOK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def identify(path: str) -> str:
+    """Which folder a path leads to; empty if it leads to none."""
+    return (locate(path) or ("", ""))[1]
+
+
+def locate(path: str) -> tuple[str, str] | None:
+    """The path of the folder without links, and its identity: both of the same folder, even if the path is changed
+    meanwhile. None if the path leads to no folder."""
+    try:
+        fd = os.open(path, _LOOK)
+    except (OSError, ValueError):
+        return None
+    with closing_fd(fd):
+        try:
+            place = os.readlink(f"/proc/self/fd/{fd}")
+        except OSError:  # no /proc: by the words, if they still lead to the same folder
+            real = os.path.realpath(path)
+            place = real if os.path.samestat(os.stat(real), os.fstat(fd)) else path
+        return place, identity(fd)
+
+
+def identity(fd: int) -> str:
+    volume = os.fstatvfs(fd).f_fsid
+    status = os.fstat(fd)
+    return f"v{volume:x}.{status.st_ino}" if volume else f"d{status.st_dev:x}.{status.st_ino}"
+
+
+class BoundFolder:
+    """The folder at `path`, if it is the one of this identity; with an empty one whichever is there. `given` is what it
+    is called in errors: where a link leads is not told. On a `ground` its files lie elsewhere, and who opens that has
+    looked at the folder."""
+
+    def __init__(self, path: str, identity: str, given_path: str, ground: WorldFiles | None = None) -> None:
+        self._path, self._ground, self._given, self._identity = path, ground, given_path, identity
+        self._seen: tuple[int, int] | None = None
+        """Device and inode of the folder, once it was found to be the one: the cheaper look."""
+
+    def open(self, flags: int) -> int:
+        """A descriptor of the folder. RootChanged if another one stands there, or a link in its place."""
+        if self._ground is not None:
+            return self._ground.open(flags)
+        try:
+            fd = os.open(self._path, flags)
+        except OSError as error:
+            if self._identity and error.errno in (errno.ELOOP, errno.ENOTDIR):
+                raise root_changed_error(self._given) from error
+            raise
+        if self._identity and not self._is(fd):
+            os.close(fd)
+            raise root_changed_error(self._given)
+        return fd
+
+    def _is(self, fd: int) -> bool:
+        status = os.fstat(fd)
+        if (status.st_dev, status.st_ino) != self._seen and identity(fd) != self._identity:
+            return False
+        self._seen = (status.st_dev, status.st_ino)
+        return True
+
+
+def root_changed_error(root: str) -> RootChanged:
+    return RootChanged(
+        f"The project root {inert(root)} is not the folder that this chat was bound to: another one, or a link, stands "
+        "in its place. Nothing in it was touched. If it is the right one, bind the chat to it by naming its root again."
+    )

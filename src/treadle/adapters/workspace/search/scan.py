@@ -1,7 +1,6 @@
 """A small search program for where there is no ripgrep: it takes a job, searches its working directory or its input,
-and writes what ripgrep would, so that one reader serves both. A process of its own, because nothing else can stop a
-regular expression that never ends. It goes from descriptor to descriptor and never through a link, so that nothing
-swapped meanwhile leads elsewhere."""
+and writes what ripgrep would. A process of its own, because nothing else can stop a regular expression that never ends.
+It goes from descriptor to descriptor and never through a link, so that nothing swapped meanwhile leads elsewhere."""
 
 import codecs
 import os
@@ -15,9 +14,8 @@ from itertools import pairwise
 
 import msgspec
 
-from treadle.adapters.workspace.paths.entries import LIST, bytes_at
-from treadle.adapters.workspace.paths.glob import matcher
-from treadle.adapters.workspace.paths.ignore import FOLDERS, Ignoring, Rules
+from treadle.adapters.workspace.paths.entries import LIST, bytes_at, closing_fd
+from treadle.adapters.workspace.paths.ignore import FOLDERS, Ignoring, Rules, matcher
 from treadle.adapters.workspace.paths.ignore import lines_of as rules_of
 from treadle.diff.encodings import decode_bytewise
 
@@ -69,18 +67,14 @@ def leaves(top: int, inherited: Rules | None = None) -> Iterator[Leaf]:
 
 
 def special_files(top: int, name: str, above: Ignoring | None = None) -> Iterator[bool]:
-    """Look for files of this name that are, or lead to, a FIFO, device or socket: one answer for each folder. None of
-    them is opened. With `above`, the rules from above the top, ignored folders are left out."""
+    """Look for files of this name that are, or lead to, a FIFO, device or socket: one answer for each folder. None is
+    opened. With `above`, the rules from above the top, ignored folders are left out."""
     folders = [("", above)]
     while folders:
         prefix, rules = folders.pop()
-        try:
-            fd = os.open(prefix or ".", LIST, dir_fd=top)
-        except OSError:
-            continue
-        try:
-            inner: list[str] = []
-            has_special = False
+        inner: list[str] = []
+        has_special = False
+        with suppress(OSError), closing_fd(os.open(prefix or ".", LIST, dir_fd=top)) as fd:
             with suppress(OSError), os.scandir(fd) as entries:  # what could be listed counts
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
@@ -93,8 +87,6 @@ def special_files(top: int, name: str, above: Ignoring | None = None) -> Iterato
                 rules = rules.within(prefix, fd)
                 inner = [path for path in inner if not rules.covers(path, directory=True)]
             folders += [(f"{path}/", rules) for path in inner]
-        finally:
-            os.close(fd)
 
 
 def _read_folder(fd: int, prefix: str, above: Ignoring) -> _Level:
@@ -109,8 +101,7 @@ def _read_folder(fd: int, prefix: str, above: Ignoring) -> _Level:
     return level
 
 
-MAX_FILE = 32_000_000
-"""Bytes of a file that is searched; larger ones are left out."""
+MAX_FILE = 32_000_000  # Bytes of a file that is searched; larger ones are left out
 
 
 def lines_of(data: bytes) -> list[str] | None:
@@ -125,12 +116,8 @@ def lines_of(data: bytes) -> list[str] | None:
         text = data.decode() if is_utf8(data) else decode_bytewise(data)[0]
     if "\0" in text:
         return None
-    if "\r" in text:
-        text = text.replace("\r\n", "\n")
-    lines = text.split("\n")
-    if not lines[-1]:  # the end of the last line, or nothing at all
-        lines.pop()
-    return lines
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines if lines[-1] else lines[:-1]  # the end of the last line, or nothing at all
 
 
 def is_utf8(data: bytes) -> bool:
@@ -154,8 +141,7 @@ _CLASSES = {
     "upper": "A-Z", "word": "0-9A-Za-z_", "xdigit": "0-9A-Fa-f",
 }  # fmt: skip
 _TOKEN = re.compile(r"\[:(\^?)(\w+):\]|\\.|\[\^?\]?|\]|[^\\\[\]]+|.", re.DOTALL)
-_LETTERS_BEYOND_ASCII = (0x130, 0x131, 0x17F, 0x212A)
-"""Other cases of the letters i, s and k, as `re` sees them."""
+_LETTERS_BEYOND_ASCII = (0x130, 0x131, 0x17F, 0x212A)  # Other cases of the letters i, s and k, as `re` sees them
 _WORD_ENDS = {r"\<": r"\b(?=\w)", r"\>": r"\b(?<=\w)"}
 
 
@@ -197,19 +183,14 @@ def _all_but(inside: str, *, ignore_case: bool) -> str:
 
 
 class SearchJob(msgspec.Struct, frozen=True):
-    pattern: str = ""
-    """Empty: only list the files."""
+    pattern: str = ""  # Empty: only list the files
     include: str = ""
     ignore_case: bool = False
     literal: bool = False
-    stdin: bool = False
-    """True to search the standard input instead of a directory."""
-    rules: int = -1
-    """A descriptor with rules from above the directory; -1: there are none."""
-    only: int = -1
-    """A descriptor with the paths to search, each ended by a NUL; -1: all."""
-    seconds: int = 30
-    """The most seconds that a search may take, even if no process is left to stop it."""
+    stdin: bool = False  # True to search the standard input instead of a directory
+    rules: int = -1  # A descriptor with rules from above the directory; -1: there are none
+    only: int = -1  # A descriptor with the paths to search, each ended by a NUL; -1: all
+    seconds: int = 30  # The most seconds that a search may take, even if no process is left to stop it
 
 
 def is_supported(job: SearchJob) -> bool:
@@ -248,26 +229,24 @@ def main(text: str) -> int:
 
 
 def _work(job: SearchJob) -> None:
-    out = open(1, "wb", closefd=False)  # noqa: SIM115 - flushed below
-    if not job.pattern:
-        for leaf in leaves(os.open(".", os.O_RDONLY), inherited_rules(job.rules)):
-            out.write(b"./" + os.fsencode(leaf.path) + b"\0")
-        out.flush()
-        return
-    pattern = _compile(job)
-    shortcut = None if _WHOLE.search(pattern.pattern) else re.compile(pattern.pattern, pattern.flags | re.M)
-    for path, data in _files(job):
-        lines = lines_of(data)
-        if lines is None or (shortcut is not None and not shortcut.search("\n".join(lines))):
-            continue
-        block = bytearray()
-        for number, line in enumerate(lines, 1):
-            if match := pattern.search(line):
-                byte_offset = len(line[: match.start()].encode(errors="surrogateescape"))
-                block += b"%d:%d:\n" % (number, byte_offset + 1)
-        if block:
-            out.write(path + b"\0" + block + b"\n")
-    out.flush()
+    with open(1, "wb", closefd=False) as out:
+        if not job.pattern:
+            for leaf in leaves(os.open(".", os.O_RDONLY), inherited_rules(job.rules)):
+                out.write(b"./" + os.fsencode(leaf.path) + b"\0")
+            return
+        pattern = _compile(job)
+        shortcut = None if _WHOLE.search(pattern.pattern) else re.compile(pattern.pattern, pattern.flags | re.M)
+        for path, data in _files(job):
+            lines = lines_of(data)
+            if lines is None or (shortcut is not None and not shortcut.search("\n".join(lines))):
+                continue
+            block = bytearray()
+            for number, line in enumerate(lines, 1):
+                if match := pattern.search(line):
+                    byte_offset = len(line[: match.start()].encode(errors="surrogateescape"))
+                    block += b"%d:%d:\n" % (number, byte_offset + 1)
+            if block:
+                out.write(path + b"\0" + block + b"\n")
 
 
 def _files(job: SearchJob) -> Iterator[tuple[bytes, bytes]]:
@@ -284,7 +263,6 @@ def _files(job: SearchJob) -> Iterator[tuple[bytes, bytes]]:
 
 
 def inherited_rules(descriptor: int) -> Rules | None:
-    """What `SearchJob.rules` says."""
     if descriptor < 0:
         return None
     with open(os.dup(descriptor), "rb") as file:

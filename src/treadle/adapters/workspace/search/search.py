@@ -1,6 +1,10 @@
-"""Finds files and lines below the root: starts a program in a held directory, and reads again through the root
-everything that the program names, so that no name and no byte from outside is ever shown, even if a folder is swapped
-meanwhile (S-01)."""
+"""Finds files and lines below the root: starts a program in a held directory (ripgrep, or our own where there is none),
+and reads again through the root everything that the program names.
+
+Both programs never go through a link, and write the same. Their output is read piece by piece; the first files by path
+and all the sums are kept, so memory is bounded. ripgrep opens files by path, so a directory that is swapped for a link
+at the right moment can make it look outside. Therefore nothing it says is believed but numbers: names are checked and
+lines read again through the root, so that no name and no byte from outside is ever shown (S-01)."""
 
 import codecs
 import os
@@ -11,32 +15,208 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import cache
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
 from treadle.adapters.workspace.paths.entries import missing
-from treadle.adapters.workspace.paths.glob import Matcher, matcher
-from treadle.adapters.workspace.paths.ignore import MAX_BYTES, NAME, seen_from
+from treadle.adapters.workspace.paths.ignore import FOLDERS, MAX_BYTES, NAME, Matcher, expand, matcher, seen_from
 from treadle.adapters.workspace.paths.ignore import lines_of as rules_of
-from treadle.adapters.workspace.search import engines
-from treadle.adapters.workspace.search.engines import FileReader, MatchReader
-from treadle.adapters.workspace.search.scan import (
-    MAX_FILE,
-    SearchJob,
-    characters,
-    inherit,
-    inherited_rules,
-    is_supported,
-    is_utf8,
-    lines_of,
-    special_files,
-)
-from treadle.base.subprocesses import Completed, Launch, held_folder, run_blocking
+from treadle.adapters.workspace.search import scan
+from treadle.adapters.workspace.search.scan import MAX_FILE, SearchJob, is_supported, lines_of
+from treadle.base.subprocesses import Completed, Launch, held_folder, program_outside, run_blocking
 from treadle.diff.encodings import visible
 from treadle.errors import ToolError
 from treadle.ports.workspace import FileMatches, FileStat, Line, Matches, Paths, Query, inert
+
+TIMEOUT_S = 30.0
+
+# No configuration of the user's or the project's, no preprocessor, no archive, no file above the directory.
+_SAFE = (
+    "--no-config", "--no-messages", "--color=never", "--no-follow", "--no-pre", "--no-search-zip", "--no-mmap",
+    "--null", "--hidden", "--no-require-git", "--no-ignore-dot", "--no-ignore-exclude", "--no-ignore-global",
+    "--no-ignore-parent",
+)  # fmt: skip
+# The lines themselves are left out, however long: their numbers are enough.
+_NUMBERS = (
+    "--heading", "--with-filename", "--line-number", "--column", "--max-columns=1", "--no-max-columns-preview",
+    "--crlf", "--engine=auto", f"--max-filesize={MAX_FILE}", "--no-context-separator",
+)  # fmt: skip
+_NO_UTF8 = (
+    r"(?-u)[\xC0\xC1\xF5-\xFF]|(?:^|[\x00-\x7F])[\x80-\xBF]|[\xC2-\xF4](?:[^\x80-\xBF]|$)|[\xC2-\xDF][\x80-\xBF]{2}"
+)
+"""Bytes that valid UTF-8 does not have. Some other texts that have none of them are valid UTF-8 as well."""
+_PLAIN_NAME = re.compile(r"[\w.*?-]+")
+
+
+@cache
+def ripgrep(root: str) -> str | None:
+    """The program, beside the interpreter or on the path; never one that the project brings along (S-09)."""
+    bundled = os.path.join(os.path.dirname(sys.executable), "rg") if sys.executable else ""
+    return bundled if bundled and os.access(bundled, os.X_OK) else program_outside("rg", root)
+
+
+def command(program: str | None, job: SearchJob) -> list[str]:
+    """The command line for a job; without a program, of our own one."""
+    if program is not None:
+        return _ripgrep(program, job)
+    # Isolated, and with our own search path: the working directory is the project's, whose modules must not run.
+    path = [str(Path(__file__).resolve().parents[4]), *(folder for folder in sys.path if os.path.isabs(folder))]
+    run = "from treadle.adapters.workspace.search.scan import main\nsys.exit(main(sys.argv[1]))"
+    code = f"import sys; sys.path[:] = {path!r}\n{run}"
+    job = msgspec.structs.replace(job, seconds=int(TIMEOUT_S) + 5)
+    return [sys.executable, "-I", "-S", "-c", code, msgspec.json.encode(job).decode()]
+
+
+def environment() -> dict[str, str]:
+    """Nothing that could configure a program: no RIPGREP_CONFIG_PATH, no PYTHON…, no keys."""
+    return {name: os.environ[name] for name in ("SYSTEMROOT", "TMPDIR") if name in os.environ}
+
+
+def _ripgrep(program: str, job: SearchJob) -> list[str]:
+    argv = [program, *_SAFE, *(f"--glob=!{folder}" for folder in FOLDERS)]
+    if job.rules >= 0:
+        argv.append(f"--ignore-file=/dev/fd/{job.rules}")
+    if not job.pattern:
+        return [*argv, "--files", "--", "."]
+    argv += [*_NUMBERS, "--ignore-case" if job.ignore_case else "--case-sensitive"]
+    argv += ["--fixed-strings"] if job.literal else []
+    return [*argv, *_types(job), f"--regexp={job.pattern}", "--", "-" if job.stdin else "."]
+
+
+def list_other_encodings(program: str, job: SearchJob) -> list[str]:
+    """The command line of ripgrep that names the files whose bytes are no valid UTF-8, each ended by a NUL."""
+    names = _ripgrep(program, msgspec.structs.replace(job, pattern=""))[:-3]
+    more = ("--files-with-matches", "--encoding=none", f"--max-filesize={MAX_FILE}", *_types(job))
+    return [*names, *more, f"--regexp={_NO_UTF8}", "--", "."]
+
+
+def _types(job: SearchJob) -> list[str]:
+    """Globs of the last name, which spare reading what cannot match; none if it takes more than those to tell. A type,
+    and not a glob: a glob would bring back what .gitignore names."""
+    names = [pattern.rpartition("/")[2] for pattern in expand(job.include)] if job.include else []
+    if not names or not all(_PLAIN_NAME.fullmatch(name) for name in names):
+        return []
+    return [*(f"--type-add=wanted:{name}" for name in names), "--type=wanted"]
+
+
+_ROOM = 1_024  # How many more than wanted are held before the list is cut to the first ones again
+_LINE = 64  # Bytes that a line of the programs takes at most
+
+
+class LineCount(msgspec.Struct):
+    """The matching lines of one file: how many, and what was written of the first ones."""
+
+    count: int = 0
+    head: bytes = b""
+
+    def first(self, most: int) -> list[tuple[int, int]]:
+        """Numbers and byte columns, both from 1. Read only of the files that are shown."""
+        positions = []
+        for line in self.head.split(b"\n", most)[:most]:
+            number, colon, remainder = line.partition(b":")
+            if colon:
+                column = remainder.partition(b":")[0]
+                # ripgrep tells no column of a line whose match it does not find a second time (`\r` at its end).
+                positions.append((int(number), int(column) if column.isdigit() else 1))
+        return positions
+
+
+class First:
+    """The first paths of any number, in order, and how many there were."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: dict[str, LineCount] = {}
+        self.total = 0
+
+    def add(self, path: str, counted: LineCount) -> None:
+        self.total += 1
+        self._kept[path] = counted
+        if len(self._kept) > self._most + _ROOM:
+            self._kept = dict(self.sorted()[: self._most])
+
+    def sorted(self) -> list[tuple[str, LineCount]]:
+        return sorted(self._kept.items())
+
+
+class FileReader:
+    """Reads `./path NUL` again and again."""
+
+    def __init__(self, is_wanted: Callable[[str], bool], most: int) -> None:
+        self._wanted, self._open, self.files = is_wanted, b"", First(most)
+
+    def feed(self, data: bytes) -> None:
+        *paths, self._open = (self._open + data).split(b"\0")
+        for name in filter(self._wanted, map(path_of, paths)):
+            self.files.add(name, LineCount())
+
+
+class MatchReader:
+    """Reads blocks of `./path NUL`, a line `number:column:…` per match, and an empty line in between."""
+
+    def __init__(self, is_wanted: Callable[[str], bool], most: int) -> None:
+        self.wanted, self.files, self.total = is_wanted, First(most), 0
+        self._head, self._open = most * _LINE, b""
+        self._path: str | None = None
+        self._counted, self._binary = LineCount(), False
+
+    def feed(self, data: bytes) -> None:
+        data, at, end = self._open + data, 0, -1
+        while at != end:
+            end, at = at, self._step(data, at)
+        self._open = data[at:]
+
+    def close(self) -> None:
+        """End of the output: the rest is the last block."""
+        if self._path is not None:
+            self._lines(self._open)
+            self._end()
+        self._open = b""
+
+    def _step(self, data: bytes, at: int) -> int:
+        """How far was read: a path, the lines that are there, or the end of a block; nothing if that takes more."""
+        if self._path is None:
+            end = data.find(b"\0", at)
+            if end < 0:
+                return at
+            self._path = path_of(data[at:end])
+            return end + 1
+        if data.startswith(b"\n", at):
+            self._end()
+            return at + 1
+        end = max(data.find(b"\n\n", at), 0) or data.rfind(b"\n", at)
+        if end < 0:
+            return at
+        self._lines(data[at : end + 1])
+        return end + 1
+
+    def _lines(self, text: bytes) -> None:
+        if not text:
+            return
+        last = text.rfind(b"\n", 0, len(text) - 1) + 1
+        if not text[last : last + 1].isdigit():  # a warning: the file turned out to be binary
+            self._binary = True
+            return
+        counted = self._counted
+        counted.count += text.count(b"\n") + (not text.endswith(b"\n"))
+        if len(counted.head) < self._head:
+            counted.head += text[: self._head]
+
+    def _end(self) -> None:
+        path, counted, binary = self._path, self._counted, self._binary
+        self._path, self._counted, self._binary = None, LineCount(), False
+        if path is not None and counted.count and not binary and self.wanted(path):
+            self.files.add(path, counted)
+            self.total += counted.count
+
+
+def path_of(data: bytes) -> str:
+    return os.fsdecode(data.removeprefix(b"./"))
+
 
 _NEWLINE = re.compile(r"(?<!\\)(?:\\\\)*\\[nr]")
 _MATCHES_MORE = re.compile(r"\.|\[\^|\\[bBDpPSuUWwx<>]|\[:\^|\(\?[=!<]")
@@ -44,8 +224,7 @@ _MATCHES_MORE = re.compile(r"\.|\[\^|\\[bBDpPSuUWwx<>]|\[:\^|\(\?[=!<]")
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LARGE_NAMED = 10
 _UNSUPPORTED = ("look-around", "backreferences")
-_USUAL_S = 1.0
-"""Most searches have ended by then; after it the cause of the delay is looked for."""
+_USUAL_S = 1.0  # Most searches have ended by then; after it the cause of the delay is looked for
 _LOOK_S = 0.02
 
 
@@ -63,10 +242,8 @@ class Scope(msgspec.Struct, frozen=True):
 
     stop: threading.Event | None
     until: float
-    fd: int = -1
-    """The directory, held open; -1: none."""
-    parts: Sequence[str] = ()
-    """Its path."""
+    fd: int = -1  # The directory, held open; -1: none
+    parts: Sequence[str] = ()  # Its path
 
 
 class _Blocked(Exception):
@@ -75,13 +252,12 @@ class _Blocked(Exception):
 
 class _Halt:
     """Tells if a search is to stop: it was called off, or ripgrep is blocked by a `.gitignore` that became a FIFO after
-    `Engine._refuse_special_files`. When ripgrep takes long, the tree is searched for such a file, a little with each
-    look."""
+    `Engine._refuse_special_files`. When ripgrep takes long, such a file is looked for, a little with each look."""
 
     def __init__(self, stop: threading.Event | None, top: int) -> None:
         self._stop = stop
         self._due = time.monotonic() + _USUAL_S
-        self._looks = special_files(top, NAME) if top >= 0 else iter(())
+        self._looks = scan.special_files(top, NAME) if top >= 0 else iter(())
         self.blocked = False
 
     def is_set(self) -> bool:
@@ -114,21 +290,28 @@ class Engine:
         return Paths(paths, reader.files.total - len(candidates) + len(paths), ran.ending == "exited")
 
     def search(self, query: Query, stop: threading.Event | None) -> Matches:
-        _require_pattern(query)
+        if not query.pattern:
+            raise ToolError("The pattern is empty; give the text or regular expression to look for.")
+        if "\0" in query.pattern:
+            raise ToolError("A pattern cannot contain a NUL character.")
+        if "\n" in query.pattern or (not query.literal and _NEWLINE.search(query.pattern)):
+            reason = "The pattern has a line break in it, but lines are searched one by one"
+            raise ToolError(f"{reason}; look for one of them.")
         status = self._guard.stat(query.path)
         if status is None:
             raise missing(query.path)
-        if status.kind == "directory":
-            try:
-                return self._search_tree(query, stop)
-            except _Blocked:
-                return Engine(self._guard, None).search(query, stop)
-        return self._search_file(query, stop)
+        if status.kind != "directory":
+            return self._search_file(query, stop)
+        try:
+            return self._search_tree(query, stop)
+        except _Blocked:
+            return Engine(self._guard, None).search(query, stop)
 
     def _search_tree(self, query: Query, stop: threading.Event | None) -> Matches:
         is_wanted = _glob(query.include, self._guard.path) if query.include else _any
         with self._guard.hold(query.path, exact=True) as (fd, parts), self._inherited(parts) as rules:
-            job, scope = _job(query, rules=rules), Scope(stop, _time_limit(), fd, parts)
+            job = SearchJob(query.pattern, query.include, query.ignore_case, query.literal, rules=rules)
+            scope = Scope(stop, _time_limit(), fd, parts)
             self._refuse_special_files(rules, scope)
             other_files = self._other_encodings(job, scope)
             reader = MatchReader(lambda name: is_wanted(name) and name not in other_files, query.most)
@@ -140,14 +323,15 @@ class Engine:
                     job = msgspec.structs.replace(job, only=only)
                     ran = self._run(job, reader.feed, scope, program=None)
                 reader.close()
-            too_large = self._too_large(is_wanted, rules, scope) if ran.ending == "exited" else ()
-        return self._checked(query, reader, ran, lambda name: _join(parts, name), too_large)
+            is_complete = ran.ending == "exited"
+            too_large = self._too_large(is_wanted, rules, scope) if is_complete else ()
+        return self._checked(query, reader, is_complete, lambda name: _join(parts, name), too_large)
 
     def _refuse_special_files(self, rules: int, scope: Scope) -> None:
         """Raise _Blocked if a `.gitignore` is a FIFO, device or socket: ripgrep would open it, and wait for ever."""
         if self._program is None:
             return
-        for is_special in special_files(scope.fd, NAME, inherit(inherited_rules(rules))):
+        for is_special in scan.special_files(scope.fd, NAME, scan.inherit(scan.inherited_rules(rules))):
             if is_special:
                 raise _Blocked
             if (scope.stop is not None and scope.stop.is_set()) or time.monotonic() > scope.until:
@@ -160,7 +344,7 @@ class Engine:
         if self._program is None or not more_than_ascii or not is_supported(job):
             return frozenset()
         reader = FileReader(_any, sys.maxsize)
-        self._start(engines.list_other_encodings(self._program, job), job, reader.feed, scope)
+        self._start(list_other_encodings(self._program, job), job, reader.feed, scope)
         return frozenset(name for name, _ in reader.files.sorted())
 
     def _too_large(self, accepts: Matcher, rules: int, scope: Scope) -> tuple[str, ...]:
@@ -178,21 +362,21 @@ class Engine:
         data = self._guard.read_bytes(query.path, MAX_FILE)
         if lines_of(data) is None:
             raise ToolError(f"{inert(query.path)} is a binary file; it is not searched.")
-        job = _job(query, stdin=True)
-        other_encoding = not is_utf8(data) and not data.startswith(_UTF16) and is_supported(job)
+        job = SearchJob(query.pattern, "", query.ignore_case, query.literal, stdin=True)
+        other_encoding = not scan.is_utf8(data) and not data.startswith(_UTF16) and is_supported(job)
         with self._guard.open(query.path) as fd:
             reader = MatchReader(_any, query.most)
             program = None if other_encoding else self._program
             ran = self._run(job, reader.feed, Scope(stop, _time_limit()), stdin=fd, program=program)
         reader.close()
-        return self._checked(query, reader, ran, lambda _: query.path)
+        return self._checked(query, reader, ran.ending == "exited", lambda _: query.path, ())
 
     def _run(
         self, job: SearchJob, feed: Callable[[bytes], None], scope: Scope, stdin: int = -1, program: str | None = ""
     ) -> Completed:
-        """With this program instead of the usual one, if one is given; None is our own."""
+        """With this program (None is our own) instead of the usual one, if one is given."""
         program = self._program if program == "" else program
-        ran = self._start(engines.command(program, job), job, feed, scope, stdin)
+        ran = self._start(command(program, job), job, feed, scope, stdin)
         if ran.ending != "exited" or ran.code in (0, 1) or not ran.errors.strip():
             return ran
         if complaint := _complaint(ran.errors):
@@ -208,7 +392,7 @@ class Engine:
         cwd = held_folder(scope.fd, os.path.join(self._guard.path, *scope.parts)) if scope.fd >= 0 else "/"
         descriptors = [descriptor for descriptor in (job.rules, job.only) if descriptor >= 0]
         source = stdin if stdin >= 0 else subprocess.DEVNULL
-        launch = Launch(command, engines.environment(), cwd, source, descriptors)
+        launch = Launch(command, environment(), cwd, source, descriptors)
         halt = _Halt(scope.stop, scope.fd if command[0] == self._program else -1)
         ran = run_blocking(launch, feed, max(0.1, scope.until - time.monotonic()), halt)
         if halt.blocked:
@@ -216,12 +400,7 @@ class Engine:
         return ran
 
     def _checked(
-        self,
-        query: Query,
-        reader: MatchReader,
-        ran: Completed,
-        name_of: Callable[[str], str],
-        large: tuple[str, ...] = (),
+        self, query: Query, reader: MatchReader, is_complete: bool, name_of: Callable[[str], str], large: Sequence[str]
     ) -> Matches:
         files: list[FileMatches] = []
         total, total_files, remaining = reader.total, reader.files.total, query.most
@@ -235,51 +414,41 @@ class Engine:
                 continue
             files.append(FileMatches(path, counted.count, lines))
             remaining -= min(counted.count, remaining) if query.texts else 1
-        return Matches(tuple(files), total_files, total, ran.ending == "exited", large)
+        return Matches(tuple(files), total_files, total, is_complete, tuple(large))
 
     def _lines(self, path: str, positions: Sequence[tuple[int, int]], context: int) -> tuple[Line, ...] | None:
         """The lines with these numbers and those around them; None if this is no text file of the project."""
-        try:
+        text = None
+        with suppress(ToolError):
             text = lines_of(self._guard.read_bytes(path, MAX_FILE))
-        except ToolError:
-            return None
         if text is None:
             return None
         columns = {number: column for number, column in positions if number <= len(text)}
         around = {near for number in columns for near in range(number - context, number + context + 1)}
-        lines = []
-        for number in sorted(around.intersection(range(1, len(text) + 1))):
-            line = text[number - 1]
-            at = (characters(line, columns[number] - 1),) if number in columns else ()
-            lines.append(Line(number, visible(line), *at))
-        return tuple(lines)
+
+        def build(number: int, line: str) -> Line:
+            at = (scan.characters(line, columns[number] - 1),) if number in columns else ()
+            return Line(number, visible(line), *at)
+
+        return tuple(build(at, text[at - 1]) for at in sorted(around.intersection(range(1, len(text) + 1))))
 
     def _is_file(self, path: str) -> bool:
-        try:
+        with suppress(ToolError):
             status = self._guard.stat(path)
-        except ToolError:
-            return False
-        return status is not None and status.kind == "file"
+            return status is not None and status.kind == "file"
+        return False
 
     @contextmanager
     def _inherited(self, parts: Sequence[str]) -> Iterator[int]:
         """A descriptor with what the directories above say is ignored, read through the root; -1: nothing."""
         rules: list[str] = []
         for depth in range(len(parts)):
-            try:
+            with suppress(ToolError):
                 data = self._guard.read_bytes("/".join([*parts[:depth], NAME]), MAX_BYTES)
-            except ToolError:
-                continue
-            rules += seen_from(rules_of(data), parts[depth:])
-        if not rules:
-            yield -1
-            return
-        with _file_with("\n".join(rules).encode(errors="surrogateescape")) as fd:
+                rules += seen_from(rules_of(data), parts[depth:])
+        data = "\n".join(rules).encode(errors="surrogateescape")
+        with _file_with(data) if rules else nullcontext(-1) as fd:
             yield fd
-
-
-def engine(guard: GuardedRoot) -> Engine:
-    return Engine(guard, engines.ripgrep(guard.path))
 
 
 @contextmanager
@@ -291,12 +460,7 @@ def _file_with(data: bytes) -> Iterator[int]:
 
 
 def _time_limit() -> float:
-    return time.monotonic() + engines.TIMEOUT_S
-
-
-def _job(query: Query, *, rules: int = -1, stdin: bool = False) -> SearchJob:
-    include = "" if stdin else query.include
-    return SearchJob(query.pattern, include, query.ignore_case, query.literal, stdin, rules)
+    return time.monotonic() + TIMEOUT_S
 
 
 def _any(_: str) -> bool:
@@ -314,15 +478,6 @@ def _glob(pattern: str, root: str, *, ignore_case: bool = False) -> Matcher:
     if ".." in pattern.split("/"):
         raise ToolError(f"{inert(pattern)} leads up; give the directory as path, and a pattern below it.")
     return matcher(pattern, ignore_case=ignore_case)
-
-
-def _require_pattern(query: Query) -> None:
-    if not query.pattern:
-        raise ToolError("The pattern is empty; give the text or regular expression to look for.")
-    if "\0" in query.pattern:
-        raise ToolError("A pattern cannot contain a NUL character.")
-    if "\n" in query.pattern or (not query.literal and _NEWLINE.search(query.pattern)):
-        raise ToolError("The pattern has a line break in it, but lines are searched one by one; look for one of them.")
 
 
 def _complaint(errors: str) -> str | None:

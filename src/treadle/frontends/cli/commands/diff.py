@@ -23,7 +23,9 @@ from treadle.frontends.cli.lazy import (  # isort: skip
 from treadle.frontends.cli.terminal import Terminal, write_json
 
 if TYPE_CHECKING:
-    from treadle.diff.hunks import FileDiff
+    from treadle.diff.diff import FileDiff
+    from treadle.library.agent import Agent
+    from treadle.protocol import events as e
 
     Work = tuple[changes.SelectedChanges, Sequence[FileDiff], Sequence[e.Envelope]]
 

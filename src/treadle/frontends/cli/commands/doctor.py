@@ -27,7 +27,7 @@ from treadle.frontends.presentation.styled import Colour, Span, spans
 
 if TYPE_CHECKING:
     from treadle.adapters.sandbox.choose import ChosenSandbox
-    from treadle.adapters.sandbox.report import EscapeResult, Verdict
+    from treadle.adapters.sandbox.trial_folders import EscapeResult, Verdict
     from treadle.adapters.stores.integrity import Problem
     from treadle.ports.sandbox import Level
     from treadle.ports.store import Store
@@ -73,7 +73,7 @@ def sandbox(as_json: bool) -> int:
     """
     from treadle.adapters.sandbox.choose import FOLDER, choose, examine
     from treadle.adapters.sandbox.probe import examine_level
-    from treadle.adapters.sandbox.report import ESCAPES
+    from treadle.adapters.sandbox.trial_folders import ESCAPES
     from treadle.library.housekeeping.command_trials import TRIALS, try_commands
 
     config = session.configured()

@@ -9,7 +9,7 @@ import msgspec
 
 from treadle.base.types import ChatId, new_id
 from treadle.diff.changes import is_folder, without_parents
-from treadle.diff.hunks import FileDiff, build_file_diff
+from treadle.diff.diff import FileDiff, build_file_diff
 from treadle.engine.effects import whole_list
 from treadle.errors import InvalidInput, OutsideRoot, Refused, RootChanged, ToolError
 from treadle.frontends.server.replies import ApiReply, reply

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.adapters.workspace.views import Views
-from treadle.adapters.workspace.history import effects, frozen
+from treadle.adapters.workspace.history import effects
 from treadle.adapters.workspace.history.effects import CHANGED, GONE
-from treadle.adapters.workspace.history.overlay_upper import Upper
+from treadle.adapters.workspace.history.overlay_upper import LayerReading, Upper, freeze_layer, read_frozen
 from treadle.adapters.workspace.root import Root
 from treadle.errors import ToolError
 from treadle.protocol.files import FileState, decode_path
@@ -347,15 +347,13 @@ def test_a_frozen_layer_counts_the_lines_of_its_copies(views: Views, tmp_path: P
     view = views.run("sed -i 's/line 3$/line three/' notes.txt")
     upper, root = Upper(str(view)), Root(str(views.root))
 
-    def read_layer_and_overwrite() -> frozen.LayerReading:
+    def read_layer_and_overwrite() -> LayerReading:
         layer = effects.read_layer(root, upper, None)
         assert [change.removed for change in layer.effect.files] == [1]
         (view / "upper" / "notes.txt").write_text("all other\n")
         return layer
 
     into = str(tmp_path / "frozen")
-    frozen.freeze(
-        upper, read_layer_and_overwrite, into, lambda file, copy: effects.count_copied_lines(root, file, copy)
-    )
-    (change,) = frozen.read(into).effect.files
+    freeze_layer(upper, read_layer_and_overwrite, into, lambda file, copy: effects.count_copied_lines(root, file, copy))
+    (change,) = read_frozen(into).effect.files
     assert (change.added, change.removed) == (1, 20)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from treadle.adapters.workspace.history import glance, trees, walk
+from treadle.adapters.workspace.history import trees, walk
 from treadle.adapters.workspace.history.trees import Tree
 from treadle.adapters.workspace.history.walk import Walk
 from treadle.adapters.workspace.paths.durable import digest_of
@@ -48,7 +48,7 @@ COMMANDS = (
 @pytest.fixture(scope="module", autouse=True)
 def _small_trees_are_glanced_at() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(glance, "FEWEST", 0)
+        patch.setattr(walk, "FEWEST", 0)
         patch.setattr(walk, "RACY_NS", 0)
         yield
 
@@ -71,7 +71,7 @@ def test_a_glance_makes_no_difference(rounds: list[list[str]]) -> None:  # W-10
         for commands in ([setup], *rounds):
             subprocess.run(["sh", "-c", "; ".join(commands) or ":"], cwd=top, check=False, capture_output=True)
             for keep in (False, True):
-                glance._unusable.clear()  # a tree as small as this may have nothing left of what it was
+                walk._unusable.clear()  # a tree as small as this may have nothing left of what it was
                 plain, plainly = walked(top, known_tree, glanced=False, keep=keep)
                 new_tree, has_changed = walked(top, known_tree, keep=keep)
                 assert (new_tree, has_changed) == (plain, plainly)
@@ -162,7 +162,7 @@ def test_a_find_of_another_kind_is_asked_once(
     program.write_text(f"#!/bin/sh\necho >> {call_log}\n{words}\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    glance._program.cache_clear()
+    walk._program.cache_clear()
     try:
         known_tree, _ = walked(project, None)
         (project / "a/d/new").mkdir()
@@ -171,7 +171,7 @@ def test_a_find_of_another_kind_is_asked_once(
         assert "a/d/new/" in walked(project, known_tree)[0].folders
         assert 1 <= len(call_log.read_text().splitlines()) <= len(os.sched_getaffinity(0))
     finally:
-        glance._program.cache_clear()
+        walk._program.cache_clear()
 
 
 def test_a_find_that_the_project_brings_along_is_not_run(
@@ -180,13 +180,13 @@ def test_a_find_that_the_project_brings_along_is_not_run(
     (project / "find").write_text("#!/bin/sh\ntouch run\n")
     (project / "find").chmod(0o755)
     monkeypatch.setenv("PATH", f"{project}:{os.environ['PATH']}")
-    glance._program.cache_clear()
+    walk._program.cache_clear()
     try:
         known_tree, _ = walked(project, None)
         assert walked(project, known_tree) == (known_tree, False)
         assert not (project / "run").exists()
     finally:
-        glance._program.cache_clear()
+        walk._program.cache_clear()
 
 
 def test_left_out_folders_are_not_looked_into(project: Path) -> None:

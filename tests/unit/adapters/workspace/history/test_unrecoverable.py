@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.adapters.workspace.history.unrecoverable import unrecoverable
+from treadle.adapters.workspace.history.repository_changes import unrecoverable
 from treadle.adapters.workspace.root import Root
 from treadle.protocol.files import DiffStat, FileChange, FileState, change_of
 

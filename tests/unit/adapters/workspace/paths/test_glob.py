@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.adapters.workspace.paths.glob import expand, matcher
+from treadle.adapters.workspace.paths.ignore import expand, matcher
 from treadle.errors import ToolError
 
 

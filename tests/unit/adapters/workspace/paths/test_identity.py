@@ -10,7 +10,7 @@ from tests.writing import history
 from treadle.adapters.workspace.history.journal import Journal, Journals
 from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
 from treadle.adapters.workspace.history.walk import Walk
-from treadle.adapters.workspace.paths.identity import identify, locate
+from treadle.adapters.workspace.paths.resolve import identify, locate
 from treadle.adapters.workspace.root import Root
 from treadle.errors import RootChanged
 from treadle.ports.workspace import Query

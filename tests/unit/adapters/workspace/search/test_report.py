@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.adapters.workspace.search.engines import FileReader, LineCount, MatchReader
+from treadle.adapters.workspace.search.search import FileReader, LineCount, MatchReader
 
 TEXT = (
     b"./a/x.txt\0" + b"1:1:[Omitted long line]\r\n3:12:[Omitted long line]\r\n" + b"\n"

@@ -16,8 +16,9 @@ import pytest
 
 from treadle.adapters.workspace.paths.ignore import Rules
 from treadle.adapters.workspace.root import Root
+from treadle.adapters.workspace.search import search as searching
 from treadle.adapters.workspace.search.scan import MAX_FILE, inherit, special_files
-from treadle.adapters.workspace.search.search import Engine, engines
+from treadle.adapters.workspace.search.search import TIMEOUT_S, Engine, ripgrep
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import Line, Matches, Query
 
@@ -27,7 +28,7 @@ Make = Callable[[Path], Engine]
 
 
 def program(name: str) -> str | None:
-    path = engines.ripgrep("/nowhere") if name == "ripgrep" else None
+    path = ripgrep("/nowhere") if name == "ripgrep" else None
     assert name == "own" or path, "ripgrep comes with the requirements"
     return path
 
@@ -402,7 +403,7 @@ def test_an_ignore_file_that_is_no_file_delays_no_search(engine: Make, project: 
         assert sorted(find(searcher, "d")) == [str(place.relative_to(project) / "d")]
         assert "d" in find(searcher, "*", str(place.relative_to(project)))[-1]
         assert writer.poll() is None or kind == "socket"
-    assert time.monotonic() - began < engines.TIMEOUT_S
+    assert time.monotonic() - began < TIMEOUT_S
 
 
 @contextlib.contextmanager
@@ -463,10 +464,10 @@ def test_settings_of_the_user_and_the_project_change_nothing(
 def test_a_program_that_the_project_brings_along_is_not_run(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(project, **{"bin/rg": "#!/bin/sh\n"})
     (project / "bin" / "rg").chmod(0o755)
-    monkeypatch.setattr(engines.sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(searching.sys, "executable", "/nowhere/python")
     monkeypatch.setenv("PATH", f"{project}/bin:bin:.")
-    assert engines.ripgrep.__wrapped__(str(project)) is None
-    assert engines.ripgrep.__wrapped__("/elsewhere") == f"{project}/bin/rg"
+    assert ripgrep.__wrapped__(str(project)) is None
+    assert ripgrep.__wrapped__("/elsewhere") == f"{project}/bin/rg"
 
 
 def test_a_ripgrep_that_does_not_work_is_replaced_by_our_own(project: Path, tmp_path: Path) -> None:
@@ -480,7 +481,7 @@ def test_a_ripgrep_that_does_not_work_is_replaced_by_our_own(project: Path, tmp_
 @pytest.mark.timeout(120)
 def test_an_expression_that_never_ends_is_stopped(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(project, a="a" * 60 + "\n", b="hit\n")
-    monkeypatch.setattr(engines, "TIMEOUT_S", 1.0)
+    monkeypatch.setattr(searching, "TIMEOUT_S", 1.0)
     matches = Engine(Root(str(project)), None).search(Query("(a+)+$b|hit"), None)
     assert not matches.complete
 
