@@ -41,7 +41,7 @@ PROTOCOLS = ("frontends.acp", "adapters.mcp")
 """Packages that take a second each and that only the commands for editors and for MCP servers use: imported with the
 first of these."""
 MORE = (
-    "concurrent.futures.thread", "jsonschema_rs", "platformdirs", "tomllib", "treadle.base.jsonrpc.connection",
+    "concurrent.futures.thread", "jsonschema_rs", "platformdirs", "tomllib", "treadle.base.jsonrpc",
     "treadle.adapters.sandbox.places", "treadle.adapters.sandbox.probe", "treadle.adapters.sandbox.trial_folders",
     "treadle.library.skills.documents", "treadle.testing.faults",
     "tree_sitter_bash", "uvicorn.lifespan.off", "uvicorn.protocols.http.h11_impl",

@@ -9,10 +9,9 @@ import pytest
 
 from tests.lazily import lazily
 from treadle.adapters.models.gemini.adapter import Gemini
-from treadle.adapters.models.gemini.stream import signatures
-from treadle.adapters.models.gemini.vertex import GivenToken, Vertex, VertexEndpoint
+from treadle.adapters.models.gemini.vertex import Vertex, VertexEndpoint, given_token
 from treadle.adapters.models.keys import Secret
-from treadle.adapters.models.wire.signed_thinking import unseal
+from treadle.adapters.models.thinking import unseal
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolResult, UserEntry
@@ -60,11 +59,11 @@ async def answer_of(model: Gemini, request: ModelRequest) -> ModelAnswer:
 
 def by_adapter(answer: ModelAnswer) -> CommonAnswer:
     usage = answer.usage
-    signed = [(block, opaque_value) for block in answer.thinking if (opaque_value := unseal(block.opaque)) is not None]
+    signed = [sealed for block in answer.thinking if (sealed := unseal(block.opaque)) is not None]
     return CommonAnswer(
         answer.text,
         "".join(block.text for block in answer.thinking),
-        [base64.b64decode(signature.value) for signature in signatures(signed)],
+        [base64.b64decode(msgspec.json.decode(sealed.block)["thoughtSignature"]) for sealed in signed],
         [(call.id, call.name, msgspec.json.decode(call.arguments)) for call in answer.requests],
         (usage.input, usage.output, usage.cached, usage.reasoning) if usage else (0, 0, 0, 0),
         answer.finish_reason,
@@ -155,7 +154,7 @@ async def test_vertex_reads_the_same() -> None:
     with FakeGemini([CASES["everything"]]) as fake:
         info = ModelInfo("vertex", INFO.name, thinking=True)
         endpoint = VertexEndpoint(
-            GivenToken(Secret("ya29.token")), project="p-1", location="us-east5", base_url=fake.base_url
+            given_token(Secret("ya29.token")), project="p-1", location="us-east5", base_url=fake.base_url
         )
         answer = await answer_of(Vertex(info, endpoint=endpoint), ModelRequest("", [UserEntry("hi")]))
         project = {"vertexai": True, "project": "p-1", "location": "us-east5", "credentials": credentials}

@@ -17,7 +17,7 @@ from treadle.adapters.models.ollama import OllamaChat
 from treadle.adapters.models.openai_chat.adapter import OpenAIChat
 from treadle.adapters.models.openai_responses import OpenAIResponses
 from treadle.adapters.models.wire import http
-from treadle.adapters.models.wire.framing import EVENT_BYTES
+from treadle.adapters.models.wire.reading import EVENT_BYTES
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.base.types import JsonObject
 from treadle.chat.assembly import ANSWER_CHARS, ARGUMENTS_CHARS, CALLS

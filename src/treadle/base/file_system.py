@@ -9,14 +9,12 @@ _hook: "Callable[[str], None] | None" = None
 
 
 def faultpoint(name: str) -> None:
-    """A named place where a test may kill, raise or delay: every persistence point and every effect has one. The fault
-    runner in `treadle.testing.faults` lists the names of a first run and then repeats it once per name."""
+    """A named place where a test may kill, raise or delay: every persistence point and every effect has one."""
     if _hook is not None:
         _hook(name)
 
 
 def install_fault_hook(hook: "Callable[[str], None] | None") -> None:
-    """Set what happens at every fault point; None takes it away."""
     global _hook
     _hook = hook
 
@@ -24,13 +22,12 @@ def install_fault_hook(hook: "Callable[[str], None] | None") -> None:
 def path_steps(path: str) -> list[str]:
     """A relative path and the folders on its way, the topmost first."""
     names = path.split("/")
-    return ["/".join(names[: number + 1]) for number in range(len(names))]
+    return ["/".join(names[:count]) for count in range(1, len(names) + 1)]
 
 
 def is_below(path: str, folder: str) -> bool:
     """True if a path is this folder or lies inside it. This compares text: both must be absolute, or relative to the
-    same folder, and free of `..` and links; for a security check, pass both through `os.path.realpath` first. Slashes
-    at the ends make no difference. Nothing is below an empty path, and an empty path is below nothing."""
+    same folder, and free of `..` and links; for a security check, pass both through `os.path.realpath` first."""
     return bool(path and folder) and f"{path}/".startswith(folder.rstrip("/") + "/")
 
 
@@ -47,9 +44,8 @@ def folders_between(root: str, path: str) -> list[str]:
 
 
 def replace_file(path: str, data: bytes, *, sync: bool = False, mode: int = 0o600, fault: str = "") -> None:
-    """Replace the content of a file atomically, safe against other writers: readers see the old bytes or the new ones.
-    With `sync` that holds after a power cut, too; to make the new ones durable, call `sync_folder` afterwards. `fault`:
-    the fault point between writing and renaming."""
+    """Replace a file's content atomically: readers see the old bytes or the new ones, with `sync` also after a power
+    cut; to make the new ones durable, call `sync_folder` afterwards. `fault`: the fault point before renaming."""
     temp = _write_beside(path, data, sync, mode)
     try:
         if fault:

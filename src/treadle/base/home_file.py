@@ -3,8 +3,7 @@ its owner alone. Knows nothing of what is in it."""
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -19,7 +18,7 @@ _OTHERS_WRITE = 0o022
 
 
 class HomeFile(Generic[T]):
-    """A JSON file that holds one Struct. The decoded content is cached until the file changes."""
+    """The decoded content is cached until the file changes."""
 
     def __init__(self, path: Path, kind: type[T]) -> None:
         self.path = path
@@ -53,26 +52,19 @@ class HomeFile(Generic[T]):
 
     def change(self, change: Callable[[T], T]) -> T:
         """Replace the content by what `change` makes of it. Of several processes each sees what the last one wrote."""
-        with self._locked():
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(f"{self._name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ConfigError(f"{self.path} cannot be written: {error.strerror or error}") from error
+        with open(lock, "r+b", 0):
+            fcntl.flock(lock, fcntl.LOCK_EX)
             new_content = change(self.read())
             data = msgspec.json.format(msgspec.json.encode(new_content), indent=2) + b"\n"
             try:
-                replace_file(str(self.path), data, sync=True, fault=f"home.before_replace:{self.path.name}")
+                replace_file(self._name, data, sync=True, fault=f"home.before_replace:{self.path.name}")
                 sync_folder(str(self.path.parent))
             except OSError as error:
                 raise ConfigError(f"{self.path} cannot be written: {error.strerror or error}") from error
             faultpoint(f"home.after_replace:{self.path.name}")
             return new_content
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = os.open(self.path.with_name(f"{self.path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise ConfigError(f"{self.path} cannot be written: {error.strerror or error}") from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(lock)

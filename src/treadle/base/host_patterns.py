@@ -7,10 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from treadle.errors import InvalidInput
 
-PORTS = (80, 443)
-"""The ports that a pattern without a port covers."""
-ALL = "all"
-"""The word for every host, in settings and flags: the network of the machine itself, without a proxy."""
+PORTS = (80, 443)  # the ports that a pattern without a port covers
+ALL = "all"  # the word for every host, in settings and flags: the network of the machine itself, without a proxy
 NONE = "none"
 
 # fmt: off
@@ -36,13 +34,12 @@ GIT_HOSTS: dict[str, tuple[str, ...]] = {
     "codeberg": ("codeberg.org",),
 }
 # fmt: on
-READY: dict[str, tuple[str, ...]] = {
+READY: dict[str, tuple[str, ...]] = {  # ready sets by name. A name has no dot, so it is never taken for a host.
     "registries": tuple(host for hosts in REGISTRIES.values() for host in hosts),
     "git-hosts": tuple(host for hosts in GIT_HOSTS.values() for host in hosts),
     **REGISTRIES,
     **GIT_HOSTS,
 }
-"""Ready sets by name. A name has no dot, so it is never taken for a host."""
 
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _HOST = rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})+"
@@ -82,12 +79,10 @@ def read(text: str) -> bool | tuple[str, ...]:
 
 
 def checked(network: "bool | Sequence[str]") -> "bool | tuple[str, ...]":
-    """Return the allowed network with each pattern in its normal form. InvalidInput if a pattern is invalid."""
     return network if isinstance(network, bool) else check_all(network)
 
 
 def joined(one: "bool | Sequence[str]", other_hosts: "bool | Sequence[str]") -> "bool | tuple[str, ...]":
-    """Return the union of both allowed networks."""
     if one is True or other_hosts is True:
         return True
     return tuple(dict.fromkeys((*(one or ()), *(other_hosts or ())))) or False
@@ -103,20 +98,18 @@ def without(network: "bool | Sequence[str]", denied: Sequence[str]) -> "bool | t
 
 
 def choice(patterns: Iterable[str]) -> "bool | tuple[str, ...]":
-    """Return the network that recorded patterns allow; `all` among them allows every host."""
+    """Recorded patterns: `all` among them allows every host."""
     unique_patterns = tuple(dict.fromkeys(patterns))
     return True if ALL in unique_patterns else unique_patterns or False
 
 
 def in_words(network: "bool | Sequence[str]") -> str:
-    """Describe briefly the network that a command may reach."""
     if network is True:
         return "network"
     return f"network: {', '.join(network)}" if network else "no network"
 
 
 def expand(patterns: Iterable[str]) -> tuple[str, ...]:
-    """The patterns, with each ready set replaced by its hosts."""
     return tuple(dict.fromkeys(host for pattern in patterns for host in READY.get(pattern, (pattern,))))
 
 

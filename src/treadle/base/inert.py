@@ -17,8 +17,7 @@ another. Terminals, logs and screens accept any text and make it inert themselve
 | private use                              | `\ue000`       | the font decides what is seen, also one of our signs   |
 | an escape that stands in the text        | itself         | `inert` twice is the same as once                      |
 
-Length: a line about something (a name, a title, a reason) is cut by `inert_line`; an answer is shown whole.
-"""
+Length: a line about something (a name, a title, a reason) is cut by `inert_line`; an answer is shown whole."""
 
 import re
 import sys
@@ -119,10 +118,9 @@ def write_inert(stream: TextIO, text: InertText) -> None:
 
 
 def print_line(text: str) -> None:
-    """A line on standard output."""
     write_inert(sys.stdout, inert(f"{text}\n"))
 
 
 def print_note(text: str) -> None:
-    """A line on standard error."""
+    """On standard error."""
     write_inert(sys.stderr, inert(f"{text}\n"))

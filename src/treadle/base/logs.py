@@ -7,8 +7,7 @@ from traceback import format_exception
 from treadle.base.inert import InertText, inert, inert_line
 
 LONGEST_FACT = 2_000
-MOST_LINES = 200
-"""Of a traceback, the last ones."""
+MOST_LINES = 200  # of a traceback, the last ones
 
 
 def log_debug(text: str, *facts: object) -> None:

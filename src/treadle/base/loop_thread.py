@@ -22,8 +22,6 @@ C = TypeVar("C", bound=_Closable)
 
 
 class LoopThread:
-    """An event loop in a daemon thread."""
-
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="treadle-sync", daemon=True)
@@ -63,8 +61,7 @@ class Facade(Generic[W]):
     """The base of classes without `async`: each stands before another object, whose coroutines run in the loop."""
 
     def __init__(self, loop: LoopThread, wrapped: W) -> None:
-        self._loop = loop
-        self._wrapped = wrapped
+        self._loop, self._wrapped = loop, wrapped
 
 
 class LoopOwner(Facade[C]):

@@ -14,8 +14,7 @@ class RedirectReceiver:
     """`show` is given the address that the person is to open."""
 
     def __init__(self, show: Callable[[str], Awaitable[None]]) -> None:
-        self.url = ""
-        """The address to which the browser is to come back; known once it is open."""
+        self.url = ""  # the address to which the browser is to come back; known once it is open
         self._show = show
         self._came: asyncio.Future[Mapping[str, str]] = asyncio.get_running_loop().create_future()
         self._server: asyncio.Server | None = None
@@ -39,7 +38,6 @@ class RedirectReceiver:
         await self._show(address)
 
     async def wait(self, timeout_s: float) -> Mapping[str, str]:
-        """The parameters of the address with which the browser came back."""
         async with asyncio.timeout(timeout_s):
             return await self._came
 
@@ -48,10 +46,8 @@ class RedirectReceiver:
         target = urlsplit(line.split(" ")[1] if line.count(" ") >= 2 else "")
         query = {name: values[0] for name, values in parse_qs(target.query).items()}
         is_callback = target.path == "/callback" and bool(query)
-        writer.write(
-            b"HTTP/1.1 " + (b"200 OK" if is_callback else b"404 Not Found") + b"\r\ncontent-type: text/html\r\n"
-        )
-        writer.write(b"connection: close\r\n\r\n" + (_PAGE if is_callback else b""))
+        status, page = (b"200 OK", _PAGE) if is_callback else (b"404 Not Found", b"")
+        writer.write(b"HTTP/1.1 %b\r\ncontent-type: text/html\r\nconnection: close\r\n\r\n%b" % (status, page))
         await writer.drain()
         writer.close()
         if is_callback and not self._came.done():

@@ -1,8 +1,7 @@
 """Temporary folders that belong to one process. A process that is killed cannot remove its folders; their names say
 which process made them, so that a later one can tell that they are abandoned.
 
-Must stay cheap to import: the programs in `sandbox/launch` load it before every command.
-"""
+Must stay cheap to import: the programs in `sandbox/launch` load it before every command."""
 
 import os
 import stat

@@ -4,8 +4,7 @@ caller leaves, and when this process is killed: `run_program` for a bounded answ
 
 The streams of an asynchronous program are pipes that are made here. Those of asyncio are no pipes in every version of
 Python, and some programs read their input only from a pipe; and asyncio may wait for the end of its pipes before it
-tells that the program has ended, which is never when something that it left behind holds one.
-"""
+tells that the program has ended, which is never when something that it left behind holds one."""
 
 import asyncio
 import os
@@ -29,27 +28,19 @@ from treadle.base.process_folders import process_folder_prefix
 from treadle.errors import ToolError
 
 OUTPUT_CAP = 2_000_000
-_ERRORS_CAP = 8_192
-"""How much is kept of what a program writes to its standard error: the end of it."""
+_ERRORS_CAP = 8_192  # how much is kept of what a program writes to its standard error: the end of it
 _READ = 1 << 16
-_LINGER_S = 0.25
-"""How long the last output may take to come in after the program has ended, if something holds the pipe."""
+_LINGER_S = 0.25  # for the last output after the program has ended, if something holds the pipe
 _REAP_S = 5.0
 _POLL_S = 0.05
-_EXIT_S = 0.7
-"""How long a program has to exit after its input has ended, and after SIGTERM."""
+_EXIT_S = 0.7  # how long a program has to exit after its input has ended, and after SIGTERM
 
 
 class Completed(msgspec.Struct, frozen=True):
-    """How a program ended."""
-
     ending: Literal["exited", "timed_out", "stopped"] = "exited"
-    code: int = 0
-    """The exit code; -N if signal N killed it."""
-    errors: str = ""
-    """The end of what it wrote to its standard error."""
-    output: str = ""
-    """The beginning of its standard output, if no other reader took it."""
+    code: int = 0  # the exit code; -N if signal N killed it
+    errors: str = ""  # the end of what it wrote to its standard error
+    output: str = ""  # the beginning of its standard output, if no other reader took it
 
 
 async def run_program(
@@ -71,20 +62,12 @@ class Program:
     """One run. Read `output` to its end; then `ended` tells how it was."""
 
     def __init__(
-        self,
-        argv: Sequence[str],
-        env: Mapping[str, str],
-        stdin_data: bytes,
-        *,
-        cwd: str = "",
-        errors_cap: int = _ERRORS_CAP,
+        self, argv: Sequence[str], env: Mapping[str, str], stdin: bytes, *, cwd: str = "", errors_cap: int = _ERRORS_CAP
     ) -> None:
         """Without `cwd` it runs in an empty folder, which goes with it."""
         self._argv = argv
         self._env = dict(env)
-        self._given = stdin_data
-        self._cwd = cwd
-        self._errors_cap = errors_cap
+        self._given, self._cwd, self._errors_cap = stdin, cwd, errors_cap
         self.ended = Completed()
 
     async def output(self) -> AsyncGenerator[bytes, None]:
@@ -101,8 +84,7 @@ class Program:
                 await pipes.connect(self._given)
                 while data := await pipes.output.read(_READ):
                     yield data
-                code = await process.wait()
-                self.ended = Completed("exited", code, await pipes.errors.text())
+                self.ended = Completed("exited", await process.wait(), await pipes.errors.text())
             finally:
                 watch.cancel()
                 kill_group(process.pid)
@@ -117,9 +99,6 @@ async def _watch(process: asyncio.subprocess.Process, pipes: "_Pipes") -> None:
     await asyncio.sleep(_LINGER_S)
     kill_group(process.pid)
     pipes.close()
-
-
-# -- ending with their caller -----------------------------------------------------------------------------------------
 
 
 async def start_program(
@@ -171,8 +150,7 @@ def kill_group(group: int) -> None:
 
 
 async def terminate(process: asyncio.subprocess.Process) -> None:
-    """End a program that served Treadle: close its input, then send SIGTERM, then SIGKILL, to it and all that it
-    started in its session, until it has exited."""
+    """End a program that served Treadle and all of its session: close its input, then SIGTERM, then SIGKILL."""
     if process.stdin is not None:
         process.stdin.close()
     if not await _has_exited(process):
@@ -267,8 +245,6 @@ class _Input(asyncio.Protocol):
 
 
 class _Tail(asyncio.Protocol):
-    """Keeps the end of what comes in."""
-
     def __init__(self, cap: int) -> None:
         self._cap = cap
         self._kept = bytearray()
@@ -331,23 +307,15 @@ class _Pipes:
             os.close(self.far.pop())
 
 
-# -- in threads -----------------------------------------------------------------------------------------------------
-
-
 class Launch(msgspec.Struct, frozen=True):
-    """The program that `run_blocking` starts."""
-
     argv: Sequence[str]
     env: Mapping[str, str]
     cwd: str = "/"
-    stdin: int = subprocess.DEVNULL
-    """The descriptor of an open file."""
+    stdin: int = subprocess.DEVNULL  # the descriptor of an open file
     pass_fds: Sequence[int] = ()
 
 
 class StopSign(Protocol):
-    """An Event, or something like it."""
-
     def is_set(self) -> bool: ...
 
 

@@ -49,7 +49,7 @@ class Clock(Protocol):
     """Time, injected. The rules never see it; the engine passes it to them as data."""
 
     def now_ms(self) -> int:
-        """Wall-clock time in milliseconds since 1970."""
+        """Since 1970."""
         ...
 
     def monotonic(self) -> float: ...
@@ -58,8 +58,6 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clock."""
-
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import msgspec
 
-from treadle.adapters.models.disclosure import recipient
+from treadle.adapters.models.base import check_effort
 from treadle.adapters.models.keys import stored_access
-from treadle.adapters.models.reasoning_effort import check_effort
+from treadle.adapters.models.providers import recipient
 from treadle.adapters.models.registry import ModelRegistry, OneModel
 from treadle.adapters.policy.redaction import Redactor
 from treadle.adapters.policy.rules import RuleBook, rules_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.adapters.models.reasoning_effort import check_effort
+from treadle.adapters.models.base import check_effort
 from treadle.base.types import ChatId
 from treadle.chat.state import ChatState, summary
 from treadle.engine.deps import Deps

@@ -11,9 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from treadle.adapters.models.catalog.table import PREFERRED
-from treadle.adapters.models.disclosure import is_loopback
 from treadle.adapters.models.keys import CUSTOM_ADDRESS, CUSTOM_KEY
-from treadle.adapters.models.providers import KEYLESS_SERVERS, VARIABLES
+from treadle.adapters.models.providers import KEYLESS_SERVERS, VARIABLES, is_loopback
 from treadle.adapters.models.registry import ModelRegistry
 from treadle.base.home_file import HomeFile
 from treadle.errors import ConfigError, InvalidInput, ModelError, TreadleError
@@ -167,7 +166,7 @@ class OfferedModel(NamedTuple):
 async def list_models(registry: ModelRegistry, env: Mapping[str, str]) -> list[OfferedModel]:
     """The models that every front end lists: those of servers on this machine first, then those of providers, then
     those of the server whose address a person entered."""
-    from treadle.adapters.models.offering import all_offers, usable
+    from treadle.adapters.models.registry import all_offers, usable
 
     offers, servers, custom = await asyncio.gather(
         asyncio.to_thread(all_offers, registry),

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from treadle.base.http.route import CLIENT_CERT, CLIENT_KEY
+from treadle.base.http.connection import CLIENT_CERT, CLIENT_KEY
 from treadle.errors import ConfigError
 from treadle.library.config import OF_CHATS, Settings, home_of, load
 from treadle.protocol.options import Budget, ChatOptions

@@ -1,16 +1,13 @@
 """The Messages API of Anthropic, and of every server that speaks its language (M-02): system and tools beside the
-conversation, roles that alternate, thinking where it stood.
+conversation, roles that alternate, thinking where it stood. An answer comes in blocks, each with a start, pieces and a
+stop.
 
 Two things move from request to request, though the bytes of an entry are made once: where a message ends, because what
 follows may have to be merged into it, and where the cache breakpoints stand. So a piece ends before the closing brace
-of its last block, and the next one begins by closing the message or by going on with it. Joining the pieces with `}`
-makes the conversation; a breakpoint is put in between a piece and its brace. The provider's cache goes by what the
-blocks say, not by their marks: the last two messages of the user are marked, the first of which ended the request
-before, so its prefix is found however much came since. Without the marks, a request begins with the very bytes of the
-one before (L-21).
-
-An answer comes in blocks, one after another, each with a start, pieces and a stop.
-"""
+of its last block, and the next one closes the message or goes on with it. Joining the pieces with `}` makes the
+conversation; a breakpoint is put between a piece and its brace. The provider's cache goes by what the blocks say, not
+by their marks: the last two messages of the user are marked, the first of which ended the request before, so its
+prefix is found however much came since. Without the marks, a request begins with the bytes of the one before (L-21)."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,23 +17,22 @@ import msgspec
 
 from treadle.adapters.models.listing import list_from
 from treadle.adapters.models.provider_context import ProviderContext
+from treadle.adapters.models.thinking import TEXT_PLACE, lay_out
 from treadle.adapters.models.wire.encoder import CLOSE, AlternatingConversation, Picture, RequestEncoder
 from treadle.adapters.models.wire.failures import failure, is_refusal, refuses
-from treadle.adapters.models.wire.http_model import Access, ConnectionOptions, HttpModel
+from treadle.adapters.models.wire.http import Access, HttpModel, HttpOptions
 from treadle.adapters.models.wire.json import encode_json, json_object, tool_name
 from treadle.adapters.models.wire.reading import EventReader, cost_of
-from treadle.adapters.models.wire.signed_thinking import TEXT_PLACE, lay_out
 from treadle.base.types import CallKey
 from treadle.errors import ModelError
-from treadle.ports.model import Encode, ModelInfo, ModelRequest, Pictures
+from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, ToolResult, Usage
 from treadle.protocol.deltas import CallDelta, NoticeDelta
 from treadle.protocol.options import ReasoningEffort
 from treadle.protocol.tools import ToolSpec
 
-MARK = b',"cache_control":{"type":"ephemeral"}'
-"""A cache breakpoint. Four are allowed: on the tools, on the system text, and on two messages."""
-_MARKED_MESSAGES = 2
+# A cache breakpoint. Four are allowed: on the tools, on the system text, and on two messages.
+MARK, _MARKED_MESSAGES = b',"cache_control":{"type":"ephemeral"}', 2
 
 _USER = b'{"role":"user","content":['
 _ASSISTANT = b'{"role":"assistant","content":['
@@ -45,69 +41,17 @@ _GO_ON = b'{"type":"text","text":"Go on."'  # and end: models refuse to go on in
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 
-class AnthropicEncoder(RequestEncoder):
-    def __init__(self, ref: str) -> None:
-        super().__init__(ref)
-        self._mark = MARK
-        self._demands_thinking = False
-
-    def body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
-        # A request that is sent once is not worth caching: a cache write costs a quarter more.
-        mark = self._mark if request.purpose == "turn" else b""
-        head = encode_json(parameters)[:-1] + self._tools_part(request)
-        if request.system.strip():
-            head += b',"system":[' + _text(request.system)[:-1] + mark + b"}]"
-        return b"".join((head, b',"messages":[', _joined(self._pieces(request), mark), b"]}"))
-
-    def want_thinking(self) -> bool:
-        """From now on every answer with calls has a block of thinking; False when that was so before."""
-        had_thinking, self._demands_thinking = self._demands_thinking, True
-        self._encode_anew()
-        return not had_thinking
-
-    def drop_marks(self) -> bool:
-        """Send no cache breakpoints any more; False when none were sent."""
-        had_marks, self._mark = bool(self._mark), b""
-        self._encode_anew()
-        return had_marks
-
-    def _conversation(self, refused: frozenset[str], pictures: Pictures) -> Encode:
-        conversation = AnthropicConversation(self._ref, refused, pictures, _ID)
-        conversation.demands_thinking = self._demands_thinking
-        return conversation
-
-    def _encode_tools(self, tools: tuple[ToolSpec, ...]) -> bytes:
-        return super()._encode_tools(tools)[:-2] + self._mark + b"}]"
-
-    def _tool(self, spec: ToolSpec) -> dict[str, Any]:
-        described = {"description": spec.description} if spec.description else {}
-        return {"name": spec.name, **described, "input_schema": {"type": "object", **spec.parameters}}
-
-    def _tools_part(self, request: ModelRequest) -> bytes:
-        """A request for a last answer names the tools too, and forbids them: the calls in its history need them."""
-        talk = self.talk(request)
-        if request.tools:
-            talk.tools = request.tools
-            return b',"tools":' + self._encoded_tools(request.tools)
-        calls = [call for entry in request.entries if isinstance(entry, AssistantEntry) for call in entry.calls]
-        if not calls:
-            return b""
-        tools = talk.tools or tuple(ToolSpec(name) for name in dict.fromkeys(tool_name(call.name) for call in calls))
-        encoded = self._encoded_tools(tools) if talk.tools else self._encode_tools(tools)
-        return b',"tools":' + encoded + b',"tool_choice":{"type":"none"}'
-
-
 class AnthropicConversation(AlternatingConversation):
     """Pieces to be joined, each without the brace that ends its last block."""
 
     opening: ClassVar = {"user": _USER, "model": _ASSISTANT}
     untold = _UNTOLD
-    demands_thinking = False  # True if the server refuses answers without a block of thinking
+    _encoder: "AnthropicEncoder"
 
     def _user(self, text: str, images: Sequence[Picture]) -> bytes:
         sources = ({"type": "base64", "media_type": image.media_type, "data": image.data} for image in images)
-        image_parts = [encode_json({"type": "image", "source": source}) for source in sources]
-        return self._piece("user", [*image_parts, _text(text)] if text.strip() else image_parts)
+        parts = [encode_json({"type": "image", "source": source}) for source in sources]
+        return self._piece("user", [*parts, _text(text)] if text.strip() else parts)
 
     def _assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
         return self._piece("model", [*self._blocks(entry, ids)])
@@ -118,14 +62,13 @@ class AnthropicConversation(AlternatingConversation):
     def _result(self, result: ToolResult) -> bytes:
         # An error without a word is refused, and so is blank text wherever it stands.
         content = result.text if result.text.strip() else "(no output)"
-        identity = self._ids.of_result(result.call)
-        block: dict[str, Any] = {"type": "tool_result", "tool_use_id": identity, "content": content}
+        block: dict[str, Any] = {"type": "tool_result", "tool_use_id": self._id_of(result), "content": content}
         return encode_json(block if result.success else {**block, "is_error": True})
 
     def _blocks(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> Iterator[bytes]:
         """Text and calls with the thinking put back in between."""
         returned = [sealed for _, sealed in self._returned(entry)]
-        if self.demands_thinking and not any(sealed.block != TEXT_PLACE for sealed in returned):
+        if self._encoder.demands_thinking and not any(sealed.block != TEXT_PLACE for sealed in returned):
             text = "".join(block.text for block in entry.thinking)
             yield encode_json({"type": "thinking", "thinking": text, "signature": ""})
         for part in lay_out(entry.text, len(entry.calls), returned):
@@ -142,8 +85,42 @@ class AnthropicConversation(AlternatingConversation):
                     yield encode_json({"type": "tool_use", "id": ids[call.call], "name": name, "input": arguments})
 
 
+class AnthropicEncoder(RequestEncoder):
+    conversation = AnthropicConversation
+    ids = _ID
+    mark = MARK
+    demands_thinking = False  # True if the server refuses answers without a block of thinking
+
+    def body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
+        # A request that is sent once is not worth caching: a cache write costs a quarter more.
+        mark = self.mark if request.purpose == "turn" else b""
+        head = encode_json(parameters)[:-1] + self._tools_part(request)
+        if request.system.strip():
+            head += b',"system":[' + _text(request.system)[:-1] + mark + b"}]"
+        return b"".join((head, b',"messages":[', _joined(self._pieces(request), mark), b"]}"))
+
+    def _encode_tools(self, tools: tuple[ToolSpec, ...]) -> bytes:
+        return super()._encode_tools(tools)[:-2] + self.mark + b"}]"
+
+    def _tool(self, spec: ToolSpec) -> dict[str, Any]:
+        description = {"description": spec.description} if spec.description else {}
+        return {"name": spec.name, **description, "input_schema": {"type": "object", **spec.parameters}}
+
+    def _tools_part(self, request: ModelRequest) -> bytes:
+        """A request for a last answer names the tools too, and forbids them: the calls in its history need them."""
+        talk = self.talk(request)
+        if request.tools:
+            talk.tools = request.tools
+            return b',"tools":' + self._encoded_tools(request.tools)
+        answers = (entry for entry in request.entries if isinstance(entry, AssistantEntry))
+        names = dict.fromkeys(tool_name(call.name) for answer in answers for call in answer.calls)
+        if not names:
+            return b""
+        tools = self._encoded_tools(talk.tools) if talk.tools else self._encode_tools(tuple(map(ToolSpec, names)))
+        return b',"tools":' + tools + b',"tool_choice":{"type":"none"}'
+
+
 def _joined(pieces: Sequence[bytes], mark: bytes) -> bytes:
-    """The conversation, with breakpoints at the ends of the last messages of the user."""
     if not pieces:
         return _USER + _GO_ON + b"}]}"
     ends: list[int] = []
@@ -168,8 +145,8 @@ def _text(text: str) -> bytes:
     return encode_json({"type": "text", "text": text})
 
 
+# Models whose prompts above a length cost a multiple of the catalogue's prices.
 _LONG_PROMPTS: dict[str, tuple[int, float]] = {"claude-haiku-5-5": (100_000, 5.0)}
-"""Models whose prompts above a length cost a multiple of the catalogue's prices."""
 
 
 class _Details(msgspec.Struct, gc=False):
@@ -177,7 +154,7 @@ class _Details(msgspec.Struct, gc=False):
 
 
 class _Usage(msgspec.Struct, gc=False):
-    """Counts are totals so far; a missing count has not changed."""
+    """Totals so far; a missing count has not changed."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -219,20 +196,18 @@ class _Event(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(_Event).decode
 
 
-class _Block:
-    def __init__(self, start: dict[str, Any], call: int, text_length: int) -> None:
-        self.said = text_length  # how many characters of text stood before it
-        self.start = start
-        self.kind = start.get("type")
-        self.call = call  # which of the answer's calls it is
-        self.pieces: list[str] = []
+class _Block(msgspec.Struct):
+    start: dict[str, Any]
+    kind: Any
+    call: int  # which of the answer's calls it is
+    said: int  # how many characters of text stood before it
+    pieces: list[str] = []
 
 
 class AnthropicReader(EventReader):
     def __init__(self, host: str, info: ModelInfo) -> None:
-        super().__init__(host)
-        self._info = info
-        self._usage = _Usage(0, 0, 0, 0, _Details(0))
+        super().__init__(host, info)
+        self._totals: dict[str, int] = dict.fromkeys(_Usage.__struct_fields__, 0)  # the totals so far
         self._blocks: dict[int, _Block] = {}
         self._current = 0
 
@@ -242,7 +217,7 @@ class AnthropicReader(EventReader):
             self._stop(index)
 
     def _read(self, chunk: bytes) -> None:
-        for event in self._body.feed(chunk):
+        for event in self._split(chunk):
             data = event.data
             if self.done or not data:
                 continue
@@ -252,7 +227,7 @@ class AnthropicReader(EventReader):
                 part = self._mended(data, _Event)
             piece = part.delta
             if piece is not None and piece.text is not None:  # first, because nearly all are
-                self._batch.say(piece.text)
+                self.say(piece.text)
             else:
                 self._take(part, part.type or event.event, data)
 
@@ -284,10 +259,10 @@ class AnthropicReader(EventReader):
     def _start(self, index: int, start: dict[str, Any]) -> None:
         if index in self._blocks:
             self._stop(index)  # a server that says no stop, or calls every index 0
-        block = self._blocks[index] = _Block(start, self._calls, self._batch.text_length)
+        block = self._blocks[index] = _Block(start, start.get("type"), self._calls, self.text_length)
         match block.kind:
             case "text" if isinstance(start.get("text"), str):
-                self._batch.say(start["text"])
+                self.say(start["text"])
             case "thinking" if isinstance(start.get("thinking"), str):
                 self._piece(block, _Piece(thinking=start["thinking"]))
             case "tool_use":
@@ -295,7 +270,7 @@ class AnthropicReader(EventReader):
 
     def _piece(self, block: _Block | None, piece: _Piece) -> None:
         if piece.thinking:
-            self._batch.think(piece.thinking)
+            self.think(piece.thinking)
             if block is not None:
                 block.pieces.append(piece.thinking)
         if piece.signature is not None and block is not None:
@@ -303,15 +278,15 @@ class AnthropicReader(EventReader):
         if piece.partial_json and (block is None or block.kind == "tool_use"):
             if block is not None:
                 block.pieces.append(piece.partial_json)
-            self._batch.put(CallDelta(index=block.call if block else None, arguments=piece.partial_json))
+            self.put(CallDelta(index=block.call if block else None, arguments=piece.partial_json))
 
     def _stop(self, index: int) -> None:
         block = self._blocks.pop(index, None)
         if block is None:
             return
-        place = self._batch.text_length, block.call
+        place = self.text_length, block.call
         match block.kind:
-            case "text" if block.call and self._batch.text_length > block.said:
+            case "text" if block.call and self.text_length > block.said:
                 # Text behind a call. An answer has its text in one piece: the place of this one is recorded.
                 self._put_block("", TEXT_PLACE, block.said, block.call)
             case "thinking":
@@ -322,32 +297,27 @@ class AnthropicReader(EventReader):
             case "redacted_thinking":
                 self._put_block("", encode_json(block.start), *place)
             case "tool_use" if not block.pieces and block.start.get("input"):
-                self._batch.put(CallDelta(index=block.call, arguments=encode_json(block.start["input"]).decode()))
+                self.put(CallDelta(index=block.call, arguments=encode_json(block.start["input"]).decode()))
 
     def _finish(self, reason: str, details: Any) -> None:
         self.finish_reason = "content_filter" if reason == "refusal" else reason
         if reason == "pause_turn":
-            self._batch.put(NoticeDelta("paused", f"{self._info.ref} paused a long turn; it is asked to go on"))
+            self.put(NoticeDelta("paused", f"{self._info.ref} paused a long turn; it is asked to go on"))
         if reason == "refusal":
             explanation = details.get("explanation") if isinstance(details, dict) else None
-            description = f"declined to answer: {explanation or 'it gave no reason'}"
-            self._batch.put(NoticeDelta("incomplete", f"{self._info.ref} {description}"))
+            message = f"{self._info.ref} declined to answer: {explanation or 'it gave no reason'}"
+            self.put(NoticeDelta("incomplete", message))
 
     def _count(self, report: _Usage | None) -> None:
         if report is None:
             return
-        total, info = self._usage, self._info
-        for field in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
-            if (count := getattr(report, field)) is not None:
-                setattr(total, field, count)
-        if report.output_tokens_details is not None and report.output_tokens_details.thinking_tokens is not None:
-            total.output_tokens_details = report.output_tokens_details
-        fresh, cached = total.input_tokens or 0, total.cache_read_input_tokens or 0
-        written, output = total.cache_creation_input_tokens or 0, total.output_tokens or 0
-        above, factor = _LONG_PROMPTS.get(info.name, (0, 1.0))
-        usd = cost_of(info, fresh, written, cached, output) * (factor if fresh + cached + written > above else 1)
-        thinking = (total.output_tokens_details or _Details()).thinking_tokens or 0
-        self._batch.count(Usage(fresh + cached + written, output, cached, thinking, usd))
+        for name, count in msgspec.structs.asdict(report).items():
+            count = count.thinking_tokens if isinstance(count, _Details) else count
+            self._totals[name] = self._totals[name] if count is None else count
+        fresh, output, cached, written, thinking = self._totals.values()
+        above, factor = _LONG_PROMPTS.get(self._info.name, (0, 1.0))
+        usd = cost_of(self._info, fresh, written, cached, output) * (factor if fresh + cached + written > above else 1)
+        self.count(Usage(fresh + cached + written, output, cached, thinking, usd))
 
     def _read_document(self, body: bytes) -> None:
         try:
@@ -369,11 +339,10 @@ VERSION = "2023-06-01"
 FALLBACK_OUTPUT = 4_096
 LEAST_BUDGET = 1_024  # the smallest budget for thinking that the API takes
 
-_BUDGETS: Mapping[ReasoningEffort, int] = {
+_BUDGETS: Mapping[ReasoningEffort, int] = {  # tokens of thinking for models that take a budget instead of a level
     **{"minimal": LEAST_BUDGET, "low": 4_096, "medium": 8_192},
     **{"high": 16_384, "xhigh": 24_576, "max": 32_000},
 }
-"""Tokens of thinking for models that take a budget instead of a level."""
 _BUDGETED = re.compile(r"claude-(?:3-7|(?:opus|sonnet|haiku)-4(?:-[0-5])?(?:-20\d{6})?$)")
 """Models that know budgets of thinking alone; all later ones are asked by the name of a level."""
 
@@ -383,23 +352,19 @@ _ABOUT_BLOCKS = re.compile(r"messages\.\d|signature|block", re.I)
 
 
 class AnthropicMessages(HttpModel):
-    """`thinking`: "adaptive" lets the model decide, a number is a budget of tokens for models that need one, "" asks
-    for none; by default the catalogue decides."""
+    """`thinking`: "adaptive" lets the model decide, a number is a budget of tokens, "" asks for none."""
 
     base_url = BASE_URL
     path = "/v1/messages"
     key_header = "x-api-key"
+    reader = AnthropicReader
     headers: ClassVar = {"anthropic-version": VERSION}
     effort_words: ClassVar = (("output_config", r"output_config[\w.]*|effort"),)
 
     def __init__(
-        self,
-        info: ModelInfo,
-        *,
-        thinking: Literal["adaptive", ""] | int | None = None,
-        **connection: Unpack[ConnectionOptions],
+        self, info: ModelInfo, *, thinking: Literal["adaptive", ""] | int | None = None, **options: Unpack[HttpOptions]
     ) -> None:
-        super().__init__(info, connection)
+        super().__init__(info, options)
         self._thinking = thinking if thinking is not None else ("adaptive" if info.thinking else "")
         self._encoder: AnthropicEncoder = AnthropicEncoder(info.ref)
         self._output_limit = 0  # the most that the server said it takes for an answer, once it did
@@ -423,9 +388,6 @@ class AnthropicMessages(HttpModel):
         optional = {"temperature": temperature, "thinking": thinking, "output_config": level}
         return {"model": self._info.name, "max_tokens": limit, "stream": True, **self._select_parameters(optional)}
 
-    def _reader(self, host: str) -> AnthropicReader:
-        return AnthropicReader(host, self._info)
-
     def _thinking_asked(self, limit: int, effort: ReasoningEffort | Literal[""]) -> dict[str, Any] | None:
         name = self._info.name
         # Models of others that speak this protocol think unless they are told not to, and know no "adaptive".
@@ -448,14 +410,15 @@ class AnthropicMessages(HttpModel):
         if (most := _TOO_MANY.search(error_text)) and 0 < int(most[1]) < sent_params["max_tokens"]:
             self._output_limit = int(most[1])
             return self._notice("parameter_lowered", f"takes at most {most[1]} tokens of output; max_tokens is lowered")
-        if refuses(error, "cache_control", r"[\w.]*cache_control[\w.]*", inside=True) and self._encoder.drop_marks():
+        about_marks = refuses(error, "cache_control", r"[\w.]*cache_control[\w.]*", inside=True)
+        if about_marks and self._encoder.change(mark=b""):
             return self._notice("parameter_dropped", "refuses cache_control; it is no longer sent")
         if "temperature" in sent_params and refuses(error, "temperature"):
             return self._drop("temperature")
         if "thinking" not in error_text and "signature" not in error_text:
             return None
         if _DEMANDS_BLOCKS.search(error_text):
-            if not self._encoder.want_thinking():
+            if not self._encoder.change(demands_thinking=True):
                 return None
             return self._notice("thinking_returned", "wants thinking with every answer; from now on it gets it")
         if _ABOUT_BLOCKS.search(error_text):
@@ -470,13 +433,12 @@ class AnthropicMessages(HttpModel):
 
 
 def connect(name: str, context: ProviderContext) -> AnthropicMessages:
-    key, url = context.access(f"anthropic:{name}", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
-    return AnthropicMessages(
-        context.catalogue.look_up("anthropic", name), base_url=url or BASE_URL, api_key=key, http=context.http
-    )
+    key, url = context.access(f"anthropic:{name}", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", BASE_URL)
+    info = context.catalogue.look_up("anthropic", name)
+    return AnthropicMessages(info, base_url=url, api_key=key, http=context.http)
 
 
 async def list_models(context: ProviderContext) -> list[ModelInfo]:
-    key, url = context.access("anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
-    access = Access(AnthropicMessages._base(url or BASE_URL), key, AnthropicMessages.headers, "x-api-key")
+    key, url = context.access("anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", BASE_URL)
+    access = Access(AnthropicMessages._base(url), key, AnthropicMessages.headers, "x-api-key")
     return await list_from(context, "anthropic", access, "/v1/models?limit=1000")

@@ -1,25 +1,61 @@
-"""The common base of adapters: a model described by its `ModelInfo`. Knows no provider and no protocol."""
+"""The common base of adapters: a model described by its `ModelInfo`, and its reasoning effort (M-16), in levels that
+all wires share: which level a model takes in place of another, and which ones a server names when it refuses one. Each
+adapter writes a level in the words of its own protocol."""
 
+import re
+from collections.abc import Collection
 from typing import Literal
 from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
-from treadle.adapters.models.reasoning_effort import nearest
-from treadle.ports.model import Memo, ModelInfo, ModelRequest
+from treadle.errors import ConfigError, InvalidInput
+from treadle.ports.model import Memo, ModelInfo, ModelRequest, Models
 from treadle.protocol.deltas import NoticeDelta
-from treadle.protocol.options import ReasoningEffort
+from treadle.protocol.options import EFFORTS, ReasoningEffort
+
+_LEVEL = re.compile(rf"(?<![\w-])({'|'.join(EFFORTS)})(?![\w-])", re.I)
+_SUPPORTED = re.compile(
+    r"supported values|support(?:s|ed)?\b.{0,20}:|one of|should be|must be|allowed|expected|only", re.I
+)
+
+
+def nearest(effort: ReasoningEffort, levels: Collection[ReasoningEffort]) -> ReasoningEffort:
+    """The closest level; of two, the lower one, which costs less. Thinking is switched off only if asked for."""
+    target = EFFORTS.index(effort)
+    thinking = [level for level in levels if level != "none"] if effort != "none" else list(levels)
+    return min(thinking or levels, key=lambda level: (abs(EFFORTS.index(level) - target), EFFORTS.index(level)))
+
+
+def named_levels(sentence: str) -> tuple[ReasoningEffort, ...]:
+    """The levels that a server says it takes, in a sentence with which it refuses another one. Empty: it names none."""
+    start = _SUPPORTED.search(sentence)
+    if start is None:
+        return ()
+    level_names = {match[1].lower() for match in _LEVEL.finditer(sentence, start.start())}
+    return tuple(level for level in EFFORTS if level in level_names)
+
+
+def check_effort(models: Models, ref: str, effort: str) -> None:
+    """InvalidInput if a caller asks for an effort of a model that is known to have none."""
+    if effort not in EFFORTS or effort == "none":  # a model without reasoning does none
+        return
+    try:
+        info = models.get(ref).info
+    except ConfigError:
+        return  # said when the model is used
+    if info.efforts == ():
+        raise InvalidInput(
+            f"{info.ref} has no reasoning effort; leave out reasoning_effort ({effort}), or choose another model."
+        )
 
 
 class ModelBase:
-    """One model. Subclasses add `stream`."""
-
     def __init__(self, info: ModelInfo) -> None:
         self._info = info
-        self._server_efforts: tuple[ReasoningEffort, ...] | None = None
-        """The levels of reasoning effort that the server itself named, when it refused another one."""
+        self._server_efforts: tuple[ReasoningEffort, ...] | None = None  # those that the server named in a refusal
+        # By conversation: the effort of which it was told that another is sent instead, or none.
         self._told_efforts: WeakKeyDictionary[Memo, str] = WeakKeyDictionary()
-        """By conversation: the effort of which it was told that another is sent instead, or none."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._info.ref!r})"

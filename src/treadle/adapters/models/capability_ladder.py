@@ -10,8 +10,7 @@ if it is not the highest.
 
 On the native rung a call in the text is taken for one if nothing else can be meant: the markup is one that models are
 trained on (never bare or fenced JSON), it stands in no code span and no fenced block, every name is that of a tool of
-the request, and the answer has no native call. Otherwise the text stays as it is, to the letter.
-"""
+the request, and the answer has no native call. Otherwise the text stays as it is, to the letter."""
 
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from msgspec.structs import replace
 
-from treadle.adapters.models.text_thinking import TextThinking
+from treadle.adapters.models.thinking import TextThinking
 from treadle.adapters.models.wire.json import encode_json, json_object, tool_name
 from treadle.base.types import CallKey
 from treadle.chat.completion import MARKER_TEXT
@@ -64,7 +63,6 @@ class Ladder:
         self._rung: Rung | Literal[""] = hint
         self._told: WeakSet[Memo] = WeakSet()
         self._retold: WeakKeyDictionary[Memo, Retelling] = WeakKeyDictionary()
-        self._prompts: dict[tuple[int, ...], tuple[tuple[ToolSpec, ...], str]] = {}
 
     def __repr__(self) -> str:
         return f"Ladder({self.inner!r})"
@@ -108,9 +106,8 @@ class Ladder:
             self._told.add(request.memo)
 
     def _retell(self, request: ModelRequest, rung: Rung) -> ModelRequest:
-        """The request in words that need no tools."""
         retelling = self._retold.setdefault(request.memo, Retelling())
-        prompt = self._prompt(request.tools) if rung == "text" else ""
+        prompt = retelling.describe(request.tools) if rung == "text" else ""
         marker = MARKER_TEXT if rung == "text" and request.marker else ""
         system = "\n".join(part for part in (request.system, prompt, marker) if part)
         # A server that holds the model to a schema would not let it write calls into its text.
@@ -118,25 +115,22 @@ class Ladder:
         entries = retelling.retell(request.entries)
         return replace(request, system=system, entries=entries, tools=(), rung="", output_schema=schema)
 
-    def _prompt(self, tools: tuple[ToolSpec, ...]) -> str:
-        key = tuple(map(id, tools))
-        cached = self._prompts.get(key)
-        if cached is None:
-            if len(self._prompts) >= 64:
-                self._prompts.clear()
-            # The tools are held, so that their ids stay theirs.
-            cached = self._prompts[key] = tools, tools_text(tools)
-        return cached[1]
-
 
 class Retelling:
-    """A conversation whose calls and results are text. Each entry is retold once and then stays the same object, so
-    that its bytes are kept (law 13)."""
+    """Calls and results as text. Each entry is retold once and stays the same object, so that its bytes are kept (law
+    13)."""
 
     def __init__(self) -> None:
         self._entries: list[Entry] = []
         self._retold: list[Entry] = []
         self._names: dict[CallKey, str] = {}
+        self._tools: tuple[ToolSpec, ...] = ()
+        self._prompt = ""
+
+    def describe(self, tools: tuple[ToolSpec, ...]) -> str:
+        if tools != self._tools:
+            self._tools, self._prompt = tools, tools_text(tools)
+        return self._prompt
 
     def retell(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         known_count = len(self._entries)
@@ -175,13 +169,11 @@ class PlainAnswer:
 
 
 class NativeAnswer(PlainAnswer):
-    """An answer whose calls come by the protocol. Text passes until markup that could be a call; from there on it is
-    held, and interpreted at the end."""
+    """Text passes until markup that could be a call; from there on it is held, and interpreted at the end."""
 
     def __init__(self, ref: str, tools: Sequence[ToolSpec]) -> None:
         super().__init__()
-        self._ref = ref
-        self._tools = tools
+        self._ref, self._tools = ref, tools
         self._scanner: Scanner | None = None
         self._called = False
 
@@ -232,8 +224,7 @@ class NativeAnswer(PlainAnswer):
 
 
 class TextAnswer(PlainAnswer):
-    """Calls come in the text. Without tools there is nothing to call, but a model that called some before may go on
-    with it: then its markup goes."""
+    """Without tools there is nothing to call, but a model that called some before may go on: then its markup goes."""
 
     def __init__(self, ref: str, tools: Sequence[ToolSpec]) -> None:
         from treadle.adapters.models.text_calls import Scanner
@@ -288,8 +279,7 @@ class EndingCheck:
     being written when the room ran out: its arguments may look complete and are not."""
 
     def __init__(self, ref: str, *, marks_calls: bool) -> None:
-        self._ref = ref
-        self._marks_calls = marks_calls
+        self._ref, self._marks_calls = ref, marks_calls
         self._has_text = self._has_calls = self._ends_in_call = False
         self._has_arguments = False  # True if any arguments of the last call have arrived
         self._is_told = False  # True if the adapter itself reported the missing part

@@ -3,18 +3,17 @@ in memory (M-13): the program must send it again to resume the chat. Each call l
 at once."""
 
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Literal
 
 import msgspec
 
 from treadle.adapters.models.anthropic import AnthropicMessages
 from treadle.adapters.models.keys import Secret
-from treadle.adapters.models.offering import NAMELESS, all_offers, usable
 from treadle.adapters.models.openai_chat.adapter import OpenAIChat
 from treadle.adapters.models.openai_responses import OpenAIResponses
-from treadle.adapters.models.registry import ModelRegistry
-from treadle.adapters.models.wire.http_model import Access, Endpoint
+from treadle.adapters.models.registry import NAMELESS, ModelRegistry, all_offers, usable
+from treadle.adapters.models.wire.http import Access, Endpoint
 from treadle.errors import ConfigError, InvalidInput, ModelError
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 
@@ -99,14 +98,23 @@ class ClientModels:
         info = msgspec.structs.replace(info, provider=name, name=provider.wire_model or model)
         if provider.max_output_tokens:
             info = msgspec.structs.replace(info, max_output=provider.max_output_tokens, limit_assumed=False)
-        return _model(provider, info, _Endpoint(self, name))
+        return _model(provider, info, _Endpoint(self._providers, name))
 
-    async def access(self, name: str) -> Access:
-        entry = self._providers.get(name)
-        if entry is None:
+
+class _Endpoint(Endpoint):
+    """Looks the provider up for each call, so that a new key is used at once."""
+
+    def __init__(self, providers: Mapping[str, tuple[Provider, TokenOf]], name: str) -> None:
+        self._providers, self._name = providers, name
+
+    def __repr__(self) -> str:
+        return repr(self._name)
+
+    async def access(self, request: ModelRequest) -> Access:
+        if self._name not in self._providers:
             message = "The provider of this chat was brought by a program; resume the session with its provider."
             raise ConfigError(message)
-        provider, token_of = entry
+        provider, token_of = self._providers[self._name]
         key = provider.bearer_token or provider.api_key or ""
         if provider.has_bearer_token_provider:
             try:
@@ -114,21 +122,9 @@ class ClientModels:
             except Exception as error:
                 raise ModelError("auth", f"the program gave no token for its provider: {error}") from error
         key_header = {"azure": "api-key", "anthropic": "x-api-key"}.get(provider.type or "", "")
-        if provider.bearer_token or provider.has_bearer_token_provider:
-            key_header = ""
+        key_header = "" if provider.bearer_token or provider.has_bearer_token_provider else key_header
         headers = {"anthropic-version": "2023-06-01"} if provider.type == "anthropic" else {}
         return Access(_base(provider), Secret(key), {**headers, **(provider.headers or {})}, key_header)
-
-
-class _Endpoint(Endpoint):
-    def __init__(self, client_models: ClientModels, name: str) -> None:
-        self._client_models, self._name = client_models, name
-
-    def __repr__(self) -> str:
-        return repr(self._name)
-
-    async def access(self, request: ModelRequest) -> Access:
-        return await self._client_models.access(self._name)
 
 
 def _model(provider: Provider, info: ModelInfo, endpoint: _Endpoint) -> Model:
@@ -144,7 +140,6 @@ def _model(provider: Provider, info: ModelInfo, endpoint: _Endpoint) -> Model:
 
 
 def _base(provider: Provider) -> str:
-    """The address without what the adapters put behind it."""
     url = provider.base_url.rstrip("/")
     for path in ("/chat/completions", "/responses", "/messages"):
         url = url.removesuffix(path)

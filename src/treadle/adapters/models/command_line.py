@@ -39,8 +39,7 @@ _RESULTS = "### Results"
 def flatten(request: ModelRequest) -> bytes:
     """The prompt, in UTF-8. It ends where the answer is to begin."""
     head = "\n\n".join(filter(None, (request.system.strip(), _HOW))).encode("utf-8", "replace")
-    pieces = request.memo.pieces(request.entries, Conversation)
-    return b"\n\n".join((head, *pieces, f"{_ASSISTANT}\n".encode()))
+    return b"\n\n".join((head, *request.memo.pieces(request.entries, Conversation), f"{_ASSISTANT}\n".encode()))
 
 
 class Conversation:
@@ -71,20 +70,17 @@ class Conversation:
                 assert_never(never)
 
 
-PLACE = "{prompt}"
-"""Where the prompt goes in the arguments; without it, the program reads the prompt from its standard input."""
+PLACE = "{prompt}"  # where the prompt goes in the arguments; without it, the program reads it from standard input
 LINE_VARIABLE = "TREADLE_COMMAND_"
-PASS_VARIABLE = "TREADLE_PROGRAM_VARIABLES"
-"""Names of variables, or patterns of names, that programs get beside the usual ones."""
+PASS_VARIABLE = "TREADLE_PROGRAM_VARIABLES"  # names, or patterns of names, that programs get beside the usual ones
 ARGUMENT_CAP = 128 * 1024 - 1  # the most that Linux takes as one argument
 
-_USUAL = (
+_USUAL = (  # the variables that every program may need: for file locations, the user's language and the network
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TMP", "TEMP", "XDG_*"),
     *("DBUS_SESSION_BUS_ADDRESS", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"),
 )
-"""The variables that every program may need: for file locations, the user's language and the network."""
 _QUIET = {"TERM": "dumb", "NO_COLOR": "1"}  # settings for plain output, because the output is parsed
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -136,7 +132,7 @@ class CommandLineModel(ModelBase):
         if reader.length > OUTPUT_CAP:
             yield [FinishDelta("length")]
             return
-        tail = reader.end()
+        tail = reader.feed(b"", final=True)
         if program.ended.code or not reader.begun:
             raise self._failure(program.ended)
         yield [*([TextDelta(tail)] if tail else []), FinishDelta("stop")]
@@ -165,8 +161,7 @@ class CommandLineModel(ModelBase):
         complaint = _ESCAPES.sub("", completed.errors)
         for secret in self._secrets:
             complaint = secret.redact(complaint)
-        lines = [line.strip() for line in complaint.splitlines() if line.strip()]
-        error_text = "; ".join(lines[-_SHOWN_LINES:])
+        error_text = "; ".join([line.strip() for line in complaint.splitlines() if line.strip()][-_SHOWN_LINES:])
         hint = next((f". {hint}" for words, hint in self._hints.items() if words in complaint), "")
         description = f"ended with code {completed.code}" if completed.code else "said nothing"
         if completed.code < 0:
@@ -185,15 +180,9 @@ class _OutputReader:
         self.begun = False
         self.length = 0
 
-    def feed(self, data: bytes) -> str:
-        return self._take(self._decode(data))
-
-    def end(self) -> str:
-        """Return the rest of a truncated character, as a replacement character."""
-        return self._take(self._decode(b"", final=True))
-
-    def _take(self, text: str) -> str:
-        text = self._held + text
+    def feed(self, data: bytes, *, final: bool = False) -> str:
+        """At the end, the rest of a truncated character becomes a replacement character."""
+        text = self._held + self._decode(data, final)
         if not self.begun:
             text = text.lstrip("\ufeff\r\n")
         stripped = text.rstrip()
@@ -217,8 +206,8 @@ def _kind(completed: Completed, error_text: str) -> ModelErrorKind:
 
 
 def environment(env: Mapping[str, str], *needed: str) -> dict[str, str]:
-    """Return the variables that a program gets: those that every program needs, those that this one needs, and those
-    that the user allows. So no key is passed by accident (M-13)."""
+    """The variables that every program needs, that this one needs, and that the user allows. So no key is passed by
+    accident (M-13)."""
     patterns = (*_USUAL, *needed, *env.get(PASS_VARIABLE, "").replace(",", " ").split())
     passed = [name for name in env if any(fnmatch.fnmatchcase(name, each) for each in patterns)]
     return {name: env[name] for name in passed} | _QUIET

@@ -16,8 +16,7 @@ from treadle.adapters.models.keys import Secret, find_key
 from treadle.adapters.models.openai_chat.adapter import ChatOrResponses, OpenAIChat
 from treadle.adapters.models.openai_responses import OpenAIResponses
 from treadle.adapters.models.provider_context import ProviderContext
-from treadle.adapters.models.wire.http import Http, host_of
-from treadle.adapters.models.wire.http_model import Access, Endpoint
+from treadle.adapters.models.wire.http import Access, Endpoint, Http, host_of
 from treadle.base.subprocesses import run_program
 from treadle.errors import ConfigError, ModelError
 from treadle.ports.model import ModelInfo, ModelRequest
@@ -62,10 +61,7 @@ class CopilotEndpoint:
     def __init__(
         self, env: Mapping[str, str], http: Http, *, now: Callable[[], float] = time.monotonic, home: Path | None = None
     ) -> None:
-        self._env = env
-        self._home = home
-        self._http = http
-        self._now = now
+        self._env, self._home, self._http, self._now = env, home, http, now
         self._api = (env.get("COPILOT_GITHUB_API_URL", "").strip() or GITHUB_API_URL).rstrip("/")
         self._base_url = env.get("COPILOT_BASE_URL", "").strip().rstrip("/")
         self._pass: _Pass | None = None
@@ -86,10 +82,9 @@ class CopilotEndpoint:
 
     def refused(self, access: Access, error: ModelError) -> bool:
         """A token may be revoked, or a machine may have slept past its end."""
-        current_pass = self._pass
-        if error.status != 401 or (current_pass is not None and not current_pass.exchanged):
+        if error.status != 401 or (self._pass is not None and not self._pass.exchanged):
             return False
-        if current_pass is not None and current_pass.key is access.key:
+        if self._pass is not None and self._pass.key is access.key:
             self._pass = None  # otherwise someone else has fetched another one already
         return True
 
@@ -109,15 +104,13 @@ class CopilotEndpoint:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             host = host_of(self._api)
             raise ModelError("auth", f"{host} gave no Copilot token; has the account a subscription?") from error
-        models_url = (token.endpoints.api if token.endpoints else None) or ""
-        base_url = self._base_url or models_at(self._api, models_url)
+        base_url = self._base_url or models_at(self._api, (token.endpoints and token.endpoints.api) or "")
         life = token.refresh_in or 0.0  # the relative lifetime comes first: clocks may be wrong
         if life <= 0:
             life = max(0.0, token.expires_at - time.time() - MARGIN_S) if token.expires_at else LIFE_S
         return _Pass(Secret(token.token), base_url, self._now() + life, exchanged=True)
 
     async def _github(self) -> tuple[Secret, str]:
-        """The GitHub token, and where it is from. It is looked up each time and kept nowhere."""
         for variable in VARIABLES:
             if key := find_key(self._env, variable, keyring=variable == VARIABLES[0], home=self._home):
                 return key, variable
@@ -199,10 +192,11 @@ async def list_models(context: ProviderContext) -> list[ModelInfo]:
         listing = msgspec.json.decode(document, type=_List, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ModelError("bad_request", f"{access.base_url} gave no list of models") from error
-    return [_info(listed, context) for listed in listing.data if listed.capabilities.type == "chat"]
-
-
-def _info(listed: _Listed, context: ProviderContext) -> ModelInfo:
-    info, limits = context.catalogue.look_up("copilot", listed.id), listed.capabilities.limits
-    window = limits.max_context_window_tokens or limits.max_prompt_tokens or info.window
-    return msgspec.structs.replace(info, window=window, max_output=limits.max_output_tokens or info.max_output)
+    infos = []
+    for listed in listing.data:
+        if listed.capabilities.type == "chat":
+            info, limits = context.catalogue.look_up("copilot", listed.id), listed.capabilities.limits
+            window = limits.max_context_window_tokens or limits.max_prompt_tokens or info.window
+            max_output = limits.max_output_tokens or info.max_output
+            infos.append(msgspec.structs.replace(info, window=window, max_output=max_output))
+    return infos

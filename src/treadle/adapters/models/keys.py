@@ -4,6 +4,7 @@ file and the key store hold only keys that a person entered in the first-run dia
 
 import importlib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -11,8 +12,7 @@ from msgspec.structs import replace
 
 from treadle.base.home_file import HomeFile
 
-SERVICE = "treadle"
-"""Under this service name keys are looked up in the key store; the user name is that of the variable."""
+SERVICE = "treadle"  # the service name of keys in the key store; the user name is that of the variable
 FILE_NAME = "access.json"  # the file in Treadle's home with the keys and addresses that a person entered
 KEY_STORE = "the key store of this system"
 CUSTOM_KEY, CUSTOM_ADDRESS = "CUSTOM_API_KEY", "CUSTOM_BASE_URL"
@@ -47,8 +47,7 @@ class Secret:
         return self._value
 
     def redact(self, text: str) -> str:
-        """Return the text without the key, in case a server has echoed it. Values shorter than any real key stay: they
-        are placeholders for local servers."""
+        """The text without the key, in case a server echoed it. Values shorter than any real key stay: placeholders."""
         return text.replace(self._value, "***") if len(self._value) >= 8 else text
 
 
@@ -66,7 +65,10 @@ def stored_access(home: Path | None) -> StoredAccess:
 
 def store_key(home: Path, variable: str, value: str) -> str:
     """Keep a key in the system's key store if it has one, else in the file. Returns the place in words."""
-    in_keyring = _write_keyring(variable, value)
+    in_keyring = False
+    with suppress(Exception):  # not installed, or no usable backend
+        importlib.import_module("keyring").set_password(SERVICE, variable, value)
+        in_keyring = _read_keyring(variable) == value
     if in_keyring and not (home / FILE_NAME).exists():
         return KEY_STORE
 
@@ -94,19 +96,6 @@ def _file(home: Path) -> HomeFile[StoredAccess]:
 
 def _read_keyring(variable: str) -> str:
     try:
-        keyring = importlib.import_module("keyring")
-    except ImportError:
+        return str(importlib.import_module("keyring").get_password(SERVICE, variable) or "")
+    except Exception:  # not installed; a locked or missing key store raises any error of its backend
         return ""
-    try:
-        return str(keyring.get_password(SERVICE, variable) or "")
-    except Exception:  # a locked or missing key store raises any error of its backend
-        return ""
-
-
-def _write_keyring(variable: str, value: str) -> bool:
-    try:
-        keyring = importlib.import_module("keyring")
-        keyring.set_password(SERVICE, variable, value)
-    except Exception:  # not installed, or no usable backend
-        return False
-    return _read_keyring(variable) == value

@@ -3,92 +3,29 @@ subset of the fields, in any type."""
 
 import asyncio
 import re
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from treadle.adapters.models.catalog.lookup import OWN_SERVERS, ModelFacts
 from treadle.adapters.models.provider_context import ProviderContext
-from treadle.adapters.models.wire.http import host_of
-from treadle.adapters.models.wire.http_model import Access
-from treadle.adapters.models.wire.json import decode_leniently
+from treadle.adapters.models.wire.http import Access, host_of
 from treadle.errors import ModelError
 from treadle.ports.model import ModelInfo
 
 LEARN_S = 5.0  # how long a first call waits for what its server knows of the model
-_NO_CHAT = re.compile(
+_NO_CHAT = re.compile(  # models that do something else than to answer
     r"embed|whisper|\btts\b|dall-e|moderation|transcribe|realtime|\bimage|imagen|\baudio\b|\bsora|\bveo\b|rerank"
     r"|\bocr\b|guard\b|davinci|babbage|\blive\b",
     re.I,
 )
-"""Models that do something else than to answer."""
 _NO_CHAT_TYPES = ("embedding", "embeddings", "image", "audio", "rerank", "moderation", "transcribe", "video")
-
-
-class _Price(msgspec.Struct):
-    """USD as text or number: for one token in the first three (OpenRouter), for a million in the others (Together)."""
-
-    prompt: float | None = None
-    completion: float | None = None
-    input_cache_read: float | None = None
-    input: float | None = None
-    cached_input: float | None = None
-    output: float | None = None
-
-
-class _Top(msgspec.Struct):
-    max_completion_tokens: int | None = None
-
-
-class _Architecture(msgspec.Struct):
-    input_modalities: list[str] | None = None
-
-
-class _Meta(msgspec.Struct):
-    n_ctx: int | None = None
-    n_ctx_train: int | None = None  # the window of the model itself; the server may have been started with less
-
-
-class _Item(msgspec.Struct):
-    id: str | None = None
-    name: str | None = None
-    type: str | None = None
-    context_length: int | None = None  # OpenRouter, Together
-    context_window: int | None = None  # Groq
-    max_context_length: int | None = None  # Mistral, LM Studio
-    max_model_len: int | None = None  # vLLM
-    max_input_tokens: int | None = None  # Anthropic
-    input_limit: int | None = msgspec.field(default=None, name="inputTokenLimit")  # Gemini
-    output_limit: int | None = msgspec.field(default=None, name="outputTokenLimit")
-    methods: list[str] | None = msgspec.field(default=None, name="supportedGenerationMethods")
-    max_completion_tokens: int | None = None
-    loaded_context_length: int | None = None  # LM Studio
-    supported_parameters: list[str] | None = None  # OpenRouter
-    architecture: _Architecture | None = None  # OpenRouter
-    capabilities: Any = None  # LM Studio: a list of words
-    top_provider: _Top | None = None
-    pricing: _Price | None = None
-    meta: _Meta | None = None
-
-
-class _Generation(msgspec.Struct):
-    n_ctx: int | None = None
-
-
-class _Modalities(msgspec.Struct):
-    vision: bool | None = None
-
-
-class _Properties(msgspec.Struct):
-    """The facts of llama.cpp's `/props` about the model that it serves, under any name that a request uses."""
-
-    default_generation_settings: _Generation | None = None
-    modalities: _Modalities | None = None
-
-
-class _List(msgspec.Struct):
-    data: list[_Item] | None = None
-    models: list[_Item] | None = None
+_WINDOWS = (  # LM Studio, OpenRouter and Together, Groq, Mistral and LM Studio, vLLM, Anthropic, Gemini
+    *("loaded_context_length", "context_length", "context_window", "max_context_length", "max_model_len"),
+    *("max_input_tokens", "inputTokenLimit"),
+)
+_LIMITS = ("top_provider.max_completion_tokens", "max_completion_tokens", "outputTokenLimit")
+_T = TypeVar("_T")
 
 
 async def list_from(context: ProviderContext, provider: str, access: Access, path: str) -> list[ModelInfo]:
@@ -121,65 +58,79 @@ async def learn_facts(context: ProviderContext, access: Access, path: str, info:
     return context.catalogue.adjust(facts.inform(info))
 
 
+def _decode(document: bytes) -> Any:
+    try:
+        return msgspec.json.decode(document)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+
+
+def _get(value: Any, kind: type[_T], *path: str) -> _T | None:
+    """What stands at this path of an object, if it fits; numbers may be text."""
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    try:
+        return msgspec.convert(value, kind | None, strict=False)
+    except msgspec.ValidationError:
+        return None
+
+
 def read_facts(document: bytes, name: str) -> ModelFacts | None:
     """The facts about one model in a list of models or in the properties of a server; None if there are none."""
     models = read_list(document)
     if models is not None:
         return facts_of(models[name]) if name in models else None
-    properties = decode_leniently(document, _Properties)
-    settings = properties.default_generation_settings if properties is not None else None
-    if properties is None or settings is None:
+    # llama.cpp's `/props` is about the model that it serves, under any name that a request uses.
+    properties = _decode(document)
+    if not isinstance(properties, dict) or not isinstance(properties.get("default_generation_settings"), dict):
         return None
-    vision = properties.modalities.vision if properties.modalities else None
-    return ModelFacts(max(0, settings.n_ctx or 0), vision=vision)
+    window = _get(properties, int, "default_generation_settings", "n_ctx") or 0
+    return ModelFacts(max(0, window), vision=_get(properties, bool, "modalities", "vision"))
 
 
-def read_list(document: bytes) -> dict[str, _Item] | None:
+def read_list(document: bytes) -> dict[str, dict[str, Any]] | None:
     """The models that answer in words, by name; None when the document is no list of models."""
-    if document.lstrip().startswith(b"["):
-        document = b'{"data":' + document + b"}"
-    listing = decode_leniently(document, _List)
-    if listing is None:
+    listing = _decode(document)
+    if isinstance(listing, dict):
+        listing = next((listing[key] for key in ("data", "models") if isinstance(listing.get(key), list)), None)
+    if not isinstance(listing, list):
         return None
-    items = listing.data if listing.data is not None else listing.models
-    if items is None:
-        return None
-    items = [item for item in items if item.type not in _NO_CHAT_TYPES]
-    items = [item for item in items if item.methods is None or "generateContent" in item.methods]
-    named = ((item.id or (item.name or "").removeprefix("models/"), item) for item in items)
-    return {name: item for name, item in named if name and not _NO_CHAT.search(name)}
+    models: dict[str, dict[str, Any]] = {}
+    for item in listing:
+        name = _get(item, str, "id") or (_get(item, str, "name") or "").removeprefix("models/")
+        methods = _get(item, list, "supportedGenerationMethods")
+        if name and item.get("type") not in _NO_CHAT_TYPES and (methods is None or "generateContent" in methods):
+            models[name] = item
+    return {name: item for name, item in models.items() if not _NO_CHAT.search(name)}
 
 
-def facts_of(item: _Item) -> ModelFacts:
-    meta = item.meta or _Meta()
+def facts_of(item: dict[str, Any]) -> ModelFacts:
+    trained_window, served_window = _get(item, int, "meta", "n_ctx_train"), _get(item, int, "meta", "n_ctx")
     # A model that was made for more than is assumed of any model tells nothing about the server's window.
-    is_small = meta.n_ctx_train is not None and meta.n_ctx_train < ModelInfo("", "").window
-    windows = (
-        *(item.loaded_context_length, item.context_length, item.context_window, item.max_context_length),
-        *(item.max_model_len, item.max_input_tokens, item.input_limit, meta.n_ctx),
-        meta.n_ctx_train if is_small and not meta.n_ctx else None,
-    )
-    limits = ((item.top_provider or _Top()).max_completion_tokens, item.max_completion_tokens, item.output_limit)
-    price = item.pricing or _Price()
-    fresh, cached, output = price.prompt or 0.0, price.input_cache_read or 0.0, price.completion or 0.0
-    fresh, cached, output = fresh * 1e6, cached * 1e6, output * 1e6
-    if price.input and price.output:  # Together tells them for a million tokens
-        fresh, cached, output = price.input, price.cached_input or 0.0, price.output
-    accepted = item.supported_parameters
-    modalities = item.architecture.input_modalities if item.architecture else None
-    capabilities = item.capabilities if isinstance(item.capabilities, list) else None
+    is_small = trained_window is not None and trained_window < ModelInfo("", "").window
+    windows = [_get(item, int, key) for key in _WINDOWS]
+    windows += [served_window, trained_window if is_small and not served_window else None]
+    limits = [_get(item, int, *path.split(".")) for path in _LIMITS]
+    # OpenRouter tells prices for a token, Together for a million: in USD, as text or number.
+    fresh, cached, output = (_get(item, float, "pricing", key) for key in ("input", "cached_input", "output"))
+    unit = 1.0
+    if not fresh or not output:
+        keys, unit = ("prompt", "input_cache_read", "completion"), 1e6
+        fresh, cached, output = (_get(item, float, "pricing", key) for key in keys)
+    accepted = _get(item, list, "supported_parameters")
+    modalities, capabilities = _get(item, list, "architecture", "input_modalities"), item.get("capabilities")
     tools, vision = (None if accepted is None else "tools" in accepted), None
     if modalities is not None:
         vision = "image" in modalities
-    elif item.type in ("llm", "vlm"):  # LM Studio
-        vision = item.type == "vlm"
-        tools = None if capabilities is None else "tool_use" in capabilities
+    elif item.get("type") in ("llm", "vlm"):  # LM Studio
+        vision = item["type"] == "vlm"
+        tools = "tool_use" in capabilities if isinstance(capabilities, list) else None
     return ModelFacts(
         next((count for count in windows if count and count > 0), 0),
         next((count for count in limits if count and count > 0), 0),
-        round(fresh, 6),
-        round(cached, 6),
-        round(output, 6),
+        round((fresh or 0.0) * unit, 6),
+        round((cached or 0.0) * unit, 6),
+        round((output or 0.0) * unit, 6),
         tools=tools,
         vision=vision,
         reasoning=None if accepted is None else "reasoning" in accepted,

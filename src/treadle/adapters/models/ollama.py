@@ -15,27 +15,16 @@ from treadle.adapters.models.listing import list_from
 from treadle.adapters.models.provider_context import ProviderContext
 from treadle.adapters.models.wire.encoder import ConversationEncoder, Picture, RequestEncoder, without_tools
 from treadle.adapters.models.wire.failures import failure, refuses
-from treadle.adapters.models.wire.framing import LineDecoder, lines_of
-from treadle.adapters.models.wire.http_model import Access, ConnectionOptions, HttpModel
+from treadle.adapters.models.wire.http import Access, HttpModel, HttpOptions
 from treadle.adapters.models.wire.json import decode_mended, encode_json, json_object
-from treadle.adapters.models.wire.reading import AnswerReader
+from treadle.adapters.models.wire.reading import NO_INFO, AnswerReader, LineDecoder, lines_of
 from treadle.base.types import CallKey
 from treadle.errors import ConfigError, ModelError
-from treadle.ports.model import Encode, ModelInfo, ModelRequest, Pictures
+from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, ToolResult, Usage
 from treadle.protocol.deltas import NoticeDelta
 from treadle.protocol.options import ReasoningEffort
 from treadle.protocol.tools import ToolSpec
-
-
-class OllamaEncoder(RequestEncoder):
-    def _conversation(self, refused: frozenset[str], pictures: Pictures) -> Encode:
-        return OllamaConversation(self._ref, refused, pictures)
-
-    def _tool(self, spec: ToolSpec) -> dict[str, Any]:
-        parameters = {**_fitted(spec.parameters), "type": "object"}
-        parameters.setdefault("properties", {})
-        return super()._tool(replace(spec, parameters=parameters))
 
 
 class OllamaConversation(ConversationEncoder):
@@ -52,32 +41,38 @@ class OllamaConversation(ConversationEncoder):
         self._names = {call.call: call.name or "unnamed" for call in entry.calls}
         message: dict[str, Any] = {"role": "assistant", "content": entry.text}
         if entry.calls:
-            # The arguments are an object, where others take its text: else the server refuses the whole request.
-            arguments = [msgspec.Raw(json_object(call.arguments).encode()) for call in entry.calls]
-            message["tool_calls"] = [
-                {"id": ids[call.call], "function": {"name": self._names[call.call], "arguments": text}}
-                for call, text in zip(entry.calls, arguments, strict=True)
-            ]
-            if thinking := "".join(block.text for block in entry.thinking if block.model == self._ref):
+            tool_calls = message["tool_calls"] = []
+            for call in entry.calls:
+                # The arguments are an object, where others take its text: else the server refuses the whole request.
+                arguments = msgspec.Raw(json_object(call.arguments).encode())
+                function = {"name": self._names[call.call], "arguments": arguments}
+                tool_calls.append({"id": ids[call.call], "function": function})
+            if thinking := "".join(block.text for block in entry.thinking if block.model == self._encoder.ref):
                 message["thinking"] = thinking
         return encode_json(message)
 
     def _result(self, result: ToolResult) -> bytes:
-        message = {"role": "tool", "content": result.text, "tool_call_id": self._ids.of_result(result.call)}
+        message = {"role": "tool", "content": result.text, "tool_call_id": self._id_of(result)}
         if name := self._names.get(result.call):
             message["tool_name"] = name
         return encode_json(message)
 
 
+class OllamaEncoder(RequestEncoder):
+    conversation = OllamaConversation
+
+    def _tool(self, spec: ToolSpec) -> dict[str, Any]:
+        parameters = {**_fitted(spec.parameters), "type": "object"}
+        parameters.setdefault("properties", {})
+        return super()._tool(replace(spec, parameters=parameters))
+
+
 def _fitted(schema: Any) -> dict[str, Any]:
-    """A schema as the server can read it. It has a type for each of these words and refuses the request where another
-    stands, though a schema may be `true`, or a type unknown: such parts are left out."""
+    """The server has a type for each of these words and refuses the request where another stands, though a schema may
+    be `true`, or a type unknown: such parts are left out."""
     if not isinstance(schema, dict):
         return {}
-    fitted = dict(schema)
-    for word, fits in _WORDS.items():
-        if word in schema and not fits(schema[word]):
-            del fitted[word]
+    fitted = {word: value for word, value in schema.items() if word not in _WORDS or _WORDS[word](value)}
     if "anyOf" in fitted:
         fitted["anyOf"] = [_fitted(option) for option in fitted["anyOf"]]
     if "properties" in fitted:
@@ -97,9 +92,6 @@ _WORDS: dict[str, Callable[[Any], bool]] = {
     "anyOf": lambda value: isinstance(value, list | tuple),
     "properties": lambda value: isinstance(value, dict),
 }
-
-_NOTHING_SAID = ("load", "unload")
-"""Why an answer ended that was none: the server took the request for an order to load the model, or to drop it."""
 
 
 class _OllamaFunction(msgspec.Struct, gc=False):
@@ -135,13 +127,13 @@ _TROUBLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class OllamaReader(AnswerReader):
-    def __init__(self, host: str) -> None:
-        super().__init__(host)
+    def __init__(self, host: str, info: ModelInfo = NO_INFO) -> None:
+        super().__init__(host, info)
         self._lines = LineDecoder()
         self._stranger = b""  # the first lines, if nothing in them is part of an answer
 
     def _read(self, chunk: bytes) -> None:
-        lines = self._lines.take_complete_lines(chunk)
+        lines = self._lines.feed(chunk)
         if lines and not self.done:
             self._read_lines(lines)
 
@@ -152,28 +144,22 @@ class OllamaReader(AnswerReader):
             raise self._no_document(self._stranger)
 
     def _read_lines(self, lines: bytes) -> None:
-        say = self._batch.say
+        say = self.say
         try:
             parts: Iterable[_Part] = _decoder.decode_lines(lines)  # all at once, which costs less
         except _TROUBLE:
             parts = self._one_by_one(lines)
         for part in parts:
             message = part.message
-            if (
-                message is not None  # first, because nearly all are nothing but text
-                and message.content
-                and message.thinking is None
-                and message.tool_calls is None
-                and not part.done
-                and not part.error
-            ):
+            # First, because nearly all are nothing but text.
+            if message and message.content and not (message.thinking or message.tool_calls or part.done or part.error):
                 say(message.content)
-            else:
-                self._take(part)
-                if self.done:
-                    break
-                if message is None:
-                    self._stranger = self._stranger or lines.strip()
+                continue
+            self._take(part)
+            if self.done:
+                break
+            if message is None:
+                self._stranger = self._stranger or lines.strip()
 
     def _one_by_one(self, lines: bytes) -> Iterator[_Part]:
         for line in lines_of(lines):
@@ -190,9 +176,9 @@ class OllamaReader(AnswerReader):
             raise failure(self._where, 200, msgspec.json.encode({"error": part.error}))
         message = part.message or _OllamaMessage()
         if message.thinking:
-            self._batch.think(message.thinking)
+            self.think(message.thinking)
         if message.content:
-            self._batch.say(message.content)
+            self.say(message.content)
         for call in message.tool_calls or ():
             function = call.function or call
             self._begin_call(call.id, function.name, _arguments(function.arguments))
@@ -201,13 +187,13 @@ class OllamaReader(AnswerReader):
         self._identify(None, part.model)
         self.done = True
         reason = part.done_reason or "stop"
-        if reason in _NOTHING_SAID:
+        if reason in ("load", "unload"):
             description = f"did not answer: it took the request for an order to {reason}"
             raise ModelError("cut_stream", f"{self._where} {description}")
         self.finish_reason = "tool_calls" if reason == "stop" and self._calls else reason
         # Older servers leave the count out when the prompt was cached; then what they count is not the whole.
         if part.prompt_eval_count:
-            self._batch.count(Usage(part.prompt_eval_count, part.eval_count or 0))
+            self.count(Usage(part.prompt_eval_count, part.eval_count or 0))
 
 
 def _arguments(raw: msgspec.Raw) -> str:
@@ -264,16 +250,13 @@ def read_shown(body: bytes) -> ServedModel:
     modelfile = {pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}
     size = modelfile.get("num_ctx", "")
     num_ctx = int(size) if size.isdecimal() and len(size) < 10 else 0
-    return ServedModel(capabilities, _window(document.get("model_info")), num_ctx, "temperature" in modelfile)
-
-
-def _window(model_info: Any) -> int:
-    if not isinstance(model_info, dict):
-        return 0
+    model_info = document.get("model_info")
+    model_info = model_info if isinstance(model_info, dict) else {}
     lengths = {key: value for key, value in model_info.items() if key.endswith(".context_length")}
     own_length = lengths.get(f"{model_info.get('general.architecture')}.context_length")
-    value = own_length if own_length is not None else next(iter(lengths.values()), 0)
-    return value if isinstance(value, int) and value > 0 else 0
+    window = own_length if own_length is not None else next(iter(lengths.values()), 0)
+    window = window if isinstance(window, int) and window > 0 else 0
+    return ServedModel(capabilities, window, num_ctx, "temperature" in modelfile)
 
 
 VARIABLE = "OLLAMA_HOST"
@@ -285,7 +268,7 @@ _BARE_IPV6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 
 
 def base_url(address: str) -> str:
-    """The address, with scheme and port. ConfigError when it is none."""
+    """ConfigError when it is no address."""
     address = address.strip()
     scheme, separator, remaining = address.partition("://")
     if not separator:
@@ -327,15 +310,14 @@ class OllamaChat(HttpModel):
 
     base_url = BASE_URL
     path = "/api/chat"
+    reader = OllamaReader
     effort_words: ClassVar = (("think", "think(?:ing)?"),)
 
-    def __init__(self, info: ModelInfo, *, think: Think | None = None, **connection: Unpack[ConnectionOptions]) -> None:
-        super().__init__(info, connection)
-        self._given = info
-        self._think = think
+    def __init__(self, info: ModelInfo, *, think: Think | None = None, **options: Unpack[HttpOptions]) -> None:
+        super().__init__(info, options)
+        self._given, self._think = info, think
         self._has_levels = "gpt-oss" in info.name.lower()  # other models know only on and off
-        self.served_model: ServedModel | None = None
-        """The model as its server describes it; None before it was asked. Until then `info` holds safe defaults."""
+        self.served_model: ServedModel | None = None  # None before the server was asked
         self._asking = asyncio.Lock()
         self._encoder = OllamaEncoder(info.ref)
 
@@ -392,9 +374,6 @@ class OllamaChat(HttpModel):
         params |= {"think": think if can_think is not False else None, "format": without_tools(request)}
         return {"model": info.name, **self._select_parameters(params), "options": self._select_parameters(options)}
 
-    def _reader(self, host: str) -> OllamaReader:
-        return OllamaReader(host)
-
     def _mend(self, error: ModelError, sent_params: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         return self._drop("think") if "think" in sent_params and refuses(error, "think", "think(?:ing)?") else None
 
@@ -409,9 +388,8 @@ class OllamaChat(HttpModel):
         elif _NO_MEMORY.search(error_text):
             kind = "bad_request"
             error_text += "; take a smaller model, or a smaller window with TREADLE_CONTEXT_WINDOW"
-        return ModelError(
-            kind, error_text, status=error.status, retry_after=error.retry_after, unreachable=error.unreachable
-        )
+        wait = error.retry_after
+        return ModelError(kind, error_text, status=error.status, retry_after=wait, unreachable=error.unreachable)
 
 
 def _access(context: ProviderContext) -> tuple[Secret, str]:
@@ -430,6 +408,5 @@ def connect(name: str, context: ProviderContext) -> OllamaChat:
 
 
 async def list_models(context: ProviderContext) -> list[ModelInfo]:
-    """List the models on the server, without their capabilities, which are requested before the first call."""
     key, url = _access(context)
     return await list_from(context, "ollama", Access(url, key), "/api/tags")

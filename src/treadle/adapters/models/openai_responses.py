@@ -12,15 +12,15 @@ import msgspec
 
 from treadle.adapters.models.listing import list_from
 from treadle.adapters.models.provider_context import ProviderContext
+from treadle.adapters.models.thinking import SignedBlock, lay_out, seal
 from treadle.adapters.models.wire.encoder import ConversationEncoder, Picture, RequestEncoder, json_schema_format
 from treadle.adapters.models.wire.failures import failure, refuses
-from treadle.adapters.models.wire.http_model import Access, ConnectionOptions, HttpModel
+from treadle.adapters.models.wire.http import Access, HttpModel, HttpOptions
 from treadle.adapters.models.wire.json import decode_tolerantly, encode_json, json_object, tool_name
-from treadle.adapters.models.wire.reading import EventReader, UsageDetails, price_with_writes
-from treadle.adapters.models.wire.signed_thinking import SignedBlock, lay_out, seal
+from treadle.adapters.models.wire.reading import NO_INFO, EventReader, UsageDetails, price_with_writes
 from treadle.base.types import CallKey
 from treadle.errors import ModelError
-from treadle.ports.model import Encode, ModelInfo, ModelRequest, Pictures
+from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Thinking, ToolResult, Usage
 from treadle.protocol.deltas import CallDelta, NoticeDelta, ThinkingBlock
 from treadle.protocol.tools import ToolSpec
@@ -29,24 +29,6 @@ SEPARATOR = "\n\n"  # between two messages of one answer
 LONGEST_NAME = 64
 _HEAD = b'{"type":"message"'  # how the record of a message begins that goes back with its id and its phase
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-
-
-class ResponsesEncoder(RequestEncoder):
-    def body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
-        parts = [encode_json(parameters)[:-1]]
-        if request.system.strip():
-            parts.append(b',"instructions":' + encode_json(request.system))
-        if request.tools:
-            tools = self._encoded_tools(request.tools)
-            parts += (b',"tools":', tools, b',"tool_choice":"auto","parallel_tool_calls":true')
-        return b"".join((*parts, b',"input":[', b",".join(self._pieces(request)), b"]}"))
-
-    def _conversation(self, refused: frozenset[str], pictures: Pictures) -> Encode:
-        return ResponsesConversation(self._ref, refused, pictures, _ID)
-
-    def _tool(self, spec: ToolSpec) -> dict[str, Any]:
-        """Not strict: strict schemas must name every property as required, which those of tools do not."""
-        return {"type": "function", **super()._tool(spec)["function"], "strict": False}
 
 
 class ResponsesConversation(ConversationEncoder):
@@ -84,8 +66,25 @@ class ResponsesConversation(ConversationEncoder):
                     yield encode_json(item)
 
     def _result(self, result: ToolResult) -> bytes:
-        identity = self._ids.of_result(result.call)
-        return encode_json({"type": "function_call_output", "call_id": identity, "output": result.text})
+        return encode_json({"type": "function_call_output", "call_id": self._id_of(result), "output": result.text})
+
+
+class ResponsesEncoder(RequestEncoder):
+    conversation = ResponsesConversation
+    ids = _ID
+
+    def body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
+        parts = [encode_json(parameters)[:-1]]
+        if request.system.strip():
+            parts.append(b',"instructions":' + encode_json(request.system))
+        if request.tools:
+            tools = self._encoded_tools(request.tools)
+            parts += (b',"tools":', tools, b',"tool_choice":"auto","parallel_tool_calls":true')
+        return b"".join((*parts, b',"input":[', b",".join(self._pieces(request)), b"]}"))
+
+    def _tool(self, spec: ToolSpec) -> dict[str, Any]:
+        """Not strict: strict schemas must name every property as required, which those of tools do not."""
+        return {"type": "function", **super()._tool(spec)["function"], "strict": False}
 
 
 def _message(role: str, content: str | Sequence[dict[str, str]]) -> bytes:
@@ -93,16 +92,12 @@ def _message(role: str, content: str | Sequence[dict[str, str]]) -> bytes:
     return encode_json({"type": "message", "role": role, "content": content})
 
 
-class TextPart(msgspec.Struct, gc=False):
-    """A piece of a message, of a reasoning or of its summary."""
-
+class TextPart(msgspec.Struct, gc=False):  # of a message, of a reasoning or of its summary
     text: str | None = None
     refusal: str | None = None
 
 
 class Item(msgspec.Struct, gc=False):
-    """One item of an answer: a message, a call, some reasoning, or something that is not asked for here."""
-
     type: str = ""
     id: str | None = None
     call_id: str | None = None
@@ -164,7 +159,7 @@ def arguments_of(item: Item) -> str:
     return msgspec.json.encode(item.arguments).decode() if is_object else str(item.arguments or "")
 
 
-def usage_of(usage: _Usage, info: ModelInfo | None) -> Usage:
+def usage_of(usage: _Usage, info: ModelInfo) -> Usage:
     read, written = usage.input_tokens_details or UsageDetails(), usage.output_tokens_details or UsageDetails()
     cached, reasoning = read.cached_tokens or 0, written.reasoning_tokens or 0
     counts = Usage(usage.input_tokens or 0, usage.output_tokens or 0, cached, reasoning)
@@ -186,9 +181,8 @@ class _CallInProgress(msgspec.Struct):
 
 
 class ResponsesReader(EventReader):
-    def __init__(self, host: str, info: ModelInfo | None = None) -> None:
-        super().__init__(host)
-        self._info = info
+    def __init__(self, host: str, info: ModelInfo = NO_INFO) -> None:
+        super().__init__(host, info)
         self._spoken: dict[int | str, int] = {}  # messages with text in pieces, and how much text stood before each
         self._thought: list[str] = []  # the pieces of the reasoning that has not ended
         self._thought_part: int | None = None
@@ -202,7 +196,7 @@ class ResponsesReader(EventReader):
         return self.finish_reason is not None or (self.done and all(call.closed for call in self._told))
 
     def _read(self, chunk: bytes) -> None:
-        for event in self._body.feed(chunk):
+        for event in self._split(chunk):
             data = event.data
             if data.startswith("[DONE]"):
                 self.done = True
@@ -213,7 +207,7 @@ class ResponsesReader(EventReader):
                 raise self._nonsense(data)
             kind = part.type or event.event
             if kind == "response.output_text.delta" and part.delta is not None:  # first, because nearly all are
-                self._say(part, part.delta)
+                self._say(_label(part), part.delta)
             elif kind == "error" or (not kind.startswith("response.") and _is_error(part)):
                 raise failure(self._where, 200, data.encode("utf-8", "replace"))
             else:
@@ -237,9 +231,9 @@ class ResponsesReader(EventReader):
                 text = "\n\n" + text
             self._thought_part = event.summary_index
             self._thought.append(text)
-            self._batch.think(text)
+            self.think(text)
         elif kind == "response.refusal.delta":
-            self._say(event, event.delta or "")
+            self._say(_label(event), event.delta or "")
             self._refused = True
         elif kind == "response.output_item.added":
             item = decode_tolerantly(event.item, _item_decoder) or Item()
@@ -252,16 +246,13 @@ class ResponsesReader(EventReader):
             response = decode_tolerantly(event.response, _document_decoder) or ResponseDocument()
             self._finish(response, kind.removeprefix("response."))
 
-    def _say(self, event: StreamEvent, text: str) -> None:
-        self._begin_message(_label(event))
-        self._batch.say(text)
-
-    def _begin_message(self, label: int | str) -> None:
+    def _say(self, label: int | str, text: str) -> None:
         """A blank line separates two messages: the commentary and the answer, for instance."""
         if label not in self._spoken:
-            if self._batch.text_length:
-                self._batch.say(SEPARATOR)
-            self._spoken[label] = self._batch.text_length
+            if self.text_length:
+                self.say(SEPARATOR)
+            self._spoken[label] = self.text_length
+        self.say(text)
 
     def _begin(self, label: int | str, item: Item) -> _CallInProgress:
         call = self._open[label] = self._by_id[item.call_id or ""] = _CallInProgress(self._calls, bool(item.name))
@@ -279,7 +270,7 @@ class ResponsesReader(EventReader):
     def _argue(self, call: _CallInProgress, arguments: str | None) -> None:
         if arguments:
             call.pieces.append(arguments)
-            self._batch.put(CallDelta(None, call.position, None, arguments))
+            self.put(CallDelta(None, call.position, None, arguments))
 
     def _settle(self, call: _CallInProgress, arguments: str) -> None:
         """Complete a call: add the part of the arguments that the pieces lacked. If the pieces differ from `arguments`,
@@ -302,13 +293,12 @@ class ResponsesReader(EventReader):
                     call = self._begin(label, item)
             if not call.named and item.name:
                 call.named = True
-                self._batch.put(CallDelta(None, call.position, item.name))
+                self.put(CallDelta(None, call.position, item.name))
             self._settle(call, arguments_of(item))
             self._open.pop(label, None)
         elif item.type == "message":
             if label not in self._spoken and (text := text_of(item.content)):
-                self._begin_message(label)
-                self._batch.say(text)
+                self._say(label, text)
             self._refused = self._refused or any(part.refusal for part in item.content or ())
             start = self._spoken.pop(label, None)
             if start is not None and item.id:
@@ -328,14 +318,14 @@ class ResponsesReader(EventReader):
         self._blocks += 1
         # Without encryption only reasoning in plain text can go back; servers do not take a summary for it.
         returns = item.encrypted_content or text_of(item.content)
-        opaque = seal(SignedBlock(raw, self._batch.text_length, self._calls)) if returns else ""
-        self._batch.put(ThinkingBlock(Thinking(text, opaque)))
+        opaque = seal(SignedBlock(raw, self.text_length, self._calls)) if returns else ""
+        self.put(ThinkingBlock(Thinking(text, opaque)))
 
     def _finish(self, response: ResponseDocument, kind: str = "") -> None:
         self._identify(response.id, response.model)
         usage = None if response.usage is None else usage_of(response.usage, self._info)
         if usage is not None:
-            self._batch.count(usage)
+            self.count(usage)
         status = kind if kind in ("incomplete", "failed", "cancelled") else response.status
         if status in ("in_progress", "queued"):
             raise ModelError("cut_stream", f"{self._where} sent an answer that is not finished ({status})")
@@ -345,7 +335,7 @@ class ResponsesReader(EventReader):
             raise failure(self._where, 200, b'{"error":%b}' % error_json)
         # Take from the whole answer the kinds of items of which nothing was told before.
         received_kinds = {
-            "message": bool(self._batch.text_length),
+            "message": bool(self.text_length),
             "function_call": bool(self._calls),
             "reasoning": bool(self._blocks or self._thought),
         }
@@ -357,7 +347,7 @@ class ResponsesReader(EventReader):
         if status == "incomplete":
             self.finish_reason = _REASONS.get(reason or "", reason or "length")
             if reason and reason not in _REASONS:
-                self._batch.put(NoticeDelta("incomplete", f"{self._where} ended its answer before its end: {reason}"))
+                self.put(NoticeDelta("incomplete", f"{self._where} ended its answer before its end: {reason}"))
         elif usage is not None and 0 < (self.sent.get("max_output_tokens") or 0) <= usage.output:
             self.finish_reason = "length"  # llama.cpp calls an answer complete that was cut at its limit
         else:
@@ -384,22 +374,17 @@ _DROPPABLE = ("include", "reasoning", "temperature", "max_output_tokens", "store
 
 
 class OpenAIResponses(HttpModel):
-    """`thinking`: True for a reasoning model; by default the catalogue decides. `effort`: how much it thinks, in the
-    provider's words; empty leaves that to the model."""
+    """`thinking`: True for a reasoning model; by default the catalogue decides. `effort`: in the provider's words."""
 
     base_url = BASE_URL
     path = "/responses"
+    reader = ResponsesReader
     effort_words: ClassVar = (("reasoning", r"reasoning[._]effort|effort"),)
 
     def __init__(
-        self,
-        info: ModelInfo,
-        *,
-        thinking: bool | None = None,
-        effort: str = "",
-        **connection: Unpack[ConnectionOptions],
+        self, info: ModelInfo, *, thinking: bool | None = None, effort: str = "", **options: Unpack[HttpOptions]
     ) -> None:
-        super().__init__(info, connection)
+        super().__init__(info, options)
         self._thinking = info.thinking if thinking is None else thinking
         # A model of which nothing is known is asked for its reasoning, too: it refuses once, if it has none.
         self._include = self._thinking or info.is_unknown
@@ -423,9 +408,6 @@ class OpenAIResponses(HttpModel):
         }
         return {"model": self._info.name, **self._select_parameters(params)}
 
-    def _reader(self, host: str) -> ResponsesReader:
-        return ResponsesReader(host, self._info)
-
     def _mend(self, error: ModelError, sent_params: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """Earlier reasoning that is refused is left out in this conversation (M-10)."""
         name = next((name for name in _DROPPABLE if name in sent_params and refuses(error, name)), None)
@@ -436,14 +418,13 @@ class OpenAIResponses(HttpModel):
 
 
 def connect(name: str, context: ProviderContext) -> OpenAIResponses:
-    key, url = context.access(f"openai-responses:{name}", "OPENAI_API_KEY", "OPENAI_BASE_URL")
-    return OpenAIResponses(
-        context.catalogue.look_up("openai-responses", name), base_url=url or BASE_URL, api_key=key, http=context.http
-    )
+    key, url = context.access(f"openai-responses:{name}", "OPENAI_API_KEY", "OPENAI_BASE_URL", BASE_URL)
+    info = context.catalogue.look_up("openai-responses", name)
+    return OpenAIResponses(info, base_url=url, api_key=key, http=context.http)
 
 
 async def list_models(context: ProviderContext, provider: str = "openai-responses") -> list[ModelInfo]:
     """List the models that the server offers; both of its protocols share one list."""
-    key, url = context.access(provider, "OPENAI_API_KEY", "OPENAI_BASE_URL")
-    base_url = (url or BASE_URL).rstrip("/").removesuffix("/chat/completions").removesuffix("/responses")
+    key, url = context.access(provider, "OPENAI_API_KEY", "OPENAI_BASE_URL", BASE_URL)
+    base_url = url.rstrip("/").removesuffix("/chat/completions").removesuffix("/responses")
     return await list_from(context, provider, Access(base_url, key), "/models")

@@ -44,13 +44,13 @@ class ProviderContext:
         """A key from the environment, or a `stored` one."""
         return find_key(self.env, variable, keyring=stored, home=self.home)
 
-    def access(self, ref: str, key_variable: str, url_variable: str) -> tuple[Secret, str]:
-        """A key and a base URL, of which one must be set. A stored key must not go to another host."""
+    def access(self, ref: str, key_variable: str, url_variable: str, base_url: str = "") -> tuple[Secret, str]:
+        """A key and an address, of which one must be set. A stored key must not go to another host."""
         url = self.address(url_variable)
         key = self.find_key(key_variable, stored=not url)
         if not key and not url:
             raise ConfigError(f"{ref} needs a key: set {key_variable}, or {url_variable} for a server that needs none")
-        return key, url
+        return key, url or base_url
 
     def shared(self, make: "Callable[[ProviderContext], _T]") -> _T:
         """Return the object that all models of a provider share, created on first use."""

@@ -1,5 +1,5 @@
-"""Providers as data: the environment variables that each reads, and the servers that need only an address and a key.
-Imports nothing, because every command reads this module."""
+"""Providers as data: the environment variables that each reads, the servers that need only an address and a key, and
+who receives what is sent to a model (S-10). Accesses no network and imports nothing, because every command reads it."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -70,7 +70,7 @@ def address_variable(server: str) -> str:
     return f"{server.upper()}_BASE_URL"
 
 
-VARIABLES: Mapping[str, Variables] = {
+VARIABLES: Mapping[str, Variables] = {  # by provider; every one has a row
     "anthropic": Variables(("ANTHROPIC_API_KEY",), ("ANTHROPIC_BASE_URL",)),
     "command": Variables(),
     "copilot": Variables(
@@ -86,16 +86,12 @@ VARIABLES: Mapping[str, Variables] = {
     "scripted": Variables(),
     "vertex": Variables(("GOOGLE_ACCESS_TOKEN",), ("GOOGLE_VERTEX_BASE_URL",)),
 } | {name: Variables((key_variable(name),), (address_variable(name),)) for name in SERVERS}
-"""By provider. Every one has a row."""
 
 KEYS = tuple(sorted({key for row in VARIABLES.values() for key in row.keys}))
 ADDRESSES = tuple(sorted({address for row in VARIABLES.values() for address in row.addresses}))
 
-KEYLESS_SERVERS = ("ollama", "lmstudio", "llamacpp", "vllm")
-"""Model servers that people run on their own machine, in the order in which they are preferred."""
-
-WITHOUT_HTTP = frozenset({"command", "gh", "local", "recorded", "scripted"})
-"""Providers that reach their models in another way."""
+KEYLESS_SERVERS = ("ollama", "lmstudio", "llamacpp", "vllm")  # on the user's machine, the preferred first
+WITHOUT_HTTP = frozenset({"command", "gh", "local", "recorded", "scripted"})  # they reach models in another way
 
 
 def preload_tls(model: str, env: Mapping[str, str]) -> None:
@@ -103,8 +99,13 @@ def preload_tls(model: str, env: Mapping[str, str]) -> None:
     `model`, a `provider:name`, is known not to need them."""
     provider = model.partition(":")[0]
     if provider not in WITHOUT_HTTP and not _is_plain(provider, env):
+
+        def load_tls() -> None:
+            with suppress(Exception):  # the first use raises the same error and can explain it
+                import_module("treadle.base.http.connection").tls_context()
+
         # No daemon: at the end of the process it would be in the middle of OpenSSL while that is taken down.
-        Thread(target=_load_tls, name="treadle-preload").start()
+        Thread(target=load_tls, name="treadle-preload").start()
 
 
 def _is_plain(provider: str, env: Mapping[str, str]) -> bool:
@@ -116,6 +117,44 @@ def _is_plain(provider: str, env: Mapping[str, str]) -> bool:
     return any(address.strip().startswith("http://") for address in addresses or default_addresses)
 
 
-def _load_tls() -> None:
-    with suppress(Exception):  # the first use raises the same error and can explain it
-        import_module("treadle.base.http.route").tls_context()
+_HERE = frozenset({"local", "recorded", "scripted"})
+PROVIDER_NAMES: Mapping[str, str] = {
+    **{"anthropic": "Anthropic", "copilot": "GitHub Copilot", "custom": "the server in CUSTOM_BASE_URL"},
+    **{"deepseek": "DeepSeek", "gemini": "Google (Gemini API)", "gh": "GitHub Models (through the command gh)"},
+    **{"groq": "Groq", "mistral": "Mistral", "openai": "OpenAI", "openai-responses": "OpenAI"},
+    **{"openrouter": "OpenRouter", "together": "Together AI", "vertex": "Google (Vertex AI)", "xai": "xAI"},
+}
+
+
+def recipient(ref: str, env: Mapping[str, str]) -> str:
+    """Empty if nothing leaves this machine, or if the provider is unknown because a program brought it."""
+    provider = ref.partition(":")[0]
+    if provider in _HERE or provider not in VARIABLES:
+        return ""
+    if provider == "command":
+        return f"the program behind {ref}"
+    address = next((env[key] for key in reversed(VARIABLES[provider].addresses) if env.get(key, "").strip()), "")
+    if address:
+        return "" if is_loopback(address) else f"the server {_host(address)}"
+    at_home = is_loopback(SERVERS[provider].base_url) if provider in SERVERS else provider == "ollama"
+    return "" if at_home else PROVIDER_NAMES[provider]
+
+
+def _host(address: str) -> str:
+    from urllib.parse import urlsplit
+
+    text = address.strip()
+    return urlsplit(text if "//" in text else f"//{text}").hostname or text
+
+
+def is_loopback(address: str) -> bool:
+    """True if a base URL or `host:port` points to this machine."""
+    from ipaddress import ip_address
+
+    host = _host(address)
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback or ip_address(host).is_unspecified
+    except ValueError:
+        return False

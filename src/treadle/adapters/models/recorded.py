@@ -16,13 +16,8 @@ from treadle.protocol import deltas as d
 from treadle.protocol.content import UserEntry
 
 _WORDS: dict[str, type[d.Delta]] = {
-    "text": d.TextDelta,
-    "thinking": d.ThinkingDelta,
-    "block": d.ThinkingBlock,
-    "call": d.CallDelta,
-    "usage": d.UsageDelta,
-    "finish": d.FinishDelta,
-    "notice": d.NoticeDelta,
+    **{"text": d.TextDelta, "thinking": d.ThinkingDelta, "block": d.ThinkingBlock, "call": d.CallDelta},
+    **{"usage": d.UsageDelta, "finish": d.FinishDelta, "notice": d.NoticeDelta},
 }
 _WORD_OF = {kind: word for word, kind in _WORDS.items()}
 
@@ -35,8 +30,6 @@ class _Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Take(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One call on the tape."""
-
     request: str
     model: ModelInfo
     reads: list[list[tuple[str, msgspec.Raw]]]

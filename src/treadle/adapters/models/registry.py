@@ -1,18 +1,21 @@
 """Finds models by `provider:name`. A provider is one module with a function `connect(name, context) -> Model`, and
-`list_models(context)` if its server can be asked; it is imported when its first model is asked for. Servers that
-differ in little but their address are rows of `treadle.adapters.models.providers` instead."""
+`list_models(context)` if its server can be asked; it is imported when its first model is asked for. Also tells which
+models can be used with the keys at hand, and what is missing for the rest, without any network (M-12)."""
 
+import os
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
+
+import msgspec
 
 from treadle.adapters.models.capability_ladder import Ladder
 from treadle.adapters.models.catalog.lookup import Catalogue
 from treadle.adapters.models.provider_context import ProviderContext
 from treadle.adapters.models.providers import SERVERS
 from treadle.errors import ConfigError
-from treadle.ports.model import Model, ModelInfo
+from treadle.ports.model import Model, ModelInfo, Models
 
 Factory = Callable[[str], Model]  # makes a model from what stands after the colon
 
@@ -33,8 +36,6 @@ PROVIDERS: Mapping[str, str] = {
 
 
 class OneModel:
-    """A registry with exactly one model, for any name."""
-
     def __init__(self, model: Model) -> None:
         self._model = model if isinstance(model, Ladder) else Ladder(model)  # one on another would retell twice
 
@@ -47,7 +48,7 @@ class OneModel:
 
 class ModelRegistry:
     """The models of one process, each on its ladder (M-07). `register` adds a provider (`"acme"`) or one model
-    (`"scripted:demo"`), which is looked for first. `home` is where fetched models and the user's own catalogue lie."""
+    (`"scripted:demo"`), which is looked for first."""
 
     def __init__(self, env: Mapping[str, str], *, home: Path | None = None) -> None:
         self._context = ProviderContext(env, home)
@@ -63,7 +64,6 @@ class ModelRegistry:
 
     @property
     def catalogue(self) -> Catalogue:
-        """The catalogue of known models."""
         return self._context.catalogue
 
     def register(self, provider: str, factory: Factory) -> None:
@@ -71,10 +71,9 @@ class ModelRegistry:
 
     def get(self, ref: str) -> Model:
         """The model of this name, the same object each time. ConfigError says what to set when there is none."""
-        model = self._models.get(ref)
-        if model is None:
-            model = self._models[ref] = Ladder(self._make(ref))
-        return model
+        if ref not in self._models:
+            self._models[ref] = Ladder(self._make(ref))
+        return self._models[ref]
 
     def _make(self, ref: str) -> Model:
         provider, colon, name = ref.partition(":")
@@ -93,7 +92,6 @@ class ModelRegistry:
         return cast(Model, getattr(import_module(module), function or "connect")(name, self._context))
 
     def has_key(self, variable: str) -> bool:
-        """True if a key of this name is in the environment or stored."""
         return bool(self._context.find_key(variable))
 
     def list_used_models(self, provider: str) -> list[ModelInfo]:
@@ -119,3 +117,77 @@ class ModelRegistry:
             await model.close()
         self._models.clear()
         await self._context.close()
+
+
+_LOCAL = "local"
+NAMELESS = ("command", "recorded", "scripted")  # their models are files and programs
+
+_GOOGLE = (  # variables that indicate Google Cloud: Vertex AI finds out only during a call whether it may be used
+    *("GOOGLE_CLOUD_PROJECT", "GOOGLE_APPLICATION_CREDENTIALS"),
+    *("GOOGLE_ACCESS_TOKEN", "GOOGLE_ACCESS_TOKEN_COMMAND"),
+)
+
+State = Literal["ready", "not asked", "failed", "missing"]
+"""`ready` was checked just now: the server accepted the key and answered, or the weights are on this machine. `not
+asked` has everything that can be checked locally; the key may be wrong, or the server down."""
+
+
+class Offer(msgspec.Struct):
+    provider: str
+    models: list[ModelInfo]
+    unusable_reason: str = ""
+    failure: str = ""  # the error of its server when it was asked
+    has_answered: bool = False  # True if its server answered just now
+
+
+def all_offers(registry: ModelRegistry) -> list[Offer]:
+    return [_offer(registry, provider) for provider in registry.providers if provider not in NAMELESS]
+
+
+def _offer(registry: ModelRegistry, provider: str) -> Offer:
+    catalogue = registry.catalogue
+    infos = [catalogue.look_up(provider, name) for name in catalogue.names(provider)]
+    known_names = {info.name for info in infos}
+    infos += [info for info in registry.list_used_models(provider) if info.name not in known_names]
+    if provider == _LOCAL:  # each is here or not, which `usable` tells
+        from treadle.adapters.models.local.weights import KNOWN
+
+        infos = [info for info in infos if info.name not in KNOWN]
+        return Offer(provider, [catalogue.adjust(weights.info) for weights in KNOWN.values()] + infos)
+    return Offer(provider, infos, _why_not(registry, f"{provider}:{infos[0].name if infos else 'NAME'}"))
+
+
+def _why_not(registry: ModelRegistry, ref: str) -> str:
+    """Return the reason why a model cannot be used, in the words of its adapter. Empty if it can be used."""
+    provider = ref.partition(":")[0]
+    try:
+        registry.get(ref)
+    except ConfigError as error:
+        return str(error).removeprefix(f"{ref} ").removeprefix(f"{provider} ")
+    unlikely = provider == "vertex" and not any(os.environ.get(sign, "").strip() for sign in _GOOGLE)
+    return "shows no sign of Google Cloud: set GOOGLE_CLOUD_PROJECT" if unlikely else ""
+
+
+def usable(registry: ModelRegistry, offer: Offer, info: ModelInfo) -> str:
+    """Why this one model cannot be used. Models on this machine are there one by one."""
+    return offer.unusable_reason or (_why_not(registry, info.ref) if offer.provider == _LOCAL else "")
+
+
+def usable_refs(models: Models) -> list[str]:
+    if not isinstance(models, ModelRegistry):
+        return []
+    return [info.ref for each in all_offers(models) for info in each.models if not usable(models, each, info)]
+
+
+def model_state(registry: ModelRegistry, offer: Offer, info: ModelInfo) -> State:
+    if usable(registry, offer, info):
+        return "missing"
+    return "ready" if offer.provider == _LOCAL else provider_state(registry, offer)
+
+
+def provider_state(registry: ModelRegistry, offer: Offer) -> State:
+    if offer.provider == _LOCAL:
+        return "ready" if any(not usable(registry, offer, info) for info in offer.models) else "missing"
+    if offer.unusable_reason or offer.failure:
+        return "missing" if offer.unusable_reason else "failed"
+    return "ready" if offer.has_answered else "not asked"

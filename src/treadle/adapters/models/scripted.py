@@ -42,9 +42,7 @@ class Call:
         self.raw = RawCall(name, msgspec.json.encode(arguments).decode())
 
 
-class Delay(msgspec.Struct, frozen=True):
-    """Wait before the next part."""
-
+class Delay(msgspec.Struct, frozen=True):  # before the next part
     seconds: float
 
 
@@ -64,8 +62,6 @@ class Hang(msgspec.Struct, frozen=True):
 
 
 class ReportUsage(msgspec.Struct, frozen=True):
-    """Report this usage."""
-
     usage: Usage
 
 
@@ -75,8 +71,7 @@ class Finish(msgspec.Struct, frozen=True):
     reason: str
 
 
-Part = Say | Think | Call | RawCall | Delay | Fail | Hang | ReportUsage | Finish | Delta
-"""A bare Delta is passed on as it is, for servers with odd habits."""
+Part = Say | Think | Call | RawCall | Delay | Fail | Hang | ReportUsage | Finish | Delta  # a Delta: passed on as it is
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -87,8 +82,7 @@ class Turn(msgspec.Struct, frozen=True):
     delay_s: float = 0.0
 
 
-Step = Turn | Part | Sequence[Part] | str
-"""A bare part or a sequence of parts is a turn of its own; a bare text is one that says it."""
+Step = Turn | Part | Sequence[Part] | str  # bare parts are a turn of their own; a bare text is one that says it
 
 
 def turns_of(steps: Iterable[Step]) -> tuple[Turn, ...]:
@@ -178,8 +172,7 @@ def read_script(path: str | Path) -> Script:
 
 
 def _turn(turn: _Turn, model: _Model) -> Turn:
-    parts: list[Part] = []
-    parts += [Delay(turn.wait_s)] if turn.wait_s else []
+    parts: list[Part] = [Delay(turn.wait_s)] if turn.wait_s else []
     parts += [Think(turn.think)] if turn.think else []
     parts += [Say(turn.text)] if turn.text else []
     for call in turn.call:
@@ -202,8 +195,7 @@ class ScriptedModel:
     `turns`    the turn number of the last of them; for chats that are compacted, if no turn failed for good
     `calls`    the order of the calls made of this object; for chats whose history is edited, not for resuming
     Calls that are no turn (`request.purpose`) are answered from `others`, by purpose and as often as they come; one
-    that is not in there gets a stock sentence.
-    """
+    that is not in there gets a stock sentence."""
 
     def __init__(
         self,
@@ -217,11 +209,8 @@ class ScriptedModel:
         if isinstance(steps, Script):
             self.script = steps
         else:
-            side_turns = {
-                key: turn if isinstance(turn, Turn) else Turn((Say(turn),))
-                for key, turn in (side_answers or {}).items()
-            }
-            self.script = Script(turns_of(steps), side_turns, follow, info or Script(()).info)
+            sides = {key: turns_of([turn])[0] for key, turn in (side_answers or {}).items()}
+            self.script = Script(turns_of(steps), sides, follow, info or Script(()).info)
         self._sleep = sleep
         self._next = 0  # one more than the highest turn that was asked for
         self._calls = 0

@@ -9,16 +9,13 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Self
 
 from treadle._version import __version__
-from treadle.base.http.connection import ClientConnection, CutOff, Head
-from treadle.base.http.route import Address, ServerRoute, find_proxy, parse_address
+from treadle.base.http.connection import Address, ClientConnection, CutOff, Head, ServerRoute, find_proxy, parse_address
 
 KEEPALIVE_S = 60.0
-INFLATE_BYTES = 256 * 1024
-"""How much is decompressed at once."""
+INFLATE_BYTES = 256 * 1024  # how much is decompressed at once
 _DEFAULTS = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": f"Treadle/{__version__}"}
 _COMPRESSED = ("gzip", "x-gzip", "deflate")
-_ANY_HEADER = 32 + zlib.MAX_WBITS
-"""zlib recognizes the headers of gzip and of zlib."""
+_ANY_HEADER = 32 + zlib.MAX_WBITS  # zlib recognizes the headers of gzip and of zlib
 
 
 class UnknownEncoding(ConnectionError):
@@ -32,9 +29,9 @@ class DamagedBody(CutOff):
 class HttpResponse:
     """An answer, as its bytes come in. Holds the connection as long as its block runs; leaving early drops it."""
 
-    def __init__(self, head: Head, route: ServerRoute, connection: ClientConnection, pool: "ConnectionPool") -> None:
+    def __init__(self, head: Head, route: ServerRoute, connection: ClientConnection, client: "HttpClient") -> None:
         self.status, self.reason, self.headers = head
-        self._route, self._connection, self._pool = route, connection, pool
+        self._route, self._connection, self._client = route, connection, client
         encoding = self.headers.get("content-encoding", "").lower()
         if encoding not in ("", "identity", *_COMPRESSED):
             raise UnknownEncoding(encoding[:40])
@@ -45,7 +42,7 @@ class HttpResponse:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pool.give_back(self._route, self._connection)
+        self._client.give_back(self._route, self._connection)
 
     @property
     def redirect(self) -> str:
@@ -93,17 +90,17 @@ class HttpClient:
     """Its connections belong to the event loop in which they were made."""
 
     def __init__(self) -> None:
-        self._pool = ConnectionPool()
+        self._idle: dict[tuple[object, ...], deque[tuple[float, ClientConnection]]] = defaultdict(deque)
+        self._sweep: asyncio.TimerHandle | None = None
         self._proxies: dict[tuple[str, str], Address | None] = {}
 
     async def request(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
     ) -> HttpResponse:
         """Send a request and return the head of the answer. OSError if the server cannot be reached or answers
-        nonsense; ValueError if the request cannot be sent. Time-outs are the caller's, except for connecting.
-
-        A request on a connection that was used before is sent once more, on a new one, if no byte of an answer came:
-        the server may have closed the connection meanwhile."""
+        nonsense; ValueError if the request cannot be sent. Time-outs are the caller's, except for connecting. A request
+        on a used connection is sent once more, on a new one, if no byte of an answer came: the server may have closed
+        it meanwhile."""
         to = parse_address(url)
         place = (to.scheme, to.host_header)
         if place not in self._proxies:
@@ -111,7 +108,7 @@ class HttpClient:
         route = ServerRoute(to, self._proxies[place])
         length = {} if body is None else {"Content-Length": str(len(body))}
         message = route.head(method, {**_DEFAULTS, **headers, **length}) + (body or b"")
-        connection = self._pool.take(route)
+        connection = self._take(route)
         if connection is not None:
             try:
                 return await self._exchange(route, connection, message)
@@ -122,23 +119,12 @@ class HttpClient:
 
     async def _exchange(self, route: ServerRoute, connection: ClientConnection, message: bytes) -> HttpResponse:
         try:
-            return HttpResponse(await connection.send(message), route, connection, self._pool)
+            return HttpResponse(await connection.send(message), route, connection, self)
         except BaseException:
             connection.close()
             raise
 
-    async def close(self) -> None:
-        await self._pool.close()
-
-
-class ConnectionPool:
-    """The idle open connections."""
-
-    def __init__(self) -> None:
-        self._idle: dict[tuple[object, ...], deque[tuple[float, ClientConnection]]] = defaultdict(deque)
-        self._sweep: asyncio.TimerHandle | None = None
-
-    def take(self, route: ServerRoute) -> ClientConnection | None:
+    def _take(self, route: ServerRoute) -> ClientConnection | None:
         """The one that was used last: servers close those that rest."""
         idle = self._idle[route.key]
         while idle:

@@ -14,7 +14,7 @@ import msgspec
 from acp import schema as a
 from acp.helpers import ContentBlock
 
-from treadle.adapters.models.offering import usable_refs
+from treadle.adapters.models.registry import usable_refs
 from treadle.base.inert import fence, inert, inert_line
 from treadle.errors import ConfigError, InvalidInput, Refused, TreadleError
 from treadle.frontends.acp.asking import Asking, Dismissed

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 __all__ = [
     "Agent", "Chat", "Config", "applying", "asyncio", "c", "changes", "chat_files", "chat_options", "chat_state",
     "collecting", "damage", "demo_project", "dialogue", "diff_changes", "drive", "e", "expansion", "following",
-    "library_config", "mcp_settings", "model_registry", "msgspec", "notices", "offering", "permissions", "piped",
+    "library_config", "mcp_settings", "model_registry", "msgspec", "notices", "permissions", "piped",
     "retention", "rule_book", "session", "slash", "snapshots", "sqlite", "stores", "toolset", "transfer", "trust_book",
     "views", "webbrowser", "wire",
 ]  # fmt: skip
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import msgspec
 
     from treadle.adapters import stores
-    from treadle.adapters.models import offering
     from treadle.adapters.models import registry as model_registry
     from treadle.adapters.policy import rules as rule_book
     from treadle.adapters.policy import trust as trust_book
@@ -68,9 +67,8 @@ else:
     collecting, damage, retention = (
         _Lazy(f"treadle.library.housekeeping.{name}") for name in ("collecting", "damage", "retention")
     )
-    model_registry, offering, rule_book, trust_book = (
-        _Lazy(f"treadle.adapters.{name}")
-        for name in ("models.registry", "models.offering", "policy.rules", "policy.trust")
+    model_registry, rule_book, trust_book = (
+        _Lazy(f"treadle.adapters.{name}") for name in ("models.registry", "policy.rules", "policy.trust")
     )
     stores, sqlite = _Lazy("treadle.adapters.stores"), _Lazy("treadle.adapters.stores.sqlite")
     notices, slash = (_Lazy(f"treadle.frontends.presentation.{name}") for name in ("notices", "slash"))

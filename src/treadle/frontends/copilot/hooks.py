@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.base.jsonrpc.connection import Connection, PeerDisconnected, RpcError
+from treadle.base.jsonrpc import Connection, PeerDisconnected, RpcError
 from treadle.errors import ToolError
 from treadle.frontends.copilot_words.config import HOOKS
 from treadle.frontends.copilot_words.names import own_arguments, shown_arguments, shown_name

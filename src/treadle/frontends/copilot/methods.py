@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from treadle.adapters.tools.builtin.interaction import SKILL_TOOL
-from treadle.base.jsonrpc.connection import INVALID_PARAMS, Connection, RpcError
+from treadle.base.jsonrpc import INVALID_PARAMS, Connection, RpcError
 from treadle.chat.state import status
 from treadle.frontends.copilot.extensions import found_skills
 from treadle.frontends.copilot.session import Session

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from treadle.adapters.tools.registry import ALIASES
-from treadle.base.jsonrpc.connection import Connection, PeerDisconnected, RpcError
+from treadle.base.jsonrpc import Connection, PeerDisconnected, RpcError
 from treadle.base.types import CallKey
 from treadle.chat.state import ChatState, open_actions, status
 from treadle.errors import NotFound, Refused

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from treadle import __version__
+from treadle.adapters.models.base import check_effort
 from treadle.adapters.models.client_models import BareNames, ClientModels
-from treadle.adapters.models.reasoning_effort import check_effort
 from treadle.adapters.models.registry import ModelRegistry
 from treadle.adapters.policy.standard import StandardPolicy
 from treadle.base.inert import inert_line, print_note
-from treadle.base.jsonrpc.connection import INVALID_PARAMS, METHOD_NOT_FOUND, Connection, RpcError
+from treadle.base.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Connection, RpcError
 from treadle.errors import ChatExists, NotFound, Refused
 from treadle.frontends.copilot.extensions import bring, builtin_names, extras_of
 from treadle.frontends.copilot.hooks import ProgramHooks

@@ -14,7 +14,7 @@ import msgspec
 
 from treadle.adapters.tools.registry import SERVER_MARK
 from treadle.base.inert import fence, inert_line, print_note
-from treadle.base.jsonrpc.connection import INVALID_PARAMS, Connection, PeerDisconnected, RpcError
+from treadle.base.jsonrpc import INVALID_PARAMS, Connection, PeerDisconnected, RpcError
 from treadle.base.types import new_id
 from treadle.chat.state import starts_queued, status
 from treadle.errors import Refused

@@ -8,7 +8,7 @@ import msgspec
 
 from treadle.adapters.models.client_models import Provider, ProviderModel
 from treadle.base.inert import inert_line
-from treadle.base.jsonrpc.connection import INVALID_PARAMS, RpcError
+from treadle.base.jsonrpc import INVALID_PARAMS, RpcError
 from treadle.frontends.copilot_words.names import OURS, matches, server_patterns
 from treadle.frontends.copilot_words.system_message import SystemMessage, prompt_of
 from treadle.protocol.options import ChatOptions, ReasoningEffort, Skill

@@ -10,8 +10,7 @@ from typing import Literal
 import msgspec
 
 from treadle.adapters.models.catalog.table import PREFERRED
-from treadle.adapters.models.disclosure import PROVIDER_NAMES
-from treadle.adapters.models.providers import VARIABLES
+from treadle.adapters.models.providers import PROVIDER_NAMES, VARIABLES
 from treadle.base.inert import inert_line
 from treadle.errors import TreadleError
 from treadle.frontends.presentation.rich_text import Text

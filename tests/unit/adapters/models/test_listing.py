@@ -8,7 +8,7 @@ import pytest
 from treadle.adapters.models.keys import Secret
 from treadle.adapters.models.listing import list_from, read_list
 from treadle.adapters.models.provider_context import ProviderContext
-from treadle.adapters.models.wire.http_model import Access
+from treadle.adapters.models.wire.http import Access
 from treadle.errors import ModelError
 from treadle.ports.model import ModelInfo
 from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer

@@ -21,7 +21,7 @@ def modules_after(program: str) -> set[str]:
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_who_goes_without_http_is_known(provider: str) -> None:
     modules = modules_after(f"import {PROVIDERS[provider].partition(':')[0]}")
-    assert ("treadle.adapters.models.wire.http_model" in modules) == (provider not in WITHOUT_HTTP)
+    assert ("treadle.adapters.models.wire.http" in modules) == (provider not in WITHOUT_HTTP)
 
 
 PRELOAD = "from treadle.adapters.models.providers import preload_tls\n"
@@ -50,7 +50,7 @@ ssl.SSLContext.set_default_verify_paths = spy
 def test_certificates_are_read_once_and_in_a_thread(model: str, environment: dict[str, str]) -> None:
     program = f"""{CERTIFICATES}
 preload_tls({model!r}, {environment!r})
-from treadle.base.http.route import tls_context
+from treadle.base.http.connection import tls_context
 assert tls_context() is tls_context()
 assert tls_context().verify_mode is ssl.CERT_REQUIRED and tls_context().check_hostname
 assert tls_context().cert_store_stats() == ssl.create_default_context().cert_store_stats()

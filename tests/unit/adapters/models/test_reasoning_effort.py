@@ -8,9 +8,9 @@ import pytest
 
 from tests.unit.adapters.models.loopback import Exchange, serving
 from tests.wires.case import Reply, reach, write_reply
+from treadle.adapters.models.base import check_effort, named_levels, nearest
 from treadle.adapters.models.catalog.lookup import look_up
 from treadle.adapters.models.openai_chat.adapter import style_of_host
-from treadle.adapters.models.reasoning_effort import check_effort, named_levels, nearest
 from treadle.adapters.models.registry import ModelRegistry
 from treadle.errors import InvalidInput, ModelError
 from treadle.ports.model import Memo, ModelRequest

@@ -106,11 +106,11 @@ async def test_the_key_store_is_asked_for_a_providers_own_host_only(monkeypatch:
     assert find_key({}, "OPENAI_API_KEY").reveal() == KEY
     assert find_key({"OPENAI_API_KEY": "from-env"}, "OPENAI_API_KEY").reveal() == "from-env"
     elsewhere = ModelRegistry({"GROQ_BASE_URL": "http://127.0.0.1:9"}).get("groq:any")
-    access = await elsewhere.inner._endpoint.access(ModelRequest("", []))  # type: ignore[attr-defined]
+    access = elsewhere.inner._access  # type: ignore[attr-defined]
     assert not access.key
     store.get_password = lambda service, name: KEY  # type: ignore[attr-defined]
     elsewhere = ModelRegistry({"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}).get("anthropic:any")
-    access = await elsewhere.inner._endpoint.access(ModelRequest("", []))  # type: ignore[attr-defined]
+    access = elsewhere.inner._access  # type: ignore[attr-defined]
     assert not access.key
 
     def locked(service: str, name: str) -> str:

@@ -10,8 +10,7 @@ import pytest
 from tests.unit.adapters.models.test_reasoning_effort import greeting
 from tests.wires.case import encode_reply, reach
 from treadle.adapters.models.catalog.lookup import FACTS_FILE_NAME, OWN_SERVERS, ModelFacts, ServerFacts, look_up
-from treadle.adapters.models.offering import all_offers
-from treadle.adapters.models.registry import ModelRegistry
+from treadle.adapters.models.registry import ModelRegistry, all_offers
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
 from treadle.protocol.content import UserEntry
 from treadle.protocol.tools import ToolSpec

@@ -11,8 +11,7 @@ from tests.unit.adapters.models.test_capability_ladder import CALL, REQUEST, TOO
 from treadle.adapters.models.capability_ladder import Ladder
 from treadle.adapters.models.openai_chat.adapter import OpenAIChat
 from treadle.adapters.models.scripted import Call, Say, Think, Turn
-from treadle.adapters.models.text_thinking import TAGS, TextThinking
-from treadle.adapters.models.wire.signed_thinking import SignedBlock, seal, shift_position
+from treadle.adapters.models.thinking import TAGS, SignedBlock, TextThinking, seal, shift_position
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.ports.model import ModelInfo
 from treadle.protocol.content import Thinking

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.adapters.models.disclosure import recipient
-from treadle.adapters.models.providers import SERVERS
+from treadle.adapters.models.providers import SERVERS, recipient
 from treadle.adapters.models.registry import PROVIDERS
 from treadle.adapters.policy.trust import MAX_BYTES, Consent, Trust, read
 from treadle.errors import InvalidInput, NotFound

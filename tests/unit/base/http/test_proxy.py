@@ -12,7 +12,7 @@ from tests.unit.adapters.models.loopback import listening
 from treadle.adapters.models.keys import Secret
 from treadle.adapters.models.wire.http import Http
 from treadle.base.http.client import HttpClient
-from treadle.base.http.route import CONNECT_S, _tls_context, find_proxy
+from treadle.base.http.connection import CONNECT_S, _tls_context, find_proxy
 from treadle.errors import ModelError
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"

@@ -16,8 +16,8 @@ from cryptography.x509.oid import NameOID
 from tests.unit.adapters.models.loopback import Exchange, listening, serving
 from treadle.adapters.models.keys import Secret
 from treadle.adapters.models.wire.http import Http
-from treadle.base.http import client, route
-from treadle.base.http.route import Address, ServerRoute, parse_address
+from treadle.base.http import client, connection
+from treadle.base.http.connection import Address, ServerRoute, parse_address
 from treadle.errors import ModelError
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -184,9 +184,9 @@ async def secure_server(folder: Path, host: str) -> AsyncIterator[int]:
 def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder of certificates; those of localhost are trusted."""
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "localhost.crt"))
-    route._tls_context.cache_clear()
+    connection._tls_context.cache_clear()
     yield tmp_path
-    route._tls_context.cache_clear()
+    connection._tls_context.cache_clear()
 
 
 async def test_tls_is_spoken_with_who_has_the_certificate(trusted: Path) -> None:
@@ -209,8 +209,8 @@ async def test_tls_is_spoken_with_nobody_else(trusted: Path) -> None:
 
 
 def authorities() -> dict[str, int]:
-    route._tls_context.cache_clear()
-    return route.tls_context().cert_store_stats()
+    connection._tls_context.cache_clear()
+    return connection.tls_context().cert_store_stats()
 
 
 def test_certifi_stands_in_for_a_store_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,7 +255,7 @@ async def test_a_server_may_ask_for_a_client_certificate(trusted: Path, monkeypa
         for cert_file, key_file in ((certificate, str(key)), (both, "")):
             monkeypatch.setenv("TREADLE_CLIENT_CERT", str(cert_file))
             monkeypatch.setenv("TREADLE_CLIENT_KEY", key_file)
-            route._tls_context.cache_clear()
+            connection._tls_context.cache_clear()
             http = Http()
             assert await http.get(url, {}, Secret("")) == b"{}"
             await http.close()

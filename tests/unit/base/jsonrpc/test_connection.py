@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from tests.faults.chance import SEED
-from treadle.base.jsonrpc.connection import (
+from treadle.base.jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
+    MAX_BYTES,
     MAX_UNDER_WAY,
     PARSE_ERROR,
     Connection,
     RpcError,
 )
-from treadle.base.jsonrpc.framing import MAX_BYTES
 
 WAIT_S = 60
 PING = {"jsonrpc": "2.0", "id": "sign of life", "method": "ping", "params": {}}

@@ -240,7 +240,7 @@ def test_a_run_without_a_server_has_nothing_to_do_with_http(tmp_path: Path) -> N
         assert not trace.modules & {
             "treadle.adapters.models.wire.http",
             "treadle.base.http.client",
-            "treadle.base.http.route",
+            "treadle.base.http.connection",
             "httptools",
         }
         assert "treadle-preload" not in trace.threads

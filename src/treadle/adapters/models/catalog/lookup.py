@@ -18,11 +18,9 @@ from treadle.errors import ConfigError
 from treadle.ports.model import ModelInfo
 from treadle.protocol.options import EFFORTS, ReasoningEffort
 
-OWN_SERVERS = frozenset({"llamacpp", "lmstudio", "local", "ollama", "vllm"})
-"""Providers whose models run on machines of the user."""
+OWN_SERVERS = frozenset({"llamacpp", "lmstudio", "local", "ollama", "vllm"})  # on machines of the user
 COST_TELLERS = frozenset({"openrouter"})  # providers that tell with each answer what it cost
-RESELLERS = frozenset({"openrouter"})
-"""Servers that take every level of effort for every model that thinks, and translate it themselves."""
+RESELLERS = frozenset({"openrouter"})  # they take every level of effort for every model that thinks
 FILE_NAME = "models.toml"  # the user's own file, in Treadle's home
 FACTS_FILE_NAME = "model-facts.json"
 OUTPUT_CAP = 32_768
@@ -80,7 +78,6 @@ def levels_of(provider: str, name: str, *, thinking: bool, certain: bool) -> tup
 
 
 def known_names(provider: str) -> list[str]:
-    """The models that people are told of."""
     from treadle.adapters.models.catalog.table import LISTED, TABLES
 
     return [name for name in LISTED.get(provider, TABLES.get(provider, ())) if not name.endswith("*")]
@@ -96,7 +93,7 @@ class Catalogue:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warnings about the user's file. ConfigError if the file cannot be used."""
+        """Of the user's file. ConfigError if it cannot be used."""
         self._read()
         return self._warnings
 
@@ -104,7 +101,6 @@ class Catalogue:
         return self.adjust(look_up(provider, name))
 
     def adjust(self, info: ModelInfo) -> ModelInfo:
-        """Override the facts about a model with the user's settings."""
         user_settings = find(self._read(), info.ref)
         if not user_settings:
             return info
@@ -118,8 +114,7 @@ class Catalogue:
 
     def _read(self) -> dict[str, dict[str, object]]:
         if self._own is None:
-            has_file = self._file is not None and self._file.exists()
-            self._own, self._warnings = read_catalog(self._file) if self._file and has_file else ({}, ())
+            self._own, self._warnings = read_catalog(self._file) if self._file and self._file.exists() else ({}, ())
         return self._own
 
 
@@ -181,7 +176,7 @@ def _of_copilot(name: str) -> ModelInfo:
 _Tokens = Annotated[int, Meta(ge=1)]
 _Price = Annotated[float, Meta(ge=0)]
 
-KEYS: dict[str, tuple[str, Any]] = {
+KEYS: dict[str, tuple[str, Any]] = {  # by key of the file: the field of `ModelInfo`, and what fits
     "window": ("window", _Tokens),
     "max_output": ("max_output", _Tokens),
     "price_input": ("usd_per_million_input", _Price),
@@ -193,14 +188,21 @@ KEYS: dict[str, tuple[str, Any]] = {
     "efforts": ("efforts", tuple[ReasoningEffort, ...]),
     "vision": ("vision", bool),
 }
-"""By key of the file: the field of `ModelInfo`, and what fits."""
 
 
 def read_catalog(file: Path) -> tuple[dict[str, dict[str, object]], tuple[str, ...]]:
     """Return the fields that the file sets, by `provider:name`, and warnings about unknown keys."""
+    import tomllib
+
+    try:
+        tables = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} is no valid TOML: {error}") from error
     models: dict[str, dict[str, object]] = {}
     warnings: list[str] = []
-    for ref, table in _load(file).items():
+    for ref, table in tables.items():
         provider, _, name = ref.partition(":")
         if not provider or not name or not isinstance(table, dict):
             raise ConfigError(f'{file}: {ref} names no model; write a table ["provider:name"]')
@@ -218,17 +220,6 @@ def read_catalog(file: Path) -> tuple[dict[str, dict[str, object]], tuple[str, .
             fields.setdefault("usd_per_million_cached", fields["usd_per_million_input"])
             fields["free"] = not fields["usd_per_million_input"] and not fields.get("usd_per_million_output")
     return models, tuple(warnings)
-
-
-def _load(file: Path) -> dict[str, Any]:
-    import tomllib
-
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} is no valid TOML: {error}") from error
 
 
 VALID_S = 7 * 24 * 3600.0  # after that they are forgotten: prices change
@@ -264,8 +255,7 @@ class ModelFacts(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.window:
             info = replace(info, window=self.window, max_output=min(info.max_output, self.window // 2))
         if self.max_output:
-            limit = min(self.max_output, OUTPUT_CAP, info.window)
-            info = replace(info, max_output=limit, limit_assumed=False)
+            info = replace(info, max_output=min(self.max_output, OUTPUT_CAP, info.window), limit_assumed=False)
         tools = info.native_tools if self.tools is None else self.tools
         vision = info.vision if self.vision is None else self.vision
         efforts = () if self.reasoning is False else info.efforts
@@ -292,15 +282,13 @@ class ServerFacts:
         return stored.facts if stored is not None and time.time() - stored.time_s < VALID_S else None
 
     def names(self, address: str) -> list[str]:
-        """The models of a server that were used lately."""
         start = _key(address, "")
         return sorted(key.removeprefix(start) for key in self._read() if key.startswith(start))
 
     def keep(self, address: str, name: str, facts: ModelFacts) -> None:
         self._stored = None  # another process may have written
         stored = {**self._read(), _key(address, name): _StoredFacts(facts, time.time())}
-        newest = sorted(stored.items(), key=lambda item: item[1].time_s)[-MOST:]
-        self._stored = dict(newest)
+        self._stored = dict(sorted(stored.items(), key=lambda item: item[1].time_s)[-MOST:])
         if self._file is not None:
             with suppress(OSError):
                 replace_file(str(self._file), msgspec.json.encode(self._stored))

@@ -7,13 +7,11 @@ rather than temporary ones. Surcharges for very long requests are not included. 
 and is asked to show it if the protocol can express that), `vision`, `no-temperature` (it refuses a temperature, or is
 better without one), `no-tools` (it has no native tool calls).
 
-A name that ends in `*` covers all names with that prefix that have no row, with values that are safe for the family.
-"""
+A name that ends in `*` covers all names with that prefix that have no row, with values that are safe for the family."""
 
 from treadle.protocol.options import ReasoningEffort
 
-Row = tuple[int, int, float, float, float, str]
-Table = dict[str, Row]
+Table = dict[str, tuple[int, int, float, float, float, str]]
 
 _GPT: Table = {
     "gpt-4.1": (1_047_576, 32_768, 2.0, 0.5, 8.0, "vision"),
@@ -29,8 +27,7 @@ _GPT_THINKING: Table = {
     "gpt-6-astra": (1_050_000, 128_000, 10.0, 1.0, 50.0, "thinking vision no-temperature"),
     "gpt-6-sol": (1_050_000, 128_000, 2.0, 0.2, 10.0, "thinking vision no-temperature"),
     "gpt-6-luna": (1_050_000, 128_000, 0.1, 0.01, 0.5, "thinking vision no-temperature"),
-    "gpt-5.6": (1_050_000, 128_000, 5.0, 0.5, 30.0, "thinking vision no-temperature"),
-    "gpt-5.6-sol": (1_050_000, 128_000, 5.0, 0.5, 30.0, "thinking vision no-temperature"),
+    **dict.fromkeys(("gpt-5.6", "gpt-5.6-sol"), (1_050_000, 128_000, 5.0, 0.5, 30.0, "thinking vision no-temperature")),
     "gpt-5.6-terra": (1_050_000, 128_000, 2.0, 0.2, 12.0, "thinking vision no-temperature"),
     "gpt-5.6-luna": (1_050_000, 128_000, 0.2, 0.02, 1.2, "thinking vision no-temperature"),
     "gpt-5.5": (1_050_000, 128_000, 5.0, 0.5, 30.0, "thinking vision no-temperature"),
@@ -41,8 +38,7 @@ _GPT_THINKING: Table = {
     "gpt-5.3-chat-latest": (128_000, 16_384, 1.75, 0.175, 14.0, "thinking vision no-temperature"),
     "gpt-5.2": (304_000, 128_000, 1.75, 0.175, 14.0, "thinking vision no-temperature"),
     "gpt-5.2-chat-latest": (128_000, 16_384, 1.75, 0.175, 14.0, "thinking vision no-temperature"),
-    "gpt-5.1": (304_000, 128_000, 1.25, 0.125, 10.0, "thinking vision no-temperature"),
-    "gpt-5": (304_000, 128_000, 1.25, 0.125, 10.0, "thinking vision no-temperature"),
+    **dict.fromkeys(("gpt-5.1", "gpt-5"), (304_000, 128_000, 1.25, 0.125, 10.0, "thinking vision no-temperature")),
     "gpt-5-mini": (304_000, 128_000, 0.25, 0.025, 2.0, "thinking vision no-temperature"),
     "gpt-5-nano": (304_000, 128_000, 0.05, 0.005, 0.4, "thinking vision no-temperature"),
     "o4-mini": (200_000, 100_000, 1.1, 0.275, 4.4, "thinking vision no-temperature"),
@@ -69,9 +65,7 @@ _GPT_FAMILIES: Table = {
     "gpt-3.5*": (16_385, 4_096, 0.0, 0.0, 0.0, ""),
     "gpt-*": (128_000, 16_384, 0.0, 0.0, 0.0, "no-temperature"),
     "o1*": (200_000, 100_000, 0.0, 0.0, 0.0, "thinking no-temperature"),
-    "o3*": (200_000, 100_000, 0.0, 0.0, 0.0, "thinking vision no-temperature"),
-    "o4*": (200_000, 100_000, 0.0, 0.0, 0.0, "thinking vision no-temperature"),
-    **{f"o{number}*": (200_000, 100_000, 0.0, 0.0, 0.0, "thinking vision no-temperature") for number in range(5, 10)},
+    **{f"o{number}*": (200_000, 100_000, 0.0, 0.0, 0.0, "thinking vision no-temperature") for number in range(3, 10)},
     # Moonshot's own server, by its address: it takes no temperature but 1.
     "kimi-*": (262_144, 16_384, 0.0, 0.0, 0.0, "no-temperature"),
 }
@@ -117,8 +111,7 @@ _GEMINI: Table = {
 }
 
 _DEEPSEEK: Table = {
-    "deepseek-flash": (1_000_000, 384_000, 0.3, 0.006, 1.2, "thinking vision"),
-    "deepseek-v4-flash": (1_000_000, 384_000, 0.3, 0.006, 1.2, "thinking vision"),
+    **dict.fromkeys(("deepseek-flash", "deepseek-v4-flash"), (1_000_000, 384_000, 0.3, 0.006, 1.2, "thinking vision")),
     "deepseek-v4-pro": (1_000_000, 384_000, 1.32, 0.044, 3.96, "thinking"),
     "deepseek-*": (128_000, 32_768, 0.0, 0.0, 0.0, "thinking"),
 }
@@ -134,9 +127,7 @@ _MISTRAL: Table = {
     "ministral-8b-latest": (128_000, 128_000, 0.15, 0.15, 0.15, ""),
     "mistral-*": (128_000, 16_384, 0.0, 0.0, 0.0, ""),
     "magistral-*": (128_000, 16_384, 0.0, 0.0, 0.0, "thinking"),
-    "ministral-*": (128_000, 16_384, 0.0, 0.0, 0.0, ""),
-    "codestral-*": (128_000, 16_384, 0.0, 0.0, 0.0, ""),
-    "devstral-*": (128_000, 16_384, 0.0, 0.0, 0.0, ""),
+    **dict.fromkeys(("ministral-*", "codestral-*", "devstral-*"), (128_000, 16_384, 0.0, 0.0, 0.0, "")),
 }
 
 _XAI: Table = {
@@ -202,25 +193,17 @@ LISTED: dict[str, Table] = {"openai": _GPT, "openai-responses": _GPT_THINKING}
 """Of which of them people are told, where that is not all: each model by the protocol that suits it."""
 
 PREFERRED: dict[str, str] = {
-    "anthropic": "claude-opus-5-5",
-    "openai": "gpt-6.1-sol",
-    "gemini": "gemini-4-argon",
-    "openrouter": "anthropic/claude-opus-5.5",
-    "deepseek": "deepseek-v4-pro",
-    "mistral": "mistral-medium-2604",
-    "xai": "grok-4.5",
-    "groq": "openai/gpt-oss-120b",
-    "together": "zai-org/GLM-5.2",
-    "copilot": "",
+    **{"anthropic": "claude-opus-5-5", "openai": "gpt-6.1-sol", "gemini": "gemini-4-argon"},
+    **{"openrouter": "anthropic/claude-opus-5.5", "deepseek": "deepseek-v4-pro", "mistral": "mistral-medium-2604"},
+    **{"xai": "grok-4.5", "groq": "openai/gpt-oss-120b", "together": "zai-org/GLM-5.2", "copilot": ""},
 }
 """The model to begin with where a key is all that is known. Copilot's depend on the plan: its server is asked."""
 
-MAKERS: dict[str, str] = {
+MAKERS: dict[str, str] = {  # by the first word of a name, whose it is, for services that sell the models of others
     **{"claude": "anthropic", "gemini": "gemini", "deepseek": "deepseek", "grok": "xai"},
     **dict.fromkeys(("gpt", "o1", "o3", "o4"), "openai-responses"),
     **dict.fromkeys(("mistral", "magistral", "ministral", "codestral", "devstral"), "mistral"),
 }
-"""By the first word of a name, whose it is, for services that sell the models of others."""
 
 # The levels of reasoning effort that models take (M-16). A model that is not here and thinks is asked for any level:
 # its server names those that it takes when it refuses one.

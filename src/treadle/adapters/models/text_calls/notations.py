@@ -12,8 +12,7 @@ in this way is text of the answer; thinking is left out):
   openai/harmony; the recipient may also stand behind `<|start|>assistant`);
 - functionary 2, `<|recipient|>name\\n<|content|>{…}` (the chat template of meetkai/functionary-small-v2.2);
 - Kimi K3's XTML, `<|open|>call tool="name"<|sep|><|open|>argument key="k" type="string"<|sep|>…` (vLLM's and SGLang's
-  parsers for it).
-"""
+  parsers for it)."""
 
 import re
 from collections.abc import Iterator
@@ -23,24 +22,23 @@ import msgspec
 
 from treadle.adapters.models.text_calls.reader import MAX_DEPTH, json_or_text, partial_length
 from treadle.adapters.models.text_calls.shapes import (
+    DSML,
+    ENDING,
+    MINIMAX,
     NAME,
     FoundCalls,
     Missed,
     Result,
     Source,
     Wrapper,
-    call_of,
-    read_named,
-    short,
     spaces,
 )
-from treadle.adapters.models.text_calls.tokens import DSML, ENDING, MINIMAX
 
 HEAD_OF_TAG = 300  # A parameter's opening tag is shorter than this
 
 _DSML = rf"(?:{DSML})?"
 _FUNCTION_NAME = re.compile(r"""\s{0,8}["']?([^>\s"']{1,128})["']?\s{0,8}>""")
-_INVOKE_NAME = re.compile(r"""\s{0,8}["']([^>\s"']{1,128})["'][^>\n]{0,80}>""")
+INVOKE_NAME = re.compile(r"""\s{0,8}["']([^>\s"']{1,128})["'][^>\n]{0,80}>""")
 _PARAMETER = re.compile(
     rf"""<{_DSML}param(?:eter)?(?:\s*=\s*["']?([^>\n"']{{1,128}})["']?|\s+name\s*=\s*["']([^>\n"']{{1,128}})["'])([^>\n]{{0,80}})>"""
 )
@@ -70,17 +68,17 @@ class _Parameter(NamedTuple):
 
 
 def read_function(source: Source, at: int, header: re.Pattern[str] = _FUNCTION_NAME) -> Result:
-    """Behind `<function=`."""
+    """Behind `<function=`, or with another header behind `<invoke name=`."""
     text = source.text
     match = header.match(text, at)
     if match is None:
-        return short(source, at)
+        return source.short(at)
     name = match[1]
     if match[0].endswith("/>") and NAME.fullmatch(name.removesuffix("/")):
-        return FoundCalls([call_of(name.removesuffix("/"), {}, source.tool_names, False)], match.end())
+        return FoundCalls([source.call(name.removesuffix("/"), {})], match.end())
     body = spaces(text, match.end())
     if text[body : body + 1] == "{":
-        return read_named(source, name, body, border=None)
+        return source.read_named(name, body, border=None)
     arguments: dict[str, object] = {}
     end = body
     for parameter in _parameters(text, body):
@@ -94,7 +92,7 @@ def read_function(source: Source, at: int, header: re.Pattern[str] = _FUNCTION_N
         return None
     if not NAME.fullmatch(name) or (not is_closed and not arguments and end < len(text)):
         return Missed(end)
-    return FoundCalls([call_of(name, arguments, source.tool_names, not over)], end)
+    return FoundCalls([source.call(name, arguments, not over)], end)
 
 
 def _parameters(text: str, at: int) -> Iterator[_Parameter]:
@@ -119,11 +117,6 @@ def _parameters(text: str, at: int) -> Iterator[_Parameter]:
         at = spaces(text, closing.end())
 
 
-def read_invoke(source: Source, at: int) -> Result:
-    """Behind `<invoke name=`."""
-    return read_function(source, at, _INVOKE_NAME)
-
-
 def read_arg_keys(source: Source, at: int, name: str) -> Result:
     """Behind the name: pairs of `<arg_key>` and `<arg_value>`."""
     text = source.text
@@ -135,13 +128,13 @@ def read_arg_keys(source: Source, at: int, name: str) -> Result:
                 return None
             end = len(text) if closing is None else closing.start()
             arguments[opening[1]] = _CUT_TAG.sub("", text[opening.end() : end])
-            return FoundCalls([call_of(name, arguments, source.tool_names, closing is None)], len(text))
+            return FoundCalls([source.call(name, arguments, closing is None)], len(text))
         arguments[opening[1]] = text[opening.end() : closing.start()]
         at = spaces(text, closing.end())
     arriving = not source.final and text.startswith("<", at) and not _CLOSED.match(text, at)
     if arriving and len(text) - at < HEAD_OF_TAG:
         return None
-    return FoundCalls([call_of(name, arguments, source.tool_names, False)], at) if arguments else short(source, at)
+    return FoundCalls([source.call(name, arguments)], at) if arguments else source.short(at)
 
 
 _MARK = re.escape(MINIMAX)
@@ -157,25 +150,23 @@ class _Node(msgspec.Struct):
     def value(self) -> object:
         if not self.inner:
             return "".join(self.text)
-        if all(key == "item" for key, _ in self.inner):
-            return [value for _, value in self.inner]
-        return dict(self.inner)
+        is_list = all(key == "item" for key, _ in self.inner)
+        return [value for _, value in self.inner] if is_list else dict(self.inner)
 
 
 def read_namespaced(source: Source, at: int) -> Result:
     """Behind `]<]minimax[>[<invoke name=`."""
     text = source.text
-    head = _INVOKE_NAME.match(text, at)
+    head = INVOKE_NAME.match(text, at)
     if head is None:
-        return short(source, at)
+        return source.short(at)
     if not NAME.fullmatch(head[1]):
         return Missed(head.end())
     nodes, at, guessed = [_Node("")], head.end(), False
     while (tag := _TAG.search(text, at)) is not None:
         nodes[-1].text.append(text[at : tag.start()])
         if tag[1] and tag[2] in ("invoke", "tool_call"):
-            guessed = guessed or len(nodes) > 1
-            return _build_call(source, head[1], nodes, tag.start(), guessed)
+            return _build_call(source, head[1], nodes, tag.start(), guessed or len(nodes) > 1)
         if not tag[1] and len(nodes) < MAX_DEPTH:
             nodes.append(_Node(tag[2]))
         elif tag[1] and len(nodes) > 1:
@@ -184,8 +175,7 @@ def read_namespaced(source: Source, at: int) -> Result:
         at = tag.end()
     if not source.final:
         return None
-    remaining = text[at : len(text) - partial_length(text[at:], MINIMAX)]
-    nodes[-1].text.append(_HALF_TAG.sub("", remaining))
+    nodes[-1].text.append(_HALF_TAG.sub("", text[at : len(text) - partial_length(text[at:], MINIMAX)]))
     return _build_call(source, head[1], nodes, len(text), True)
 
 
@@ -197,7 +187,7 @@ def _close(nodes: list[_Node]) -> None:
 def _build_call(source: Source, name: str, nodes: list[_Node], end: int, guessed: bool) -> Result:
     while len(nodes) > 1:
         _close(nodes)
-    return FoundCalls([call_of(name, dict(nodes[0].inner), source.tool_names, guessed)], end)
+    return FoundCalls([source.call(name, dict(nodes[0].inner), guessed)], end)
 
 
 _HEADER = re.compile(r"((?:[^<]{1,160}+|<\|(?:channel|constrain)\|>){0,6}+)<\|message\|>")
@@ -212,7 +202,7 @@ def read_harmony(source: Source, at: int) -> Result:
     if header is None and source.final and _HALF_HEADER.match(source.text, at):
         return Missed(len(source.text), is_cut_off=True)
     if header is None:
-        return short(source, at)
+        return source.short(at)
     to = _TO.search(header[1])
     if to is not None:
         return _body(source, to[1], header.end())
@@ -226,17 +216,17 @@ def read_recipient(source: Source, at: int) -> Result:
     """Behind `<|recipient|>`."""
     header = _RECIPIENT.match(source.text, at)
     if header is None:
-        return short(source, at)
+        return source.short(at)
     return Wrapper(header.end()) if header[1] == "all" else _body(source, header[1], header.end())
 
 
 def _body(source: Source, name: str, at: int) -> Result:
     text, at = source.text, spaces(source.text, at)
     if text.startswith("{", at):
-        return read_named(source, name, at)
+        return source.read_named(name, at)
     if ENDING.match(text, at):
-        return FoundCalls([call_of(name, {}, source.tool_names, False)], at)
-    return short(source, at) if at == len(text) or text[at] == "<" else Missed(at)
+        return FoundCalls([source.call(name, {})], at)
+    return source.short(at) if at == len(text) or text[at] == "<" else Missed(at)
 
 
 _OPEN, _CLOSE, _SEP = r"<\|open\|>", r"<\|close\|>", r"<\|sep\|>"
@@ -259,15 +249,11 @@ def read_xtml(source: Source, at: int) -> Result:
         return Wrapper(at)
     head = _CALL.match(text, at)
     if head is None:
-        return short(source, at)
+        return source.short(at)
     name = _attributes(head[1]).get("tool", "")
     if not NAME.fullmatch(name):
         return Missed(head.end())
-    return _pieces(source, name, head.end())
-
-
-def _pieces(source: Source, name: str, at: int) -> Result:
-    text = source.text
+    at = head.end()
     arguments: dict[str, object] = {}
     while (opening := _PIECE.match(text, at)) is not None:
         closing = _PIECE_END.search(text, opening.end())
@@ -288,7 +274,7 @@ def _pieces(source: Source, name: str, at: int) -> Result:
         return None
     if not is_closed and not arguments:
         return Missed(at, is_cut_off=source.final and len(text) - at < 400)
-    return FoundCalls([call_of(name, arguments, source.tool_names, not is_closed)], at)
+    return FoundCalls([source.call(name, arguments, not is_closed)], at)
 
 
 def _attributes(text: str) -> dict[str, str]:

@@ -4,14 +4,15 @@ comments, raw newlines, and Gemma's tokens for quotes. Knows nothing of calls.
 One pass, no recursion; every character is read a bounded number of times. Unusual but clear input is read exactly
 (`whole`). Other states: `guessed` if a part was guessed but the value ended, `cut` if the text ended first, `broken` if
 a character fits nowhere. A cut or broken value is closed where it stands: its complete parts are kept, an incomplete
-escape and a key without a value are dropped (P-04).
-"""
+escape and a key without a value are dropped (P-04)."""
 
 import math
 import re
 from typing import Literal, NamedTuple
 
 import msgspec
+
+from treadle.adapters.models.wire.json import map_texts
 
 QUOTES = '"', "'", "“”„‟", "‘’‚‛", "`"  # noqa: RUF001
 CLOSERS = {char: group for group in QUOTES for char in group}
@@ -80,19 +81,8 @@ def storable(value: dict[str, object]) -> dict[str, object]:
         msgspec.json.encode(value)
         return value
     except UnicodeEncodeError:
-        return _clean(value)  # type: ignore[return-value]
-
-
-def _clean(value: object) -> object:
-    match value:
-        case str():
-            return joined(value)
-        case dict():
-            return {_clean(key): _clean(inner) for key, inner in value.items()}
-        case list():
-            return [_clean(inner) for inner in value]
-        case _:
-            return value
+        cleaned: dict[str, object] = map_texts(value, joined)
+        return cleaned
 
 
 State = Literal["whole", "guessed", "cut", "broken"]
@@ -124,8 +114,7 @@ _BEHIND = re.compile(
     r"""\s*+(?:[,}\])]|\Z|</|<[|\uff5c]|```|//|/\*|\#|\[/?[A-Z]|(?<=\s)["'“][\w-]{1,64}+["'”]\s*+:)""", re.X
 )
 
-_QUOTE_TOKENS = ('<|"|>', "<escape>")
-"""The tokens that Gemma 4 and FunctionGemma write as quotes, with nothing escaped between two of them."""
+_QUOTE_TOKENS = ('<|"|>', "<escape>")  # of Gemma 4 and FunctionGemma, with nothing escaped between two of them
 
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
 
@@ -148,8 +137,7 @@ class _Frame:
     __slots__ = ("closer", "key", "needs_comma", "value")
 
     def __init__(self, value: dict[str, object] | list[object], closer: str) -> None:
-        self.value = value
-        self.closer = closer
+        self.value, self.closer = value, closer
         self.key = ""
         self.needs_comma = False
 
@@ -168,9 +156,7 @@ class _Frame:
 
 class _ValueReader:
     def __init__(self, text: str, at: int, final: bool) -> None:
-        self._text = text
-        self._at = at
-        self._final = final
+        self._text, self._at, self._final = text, at, final
         self._guessed = False
         self._frames: list[_Frame] = []
 
@@ -273,8 +259,7 @@ class _ValueReader:
                 self._literal(frame)
 
     def _literal(self, frame: _Frame) -> None:
-        at = self._at + (self._text[self._at] in "+-")
-        word = _WORD.match(self._text, at)
+        word = _WORD.match(self._text, self._at + (self._text[self._at] in "+-"))
         if word is None:
             raise _Stop("broken", self._at)
         literal = word[0]

@@ -4,8 +4,7 @@ where a call may begin, and which part of the text around it stays: spaces befor
 Markup is not a call where the text only mentions it: in a code span on one line, in a fenced block of another language,
 in the model's thinking. From a place where a call may begin, the text is held back until that is decided. To decide,
 the held text is read again from that place each time it has grown by half. So the total time is linear for any split
-(P-07), and the reader keeps no state between pieces.
-"""
+(P-07), and the reader keeps no state between pieces."""
 
 import re
 from collections.abc import Callable, Collection
@@ -16,59 +15,19 @@ import msgspec
 from treadle.adapters.models.text_calls.markup import CALL_FENCES, read_addressed, read_bare, read_fenced, read_marked
 from treadle.adapters.models.text_calls.shapes import (
     ANY_NAME,
-    FoundCalls,
-    Missed,
-    Result,
-    Source,
-    TextCall,
-    Wrapper,
-    read_value,
-)
-from treadle.adapters.models.text_calls.tokens import (
     CERTAIN,
     ENDING,
     OPENER,
     THINK,
     THINK_END,
+    FoundCalls,
+    Missed,
+    Result,
+    Source,
+    TextCall,
     ending_begun,
     is_partial_opener,
 )
-
-
-class Display:
-    def __init__(self) -> None:
-        self._out: list[str] = []
-        self.gap: list[str] = []  # spaces at the end: dropped if a call follows
-        self.tail = ""  # the last characters, without spaces; empty as long as nothing is shown
-
-    def show(self, text: str, *, flush: bool = False) -> bool:
-        """Append to the shown text; `flush` drops leading spaces. Return True if more than spaces was added."""
-        if flush and not self.tail:
-            text = text.lstrip()
-        stripped = text.rstrip()
-        if stripped:
-            self._out += self.gap
-            self.gap.clear()
-            self._out.append(stripped)
-            last = "".join(stripped[-16:].split())
-            if len(last) < 4 and len(stripped) > 16:
-                last = "".join(stripped.split())
-            self.tail = (self.tail + last)[-4:]
-        if len(stripped) < len(text):
-            self.gap.append(text[len(stripped) :])
-        return bool(stripped)
-
-    def take(self) -> str:
-        visible_text = "".join(self._out)
-        self._out.clear()
-        return visible_text
-
-    def end(self, *, dropped: bool) -> str:
-        if not dropped:
-            self._out += self.gap
-        self.gap.clear()
-        return self.take()
-
 
 CallFree = Callable[[Source, int], tuple[int, bool]]
 """How far the text belongs to the stretch as far as can be told, and whether the stretch ends there."""
@@ -132,27 +91,26 @@ _IN_DATA = re.compile(r"""["'”]:\[*\Z|[}\]],\Z""")
 
 
 class Scanner:
-    """Takes the pieces of a text: `feed` returns the text to show, `end` the rest of it and the calls.
-
-    `tool_names`: only these are calls where no markup marks one. With `marked_only` only unmistakable markup is a call.
-    With `freeze` everything from the first call on is held until the end."""
+    """`feed` returns the text to show, `end` the rest of it and the calls. `tool_names`: only these are calls where no
+    markup marks one. With `marked_only` only unmistakable markup is a call. With `freeze` everything from the first
+    call on is held until the end."""
 
     def __init__(
         self, tool_names: Collection[str] | None = None, *, marked_only: bool = False, freeze: bool = False
     ) -> None:
-        self._known = tool_names
-        self._marked_only = marked_only
-        self._freeze = freeze
+        self._known, self._marked_only, self._freeze = tool_names, marked_only, freeze
         self._frozen = False
         self._held: list[str] = []
         self._size = self._due = 0  # of the held text: its size, and the size at which it is read again
         self._taken = 0  # how many characters lie before the held text
         self._calls: list[TextCall] = []
-        self._display = Display()
+        self._out: list[str] = []
+        self._gap: list[str] = []  # spaces at the end of the shown text: dropped if a call follows
+        self._tail = ""  # the last characters that were shown, without spaces; empty as long as nothing is shown
         self._call_free: CallFree | None = None  # the fenced block or the thinking that the text is in
         self._hidden = False  # that stretch is not shown
+        # Nothing was read yet: the text may begin with the name of a tool.
         self._fresh = bool(tool_names) and tool_names is not ANY_NAME and not marked_only
-        """Nothing was read yet: the text may begin with the name of a tool."""
         self._run = 0  # the number of backticks of a code span that is open on this line
         self._behind = False  # nothing but markup and spaces has come since the last call
         self._certain = False  # A further call may follow without a mark of its own
@@ -164,32 +122,34 @@ class Scanner:
 
     def feed(self, text: str) -> str:
         if not self._held and self._passes(text):
-            self._display.show(text)
-            return self._display.take()
+            self._append(text)
+            return self._take()
         self._held.append(text)
         self._size += len(text)
         if self._size < self._due or self._frozen:
             return ""
         self._read(final=False)
-        return self._display.take()
+        return self._take()
 
     def _passes(self, text: str) -> bool:
         """True if a piece is plain text that changes no state. Nearly every piece is."""
         if self._call_free is not None or self._run or self._behind or not text or text[-1].isspace():
             return False
-        if self._fresh or (self._calls and not self._display.tail):
+        if self._fresh or (self._calls and not self._tail):
             return False
         return (_MARKED_POINT if self._marked_only else _POINT).search(text) is None
 
     def end(self) -> Extraction:
         self._frozen = self._freeze = False
         self._read(final=True)
-        tail = self._display.end(dropped=self.dangling or (bool(self._calls) and self._behind))
-        return Extraction(tuple(self._calls), tail)
+        if not self.dangling and not (self._calls and self._behind):
+            self._out += self._gap
+        self._gap.clear()
+        return Extraction(tuple(self._calls), self._take())
 
     @property
     def held_text(self) -> str:
-        return "".join((*self._display.gap, *self._held))
+        return "".join((*self._gap, *self._held))
 
     @property
     def partial(self) -> int | None:
@@ -198,8 +158,28 @@ class Scanner:
             return self._group
         return self._taken if self._size else None
 
+    def _take(self) -> str:
+        visible_text = "".join(self._out)
+        self._out.clear()
+        return visible_text
+
+    def _append(self, text: str) -> bool:
+        """Append to the shown text. Return True if more than spaces was added."""
+        stripped = text.rstrip()
+        if stripped:
+            self._out += self._gap
+            self._gap.clear()
+            self._out.append(stripped)
+            last = "".join(stripped[-16:].split())
+            if len(last) < 4 and len(stripped) > 16:
+                last = "".join(stripped.split())
+            self._tail = (self._tail + last)[-4:]
+        if len(stripped) < len(text):
+            self._gap.append(text[len(stripped) :])
+        return bool(stripped)
+
     def _show(self, text: str) -> None:
-        if self._display.show(text, flush=bool(self._calls)):
+        if self._append(text.lstrip() if self._calls and not self._tail else text):
             self._behind = self._certain = False
 
     def _read(self, *, final: bool) -> None:
@@ -288,7 +268,7 @@ class Scanner:
 
     def _candidate(self, source: Source, at: int) -> int:
         text = source.text
-        if text[at] == "<" and not self._display.tail and not self._calls and text.startswith(THINK, at):
+        if text[at] == "<" and not self._tail and not self._calls and text.startswith(THINK, at):
             self._call_free = thinking((THINK_END,), with_end=True)
             self._show(THINK)
             return at + len(THINK)
@@ -299,7 +279,7 @@ class Scanner:
             return self._markup(source, at)
         elif text[at] == ">":
             outcome = read_addressed(source, at)
-        elif self._marked_only or text[at] in "<]" or _IN_DATA.search(self._display.tail):
+        elif self._marked_only or text[at] in "<]" or _IN_DATA.search(self._tail):
             outcome = Missed(at)
         else:
             outcome = read_bare(source, at)
@@ -307,19 +287,16 @@ class Scanner:
             return ~at
         if isinstance(outcome, FoundCalls):
             return self._accept_calls(source, at, outcome, certain=marked)
-        if isinstance(outcome, Wrapper):
-            return self._wrapped(source, at, outcome)
-        return self._missed(source, at, outcome, marked)
-
-    def _wrapped(self, source: Source, at: int, wrapper: Wrapper) -> int:
+        if isinstance(outcome, Missed):
+            return self._missed(source, at, outcome, marked)
         if self._freeze or self._run:
-            self._show(source.text[at : wrapper.end])
-            return wrapper.end
-        if wrapper.until:
-            self._call_free, self._hidden = thinking(wrapper.until), True
-        self._depth += source.text[at] == "<"
-        self._display.gap.clear()
-        return wrapper.end
+            self._show(text[at : outcome.end])
+            return outcome.end
+        if outcome.until:
+            self._call_free, self._hidden = thinking(outcome.until), True
+        self._depth += text[at] == "<"
+        self._gap.clear()
+        return outcome.end
 
     def _markup(self, source: Source, at: int) -> int:
         """The end of a call that was not followed by it at once, or the beginning of a word that has not all come."""
@@ -362,7 +339,7 @@ class Scanner:
         if not self._behind:
             self._group = self._taken + at
         self._calls += found_calls.calls
-        self._display.gap.clear()
+        self._gap.clear()
         self._run = 0
         self._behind, self._certain = True, certain
         self._depth = found_calls.depth + (1 if self._depth and source.text[at : at + 2] in ("<|", "<\uff5c") else 0)
@@ -371,12 +348,11 @@ class Scanner:
         return found_calls.end
 
     def _in_span(self, source: Source, at: int, end: int) -> int | None:
-        """Return the end of the code span that contains the call, closed by the same backticks on the same line. None
-        if the call is in no span; `~at` if more text is needed to decide."""
+        """The end of the code span around the call, closed by the same backticks on the same line. None if there is
+        none; `~at` if more text is needed to decide."""
         text = source.text
         line = text.find("\n", end)
-        edge = len(text) if line < 0 else line
-        closing = re.compile(rf"(?<!`)`{{{self._run}}}(?!`)").search(text, end, edge)
+        closing = re.compile(rf"(?<!`)`{{{self._run}}}(?!`)").search(text, end, len(text) if line < 0 else line)
         if not source.final and line < 0 and (closing is None or closing.end() == len(text)):
             return ~at
         if closing is None:
@@ -402,12 +378,12 @@ class Scanner:
         if ending is not None:
             self._depth = max(0, self._depth - 1)
             self._certain = False
-            self._display.gap.clear()
+            self._gap.clear()
             return ending.end()
         if self._fence_run and text.startswith(self._fence_run, stop):
             stop += len(self._fence_run)
             self._fence_run, self._certain = "", False
-            self._display.gap.clear()
+            self._gap.clear()
             return stop
         next_chars = text[stop : stop + len(self._fence_run) + 1]  # of a long text no more than tells
         arriving = ending_begun(text, stop) or self._fence_run.startswith(next_chars)
@@ -416,7 +392,7 @@ class Scanner:
         if self._certain and text[stop] in "{[" and OPENER.match(text, stop) is None:
             # A further call behind one that was marked: any name will do, but it must be readable.
             is_open = is_partial_opener(text, stop) and not source.final
-            outcome: Result = None if is_open else read_value(source, stop, border=None)
+            outcome: Result = None if is_open else source.read_value(stop, border=None)
             if outcome is None:
                 return ~at
             if isinstance(outcome, FoundCalls):
@@ -426,7 +402,7 @@ class Scanner:
             self._show(text[at:stop])
             return stop
         if not clean and OPENER.match(text, stop) is not None:
-            self._display.gap.clear()
+            self._gap.clear()
             return stop
         return self._leave(at)
 

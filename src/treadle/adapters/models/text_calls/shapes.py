@@ -1,6 +1,7 @@
-"""The calls in a parsed value, in any of the shapes that models use (P-03): JSON with a name in it, arguments behind a
-name that was read, and Python's notation; and the result of reading a call at a position of a text: found, missed, or
-undecided until more text arrives."""
+"""The words with which models mark a call, by family (literals only, so that a word that has not wholly arrived can be
+told); the calls in a parsed value, in any of the shapes that models use (P-03): JSON with a name in it, arguments
+behind a name that was read, and Python's notation; and the result of reading a call at a position of a text: found,
+missed, or undecided until more text arrives."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -9,7 +10,91 @@ from typing import Any, NamedTuple
 import msgspec
 
 from treadle.adapters.models.text_calls.reader import ParsedValue, read, storable
-from treadle.adapters.models.text_calls.tokens import BORDER
+
+_WIDE = "\uff5c"  # the full-width bar of DeepSeek's special tokens
+_BARS = (_WIDE, "|")
+_GAPS = ("▁", "_")
+
+
+def _special(words: str) -> list[str]:
+    """A special token in every spelling that is seen: full-width or plain bars, `▁` or `_` between the words."""
+    return [f"<{bar}{words.replace(' ', gap)}{bar}>" for bar in _BARS for gap in _GAPS]
+
+
+_TAGS = (
+    *("tool_call", "tool_calls", "function_call", "function_calls", "functioncall"),
+    *("minimax:tool_call", "seed:tool_call", "longcat_tool_call", "TOOLCALL"),
+)
+DSML = f"{_WIDE}DSML{_WIDE}"
+MINIMAX = "]<]minimax[>["  # stands before every tag of MiniMax M3
+
+OPENERS: dict[str, str] = {
+    **dict.fromkeys((f"<{tag}>" for tag in _TAGS), "tag"),
+    **dict.fromkeys(("<|tool_call|>", "<|tool_call_start|>", f"<{DSML}function_calls>"), "tag"),
+    **dict.fromkeys(("<|START_ACTION|>", "<|action_start|><|plugin|>", "<|python_start|>"), "tag"),
+    "<tools>": "tools",
+    "<function=": "function",
+    "<invoke name=": "invoke",
+    f"<{DSML}invoke name=": "invoke",
+    "<function name=": "invoke",
+    "[TOOL_CALLS]": "mistral",
+    "<|python_tag|>": "python",
+    **dict.fromkeys((*_special("tool calls begin"), *_special("tool call begin")), "section"),
+    **dict.fromkeys((*_special("tool calls section begin"), *_special("tool call section begin")), "section"),
+    **dict.fromkeys(("<|tool_call>", "<start_function_call>"), "gemma"),
+    "<|tools_prefix|>": "apertus",
+    **dict.fromkeys(("<|channel|>", "<|start|>assistant"), "harmony"),
+    **dict.fromkeys(("<|recipient|>", "<|from|>assistant\n<|recipient|>"), "recipient"),
+    "<|open|>tools<|sep|>": "tag",
+    **dict.fromkeys(("<|open|>call ", "<|open|>response<|sep|>", "<|open|>think<|sep|>"), "xtml"),
+    f"{MINIMAX}<tool_call>": "tag",
+    f"{MINIMAX}<invoke name=": "namespaced",
+}
+ENDINGS: tuple[str, ...] = (
+    *(f"</{tag}>" for tag in _TAGS),
+    *("</tools>", "</function>", "</invoke>", f"</{DSML}invoke>", f"</{DSML}function_calls>"),
+    *("<|/tool_call|>", "</|tool_call|>", "[/TOOL_CALLS]"),
+    *(*_special("tool call end"), *_special("tool calls end"), *_special("tool calls section end")),
+    *_special("tool call section end"),
+    *("<tool_call|>", "<end_function_call>", "<end_of_turn>", "<turn|>", "<|tools_suffix|>", "<|assistant_end|>"),
+    *("<|END_ACTION|>", "<|action_end|>", "<|python_end|>"),
+    *("<|call|>", "<|return|>", "<|stop|>", "<|end_of_msg|>"),
+    *(f"<|close|>{word}<|sep|>" for word in ("call", "tools", "response", "think", "message")),
+    *(f"{MINIMAX}</{word}>" for word in ("invoke", "tool_call")),
+    *("</s>", "<|eom_id|>", "<|eot_id|>", "<|eot|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>"),
+    *_special("end of sentence"),
+)
+SEPARATORS: tuple[str, ...] = (*_special("tool sep"), *_special("tool call argument begin"))
+THINK, THINK_END = "<think>", "</think>"
+
+
+def _any_of(words: object) -> str:
+    return "|".join(map(re.escape, sorted(words, key=len, reverse=True)))  # type: ignore[call-overload]
+
+
+OPENER = re.compile(_any_of(OPENERS))
+ENDING = re.compile(_any_of(ENDINGS))
+BORDER = re.compile(f"{_any_of(OPENERS)}|{_any_of(ENDINGS)}")  # where a call that cannot be read must have ended
+SEPARATOR = _any_of(SEPARATORS)
+LONGEST = max(map(len, (*OPENERS, *ENDINGS)))
+CERTAIN = 5  # so many characters of an opener at the end of a text are no coincidence
+
+
+def _prefixes(words: object) -> frozenset[str]:
+    return frozenset(word[:length] for word in words for length in range(1, len(word)))  # type: ignore[attr-defined]
+
+
+_BEGUN = _prefixes((*OPENERS, THINK))
+_ENDING_BEGUN = _prefixes(ENDINGS)
+
+
+def is_partial_opener(text: str, at: int) -> bool:
+    """True if the rest of the text is the beginning of an opener."""
+    return len(text) - at <= LONGEST and text[at:] in _BEGUN
+
+
+def ending_begun(text: str, at: int) -> bool:
+    return len(text) - at <= LONGEST and text[at:] in _ENDING_BEGUN
 
 
 class TextCall(msgspec.Struct, frozen=True):
@@ -37,8 +122,7 @@ ANY_NAME = AnyName()
 
 NAME_KEYS = ("name", "tool", "function", "tool_name", "function_name")
 ARGUMENT_KEYS = ("arguments", "args", "params", "parameters", "input", "tool_input", "kwargs")
-_OBJECT_ONLY = ("input", "tool_input", "kwargs")
-"""Names that a tool's own argument may have too: they hold the arguments only if they are an object."""
+_OBJECT_ONLY = ("input", "tool_input", "kwargs")  # a tool's own argument may be called so: arguments only if an object
 WRAPPER_KEYS = ("tool_calls", "tool_call", "function_call", "calls", "function")
 LABEL_KEYS = ("type", "id", "index", "call_id", "tool_call_id")
 OPENING_KEYS = frozenset((*NAME_KEYS, *ARGUMENT_KEYS, *WRAPPER_KEYS, *LABEL_KEYS))
@@ -94,10 +178,6 @@ def plain(value: object) -> bool:
     )
 
 
-def call_of(name: str, arguments: Mapping[str, object], tool_names: Collection[str] | None, repaired: bool) -> TextCall:
-    return TextCall(normalize_name(name, tool_names), storable(dict(arguments)), repaired)
-
-
 def _is_known(name: str, tool_names: Collection[str] | None) -> bool:
     return tool_names is not None and name in tool_names
 
@@ -105,10 +185,8 @@ def _is_known(name: str, tool_names: Collection[str] | None) -> bool:
 def _unwrap(value: object) -> list[object]:
     for _ in range(4):
         if isinstance(value, list):
-            contents = [(item, _wrapped(item)) for item in value]
-            groups = [
-                inner if isinstance(inner, list) else [item if inner is None else inner] for item, inner in contents
-            ]
+            pairs = [(item, _wrapped(item)) for item in value]
+            groups = [inner if isinstance(inner, list) else [item if inner is None else inner] for item, inner in pairs]
             return [each for group in groups for each in group]
         inner = _wrapped(value)
         if inner is None:
@@ -175,12 +253,6 @@ def _is_definition(value: object) -> bool:
     return isinstance(schema, dict) and isinstance(schema.get("properties"), dict) and schema.get("type") == "object"
 
 
-class Source(NamedTuple):
-    text: str
-    tool_names: Collection[str] | None  # the names of the tools; None if unknown
-    final: bool  # True if no more text will come
-
-
 class FoundCalls(NamedTuple):
     calls: list[TextCall]
     end: int
@@ -219,104 +291,104 @@ def spaces(text: str, at: int) -> int:
     return skip(_SPACES, text, at)
 
 
-def missed_at_end(source: Source) -> Missed | None:
-    """Return the result for the end of the text where more must follow."""
-    return Missed(len(source.text), is_cut_off=True) if source.final else None
-
-
-def short(source: Source, at: int) -> Result:
-    """Return the result for a head that cannot be read: it may not have arrived completely."""
-    remaining = len(source.text) - at
-    if not source.final:
-        return None if remaining < HEAD else Missed(at + HEAD)
-    is_cut_off = remaining < HEAD and _NO_SPACE.match(source.text, at) is not None
-    return Missed(at + min(remaining, HEAD), is_cut_off=is_cut_off)
-
-
 WORD = r"[^\W\d]\w{0,63}"
 PYTHON = re.compile(rf"(print\()?(?!print\()({WORD}(?:\.{WORD}){{0,3}})(?=\()")
 FENCE_END = re.compile(r"\n[ \t]*+```")
 BETWEEN = re.compile(r"[\s,;]*+")
 
 
-def parse(source: Source, at: int) -> ParsedValue | None:
-    """The value that begins there; None if more of it may come."""
-    parsed = read(source.text, at, final=source.final)
-    return None if parsed.state == "cut" and not source.final else parsed
+class Source(NamedTuple):
+    """A text, and the readers of the values and calls that begin at a place of it."""
 
+    text: str
+    tool_names: Collection[str] | None  # the names of the tools; None if unknown
+    final: bool  # True if no more text will come
 
-def read_value(source: Source, at: int, *, marked: bool = True, border: re.Pattern[str] | None = BORDER) -> Result:
-    """A JSON value that is a call or several. A broken one is read as far as possible if `border` shows its end."""
-    if (parsed := parse(source, at)) is None:
-        return None
-    calls = calls_in(parsed, source.tool_names, marked=marked)
-    if calls is None or (parsed.state == "broken" and border is None):
-        return Missed(parsed.end, is_cut_off=parsed.state == "cut")
-    return _find_call_end(source, parsed, calls, border)
+    def call(self, name: str, arguments: Mapping[str, object], repaired: bool = False) -> TextCall:
+        return TextCall(normalize_name(name, self.tool_names), storable(dict(arguments)), repaired)
 
+    def missed_at_end(self) -> Missed | None:
+        """Return the result for the end of the text where more must follow."""
+        return Missed(len(self.text), is_cut_off=True) if self.final else None
 
-def read_named(source: Source, name: str, at: int, border: re.Pattern[str] | None = BORDER) -> Result:
-    """The arguments of a call whose name is known already."""
-    if (parsed := parse(source, at)) is None:
-        return None
-    if not isinstance(parsed.value, dict):
-        return Missed(parsed.end, is_cut_off=parsed.state == "cut")
-    call = call_of(name, parsed.value, source.tool_names, parsed.state != "whole")
-    return _find_call_end(source, parsed, [call], border)
+    def short(self, at: int) -> Result:
+        """Return the result for a head that cannot be read: it may not have arrived completely."""
+        remaining = len(self.text) - at
+        if not self.final:
+            return None if remaining < HEAD else Missed(at + HEAD)
+        is_cut_off = remaining < HEAD and _NO_SPACE.match(self.text, at) is not None
+        return Missed(at + min(remaining, HEAD), is_cut_off=is_cut_off)
 
+    def parse(self, at: int) -> ParsedValue | None:
+        """The value that begins there; None if more of it may come."""
+        parsed = read(self.text, at, final=self.final)
+        return None if parsed.state == "cut" and not self.final else parsed
 
-def _find_call_end(
-    source: Source, parsed: ParsedValue, calls: list[TextCall], border: re.Pattern[str] | None
-) -> Result:
-    """Where a call ends: behind its value; if that is broken, at the next word of markup."""
-    if parsed.state != "broken" or border is None:
-        return FoundCalls(calls, parsed.end)
-    end_match = border.search(source.text, parsed.end)
-    if end_match is None and not source.final:
-        return None
-    if end_match is None:
-        return FoundCalls(calls, len(source.text) if border is FENCE_END else parsed.end)
-    return FoundCalls(calls, end_match.start())
-
-
-def list_or_value(source: Source, at: int) -> Result:
-    """A value, or a list of calls in Python's notation: `[read_file(path="a"), …]`."""
-    inside = spaces(source.text, at + 1)
-    if source.text[at] == "[" and source.text[inside : inside + 1].isidentifier():
-        return read_python_list(source, inside)
-    return read_value(source, at)
-
-
-def read_python(source: Source, at: int) -> Result:
-    """`name(key=value)`, `name.call(key=value)` or `print(default_api.name(key=value))`."""
-    head = PYTHON.match(source.text, at)
-    if head is None:
-        return short(source, at)
-    name = head[2].removesuffix(".call")
-    if (parsed := parse(source, head.end())) is None:
-        return None
-    if parsed.state == "broken" or not isinstance(parsed.value, dict):
-        return Missed(parsed.end, is_cut_off=parsed.state == "cut")
-    end = parsed.end
-    if head[1] and parsed.state != "cut":
-        end = spaces(source.text, end)
-        if end == len(source.text) and not source.final:
+    def read_value(self, at: int, *, marked: bool = True, border: re.Pattern[str] | None = BORDER) -> Result:
+        """A JSON value that is a call or several. A broken one is read as far as possible if `border` shows its end."""
+        if (parsed := self.parse(at)) is None:
             return None
-        end += source.text[end : end + 1] == ")"
-    return FoundCalls([call_of(name, parsed.value, source.tool_names, parsed.state != "whole")], end)
+        calls = calls_in(parsed, self.tool_names, marked=marked)
+        if calls is None or (parsed.state == "broken" and border is None):
+            return Missed(parsed.end, is_cut_off=parsed.state == "cut")
+        return self._find_end(parsed, calls, border)
 
+    def read_named(self, name: str, at: int, border: re.Pattern[str] | None = BORDER) -> Result:
+        """The arguments of a call whose name is known already."""
+        if (parsed := self.parse(at)) is None:
+            return None
+        if not isinstance(parsed.value, dict):
+            return Missed(parsed.end, is_cut_off=parsed.state == "cut")
+        call = self.call(name, parsed.value, parsed.state != "whole")
+        return self._find_end(parsed, [call], border)
 
-def read_python_list(source: Source, at: int) -> Result:
-    calls: list[TextCall] = []
-    text = source.text
-    while True:
-        outcome = read_python(source, at)
-        if not isinstance(outcome, FoundCalls):
-            return outcome
-        calls += outcome.calls
-        at = skip(BETWEEN, text, outcome.end)
-        if at == len(text):
-            doubted = TextCall(calls[-1].name, calls[-1].arguments, True)
-            return FoundCalls([*calls[:-1], doubted], at) if source.final else None
-        if text[at] == "]":
-            return FoundCalls(calls, at + 1)
+    def _find_end(self, parsed: ParsedValue, calls: list[TextCall], border: re.Pattern[str] | None) -> Result:
+        """Where a call ends: behind its value; if that is broken, at the next word of markup."""
+        if parsed.state != "broken" or border is None:
+            return FoundCalls(calls, parsed.end)
+        end_match = border.search(self.text, parsed.end)
+        if end_match is None and not self.final:
+            return None
+        if end_match is None:
+            return FoundCalls(calls, len(self.text) if border is FENCE_END else parsed.end)
+        return FoundCalls(calls, end_match.start())
+
+    def list_or_value(self, at: int) -> Result:
+        """A value, or a list of calls in Python's notation: `[read_file(path="a"), …]`."""
+        inside = spaces(self.text, at + 1)
+        if self.text[at] == "[" and self.text[inside : inside + 1].isidentifier():
+            return self.read_python_list(inside)
+        return self.read_value(at)
+
+    def read_python(self, at: int) -> Result:
+        """`name(key=value)`, `name.call(key=value)` or `print(default_api.name(key=value))`."""
+        head = PYTHON.match(self.text, at)
+        if head is None:
+            return self.short(at)
+        name = head[2].removesuffix(".call")
+        if (parsed := self.parse(head.end())) is None:
+            return None
+        if parsed.state == "broken" or not isinstance(parsed.value, dict):
+            return Missed(parsed.end, is_cut_off=parsed.state == "cut")
+        end = parsed.end
+        if head[1] and parsed.state != "cut":
+            end = spaces(self.text, end)
+            if end == len(self.text) and not self.final:
+                return None
+            end += self.text[end : end + 1] == ")"
+        return FoundCalls([self.call(name, parsed.value, parsed.state != "whole")], end)
+
+    def read_python_list(self, at: int) -> Result:
+        calls: list[TextCall] = []
+        text = self.text
+        while True:
+            outcome = self.read_python(at)
+            if not isinstance(outcome, FoundCalls):
+                return outcome
+            calls += outcome.calls
+            at = skip(BETWEEN, text, outcome.end)
+            if at == len(text):
+                doubted = TextCall(calls[-1].name, calls[-1].arguments, True)
+                return FoundCalls([*calls[:-1], doubted], at) if self.final else None
+            if text[at] == "]":
+                return FoundCalls(calls, at + 1)

@@ -3,8 +3,7 @@ bytes are cached, so that a request begins with the bytes of the one before (L-2
 (law 13). Adapters define the encoding of an entry and of a tool.
 
 The ids of calls and results: those of providers may repeat or be missing (M-09), while servers require unique ones. The
-first call with an id keeps it; a turn whose ids cannot be used gets generated ones.
-"""
+first call with an id keeps it; a turn whose ids cannot be used gets generated ones."""
 
 import re
 from abc import ABC, abstractmethod
@@ -15,52 +14,15 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from treadle.adapters.models.thinking import SignedBlock, unseal
 from treadle.adapters.models.wire.json import encode_json
-from treadle.adapters.models.wire.signed_thinking import SignedBlock, unseal
 from treadle.base.types import CallKey
-from treadle.ports.model import Encode, Memo, ModelRequest, Pictures
-from treadle.protocol.content import (
-    PICTURE_KINDS,
-    AssistantEntry,
-    Entry,
-    ResultsEntry,
-    Thinking,
-    ToolRequest,
-    ToolResult,
-    UserEntry,
-)
+from treadle.ports.model import Memo, ModelRequest, Pictures
+from treadle.protocol.content import PICTURE_KINDS, AssistantEntry, Entry, ResultsEntry, Thinking, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec
 
 _TOOL_SETS_KEPT = 64
 CLOSE = b"]},"  # between two messages that take turns
-
-
-class CallIds:
-    """The ids of one conversation, asked for in its order. `usable` is what a server takes as an id."""
-
-    def __init__(self, usable: re.Pattern[str] | None = None) -> None:
-        self._usable = usable
-        self._taken: set[str] = set()
-        self._turn: Mapping[CallKey, str] = {}
-
-    def of_calls(self, calls: Sequence[ToolRequest]) -> Mapping[CallKey, str]:
-        """The ids of a turn's calls: their own if all are there, usable and new. `of_result` means this turn."""
-        ids = {call.id for call in calls}
-        is_new = len(ids) == len(calls) and "" not in ids and self._taken.isdisjoint(ids)
-        has_own_ids = is_new and (self._usable is None or all(map(self._usable.fullmatch, ids)))
-        if has_own_ids:
-            self._taken |= ids
-        self._turn = {call.call: call.id if has_own_ids else _alias(call.call) for call in calls}
-        return self._turn
-
-    def of_result(self, call: CallKey) -> str:
-        return self._turn.get(call) or _alias(call)
-
-
-def _alias(call: str) -> str:
-    """An id made of the call's key: nine letters or digits, which the strictest servers demand."""
-    turn, _, position = call.partition(".")
-    return f"t{turn:0>5}{position:0>3}"
 
 
 NO_PICTURES: Pictures = {}
@@ -89,9 +51,10 @@ def resolve_pictures(entry: UserEntry, pictures: Pictures) -> tuple[str, list[Pi
     return entry.text + missing, shown_pictures
 
 
-def _goes_back(block: Thinking, ref: str, refused: frozenset[str]) -> bool:
-    """True if thinking is sent back to a model: it is the model's own, signed, and was not refused before (M-10)."""
-    return bool(block.opaque) and block.model == ref and block.opaque not in refused
+def _alias(call: str) -> str:
+    """An id made of the call's key: nine letters or digits, which the strictest servers demand."""
+    turn, _, position = call.partition(".")
+    return f"t{turn:0>5}{position:0>3}"
 
 
 class Talk(msgspec.Struct):
@@ -102,15 +65,12 @@ class Talk(msgspec.Struct):
 
 
 class ConversationEncoder(ABC):
-    """Encodes entries in order, each call and its result under one id. `ids` is what a server takes as an id."""
+    """Encodes entries in order, each call and its result under one id."""
 
-    def __init__(
-        self, ref: str, refused: frozenset[str], pictures: Pictures, ids: re.Pattern[str] | None = None
-    ) -> None:
-        self._ref = ref
-        self._refused = refused
-        self._pictures = pictures
-        self._ids = CallIds(ids)
+    def __init__(self, encoder: "RequestEncoder", refused: frozenset[str], pictures: Pictures) -> None:
+        self._encoder, self._refused, self._pictures = encoder, refused, pictures
+        self._used_ids: set[str] = set()
+        self._ids: Mapping[CallKey, str] = {}  # of the last turn's calls
 
     def __call__(self, entry: Entry) -> bytes:
         match entry:
@@ -119,7 +79,14 @@ class ConversationEncoder(ABC):
             case AssistantEntry(text="", calls=(), thinking=thinking) if not any(each.opaque for each in thinking):
                 return b""  # an empty answer, which servers refuse as a message
             case AssistantEntry(calls=calls):
-                return self._assistant(entry, self._ids.of_calls(calls))
+                ids = {call.id for call in calls}
+                has_own_ids = len(ids) == len(calls) and "" not in ids and self._used_ids.isdisjoint(ids)
+                if pattern := self._encoder.ids:
+                    has_own_ids = has_own_ids and all(map(pattern.fullmatch, ids))
+                if has_own_ids:
+                    self._used_ids |= ids
+                self._ids = {call.call: call.id if has_own_ids else _alias(call.call) for call in calls}
+                return self._assistant(entry, self._ids)
             case ResultsEntry(results=results):
                 return self._results(results)
             case _ as never:
@@ -137,9 +104,12 @@ class ConversationEncoder(ABC):
     @abstractmethod
     def _result(self, result: ToolResult) -> bytes: ...
 
+    def _id_of(self, result: ToolResult) -> str:
+        return self._ids.get(result.call) or _alias(result.call)
+
     def _returned(self, entry: AssistantEntry) -> list[tuple[Thinking, SignedBlock]]:
         """The thinking of an answer that goes back, as it was recorded and as the provider wrote it."""
-        own_blocks = (block for block in entry.thinking if _goes_back(block, self._ref, self._refused))
+        own_blocks = (block for block in entry.thinking if self._encoder.takes_back(block, self._refused))
         return [(block, sealed) for block in own_blocks if (sealed := unseal(block.opaque)) is not None]
 
 
@@ -163,13 +133,15 @@ class AlternatingConversation(ConversationEncoder):
         return self._piece("user", [*map(self._result, results)])
 
 
-class RequestEncoder(ABC):
+class RequestEncoder:
     """The bytes of requests to one model. Holds the encoded tools, each set made once."""
 
+    conversation: ClassVar[type[ConversationEncoder]]
     tool_choice: ClassVar[bytes] = b""  # what stands behind the tools
+    ids: re.Pattern[str] | None = None  # what the server takes as the id of a call; None: anything
 
     def __init__(self, ref: str) -> None:
-        self._ref = ref
+        self.ref = ref
         self._tool_sets: dict[tuple[int, ...], tuple[tuple[ToolSpec, ...], bytes]] = {}
         self._talks: WeakKeyDictionary[Memo, Talk] = WeakKeyDictionary()
 
@@ -178,18 +150,16 @@ class RequestEncoder(ABC):
         head = encode_json(parameters)[:-1]
         if request.tools:
             head += b',"tools":' + self._encoded_tools(request.tools) + self.tool_choice
-        messages = self._pieces(request)
-        if request.system:
-            messages = [encode_json({"role": "system", "content": request.system}), *messages]
-        return b"".join((head, b',"messages":[', b",".join(messages), b"]}"))
-
-    @abstractmethod
-    def _conversation(self, refused: frozenset[str], pictures: Pictures) -> Encode:
-        """Encodes a conversation from its first entry on, without the thinking that was refused."""
+        system = [encode_json({"role": "system", "content": request.system})] if request.system else []
+        return b"".join((head, b',"messages":[', b",".join([*system, *self._pieces(request)]), b"]}"))
 
     def _tool(self, spec: ToolSpec) -> dict[str, Any]:
         function = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
         return {"type": "function", "function": function}
+
+    def takes_back(self, block: Thinking, refused: frozenset[str]) -> bool:
+        """True if thinking is sent back: it is the model's own, signed, and was not refused before (M-10)."""
+        return bool(block.opaque) and block.model == self.ref and block.opaque not in refused
 
     def talk(self, request: ModelRequest) -> Talk:
         return self._talks.setdefault(request.memo, Talk())
@@ -198,7 +168,7 @@ class RequestEncoder(ABC):
         """Send none of this request's thinking again; False when none was sent."""
         talk = self.talk(request)
         blocks = (block for entry in request.entries if isinstance(entry, AssistantEntry) for block in entry.thinking)
-        sent_blocks = {block.opaque for block in blocks if _goes_back(block, self._ref, talk.refused)}
+        sent_blocks = {block.opaque for block in blocks if self.takes_back(block, talk.refused)}
         if sent_blocks:
             talk.refused |= sent_blocks
             talk.memo = Memo()
@@ -207,13 +177,18 @@ class RequestEncoder(ABC):
     def _pieces(self, request: ModelRequest) -> Sequence[bytes]:
         talk = self.talk(request)
         memo = talk.memo or request.memo
-        return memo.pieces(request.entries, lambda: self._conversation(talk.refused, request.pictures))
+        return memo.pieces(request.entries, lambda: self.conversation(self, talk.refused, request.pictures))
 
-    def _encode_anew(self) -> None:
-        """From now on things are encoded in another way: no bytes made before are sent."""
+    def change(self, **way: object) -> bool:
+        """Encode in another way from now on: no bytes made before are sent. False if that was so before."""
+        if all(getattr(self, name) == value for name, value in way.items()):
+            return False
+        for name, value in way.items():
+            setattr(self, name, value)
         self._tool_sets.clear()
         for talk in self._talks.values():
             talk.memo = Memo()
+        return True
 
     def _encoded_tools(self, tools: tuple[ToolSpec, ...]) -> bytes:
         key = tuple(map(id, tools))

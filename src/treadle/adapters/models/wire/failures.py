@@ -17,8 +17,8 @@ _QUOTA = (
     *("insufficient_quota", "exceeded your current quota", "exceeded_current_quota", "insufficient balance"),
     *("insufficient credits", "billing", "api usage limits"),
 )
+# Words of a limit that passes by itself. Groq names the page of its billing in the same sentence.
 _RATE_CODES = ("rate_limit", "rate limit reached", "too many requests", "requests per", "tokens per")
-"""Words of a limit that passes by itself. Groq names the page of its billing in the same sentence."""
 _CONTEXT = (
     *("context_length", "context length", "context window", "context size", "context_size"),
     "maximum model length",  # vLLM
@@ -44,11 +44,10 @@ _BAD = (
     *("bio_policy", "misalignment_policy", "data_residency_mismatch", "content_policy", "invalid_image", "image_too_"),
     *("invalid_base64_image", "image_parse_error", "image_file_", "empty_image_file", "failed_to_download_image"),
 )
-_SPOILED = (
+_SPOILED = (  # the server could not read the call that its model wrote. Asked again, the model mostly does better.
     *("error parsing tool call", "failed to parse json"),  # Ollama
     *("failed to parse input at pos", "the model produced output that does not match"),  # llama.cpp
 )
-"""The server could not read the call that its model wrote. Asked again, the model mostly does better."""
 _TRY_AGAIN = re.compile(
     r"(?:try again|retry) (?:in|after) (?:(\d{1,4})h)?(?:(\d{1,4})m(?!s))?(?:(\d{1,9}(?:\.\d{1,9})?)(ms|s))?", re.I
 )
@@ -201,12 +200,11 @@ _REFUSED = re.compile(
     re.I,
 )
 _NEAR = 60  # characters between the name and the word that refuses it
-_ELSEWHERE = re.compile(
+_ELSEWHERE = re.compile(  # a sentence about the conversation or about a tool, in which anything may be mentioned
     r"\b(?:messages?|contents?|input|tools?|functions?)(?:[.\[]\d|\b.{0,40}\b(?:schema|propert|parameters?[.\[]|arguments?[.\[]))"
     r"|\bschema\b|\bpropert(?:y|ies)\b",
     re.I,
 )
-"""A sentence about the conversation or about a tool, in which anything may be mentioned."""
 
 
 def is_refusal(error: ModelError) -> bool:

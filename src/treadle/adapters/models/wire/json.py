@@ -2,6 +2,7 @@
 they should. Knows no protocol."""
 
 import re
+from collections.abc import Callable
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
@@ -16,17 +17,18 @@ def encode_json(value: Any) -> bytes:
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:  # half a surrogate pair, from a file name or a program's output
-        return _encoder.encode(_printable(value))
+        return _encoder.encode(map_texts(value, lambda text: text.encode("utf-8", "replace").decode()))
 
 
-def _printable(value: Any) -> Any:
+def map_texts(value: Any, convert: Callable[[str], str]) -> Any:
+    """A JSON value with every text in it converted."""
     match value:
         case str():
-            return value.encode("utf-8", "replace").decode()
+            return convert(value)
         case dict():
-            return {_printable(key): _printable(inner) for key, inner in value.items()}
+            return {map_texts(key, convert): map_texts(inner, convert) for key, inner in value.items()}
         case list() | tuple():
-            return [_printable(inner) for inner in value]
+            return [map_texts(inner, convert) for inner in value]
         case _:
             return value
 
@@ -56,13 +58,9 @@ def decode_tolerantly(data: str | bytes | msgspec.Raw, decoder: msgspec.json.Dec
     try:
         return decoder.decode(data)
     except _TROUBLE:
-        return decode_leniently(data.encode("utf-8", "replace") if isinstance(data, str) else data, decoder.type)
-
-
-def decode_leniently(raw: bytes | msgspec.Raw, kind: type[_S]) -> _S | None:
-    """A struct whose fields all have defaults, as far as it can be understood; None when it is no JSON object."""
-    decoded: _S | None = _attempt(raw, kind)
-    return decoded
+        raw = data.encode("utf-8", "replace") if isinstance(data, str) else data
+        decoded: _S | None = decode_leniently(raw, decoder.type)
+        return decoded
 
 
 def _value(raw: bytes | msgspec.Raw, kind: Any) -> Any:
@@ -74,16 +72,17 @@ def _value(raw: bytes | msgspec.Raw, kind: Any) -> Any:
         return _value(raw, next(part for part in get_args(kind) if part is not type(None)))
     if get_origin(kind) is list:
         items = msgspec.json.decode(raw, type=list[msgspec.Raw])
-        return [decoded for item in items if (decoded := _attempt(item, *get_args(kind))) is not None]
+        return [decoded for item in items if (decoded := decode_leniently(item, *get_args(kind))) is not None]
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         raw_fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
         fields = [field for field in msgspec.structs.fields(kind) if field.encode_name in raw_fields]
-        values = {field.name: _attempt(raw_fields[field.encode_name], field.type) for field in fields}
+        values = {field.name: decode_leniently(raw_fields[field.encode_name], field.type) for field in fields}
         return kind(**{name: value for name, value in values.items() if value is not None})
     raise msgspec.ValidationError("of another type")
 
 
-def _attempt(raw: bytes | msgspec.Raw, kind: Any) -> Any:
+def decode_leniently(raw: bytes | msgspec.Raw, kind: Any) -> Any:
+    """A struct whose fields all have defaults, as far as it can be understood; None when it is no JSON object."""
     try:
         return _value(raw, kind)
     except _TROUBLE:
@@ -109,19 +108,15 @@ def _mended(value: Any, kind: Any) -> Any:
         fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
         if isinstance(value, str) and "content" in fields:
             value = {"content": value}
-        field_names = fields.keys() & value if _is_object(value) else None
+        field_names = fields.keys() & value if isinstance(value, dict) else None
         return None if field_names is None else {name: _mended(value[name], fields[name]) for name in field_names}
     if get_origin(kind) is dict:
-        return value if _is_object(value) else None
+        return value if isinstance(value, dict) else None
     if get_origin(kind) is list:
-        items = [value] if _is_object(value) else value if isinstance(value, list) else ()
-        return [_mended(item, *get_args(kind)) for item in items if _is_object(item)]
+        items = [value] if isinstance(value, dict) else value if isinstance(value, list) else ()
+        return [_mended(item, *get_args(kind)) for item in items if isinstance(item, dict)]
     if kind is msgspec.Raw:
         return msgspec.Raw(msgspec.json.encode(value))
-    if kind is str and isinstance(value, list) and all(map(_is_object, value)):
+    if kind is str and isinstance(value, list) and all(isinstance(part, dict) for part in value):
         return "".join(str(part.get("text", "")) for part in value)
     return str(value) if kind is str and type(value) in (int, float) else value
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict)

@@ -1,6 +1,11 @@
-"""The common base of the adapters' answer readers: bytes in, deltas out, read by read; detects failures and truncated
-answers, and prices the writes to a provider's cache (L-11). Subclasses know the protocols."""
+"""The common base of the adapters' answer readers: bytes in, deltas out, read by read. Splits the bytes, in any chunks,
+into server-sent events (by the WHATWG rules), lines, or one JSON document, within limits; detects failures and
+truncated answers, and prices the writes to a provider's cache (L-11). Subclasses know the protocols.
 
+Linear in the bytes fed, for any input: text is decoded once, a line is joined once. The common events, a `data: ` line
+alone or after an `event: ` line, have fast paths."""
+
+import codecs
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -8,17 +13,150 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from treadle.adapters.models.thinking import SignedBlock, seal
 from treadle.adapters.models.wire.failures import failure, read_complaint
-from treadle.adapters.models.wire.framing import EventBody, SizeExceeded, over_limit
 from treadle.adapters.models.wire.json import decode_mended
-from treadle.adapters.models.wire.signed_thinking import SignedBlock, seal
 from treadle.errors import ModelError
 from treadle.ports.model import ModelInfo
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingBlock, ThinkingDelta, UsageDelta
 
-CACHE_WRITE = 1.25
-"""The price of input that is written to the cache, as a multiple of that of new input, at Anthropic and OpenAI."""
+EVENT_BYTES = 16 * 1024 * 1024  # the largest honest event repeats a whole answer with its encrypted reasoning
+ANSWER_BYTES = 128 * 1024 * 1024  # decompressed; every token may come in a chunk of some hundred bytes
+
+
+class SizeExceeded(Exception):
+    """More than EVENT_BYTES of what it names. Raised by decoders, which do not know who sent it."""
+
+
+def over_limit(host: str, subject: object, limit: int = EVENT_BYTES) -> ModelError:
+    message = f"{host} sent {subject} of more than {limit // (1024 * 1024)} MiB; the answer was given up"
+    return ModelError("answer_limit", message)
+
+
+class ServerEvent(msgspec.Struct, frozen=True, gc=False):
+    event: str
+    data: str
+
+
+class Decoder:
+    """Takes bytes as they arrive and returns complete events. An unfinished event at the end is dropped."""
+
+    def __init__(self) -> None:
+        self._cut: codecs.IncrementalDecoder | None = None  # the decoder for text that is split inside a character
+        self._in_character = False  # True if a character has begun that the next bytes end
+        self._begun = self._after_cr = self._after_lf = False
+        self._pieces: list[str] = []  # the text since the last event
+        self._size = 0  # the number of characters in `_pieces`
+
+    def feed(self, chunk: bytes) -> list[ServerEvent]:
+        try:  # nearly always all there is to do, and much quicker
+            text = self._decode(chunk) if self._in_character else chunk.decode()
+        except UnicodeDecodeError:
+            text = self._decode(chunk)
+        if not self._begun and text:
+            self._begun = True
+            text = text.removeprefix("\ufeff")
+        if text and (self._after_cr or "\r" in text):
+            # Every line end becomes a LF. A CR ends its line at once; the LF after it may come with the next bytes.
+            text = text[1:] if self._after_cr and text[0] == "\n" else text
+            self._after_cr = text.endswith("\r")
+            text = text.replace("\r\n", "\n").replace("\r", "\n")
+        if "\n\n" not in text and not (self._after_lf and text.startswith("\n")):
+            if text:
+                self._pieces.append(text)
+                self._size += len(text)
+                self._after_lf = text.endswith("\n")
+                if self._size > EVENT_BYTES:
+                    raise SizeExceeded("an event")
+            return []
+        if self._pieces:
+            text = "".join([*self._pieces, text])
+            self._pieces.clear()
+        blocks = text.split("\n\n")
+        remaining = blocks.pop()
+        if remaining:
+            self._pieces.append(remaining)
+        self._size = len(remaining)
+        self._after_lf = remaining.endswith("\n")
+        events: list[ServerEvent] = []
+        for block in blocks:
+            if block.startswith("data: ") and "\n" not in block:
+                events.append(ServerEvent("message", block[6:]))
+            elif block.startswith("event: ") and block.count("\n") == 1 and "\ndata: " in block:
+                name, _, data = block.partition("\ndata: ")
+                events.append(ServerEvent(name[7:] or "message", data))
+            elif (event := _event(block.split("\n"))) is not None:
+                events.append(event)
+        return events
+
+    def _decode(self, chunk: bytes) -> str:
+        if self._cut is None:
+            self._cut = codecs.getincrementaldecoder("utf-8")("replace")
+        text = self._cut.decode(chunk)
+        self._in_character = bool(self._cut.getstate()[0])
+        return text
+
+
+def _event(lines: list[str]) -> ServerEvent | None:
+    """Return the event of these lines; None without data. Comments and reconnection fields are skipped."""
+    kind, data = "", []
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name == "data":
+            data.append(value.removeprefix(" "))
+        elif name == "event":
+            kind = value.removeprefix(" ")
+    return ServerEvent(kind or "message", "\n".join(data)) if data else None
+
+
+_BLANK = b" \t\r"
+_SPACE = b" \t\r\n"
+_BOM = b"\xef\xbb\xbf"
+
+
+class LineDecoder:
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []  # the pieces of a line that has not ended
+        self._size = 0
+        self._begun = False
+
+    def feed(self, chunk: bytes) -> bytes:
+        """The complete lines, in one piece."""
+        end = chunk.rfind(b"\n") + 1
+        self._size = self._size + len(chunk) if not end else len(chunk) - end
+        if self._size > EVENT_BYTES:
+            raise SizeExceeded("a line")
+        if not end:
+            self._pieces.append(chunk)
+            return b""
+        lines = chunk if end == len(chunk) else chunk[:end]
+        if self._pieces:
+            lines = b"".join([*self._pieces, lines])
+            self._pieces.clear()
+        if end < len(chunk):
+            self._pieces.append(chunk[end:])
+        return lines if self._begun else self._tidy(lines)
+
+    def end(self) -> bytes:
+        line = self._tidy(b"".join(self._pieces)).strip(_BLANK)
+        self._pieces.clear()
+        return line
+
+    def _tidy(self, lines: bytes) -> bytes:
+        """A mark of the byte order may stand before the first line."""
+        if not self._begun and (stripped := lines.lstrip(_SPACE)):
+            self._begun = True
+            return stripped.removeprefix(_BOM)
+        return lines
+
+
+def lines_of(body: bytes) -> list[bytes]:
+    return [line for raw in body.split(b"\n") if (line := raw.strip(_BLANK))]
+
+
+NO_INFO = ModelInfo("", "")
+CACHE_WRITE = 1.25  # the price of input that is written to the cache, as a multiple of that of new input
 
 
 def cost_of(info: ModelInfo, fresh: int, written: int, cached: int, output: int) -> float:
@@ -31,21 +169,20 @@ def cost_of(info: ModelInfo, fresh: int, written: int, cached: int, output: int)
 
 class UsageDetails(msgspec.Struct, gc=False):
     cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    """By OpenAI and OpenRouter: input that was written to the cache, which costs more than other input."""
+    cache_write_tokens: int | None = None  # by OpenAI and OpenRouter: it costs more than other input
     reasoning_tokens: int | None = None
 
 
-def price_with_writes(usage: Usage, written: int, info: ModelInfo | None) -> Usage:
+def price_with_writes(usage: Usage, written: int, info: ModelInfo) -> Usage:
     """Add the cost if a part of the input was written to the cache and the provider did not tell the cost itself."""
-    if info is None or not written or usage.usd or not info.has_price:
+    if not written or usage.usd or not info.has_price:
         return usage
     fresh = max(0, usage.input - usage.cached - written)
     return replace(usage, usd=cost_of(info, fresh, written, usage.cached, usage.output))
 
 
+# The server gave up: vLLM, OpenRouter, Z.ai and DeepSeek say so in place of a reason. The call is made again.
 _BROKEN = frozenset({"error", "abort", "aborted", "cancelled", "network_error", "insufficient_system_resource"})
-"""The server gave up: vLLM, OpenRouter, Z.ai and DeepSeek say so in place of a reason. The call is made again."""
 _SYNONYMS = {
     **dict.fromkeys(("end_turn", "eos", "eos_token", "stop_sequence", "complete", "completed"), "stop"),
     **dict.fromkeys(("tool_call", "tool_use", "function_call"), "tool_calls"),
@@ -54,18 +191,64 @@ _SYNONYMS = {
 }
 
 
-class Batch:
-    """Collects the deltas of a read, read by read; `take` gives them out."""
+_S = TypeVar("_S", bound=msgspec.Struct)
+_SHOWN = 80
+_NAME_CHARS = 200
+_HEAD = 16  # how many bytes of a body tell what it is
+_BEGINNINGS = (b"{", b"[", b":", b"data", b"event", b"id", b"retry")  # of JSON and of a stream of events
 
-    __slots__ = ("_out", "_said", "_text", "_thoughts", "_usage", "called")
 
-    def __init__(self) -> None:
+class AnswerReader(ABC):
+    """Takes bytes, gives deltas: text and thinking of one read are joined. `done`: the server sent its last word."""
+
+    def __init__(self, host: str, info: ModelInfo = NO_INFO) -> None:
+        self._where, self._info = host, info
         self._out: list[Delta] = []
         self._text: list[str] = []
         self._thoughts: list[str] = []
         self._said = 0
         self._usage: Usage | None = None
-        self.called = False  # True if any read had a call
+        self._failure: ModelError | None = None
+        self._head = b""
+        self._calls = 0  # how many calls have begun with `_begin_call`
+        self.has_calls = False  # True if any read had a call
+        self._ids: set[str] = set()
+        self.finish_reason: str | None = None
+        self.done = False
+        self.response_id = ""
+        self.response_model = ""
+        self.server: tuple[str, int] = ("", 0)  # the address and port that the request went to
+        self.sent: Mapping[str, Any] = {}  # the parameters of the request
+
+    def feed(self, chunk: bytes) -> list[Delta]:
+        try:
+            if len(self._head) < _HEAD:
+                # A web page is not an answer of a model, even with status 200 and a plausible type.
+                self._head = (self._head + chunk).lstrip(_BOM + _SPACE)[:_HEAD]
+                if self._head.startswith(b"<"):
+                    raise no_answer(self._where, "a web page")
+            self._read(chunk)
+        except ModelError as error:
+            # Keep the deltas before the failure: they were received and are paid for. `end` raises it.
+            self._failure, self.done = error, True
+        except SizeExceeded as over:
+            self._failure, self.done = over_limit(self._where, over), True
+        return self._take_out()
+
+    def end(self) -> list[Delta]:
+        """The last deltas. Raises when the stream failed or stopped before its end."""
+        if self._failure is not None:
+            raise self._failure
+        self._close()
+        if not self._is_whole():
+            if not self._familiar():
+                raise no_answer(self._where, repr(self._head.decode("utf-8", "replace")))
+            raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
+        reason = self.finish_reason or ("tool_calls" if self.has_calls else "stop")
+        if (word := reason.lower()) in _BROKEN:
+            raise ModelError("cut_stream", f"{self._where} gave up its answer: {word}")
+        self.put(FinishDelta(_SYNONYMS.get(word, reason), self.response_id, self.response_model, *self.server))
+        return self._take_out()
 
     @property
     def text_length(self) -> int:
@@ -86,13 +269,13 @@ class Batch:
         if self._text or self._thoughts:
             self._flush()
         if type(delta) is CallDelta:
-            self.called = True
+            self.has_calls = True
         self._out.append(delta)
 
     def count(self, usage: Usage) -> None:
         self._usage = usage
 
-    def take(self) -> list[Delta]:
+    def _take_out(self) -> list[Delta]:
         """The end of a read: all that it brought, and the last of its counts."""
         if self._text or self._thoughts:
             self._flush()
@@ -103,72 +286,13 @@ class Batch:
         return out
 
     def _flush(self) -> None:
-        if self._text:
-            if text := "".join(self._text):
-                self._said += len(text)
-                self._out.append(TextDelta(text))
-            self._text.clear()
-        if self._thoughts:
-            if thinking := "".join(self._thoughts):
-                self._out.append(ThinkingDelta(thinking))
-            self._thoughts.clear()
-
-
-_S = TypeVar("_S", bound=msgspec.Struct)
-_SHOWN = 80
-_NAME_CHARS = 200
-_HEAD = 16  # how many bytes of a body tell what it is
-_BLANK = b"\xef\xbb\xbf \t\r\n"
-_BEGINNINGS = (b"{", b"[", b":", b"data", b"event", b"id", b"retry")  # of JSON and of a stream of events
-
-
-class AnswerReader(ABC):
-    """Takes bytes, gives deltas: text and thinking of one read are joined. `done`: the server sent its last word."""
-
-    def __init__(self, host: str) -> None:
-        self._where = host
-        self._batch = Batch()
-        self._failure: ModelError | None = None
-        self._head = b""
-        self._calls = 0  # how many calls have begun
-        self._ids: set[str] = set()
-        self.finish_reason: str | None = None
-        self.done = False
-        self.response_id = ""
-        self.response_model = ""
-        self.server: tuple[str, int] = ("", 0)  # the address and port that the request went to
-        self.sent: Mapping[str, Any] = {}  # the parameters of the request
-
-    def feed(self, chunk: bytes) -> list[Delta]:
-        try:
-            if len(self._head) < _HEAD:
-                # A web page is not an answer of a model, even with status 200 and a plausible type.
-                self._head = (self._head + chunk).lstrip(_BLANK)[:_HEAD]
-                if self._head.startswith(b"<"):
-                    raise no_answer(self._where, "a web page")
-            self._read(chunk)
-        except ModelError as error:
-            # Keep the deltas before the failure: they were received and are paid for. `end` raises it.
-            self._failure, self.done = error, True
-        except SizeExceeded as over:
-            self._failure, self.done = over_limit(self._where, over), True
-        return self._batch.take()
-
-    def end(self) -> list[Delta]:
-        """The last deltas. Raises when the stream failed or stopped before its end."""
-        if self._failure is not None:
-            raise self._failure
-        self._close()
-        if not self._is_whole():
-            if not self._familiar():
-                raise no_answer(self._where, repr(self._head.decode("utf-8", "replace")))
-            raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
-        reason = self.finish_reason or ("tool_calls" if self._batch.called else "stop")
-        if (word := reason.lower()) in _BROKEN:
-            raise ModelError("cut_stream", f"{self._where} gave up its answer: {word}")
-        reason = _SYNONYMS.get(word, reason)
-        self._batch.put(FinishDelta(reason, self.response_id, self.response_model, *self.server))
-        return self._batch.take()
+        if text := "".join(self._text):
+            self._said += len(text)
+            self._out.append(TextDelta(text))
+        if thinking := "".join(self._thoughts):
+            self._out.append(ThinkingDelta(thinking))
+        self._text.clear()
+        self._thoughts.clear()
 
     def _identify(self, response_id: object, model: object) -> None:
         """Keep the id and the model of the answer, as the provider names them; other shapes are ignored."""
@@ -189,19 +313,19 @@ class AnswerReader(ABC):
         """Add a call of its own. An id that was there before names another call all the same (M-09)."""
         is_repeated = identity in self._ids
         self._ids.add(identity or "")
-        self._batch.put(CallDelta(None if is_repeated else identity or None, self._calls, name or None, arguments))
+        self.put(CallDelta(None if is_repeated else identity or None, self._calls, name or None, arguments))
         self._calls += 1
 
     def _put_block(self, thinking: str, block: bytes, text_at: int, calls: int) -> None:
         """Add a block of thinking that goes back as it is to where it stood."""
-        self._batch.put(ThinkingBlock(Thinking(thinking, seal(SignedBlock(block, text_at, calls)))))
+        self.put(ThinkingBlock(Thinking(thinking, seal(SignedBlock(block, text_at, calls)))))
 
     def _is_whole(self) -> bool:
         return self.finish_reason is not None or self.done
 
     @property
     def _has_answer(self) -> bool:
-        return bool(self._batch.text_length or self._batch.called)
+        return bool(self.text_length or self.has_calls)
 
     def _familiar(self) -> bool:
         """True if the body, as far as it arrived, begins like one that may hold an answer."""
@@ -223,10 +347,9 @@ class AnswerReader(ABC):
         """The failure for a JSON document that is no answer: it tells of a fault, is cut off, or is something else."""
         try:
             msgspec.json.decode(document, type=msgspec.Raw)
-            is_complete = True
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            is_complete = False
-        if self._has_answer or not is_complete:
+            return self._nonsense(document)
+        if self._has_answer:
             return self._nonsense(document)
         if read_complaint(document).is_error:
             return failure(self._where, 200, document)
@@ -234,14 +357,30 @@ class AnswerReader(ABC):
 
 
 class EventReader(AnswerReader):
-    """Of a stream of events, or of one document from a server that does not stream."""
+    """A stream of events, or one document from a server that does not stream."""
 
-    def __init__(self, host: str) -> None:
-        super().__init__(host)
-        self._body = EventBody()
+    def __init__(self, host: str, info: ModelInfo = NO_INFO) -> None:
+        super().__init__(host, info)
+        self._events = Decoder()
+        self._pieces: list[bytes] | None = None  # of a document
+        self._begun, self._size = False, 0
+
+    def _split(self, chunk: bytes) -> list[ServerEvent]:
+        """The events that are complete; none ever of a document. The first byte decides the format."""
+        if not self._begun and (first := chunk.lstrip(_BOM + _SPACE)[:1]):
+            self._begun = True
+            self._pieces = [] if first in (b"{", b"[") else None
+        if self._pieces is None:
+            return self._events.feed(chunk)
+        self._pieces.append(chunk)
+        self._size += len(chunk)
+        if self._size > EVENT_BYTES:
+            raise SizeExceeded("a document")
+        return []
 
     def _close(self) -> None:
-        if (document := self._body.document()) is not None:
+        if self._pieces is not None:
+            document = b"".join(self._pieces).removeprefix(_BOM).strip()
             self._read_document(document)
             if not self._is_whole() and not self._has_answer:
                 raise self._no_document(document)
@@ -254,9 +393,8 @@ class EventReader(AnswerReader):
 def no_answer(host: str, description: str) -> ModelError:
     """For a server that answers well and is none: asking again cannot help."""
     advice = "check the base URL, and whether a proxy or a sign-in page of the network stands in between"
-    return ModelError(
-        "bad_request", f"{host} answered with {description} where the answer of a model should be; {advice}"
-    )
+    message = f"{host} answered with {description} where the answer of a model should be; {advice}"
+    return ModelError("bad_request", message)
 
 
 def _format_excerpt(data: str | bytes) -> str:

@@ -18,7 +18,7 @@ from treadle.errors import SandboxError, StoreError
 from treadle.frontends.cli.group import in_loop
 
 from treadle.frontends.cli.lazy import (  # isort: skip
-    Config, asyncio, collecting, damage, diff_changes, model_registry, msgspec, offering, retention, session, sqlite,
+    Config, asyncio, collecting, damage, diff_changes, model_registry, msgspec, retention, session, sqlite,
     stores,
 )  # fmt: skip
 from treadle.frontends.cli.options import AMOUNT, EXIT_ERROR, EXIT_OK, json_option
@@ -123,8 +123,8 @@ def _look_around(config: "Config") -> Iterator[Finding]:
     yield Finding("git", git or "no git; projects without it work, too", True if git else None)
     # No server is asked, so that only a model on this machine is known to be well.
     registry = model_registry.ModelRegistry(os.environ, home=home)
-    offers = [offer for offer in offering.all_offers(registry) if offer.models]
-    states = {offer.provider: offering.provider_state(registry, offer) for offer in offers}
+    offers = [offer for offer in model_registry.all_offers(registry) if offer.models]
+    states = {offer.provider: model_registry.provider_state(registry, offer) for offer in offers}
     ready = [provider for provider, state in states.items() if state == "ready"]
     unasked = ", ".join(provider for provider, state in states.items() if state == "not asked")
     parts = [*ready, *([f"{unasked} (not asked; treadle models --remote asks)"] if unasked else [])]

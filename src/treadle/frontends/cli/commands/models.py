@@ -10,7 +10,7 @@ import click
 
 from treadle.base.inert import inert_line
 from treadle.errors import ConfigError, InvalidInput, ModelError
-from treadle.frontends.cli.lazy import asyncio, model_registry, offering, session
+from treadle.frontends.cli.lazy import asyncio, model_registry, session
 from treadle.frontends.cli.options import json_option
 from treadle.frontends.cli.terminal import Terminal, write_json
 from treadle.frontends.presentation.styled import Span, spans
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from treadle.adapters.models.registry import ModelRegistry
     from treadle.ports.model import ModelInfo
 
-    Listed = list[tuple[ModelInfo, str, offering.State]]  # a model, why it cannot be used, and its state
+    Listed = list[tuple[ModelInfo, str, model_registry.State]]  # a model, why it cannot be used, and its state
 
 REMOTE_S = 10.0  # how long a server may take for its list
 QUARTERS = 4  # without a terminal, progress is told so many times
@@ -43,14 +43,14 @@ def models(context: click.Context, everything: bool, remote: bool, as_json: bool
         return
     registry = model_registry.ModelRegistry(os.environ, home=session.configured().home)
     session.warn(registry.catalogue.warnings)
-    offers = offering.all_offers(registry)
+    offers = model_registry.all_offers(registry)
     if remote:
         asyncio.run(_ask(registry, offers))
     listed: Listed = [
-        (info, reason, offering.model_state(registry, offer, info))
+        (info, reason, model_registry.model_state(registry, offer, info))
         for offer in offers
         for info in offer.models
-        if not (reason := offering.usable(registry, offer, info)) or everything
+        if not (reason := model_registry.usable(registry, offer, info)) or everything
     ]
     if as_json:
         write_json(_object(listed, registry, offers))
@@ -85,10 +85,10 @@ def fetch(name: str) -> None:
     terminal.line(f"Use it with: treadle run --model {weights.info.ref} PROMPT")
 
 
-async def _ask(registry: "ModelRegistry", offers: "Sequence[offering.Offer]") -> None:
+async def _ask(registry: "ModelRegistry", offers: "Sequence[model_registry.Offer]") -> None:
     """Replace what is known by what the servers say, all at once; a server that fails costs only its own list."""
 
-    async def ask(offer: "offering.Offer") -> None:
+    async def ask(offer: "model_registry.Offer") -> None:
         try:
             async with asyncio.timeout(REMOTE_S):
                 listed = await registry.ask(offer.provider)
@@ -104,7 +104,7 @@ async def _ask(registry: "ModelRegistry", offers: "Sequence[offering.Offer]") ->
     await registry.close()
 
 
-def _object(listed: "Listed", registry: "ModelRegistry", offers: "Sequence[offering.Offer]") -> dict[str, object]:
+def _object(listed: "Listed", registry: "ModelRegistry", offers: "Sequence[model_registry.Offer]") -> dict[str, object]:
     """In the words of the user's own file."""
     models = [
         {
@@ -131,7 +131,7 @@ def _object(listed: "Listed", registry: "ModelRegistry", offers: "Sequence[offer
             "why": offer.unusable_reason,
             "asked": offer.has_answered,
             "failure": offer.failure,
-            "state": offering.provider_state(registry, offer),
+            "state": model_registry.provider_state(registry, offer),
         }
         for offer in offers
     }
@@ -156,7 +156,7 @@ def _print(listed: "Listed") -> None:
     terminal.line("Prices in USD for a million tokens, where they are known.", "dim")
 
 
-def _print_states(registry: "ModelRegistry", offers: "Sequence[offering.Offer]", remote: bool) -> None:
+def _print_states(registry: "ModelRegistry", offers: "Sequence[model_registry.Offer]", remote: bool) -> None:
     """Print the state of the providers and how it is known. A provider that was not checked is not called ready."""
     from treadle.adapters.models.local.weights import PROVIDER
 
@@ -169,11 +169,11 @@ def _print_states(registry: "ModelRegistry", offers: "Sequence[offering.Offer]",
         elif offer.has_answered:
             ready[offer.provider] = f"answered just now; models: {len(offer.models)}"
         else:  # models on this machine are there one by one
-            reasons = {info.ref: offering.usable(registry, offer, info) for info in offer.models}
+            reasons = {info.ref: model_registry.usable(registry, offer, info) for info in offer.models}
             missing |= {ref: reason for ref, reason in reasons.items() if reason}
             ready |= {ref: LOCALLY for ref, reason in reasons.items() if not reason and offer.provider == PROVIDER}
     _pairs(terminal, "Ready:", ready)
-    unasked = [offer.provider for offer in offers if offering.provider_state(registry, offer) == "not asked"]
+    unasked = [offer.provider for offer in offers if model_registry.provider_state(registry, offer) == "not asked"]
     if unasked:
         hint = "they cannot be" if remote else "--remote asks whether their servers answer and take the key"
         terminal.line(f"\nNot asked: {', '.join(unasked)} ({hint})")

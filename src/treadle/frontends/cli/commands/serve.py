@@ -262,7 +262,7 @@ async def copilot(stdio: bool, port: int, host: str, **flags: Any) -> None:
     """
     import secrets
 
-    from treadle.base.jsonrpc.connection import serve_stdio, serve_tcp
+    from treadle.base.jsonrpc import serve_stdio, serve_tcp
     from treadle.frontends.copilot.hooks import ProgramHooks
     from treadle.frontends.copilot.server import Runtime
 

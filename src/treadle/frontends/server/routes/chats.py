@@ -6,7 +6,7 @@ from contextlib import suppress
 import msgspec
 from starlette.responses import Response, StreamingResponse
 
-from treadle.adapters.models.reasoning_effort import check_effort
+from treadle.adapters.models.base import check_effort
 from treadle.base.types import ChatId, new_id
 from treadle.chat.fold import change_options
 from treadle.chat.state import ChatState, status

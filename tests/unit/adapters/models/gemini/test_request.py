@@ -8,12 +8,11 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.adapters.models.gemini.adapter import STAND_IN, GeminiEncoder
-from treadle.adapters.models.gemini.stream import GeminiReader
+from treadle.adapters.models.gemini.adapter import STAND_IN, GeminiEncoder, GeminiReader
 from treadle.base.types import call_key
 from treadle.chat.assembly import Assembler
 from treadle.chat.transcript import repair
-from treadle.ports.model import Memo, ModelRequest
+from treadle.ports.model import Memo, ModelInfo, ModelRequest
 from treadle.protocol.content import (
     AssistantEntry,
     Entry,
@@ -27,7 +26,8 @@ from treadle.protocol.content import (
 from treadle.protocol.tools import ToolSpec
 from treadle.testing.fake_gemini import complaint
 
-REF = "gemini:gemini-test"
+INFO = ModelInfo("gemini", "gemini-test")
+REF = INFO.ref
 TOOLS = (
     ToolSpec("read_file", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}}),
     ToolSpec("write_file", parameters={"properties": {}, "additionalProperties": False}),
@@ -127,7 +127,7 @@ def test_no_tools_no_system_and_no_parameters_are_not_sent() -> None:
 def test_schemas_can_be_reduced() -> None:
     encoder = GeminiEncoder(REF)
     body(ModelRequest("", [UserEntry("a")], TOOLS), encoder)
-    encoder.reduce()
+    encoder.change(reduced=True)
     declared = encode_request([UserEntry("a")], encoder)["tools"][0]["functionDeclarations"]
     assert declared == [
         {"name": "read_file", "description": "Reads.", "parameters": TOOLS[0].parameters},
@@ -206,7 +206,7 @@ def test_calls_that_nobody_signed_get_a_stand_in_where_the_model_demands_it() ->
         return [part.get("thoughtSignature") for part in parts if "functionCall" in part]
 
     assert collect_signatures(strict=True) == [STAND_IN, None, "s1"]  # one stands for all calls of a turn
-    encoder.switch_stand_in()
+    encoder.change(stand_in=False)
     assert collect_signatures(strict=False) == [None, None, "s1"]
 
 
@@ -240,7 +240,7 @@ def test_a_request_begins_with_the_bytes_of_the_one_before() -> None:  # L-21
 
 def record_answer(parts: list[dict[str, Any]]) -> AssistantEntry:
     """Return the entry that the log records for a stream of these parts."""
-    reader, assembler = GeminiReader("x", REF), Assembler(1)
+    reader, assembler = GeminiReader("x", INFO), Assembler(1)
     for part in parts:
         chunk = {"candidates": [{"content": {"parts": [part]}}]}
         assembler.feed(reader.feed(b"data: " + msgspec.json.encode(chunk) + b"\n\n"))

@@ -22,7 +22,7 @@ STRING = {"type": "string"}
 
 def refused(schema: dict[str, Any]) -> str:
     encoder = GeminiEncoder("gemini:x")
-    encoder.reduce()
+    encoder.change(reduced=True)
     return complaint(
         encoder.body({}, ModelRequest("", [UserEntry("a")], (ToolSpec("f", "", schema),))), (), strict=False
     )

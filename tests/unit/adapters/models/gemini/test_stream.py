@@ -6,13 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.adapters.models.gemini.stream import GeminiReader
+from treadle.adapters.models.gemini.adapter import GeminiReader
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
+from treadle.ports.model import ModelInfo
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import CallDelta, FinishDelta, NoticeDelta, TextDelta, ThinkingDelta, UsageDelta
 
-REF = "gemini:x"
+INFO = ModelInfo("gemini", "x")
+REF = INFO.ref
 
 
 def event(data: bytes) -> bytes:
@@ -58,7 +60,7 @@ FULL = (
 
 
 def read(*chunks: bytes) -> ModelAnswer:
-    reader, assembler = GeminiReader("api.example", REF), Assembler(1)
+    reader, assembler = GeminiReader("api.example", INFO), Assembler(1)
     for piece in chunks:
         assembler.feed(reader.feed(piece))
     assembler.feed(reader.end())
@@ -147,7 +149,7 @@ def test_a_single_document() -> None:
 
 
 def test_text_of_one_read_is_one_delta() -> None:
-    reader = GeminiReader("x", REF)
+    reader = GeminiReader("x", INFO)
     stream = (
         chunk({"text": "a"})
         + chunk({"text": "b"})
@@ -179,14 +181,14 @@ def test_text_of_one_read_is_one_delta() -> None:
 )
 def test_finish_reasons(reason: str, finish: str) -> None:
     assert read(chunk({"text": "a"}) + chunk(finish=reason)).finish_reason == finish
-    reader = GeminiReader("x", REF)
+    reader = GeminiReader("x", INFO)
     notices = [delta for delta in reader.feed(chunk(finish=reason)) if isinstance(delta, NoticeDelta)]
     assert [reason in notice.text for notice in notices] == ([] if finish in ("stop", "length") else [True])
 
 
 @pytest.mark.parametrize("reason", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE", "OTHER"])
 def test_an_answer_that_the_model_spoiled_is_asked_for_again_and_counted(reason: str) -> None:
-    reader, assembler = GeminiReader("x", REF), Assembler(1)
+    reader, assembler = GeminiReader("x", INFO), Assembler(1)
     finish = b'{"candidates":[{"finishReason":"%b","finishMessage":"call:f{"}],"usageMetadata":{"promptTokenCount":8}}'
     assembler.feed(reader.feed(chunk(call(), {"text": "a"}) + event(finish % reason.encode())))
     with pytest.raises(ModelError, match=rf"{REF} could not finish its answer \({reason}: call:f{{") as caught:
@@ -260,7 +262,7 @@ def test_odd_calls() -> None:  # fault 10
 
 
 def test_an_end_mark_ends() -> None:
-    reader = GeminiReader("x", REF)
+    reader = GeminiReader("x", INFO)
     reader.feed(chunk(call()) + event(b"[DONE]") + chunk({"text": "more"}))
     assert reader.done
     assert reader.end() == [FinishDelta("tool_calls")]

@@ -6,7 +6,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from treadle.adapters.models.local.answer import answer_schema, reply_name
+from treadle.adapters.models.local.prompt import answer_schema, reply_name
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.adapters.tools.builtin import builtins
 from treadle.adapters.tools.builtin.base import ToolContext

@@ -16,8 +16,8 @@ import pytest_asyncio
 
 from tests.faults.chance import SOAK, some
 from tests.unit.adapters.models.local.real import has_exited, small_model
-from treadle.adapters.models.local.answer import answer_schema
 from treadle.adapters.models.local.model import LocalModel
+from treadle.adapters.models.local.prompt import answer_schema
 from treadle.adapters.models.local.weights import find_library
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.adapters.tools.builtin import builtins

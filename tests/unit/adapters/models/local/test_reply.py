@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from treadle.adapters.models.local.answer import GrammarReader
+from treadle.adapters.models.local.prompt import GrammarReader
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.protocol.deltas import FinishDelta
 

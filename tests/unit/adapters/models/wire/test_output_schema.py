@@ -6,7 +6,7 @@ from treadle.adapters.models.gemini.adapter import Gemini
 from treadle.adapters.models.ollama import OllamaChat
 from treadle.adapters.models.openai_chat.adapter import OpenAIChat
 from treadle.adapters.models.openai_responses import OpenAIResponses
-from treadle.adapters.models.wire.http_model import HttpModel
+from treadle.adapters.models.wire.http import HttpModel
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import UserEntry
 from treadle.protocol.tools import ToolSpec

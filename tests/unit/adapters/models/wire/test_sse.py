@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.adapters.models.wire.framing import Decoder, ServerEvent
+from treadle.adapters.models.wire.reading import Decoder, ServerEvent
 
 
 def decode(*chunks: bytes) -> list[ServerEvent]:

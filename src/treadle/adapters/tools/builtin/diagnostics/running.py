@@ -22,7 +22,7 @@ from treadle.adapters.tools.builtin.command.shell import command_environment
 from treadle.adapters.tools.builtin.diagnostics import linters
 from treadle.adapters.tools.builtin.diagnostics.linters import Diagnostic, Target
 from treadle.base.file_system import is_below
-from treadle.base.jsonrpc.framing import BadMessage, frame, read_message
+from treadle.base.jsonrpc import BadMessage, frame, read_message
 from treadle.base.subprocesses import Completed, kill_group, run_program, start_program
 from treadle.errors import SandboxError, ToolError
 from treadle.ports.sandbox import HIDING, Confinement, Sandbox, Unwritable

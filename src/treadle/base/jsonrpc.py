@@ -1,6 +1,7 @@
-"""The JSON-RPC connection to one program: answers its requests, and sends requests and notifications to it. Requests
-run concurrently; notifications keep their order. Knows nothing of sessions. The transports are standard input and
-output of this process, which carry only the protocol (messages for people go to standard error), or a local socket."""
+"""The JSON-RPC 2.0 connection to one program, with the header that language servers use: answers its requests, and
+sends requests and notifications to it. Requests run concurrently; notifications keep their order. Knows nothing of
+sessions. The transports are standard input and output of this process, which carry only the protocol (messages for
+people go to standard error), or a local socket."""
 
 import asyncio
 import os
@@ -12,18 +13,70 @@ from typing import Any, Protocol
 import msgspec
 
 from treadle.base.inert import inert_line, print_line, print_note
-from treadle.base.jsonrpc.framing import MAX_BYTES, BadMessage, frame, read_message
 from treadle.errors import InvalidInput, TreadleError
 
+MAX_BYTES = 64 * 1024 * 1024  # the largest message in bytes. A longer one is refused.
+_MAX_HEADER = 64
+_MAX_DIGITS = 18
+
+
+class BadMessage(Exception):
+    """The received bytes are no message."""
+
+    def __init__(self, text: str, *, readable: bool = False) -> None:
+        super().__init__(text)
+        self.readable = readable  # True if the messages behind it can be read
+
+
+async def read_message(reader: asyncio.StreamReader, most: int = MAX_BYTES) -> Any:
+    """The next message, of at most this many bytes; None at the end of the stream."""
+    length = await _read_header(reader)
+    if length is None:
+        return None
+    if not 0 <= length <= most:
+        raise BadMessage(f"a message has no Content-Length from 0 to {most}")
+    try:
+        message = msgspec.json.decode(await reader.readexactly(length))
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BadMessage(f"a message is no JSON: {error}", readable=True) from error
+    except RecursionError as error:
+        raise BadMessage("a message is nested too deep", readable=True) from error
+    if message is None:
+        raise BadMessage("a message is null", readable=True)
+    return message
+
+
+async def _read_header(reader: asyncio.StreamReader) -> int | None:
+    """The length of the next message, -1 if none was given; None at the end of the stream."""
+    length = -1
+    for _ in range(_MAX_HEADER):
+        try:
+            line = (await reader.readuntil(b"\n")).strip()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        except asyncio.LimitOverrunError as error:
+            raise BadMessage("a header has no end") from error
+        if not line:
+            return length
+        name, _, value = line.partition(b":")
+        value = value.strip()
+        if name.strip().lower() == b"content-length":
+            length = int(value) if value.isdigit() and len(value) <= _MAX_DIGITS else -1
+    raise BadMessage("a header has too many lines")
+
+
+def frame(message: dict[str, Any]) -> bytes:
+    body = msgspec.json.encode(message)
+    return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
-MAX_BACKLOG = 64 * 1024 * 1024
-"""Bytes that a program may leave unread. It has everything in the log, and may come again."""
-CLOSING_S = 5.0
-"""How long a program may take to read the last of what it is told."""
-MAX_UNADMITTED = 64 * 1024
-"""Bytes in one message of a program that has not yet shown what it must show."""
-MAX_UNDER_WAY = 1_000
-"""Requests of one program that are answered at the same time."""
+MAX_BACKLOG = 64 * 1024 * 1024  # bytes that a program may leave unread; it has all in the log, and may come again
+CLOSING_S = 5.0  # how long a program may take to read the last of what it is told
+MAX_UNADMITTED = 64 * 1024  # bytes in one message of a program that has not yet shown what it must show
+MAX_UNDER_WAY = 1_000  # requests of one program that are answered at the same time
 
 Handler = Callable[["Connection", str, dict[str, Any]], Awaitable[Any]]
 
@@ -33,29 +86,16 @@ class RpcError(Exception):
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
-        self.code = code
-        self.data = data
+        self.code, self.data = code, data
 
 
 class PeerDisconnected(Exception):
     """The program that was asked has left."""
 
 
-class Writer(Protocol):
-    """As of `asyncio.StreamWriter`."""
-
-    def write(self, data: bytes) -> None: ...
-    async def drain(self) -> None: ...
-    def close(self) -> None: ...
-    @property
-    def transport(self) -> asyncio.WriteTransport: ...
-
-
 class Connection:
-    def __init__(self, reader: asyncio.StreamReader, writer: Writer, handle: Handler) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._handle = handle
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handle: Handler) -> None:
+        self._reader, self._writer, self._handle = reader, writer, handle
         self._asked: dict[int, asyncio.Future[Any]] = {}
         self._number = 0
         self._under_way: dict[str | float, asyncio.Task[None]] = {}
@@ -64,8 +104,7 @@ class Connection:
         self._news = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
         self.closed = False
-        self.admitted = False
-        """True once the program has authenticated; until then only short messages are accepted."""
+        self.admitted = False  # True once the program has authenticated; until then only short messages are accepted
 
     async def serve(self) -> None:
         """Until the program leaves, or sends what cannot be understood."""
@@ -115,8 +154,6 @@ class Connection:
         if self._reading is not None:
             self._reading.cancel()
 
-    # -- to the program -----------------------------------------------------------------------------------------------
-
     def notify(self, method: str, params: dict[str, Any]) -> None:
         self._send({"jsonrpc": "2.0", "method": method, "params": params})
 
@@ -124,8 +161,7 @@ class Connection:
         """Its answer; RpcError if that is an error, Gone if it leaves."""
         if self.closed:
             raise PeerDisconnected
-        self._number += 1
-        number = self._number
+        self._number = number = self._number + 1
         future = self._asked[number] = asyncio.get_running_loop().create_future()
         try:
             self._send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
@@ -163,13 +199,11 @@ class Connection:
                 if waiting:
                     self._writer.write(waiting)
                     await self._writer.drain()
-            except (ConnectionError, OSError):
+            except OSError:
                 self.closed = True
             self._size -= len(waiting)
             if self.closed and not self._waiting:
                 return
-
-    # -- from the program ---------------------------------------------------------------------------------------------
 
     def _take(self, message: Any) -> None:
         if not isinstance(message, dict):
@@ -199,7 +233,7 @@ class Connection:
             task.add_done_callback(lambda _task: self._under_way.pop(number, None))
 
     def _take_answer(self, number: Any, message: dict[str, Any]) -> None:
-        """An answer to a request of ours; ignored if no caller waits for it."""
+        """Ignored if no caller waits for it."""
         future = self._asked.get(number) if isinstance(number, int) else None
         if future is None or future.done():
             return
@@ -241,9 +275,6 @@ def _print_failure(error: BaseException, place: str = "") -> None:
     print_note(f"treadle: {inert_line(f'{place}{type(error).__name__}: {error}')}")
 
 
-# -- transports -------------------------------------------------------------------------------------------------------
-
-
 class Served(Protocol):
     """A server that answers connected programs. `end_requested` is set when a program asks the server to end."""
 
@@ -265,8 +296,7 @@ async def serve_stdio(served: Served) -> None:
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), theirs)
     except ValueError as error:
         raise InvalidInput("--stdio needs a program at both ends, not files; let an SDK start it") from error
-    writer = asyncio.StreamWriter(transport, protocol, None, loop)
-    connection = Connection(reader, writer, served.handle)
+    connection = Connection(reader, asyncio.StreamWriter(transport, protocol, None, loop), served.handle)
     await _until_ended(served, asyncio.create_task(served.converse(connection)))
 
 
@@ -278,8 +308,7 @@ async def serve_tcp(served: Served, host: str, port: int) -> None:
 
     server = await asyncio.start_server(welcome, host, port)
     async with server:
-        bound_port = server.sockets[0].getsockname()[1]
-        print_line(f"Treadle listening on port {bound_port}")
+        print_line(f"Treadle listening on port {server.sockets[0].getsockname()[1]}")
         await _until_ended(served, asyncio.create_task(server.serve_forever()))
 
 
