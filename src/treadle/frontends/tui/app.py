@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 from textual import events
 from textual._compositor import CompositorUpdate
@@ -153,7 +153,7 @@ class TreadleApp(App[AppExit]):
             self._folded = True
         self.fold_side()
         self.say_status("starting …")
-        self.call_after_refresh(lambda: self.run_worker(self._begin(), exit_on_error=True))
+        self.call_after_refresh(lambda: self.run_worker(cast(Any, self._begin), exit_on_error=True))
 
     async def _begin(self) -> None:
         self._showing = self._show(self)
@@ -219,6 +219,14 @@ class TreadleApp(App[AppExit]):
         except TreadleError as error:
             self.tell(str(error))
 
+    def run_guarded(self, work: Callable[..., Awaitable[object]], *arguments: object, **settings: Any) -> None:
+        """Do `work` in a worker, with its errors as notices. A worker that ends before it began makes no coroutine."""
+
+        async def do_guarded() -> None:
+            await self.guarded(work(*arguments))
+
+        self.run_worker(cast(Any, do_guarded), **settings)
+
     def tell(self, text: str, *, grave: bool = True) -> None:
         self.notify(text, severity="warning" if grave else "information", timeout=8)
 
@@ -261,11 +269,11 @@ class TreadleApp(App[AppExit]):
         if self.controller is None:
             self.composer.give_back(message.draft)
         else:
-            self.run_worker(self.guarded(self.controller.submitted(message)))
+            self.run_guarded(self.controller.submitted, message)
 
     def on_composer_attaching(self, message: Composer.Attaching) -> None:
         if self.controller is not None:
-            self.run_worker(self.guarded(self.controller.attach(message.path)))
+            self.run_guarded(self.controller.attach, message.path)
 
     def on_composer_completing(self, message: Composer.Completing) -> None:
         if self.controller is not None:
@@ -273,7 +281,7 @@ class TreadleApp(App[AppExit]):
 
     def on_choice(self, choice: "Choice") -> None:
         if self.controller is not None:
-            self.run_worker(self.guarded(self.controller.chose(choice)))
+            self.run_guarded(self.controller.chose, choice)
 
     async def action_leave(self) -> None:
         """Ctrl-C stops the run; without one it clears what is written. The second press quits."""
@@ -318,7 +326,7 @@ class TreadleApp(App[AppExit]):
         now = time.monotonic()
         if now - self._escaped < TWICE_S and not self.composer.text:
             self._escaped = 0.0
-            self.run_worker(self.guarded(self.controller.command("edit", "")))
+            self.run_guarded(self.controller.command, "edit", "")
         else:
             self._escaped = now
 
@@ -358,8 +366,8 @@ class TreadleApp(App[AppExit]):
     def copy_to_clipboard(self, text: str) -> None:
         """By the terminal (OSC 52), and by the desktop's own program where there is one."""
         super().copy_to_clipboard(inert(text))
-        self.run_worker(copy_to_desktop(inert(text)), group="copy", exclusive=True)
+        self.run_guarded(copy_to_desktop, inert(text), group="copy", exclusive=True)
 
     def action_do(self, command: str, arguments: str = "") -> None:
         if self.controller is not None:
-            self.run_worker(self.guarded(self.controller.command(command, arguments)))
+            self.run_guarded(self.controller.command, command, arguments)

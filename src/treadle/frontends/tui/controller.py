@@ -233,7 +233,7 @@ class Controller(CommandContext):
             return False
         self._typed = ("", "")
         self._settling.add(question.key)
-        self.app.run_worker(self.app.guarded(self._settle(question, command)))
+        self.app.run_guarded(self._settle, question, command)
         return True
 
     async def _settle(self, question: OpenQuestion, command: str) -> None:
@@ -275,8 +275,8 @@ class Controller(CommandContext):
 
     def completing(self, message: Composer.Completing) -> None:
         if message.kind and not message.typed:  # read the current names
-            reading = self._read_own() if message.kind == "command" else self._read_names()
-            self.app.run_worker(self.app.guarded(reading), group="reading", exclusive=True)
+            read = self._read_own if message.kind == "command" else self._read_names
+            self.app.run_guarded(read, group="reading", exclusive=True)
         self.offers.offer(message.kind, message.typed)
 
     def _take_key(self, key: str) -> bool:
@@ -285,7 +285,7 @@ class Controller(CommandContext):
             self.app.screen.set_focus(self.app.card)
             return True
         if key == "enter" and self.cut_off and not self.app.composer.text:
-            self.app.run_worker(self.app.guarded(self.resume()))
+            self.app.run_guarded(self.resume)
             return True
         return False
 

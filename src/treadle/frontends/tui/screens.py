@@ -1,8 +1,9 @@
 """Screens over the app: a list to choose from, a text to read, a question to answer by one key, a line to enter."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from inspect import isawaitable
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from rich.style import Style
 from textual.app import ComposeResult
@@ -124,13 +125,18 @@ class Picker(ModalScreen[T | None]):
         at = self.query_one(OptionList).highlighted
         return self._entries[at].value if at is not None and at < len(self._entries) else None
 
+    def _start(self, work: Callable[..., Awaitable[object]], *arguments: object, group: str = "default") -> None:
+        """Do `work` in a worker; a later one of the same group ends it. One that ends before it began makes no
+        coroutine."""
+        self.run_worker(cast(Any, partial(work, *arguments)), exclusive=group != "default", group=group)
+
     def on_input_changed(self) -> None:
-        self.run_worker(self.load(), exclusive=True, group="load")
+        self._start(self.load, group="load")
 
     def on_option_list_option_highlighted(self) -> None:
         value = self.get_highlighted()
         if self._preview is not None and value is not None and self.has_class("wide"):
-            self.run_worker(self._show(value), exclusive=True, group="preview")
+            self._start(self._show, value, group="preview")
 
     async def _show(self, value: T) -> None:
         assert self._preview is not None
@@ -147,7 +153,7 @@ class Picker(ModalScreen[T | None]):
         if (value := self.get_highlighted()) is None:
             return
         if "enter" in self._keys:
-            self.run_worker(self._do("enter", value))
+            self._start(self._do, "enter", value)
         else:
             self.dismiss(value)
 

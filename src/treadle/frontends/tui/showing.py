@@ -242,4 +242,4 @@ class ChatDisplay:
         if self._frame % TICKS_PER_S == 0:
             self.transcript.tick()
             if self.conversation.view.children or self._below or self.side.children:
-                self._app.run_worker(self.look_below(), group="below")
+                self._app.run_guarded(self.look_below, group="below")
