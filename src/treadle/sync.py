@@ -110,6 +110,9 @@ class Chat(Facade[handle.Chat]):
     def jobs(self) -> list[Job]:
         return [Job(self._loop, job) for job in self._loop.run(self._wrapped.jobs())]
 
+    def fork(self, seq: int = 0) -> "Chat":
+        return Chat(self._loop, self._loop.run(self._wrapped.fork(seq)))
+
     def get_chat(self, id: ChatId) -> "Chat":
         return Chat(self._loop, self._wrapped.get_chat(id))
 
@@ -136,6 +139,8 @@ class Chat(Facade[handle.Chat]):
     change = waited(handle.Chat.change)
     delete = waited(handle.Chat.delete)
     children = waited(handle.Chat.children)
+    export = waited(handle.Chat.export)
+    models = waited(handle.Chat.models)
     state = waited(handle.Chat.state)
     status = waited(handle.Chat.status)
     actions = waited(handle.Chat.actions)

@@ -16,8 +16,7 @@ from treadle import Agent
 from treadle.adapters.stores import open_store
 from treadle.library.evaluation import Plan, Result, Task, compare, evaluate, read_results, read_suite
 from treadle.library.evaluation.report import Rate
-from treadle.library.evaluation.results import FILE, append
-from treadle.library.evaluation.tasks import missing
+from treadle.library.evaluation.tasks import RESULTS_FILE, append, missing
 from treadle.library.worlds.home import WorldHome
 
 pytestmark = pytest.mark.thorough(one_of=2)
@@ -44,7 +43,7 @@ def suite(cli: CommandLine, **turns: list[str]) -> list[str]:
 
 
 def results(cli: CommandLine) -> list[dict[str, Any]]:
-    lines = (cli.project / "eval-results" / "suite" / FILE).read_text().splitlines()
+    lines = (cli.project / "eval-results" / "suite" / RESULTS_FILE).read_text().splitlines()
     return [json.loads(line) for line in lines]
 
 
@@ -253,7 +252,7 @@ def test_compare_tells_better_and_worse(tmp_path: Path, cli: CommandLine) -> Non
 def test_half_a_line_is_no_result(tmp_path: Path) -> None:
     first, second = rows("m", ("a", True), ("b", True))
     append(tmp_path, first)
-    with (tmp_path / FILE).open("ab") as file:
+    with (tmp_path / RESULTS_FILE).open("ab") as file:
         file.write(b'{"task": "x", "mod')
     append(tmp_path, second)
     assert read_results(tmp_path) == [first, second]

@@ -13,7 +13,7 @@ from tests.scenario.copilot_kit import ErrorAnswer, Program, Start, talk, turns
 from treadle.frontends.copilot.methods import Method
 from treadle.frontends.copilot.server import Runtime
 from treadle.frontends.copilot.session import MOST_HELD
-from treadle.frontends.copilot_words import methods
+from treadle.frontends.copilot_words.names import RUNTIME, SESSION
 
 pytestmark = pytest.mark.thorough(one_of=2)
 
@@ -22,12 +22,12 @@ TOOL = {"name": "lookup", "description": "Looks up.", "parameters": {"type": "ob
 
 def test_every_method_is_in_the_reference() -> None:
     page = (Path(__file__).parents[2] / "docs/reference/copilot-sdk.md").read_text()
-    assert not [method for method in (*methods.RUNTIME, *methods.SESSION) if f"`{method}`" not in page]
+    assert not [method for method in (*RUNTIME, *SESSION) if f"`{method}`" not in page]
 
 
 def test_every_method_is_answered() -> None:
-    assert not [name for name in methods.RUNTIME.values() if not callable(getattr(Runtime, name, None))]
-    assert not [name for name in methods.SESSION.values() if not callable(getattr(Method, name, None))]
+    assert not [name for name in RUNTIME.values() if not callable(getattr(Runtime, name, None))]
+    assert not [name for name in SESSION.values() if not callable(getattr(Method, name, None))]
 
 
 async def test_the_runtime_says_what_it_is(start: Start) -> None:

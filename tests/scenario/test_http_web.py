@@ -12,9 +12,9 @@ from tests.scenario.http_kit import Server, serving
 from treadle import ScriptedModel
 from treadle.adapters.models.scripted import ReportUsage, Say
 from treadle.adapters.stores.memory import MemoryStore
-from treadle.frontends.server.compression import CompressedAnswer
+from treadle.frontends.server.connections import CompressedAnswer
 from treadle.frontends.server.routes.web import FOLDER, POLICY, web_page
-from treadle.frontends.server.sign_in import SignIn
+from treadle.frontends.server.service import SignIn
 from treadle.protocol.content import Usage
 
 MOST_LINES = 3_500

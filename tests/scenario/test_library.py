@@ -57,6 +57,19 @@ async def test_ask_raises_what_ended_the_run(stage: Stage) -> None:
     assert (await chat.ask("Again?")).text == "Fine."  # the chat stays usable
 
 
+async def test_a_chat_copies_and_exports_itself_and_lists_models(stage: Stage) -> None:  # D-07, D-08
+    chat = stage.agent([Say("Fine.")]).chat()
+    await chat.ask("Go.")
+    head = (await chat.state()).head
+    assert (await chat.export()).count(b"\n") == head
+    copy, beginning = await chat.fork(), await chat.fork(1)
+    assert [event.data for event in (await copy.events())[1:head]] == [
+        event.data for event in (await chat.events())[1:]
+    ]
+    assert not (await beginning.state()).history
+    assert await chat.models() == []  # one model for all chats
+
+
 async def test_a_message_that_nobody_sends_is_warned_about(stage: Stage) -> None:
     chat = stage.agent([Say("Fine.")]).chat()
     with pytest.warns(RuntimeWarning, match=r"Send to chat c_.* was never carried out: await it"):

@@ -34,7 +34,7 @@ PLACES = {
     "adapters.models.copilot": "the user's own gh",
     "adapters.models.local": "the model of this machine",
     "frontends.cli.commands.demo": "Treadle itself, in a project of its own making",
-    "library.evaluation.places": "git of a repository that the user names to evaluate with, without hooks and fetches",
+    "library.evaluation.attempts": "git of a repository that the user names to evaluate, without hooks and fetches",
     "adapters.mcp.transport": "MCP servers: the user's own; of a project only trusted and, by default, confined",
     "frontends.server.render_process": "Treadle itself: the process that renders texts",
     "frontends.tui.commands": "Treadle itself, for /doctor",
@@ -45,7 +45,7 @@ GIT = {
     "adapters.workspace.git": "confined",
     "adapters.sandbox.places": "asks for the user's own settings, apart from any project",
     "frontends.cli.commands.doctor": "only looks whether there is one",
-    "library.evaluation.places": "a repository that the user names, without hooks, helpers and fetches",
+    "library.evaluation.attempts": "a repository that the user names, without hooks, helpers and fetches",
 }
 
 

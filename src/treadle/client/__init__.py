@@ -12,29 +12,14 @@
 Knows the words of the protocol and nothing of what a server is made of. Without `async`: `treadle.client.sync`.
 """
 
-from treadle.client.answering import Reply
+from treadle.client.answering import ClientTool, Reply, ToolCall
 from treadle.client.chats import Chats, ClientChat
-from treadle.client.client import Client, ClientRace
+from treadle.client.client import Client, ClientRace, ClientWorlds, WorldCommit
 from treadle.client.files import ClientFiles, Restoration
-from treadle.client.tools import ClientTool, ToolCall
-from treadle.client.worlds import ClientWorlds, WorldCommit
 from treadle.protocol.http_answers import Accepted, ChangedFile, ChatLine
 from treadle.protocol.http_answers import ChatView as ChatInfo
 
 __all__ = [
-    "Accepted",
-    "ChangedFile",
-    "ChatInfo",
-    "ChatLine",
-    "Chats",
-    "Client",
-    "ClientChat",
-    "ClientFiles",
-    "ClientRace",
-    "ClientTool",
-    "ClientWorlds",
-    "Reply",
-    "Restoration",
-    "ToolCall",
-    "WorldCommit",
-]
+    "Accepted", "ChangedFile", "ChatInfo", "ChatLine", "Chats", "Client", "ClientChat", "ClientFiles", "ClientRace",
+    "ClientTool", "ClientWorlds", "Reply", "Restoration", "ToolCall", "WorldCommit",
+]  # fmt: skip

@@ -17,31 +17,75 @@ from typing import Any, TypeVar
 import msgspec
 
 from treadle.base.logs import log_info
+from treadle.base.signature import AnyFunction, Signature, documented, is_async
+from treadle.base.types import ChatId
 from treadle.client.chats import ClientChat
-from treadle.client.tools import ClientTool, ToolCall, failed
-from treadle.errors import ApiError
+from treadle.errors import ApiError, ToolError
+from treadle.protocol import events as e
 from treadle.protocol.commands import Result
-from treadle.protocol.events import (
-    ActionRequired,
-    AssistantMessage,
-    Envelope,
-    Event,
-    ModelCall,
-    OpenAction,
-    QueueChanged,
-    RunEnd,
-    SessionError,
-    UserMessage,
-)
+from treadle.protocol.tools import DynamicTool, require_name
 
-Approve = Callable[[OpenAction], bool | str | Awaitable[bool | str]]
+
+class ToolCall(msgspec.Struct, frozen=True):
+    """The call that a handler answers; a parameter of this type gets it, and is not shown to the model. `chat` and `id`
+    together name the call for ever: a handler whose effect must not happen twice can remember them."""
+
+    chat: ChatId
+    id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+class ClientTool:
+    """A function as a tool. Calling it calls the function."""
+
+    def __init__(self, function: AnyFunction, name: str = "") -> None:
+        self.function = function
+        self.name = name or getattr(function, "__name__", "")
+        require_name(self.name)
+        self._signature = Signature(function, self.name, ToolCall)
+        self._is_async = is_async(function)
+        self.__doc__ = function.__doc__
+        self.__name__ = self.name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    @property
+    def spec(self) -> DynamicTool:
+        """The description of the tool for the server and the model."""
+        description, schema = documented(inspect.getdoc(self.function) or "", self._signature.schema)
+        return DynamicTool(self.name, description, schema)
+
+    async def answer(self, call: ToolCall) -> Result:
+        """Run the handler; a sync one in a thread."""
+        try:
+            args, kwargs = self._signature.bind(call.arguments, call)
+            if self._is_async:
+                value = await self.function(*args, **kwargs)
+            else:
+                value = await asyncio.to_thread(self.function, *args, **kwargs)
+            if inspect.isawaitable(value):
+                value = await value
+            return Result(call.id, msgspec.to_builtins(value))
+        except ToolError as error:
+            return failed(call, str(error))
+        except Exception as error:
+            text = str(error).strip()
+            return failed(call, f"{self.name} failed with {type(error).__name__}{': ' if text else ''}{text}.")
+
+
+def failed(call: ToolCall, text: str) -> Result:
+    return Result(call.id, text, is_error=True)
+
+
+Approve = Callable[[e.OpenAction], bool | str | Awaitable[bool | str]]
 """True allows, False refuses, a text refuses and says why."""
-Answer = Callable[[OpenAction], str | Awaitable[str]]
-Show = Callable[[Envelope], object]
+Answer = Callable[[e.OpenAction], str | Awaitable[str]]
+Show = Callable[[e.Envelope], object]
 
 SETTLED = frozenset({"not_awaiting_action", "results_mismatch", "no_such_action", "idempotency_mismatch", "archived"})
-"""Codes of an answer that came too late: another client answered first, perhaps an earlier process of this one, or the
-deadline passed. The log decides."""
+"""Codes of an answer that came too late: the action was answered before, or its deadline passed. The log decides."""
 REMEMBERED = 10_000
 
 T = TypeVar("T")
@@ -51,19 +95,14 @@ class Reply(msgspec.Struct, frozen=True):
     """The result of a run."""
 
     text: str
-    reason: str
-    """Why it ended, as in `session.run_end`; or `action_required`: it waits for `actions`."""
-    error: str = ""
-    """The error, or the limit that ended the run, in words."""
-    actions: tuple[OpenAction, ...] = ()
+    reason: str  # Why it ended, as in `session.run_end`; or `action_required`: it waits for `actions`.
+    error: str = ""  # The error, or the limit that ended the run, in words.
+    actions: tuple[e.OpenAction, ...] = ()
 
 
 class Handlers:
-    """The tools of a client, at most `concurrency` calls at once."""
-
     def __init__(self, tools: Mapping[str, ClientTool], concurrency: int) -> None:
-        self._tools = tools
-        self._room = asyncio.Semaphore(concurrency)
+        self._tools, self._room = tools, asyncio.Semaphore(concurrency)
         self._answers: dict[tuple[str, str], asyncio.Task[Result]] = {}
         """Of calls whose results the server has not got yet. Results may be large."""
         self._settled: OrderedDict[tuple[str, str], None] = OrderedDict()
@@ -72,8 +111,7 @@ class Handlers:
     async def answer(self, call: ToolCall) -> Result:
         """The answer to a call; the one that is there already, if it was asked for before."""
         key = (call.chat, call.id)
-        task = self._answers.get(key)
-        if task is None or task.cancelled():
+        if (task := self._answers.get(key)) is None or task.cancelled():
             task = self._answers[key] = asyncio.create_task(self._run(call), name=f"tool {call.name} {call.id}")
         return await asyncio.shield(task)
 
@@ -94,26 +132,19 @@ class Handlers:
             self._answers.pop(key).cancel()
 
     async def _run(self, call: ToolCall) -> Result:
-        tool = self._tools.get(call.name)
-        if tool is None:
+        if (tool := self._tools.get(call.name)) is None:
             return failed(call, f"The client that answers here has no tool {call.name!r}.")
         async with self._room:
             return await tool.answer(call)
 
 
 class RunFollower:
-    """One run of one chat, seen through by this client."""
-
     def __init__(self, chat: ClientChat, handlers: Handlers, approve: Approve | None, answer: Answer | None) -> None:
-        self._chat = chat
-        self._handlers = handlers
-        self._approve = approve
-        self._answer = answer
+        self._chat, self._handlers, self._approve, self._answer = chat, handlers, approve, answer
         self._text = self._error = ""
         self._tasks: dict[tuple[str, ...], asyncio.Task[None]] = {}
         self._queued = ""
-        self._first = 0
-        """Runs that ended before this seq belong to other requests."""
+        self._first = 0  # Runs that ended before this seq belong to other requests.
 
     async def see_through(self, content: str | None, show: Show | None) -> Reply:
         info = await self._chat.info()
@@ -136,7 +167,7 @@ class RunFollower:
                 task.cancel()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    async def _next(self, events: AsyncGenerator[Envelope, None]) -> Envelope:
+    async def _next(self, events: AsyncGenerator[e.Envelope, None]) -> e.Envelope:
         """The next event. An answer that cannot be given is raised here, instead of being waited for."""
         if not self._tasks:
             return await anext(events)
@@ -157,23 +188,23 @@ class RunFollower:
         answers = [entry.content for entry in await self._chat.messages() if entry.role == "assistant"]
         return Reply(answers[-1] if answers else "", reason or "done", explanation)
 
-    async def _take(self, seq: int, event: Event) -> Reply | None:
+    async def _take(self, seq: int, event: e.Event) -> Reply | None:
         match event:
-            case AssistantMessage(content=content) if content:
+            case e.AssistantMessage(content=content) if content:
                 self._text = content
-            case ModelCall(purpose="summary", text=text):
+            case e.ModelCall(purpose="summary", text=text):
                 self._text = text
-            case SessionError(message=message):
+            case e.SessionError(message=message):
                 self._error = message
-            case UserMessage(queue_id=queued) if queued and queued == self._queued:
+            case e.UserMessage(queue_id=queued) if queued and queued == self._queued:
                 self._queued = self._text = self._error = ""
-            case QueueChanged(op="deleted", id=queued) if queued == self._queued:
+            case e.QueueChanged(op="deleted", id=queued) if queued == self._queued:
                 self._queued = ""
-            case ActionRequired(actions=actions):
+            case e.ActionRequired(actions=actions):
                 return await self._act(actions)
-            case RunEnd(reason=reason, why=why) if seq > self._first and reason != "superseded" and await self._over():
+            case e.RunEnd(reason=ended, why=why) if seq > self._first and ended != "superseded" and await self._over():
                 self._handlers.drop(self._chat.id)
-                return Reply(self._text, reason, self._error or why)
+                return Reply(self._text, ended, self._error or why)
         return None
 
     async def _over(self) -> bool:
@@ -183,7 +214,7 @@ class RunFollower:
         info = await self._chat.info()
         return info.status in ("idle", "error") and any(item.id == self._queued for item in info.queue)
 
-    async def _act(self, actions: Sequence[OpenAction]) -> Reply | None:
+    async def _act(self, actions: Sequence[e.OpenAction]) -> Reply | None:
         calls = [action for action in actions if action.kind == "external_tool"]
         if calls:
             self._begin(tuple(action.tool_call_id for action in calls), self._submit(calls))
@@ -206,7 +237,7 @@ class RunFollower:
         else:
             self._tasks[key] = asyncio.create_task(work)
 
-    async def _submit(self, actions: Sequence[OpenAction]) -> None:
+    async def _submit(self, actions: Sequence[e.OpenAction]) -> None:
         """All results of the turn together (A-03)."""
         chat = self._chat.id
         calls = [ToolCall(chat, each.tool_call_id, each.name, each.arguments) for each in actions]
@@ -224,14 +255,13 @@ class RunFollower:
         if accepted:
             self._handlers.settle(calls)
 
-    async def _decide(self, action: OpenAction, approve: Approve) -> None:
-        decision = await _value(approve(action))
-        if decision is True:
+    async def _decide(self, action: e.OpenAction, approve: Approve) -> None:
+        if (decision := await _value(approve(action))) is True:
             await _unless_settled(self._chat.approve(action))
         else:
             await _unless_settled(self._chat.deny(action, decision if isinstance(decision, str) else ""))
 
-    async def _reply(self, action: OpenAction, answer: Answer) -> None:
+    async def _reply(self, action: e.OpenAction, answer: Answer) -> None:
         await _unless_settled(self._chat.answer(action, await _value(answer(action))))
 
 

@@ -1,5 +1,5 @@
-"""Chats of a server: a handle sends commands and reads events. It holds nothing; any number of handles, in any number
-of processes, may speak to the same chat."""
+"""Chats of a server: a handle sends commands and reads events. It holds nothing: any number of them may be used at
+once."""
 
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
@@ -8,30 +8,12 @@ from typing import Any, Literal
 import msgspec
 
 from treadle.base.types import ChatId
-from treadle.client.events import follow
 from treadle.client.files import ClientFiles
-from treadle.client.http import Http
+from treadle.client.http import Http, follow
 from treadle.errors import NotFound
+from treadle.protocol import http_answers as a
 from treadle.protocol.commands import Result
 from treadle.protocol.events import Delivery, Envelope, OpenAction
-from treadle.protocol.http_answers import (
-    Accepted,
-    ActionList,
-    ActionView,
-    ChatLine,
-    ChatList,
-    ChatView,
-    ChildList,
-    CommandList,
-    CommandView,
-    FoundChat,
-    FoundList,
-    JobList,
-    MessageList,
-    MessageView,
-    ResourceList,
-    ResourceView,
-)
 from treadle.protocol.permissions import RuleScope
 from treadle.protocol.tools import DynamicTool
 from treadle.protocol.views import ChildView, JobChanges, JobOutput, JobView, Status
@@ -44,8 +26,7 @@ class ClientJob:
     machine a job runs can reach it: ApiError `job_elsewhere` from the others."""
 
     def __init__(self, http: Http, at: str, view: JobView) -> None:
-        self.view = view
-        self._http = http
+        self.view, self._http = view, http
         self._at = f"{at}/jobs/{view.job}"
 
     async def tail(self, offset: int = -JOB_TAIL) -> JobOutput:
@@ -67,9 +48,9 @@ class ClientJob:
         """Its changes that are not committed, once it has ended."""
         return await self._http.get(f"{self._at}/changes", JobChanges)
 
-    async def commit(self) -> Accepted:
+    async def commit(self) -> a.Accepted:
         """Commit its changes to the project; the chat's log tells the outcome."""
-        return await self._http.change("POST", f"{self._at}/commit", {}, Accepted)
+        return await self._http.change("POST", f"{self._at}/commit", {}, a.Accepted)
 
     async def discard(self) -> JobView:
         """Discard its changes that are not committed, once it has ended."""
@@ -80,10 +61,8 @@ class ClientJob:
 class ClientChat:
     def __init__(self, http: Http, id: str, patience_s: float, warnings: Sequence[str] = ()) -> None:
         self.id = ChatId(id)
-        self.warnings = tuple(warnings)
-        """Warnings about the options of a chat that was created here."""
-        self._http = http
-        self._patience_s = patience_s
+        self.warnings = tuple(warnings)  # Warnings about the options of a chat that was created here.
+        self._http, self._patience_s = http, patience_s
         self._at = f"/api/chats/{id}"
 
     async def send(
@@ -93,7 +72,7 @@ class ClientChat:
         delivery: Delivery = "queued",
         images: Sequence[tuple[str, bytes]] = (),
         expand: bool = False,
-    ) -> Accepted:
+    ) -> a.Accepted:
         """Say something. A busy chat queues it, or is steered by it (`delivery="steering"`). `images`: each with its
         media type before it. `expand`: for what a person typed; then `/name words` and `@server:uri` stand for what
         `commands` and `resources` list."""
@@ -101,16 +80,16 @@ class ClientChat:
         body = {"content": content, "delivery": delivery, "images": pictures, "expand": expand}
         return await self._post("messages", {name: value for name, value in body.items() if value})
 
-    async def commands(self) -> tuple[CommandView, ...]:
+    async def commands(self) -> tuple[a.CommandView, ...]:
         """Return the commands that can be typed as `/name words`: own commands, and prompts of the chat's MCP
         servers."""
-        return (await self._http.get(f"{self._at}/commands", CommandList)).commands
+        return (await self._http.get(f"{self._at}/commands", a.CommandList)).commands
 
-    async def resources(self) -> tuple[ResourceView, ...]:
+    async def resources(self) -> tuple[a.ResourceView, ...]:
         """Return the resources that can be attached as `@server:uri`."""
-        return (await self._http.get(f"{self._at}/resources", ResourceList)).resources
+        return (await self._http.get(f"{self._at}/resources", a.ResourceList)).resources
 
-    async def interrupt(self) -> Accepted:
+    async def interrupt(self) -> a.Accepted:
         """Stop the run."""
         return await self._post("interrupt", {})
 
@@ -121,20 +100,20 @@ class ClientChat:
         arguments: Mapping[str, Any] | None = None,
         offer: int | None = None,
         scope: RuleScope = "chat",
-    ) -> Accepted:
+    ) -> a.Accepted:
         """Allow what was shown; with `arguments` something else in its place. With `offer` the rule of that number
         among `action.offers` answers for its like from now on."""
         rule = None if offer is None else {"offer": offer, "scope": scope}
         return await self._decide(action, "allow", arguments=arguments, rule=rule)
 
-    async def deny(self, action: OpenAction, feedback: str = "") -> Accepted:
+    async def deny(self, action: OpenAction, feedback: str = "") -> a.Accepted:
         return await self._decide(action, "deny", feedback=feedback)
 
-    async def _decide(self, action: OpenAction, decision: Literal["allow", "deny"], **more: Any) -> Accepted:
+    async def _decide(self, action: OpenAction, decision: Literal["allow", "deny"], **more: Any) -> a.Accepted:
         fields = {name: value for name, value in more.items() if value}
         return await self._post(f"approvals/{action.action}", {"decision": decision, "hash": action.hash, **fields})
 
-    async def answer(self, action: OpenAction | str, text: str) -> Accepted:
+    async def answer(self, action: OpenAction | str, text: str) -> a.Accepted:
         action_id = action if isinstance(action, str) else action.action
         return await self._post(f"answers/{action_id}", {"answer": text})
 
@@ -143,10 +122,10 @@ class ClientChat:
         payload = [{"tool_call_id": r.tool_call_id, "output": r.output, "is_error": r.is_error} for r in results]
         await self._http.change("POST", f"{self._at}/tool-results", {"results": payload}, object, key)
 
-    async def edit(self, message: int, content: str, *, files: bool = False) -> Accepted:
+    async def edit(self, message: int, content: str, *, files: bool = False) -> a.Accepted:
         """Replace your message at this seq and run again from there; with `files` those go back to that point first."""
         payload = {"content": content, "files": files}
-        return await self._http.change("PUT", f"{self._at}/messages/{message}", payload, Accepted)
+        return await self._http.change("PUT", f"{self._at}/messages/{message}", payload, a.Accepted)
 
     async def arguments(self, action: OpenAction) -> dict[str, Any]:
         """The arguments of a call that waits for approval, as its tool would get them: to change some of them."""
@@ -155,26 +134,30 @@ class ClientChat:
                 return each.arguments
         raise NotFound("this is not asked any more")
 
-    async def edit_queued(self, queued: str, content: str) -> Accepted:
-        return await self._http.change("PUT", f"{self._at}/queue/{queued}", {"content": content}, Accepted)
+    async def edit_queued(self, queued: str, content: str) -> a.Accepted:
+        return await self._http.change("PUT", f"{self._at}/queue/{queued}", {"content": content}, a.Accepted)
 
-    async def delete_queued(self, queued: str) -> Accepted:
-        return await self._http.change("DELETE", f"{self._at}/queue/{queued}", {}, Accepted)
+    async def delete_queued(self, queued: str) -> a.Accepted:
+        return await self._http.change("DELETE", f"{self._at}/queue/{queued}", {}, a.Accepted)
 
-    async def promote(self, queued: str) -> Accepted:
+    async def promote(self, queued: str) -> a.Accepted:
         """Make a queued message the next one, steering the run that is under way."""
         return await self._post(f"queue/{queued}/promote", {})
 
     async def fork(self, seq: int = 0) -> "ClientChat":
         """Begin a new chat as a copy of this one up to an event; without `seq` the whole of it."""
         body = {"seq": seq or (await self.info()).head}
-        view = await self._http.change("POST", f"{self._at}/fork", body, ChatView)
+        view = await self._http.change("POST", f"{self._at}/fork", body, a.ChatView)
         return ClientChat(self._http, view.id, self._patience_s, view.warnings)
 
     async def export(self) -> bytes:
         """The whole log as JSON lines."""
         async with self._http.stream(f"{self._at}/export", {}, {}) as pieces:
             return b"".join([piece async for piece in pieces])
+
+    async def models(self) -> tuple[a.ModelView, ...]:
+        """The models that the server offers; `change(model=…)` takes one."""
+        return (await self._http.get("/api/models", a.ModelList)).models
 
     @property
     def files(self) -> ClientFiles:
@@ -183,74 +166,72 @@ class ClientChat:
 
     async def jobs(self) -> list[ClientJob]:
         """Its background commands, those that run and those that have ended lately: to read, to talk to, to stop."""
-        views = (await self._http.get(f"{self._at}/jobs", JobList)).jobs
+        views = (await self._http.get(f"{self._at}/jobs", a.JobList)).jobs
         return [ClientJob(self._http, self._at, view) for view in views]
 
     async def children(self) -> tuple[ChildView, ...]:
         """The chats that its calls began, and theirs, each behind the one that began it: sub-agents, attempts of a
         race."""
-        return (await self._http.get(f"{self._at}/children", ChildList)).children
+        return (await self._http.get(f"{self._at}/children", a.ChildList)).children
 
-    async def actions(self, *, below: bool = False) -> tuple[ActionView, ...]:
+    async def actions(self, *, below: bool = False) -> tuple[a.ActionView, ...]:
         """Return the actions that wait for a person; with `below`, also those of the chats below this one. Answer each
         in the chat that it names: `client.chat(view.chat).approve(view.action)`."""
-        return (await self._http.get(f"{self._at}/actions", ActionList, {"below": str(below).lower()})).actions
+        return (await self._http.get(f"{self._at}/actions", a.ActionList, {"below": str(below).lower()})).actions
 
     async def apply(
         self, path: str = "", *, content: str | None = None, block: int = 0, patch: str | None = None
-    ) -> Accepted:
+    ) -> a.Accepted:
         """Write a fenced block of the last answer, or `content`, to a file; the events report the result. `block`: its
         number, from 1; optional if there is only one. `patch`: a patch instead of the above, which is applied whole or
         not at all."""
         payload = {"path": path or None, "content": content, "block": block or None, "patch": patch}
         return await self._post("apply", {name: value for name, value in payload.items() if value is not None})
 
-    async def run_command(self, line: str) -> Accepted:
+    async def run_command(self, line: str) -> a.Accepted:
         """Run a command of a person's own in the project; the events report the result."""
         return await self._post("apply", {"command": line})
 
-    async def compact(self) -> Accepted:
+    async def compact(self) -> a.Accepted:
         return await self._post("compact", {})
 
-    async def change(self, /, **changes: Any) -> ChatView:
+    async def change(self, /, **changes: Any) -> a.ChatView:
         """Change title, labels or options; `archived=True` archives it."""
-        return await self._http.change("PATCH", self._at, changes, ChatView)
+        return await self._http.change("PATCH", self._at, changes, a.ChatView)
 
     async def delete(self) -> None:
         """Delete the chat and its sub-agents for good. One that works is refused: interrupt it first."""
         await self._http.change("DELETE", self._at, {}, object)
 
-    async def info(self) -> ChatView:
+    async def info(self) -> a.ChatView:
         """The chat as it is now."""
-        return await self._http.get(self._at, ChatView)
+        return await self._http.get(self._at, a.ChatView)
 
-    async def messages(self, *, limit: int = 50) -> tuple[MessageView, ...]:
+    async def messages(self, *, limit: int = 50) -> tuple[a.MessageView, ...]:
         """The last entries of the conversation."""
-        return (await self._http.get(f"{self._at}/messages", MessageList, {"limit": str(limit)})).messages
+        return (await self._http.get(f"{self._at}/messages", a.MessageList, {"limit": str(limit)})).messages
 
     def events(self, after_seq: int = 0, *, deltas: bool = True) -> AsyncGenerator[Envelope, None]:
         """Every event behind `after`, and live ones between them, until you leave. Comes back by itself after any
         disconnection: each event comes once and in order, and `assistant.reset` says when partial text comes again."""
         return follow(self._http, self.id, after_seq, deltas, self._patience_s)
 
-    async def _post(self, endpoint: str, body: Mapping[str, Any]) -> Accepted:
-        return await self._http.change("POST", f"{self._at}/{endpoint}", body, Accepted)
+    async def _post(self, endpoint: str, body: Mapping[str, Any]) -> a.Accepted:
+        return await self._http.change("POST", f"{self._at}/{endpoint}", body, a.Accepted)
 
 
 class Chats:
     """`tools` are those that new chats are given."""
 
     def __init__(self, http: Http, tools: Callable[[], Sequence[DynamicTool]], patience_s: float) -> None:
-        self._http = http
-        self._tools = tools
-        self._patience_s = patience_s
+        self._http, self._tools, self._patience_s = http, tools, patience_s
 
     async def create(self, content: str = "", **options: Any) -> ClientChat:
         """Begin a chat, and with `content` its first run. Options are those of the API: `model`, `root`, `mode`,
         `system_prompt`, `labels`, `title` …; without `dynamic_tools` it gets the tools of this client."""
         options.setdefault("dynamic_tools", self._tools())
         body = {"content": content, **options} if content else options
-        view = await self._http.change("POST", "/api/chats", msgspec.to_builtins(body), ChatView)
+        view = await self._http.change("POST", "/api/chats", msgspec.to_builtins(body), a.ChatView)
         return ClientChat(self._http, view.id, self._patience_s, view.warnings)
 
     async def get(self, id: str) -> ClientChat:
@@ -259,23 +240,23 @@ class Chats:
         await chat.info()
         return chat
 
-    async def search(self, text: str, *, archived: bool | None = None, limit: int = 50) -> tuple[FoundChat, ...]:
+    async def search(self, text: str, *, archived: bool | None = None, limit: int = 50) -> tuple[a.FoundChat, ...]:
         """Chats by words in them, newest change first."""
         query = {"text": text, "limit": str(limit)}
         if archived is not None:
             query["archived"] = str(archived).lower()
-        return (await self._http.get("/api/search", FoundList, query)).chats
+        return (await self._http.get("/api/search", a.FoundList, query)).chats
 
     async def list(
         self, *, status: Status | None = None, archived: bool | None = None, label: str = "", query: str = ""
-    ) -> AsyncIterator[ChatLine]:
+    ) -> AsyncIterator[a.ChatLine]:
         """Chats, newest change first."""
         filters = {"status": status or "", "label": label, "query": query}
         filters["archived"] = "" if archived is None else str(archived).lower()
         cursor = ""
         while True:
             params = {name: value for name, value in (filters | {"cursor": cursor}).items() if value}
-            page = await self._http.get("/api/chats", ChatList, params)
+            page = await self._http.get("/api/chats", a.ChatList, params)
             for line in page.chats:
                 yield line
             if not (cursor := page.next):

@@ -1,5 +1,5 @@
-"""The changed files of a chat over HTTP, `chat.files`: list, undo, redo, keep. The worker that drives the chat carries
-the request out; the client repeats a request under its key until the outcome is there."""
+"""The changed files of a chat over HTTP, `chat.files`. A request is repeated under its key until the outcome is
+there."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,10 @@ from treadle.client.http import Http
 from treadle.protocol.files import FileChange, FileConflict
 from treadle.protocol.http_answers import ChangedFile, Changes, RunList, RunView
 
-Run = int | Literal["last", "all"]
-"""last: the newest run of which something is left; a number: as `runs` counts them."""
+Run = int | Literal["last", "all"]  # last: the newest run of which something is left; a number: as `runs` counts them.
 
 PAGE = 100
-ASK_S = 20
-"""For how long one request waits."""
+ASK_S = 20  # For how long one request waits.
 
 
 class ChangeSelection(TypedDict, total=False):
@@ -40,24 +38,19 @@ class Restoration(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a request or a preview for the files. With a `status` it is not known yet: the request is not
     carried out."""
 
-    restore: str = ""
-    """Its name; of an undo, what a redo refers to."""
+    restore: str = ""  # Its name; of an undo, what a redo refers to.
     status: str = ""
     files: tuple[FileChange, ...] = ()
     total: int = 0
-    conflicts: tuple[FileConflict, ...] = ()
-    """The files that were left alone, with the reason."""
-    error: str = ""
-    """Why nothing was done at all."""
+    conflicts: tuple[FileConflict, ...] = ()  # The files that were left alone, with the reason.
+    error: str = ""  # Why nothing was done at all.
 
 
 class ClientFiles:
     """`wait_s`: for how long an outcome is waited for. One that has not come by then has a `status` in its place."""
 
     def __init__(self, http: Http, at: str, wait_s: float = 120.0) -> None:
-        self._http = http
-        self._at = at
-        self._wait_s = wait_s
+        self._http, self._at, self._wait_s = http, at, wait_s
 
     async def runs(self) -> tuple[RunView, ...]:
         """The runs that changed something, or might have, oldest first."""

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 from treadle.base.loop_thread import Facade, LoopOwner, LoopThread, same_parameters, waited
 from treadle.client import chats as asynchronous
-from treadle.client import client, files, worlds
+from treadle.client import client, files
 from treadle.client.answering import Answer, Approve, Reply, Show
 from treadle.protocol.events import Envelope
 from treadle.protocol.http_answers import ChatLine
@@ -25,8 +25,7 @@ class ClientChat(Facade[asynchronous.ClientChat]):
 
     def __init__(self, loop: LoopThread, chat: asynchronous.ClientChat) -> None:
         super().__init__(loop, chat)
-        self.id = chat.id
-        self.warnings = chat.warnings
+        self.id, self.warnings = chat.id, chat.warnings
 
     send = waited(asynchronous.ClientChat.send)
     commands = waited(asynchronous.ClientChat.commands)
@@ -47,6 +46,7 @@ class ClientChat(Facade[asynchronous.ClientChat]):
     delete_queued = waited(asynchronous.ClientChat.delete_queued)
     promote = waited(asynchronous.ClientChat.promote)
     export = waited(asynchronous.ClientChat.export)
+    models = waited(asynchronous.ClientChat.models)
     change = waited(asynchronous.ClientChat.change)
     delete = waited(asynchronous.ClientChat.delete)
     info = waited(asynchronous.ClientChat.info)
@@ -104,15 +104,15 @@ class ClientRace(Facade[client.ClientRace]):
     result = waited(client.ClientRace.result)
 
 
-class ClientWorlds(Facade[worlds.ClientWorlds]):
+class ClientWorlds(Facade[client.ClientWorlds]):
     """Your worlds on the server; see `treadle.client.ClientWorlds`."""
 
-    list = waited(worlds.ClientWorlds.list)
-    show = waited(worlds.ClientWorlds.show)
-    diff = waited(worlds.ClientWorlds.diff)
-    commit = waited(worlds.ClientWorlds.commit)
-    rebase = waited(worlds.ClientWorlds.rebase)
-    drop = waited(worlds.ClientWorlds.drop)
+    list = waited(client.ClientWorlds.list)
+    show = waited(client.ClientWorlds.show)
+    diff = waited(client.ClientWorlds.diff)
+    commit = waited(client.ClientWorlds.commit)
+    rebase = waited(client.ClientWorlds.rebase)
+    drop = waited(client.ClientWorlds.drop)
 
 
 class Chats(Facade[asynchronous.Chats]):
@@ -137,8 +137,7 @@ class Client(LoopOwner[client.Client]):
         super().__init__(wrapped)
         self.chats = Chats(self._loop, wrapped.chats)
         self.worlds = ClientWorlds(self._loop, wrapped.worlds)
-        self.tool = wrapped.tool
-        """Make a function a tool of this client; see `treadle.client.Client.tool`."""
+        self.tool = wrapped.tool  # Make a function a tool of this client; see `treadle.client.Client.tool`.
 
     def chat(self, id: str) -> ClientChat:
         return ClientChat(self._loop, self._wrapped.chat(id))

@@ -39,19 +39,11 @@ from treadle.engine.log import Log
 from treadle.engine.restore import SnapshotRestorer
 from treadle.engine.worker import Worker
 from treadle.errors import ConfigError, InvalidInput, unknown_names
+from treadle.library import model_choice
 from treadle.library.chat import Chat, Prepared
 from treadle.library.commands import ChatHome
 from treadle.library.instructions import read_instructions
 from treadle.library.jobs import Job, JobRegistry
-from treadle.library.model_choice import (
-    LastModel,
-    ModelChoice,
-    OfferedModel,
-    choose_model,
-    list_models,
-    no_model_text,
-    providers_with_key,
-)
 from treadle.library.prompt import system_text
 from treadle.library.titles import Titles
 from treadle.library.tool_setup import ToolSetup, bind_root
@@ -63,18 +55,9 @@ from treadle.ports.policy import Policy
 from treadle.ports.store import RENEW_S, ChatFilter, Listed, Store
 from treadle.ports.toolset import Tool, ToolSource
 from treadle.ports.workspace import Workspace
+from treadle.protocol import options as o
 from treadle.protocol.events import ModelNotice
-from treadle.protocol.options import (
-    PRESETS,
-    ChatOptions,
-    OptionKeywords,
-    Preset,
-    Project,
-    RaceKeywords,
-    TitleChoice,
-    check_numbers,
-    check_root_name,
-)
+from treadle.protocol.options import ChatOptions, Project
 from treadle.protocol.permissions import Rule, check_standing
 from treadle.protocol.views import ChildView
 
@@ -84,8 +67,9 @@ if TYPE_CHECKING:
     from treadle.library.skills.documents import Documents
     from treadle.library.skills.reading import CustomAgent, OwnCommand
     from treadle.library.subagents.race import AgentSubagents
-    from treadle.library.subagents.running_race import RunningRace
+    from treadle.library.subagents.tree import RunningRace
     from treadle.library.worlds.worlds import Worlds
+    from treadle.protocol.http_answers import ModelView
 
 
 class Agent:
@@ -140,29 +124,50 @@ class Agent:
         relays: bool = False,
         mcp: bool | Mapping[str, Any] = False,
         telemetry: "bool | Telemetry" = False,
-        titles: TitleChoice = "off",
+        titles: o.TitleChoice = "off",
     ) -> None:
-        self.options = options or ChatOptions()
+        self.options = self._prepared = options or ChatOptions()
         self.warnings: list[str] = []
         self._instructions, self._skills, self._extensions = instructions, skills, extensions
-        self._prepared = self.options
         self._env = os.environ if env is None else env
         self._home = self.home = Path(home) if home is not None else home_of(self._env)
         self.rules = RuleBook(self._home, clock)
         self.consent = Consent(self._home, accepted, self._recipient if model is None else lambda _: "")
-        self._trust = Trust(self._home)
-        self._standard = policy is None
+        self._trust, self._standard = Trust(self._home), policy is None
         self._mcp_given = mcp
         self._mcp: McpServers | None = None
-        opened_store, active_clock = store_of(store), clock or SystemClock()
+        opened_store, now = store_of(store), clock or SystemClock()
         shared = bool(getattr(opened_store, "shared", False))
         secrets = Redactor(self._env, stored_access(self._home).keys) if redact is None else redact
-        observer = Observer()
-        if telemetry is not False:
-            from treadle.adapters.telemetry.watcher import observer_of
-
-            observer = observer_of(telemetry, opened_store, self.warnings.append)
+        observer = self._make_observer(telemetry, opened_store)
         self._setup = ToolSetup(opened_store, self._env, self._home, secrets, shared, allowance, self._rules_of)
+        self._tools = self._make_tools(tools, builtin=builtin, plugins=plugins)
+        log = Log(opened_store, Hub(), now, secrets, relays=relays or shared, observer=observer)
+        deps = Deps(
+            *(opened_store, OneModel(model) if model is not None else models or self._registry(), self._tools),
+            *(policy or StandardPolicy(self.rules, now.now_ms), log, now),
+            *(lambda files: spill(files, opened_store), system_text), retry_base_s=retry_base_s,
+            retry_limit_s=retry_limit_s, silence_s=silence_s, answer_s=answer_s, renew_s=renew_s, observer=observer,
+            redact=secrets, redact_live=secrets.live if isinstance(secrets, Redactor) else lambda: secrets,
+            shared=shared,
+        )  # fmt: skip
+        self.deps = self._connect_deps(deps, hooks if isinstance(hooks, Sequence) else [hooks])
+        self.worker = Worker(self.deps, concurrency=concurrency)
+        self.titles = Titles(self.deps, titles)
+        self.job_registry = JobRegistry(self.deps, self._setup.context, self._setup.commands)
+        self.chat_home = ChatHome(
+            *(self.deps, self.worker, self.job_registry, lambda rule: self.rules.add(rule), self._check),
+            *(self.chat, self.delete_chat, self._children, self._list_views),
+        )
+
+    def _make_observer(self, telemetry: "bool | Telemetry", store: Store) -> Observer:
+        if telemetry is False:
+            return Observer()
+        from treadle.adapters.telemetry.watcher import observer_of
+
+        return observer_of(telemetry, store, self.warnings.append)
+
+    def _make_tools(self, tools: Sequence[Tool], *, builtin: bool, plugins: bool) -> Tools:
         if plugins:
             from treadle.adapters.tools.function import load_tools
 
@@ -170,66 +175,47 @@ class Agent:
             tools = [*tools, *plugin_tools]
             self.warnings += warnings
         context = msgspec.structs.replace(self._setup.context, subagents=lambda: self.subagents)
-        self._tools = Tools(builtins(context) if builtin else (), [*tools], self._mcp_source)
-        hook_list = hooks if isinstance(hooks, Sequence) else [hooks]
+        return Tools(builtins(context) if builtin else (), [*tools], self._mcp_source)
+
+    def _connect_deps(self, deps: Deps, hooks: Sequence[Hooks]) -> Deps:
+        """Add the services of the agent itself."""
         project_hooks = self._setup.project_hooks(self._trust, self.warnings.append)
-        self.deps = Deps(
-            opened_store,
-            OneModel(model) if model is not None else models or self._registry(),
-            self._tools,
-            policy or StandardPolicy(self.rules, active_clock.now_ms),
-            Log(opened_store, Hub(), active_clock, secrets, relays=relays or shared, observer=observer),
-            active_clock,
-            lambda files: spill(files, opened_store),
-            system_text,
-            retry_base_s=retry_base_s,
-            retry_limit_s=retry_limit_s,
-            silence_s=silence_s,
-            answer_s=answer_s,
-            renew_s=renew_s,
-            hooks=Chain([*self._setup.watched(hook_list), *project_hooks]),
-            observer=observer,
-            redact=secrets,
-            redact_live=secrets.live if isinstance(secrets, Redactor) else lambda: secrets,
+        return msgspec.structs.replace(
+            deps,
+            hooks=Chain([*self._setup.watched(hooks), *project_hooks]),
             tidy=self._tidy,
             on_chat_released=self._release_chat,
-            restorer=SnapshotRestorer(opened_store, self._setup.snapshots_of),
+            restorer=SnapshotRestorer(deps.store, self._setup.snapshots_of),
             branch=self._setup.branch,
             bind=bind_root,
-            shared=shared,
-        )
-        self.worker = Worker(self.deps, concurrency=concurrency)
-        self.titles = Titles(self.deps, titles)
-        self.job_registry = JobRegistry(self.deps, self._setup.context, self._setup.commands)
-        self.chat_home = ChatHome(
-            *(self.deps, self.worker, self.job_registry, lambda rule: self.rules.add(rule), self._check),
-            self.chat,
-            self.delete_chat,
-            self._children,
         )
 
-    async def choose_model(self) -> ModelChoice | None:
+    @property
+    def _model_registry(self) -> ModelRegistry | None:
+        """None if the agent was given one model for all chats, or models of its own kind."""
+        return self.deps.models if isinstance(self.deps.models, ModelRegistry) else None
+
+    async def choose_model(self) -> model_choice.ModelChoice | None:
         """The model for a chat that names none (U-10); None: there is nothing to choose from."""
-        models = self.deps.models
-        return await choose_model(models, self._env, self._home) if isinstance(models, ModelRegistry) else None
+        registry = self._model_registry
+        return await model_choice.choose_model(registry, self._env, self._home) if registry is not None else None
 
-    async def list_models(self) -> list[OfferedModel]:
+    async def list_models(self) -> list[model_choice.OfferedModel]:
         """The models that front ends offer; empty if the agent was given one model for all chats."""
-        models = self.deps.models
-        return await list_models(models, self._env) if isinstance(models, ModelRegistry) else []
+        registry = self._model_registry
+        return await model_choice.list_models(registry, self._env) if registry is not None else []
 
-    async def require_model(self, flag: str = "--model") -> ModelChoice:
+    async def require_model(self, flag: str = "--model") -> model_choice.ModelChoice:
         """As `choose_model`; ConfigError names the choices. `how`: the flag or setting that names a model."""
-        choice = await self.choose_model()
-        if choice is None:
-            models = self.deps.models
-            keys = providers_with_key(models) if isinstance(models, ModelRegistry) else {}
-            raise ConfigError(no_model_text(keys, flag))
+        if (choice := await self.choose_model()) is None:
+            registry = self._model_registry
+            keys = model_choice.providers_with_key(registry) if registry is not None else {}
+            raise ConfigError(model_choice.no_model_text(keys, flag))
         return choice
 
     def remember_model(self, model: str) -> None:
         """The user works with this model now: a later chat that names none begins with it."""
-        LastModel(self._home).remember(model)
+        model_choice.LastModel(self._home).remember(model)
 
     def _recipient(self, ref: str) -> str:
         return recipient(ref, {**stored_access(self._home).addresses, **self._env})
@@ -269,12 +255,12 @@ class Agent:
 
         return AgentSubagents(self)
 
-    def race(self, task: str, **race_options: Unpack[RaceKeywords]) -> "RunningRace":
+    def race(self, task: str, **race_options: Unpack[o.RaceKeywords]) -> "RunningRace":
         """Several attempts at one task at once, each in a world of its own; the best is committed (L-22). Await it for
         what came of it, or iterate over its rows as they change. `attempts`: how many, else one for each of `models`;
         `check`: a command that must succeed; `judge`: a model that chooses; `all`: none is stopped when one has
         passed. The other options are those of a chat."""
-        from treadle.library.subagents.running_race import RunningRace, ordered
+        from treadle.library.subagents.tree import RunningRace, ordered
 
         race, options = ordered(task, race_options, self.options.model)
         return RunningRace(self, self.chat(**options), race)
@@ -301,8 +287,7 @@ class Agent:
         await self._setup.commands.tidy(chat, open_calls)
         if self._mcp is not None:
             await self._mcp.hub.tidy(chat, open_calls)
-        state = self.deps.log.peek(chat)
-        if state is None or state.jobs:
+        if (state := self.deps.log.peek(chat)) is None or state.jobs:
             await self.job_registry.close_ended(chat)
             state = self.deps.log.peek(chat)
         if not open_calls and (state is None or state.pending_jobs):
@@ -318,17 +303,17 @@ class Agent:
         id: str = "",
         *,
         options: ChatOptions | None = None,
-        preset: Preset | None = None,
-        **changes: Unpack[OptionKeywords],
+        preset: o.Preset | None = None,
+        **changes: Unpack[o.OptionKeywords],
     ) -> Chat:
         """A chat, new or by its id. Options may be given as an object, by the name of a preset, and as keywords, each
         of which wins over those before; for a chat that exists they change what they name. Nothing is written before
         the chat is first used."""
         if unknown := unknown_names("option", changes, ChatOptions.__struct_fields__):
             raise InvalidInput(unknown)
-        if preset is not None and preset not in PRESETS:
-            raise InvalidInput(f"there is no preset {preset!r}; there is: {', '.join(PRESETS)}")
-        option_values: dict[str, Any] = {**(PRESETS[preset] if preset is not None else {}), **changes}
+        if preset is not None and preset not in o.PRESETS:
+            raise InvalidInput(f"there is no preset {preset!r}; there is: {', '.join(o.PRESETS)}")
+        option_values: dict[str, Any] = {**(o.PRESETS[preset] if preset else {}), **changes}
         if "root" in option_values:
             option_values["root"] = os.path.abspath(option_values["root"])
         if id:
@@ -336,7 +321,7 @@ class Agent:
             if "dynamic_tools" in all_changes:
                 self.tool_warnings(self._change_options(self.options, all_changes))
             if "root" in all_changes:
-                check_root_name(all_changes["root"])
+                o.check_root_name(all_changes["root"])
                 all_changes["root_id"] = identify(all_changes["root"])
             return Chat(self.chat_home, ChatId(id), all_changes)
         new_options = self._change_options(options or self.options, option_values)
@@ -357,8 +342,8 @@ class Agent:
         """Prepare a new chat with these options: bind it to the folder at its root's path, and read the instructions of
         the project, from folders no higher than `highest`. `own_world` is the id of the world that is opened for the
         chat, if it gets one. InvalidInput if its tools cannot be accepted (A-01)."""
-        check_numbers(options)
-        check_root_name(options.root)
+        o.check_numbers(options)
+        o.check_root_name(options.root)
         derived: dict[str, Any] = {}
         for rule in options.rules:
             check_standing(rule)
@@ -373,8 +358,7 @@ class Agent:
         if self._skills and usable and options.root and not options.skills:
             # The user's own are for the user: other people's chats on a server get the project's alone.
             derived["skills"] = self.documents.skills(options.project, include_own=not highest)
-        options = msgspec.structs.replace(options, **derived)
-        if options == self._prepared:
+        if (options := msgspec.structs.replace(options, **derived)) == self._prepared:
             options = self._prepared  # chats that begin alike share them, and what is known by them
         self._prepared = options
         return Prepared(options, self._notices(options.model), self.tool_warnings(options))
@@ -421,19 +405,18 @@ class Agent:
 
         return await tree(self.deps, chat)
 
+    async def _list_views(self) -> "list[ModelView]":
+        return [model_choice.model_view(each) for each in await self.list_models()]
+
     async def jobs(self) -> list[Job]:
         """The background commands of all chats that have some in this home."""
         return await self.job_registry.all()
 
     def _notices(self, ref: str) -> tuple[ModelNotice, ...]:
-        """Return the notice that the model's provider gets to see the project, if the user has not seen it yet
-        (S-10).
-        """
-        missing_consent = self.consent.missing(ref)
-        if not missing_consent:
+        """The notice that the model's provider gets to see the project, if the user has not seen it yet (S-10)."""
+        if not (missing_consent := self.consent.missing(ref)):
             return ()
-        text = disclosure(missing_consent)
-        if text not in self.warnings:
+        if (text := disclosure(missing_consent)) not in self.warnings:
             self.warnings.append(text)
         return (ModelNotice("consent", text),)
 

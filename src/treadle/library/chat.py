@@ -19,21 +19,9 @@ from treadle.library.following import Answer, CommandStream, collect
 from treadle.library.jobs import Job
 from treadle.library.watching import read_patiently
 from treadle.protocol import commands as c
+from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.content import Image
-from treadle.protocol.events import (
-    ActionRequired,
-    CompactionComplete,
-    Delivery,
-    Envelope,
-    Event,
-    ModelNotice,
-    OpenAction,
-    QueueChanged,
-    SessionCreated,
-    SessionIdle,
-    UserMessage,
-)
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule, RuleScope
 from treadle.protocol.tools import ToolSpec
@@ -41,13 +29,13 @@ from treadle.protocol.views import ChildView, Status, shown_status
 
 if TYPE_CHECKING:
     from treadle.library.structured import Structured
+    from treadle.protocol.http_answers import ModelView
 
 T = TypeVar("T")
 
 FOLLOW_S = 1.0
-PATIENCE_S = 60.0
-"""Seconds for which a follower of a command retries a store that cannot be read."""
-_TURNING = frozenset({UserMessage, QueueChanged, ActionRequired, SessionIdle, CompactionComplete})
+PATIENCE_S = 60.0  # Seconds for which a follower of a command retries a store that cannot be read.
+_TURNING = frozenset({e.UserMessage, e.QueueChanged, e.ActionRequired, e.SessionIdle, e.CompactionComplete})
 """Events that may end a follower's stream, or change which event ends it."""
 
 
@@ -55,7 +43,7 @@ class Prepared(msgspec.Struct, frozen=True):
     """The start of a new chat: its options, the notices for the user, and warnings about unusual options."""
 
     options: ChatOptions
-    notices: tuple[ModelNotice, ...]
+    notices: tuple[e.ModelNotice, ...]
     warnings: tuple[str, ...]
 
 
@@ -63,11 +51,8 @@ class Chat:
     """`begin`: the options of a new chat with their notices, or the options to change in an existing chat."""
 
     def __init__(self, home: ChatHome, id: ChatId, begin: Prepared | Mapping[str, Any]) -> None:
-        self.id = id
-        self._home = home
-        self._deps = home.deps
-        self._begin = begin
-        self._opened = False
+        self.id, self._home = id, home
+        self._deps, self._begin, self._opened = home.deps, begin, False
         self.warnings: tuple[str, ...] = begin.warnings if isinstance(begin, Prepared) else ()
         """Warnings about the options of a new chat, such as a client tool whose schema cannot be used (A-01)."""
 
@@ -79,7 +64,7 @@ class Chat:
         if self._opened:
             return self
         if isinstance(self._begin, Prepared):
-            await self._deps.log.create(self.id, SessionCreated(self._begin.options), *self._begin.notices)
+            await self._deps.log.create(self.id, e.SessionCreated(self._begin.options), *self._begin.notices)
         elif self._begin:
             await execute_commands(self._home, self.id, [c.ChangeOptions(dict(self._begin))], work=False)
         else:
@@ -87,10 +72,8 @@ class Chat:
         self._opened = True
         return self
 
-    # -- commands -----------------------------------------------------------------------------------------------------
-
     def send(
-        self, content: str, *, delivery: Delivery = "queued", images: Sequence[Image] = (), traceparent: str = ""
+        self, content: str, *, delivery: e.Delivery = "queued", images: Sequence[Image] = (), traceparent: str = ""
     ) -> CommandStream:
         """Say something. A busy chat queues it, or is steered by it (`delivery="steering"`). `traceparent`: the span
         that the trace of its run goes on from, as the W3C writes it."""
@@ -104,7 +87,7 @@ class Chat:
 
     def approve(
         self,
-        action: OpenAction,
+        action: e.OpenAction,
         *,
         arguments: Mapping[str, Any] | None = None,
         rule: Rule | None = None,
@@ -118,10 +101,10 @@ class Chat:
         changed = None if arguments is None else dict(arguments)
         return CommandStream(self, c.Decide(action.action, "allow", action.hash, arguments=changed, rule=rule))
 
-    def deny(self, action: OpenAction, feedback: str = "", *, rule: Rule | None = None) -> CommandStream:
+    def deny(self, action: e.OpenAction, feedback: str = "", *, rule: Rule | None = None) -> CommandStream:
         return CommandStream(self, c.Decide(action.action, "deny", action.hash, feedback, rule=self._dated(rule)))
 
-    async def arguments(self, action: OpenAction) -> dict[str, Any]:
+    async def arguments(self, action: e.OpenAction) -> dict[str, Any]:
         """The arguments of a call that waits for approval, as its tool would get them: to change some of them."""
         state = await self.state()
         tools = self._deps.tools
@@ -134,7 +117,7 @@ class Chat:
                 return call.arguments or (read if isinstance(read, dict) else {})
         raise NotFound(f"No call {action.call!r} waits in chat {self.id}; it may have been answered already.")
 
-    def answer(self, action: OpenAction | str, text: str) -> CommandStream:
+    def answer(self, action: e.OpenAction | str, text: str) -> CommandStream:
         return CommandStream(self, c.Answer(action if isinstance(action, str) else action.action, text))
 
     def edit(self, message: int, content: str, *, files: bool = False) -> CommandStream:
@@ -206,6 +189,25 @@ class Chat:
         """Delete the chat and its sub-agents for good. One that works is refused: interrupt it first."""
         await self._home.delete(self.id)
 
+    async def fork(self, seq: int = 0) -> "Chat":
+        """Begin a new chat as a copy of this one up to an event; without `seq` the whole of it."""
+        from treadle.library.transfer import fork
+
+        await self.open()
+        store = self._deps.store
+        return self.get_chat(await fork(store, self.id, seq or await store.head(self.id), clock=self._deps.clock))
+
+    async def export(self) -> bytes:
+        """The whole log as JSON lines."""
+        from treadle.library.transfer import export_chat
+
+        await self.open()
+        return b"".join([line async for line in export_chat(self._deps.store, self.id)])
+
+    async def models(self) -> "list[ModelView]":
+        """The models that front ends offer; `change(model=…)` takes one."""
+        return await self._home.models()
+
     def get_chat(self, id: ChatId) -> "Chat":
         """A handle to another chat of the same store, such as a sub-agent of this one."""
         return Chat(self._home, id, {})
@@ -214,8 +216,6 @@ class Chat:
     def driven_here(self) -> bool:
         """True if a worker of this process drives the chat now."""
         return self._home.worker.holds(self.id)
-
-    # -- reading ------------------------------------------------------------------------------------------------------
 
     @cached_property
     def files(self) -> ChatFiles:
@@ -240,16 +240,16 @@ class Chat:
         chat_status = status(await self.state())
         return shown_status(chat_status, chat_status != "running" or (await self._deps.store.get(self.id)).leased)
 
-    async def actions(self) -> tuple[OpenAction, ...]:
+    async def actions(self) -> tuple[e.OpenAction, ...]:
         """Return the actions that the chat waits for."""
         return open_actions(await self.state())
 
-    async def events(self, after_seq: int = 0, limit: int = 0) -> list[Envelope]:
+    async def events(self, after_seq: int = 0, limit: int = 0) -> list[e.Envelope]:
         """The log, from behind `after`; at most `limit` events if it is not 0."""
         await self.open()
         return [wire.decode(self.id, record) for record in await self._deps.store.read(self.id, after_seq, limit)]
 
-    async def events_of(self, *kinds: type[Event]) -> list[Envelope]:
+    async def events_of(self, *kinds: type[e.Event]) -> list[e.Envelope]:
         """The events of these kinds. The rest of the log is not read."""
         await self.open()
         types = [kind.TYPE for kind in kinds]
@@ -260,7 +260,7 @@ class Chat:
         await self.open()
         return await self._deps.store.wait(self.id, after_seq, timeout_s)
 
-    async def load_full_event(self, envelope: Envelope) -> Envelope:
+    async def load_full_event(self, envelope: e.Envelope) -> e.Envelope:
         """An event with all files that it is about, where the log lists only the first."""
         return await whole_list(self._deps.store, envelope)
 
@@ -282,8 +282,7 @@ class Chat:
         from treadle.library.structured import Shape, ask_until_valid
 
         shape: Shape[Any] = Shape(output)
-        old_schema = (await self.state()).options.output_schema
-        if old_schema != shape.schema:
+        if (old_schema := (await self.state()).options.output_schema) != shape.schema:
             await self.command(c.ChangeOptions({"output_schema": shape.schema}))
         try:
             return await ask_until_valid(shape, lambda text: collect(self.send(text)), content, repairs)
@@ -296,13 +295,10 @@ class Chat:
             return None
         return msgspec.structs.replace(rule, id=rule.id or new_id("r"), created_ms=self._deps.clock.now_ms())
 
-    # -- the work -----------------------------------------------------------------------------------------------------
-
     async def carry_out(
         self, command: c.Command | None, on_state: Callable[[ChatState], None] | None = None, *, work: bool = True
     ) -> ChatState:
-        """Record the command and, unless others are to do so, let a worker go on; see `execute_commands`. Without a
-        command go on with a chat that was cut off."""
+        """Record the command and let a worker go on; without a command go on with a chat that was cut off."""
         if command is not None:
             return await execute_commands(
                 self._home, self.id, [command], prepare=self.open, on_state=on_state, work=work
@@ -316,9 +312,9 @@ class Chat:
             self._home.worker.start(self.id)
         return state
 
-    async def follow(self, command: c.Command | None, after_seq: int | None = None) -> AsyncIterator[Envelope]:
-        """Carry out the command and give every piece of news until the chat is quiet; before it, what is recorded
-        behind `after`."""
+    async def follow(self, command: c.Command | None, after_seq: int | None = None) -> AsyncIterator[e.Envelope]:
+        """Carry out the command and yield the news until the chat is quiet; before it, what is recorded behind
+        `after`."""
         hub = self._deps.log.hub
         readers: list[Subscription] = []
         try:
@@ -329,56 +325,52 @@ class Chat:
                     yield wire.decode(self.id, record)
             quiet = status(state) in ("idle", "error")
             if quiet and reader.untouched:
-                yield Envelope(0, self.id, self._deps.clock.now_ms(), _idle(state))
+                yield e.Envelope(0, self.id, self._deps.clock.now_ms(), _idle(state))
                 return
             queued = _queued_id(command, state)
             reached = reader.began
             while True:
                 envelope = reader.take() or await self._next(reader)
                 data = envelope.data
-                reached = max(reached, envelope.seq)
-                if reached < state.head and isinstance(data, ActionRequired):
+                if (reached := max(reached, envelope.seq)) < state.head and isinstance(data, e.ActionRequired):
                     continue  # the question that this command answers
                 yield envelope
                 if type(data) not in _TURNING:
                     continue  # nearly all that comes ends nothing
                 if queued and _settles(data, queued):
                     queued = ""
-                if isinstance(data, ActionRequired) or (isinstance(data, SessionIdle) and self._over(data, queued)):
+                if isinstance(data, e.ActionRequired) or (isinstance(data, e.SessionIdle) and self._over(data, queued)):
                     return
-                if isinstance(data, CompactionComplete) and self._at_rest(envelope.seq):
+                if isinstance(data, e.CompactionComplete) and self._at_rest(envelope.seq):
                     return
         finally:
             for reader in readers:
                 reader.close()
 
     def _at_rest(self, seq: int) -> bool:
-        """True if the log ends at `seq` and no run is active or about to begin. A compaction of an idle chat ends
-        without the end of a run; one that fails inside a run is followed by the end of that run."""
+        """True if the log ends at `seq` and no run is active: a compaction of an idle chat ends without the end of a
+        run."""
         state = self._deps.log.peek(self.id)
         return state is not None and state.head == seq and status(state) in ("idle", "error")
 
-    def _over(self, idle: SessionIdle, queued: str) -> bool:
-        """True if the end of a run also ends the follower's stream. False if an edit began the next run at once, or if
-        the run of the message `queued`, which the follower sent, is still to come."""
+    def _over(self, idle: e.SessionIdle, queued: str) -> bool:
+        """True if the end of a run ends the follower's stream: no edit began the next one, and `queued` has no run to
+        come."""
         state = self._deps.log.peek(self.id)
         if idle.reason == "superseded":
             return False
         if not queued or state is None:
             return True
-        waits = any(item.id == queued for item in state.queue)
-        return waits and state.run is None and not starts_queued(state)
+        return any(item.id == queued for item in state.queue) and state.run is None and not starts_queued(state)
 
-    async def _next(self, reader: Subscription) -> Envelope:
+    async def _next(self, reader: Subscription) -> e.Envelope:
         """Wait for news: from this process at once, from a worker elsewhere by looking at the store."""
         log, store = self._deps.log, self._deps.store
         while True:
-            drive = self._home.worker.start(self.id)
-            if drive is not reader.source:
+            if (drive := self._home.worker.start(self.id)) is not reader.source:
                 reader.source = drive
                 drive.add_done_callback(lambda _task: reader.nudge())
-            envelope = await reader.get()
-            if envelope is not None:
+            if (envelope := await reader.get()) is not None:
                 return envelope
             if drive.done() and not drive.cancelled():
                 drive.result()
@@ -389,22 +381,22 @@ class Chat:
                 continue
             state = await read_patiently(lambda: log.load(self.id), PATIENCE_S)
             if state.head == reader.reached and status(state) == "requires_action":
-                return Envelope(0, self.id, self._deps.clock.now_ms(), ActionRequired(open_actions(state)))
+                return e.Envelope(0, self.id, self._deps.clock.now_ms(), e.ActionRequired(open_actions(state)))
             if state.head == reader.reached and status(state) in ("idle", "error"):  # no run, so no idle event
-                return Envelope(0, self.id, self._deps.clock.now_ms(), _idle(state))
+                return e.Envelope(0, self.id, self._deps.clock.now_ms(), _idle(state))
             await read_patiently(lambda: store.wait(self.id, reader.reached, FOLLOW_S), PATIENCE_S)
             await read_patiently(lambda: log.catch_up(reader), PATIENCE_S)
 
 
-def _idle(state: ChatState) -> SessionIdle:
-    return SessionIdle(state.last_end or "done", state.last_why)
+def _idle(state: ChatState) -> e.SessionIdle:
+    return e.SessionIdle(state.last_end or "done", state.last_why)
 
 
-def _settles(data: Event, queued: str) -> bool:
+def _settles(data: e.Event, queued: str) -> bool:
     """True if the event decides the queued message: it was delivered or deleted."""
-    if isinstance(data, QueueChanged):
+    if isinstance(data, e.QueueChanged):
         return data.op == "deleted" and data.id == queued
-    return isinstance(data, UserMessage) and data.queue_id == queued
+    return isinstance(data, e.UserMessage) and data.queue_id == queued
 
 
 def _queued_id(command: c.Command | None, state: ChatState) -> str:

@@ -1,10 +1,10 @@
-"""The one way in which commands reach a chat, for the library's `Chat` and for the HTTP routes: check → record in one
-commit → save the rule, end the jobs of an archived chat → a worker goes on. Knows nothing of who asks."""
+"""The one way for commands of `Chat` and the HTTP routes: check → record in one commit → save the rule, end the jobs of
+an archived chat → a worker goes on."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,6 +20,9 @@ from treadle.protocol import commands as c
 from treadle.protocol.permissions import BEYOND, Rule
 from treadle.protocol.views import ChildView
 
+if TYPE_CHECKING:
+    from treadle.protocol.http_answers import ModelView
+
 RUNS = (c.Send, c.SubmitResults, c.Decide, c.Answer, c.Edit, c.Promote, c.ExtendTurns, c.Apply)
 """Commands after which calls of tools are judged by the user's rules."""
 WORKS = (*RUNS, c.Rewind, c.Restore)
@@ -27,19 +30,16 @@ WORKS = (*RUNS, c.Rewind, c.Restore)
 
 
 class ChatHome(msgspec.Struct, frozen=True):
-    """The dependencies that all chats of an agent share."""
-
     deps: Deps
     worker: Worker
     jobs: JobRegistry
-    remember: Callable[[Rule], object]
-    """Stores a rule whose scope is larger than its chat."""
+    remember: Callable[[Rule], object]  # Stores a rule whose scope is larger than its chat.
     check: Callable[[], None]
     """Raises ConfigError if a file that holds permissions is damaged. No run begins until the file is repaired."""
-    chat: Callable[..., Any]
-    """`Agent.chat`: a handle that changes options of its chat when it is opened."""
+    chat: Callable[..., Any]  # `Agent.chat`: a handle that changes options of its chat when it is opened.
     delete: Callable[[str], Coroutine[Any, Any, None]]
     children: Callable[[ChatId], Coroutine[Any, Any, list[ChildView]]]
+    models: "Callable[[], Coroutine[Any, Any, list[ModelView]]]"
 
 
 def check_rules(home: ChatHome, commands: Sequence[c.Command]) -> None:
@@ -49,10 +49,8 @@ def check_rules(home: ChatHome, commands: Sequence[c.Command]) -> None:
 
 
 async def check_effort_change(home: ChatHome, chat: ChatId, changes: Mapping[str, Any]) -> None:
-    """InvalidInput if a reasoning effort is chosen for a model that has none (M-16). That of a custom agent is a wish:
-    the run says that it cannot be met."""
-    effort = changes.get("reasoning_effort")
-    if effort and not changes.get("agent"):
+    """InvalidInput if an effort is chosen for a model that has none (M-16). That of a custom agent is only a wish."""
+    if (effort := changes.get("reasoning_effort")) and not changes.get("agent"):
         model = changes.get("model") or (await home.deps.log.load(chat)).options.model
         check_effort(home.deps.models, str(model), str(effort))
 
@@ -68,9 +66,8 @@ async def execute_commands(
     work: bool = True,
 ) -> ChatState:
     """Record the commands as one; a refusal changes nothing. `prepare` runs after the rules are checked, `on_state`
-    gets the state that the commands meet, `answer` is remembered in the same commit. Without `work` another process
-    goes on with the chat. ConfigError: no run can be judged by the user's rules, and nothing is recorded; or a rule
-    could not be saved, and everything else is done."""
+    gets the state that the commands meet, `answer` is remembered in the same commit. ConfigError: no run can be judged
+    by the user's rules, and nothing is recorded; or a rule could not be saved, and everything else is done."""
     check_rules(home, commands)
     if prepare is not None:
         await prepare()

@@ -6,6 +6,7 @@ settings: they are neither read, shown nor stored here (M-13).
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_hints
 
@@ -16,69 +17,39 @@ from treadle.base.types import HOME_VARIABLE, home_of
 from treadle.errors import ConfigError, InvalidInput, did_you_mean
 from treadle.ports.commands import Allowance, Limits
 from treadle.ports.sandbox import Demand
-from treadle.protocol.options import (
-    MAX_COUNT,
-    MAX_SECONDS,
-    NUMBER_BOUNDS,
-    PRESETS,
-    Budget,
-    ChatOptions,
-    CompletionStyle,
-    Mode,
-    NetworkChoice,
-    OnLimit,
-    Preset,
-    ReasoningEffort,
-    Rung,
-    TitleChoice,
-)
+from treadle.protocol import options as o
 
 if TYPE_CHECKING:
     from treadle.adapters.tools.hooks import Hook
 
 PREFIX = "TREADLE_"
-PROGRAM_PREFIX = "TREADLE_COMMAND_"
-"""Models that are programs, by names that a user chooses."""
+PROGRAM_PREFIX = "TREADLE_COMMAND_"  # Models that are programs, by names that a user chooses.
 OTHER_VARIABLES = tuple(
     f"{PREFIX}{name}"
     for name in (
-        "CALL",
-        "CLIENT_CERT",
-        "CLIENT_KEY",
-        "DEBUG",
-        "FAULTS",
-        "LOCAL_THREADS",
-        "OLLAMA_THINK",
-        "PLAIN",
-        "PROGRAM_VARIABLES",
-        "THEME",
-        "TOKEN",
-        "URL",
+        *("CALL", "CLIENT_CERT", "CLIENT_KEY", "DEBUG", "FAULTS", "LOCAL_THREADS", "OLLAMA_THINK", "PLAIN"),
+        *("PROGRAM_VARIABLES", "THEME", "TOKEN", "URL"),
     )
-)
-"""Read elsewhere, and no settings."""
+)  # Read elsewhere, and no settings.
+# With one of these, or the setting `otel_endpoint`, traces and metrics are exported; else nothing is loaded for it.
 OTEL_VARIABLES = (
-    "OTEL_EXPORTER_OTLP_ENDPOINT",
-    "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
-    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-    "OTEL_METRICS_EXPORTER",
-    "OTEL_TRACES_EXPORTER",
-)
-"""With one of these, or the setting `otel_endpoint`, traces and metrics are exported; else nothing is loaded for it."""
+    "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_METRICS_EXPORTER", "OTEL_TRACES_EXPORTER",
+)  # fmt: skip
 FILE_NAME = "config.toml"
 DATABASE_NAME = "treadle.db"
 
-BUDGETS: Mapping[str, str] = {f"budget_{kind}": kind for kind in Budget.__struct_fields__}
+BUDGETS: Mapping[str, str] = {f"budget_{kind}": kind for kind in o.Budget.__struct_fields__}
 """The limit of a run that each setting sets (L-11)."""
 
 _GB = 1 << 30
-_Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
-_Amount = Annotated[float, Meta(ge=0, le=MAX_SECONDS)]
+_Count = Annotated[int, Meta(ge=0, le=o.MAX_COUNT)]
+_Amount = Annotated[float, Meta(ge=0, le=o.MAX_SECONDS)]
 
 
 def _bounds_of(option: str) -> Meta:
     """The bounds of an option of chats hold for the setting of its name."""
-    return Meta(ge=NUMBER_BOUNDS[option].least, le=NUMBER_BOUNDS[option].most)
+    return Meta(ge=o.NUMBER_BOUNDS[option].least, le=o.NUMBER_BOUNDS[option].most)
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -88,10 +59,10 @@ class Settings(msgspec.Struct, frozen=True):
     model: str = ""
     aliases: dict[str, str] = {}
     profile: str = ""
-    preset: Preset | Literal[""] = ""
-    mode: Mode = "ask"
+    preset: o.Preset | Literal[""] = ""
+    mode: o.Mode = "ask"
     max_turns: Annotated[int, _bounds_of("max_turns")] = 100
-    on_limit: OnLimit | Literal[""] = ""
+    on_limit: o.OnLimit | Literal[""] = ""
     budget_usd: _Amount = 0.0
     budget_tokens: _Count = 0
     budget_wall_s: _Amount = 0.0
@@ -100,20 +71,20 @@ class Settings(msgspec.Struct, frozen=True):
     temperature: Annotated[float, _bounds_of("temperature")] | None = None
     max_tokens: Annotated[int, _bounds_of("max_tokens")] = 0
     context_window: Annotated[int, _bounds_of("context_window")] = 0
-    reasoning_effort: ReasoningEffort | Literal[""] = ""
-    compaction_effort: ReasoningEffort | Literal[""] = ""
+    reasoning_effort: o.ReasoningEffort | Literal[""] = ""
+    compaction_effort: o.ReasoningEffort | Literal[""] = ""
     summarize: bool = True
-    titles: TitleChoice = "auto"
-    completion: CompletionStyle | Literal[""] = ""
-    rung: Rung | Literal[""] = ""
+    titles: o.TitleChoice = "auto"
+    completion: o.CompletionStyle | Literal[""] = ""
+    rung: o.Rung | Literal[""] = ""
     auto_approve_commands: bool = False
     auto_approve_sensitive_edits: bool = False
     sensitive: dict[str, bool] = {}
     consent: tuple[str, ...] = ()
     retry_base_s: _Amount = 2.0
     retry_limit_s: _Amount = 20.0
-    silence_s: Annotated[float, Meta(gt=0, le=MAX_SECONDS)] = 300.0
-    answer_s: Annotated[float, Meta(gt=0, le=MAX_SECONDS)] = 3_600.0
+    silence_s: Annotated[float, Meta(gt=0, le=o.MAX_SECONDS)] = 300.0
+    answer_s: Annotated[float, Meta(gt=0, le=o.MAX_SECONDS)] = 3_600.0
     checks: tuple[str, ...] = ()
     verify: bool = True
     diagnose: bool = True
@@ -124,7 +95,7 @@ class Settings(msgspec.Struct, frozen=True):
     extensions: tuple[str, ...] = ()
     mcp: bool = True
     sandbox: Demand = "auto"
-    network: NetworkChoice = False
+    network: o.NetworkChoice = False
     strict_paths: bool = False
     command_view: bool = True
     command_env: tuple[str, ...] = ()
@@ -142,9 +113,9 @@ class Settings(msgspec.Struct, frozen=True):
     snapshot_cap_gb: _Amount = 5.0
     world_days: _Amount = 14.0
     store: str = ""
-    concurrency: Annotated[int, Meta(ge=1, le=MAX_COUNT)] = 32
+    concurrency: Annotated[int, Meta(ge=1, le=o.MAX_COUNT)] = 32
     drain_s: _Amount = 25.0
-    lease_s: Annotated[float, Meta(ge=1, le=MAX_SECONDS)] = 30.0
+    lease_s: Annotated[float, Meta(ge=1, le=o.MAX_SECONDS)] = 30.0
     otel_endpoint: str = ""
     otel_protocol: Literal["", "http/protobuf", "grpc"] = ""
     otel_content: bool = False
@@ -157,28 +128,21 @@ class Settings(msgspec.Struct, frozen=True):
     serve_network: tuple[str, ...] = ()
     serve_operators: tuple[str, ...] = ()
 
-    def chat_options(self, root: str) -> ChatOptions:
-        """Return the default options of a new chat."""
-        budget = Budget(**{kind: getattr(self, name) for name, kind in BUDGETS.items()})
-        return ChatOptions(root=root, run_budget=budget, **{name: getattr(self, name) for name in OF_CHATS})
+    def chat_options(self, root: str) -> o.ChatOptions:
+        budget = o.Budget(**{kind: getattr(self, name) for name, kind in BUDGETS.items()})
+        return o.ChatOptions(root=root, run_budget=budget, **{name: getattr(self, name) for name in OF_CHATS})
 
     @property
     def allowance(self) -> Allowance:
         """The environment variables, paths and limits that commands get in addition to the built-in lists."""
-        limits = Limits(
-            self.limit_processes,
-            int(self.limit_memory_gb * _GB),
-            int(self.limit_disk_gb * _GB),
-            int(self.limit_file_gb * _GB),
-            self.limit_cpu_s,
-            self.limit_open_files,
-        )
+        in_gb = (self.limit_memory_gb, self.limit_disk_gb, self.limit_file_gb)
+        memory, disk, file = (int(size * _GB) for size in in_gb)
+        limits = Limits(self.limit_processes, memory, disk, file, self.limit_cpu_s, self.limit_open_files)
         return Allowance(self.command_env, self.visible_paths, limits, self.job_idle_s)
 
 
-OF_CHATS = frozenset(Settings.__struct_fields__) & frozenset(ChatOptions.__struct_fields__) - {"instructions", "skills"}
-"""Settings that are options of a chat under the same name. `instructions` and `skills` say here whether they are read,
-and there what they are."""
+OF_CHATS = {*Settings.__struct_fields__} & {*o.ChatOptions.__struct_fields__} - {"instructions", "skills"}
+"""Options of a chat under the same name. `instructions` and `skills` are texts there, and switches here."""
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -186,11 +150,9 @@ class Config(msgspec.Struct, frozen=True):
 
     home: Path
     settings: Settings
-    sources: dict[str, str]
-    """By setting: `default`, `file …`, `environment …` or `flag …`."""
+    sources: dict[str, str]  # By setting: `default`, `file …`, `environment …` or `flag …`.
     warnings: tuple[str, ...] = ()
-    hooks: "tuple[Hook, ...]" = ()
-    """Programs that look at every call, in the order of the file (E-03)."""
+    hooks: "tuple[Hook, ...]" = ()  # Programs that look at every call, in the order of the file (E-03).
 
     def model_of(self, name: str) -> str:
         """The model that a name of the user's stands for; any other name is its own."""
@@ -219,7 +181,11 @@ def load(environment: Mapping[str, str] | None = None, flags: Mapping[str, Any] 
     warnings: list[str] = []
     file = home / FILE_NAME
     file_settings = _read(file)
-    hooks = _hooks(file_settings.pop("hooks", ()), file)
+    hooks: tuple[Hook, ...] = ()
+    if hook_table := file_settings.pop("hooks", ()):
+        from treadle.adapters.tools.hooks import read_hooks  # most users have none
+
+        hooks = read_hooks(hook_table, str(file))
     profiles = file_settings.pop("profiles", {})
     for name, value in file_settings.items():
         if name not in sources:
@@ -230,8 +196,7 @@ def load(environment: Mapping[str, str] | None = None, flags: Mapping[str, Any] 
         sources[name] = f"file {file}"
     warnings += _unknown_variables(env)
     for name in sources:
-        raw_value = env.get(variable(name), "")
-        if raw_value:
+        if raw_value := env.get(variable(name), ""):
             values[name] = _checked(name, raw_value, variable(name), strict=False)
             sources[name] = f"environment {variable(name)}"
     for name, value in (flags or {}).items():
@@ -241,7 +206,7 @@ def load(environment: Mapping[str, str] | None = None, flags: Mapping[str, Any] 
             sources[name] = f"flag {flag}"
     _profile(values, sources, profiles, file)
     if (preset := values.get("preset")) and "(profile " not in sources["preset"]:
-        _put(values, sources, PRESETS[preset], f"{sources['preset']} ({preset})")
+        _put(values, sources, o.PRESETS[preset], f"{sources['preset']} ({preset})")
     if (alias := values.get("model", "")) in values.get("aliases", {}):
         values["model"] = values["aliases"][alias]
         sources["model"] += f" (alias {alias})"
@@ -256,22 +221,20 @@ def _profile(values: dict[str, Any], sources: dict[str, str], profiles: object, 
     if not profile:
         return
     if profile not in profiles:
-        known_profiles = ", ".join(sorted(profiles)) or "none"
-        suggestion = did_you_mean(profile, profiles)
-        raise ConfigError(f"there is no profile {profile!r} in {file}{suggestion or ';'} there is: {known_profiles}")
+        profile_names, suggestion = ", ".join(sorted(profiles)) or "none", did_you_mean(profile, profiles) or ";"
+        raise ConfigError(f"there is no profile {profile!r} in {file}{suggestion} there is: {profile_names}")
     profile_values = {}
     for name, value in profiles[profile].items():
         if name not in sources or name in ("profile", "aliases"):
             suggestion = did_you_mean(name, sources)
             raise ConfigError(f"{file}: the profile {profile!r} sets {name!r}, which is no setting{suggestion}")
         profile_values[name] = _checked(name, value, f"{file}: profiles.{profile}.{name}", strict=True)
-    preset = PRESETS.get(profile_values.get("preset", ""), {})
+    preset = o.PRESETS.get(profile_values.get("preset", ""), {})
     _put(values, sources, {**preset, **profile_values}, f"{sources['profile']} (profile {profile})")
 
 
 def _put(values: dict[str, Any], sources: dict[str, str], new_values: Mapping[str, Any], source: str) -> None:
-    """Several settings under one name stand where that was named: they win over what comes from before it, and give
-    way to the rest."""
+    """Put several settings where one name for them stood: they win over earlier sources, and give way to later ones."""
     ranks = ("default", "file", "environment", "flag")
     rank = ranks.index(source.partition(" ")[0])
     strong = "(profile " in source  # a profile overrides the other settings of its file
@@ -284,19 +247,11 @@ def _put(values: dict[str, Any], sources: dict[str, str], new_values: Mapping[st
 def _unknown_variables(env: Mapping[str, str]) -> list[str]:
     """Return a warning for each variable with our prefix that does not exist: it is probably misspelt."""
     known_variables = {HOME_VARIABLE, *OTHER_VARIABLES, *(variable(name) for name in Settings.__struct_fields__)}
-    odd = sorted(name for name in env if name.startswith(PREFIX) and name not in known_variables)
-    odd = [name for name in odd if not name.startswith(PROGRAM_PREFIX)]
     return [
-        f"there is no variable {name}{did_you_mean(name, known_variables, PREFIX) or ';'} it is ignored" for name in odd
+        f"there is no variable {name}{did_you_mean(name, known_variables, PREFIX) or ';'} it is ignored"
+        for name in sorted(env.keys() - known_variables)
+        if name.startswith(PREFIX) and not name.startswith(PROGRAM_PREFIX)
     ]
-
-
-def _hooks(value: object, file: Path) -> "tuple[Hook, ...]":
-    if not value:
-        return ()
-    from treadle.adapters.tools.hooks import read_hooks  # most users have none
-
-    return read_hooks(value, str(file))
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -322,7 +277,8 @@ def _checked(name: str, value: object, source: str, *, strict: bool) -> Any:
     if isinstance(value, str) and get_origin(kind) is tuple:
         value = [line for line in value.splitlines() if line.strip()]  # from the environment: one a line
     elif not strict and isinstance(value, str) and get_origin(kind) is dict:
-        value = _table(value)
+        with suppress(msgspec.DecodeError):
+            value = msgspec.json.decode(value)  # a table in a variable is JSON
     try:
         return msgspec.convert(value, kind, strict=strict)
     except msgspec.ValidationError as error:
@@ -344,11 +300,3 @@ def _hosts(name: str, value: object, source: str) -> Any:
         return check_all(value.replace(",", " ").split() if isinstance(value, str) else map(str, value))
     except InvalidInput as error:
         raise ConfigError(f"{source}: {error}") from error
-
-
-def _table(text: str) -> object:
-    """A table in a variable is JSON."""
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return text

@@ -1,9 +1,6 @@
-"""Deleting a chat, with the chats that its calls began. The store removes all of them in one commit; before it, their
-background commands are stopped, and after it, what lies on disk of their commands is removed.
-
-Worlds stay: they may hold changes that were never committed. Undo data and attachments stay until `treadle gc` finds
-that no chat refers to them. A copy that was forked from the chat has its own log and stays whole.
-"""
+"""Deletes a chat with the chats that its calls began, in one commit; background commands are stopped before, and what
+lies on disk of commands is removed after it. Worlds stay, with changes that were never committed; undo data and
+attachments until `treadle gc`; a forked copy has its own log."""
 
 from treadle.base.file_system import faultpoint
 from treadle.base.types import ChatId
@@ -14,8 +11,8 @@ from treadle.library.subagents.tree import tree
 
 
 async def delete_chat(deps: Deps, jobs: JobRegistry, chat: ChatId, owner: str | None = None) -> None:
-    """Deleting a deleted chat again changes nothing. NotFound: there never was such a chat, or not of this owner.
-    Refused (`busy`): a worker drives it. JobElsewhere: a background command of it runs on another machine."""
+    """Repeated, it changes nothing. NotFound: no such chat of this owner. Refused (`busy`), JobElsewhere: it still
+    works."""
     family = await _family(deps, chat, owner)
     for member in family:
         await jobs.stop_all(member, "delete")
@@ -43,8 +40,7 @@ async def _family(deps: Deps, chat: ChatId, owner: str | None) -> list[ChatId]:
         return []
     if owner not in (None, listed.summary.owner):
         raise NotFound(f"there is no chat {chat}")
-    parent = listed.summary.parent.partition("/")[0]
-    if parent and await _is_held(deps, ChatId(parent)):
+    if (parent := listed.summary.parent.partition("/")[0]) and await _is_held(deps, ChatId(parent)):
         raise _busy(chat)  # the call that began it may still wait for it
     below = [row.chat for row in await tree(deps, chat) if row.status != "not begun"]
     family = list(dict.fromkeys([chat, *below]))
@@ -55,7 +51,6 @@ async def _family(deps: Deps, chat: ChatId, owner: str | None) -> list[ChatId]:
 
 
 async def _is_held(deps: Deps, chat: ChatId) -> bool:
-    """True if a live worker drives the chat."""
     try:
         return (await deps.store.get(chat)).leased
     except NotFound:

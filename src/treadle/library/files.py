@@ -25,12 +25,14 @@ from treadle.protocol.files import DiffStat, FileChange, change_of
 from treadle.protocol.options import Project
 
 R = TypeVar("R", bound=Restored)
+Paths = Sequence[str]
+Hunks = Mapping[str, Sequence[int]]
 
 
 class UndoOptions(TypedDict, total=False):
     """The options of an undo, beside the selection of changes."""
 
-    hunks: Mapping[str, Sequence[int]]
+    hunks: Hunks
     merge: bool
     even_kept: bool
 
@@ -58,11 +60,8 @@ class ChatFiles:
     """The files of one chat's project."""
 
     def __init__(self, chat: Followed, deps: Deps) -> None:
-        self._chat = chat
-        self._deps = deps
+        self._chat, self._deps = chat, deps
         self._known: tuple[int, Ledger] | None = None
-
-    # -- looking ------------------------------------------------------------------------------------------------------
 
     async def runs(self) -> list[RunSpan]:
         """The runs that changed something, or might have, oldest first: each from its message to the next one's."""
@@ -77,26 +76,22 @@ class ChatFiles:
             request = RestoreRequested("", "undo", span.since, span.upto, even_kept=even_kept)
             if trails(ledger.entries, request) or unnamed(ledger.entries, request):
                 return span
-        head = (await self._chat.state()).head
-        return RunSpan(head, head)
+        return RunSpan(head := (await self._chat.state()).head, head)
 
     async def changes(
-        self, span: RunSpan | None = None, paths: Sequence[str] = (), *, even_kept: bool = False
+        self, span: RunSpan | None = None, paths: Paths = (), *, even_kept: bool = False
     ) -> tuple[FileChange, ...]:
         """Return the remaining changes of the chat in a span (the whole log if none is given), by path: from the
         original state to the state that the chat left. `preview` compares it with the disk."""
         span = span or RunSpan()
         request = RestoreRequested("", "undo", span.since, span.upto, tuple(paths), even_kept=even_kept)
-        selected_trails = trails((await self._ledger()).entries, request)
         return tuple(
             change_of(each.path, each.links[0].before, each.links[-1].after, DiffStat(), ignored=each.ignored)
-            for each in selected_trails
+            for each in trails((await self._ledger()).entries, request)
             if each.links
         )
 
-    async def diff(
-        self, span: RunSpan | None = None, paths: Sequence[str] = (), *, even_kept: bool = False
-    ) -> list[FileDiff]:
+    async def diff(self, span: RunSpan | None = None, paths: Paths = (), *, even_kept: bool = False) -> list[FileDiff]:
         """The same with what changed in each: hunks, numbered as `undo` and `keep` take them."""
         changes = await self.changes(span, paths, even_kept=even_kept)
         texts = await self._restorer().texts(await self._project(), changes)
@@ -126,21 +121,14 @@ class ChatFiles:
         (both,) = await self._restorer().texts(await self._project(), [change])
         return both
 
-    async def preview(
-        self, span: RunSpan | None = None, paths: Sequence[str] = (), **choice: Unpack[UndoOptions]
-    ) -> Plan:
+    async def preview(self, span: RunSpan | None = None, paths: Paths = (), **choice: Unpack[UndoOptions]) -> Plan:
         """Return the plan of the same undo, as of now. Changes nothing, except that it completes an interrupted
         request."""
         await self.complete()
-        return await self._restorer().preview(
-            self._chat.id, await self._project(), request_of(await self.undoing(span, paths, **choice))
-        )
+        request = request_of(await self.undoing(span, paths, **choice))
+        return await self._restorer().preview(self._chat.id, await self._project(), request)
 
-    # -- going back and forth -----------------------------------------------------------------------------------------
-
-    async def undo(
-        self, span: RunSpan | None = None, paths: Sequence[str] = (), **choice: Unpack[UndoOptions]
-    ) -> Undone:
+    async def undo(self, span: RunSpan | None = None, paths: Paths = (), **choice: Unpack[UndoOptions]) -> Undone:
         """Undo changes of the last run, or of a span; only these files, or files below these folders; with
         `hunks={path: (1, 3)}` only parts of files. Later changes by others are left alone, or merged (`merge=True`).
         Kept changes stay unless `even_kept=True`."""
@@ -156,9 +144,7 @@ class ChatFiles:
             undo = undo or completed_restore.request.of
         return await self._carry_out(await self.redoing(undo, merge=merge), Redone, completed_restore)
 
-    async def keep(
-        self, span: RunSpan | None = None, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None
-    ) -> ChangesKept:
+    async def keep(self, span: RunSpan | None = None, paths: Paths = (), hunks: Hunks | None = None) -> ChangesKept:
         """Accept changes: an undo leaves them alone from now on."""
         return await self._carry_out(self.keeping(span, paths, hunks), ChangesKept, await self.complete())
 
@@ -183,9 +169,7 @@ class ChatFiles:
         may be changed in part. Empty if there is no such call."""
         calls = [call for call in (await self._chat.state()).calls if call.phase == "started"]
         changing = [call.request.name for call in calls if call.writes or call.plan is not None]
-        if not changing or (await self._deps.store.get(self._chat.id)).leased:
-            return ""
-        return changing[0]
+        return changing[0] if changing and not (await self._deps.store.get(self._chat.id)).leased else ""
 
     async def complete(self) -> Completed | None:
         """Complete an interrupted request: until then the project is neither in the old state nor in the new one. Undo,
@@ -205,9 +189,7 @@ class ChatFiles:
 
     # -- the same requests as commands, for other callers --------------------------------------------------------------
 
-    async def undoing(
-        self, span: RunSpan | None = None, paths: Sequence[str] = (), **choice: Unpack[UndoOptions]
-    ) -> c.Restore:
+    async def undoing(self, span: RunSpan | None = None, paths: Paths = (), **choice: Unpack[UndoOptions]) -> c.Restore:
         span = span or await self.last_run(even_kept=choice.get("even_kept", False))
         hunks = {path: tuple(numbers) for path, numbers in choice.get("hunks", {}).items()}
         flags = choice.get("merge", False), choice.get("even_kept", False)
@@ -221,18 +203,13 @@ class ChatFiles:
             raise InvalidInput("There is no undo in this chat that could be redone.")
         return c.Restore(new_id("u"), "redo", of=undo, merge=merge)
 
-    def keeping(
-        self, span: RunSpan | None = None, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None
-    ) -> c.Restore:
+    def keeping(self, span: RunSpan | None = None, paths: Paths = (), hunks: Hunks | None = None) -> c.Restore:
         span = span or RunSpan()
         hunk_numbers = {path: tuple(numbers) for path, numbers in (hunks or {}).items()}
         return c.Restore(new_id("u"), "keep", span.since, span.upto, tuple(paths) or tuple(hunk_numbers), hunk_numbers)
 
-    # -- inside -------------------------------------------------------------------------------------------------------
-
     async def _carry_out(self, command: c.Restore | c.Rewind, kind: type[R], completed_restore: Completed | None) -> R:
-        done = completed_restore
-        if done is not None and done.answers(command) and isinstance(done.outcome_event, kind):
+        if (done := completed_restore) and done.answers(command) and isinstance(done.outcome_event, kind):
             return done.outcome_event
         async for envelope in self._chat.follow(command):
             if isinstance(envelope.data, kind) and envelope.data.restore == command.restore:

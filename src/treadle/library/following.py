@@ -48,9 +48,7 @@ class CommandStream:
     _begun = True  # until `__init__` has all it needs
 
     def __init__(self, chat: Followed, command: c.Command | None, after_seq: int | None = None) -> None:
-        self.chat = chat
-        self.command = command
-        self._after = after_seq
+        self.chat, self.command, self._after = chat, command, after_seq
         self._begun = False
 
     def __del__(self) -> None:
@@ -102,8 +100,6 @@ async def applied(following: CommandStream) -> Applied:
                 completion = told
             case e.FilesChanged(files=changed):
                 files += changed
-            case _:
-                pass
     return Applied(completion, tuple(files))
 
 
@@ -126,8 +122,6 @@ async def collect(following: CommandStream) -> Answer:
                 reason, explanation = ended, words
             case e.ActionRequired():
                 reason = "action_required"
-            case _:
-                pass
     if failed is not None and reason == "error":
         raise RunFailed(failed.error_class, failed.message)
     state = await following.chat.state()

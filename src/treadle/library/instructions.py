@@ -1,6 +1,5 @@
-"""The instructions of a project to agents: AGENTS.md (E-03). Read once, when a chat is created, and recorded with its
-options: the same bytes go into every request (L-21), and a worker on another machine has them too. They are advice:
-nothing here is read as a setting, and nothing in it can widen a permission (S-09)."""
+"""The instructions of a project to agents: AGENTS.md (E-03). Read once and recorded with a new chat's options: the same
+bytes go into every request (L-21). They are advice: nothing in them can widen a permission (S-09)."""
 
 import os
 from collections.abc import Iterable
@@ -12,8 +11,7 @@ from treadle.base.inert import inert
 from treadle.errors import TreadleError
 from treadle.ports.workspace import Workspace
 
-MAX_BYTES = 32 * 1024
-"""Of all files together, headings included."""
+MAX_BYTES = 32 * 1024  # Of all files together, headings included.
 NAME = "AGENTS.md"
 OTHERS = ("CLAUDE.md", ".github/copilot-instructions.md", ".cursorrules")
 """Read from the root, the first that is there, only if there is no AGENTS.md at all."""
@@ -23,17 +21,13 @@ _SHORTEST = 200
 
 
 def read_instructions(root: str, root_id: str = "", highest: str = "") -> str:
-    """The instructions of the project at `root`, if that is still the folder `bound`: those of the folders above it,
-    down from the git root but not from above `highest`, and its own last, because the nearest counts most. Empty if
-    there are none."""
-    if not root:
-        return ""
-    return _joined(_files(root, root_id, highest))
+    """The instructions of the folder `root_id` at `root`: from the git root down, but not above `highest`; its own come
+    last, because the nearest counts most."""
+    return _joined(_files(root, root_id, highest)) if root else ""
 
 
 def read_folders(folders: Iterable[str], room: int = MAX_BYTES) -> str:
-    """The instructions that lie in folders beside the project, in at most so many bytes: AGENTS.md or what stands for
-    it, and all `*.instructions.md`."""
+    """The instructions in folders beside the project: AGENTS.md or what stands for it, and all `*.instructions.md`."""
     files: list[tuple[str, str]] = []
     for folder in folders:
         try:
@@ -51,8 +45,7 @@ def _joined(files: Iterable[tuple[str, str]], room: int = MAX_BYTES) -> str:
     nonempty = [(name, text) for name, text in files if text.strip()]
     parts: list[str] = []
     for name, text in reversed(nonempty):  # the nearest file gets its space first
-        part = _part(name, text, room)
-        if part:
+        if part := _part(name, text, room):
             parts.insert(0, part)
             room -= len(part.encode()) + 2
     return "\n\n".join(parts)
@@ -76,8 +69,7 @@ def _files(root: str, root_id: str, highest: str) -> list[tuple[str, str]]:
 
 
 def _git_root(root: str, highest: str) -> tuple[str, list[str]]:
-    """The nearest folder with a .git at or above the root, and the way down from it. The home folder and the whole
-    disk are no project that others lie in, and what is above `highest` is not looked at."""
+    """The nearest folder with a .git at or above the root, and the way down; not above `highest`, nor home or disk."""
     here = Path(os.path.realpath(root))
     home = Path(os.path.realpath(os.path.expanduser("~")))
     for folder in (here, *here.parents):

@@ -36,30 +36,25 @@ if TYPE_CHECKING:
     from treadle.adapters.tools.builtin.command.project import JobLayer, ProjectChange
 
 TAIL = 16_000
-MOST = 64_000
-"""Bytes of output in one answer."""
-_CLOSER = "closed"
-"""Tells what the closer of a job records from what a call of the model does."""
+MOST = 64_000  # Bytes of output in one answer.
+_CLOSER = "closed"  # Tells what the closer of a job records from what a call of the model does.
 
 
 class Job:
     """One job. `view` is what was known when it was looked for; the methods ask again."""
 
     def __init__(self, registry: "JobRegistry", view: JobView, command: Command | None) -> None:
-        self.view = view
-        self._registry = registry
-        self._command = command
+        self.view, self._registry, self._command = view, registry, command
 
     async def tail(self, offset: int = -TAIL, limit: int = MOST) -> JobOutput:
-        """Return the output from byte `offset` on, in whole lines if there are any. A negative offset counts from the
-        end. Continue from `next`."""
+        """The output from byte `offset` on, in whole lines; negative: from the end. Continue from `next`."""
         command = self._reachable()
         await asyncio.to_thread(command.touch)
         return await asyncio.to_thread(_output, command, offset, min(max(limit, 1), MOST), self._registry.redact)
 
     async def send(self, text: str = "", *, enter: bool = True, end: bool = False, token: str = "") -> None:
-        """Write to the input of the job, followed by a line end unless `enter` is false; `end` closes the input. Input
-        with a `token` that was already used is not written again. ToolError if the job has ended."""
+        """Write to its input, with a line end unless `enter` is false; `end` closes it; a `token` counts once.
+        ToolError: ended."""
         if enter and (text or not end):
             text += "\n"
         data = text.encode(errors="surrogateescape")
@@ -74,14 +69,11 @@ class Job:
 
     async def changes(self) -> JobChanges:
         """Its changes that are not committed yet. Empty while it runs, because they change all the time."""
-        command = self._reachable()
-        result = await command.wait(0)
-        effect, diff = (Effect(()), "")
-        if result is not None:
+        command, effect, diff = self._reachable(), Effect(()), ""
+        if (result := await command.wait(0)) is not None:
             effect, diff = await self._registry.changes(self.view.chat, self.view.job, command, result)
-        return JobChanges(
-            job=self.view, files=effect.files, conflicts=effect.conflicts, diff=self._registry.redact(diff)
-        )
+        redacted = self._registry.redact(diff)
+        return JobChanges(job=self.view, files=effect.files, conflicts=effect.conflicts, diff=redacted)
 
     async def discard(self) -> JobView:
         """Discard its changes that are not committed. InvalidInput while it runs."""
@@ -103,12 +95,8 @@ class Job:
 
 
 class JobRegistry:
-    """The jobs of all chats, as far as this home knows them."""
-
     def __init__(self, deps: Deps, context: ToolContext, commands: SupervisedCommands) -> None:
-        self._deps = deps
-        self._context = context
-        self._commands = commands
+        self._deps, self._context, self._commands = deps, context, commands
         self.redact = deps.redact
 
     async def of(self, chat: ChatId) -> list[Job]:
@@ -130,10 +118,8 @@ class JobRegistry:
         for job in jobs:
             job.view = replace(job.view, pending=pending.get(job.view.job, 0))
         for away in elsewhere.values():
-            view = JobView(
-                chat, away.job, away.command, "elsewhere", 0, away.began_ms, host=away.host, pending=away.pending
-            )
-            jobs.append(Job(self, view, None))
+            view = JobView(chat, away.job, away.command, "elsewhere", 0, away.began_ms, host=away.host)
+            jobs.append(Job(self, replace(view, pending=away.pending), None))
         return sorted(jobs, key=lambda job: job.view.began_ms)
 
     async def find(self, chat: ChatId, handle: str) -> Job:
@@ -143,11 +129,11 @@ class JobRegistry:
         raise NotFound(f"There is no job {handle[:100]!r} in chat {chat}.")
 
     async def all(self) -> list[Job]:
-        """The jobs of all chats that have some in this home."""
         return [job for chat in await self._with_jobs() for job in await self.of(chat)]
 
     async def works_in(self, world: str) -> bool:
-        """True if a background command of this home runs in the world."""
+        """Chats by words (U-04): in the title, the id, the project, or in messages, where the store says they may
+        stand."""
         for chat in await self._with_jobs():
             running = any(record.background and record.running for record in await self._commands.list_commands(chat))
             if running and (await self._deps.log.load(chat)).options.world == world:
@@ -155,20 +141,17 @@ class JobRegistry:
         return False
 
     async def stop_all(self, chat: ChatId, by: str) -> None:
-        """End what runs of a chat in this home."""
         for known_command in await self._commands.list_commands(chat):
             if known_command.background and known_command.running:
                 await self._commands.prevent(chat, known_command.call)
         await self.close_ended(chat, by)
 
     async def forget_commands(self, chat: ChatId) -> None:
-        """Remove what is kept of the commands of a deleted chat in this home."""
-        for known in await self._commands.list_commands(chat):
-            await self._commands.forget(chat, known.call)
+        for record in await self._commands.list_commands(chat):
+            await self._commands.forget(chat, record.call)
 
     async def sweep(self, *, everything: bool = False) -> None:
-        """Close what has ended, and end the jobs of archived chats: of chats that this process knows to have jobs, or
-        of all that have some in this home."""
+        """Close ended jobs, and end those of archived chats: of the chats that this process knows, or of all."""
         for chat in await self._with_jobs() if everything else self._deps.log.with_jobs():
             try:
                 state = await self._deps.log.load(chat)
@@ -195,8 +178,7 @@ class JobRegistry:
                 await self._close(state, job, command, command_exit, by)
 
     async def settle_pending(self, chat: ChatId) -> None:
-        """Commit the pending changes of ended jobs of this home that pass without a question, and discard those that a
-        person refused; the others stay pending.
+        """Commit the pending changes of ended jobs that pass without a question, discard those that a person refused.
         The caller holds the lease of the chat, and the chat has no open calls."""
         state = await self._deps.log.load(chat)
         for job in state.pending_jobs:
@@ -221,7 +203,6 @@ class JobRegistry:
                 await self._settle(state, job, change, "run")
 
     async def _passes(self, state: ChatState, job: OpenJob, rehearsal: Rehearsal) -> bool:
-        """True if the policy lets these changes of a job pass without a question."""
         from treadle.adapters.tools.builtin.command.background import CheckCommand
 
         if rehearsal.empty:
@@ -232,21 +213,18 @@ class JobRegistry:
         return verdict.decision == "allow"
 
     async def changes(self, chat: ChatId, handle: str, command: Command, result: CommandExit) -> tuple[Effect, str]:
-        state = await self._deps.log.load(chat)
-        return await self._layer(state, OpenJob(handle), command).preview(result)
+        return await self._layer(await self._deps.log.load(chat), OpenJob(handle), command).preview(result)
 
     async def discard(self, chat: ChatId, handle: str) -> None:
-        """Discard the pending changes of an ended job."""
         state = await self._deps.log.load(chat)
         for job in state.pending_jobs:
             if job.job == handle and (ended_job := await self._find_ended(chat, job)) is not None:
-                change = await self._layer(state, job, ended_job[0]).drop()
-                await self._settle(state, job, change, "person")
+                await self._settle(state, job, await self._layer(state, job, ended_job[0]).drop(), "person")
 
     async def _settle(self, state: ChatState, job: OpenJob, change: "ProjectChange", by: str) -> None:
-        files_changed = await self._files_changed(job, change)
-        close_command = c.CloseJob(job.job, "exited", by=by, files_changed=files_changed, settlement=change.settlement)
-        await self._deps.log.execute(state.chat, close_command)
+        files = await self._files_changed(job, change)
+        command = c.CloseJob(job.job, "exited", by=by, files_changed=files, settlement=change.settlement)
+        await self._deps.log.execute(state.chat, command)
 
     async def _find_ended(self, chat: ChatId, job: OpenJob) -> tuple[Command, CommandExit] | None:
         """An ended job of this home; None if it is elsewhere, or forgotten."""
@@ -288,7 +266,6 @@ class JobRegistry:
         return next((event for event in events if isinstance(event, FilesChanged)), None)
 
     async def _with_jobs(self) -> list[ChatId]:
-        """Chats of the store with background commands in this home."""
         chats = []
         for chat in await asyncio.to_thread(self._commands.chats):
             if any(known_command.background for known_command in await self._commands.list_commands(chat)):
@@ -302,16 +279,12 @@ class JobRegistry:
     async def _view(self, chat: ChatId, known_command: KnownCommand, command: Command) -> JobView:
         command_exit = await command.wait(0)
         return JobView(
-            chat,
-            known_command.call,
-            self.redact(known_command.title),
+            chat, known_command.call, self.redact(known_command.title),
             "running" if command_exit is None else command_exit.ending,
-            0 if command_exit is None else command_exit.code,
-            known_command.began_ms,
-            0 if command_exit is None else known_command.ended_ms,
-            (await asyncio.to_thread(command.read, 0, 0)).size,
+            0 if command_exit is None else command_exit.code, known_command.began_ms,
+            0 if command_exit is None else known_command.ended_ms, (await asyncio.to_thread(command.read, 0, 0)).size,
             os.uname().nodename,
-        )
+        )  # fmt: skip
 
 
 def _home(place: str) -> str:

@@ -1,8 +1,6 @@
-"""Expansion of the messages that people type: `/name words` for a command of the user or of the project, or for a
-prompt of an MCP server; `@server:uri` for a resource. For front ends: messages from programs are never expanded.
-
-With `include_own` the person is the user of this machine. Other people, on a server, have the commands of the project,
-and only those MCP servers whose tools their chat has."""
+"""Expands messages that people type: `/name words` for a command or a prompt of an MCP server, `@server:uri` for a
+resource. `include_own`: the person is the user of this machine; others have the commands of the project, and only those
+MCP servers whose tools their chat has."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -23,8 +21,7 @@ MOST_LISTED = 500
 async def expand_message(
     agent: Agent, options: ChatOptions, text: str, *, include_own: bool = True
 ) -> tuple[str, tuple[Image, ...]]:
-    """Return the expanded text of a message and its pictures. A command is replaced by its text; mentioned resources
-    are appended."""
+    """The text of a message, with a command replaced by its text and mentioned resources appended; and its pictures."""
     if text.startswith("/"):
         name, _, words = text[1:].partition(" ")
         own = await asyncio.to_thread(agent.own_commands, options.project, include_own=include_own)
@@ -40,13 +37,11 @@ async def expand_message(
 
 
 async def commands(agent: Agent, options: ChatOptions, *, include_own: bool = True) -> "dict[str, OwnCommand]":
-    """Return the slash commands by name: the user's and the project's commands, and the known prompts of servers, whose
-    text is the command itself."""
+    """The slash commands by name: the user's and the project's, and the known prompts of servers."""
     from treadle.library.skills.reading import OwnCommand
 
     commands_by_name = await asyncio.to_thread(agent.own_commands, options.project, include_own=include_own)
-    servers = agent.servers_of(options)
-    if servers is None:
+    if (servers := agent.servers_of(options)) is None:
         return commands_by_name
     names = await servers.names(options, callable_only=not include_own)
     for each in await servers.known_prompts(options.root, options.own_servers):
@@ -58,10 +53,8 @@ async def commands(agent: Agent, options: ChatOptions, *, include_own: bool = Tr
 
 
 async def resources(agent: Agent, options: ChatOptions, *, include_own: bool = True) -> "list[Resource]":
-    """Return the resources that can be mentioned with @, beside files. Asks the servers that are known to have
-    resources, and skips a server that does not answer."""
-    servers = agent.servers_of(options)
-    if servers is None:
+    """The resources that can be mentioned with @. A server that does not answer is skipped."""
+    if (servers := agent.servers_of(options)) is None:
         return []
     place = options.root, options.own_servers, options.world
     names = await servers.names(options, callable_only=not include_own) & await servers.with_resources(*place)

@@ -1,12 +1,12 @@
-"""Which model a new chat uses when none is named, for every front end (U-10): the model used last, else the best model
-of the only provider that has a key, else a model of a server on this machine. Also the list of servers on this machine
-that answer, and the memory of the model used last."""
+"""The model of a new chat that names none (U-10): the one used last, else the best of the only provider that has a key,
+else one of a server on this machine."""
 
 import asyncio
 import os
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -18,32 +18,23 @@ from treadle.base.home_file import HomeFile
 from treadle.errors import ConfigError, InvalidInput, ModelError, TreadleError
 from treadle.ports.model import ModelInfo
 
+if TYPE_CHECKING:
+    from treadle.protocol.http_answers import ModelView
+
 FILE_NAME = "last-model.json"
-PROBE_S = 0.3
-"""How long a server on this machine may take to list its models."""
-ASK_S = 3.0
-"""How long a server may take that the user named by its address."""
+PROBE_S = 0.3  # How long a server on this machine may take to list its models.
+ASK_S = 3.0  # How long a server may take that the user named by its address.
 CUSTOM = "custom"
-FORGOTTEN = ("recorded", "scripted")
-"""Providers for tests and demonstrations, which no later chat begins with."""
-SERVER_NAMES: Mapping[str, str] = {
-    "llamacpp": "llama.cpp",
-    "lmstudio": "LM Studio",
-    "ollama": "Ollama",
-    "vllm": "vLLM",
-}
+FORGOTTEN = ("recorded", "scripted")  # Providers for tests and demonstrations, which no later chat begins with.
+SERVER_NAMES = {"llamacpp": "llama.cpp", "lmstudio": "LM Studio", "ollama": "Ollama", "vllm": "vLLM"}
 
 
 class ModelChoice(NamedTuple):
-    """A model, and the reason for it in words."""
-
     model: str
     reason: str
 
 
 class LocalServer(NamedTuple):
-    """A model server on this machine that answered, with its models."""
-
     provider: str
     models: Sequence[ModelInfo]
 
@@ -58,8 +49,6 @@ class _LastModel(msgspec.Struct, frozen=True):
 
 
 class LastModel:
-    """The model that the user chose or used last, in Treadle's home."""
-
     def __init__(self, home: Path) -> None:
         self._file = HomeFile(home / FILE_NAME, _LastModel)
 
@@ -74,16 +63,13 @@ class LastModel:
         """A home that cannot be written must not stop a run."""
         if not model or model.partition(":")[0] in FORGOTTEN or model == self.read():
             return
-        try:
+        with suppress(ConfigError):
             self._file.change(lambda _: _LastModel(model))
-        except ConfigError:
-            return
 
 
 async def choose_model(registry: ModelRegistry, env: Mapping[str, str], home: Path) -> ModelChoice | None:
     """The model for a chat that names none. None: only a person can choose."""
-    last = LastModel(home).read()
-    if last and _is_usable(registry, last):
+    if (last := LastModel(home).read()) and _is_usable(registry, last):
         return ModelChoice(last, "used last")
     providers = providers_with_key(registry)
     if len(providers) == 1:
@@ -95,7 +81,6 @@ async def choose_model(registry: ModelRegistry, env: Mapping[str, str], home: Pa
 
 
 def no_model_text(providers: Collection[str], flag: str = "--model") -> str:
-    """An error text that names the choices where no model was found."""
     if providers:
         models = " or ".join(f"{flag} {provider}:{PREFERRED[provider]}" for provider in providers)
         return f"no model is chosen, and there are keys for several providers. Choose one with {models}"
@@ -110,8 +95,8 @@ def no_model_text(providers: Collection[str], flag: str = "--model") -> str:
 
 
 def providers_with_key(registry: ModelRegistry) -> dict[str, str]:
-    """By provider: the variable of its key, in the environment or stored. A token for GitHub in general is no sign of
-    Copilot, and one provider counts once."""
+    """By provider: the variable of its key. A token for GitHub in general is no sign of Copilot; a provider counts
+    once."""
     key_variables = {}
     for provider in PREFERRED:
         variables = VARIABLES[provider].keys[: 1 if provider == "copilot" else None]
@@ -134,45 +119,46 @@ async def _best_of(registry: ModelRegistry, provider: str, env: Mapping[str, str
     own_address = any(env.get(name, "").strip() for name in VARIABLES[provider].addresses)
     if PREFERRED[provider] and not own_address:
         return preferred if _is_usable(registry, preferred) else ""
-    models = await _ask(registry, provider, ASK_S)
-    refs = [info.ref for info in models]
+    refs = [info.ref for info in await _ask(registry, provider, ASK_S)]
     return preferred if preferred in refs or not refs else refs[0]
 
 
 async def find_local_servers(registry: ModelRegistry, env: Mapping[str, str]) -> list[LocalServer]:
-    """Servers that answer with a list of models, at their usual ports on this machine or where a variable says. All are
-    asked at once, and only within this machine unless the user named the address."""
+    """Servers that list models, at their usual ports on this machine or where a variable says; all asked at once."""
 
     async def look(provider: str) -> LocalServer | None:
-        variable = VARIABLES[provider].addresses[0]
-        address = env.get(variable, "").strip()
+        address = env.get(VARIABLES[provider].addresses[0], "").strip()
         models = await _ask(registry, provider, PROBE_S if not address or is_loopback(address) else ASK_S)
         return LocalServer(provider, models) if models else None
 
-    answers = await asyncio.gather(*map(look, KEYLESS_SERVERS))
-    return [server for server in answers if server is not None]
+    return [server for server in await asyncio.gather(*map(look, KEYLESS_SERVERS)) if server is not None]
 
 
 class OfferedModel(NamedTuple):
-    """A model that a front end lists."""
-
     info: ModelInfo
-    why: str = ""
-    """The thing that is missing before it can be used; empty if nothing is."""
-    place: str = ""
-    """The server on this machine that has it."""
+    why: str = ""  # The thing that is missing before it can be used; empty if nothing is.
+    place: str = ""  # The server on this machine that has it.
+
+
+def model_view(offered: OfferedModel) -> "ModelView":
+    from treadle.protocol.http_answers import ModelView
+
+    info, reason, place = offered
+    field_names = ("window", "max_output", "native_tools", "thinking", "vision")
+    return ModelView(
+        model=info.ref, efforts=info.offered_efforts, **{name: getattr(info, name) for name in field_names},
+        price_input=info.usd_per_million_input, price_output=info.usd_per_million_output,
+        price_cached=info.usd_per_million_cached, usable=not reason, why=reason, place=place,
+    )  # fmt: skip
 
 
 async def list_models(registry: ModelRegistry, env: Mapping[str, str]) -> list[OfferedModel]:
-    """The models that every front end lists: those of servers on this machine first, then those of providers, then
-    those of the server whose address a person entered."""
+    """The models that every front end lists: of servers on this machine, of providers, of the address that a person
+    entered."""
     from treadle.adapters.models.registry import all_offers, usable
 
-    offers, servers, custom = await asyncio.gather(
-        asyncio.to_thread(all_offers, registry),
-        find_local_servers(registry, env),
-        _ask(registry, CUSTOM, ASK_S),
-    )
+    work = asyncio.to_thread(all_offers, registry), find_local_servers(registry, env), _ask(registry, CUSTOM, ASK_S)
+    offers, servers, custom = await asyncio.gather(*work)
     models = [
         *(OfferedModel(info, place=server.name) for server in servers for info in server.models),
         *(OfferedModel(info, usable(registry, offer, info)) for offer in offers for info in offer.models),
@@ -197,8 +183,8 @@ async def check_key(provider: str, variable: str, key: str) -> None:
 
 
 async def find_server(url: str, key: str) -> tuple[str, list[ModelInfo]]:
-    """The base URL at which a server lists its models, and those; InvalidInput or ModelError if it does not. People
-    often leave out the /v1 at the end."""
+    """The base URL at which a server lists its models (people often leave out the /v1), and those. InvalidInput,
+    ModelError."""
     url = url.strip().rstrip("/")
     url = url if "://" in url else f"http://{url}"
     error: TreadleError = InvalidInput(f"{url} lists no models; enter the address that ends before /models")

@@ -1,5 +1,5 @@
-"""The system prompt, which every model gets before a chat begins. The same options give the same bytes, so that
-providers' prompt caches hit (L-21): no date, no time, no listing of files."""
+"""The system prompt. The same options give the same bytes, so that prompt caches hit (L-21): no date, no listing of
+files."""
 
 from msgspec import json
 
@@ -65,10 +65,6 @@ def system_text(options: ChatOptions) -> str:
     if options.output_schema is not None:
         parts.append(_OUTPUT + json.encode(options.output_schema).decode() + "\n")
     if options.instructions:
-        parts.append(_INSTRUCTIONS.format(text=_framed(options.instructions)))
+        text = options.instructions.replace("</project_instructions", "<\\/project_instructions")  # ours to close
+        parts.append(_INSTRUCTIONS.format(text=text))
     return "\n".join(parts)
-
-
-def _framed(text: str) -> str:
-    """The frame is ours to close."""
-    return text.replace("</project_instructions", "<\\/project_instructions")

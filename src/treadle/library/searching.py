@@ -1,5 +1,4 @@
-"""Chats by words in them (U-04): in the title, the id, the project, or in what a person or the model said. The store
-tells where words may stand; here it is looked whether they do."""
+"""Chats by words (U-04): in the title, the id, the project, or in messages, where the store says they may stand."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -10,18 +9,15 @@ from treadle.ports.store import ChatFilter, Listed, Store
 from treadle.protocol import wire
 from treadle.protocol.events import AssistantMessage, UserMessage
 
-CHATS = 500
-"""A page of the list that is walked through."""
-FEW, MANY = 10, 1_000
-"""Records that are read first, where the words most likely stand, and then."""
+CHATS = 500  # A page of the list that is walked through.
+FEW, MANY = 10, 1_000  # Records that are read first, where the words most likely stand, and then.
 BEFORE, BEHIND = 30, 60
 _SPOKEN = (UserMessage.TYPE, AssistantMessage.TYPE)
 
 
 class Hit(NamedTuple):
     listed: Listed
-    text: str = ""
-    """The place where the words stand; empty: they are in the line of the chat."""
+    text: str = ""  # The place where the words stand; empty: they are in the line of the chat.
 
 
 async def search(store: Store, chat_filter: ChatFilter, text: str) -> AsyncIterator[Hit]:
@@ -54,8 +50,7 @@ async def _find_text(store: Store, chat: ChatId, first: int, words: Sequence[str
 
 
 def _first(chat: ChatId, records: Sequence[wire.Record], words: Sequence[str]) -> str:
-    messages = (wire.decode(chat, record).data for record in records if record.type in _SPOKEN)
-    for event in messages:
+    for event in (wire.decode(chat, record).data for record in records if record.type in _SPOKEN):
         if isinstance(event, UserMessage | AssistantMessage) and _has(event.content, words):
             at = event.content.casefold().find(words[0])
             return event.content[max(0, at - BEFORE) : at + BEHIND]

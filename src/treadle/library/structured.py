@@ -1,5 +1,5 @@
-"""Structured answers: from a type to its JSON Schema, and from a model's text to a value of that type, or to an error
-that the model can act on. The provider's own constraint helps where there is one; the check here decides."""
+"""Structured answers: from a type to its JSON Schema, and from a model's text to a value of it, or to an error that the
+model can act on. The check here decides."""
 
 import itertools
 import re
@@ -14,19 +14,15 @@ from treadle.library.following import Answer
 
 T = TypeVar("T")
 
-REPAIRS = 2
-"""How often a model is asked again for an answer that does not fit."""
+REPAIRS = 2  # How often a model is asked again for an answer that does not fit.
 AGAIN = "Your answer does not fit what was asked for:\n{problem}\nAnswer again, with nothing but the JSON."
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
 _OPENING = re.compile(r"[{\[]")
-_MOST_OPENINGS = 1_000
-"""Bounds the work for a long text of brackets."""
+_MOST_OPENINGS = 1_000  # Bounds the work for a long text of brackets.
 _MOST_SHOWN = 5
 
 
 class Structured(Answer, Generic[T], frozen=True, kw_only=True):
-    """The result of a run, with the value of its last message."""
-
     output: T
 
 
@@ -49,8 +45,7 @@ class Shape(Generic[T]):
 
     def read(self, text: str) -> T:
         """The value that an answer is: its JSON alone, or in a fence, or in the middle of words. Unfit if none fits."""
-        candidates = list(_candidates(text))
-        if not candidates:
+        if not (candidates := list(_candidates(text))):
             raise Unfit("- it holds no JSON")
         problems = ""
         for value in candidates:

@@ -1,7 +1,5 @@
-"""Titles of chats, made by the chat's own model: one short call after the first run has ended. It runs beside the next
-run, so that no run waits for it. A command records the call with its cost (L-02), so that a replay has the same title.
-The first words of the first message are the title until then, and if the call fails.
-"""
+"""Titles of chats by their own model: one short call beside the next run, recorded with its cost (L-02), so that a
+replay has the same title. Until then, and if it fails: the first words of the first message."""
 
 import asyncio
 
@@ -31,8 +29,7 @@ class Titles:
     """The calls for titles that are under way in this process."""
 
     def __init__(self, deps: Deps, choice: TitleChoice) -> None:
-        self._deps = deps
-        self._choice = choice
+        self._deps, self._choice = deps, choice
         self._calls: dict[ChatId, asyncio.Task[None]] = {}
 
     def consider(self, chat: ChatId) -> None:
@@ -40,9 +37,8 @@ class Titles:
         state = self._deps.log.peek(chat)
         if self._choice == "off" or state is None or chat in self._calls or not is_untitled(state):
             return
-        task = asyncio.create_task(self._make(state), name=f"title of {chat}")
-        self._calls[chat] = task
-        task.add_done_callback(lambda _: self._calls.pop(chat, None))
+        self._calls[chat] = asyncio.create_task(self._make(state), name=f"title of {chat}")
+        self._calls[chat].add_done_callback(lambda _: self._calls.pop(chat, None))
 
     async def finish(self) -> None:
         """Wait for the calls that are under way."""
@@ -64,14 +60,9 @@ class Titles:
         if self._choice == "auto" and model.info.ref.partition(":")[0] in SCRIPTED:
             return
         options = state.options
-        request = ModelRequest(
-            SYSTEM,
-            [UserEntry(_conversation(state))],
-            temperature=options.temperature,
-            window=options.context_window,
-            effort=options.compaction_effort or options.reasoning_effort,
-            purpose="title",
-        )
+        history, effort = [UserEntry(_conversation(state))], options.compaction_effort or options.reasoning_effort
+        window, temperature = options.context_window, options.temperature
+        request = ModelRequest(SYSTEM, history, temperature=temperature, window=window, effort=effort, purpose="title")
         if requests.over(state, expected(model, request), self._deps) is not None:
             return
         question, log = SideCall(model, request, self._deps), self._deps.log

@@ -1,6 +1,5 @@
-"""Sets up the services for the built-in tools of an Agent: files by their root, supervised commands, the sandbox of
-this machine, and the paths that commands must not touch. The only place that knows both the tools and the packages that
-serve them."""
+"""Sets up the services for the built-in tools of an Agent: files, supervised commands, the sandbox of this machine, the
+paths that commands must not touch. The only place that knows both the tools and the packages that serve them."""
 
 import asyncio
 import os
@@ -41,19 +40,15 @@ if TYPE_CHECKING:
     from treadle.library.worlds.home import WorldGround, WorldHome
 
 
-_LOOK_S = 10.0
-"""How long it is remembered what lies in the user's home and which keys the machine has: commands come one after the
-other, and each looks several times."""
-_RETRY_S = 600.0
-"""After this time a process asks again which sandbox holds, and whether views work where they did not."""
+_LOOK_S = 10.0  # How long the user's home and the machine's keys are remembered: commands come one after the other.
+_RETRY_S = 600.0  # After this time a process asks again which sandbox holds, and whether views work where they did not.
 _SWEEP_S = 3600.0
 _next_sweep: dict[str, float] = {}
 """By folder for temporary files: when this process looks again for what killed processes left there."""
 
 
 class ToolSetup:
-    """`home` is Treadle's own folder, where the strength of sandboxes is remembered; and, if the store is `shared` with
-    other machines, where this one supervises its commands."""
+    """`home`: Treadle's own folder; if the store is `shared` with other machines, commands are supervised there."""
 
     def __init__(
         self,
@@ -65,13 +60,12 @@ class ToolSetup:
         allowance: Allowance | None = None,
         rules_of: Callable[[str, ChatOptions], Sequence[Rule]] = lambda _root, options: options.rules,
     ) -> None:
-        self._home = home
-        self._rules_of = rules_of
+        self._home, self._rules_of = home, rules_of
         file = getattr(store, "path", None)
         data = home if shared else file.parent if isinstance(file, Path) else None
-        self.passing = data is None
-        """True if the chats of this agent end with this process, and their data with them."""
-        self._data = _temporary_data() if data is None else Path(os.path.abspath(data))
+        self.passing = data is None  # True if the chats of this agent end with this process, and their data with them.
+        temporary = Path(tempfile.gettempdir(), f"{process_folder_prefix()}{os.urandom(6).hex()}")
+        self._data = temporary if data is None else Path(os.path.abspath(data))
         self._forget = weakref.finalize(self, _remove, str(self._data)) if self.passing else None
         """Removes the temporary data also if the agent is never closed."""
         self._opened = lru_cache(maxsize=256)(self._open_root)
@@ -83,24 +77,11 @@ class ToolSetup:
         self._keys = lru_cache(maxsize=1)(_system_keys)
         self._viewed: dict[tuple[str, str], tuple[bool, float]] = {}
         self.context = ToolContext(
-            self._roots,
-            store,
-            self.commands,
-            self._sandbox_of,
-            env,
-            _outside,
-            redact,
-            self._guarded,
-            self._secrets,
-            self.snapshots_of,
-            notice=self._notice,
-            views=self._views,
-            allowance=allowance or Allowance(),
-            worlds=lambda: self.worlds,
-            unrecoverable=self._unrecoverable,
-            after_the_fact=self._after_the_fact,
+            *(self._roots, store, self.commands, self._sandbox_of, env, _outside, redact, self._guarded, self._secrets),
+            self.snapshots_of, notice=self._notice, views=self._views, allowance=allowance or Allowance(),
+            worlds=lambda: self.worlds, unrecoverable=self._unrecoverable, after_the_fact=self._after_the_fact,
             finished_length=redact.finished_length if isinstance(redact, Redactor) else len,
-        )
+        )  # fmt: skip
 
     def _roots(self, root: str, root_id: str, world: str = "") -> Root:
         return self._opened(root, root_id, world)
@@ -122,8 +103,7 @@ class ToolSetup:
         return WorldHome(WorldFolders(str(self._data)), self.ground_of, self.history_of)
 
     def history_of(self, root: str, root_id: str, world: str = "") -> "ProjectSnapshots":
-        """Return the snapshots of a project. They are kept beside the database; those of chats that end with this
-        process are kept as long as the chats."""
+        """The snapshots of a project, beside the database; those of chats that end with this process end with them."""
         from treadle.adapters.workspace.history.snapshots import ProjectSnapshots
 
         return ProjectSnapshots(self._roots(root, root_id, world), self._data, lambda: self._git(root))
@@ -216,8 +196,7 @@ class ToolSetup:
         """The git of a project, in the strongest sandbox that holds."""
         from treadle.adapters.workspace.git import Git, git_program, repository_of
 
-        repository = repository_of(root)
-        if repository is None or git_program(repository.common) is None:
+        if (repository := repository_of(root)) is None or git_program(repository.common) is None:
             return None
         return Git(repository, self._sandbox_of("auto"), self._guarded(root).hidden_paths)
 
@@ -228,28 +207,22 @@ class ToolSetup:
         self._data.mkdir(mode=0o700, parents=True, exist_ok=True)  # only an existing folder can be hidden
         secret_paths = (*find_hidden_paths(str(self._home), str(self._data), self.commands.folder), *self._keys(moment))
         # A path that contains the project, or lies in it, cannot be hidden from the commands of that project.
-        outside_paths = [
-            path for path in dict.fromkeys(secret_paths) if not is_below(root, path) and not is_below(path, root)
-        ]
+        every = [path for path in dict.fromkeys(secret_paths) if not is_below(root, path) and not is_below(path, root)]
         # A path in a hidden folder is hidden with it, and nothing can be mounted there any more.
-        outermost = [
-            path for path in outside_paths if not any(is_below(path, outer) for outer in outside_paths if outer != path)
-        ]
+        outermost = [path for path in every if not any(is_below(path, outer) for outer in every if outer != path)]
         return Guarded(protected(root), tuple(outermost), self._homes(root, moment))
 
     def _secrets(self, invocation: Invocation) -> tuple[str, ...]:
-        """The secret files that a call may not read. A person's own call may read all of them; one that a person
-        allowed, those that it names."""
+        """The secret files that a call may not read: none for a person's own call, not those that an approved call
+        names."""
         from treadle.adapters.policy import secret_files
 
         if invocation.by_person or not invocation.root:
             return ()
-        root = os.path.realpath(invocation.root)
+        root, rules = os.path.realpath(invocation.root), list[Rule]()
         paths = self._find_secrets(invocation.project)
-        try:
-            rules = self._rules_of(root, invocation.options)
-        except ConfigError:
-            rules = ()
+        with suppress(ConfigError):
+            rules = [*self._rules_of(root, invocation.options)]
         hidden_paths = secret_files.still_hidden(root, paths, rules, invocation.known_files)
         named_paths: tuple[str, ...] = ()
         if invocation.approved:
@@ -271,10 +244,7 @@ class ToolSetup:
         return private_home(root, self.context.env, self.context.allowance.visible)
 
     async def branch(self, project: Project, chat: ChatId, message: int) -> GitBranchCreated | None:
-        """The git branch of a run (W-06), made in a thread by git in the strongest sandbox that holds, whichever one
-        the chat has chosen for its commands."""
-        import asyncio
-
+        """The git branch of a run (W-06), made by git in the strongest sandbox that holds, not in that of the chat."""
         from treadle.adapters.workspace.git import make_branch
 
         if project.world:  # its references are the project's: a branch of it comes with a commit
@@ -290,25 +260,18 @@ class ToolSetup:
 
 
 def bind_root(options: ChatOptions, owner: str) -> str:
-    """Which folder the root of a chat is: the one that it is bound to, or is to be. Empty if there is none here. The
-    roots of chats that have an `owner` were recorded without links, so none may have come since. RootChanged if the
-    chat is bound to another folder."""
+    """The folder that the root of a chat is, or is to be; empty if there is none here. RootChanged: it is bound to
+    another, or, with an `owner`, a link has come since."""
     root, root_id, _ = options.project
-    location = locate(root)
-    if location is None:
+    if (location := locate(root)) is None:
         return ""
     if location[1] != root_id if root_id else owner and location[0] != root:
         raise root_changed_error(root)
     return location[1]
 
 
-def _temporary_data() -> Path:
-    return Path(tempfile.gettempdir(), f"{process_folder_prefix()}{os.urandom(6).hex()}")
-
-
 def remove_abandoned_folders(parent: str) -> None:
-    """Remove the temporary folders of processes that were killed. A command that outlived its agent keeps the agent's
-    data until it ends."""
+    """Remove the temporary folders of killed processes. A command that outlived its agent keeps the agent's data."""
     from treadle.adapters.sandbox.supervisor.folder import has_live_supervisor
 
     for folder in abandoned_folders(parent):

@@ -65,12 +65,8 @@ async def read_chat(store: Store, chat: ChatId) -> list[Envelope]:
     return [wire.decode(chat, record) for record in await store.read(chat)]
 
 
-# -- export -------------------------------------------------------------------------------------------------------
-
-
 async def export_chat(store: Store, chat: ChatId) -> AsyncIterator[bytes]:
-    """Return the log as lines, each with its newline. A blob that is gone is left out, so that the rest can still be
-    exported."""
+    """The log as lines, each with its newline. A blob that is gone is left out."""
     sent_digests: set[str] = set()
     after_seq, head = 0, await store.head(chat)
     while after_seq < head and (records := await store.read(chat, after_seq, min(PAGE, head - after_seq))):
@@ -87,9 +83,6 @@ async def export_chat(store: Store, chat: ChatId) -> AsyncIterator[bytes]:
                 line["blobs"] = carried
             yield _encoder.encode(line) + b"\n"
         after_seq = records[-1].seq
-
-
-# -- import -------------------------------------------------------------------------------------------------------
 
 
 async def import_chat(
@@ -204,9 +197,6 @@ async def _create(store: Store, chat: ChatId, envelopes: Iterable[Envelope]) -> 
     return state
 
 
-# -- fork ---------------------------------------------------------------------------------------------------------
-
-
 async def fork(
     store: Store,
     chat: ChatId,
@@ -223,8 +213,7 @@ async def fork(
     if not 1 <= seq <= head:
         raise InvalidInput(f"Chat {chat} has events 1 to {head}; it cannot be forked at {seq}.")
     copied = [wire.decode(chat, record) for record in await store.read(chat, limit=seq)]
-    first = copied[0]
-    if isinstance(first.data, e.SessionCreated):
+    if isinstance((first := copied[0]).data, e.SessionCreated):
         copied[0] = replace(first, data=replace(first.data, forked_from=f"{chat}@{seq}"))
     state = fold_all(ChatState(chat=chat), copied)
     # The events that end the copy get the time of the cut: a wall budget must not count the time that has passed since.

@@ -1,5 +1,4 @@
-"""The endless stream of a chat's events, as they happen: for programs that show a chat of any worker. To follow one
-command to its end there is `treadle.library.following`."""
+"""The endless stream of a chat's events, as they happen. To follow one command there is `following`."""
 
 import asyncio
 import math
@@ -30,8 +29,7 @@ async def _news(deps: Deps, reader: Subscription) -> AsyncIterator[Envelope]:
     looking = asyncio.create_task(_look(deps, reader), name=f"look {reader.chat}")
     try:
         while True:
-            envelope = await reader.get()
-            if envelope is None:
+            if (envelope := await reader.get()) is None:
                 await read_patiently(lambda: deps.log.catch_up(reader))
             else:
                 yield envelope
@@ -54,8 +52,8 @@ async def _look(deps: Deps, reader: Subscription) -> None:
 
 
 async def read_patiently(read: Callable[[], Awaitable[T]], patience_s: float = math.inf) -> T:
-    """The result of reading the store, tried again while the store cannot be reached: one failure does not end a reader
-    that lives long. StoreError if that lasts too long, or if no second try mends it."""
+    """Read the store, again while it cannot be reached. StoreError if that lasts too long, or no second try mends
+    it."""
     until = time.monotonic() + patience_s
     while True:
         try:

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.base.types import ChatId
-from treadle.client.events import Gap, Lines, Place, follow
-from treadle.client.http import Http, refusal
+from treadle.client.http import Gap, Http, Lines, Place, follow, refusal
 from treadle.protocol import wire
 from treadle.protocol.events import (
     AssistantMessage,

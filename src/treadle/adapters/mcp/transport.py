@@ -32,7 +32,7 @@ class SignInRequired(ConfigError):
     """The server wants a sign-in that only a person can make."""
 
 
-class Client(NamedTuple):
+class ClientCredentials(NamedTuple):
     """How Treadle is known to the authorization server; without an id it registers itself."""
 
     id: str = ""
@@ -49,7 +49,7 @@ class Storage(Protocol):
 class _Tokens:
     """Implements the SDK's `TokenStorage`."""
 
-    def __init__(self, storage: Storage, client: Client, redirect: str) -> None:
+    def __init__(self, storage: Storage, client: ClientCredentials, redirect: str) -> None:
         self._storage, self._client, self._redirect = storage, client, redirect
 
     async def get_tokens(self) -> shared_auth.OAuthToken | None:
@@ -88,7 +88,7 @@ class SignIn(OAuthClientProvider):
     """Signs requests. Stores what the SDK keeps in memory (expiry, where to refresh), for the next process."""
 
     def __init__(
-        self, name: str, url: str, client: Client, storage: Storage, receiver: RedirectReceiver | None
+        self, name: str, url: str, client: ClientCredentials, storage: Storage, receiver: RedirectReceiver | None
     ) -> None:
         self._name, self._storage, self._receiver = name, storage, receiver
         self._loaded: Mapping[str, Any] | None = None

@@ -132,7 +132,7 @@ State = Literal["ready", "not asked", "failed", "missing"]
 asked` has everything that can be checked locally; the key may be wrong, or the server down."""
 
 
-class Offer(msgspec.Struct):
+class ProviderModels(msgspec.Struct):
     provider: str
     models: list[ModelInfo]
     unusable_reason: str = ""
@@ -140,11 +140,11 @@ class Offer(msgspec.Struct):
     has_answered: bool = False  # True if its server answered just now
 
 
-def all_offers(registry: ModelRegistry) -> list[Offer]:
+def all_offers(registry: ModelRegistry) -> list[ProviderModels]:
     return [_offer(registry, provider) for provider in registry.providers if provider not in NAMELESS]
 
 
-def _offer(registry: ModelRegistry, provider: str) -> Offer:
+def _offer(registry: ModelRegistry, provider: str) -> ProviderModels:
     catalogue = registry.catalogue
     infos = [catalogue.look_up(provider, name) for name in catalogue.names(provider)]
     known_names = {info.name for info in infos}
@@ -153,8 +153,8 @@ def _offer(registry: ModelRegistry, provider: str) -> Offer:
         from treadle.adapters.models.local.weights import KNOWN
 
         infos = [info for info in infos if info.name not in KNOWN]
-        return Offer(provider, [catalogue.adjust(weights.info) for weights in KNOWN.values()] + infos)
-    return Offer(provider, infos, _why_not(registry, f"{provider}:{infos[0].name if infos else 'NAME'}"))
+        return ProviderModels(provider, [catalogue.adjust(weights.info) for weights in KNOWN.values()] + infos)
+    return ProviderModels(provider, infos, _why_not(registry, f"{provider}:{infos[0].name if infos else 'NAME'}"))
 
 
 def _why_not(registry: ModelRegistry, ref: str) -> str:
@@ -168,7 +168,7 @@ def _why_not(registry: ModelRegistry, ref: str) -> str:
     return "shows no sign of Google Cloud: set GOOGLE_CLOUD_PROJECT" if unlikely else ""
 
 
-def usable(registry: ModelRegistry, offer: Offer, info: ModelInfo) -> str:
+def usable(registry: ModelRegistry, offer: ProviderModels, info: ModelInfo) -> str:
     """Why this one model cannot be used. Models on this machine are there one by one."""
     return offer.unusable_reason or (_why_not(registry, info.ref) if offer.provider == _LOCAL else "")
 
@@ -179,13 +179,13 @@ def usable_refs(models: Models) -> list[str]:
     return [info.ref for each in all_offers(models) for info in each.models if not usable(models, each, info)]
 
 
-def model_state(registry: ModelRegistry, offer: Offer, info: ModelInfo) -> State:
+def model_state(registry: ModelRegistry, offer: ProviderModels, info: ModelInfo) -> State:
     if usable(registry, offer, info):
         return "missing"
     return "ready" if offer.provider == _LOCAL else provider_state(registry, offer)
 
 
-def provider_state(registry: ModelRegistry, offer: Offer) -> State:
+def provider_state(registry: ModelRegistry, offer: ProviderModels) -> State:
     if offer.provider == _LOCAL:
         return "ready" if any(not usable(registry, offer, info) for info in offer.models) else "missing"
     if offer.unusable_reason or offer.failure:

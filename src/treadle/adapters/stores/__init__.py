@@ -1,5 +1,5 @@
-"""The stores. `open_store` opens the one at an address (the path of an SQLite file, or `postgresql://…`) and imports
-what it needs only then."""
+"""The stores. `open_store` opens the one at an address, an SQLite file or `postgresql://…`, and imports it only
+then."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,8 +23,8 @@ def store_of(source: Store | Path | str | None) -> Store:
 
 
 def open_store(address: str | Path, *, lease_s: float = LEASE_S) -> "SqliteStore | PostgresStore":
-    """The store at an address; nothing is connected or made before its first use. `lease_s` is how long leases last
-    that are taken here."""
+    """The store at an address, without connecting to it or making it. `lease_s`: how long leases last that are taken
+    here."""
     if not _is_postgres(address):
         from treadle.adapters.stores.sqlite import SqliteStore
 

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from treadle.adapters.stores.integrity import MISSING, MOST_LOST, STRAY, Problem, ProblemKind, end_after_repair
-from treadle.adapters.stores.packing import Packed
+from treadle.adapters.stores.packing import MISSING, MOST_LOST, STRAY, Packed, Problem, ProblemKind, end_after_repair
 from treadle.base.types import ChatId
 from treadle.errors import Damaged
 from treadle.protocol import wire
@@ -34,24 +33,18 @@ class StoredChatRow(NamedTuple):
 
 
 class ChatInspection:
-    """Call `add_record` for every record by number, then `report_missing_blobs`, then `compare_row`. Then `problems`
-    is complete, and with `repair` the other fields are what has to be written."""
+    """Call `add_record` for each record, `report_missing_blobs`, `compare_row`. Then `problems` and the repair are
+    complete."""
 
     def __init__(self, chat: str, restore: Callable[[Packed], bytes], *, repair: bool) -> None:
         self.problems: list[Problem] = []
         self.lost: list[tuple[Packed, str]] = []
         """Records to quarantine, if they are there, and to replace by `make_lost_record`; with the reason."""
-        self.stray: list[int] = []
-        """Numbers of records to quarantine and delete."""
-        self.correction: tuple[int, bytes] | None = None
-        """The chat's head and summary."""
-        self.blobs: list[tuple[int, str]] = []
-        """Blobs that sound events need, each with the number of the event."""
-        self._chat = chat
-        self._restore = restore
-        self._repair = repair
-        self._expected = 1
-        self._last = 0
+        self.stray: list[int] = []  # Numbers of records to quarantine and delete.
+        self.correction: tuple[int, bytes] | None = None  # The chat's head and summary.
+        self.blobs: list[tuple[int, str]] = []  # Blobs that sound events need, each with the number of the event.
+        self._chat, self._restore, self._repair = chat, restore, repair
+        self._expected, self._last = 1, 0
 
     def add_record(self, packed: Packed) -> None:
         self._last = packed.seq
@@ -78,11 +71,9 @@ class ChatInspection:
         self.problems.sort(key=lambda problem: problem.seq)
 
     def compare_row(self, row: StoredChatRow) -> None:
-        """Check that the chat's row agrees with its log."""
         last = self._expected - 1 if self._repair else self._last
-        head, wake_ms, updated_ms = (
-            value if isinstance(value, int) else 0 for value in (row.head, row.wake_ms, row.updated_ms)
-        )
+        row_numbers = (row.head, row.wake_ms, row.updated_ms)
+        head, wake_ms, updated_ms = (value if isinstance(value, int) else 0 for value in row_numbers)
         try:
             summary = msgspec.json.decode(row.summary, type=ChatSummary)
             if summary.chat != self._chat:
@@ -90,16 +81,8 @@ class ChatInspection:
         except (msgspec.MsgspecError, UnicodeDecodeError, TypeError) as error:
             self._report("summary", f"the summary cannot be read ({error})")
             status: Status = next((status for status in STATUSES if status == row.status), "idle")
-            summary = ChatSummary(
-                ChatId(self._chat),
-                status,
-                head,
-                bool(row.runnable),
-                wake_ms,
-                owner=str(row.owner),
-                archived=bool(row.archived),
-                updated_ms=updated_ms,
-            )
+            summary = ChatSummary(ChatId(self._chat), status, head, bool(row.runnable), wake_ms, updated_ms=updated_ms)
+            summary = msgspec.structs.replace(summary, owner=str(row.owner), archived=bool(row.archived))
             self._correct(last, summary)
         if head != last:
             self._report("head", f"the chat says its last record is {head}, the log ends with {last}", last)

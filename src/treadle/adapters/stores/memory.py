@@ -1,15 +1,14 @@
-"""The store as it is meant: the executable specification of `treadle.ports.store`, in one process and one event
-loop. Nothing survives it. No method awaits between a check and a change, which is what makes each one atomic."""
+"""The executable specification of `treadle.ports.store`, in memory and for one event loop. Each method is atomic: none
+awaits between a check and a change."""
 
 import asyncio
 import contextlib
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
-from treadle.adapters.stores.integrity import check_gapless
-from treadle.adapters.stores.listing import fits, place
+from treadle.adapters.stores.packing import check_gapless, fits, place
 from treadle.adapters.stores.text_index import extract_text, fold_words
 from treadle.base.types import ChatId, Clock, SystemClock
 from treadle.errors import ChatBusy, ChatExists, HeadMoved, InvalidInput, LeaseLost, NotFound, StoreError
@@ -19,16 +18,11 @@ from treadle.protocol.wire import Record
 
 
 class _Chat:
-    """One chat: its log, its summary, and who may write."""
-
     def __init__(self, order: int, summary: ChatSummary, records: Sequence[Record]) -> None:
-        self.order = order
-        self.summary = summary
+        self.order, self.summary = order, summary
         self.records = list(records)
         self.epoch = max((record.epoch for record in records), default=0)
-        self.worker = ""
-        self.lease_until = 0.0
-        self.changed = 0
+        self.worker, self.lease_until, self.changed = "", 0.0, 0
         self.snapshot: port.Snapshot | None = None
         self.deltas: list[port.Delta] = []
         self.waiters: set[asyncio.Future[None]] = set()
@@ -58,12 +52,10 @@ class MemoryStore:
         self._clock = clock or SystemClock()
         self._lease_s = lease_s
         self._chats: dict[ChatId, _Chat] = {}
-        self._deleted: dict[ChatId, _Chat] = {}
-        """Tombstones: chats without records."""
+        self._deleted: dict[ChatId, _Chat] = {}  # Tombstones: chats without records.
         self._blobs: dict[str, bytes] = {}
         self._answers: dict[tuple[str, str], port.Remembered] = {}
-        self._orders = itertools.count()
-        self._changed = 0
+        self._orders, self._changed = itertools.count(), 0
         self._waiters: set[asyncio.Future[None]] = set()
         self._closed = False
 
@@ -85,8 +77,7 @@ class MemoryStore:
     async def append(self, commit: port.Commit) -> None:
         self._check_new(commit.answer)
         chat, records, lease, take = commit.chat, commit.records, commit.lease, commit.take
-        entry = self._find(chat)
-        now = self._clock.monotonic()
+        entry, now = self._find(chat), self._clock.monotonic()
         if take is not None and (entry.is_leased(now) or take.epoch != entry.epoch + 1):
             raise ChatBusy(f"chat {chat} is held, or was meanwhile; it cannot be taken as epoch {take.epoch}")
         if lease is not None and not (lease.chat == chat and entry.holds(lease)):
@@ -115,8 +106,7 @@ class MemoryStore:
             if entry.is_leased(now):
                 raise ChatBusy(f"chat {chat} is held by the live worker {entry.worker}; stop it before you delete it")
         for chat in chats:
-            entry = self._chats.pop(chat, None)
-            if entry is None:
+            if (entry := self._chats.pop(chat, None)) is None:
                 continue
             tombstone = _Chat(entry.order, ChatSummary(chat, owner=entry.summary.owner, deleted=True), ())
             tombstone.epoch = entry.epoch
@@ -130,9 +120,7 @@ class MemoryStore:
         records, after_seq = self._find(chat).records, max(0, after_seq)
         return records[after_seq : after_seq + limit] if limit else records[after_seq:]
 
-    async def read_types(
-        self, chat: ChatId, types: Collection[str], after_seq: int = 0, limit: int = 0
-    ) -> list[Record]:
+    async def read_types(self, chat: ChatId, types: Container[str], after_seq: int = 0, limit: int = 0) -> list[Record]:
         records = [record for record in await self.read(chat, after_seq) if record.type in types]
         return records[:limit] if limit else records
 
@@ -158,13 +146,10 @@ class MemoryStore:
         self, *, owner: str | None = None, after_change: int = 0, limit: int = 0
     ) -> Sequence[port.Listed]:
         self._check_open()
-        changed_chats = [
-            entry
-            for entry in (*self._chats.values(), *self._deleted.values())
-            if entry.changed > after_change and (owner is None or entry.summary.owner == owner)
-        ]
-        changed_chats.sort(key=lambda entry: entry.changed)
-        return [self._listed(entry) for entry in (changed_chats[:limit] if limit else changed_chats)]
+        entries = (*self._chats.values(), *self._deleted.values())
+        matches = [each for each in entries if each.changed > after_change and owner in (None, each.summary.owner)]
+        matches.sort(key=lambda entry: entry.changed)
+        return [self._listed(entry) for entry in (matches[:limit] if limit else matches)]
 
     async def search_text(self, words: Sequence[str]) -> Mapping[ChatId, int]:
         self._check_open()
@@ -208,8 +193,7 @@ class MemoryStore:
 
     async def release(self, lease: port.Lease) -> None:
         self._check_open()
-        entry = self._chats.get(lease.chat)
-        if entry is not None and entry.holds(lease):
+        if (entry := self._chats.get(lease.chat)) is not None and entry.holds(lease):
             entry.worker = ""
 
     async def put_blob(self, data: bytes) -> str:

@@ -1,11 +1,17 @@
-"""How a record's body lies in its row: as it is, or compressed; with a checksum over the body itself. Shared by the
-stores on disk; knows nothing of SQL, and nothing of what a body means."""
+"""The rules that all stores share: the body of a record in its row (plain or compressed, with a checksum over the body
+itself), the filter and the order of lists of chats, logs without a gap (D-06). Knows nothing of SQL."""
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from treadle.errors import Damaged
+import msgspec
+
+from treadle.base.types import ChatId
+from treadle.errors import Damaged, InvalidInput
+from treadle.ports.store import ChatFilter, Cursor
+from treadle.protocol import wire
+from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 
 SMALL_OVER = 40
@@ -107,3 +113,98 @@ would be a second dictionary with a packing of its own."""
 _COMPRESSOR = zlib.compressobj(3, zlib.DEFLATED, -12, 5, zdict=_DICTIONARY)
 """Has read the dictionary; a copy is quicker than another one, and the smaller its window (4 KB here, which any reader
 of `_WINDOW` takes), the less of the caches it takes from what comes next."""
+
+
+_decoder = msgspec.json.Decoder(ChatSummary)
+
+
+def fits(chat_filter: ChatFilter, summary: ChatSummary, cursor: Cursor | None) -> bool:
+    return (
+        chat_filter.owner in (None, summary.owner)
+        and chat_filter.archived in (None, summary.archived)
+        and chat_filter.status in (None, summary.status)
+        and (chat_filter.label is None or chat_filter.label in summary.labels)
+        and (
+            not chat_filter.query
+            or folded(chat_filter.query) in folded(summary.title)
+            or summary.chat.startswith(beginnings(chat_filter.query))
+        )
+        and (cursor is None or place(summary) < cursor)
+    )
+
+
+def place(summary: ChatSummary) -> Cursor:
+    """Where a chat stands in a list; the highest comes first."""
+    return summary.updated_ms, summary.chat
+
+
+def folded(text: str) -> str:
+    """A title, or a part of one, without its case. NUL is what no database takes in a text."""
+    return text.casefold().replace("\0", "")
+
+
+def beginnings(query: str) -> tuple[str, str]:
+    """How the id of a chat may begin that is meant by `query`."""
+    return query, f"c_{query}"
+
+
+def decode_summary(chat: str, body: bytes) -> ChatSummary:
+    """A summary that cannot be read must not hide the chat, nor the others in a list; `treadle fsck` tells of it."""
+    try:
+        return _decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
+        return ChatSummary(ChatId(chat), status="error", title="(the summary is damaged: run treadle fsck)")
+
+
+MISSING = "the record was missing"
+STRAY = "its number is far from all others and cannot be right"
+MOST_LOST = 10_000  # More than this is not lost: the number of the last record is wrong.
+
+
+ProblemKind = Literal[
+    "database", "record", "gap", "head", "summary", "orphan", "blob", "image", "changes", "snapshot", "world", "ahead"
+]
+
+
+class Problem(msgspec.Struct, frozen=True):
+    kind: ProblemKind
+    text: str
+    chat: str = ""
+    seq: int = 0
+    repaired: bool = False
+
+
+def check_gapless(records: Sequence[Record | Packed], first: int) -> None:
+    """InvalidInput unless the numbers of new records go on from `first`."""
+    for seq, record in enumerate(records, first):
+        if record.seq != seq:
+            raise InvalidInput(f"the records are not gapless: {record.seq} stands where {seq} belongs")
+
+
+def gapless(records: list[Record], chat: ChatId, after_seq: int, head: int, limit: int) -> list[Record]:
+    """The records behind `after`, one for every number up to the chat's head, or up to `limit` of them."""
+    upto = max(head, records[-1].seq if records else 0)
+    if limit:
+        upto = min(upto, after_seq + limit)
+    missing_count = max(0, upto - after_seq) - len(records)
+    if missing_count == 0:
+        return records
+    if missing_count > MOST_LOST:
+        raise contradiction(chat, head, records[-1].seq if records else after_seq)
+    there = {record.seq: record for record in records}
+    return [there.get(seq) or wire.make_lost_record(seq, MISSING) for seq in range(after_seq + 1, upto + 1)]
+
+
+def end_after_repair(head: int, last: int) -> int:
+    """Where a log ends whose chat and records do not agree. No number is given twice: those of lost records stay
+    theirs, and if the chat's number cannot be believed, one lost record says that there was more."""
+    if head <= last:
+        return last
+    return head if head - last <= MOST_LOST else last + 1
+
+
+def contradiction(chat: ChatId, head: int, last: int) -> Damaged:
+    return Damaged(
+        f"chat {chat} says that its last record is {head}, and its log ends with {last}; nothing was changed, "
+        "mend it with `treadle fsck --repair`"
+    )

@@ -1,23 +1,20 @@
-"""The messages of chats, in parts that can be searched for words (U-04). Shared by the stores on disk: each has an
-index of parts, a cache that is updated by a search, so that appending costs nothing. Knows no SQL."""
+"""The messages of chats, in parts that can be searched for words (U-04). A search updates a store's index of parts, a
+cache, so that appending costs nothing. Knows no SQL."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from treadle.adapters.stores.listing import folded
+from treadle.adapters.stores.packing import folded
 from treadle.base.types import ChatId
 from treadle.errors import StoreError
 from treadle.protocol.events import AssistantMessage, UserMessage
 from treadle.protocol.wire import Record, decode
 
 SPOKEN = (UserMessage.TYPE, AssistantMessage.TYPE)
-PART = 32 * 1024
-"""Characters after which another part begins."""
-GROUP = 20
-"""Chats that are indexed in one transaction; appends may have to wait for it."""
-PATIENCE_S = 5.0
-"""So long a search waits for the index; then the chats that it lacks are read."""
+PART = 32 * 1024  # Characters after which another part begins.
+GROUP = 20  # Chats that are indexed in one transaction; appends may have to wait for it.
+PATIENCE_S = 5.0  # So long a search waits for the index; then the chats that it lacks are read.
 
 
 class UnindexedRange(NamedTuple):
@@ -61,17 +58,14 @@ def parts(chat: UnindexedRange, records: Iterable[Record]) -> Iterator[Part]:
 
 
 class CatchingUp:
-    """Brings an index up to date: one update at a time for all callers, and to its end even if no caller waits for
-    it.
-    """
+    """Brings an index up to date: one update at a time for all callers, to its end even if no caller waits for it."""
 
     def __init__(
         self,
         find_unindexed: Callable[[], Awaitable[Sequence[UnindexedRange]]],
         take_in: Callable[[Sequence[UnindexedRange]], Awaitable[None]],
     ) -> None:
-        self._behind = find_unindexed
-        self._take_in = take_in
+        self._behind, self._take_in = find_unindexed, take_in
         self._task: asyncio.Task[None] | None = None
 
     async def wait(self) -> None:

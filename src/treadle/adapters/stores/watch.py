@@ -1,6 +1,5 @@
-"""The waiters for a chat, or for any chat. Appends of this store wake them at once; those of others are found by one
-poll for all waiters, which runs only while there are any. Wake-ups are hints: a waiter that is woken too early looks
-again."""
+"""The waiters for a chat, or for any chat. Appends of this store wake them at once; one poll for all waiters finds
+those of others. Wake-ups are hints: a waiter that is woken too early looks again."""
 
 from __future__ import annotations
 
@@ -15,13 +14,11 @@ if TYPE_CHECKING:
 
 POLL_S = 0.1
 
-ANY = ChatId("")
-"""Stands for all chats: its head is the number of the last change of any."""
+ANY = ChatId("")  # Stands for all chats: its head is the number of the last change of any.
 
 Heads = dict[ChatId, int]
 
-DELETED = -1
-"""The head of a chat that does not exist any more."""
+DELETED = -1  # The head of a chat that does not exist any more.
 
 
 class Watch:
@@ -35,15 +32,12 @@ class Watch:
         *,
         listen: Callable[[], None] = lambda: None,
     ) -> None:
-        self._ask = ask
-        self._listen = listen
-        self._poll_s = poll_s
+        self._ask, self._listen, self._poll_s = ask, listen, poll_s
         self._waiters: dict[ChatId, dict[asyncio.Future[int], int]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         """Of the next poll. At any time there is either this or a poll under way, never both: else polls multiply."""
-        self._asking = False
-        self._closed = False
+        self._asking, self._closed = False, False
 
     async def wait(self, chat: ChatId, after_head: int, timeout_s: float, now: Callable[[], Awaitable[int]]) -> int:
         """The head as soon as it is > `after`, or what `now` says when the time is up."""
@@ -55,8 +49,7 @@ class Watch:
             self._loop, self._timer, self._asking = waiter.get_loop(), None, False
         self._poll_later()
         try:
-            head = await now()
-            if head > after_head:
+            if (head := await now()) > after_head:
                 return head
             self._listen()
             try:
@@ -103,8 +96,7 @@ class Watch:
                     waiter.set_exception(error)
 
     def _poll(self) -> None:
-        self._timer = None
-        self._asking = True
+        self._timer, self._asking = None, True
         self._ask(tuple(self._waiters)).add_done_callback(self._handle_answer)
 
     def _handle_answer(self, answer: asyncio.Future[Heads]) -> None:

@@ -1,10 +1,8 @@
-"""The names that spans and metrics use: those of OpenTelemetry's GenAI conventions where there is one, else our own
-under `treadle.`."""
+"""The names of spans and metrics: those of OpenTelemetry's GenAI conventions where there is one, else `treadle.…`."""
 
 from treadle.protocol.deltas import FinishDelta
 
-SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
-"""The version of the conventions that the names are from."""
+SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"  # The version of the conventions that the names are from.
 OPERATION = "gen_ai.operation.name"
 PROVIDER = "gen_ai.provider.name"
 CONVERSATION = "gen_ai.conversation.id"
@@ -43,27 +41,17 @@ ARGUMENTS = "gen_ai.tool.call.arguments"
 RESULT = "gen_ai.tool.call.result"
 
 _PROVIDERS = {
-    "copilot": "github.copilot",
-    "gemini": "gcp.gemini",
-    "mistral": "mistral_ai",
-    "openai-responses": "openai",
-    "vertex": "gcp.vertex_ai",
-    "xai": "x_ai",
-}
+    "copilot": "github.copilot", "gemini": "gcp.gemini", "mistral": "mistral_ai", "openai-responses": "openai",
+    "vertex": "gcp.vertex_ai", "xai": "x_ai",
+}  # fmt: skip
 
 
 def of_response(ending: FinishDelta) -> dict[str, str | int]:
-    """The attributes of an answer, as far as its provider tells them."""
-    attributes: dict[str, str | int] = {
-        RESPONSE_ID: ending.response_id,
-        RESPONSE_MODEL: ending.response_model,
-        SERVER_ADDRESS: ending.server_address,
-        SERVER_PORT: ending.server_port,
-    }
-    return {name: value for name, value in attributes.items() if value}
+    answer = {RESPONSE_ID: ending.response_id, RESPONSE_MODEL: ending.response_model}
+    server: dict[str, str | int] = {SERVER_ADDRESS: ending.server_address, SERVER_PORT: ending.server_port}
+    return {name: value for name, value in (server | answer).items() if value}
 
 
 def of_model(ref: str) -> dict[str, str]:
-    """The attributes of a `provider:name`."""
     provider, _, name = ref.partition(":")
     return {PROVIDER: _PROVIDERS.get(provider, provider), MODEL: name or provider} if ref else {}

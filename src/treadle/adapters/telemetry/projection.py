@@ -22,21 +22,17 @@ from treadle.protocol.events import Envelope
 
 Attributes = dict[str, Any]
 NOTHING: Attributes = {}
-EVERY_MS = 10_000
-"""A long run is shown in portions of at least this length, each of whole turns."""
+EVERY_MS = 10_000  # A long run is shown in portions of at least this length, each of whole turns.
 _NAME = 80
 _TOLD = 300
 
-ROOT = ""
-"""The key of what is above a run."""
+ROOT = ""  # The key of what is above a run.
 RUN = "run"
 _ANSWERED = e.PermissionCompleted | e.ExternalToolCompleted | e.UserInputCompleted
 _ASKED = e.PermissionRequested | e.ExternalToolRequested | e.UserInputRequested
 
 
 class Moment(msgspec.Struct):
-    """Something that happened in the middle of a span."""
-
     name: str
     time_ms: int
     attributes: dict[str, Any] = {}
@@ -52,10 +48,8 @@ class Span(msgspec.Struct):
     attributes: dict[str, Any]
     kind: Literal["internal", "client"] = "internal"
     end_ms: int = 0
-    error: str = ""
-    """The class of the error that it ended with; empty if with none."""
-    error_message: str = ""
-    """The error in words."""
+    error: str = ""  # The class of the error that it ended with; empty if with none.
+    error_message: str = ""  # The error in words.
     moments: list[Moment] = []
 
 
@@ -71,8 +65,7 @@ class Portion(msgspec.Struct, frozen=True):
     """Spans that are handed over together, and how long the chat waited for workers meanwhile, in seconds."""
 
     trace: Trace
-    seq: int
-    """The event that ends the portion: the process that wrote it hands the spans over."""
+    seq: int  # The event that ends the portion: the process that wrote it hands the spans over.
     spans: tuple[Span, ...]
     queued: tuple[float, ...] = ()
 
@@ -86,16 +79,12 @@ class Projection:
         self,
         chat: ChatId,
         model: str = "",
-        *,
         include_content: bool = False,
         first_tokens: dict[int, float] | None = None,
         endings: dict[int, FinishDelta] | None = None,
     ) -> None:
-        self.reached = 0
-        """The last event that was taken."""
-        self._chat = chat
-        self._default_model = model
-        self._said = include_content
+        self.reached = 0  # The last event that was taken.
+        self._chat, self._default_model, self._said = chat, model, include_content
         self._first_tokens = {} if first_tokens is None else first_tokens
         self._endings = {} if endings is None else endings
         self._begin(None, 0)
@@ -107,18 +96,12 @@ class Projection:
         self._done: list[Span] = []
         self._queued: list[float] = []
         self._pending_ms = 0
-        self.handed_ms = time_ms
-        """When the last portion ended, or else the run began."""
-        self._epoch = 0
-        self._model = self._default_model
-        self._turn = ""
+        self.handed_ms = time_ms  # When the last portion ended, or else the run began.
+        self._epoch, self._model, self._turn = 0, self._default_model, ""
         self._attempt = 0
-        self._asked_ms = 0
-        """Since when a model is asked; 0 when none is."""
-        self._requests: dict[CallKey, tuple[str, str]] = {}
-        """By call: the name of its tool, and the provider's id."""
-        self._usage = Usage()
-        self._compacting = ""
+        self._asked_ms = 0  # Since when a model is asked; 0 when none is.
+        self._requests: dict[CallKey, tuple[str, str]] = {}  # By call: the name of its tool, and the provider's id.
+        self._usage, self._compacting = Usage(), ""
         self._failure: e.SessionError | None = None
 
     def take(self, envelope: Envelope) -> Portion | None:
@@ -157,30 +140,26 @@ class Projection:
                 self._end(key, envelope.time_ms)
         if isinstance(event, e.RunEnd):
             failure = self._failure if event.reason == "error" else None
-            kind, error_message = (failure.error_class, failure.message) if failure is not None else ("", "")
+            kind, message = (failure.error_class, failure.message) if failure is not None else ("", "")
             came_to = _spent(self._usage) | {"treadle.end": event.reason}
-            self._end(RUN, envelope.time_ms, came_to, error=kind, error_message=error_message)
+            self._end(RUN, envelope.time_ms, came_to, error=kind, message=message)
         portion = Portion(trace, envelope.seq, tuple(self._done), tuple(self._queued))
         self._done, self._queued, self.handed_ms = [], [], envelope.time_ms
         if over:
             self._begin(None, 0)
         return portion
 
-    # -- spans ----------------------------------------------------------------------------------------------------
-
     def _start(self, key: str, parent: str, name: str, at: int, attributes: Attributes) -> Span:
         nonempty = {name: value for name, value in attributes.items() if value != ""}
         span = Span(key, parent, inert_line(name, _NAME), at, {names.CONVERSATION: self._chat, **nonempty})
         return self._open.setdefault(key, span)
 
-    def _end(
-        self, key: str, at: int, attributes: Attributes = NOTHING, *, error: str = "", error_message: str = ""
-    ) -> None:
+    def _end(self, key: str, at: int, attributes: Attributes = NOTHING, *, error: str = "", message: str = "") -> None:
         if (span := self._open.pop(key, None)) is None:
             return
         span.attributes |= attributes
         span.end_ms = max(span.start_ms, at)
-        span.error, span.error_message = error, inert_line(error_message, _TOLD)
+        span.error, span.error_message = error, inert_line(message, _TOLD)
         self._done.append(span)
 
     @property
@@ -202,8 +181,6 @@ class Projection:
             run.moments = [*run.moments, Moment("treadle.worker", envelope.time_ms, {"treadle.epoch": envelope.epoch})]
         self._epoch = envelope.epoch
 
-    # -- turns and model calls ------------------------------------------------------------------------------------
-
     def _turns(self, at: int, event: e.Event) -> None:
         attributes: Attributes
         match event:
@@ -220,9 +197,8 @@ class Projection:
                 self._open[RUN].attributes |= names.of_model(model)
             case e.TurnRetry():
                 is_lost = event.error_class == "worker_lost"  # the reserved tokens are no count of the used ones
-                self._end_model_call(
-                    at, error=event.error_class, error_message=event.message, usage=None if is_lost else event.usage
-                )
+                usage = None if is_lost else event.usage
+                self._end_model_call(at, error=event.error_class, message=event.message, usage=usage)
                 self._asked_ms = at + round(event.delay_s * 1000)
             case e.AssistantMessage():
                 self._requests |= {request.call: (request.name, request.id) for request in event.tool_requests}
@@ -238,11 +214,7 @@ class Projection:
                 self._turn = ""
             case e.SessionError():
                 self._failure = event
-                self._end_model_call(
-                    at, error=event.error_class, error_message=event.message, made_anyway=self._attempt == 0
-                )
-            case _:
-                pass
+                self._end_model_call(at, error=event.error_class, message=event.message, made_anyway=self._attempt == 0)
 
     def _end_model_call(
         self,
@@ -250,7 +222,7 @@ class Projection:
         attributes: Attributes = NOTHING,
         *,
         error: str = "",
-        error_message: str = "",
+        message: str = "",
         usage: Usage | None = None,
         turn: int = 0,
         made_anyway: bool = True,
@@ -267,13 +239,12 @@ class Projection:
         if (ending := self._endings.pop(turn, None)) is not None:
             attributes = {**attributes, **names.of_response(ending)}
         self._model_called(key, self._here, min(asked_ms, at), usage)
-        self._end(key, at, attributes, error=error, error_message=error_message)
+        self._end(key, at, attributes, error=error, message=message)
 
     def _model_called(self, key: str, parent: str, start: int, usage: Usage | None) -> None:
         model = names.of_model(self._model)
         name = f"chat {model.get(names.MODEL, '')}".rstrip()
-        attributes = {names.OPERATION: "chat"} | model | _spent(usage)
-        self._start(key, parent, name, start, attributes).kind = "client"
+        self._start(key, parent, name, start, {names.OPERATION: "chat"} | model | _spent(usage)).kind = "client"
         self._usage += usage or Usage()
 
     # -- calls, and what they wait for ----------------------------------------------------------------------------
@@ -311,8 +282,6 @@ class Projection:
                 self._end(f"wait {call}", at, {"treadle.by": event.by}, error=failed)
             case e.UserInputCompleted(action=action):
                 self._end(f"wait {action}", at, {"treadle.by": event.by})
-            case _:
-                pass
         if isinstance(event, _ANSWERED):
             self._pending_ms = at
 
@@ -342,7 +311,7 @@ class Projection:
                 parent = within.key if within is not None else self._here
                 key, error = f"chat {envelope.seq}", "model_error" if event.error else ""
                 self._model_called(key, parent, start, usage)
-                self._end(key, at, {names.PURPOSE: event.purpose}, error=error, error_message=event.error)
+                self._end(key, at, {names.PURPOSE: event.purpose}, error=error, message=event.error)
             case e.CheckStarted(check=check):
                 content = {"treadle.check": event.command} if self._said else {}
                 self._start(check, self._here, "check", at, content)
@@ -350,19 +319,13 @@ class Projection:
                 self._end(check, at, error="" if event.success else event.synthetic or "check_failed")
             case e.Interrupted() if (run := self._open.get(RUN)) is not None:
                 run.moments = [*run.moments, Moment("treadle.interrupted", at, {"treadle.by": event.by})]
-            case _:
-                pass
 
 
 def _spent(usage: Usage | None) -> Attributes:
     if usage is None or not usage.tokens:
         return {}
-    optional = {
-        names.CACHED_TOKENS: usage.cached,
-        names.REASONING_TOKENS: usage.reasoning,
-        names.COST: usage.usd,
-        names.ESTIMATED: usage.estimated,
-    }
+    optional: Attributes = {names.CACHED_TOKENS: usage.cached, names.REASONING_TOKENS: usage.reasoning}
+    optional |= {names.COST: usage.usd, names.ESTIMATED: usage.estimated}
     tokens = {names.INPUT_TOKENS: usage.input, names.OUTPUT_TOKENS: usage.output}
     return {**tokens, **{name: value for name, value in optional.items() if value}}
 

@@ -1,5 +1,4 @@
-"""Portions of the log as OpenTelemetry's spans and metrics. The only module that loads its SDK, and where all of its
-variables count: resource, sampler, limits, and those of the exporters."""
+"""Portions of the log as spans and metrics: the only module that loads OpenTelemetry's SDK and its variables."""
 
 import os
 import sys
@@ -33,8 +32,7 @@ _TOKENS = [4.0**power for power in range(14)]
 _SECONDS = [0.01 * 2.0**power for power in range(14)]
 _WAITS = [0.1, 1.0, 10.0, 60.0, 600.0, 3_600.0, 86_400.0]
 _NS = 1_000_000
-MOST = 8_192
-"""So many spans may wait for a collector that is slow or away."""
+MOST = 8_192  # So many spans may wait for a collector that is slow or away.
 T = TypeVar("T")
 
 
@@ -44,12 +42,10 @@ class Sender(SpanProcessor):
     one warning."""
 
     def __init__(self, exporter: SpanExporter, destination: str) -> None:
-        self._exporter = exporter
-        self._where = destination
+        self._exporter, self._where = exporter, destination
         self._made: list[ReadableSpan] = []
         self._queue: SimpleQueue[list[ReadableSpan] | None] = SimpleQueue()
-        self._waiting = 0
-        self._has_warned = False
+        self._waiting, self._has_warned = 0, False
         self._thread = threading.Thread(target=self._send_all, name="treadle traces", daemon=True)
         self._thread.start()
 
@@ -58,7 +54,6 @@ class Sender(SpanProcessor):
             self._made.append(span)
 
     def send(self) -> None:
-        """Queue the spans that were made since the last call."""
         batch, self._made = self._made, []
         if self._waiting + len(batch) > MOST:
             self._warn_once("too many wait for it")
@@ -186,8 +181,6 @@ class Measures:
 
 
 class _Ids(IdGenerator):
-    """The ids that the next span is to have."""
-
     trace = span = 0
 
     def generate_span_id(self) -> int:
@@ -205,8 +198,8 @@ def _context(trace: int, span: int, sampled: bool = True, *, remote: bool = Fals
 
 
 def _exporter(settings: Telemetry, signal: Signal, console: Callable[..., T], name: str) -> T:
-    """To the console, or the exporter of this name by the protocol that is wanted. The setting is the address of the
-    collector; by HTTP each signal has a path there."""
+    """The console, or the exporter of this name. The setting is the address of the collector; by HTTP a signal adds its
+    path."""
     if settings.exporter(signal, os.environ) == "console":
         return console(out=sys.stderr)
     kind = "trace" if signal == "TRACES" else "metric"

@@ -1,5 +1,4 @@
-"""Settings of the export: which signals, and where to. Imports nothing of OpenTelemetry, so that a process without
-telemetry pays nothing for it."""
+"""Settings of the export. Imports nothing of OpenTelemetry: a process without telemetry pays nothing for it."""
 
 from collections.abc import Mapping
 from contextlib import suppress

@@ -1,5 +1,5 @@
-"""Watches what this process commits, and hands over the portions of spans that end with it. Reads them from the store,
-in a task of its own: the loop waits for nothing here, and what a dead worker did is read like everything else."""
+"""Hands over the portions of spans that end with what this process commits, read from the store in a task of its
+own."""
 
 import asyncio
 import logging
@@ -32,16 +32,14 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 KEPT = 1_024
-CLOSE_S = 3.0
-"""How long a process that ends waits for its collector."""
-_LOOK_BACK = 50
-"""Outside runs: a compaction begins so few events before it ends."""
+CLOSE_S = 3.0  # How long a process that ends waits for its collector.
+_LOOK_BACK = 50  # Outside runs: a compaction begins so few events before it ends.
 _ENDS = e.RunEnd | e.CompactionComplete | e.PermissionRequested | e.ExternalToolRequested | e.UserInputRequested
 
 
 def observer_of(telemetry: bool | Telemetry, store: Store, warn: Callable[[str], object]) -> Observer:
-    """Return the observer that exports as `telemetry` says. If nothing can be exported, return an observer that does
-    nothing, after a warning if the settings are wrong."""
+    """The observer that exports as `telemetry` says; one that does nothing if there is nothing to export, or cannot
+    be."""
     settings = telemetry if isinstance(telemetry, Telemetry) else Telemetry()
     try:
         return Watcher(store, settings) if telemetry and settings.check(os.environ) else Observer()
@@ -63,8 +61,7 @@ class _Job(msgspec.Struct, frozen=True):
 class _Watched(msgspec.Struct):
     """State of a chat whose run is under way. It is a cache: all of it can be dropped."""
 
-    handed_ms: int = 0
-    """When the last portion ended, as far as this process has read; it may have been another's."""
+    handed_ms: int = 0  # When the last portion ended, as far as this process has read; it may have been another's.
     first_tokens: dict[int, float] = {}
     endings: dict[int, FinishDelta] = {}
     projection: Projection | None = None
@@ -74,8 +71,7 @@ class Watcher(Observer):
     """An `Observer` that exports. ConfigError at once if it cannot."""
 
     def __init__(self, store: Store, settings: Telemetry) -> None:
-        self._store = store
-        self._wanted = settings
+        self._store, self._wanted = store, settings
         self._jobs: deque[_Job] = deque()
         self._task: asyncio.Task[None] | None = None
         self._recorder: Recorder | None = None
@@ -83,8 +79,6 @@ class Watcher(Observer):
         self._current: OrderedDict[str, TraceContext] = OrderedDict()
         self._filter = _TraceIds(self._current)
         logging.getLogger("treadle").addFilter(self._filter)
-
-    # -- notifications --------------------------------------------------------------------------------------------
 
     def committed(self, previous_state: ChatState, envelopes: Sequence[Envelope]) -> None:
         last = next((one for one in reversed(envelopes) if self._ends(previous_state, one)), None)
@@ -114,8 +108,8 @@ class Watcher(Observer):
 
     @contextmanager
     def working(self, state: ChatState, call: CallKey | None = None) -> Iterator[None]:
-        """Make the span of this call or run OpenTelemetry's current span: spans that tools create become its children,
-        and log lines carry its trace."""
+        """Make this call or run OpenTelemetry's current span: spans of tools become its children, log lines carry its
+        trace."""
         if state.run is None:
             yield
             return
@@ -134,16 +128,13 @@ class Watcher(Observer):
     def traceparent(self, state: ChatState, waits: CallKey) -> str:
         return str(_place(state, f"wait {waits}")) if state.run is not None else ""
 
-    # -- the work -------------------------------------------------------------------------------------------------
-
     async def _work(self) -> None:
         while self._jobs:
             job = self._jobs.popleft()
             try:
                 await self._hand_over(job)
             except Exception as error:  # any error: telemetry must not disturb the chat
-                text = "the trace of chat %s is not whole: %s: %s"
-                log_warning(text, job.chat, type(error).__name__, error)
+                log_warning("the trace of chat %s is not whole: %s: %s", job.chat, type(error).__name__, error)
 
     async def _hand_over(self, job: _Job) -> None:
         if self._recorder is None:
@@ -151,13 +142,8 @@ class Watcher(Observer):
         watched = self._of(job.chat)
         projection, watched.projection = watched.projection, None  # if this fails, the projection is incomplete
         if projection is None or not job.begin - 1 <= projection.reached < job.first:
-            projection = Projection(
-                job.chat,
-                job.model,
-                include_content=self._wanted.content,
-                first_tokens=watched.first_tokens,
-                endings=watched.endings,
-            )
+            content, tokens, endings = self._wanted.content, watched.first_tokens, watched.endings
+            projection = Projection(job.chat, job.model, content, tokens, endings)
             projection.reached = job.begin - 1
         records = await self._store.read(job.chat, projection.reached, job.last - projection.reached)
         for record in records:
@@ -200,8 +186,7 @@ def _keep(cache: OrderedDict[K, V], key: K, value: V) -> V:
 
 
 class _TraceIds(logging.Filter):
-    """Log lines tell the trace that they belong to: in their text, and under the names that OpenTelemetry's own logging
-    uses."""
+    """Log lines tell their trace: in their text, and under the names that OpenTelemetry's own logging uses."""
 
     def __init__(self, current: OrderedDict[str, TraceContext]) -> None:
         super().__init__()

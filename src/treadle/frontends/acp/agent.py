@@ -1,5 +1,4 @@
-"""The methods of the Agent Client Protocol, each a few commands to the library. A `Session` carries out the commands of
-one session."""
+"""The methods of the Agent Client Protocol. A `Session` carries out the commands of one session."""
 
 import asyncio
 import os
@@ -22,12 +21,10 @@ from treadle.adapters.tools.hooks import UnsavedFiles
 from treadle.base.inert import inert, inert_line
 from treadle.base.types import ChatId
 from treadle.errors import InvalidInput
-from treadle.frontends.acp.choices import MODEL, change_of, modes, require_model
-from treadle.frontends.acp.failures import INVALID_PARAMS, INVALID_REQUEST, NOT_FOUND, report_failures
-from treadle.frontends.acp.session import EditorCapabilities, Session
+from treadle.frontends.acp.content import INVALID_PARAMS, INVALID_REQUEST, NOT_FOUND, report_failures
+from treadle.frontends.acp.session import MODEL, EditorCapabilities, Session, change_of, modes, require_model
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
-from treadle.library.transfer import fork
 from treadle.ports.store import ChatFilter, Cursor
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.trace_context import extract_traceparent
@@ -53,18 +50,13 @@ class EditorAgent:
         root_of: Callable[[str], Path],
         unsaved: UnsavedFiles,
     ) -> None:
-        self._agent = agent
-        self._options_of = options_of
-        self._root_of = root_of
-        self._unsaved = unsaved
+        self._agent, self._options_of, self._root_of, self._unsaved = agent, options_of, root_of, unsaved
         self._sessions: dict[str, Session] = {}
         self._can = EditorCapabilities()
         self._client: acp.Client
 
     def on_connect(self, conn: acp.Client) -> None:
         self._client = conn
-
-    # -- the connection -----------------------------------------------------------------------------------------------
 
     async def initialize(
         self,
@@ -103,8 +95,6 @@ class EditorAgent:
         await require_model(self._agent, self._options_of("").model)
         return a.AuthenticateResponse()
 
-    # -- sessions -----------------------------------------------------------------------------------------------------
-
     @report_failures
     async def new_session(self, cwd: str, **params: Any) -> a.NewSessionResponse:
         options = self._options(cwd, params)
@@ -126,9 +116,7 @@ class EditorAgent:
 
     @report_failures
     async def fork_session(self, cwd: str, session_id: str, **params: Any) -> a.ForkSessionResponse:
-        store = self._agent.deps.store
-        chat = ChatId(session_id)
-        copy = await fork(store, chat, await store.head(chat), {})
+        copy = (await self._agent.chat(session_id).fork()).id
         session = await self._again(copy, cwd, params)
         await session.skip()
         return a.ForkSessionResponse(session_id=copy, **await self._begin_session(session, params))
@@ -165,8 +153,6 @@ class EditorAgent:
             await session.leave()
         return a.CloseSessionResponse()
 
-    # -- in a session -------------------------------------------------------------------------------------------------
-
     @report_failures
     async def prompt(self, session_id: str, prompt: list[ContentBlock], **params: Any) -> a.PromptResponse:
         return await self._session(session_id).prompt(prompt, extract_traceparent(params))
@@ -191,12 +177,9 @@ class EditorAgent:
         return a.SetSessionConfigOptionResponse(config_options=await session.choices())
 
     async def close(self) -> None:
-        """Leave all sessions, because the editor has disconnected. An interrupted run continues when its session is
-        loaded again."""
+        """Leave all sessions: the editor has gone. An interrupted run continues when its session is loaded again."""
         sessions, self._sessions = [*self._sessions.values()], {}
         await asyncio.gather(*(session.leave() for session in sessions))
-
-    # -- inside -------------------------------------------------------------------------------------------------------
 
     def _options(self, cwd: str, params: Mapping[str, Any]) -> ChatOptions:
         if not os.path.isabs(cwd):
@@ -208,8 +191,7 @@ class EditorAgent:
     async def _begin_session(
         self, session: Session, params: Mapping[str, Any], *, follows: bool = False
     ) -> dict[str, Any]:
-        """Start the session with the MCP servers of the editor. Return the modes and configuration options of the
-        session."""
+        """Start the session with the MCP servers of the editor. Return its modes and configuration options."""
         session.begin(*declare(self._agent, session.options.root, params.get("mcp_servers")), follows=follows)
         return {"modes": modes(session.options), "config_options": await session.choices()}
 
@@ -263,8 +245,7 @@ def installed() -> bool:
 
 
 def declare(agent: Agent, root: str, servers: list[Any] | None) -> list[str]:
-    """Register the MCP servers of the editor. Return a remark for each server that is not used, for the person to
-    read."""
+    """Register the MCP servers of the editor. Return a remark for the person about each that is not used."""
     problems: list[str] = []
     for server in servers or ():
         try:
@@ -298,8 +279,7 @@ class CheckedLines:
     """Implements the library's `Transport`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
+        self._reader, self._writer = reader, writer
         self._sending = asyncio.Lock()
 
     @classmethod

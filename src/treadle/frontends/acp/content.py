@@ -1,45 +1,35 @@
-"""Pieces of content in the protocol's shape, made inert (S-12), and tool calls in its terms: the kind of each call, its
-title in one line, and its files."""
+"""Content in the protocol's shape, made inert (S-12): tool calls, errors with a code that editors know and our
+sentence."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import msgspec
+from acp import RequestError
 from acp import schema as a
 from acp.helpers import ToolCallContentVariant as Content
 
 from treadle.adapters.tools.registry import ALIASES
 from treadle.base.inert import fence, inert, inert_line
 from treadle.diff.diff import sides
+from treadle.errors import ConfigError, InvalidInput, NotFound, Refused, TreadleError
 from treadle.frontends.presentation import notices
+from treadle.protocol.events import SessionError
 from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOLS
 from treadle.protocol.views import touched
 
-QUIET = notices.QUIET | {"ask_user"}
-"""Calls that the editor is shown in another way."""
+QUIET = notices.QUIET | {"ask_user"}  # Calls that the editor is shown in another way.
 _KINDS: Mapping[str, a.ToolKind] = {
-    "read_file": "read",
-    "read_output": "read",
-    "list_directory": "search",
-    "find_files": "search",
-    "grep_search": "search",
-    "get_diagnostics": "read",
-    COMMAND_TOOL: "execute",
-    "check_command": "execute",
-    "send_input": "execute",
-    "stop_command": "execute",
-    **dict.fromkeys(EDIT_TOOLS, "edit"),
-}
+    "read_file": "read", "read_output": "read", "list_directory": "search", "find_files": "search",
+    "grep_search": "search", "get_diagnostics": "read", COMMAND_TOOL: "execute", "check_command": "execute",
+    "send_input": "execute", "stop_command": "execute", **dict.fromkeys(EDIT_TOOLS, "edit"),
+}  # fmt: skip
 _VERBS = {
-    "read_file": "Read",
-    "list_directory": "List",
-    "find_files": "Find",
-    "grep_search": "Search for",
-    "get_diagnostics": "Diagnose",
-    "write_file": "Write",
-    "edit_file": "Edit",
-    "apply_patch": "Apply a patch",
-}
+    "read_file": "Read", "list_directory": "List", "find_files": "Find", "grep_search": "Search for",
+    "get_diagnostics": "Diagnose", "write_file": "Write", "edit_file": "Edit", "apply_patch": "Apply a patch",
+}  # fmt: skip
 _PATHS = ("path", "file_path", "file", "filePath")
 _WIDTH = 200
 MOST_SHOWN = 20_000
@@ -117,3 +107,38 @@ def locations(root: str, arguments: str) -> list[a.ToolCallLocation]:
     line = decoded.get("start_line")
     full_path = inert(os.path.normpath(os.path.join(root, path)))
     return [a.ToolCallLocation(path=full_path, line=line if isinstance(line, int) and line > 0 else None)]
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+AUTH, INVALID_PARAMS, INVALID_REQUEST, NOT_FOUND, INTERNAL = -32000, -32602, -32600, -32002, -32603
+_CODES: dict[type[TreadleError], int] = {
+    ConfigError: AUTH,  # a key or a model is missing: editors then show how to authenticate
+    InvalidInput: INVALID_PARAMS,
+    NotFound: NOT_FOUND,
+    Refused: INVALID_REQUEST,
+}
+
+
+def report_failures(body: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """A method of the agent whose failures the editor can show."""
+
+    @wraps(body)
+    async def method(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return await body(*args, **kwargs)
+        except TreadleError as error:
+            number = next((number for kind, number in _CODES.items() if isinstance(error, kind)), INTERNAL)
+            code = error.reason if isinstance(error, Refused) else error.code
+            raise RequestError(number, inert(str(error)), {"code": code}) from error
+
+    return method
+
+
+def failed_run(failure: SessionError | None, reason: str) -> RequestError:
+    """Why the run of a prompt ended in an error. The same stands in the session."""
+    if failure is None:
+        return RequestError(INTERNAL, inert(reason) or "the run ended with an error")
+    code = AUTH if failure.error_class == "auth" else INTERNAL
+    return RequestError(code, inert(failure.message), {"class": failure.error_class})

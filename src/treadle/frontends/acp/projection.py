@@ -1,5 +1,4 @@
-"""Converts the log of a chat to updates of the Agent Client Protocol. Recorded and live events are converted in the
-same way, so that a loaded session looks like one that was watched. All text is made inert (S-12)."""
+"""Converts the log to updates of the Agent Client Protocol: recorded and live events alike, all text inert (S-12)."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -11,18 +10,7 @@ from acp.helpers import ToolCallContentVariant as Content
 from treadle.base.inert import inert
 from treadle.base.types import CallKey
 from treadle.diff.diff import Texts
-from treadle.frontends.acp.content import (
-    QUIET,
-    chunk,
-    diff,
-    fenced,
-    kind_of,
-    locations,
-    remark,
-    thought_chunk,
-    title_of,
-    user_chunk,
-)
+from treadle.frontends.acp import content as shapes
 from treadle.frontends.presentation.notices import end, notice
 from treadle.protocol import events as e
 from treadle.protocol.files import FileChange, decode_path
@@ -33,8 +21,7 @@ TextsOf = Callable[[FileChange], Awaitable[Texts]]
 
 AGAIN = "\n\n*(the answer was cut off and is given again)*\n\n"
 MOST_DIFFS = 20
-MOST_TEXT = 400_000
-"""Most characters of a changed file that is shown as a diff. A larger file is not shown."""
+MOST_TEXT = 400_000  # Most characters of a changed file that is shown as a diff. A larger file is not shown.
 _TAIL = 16_000
 _STATUS: dict[str, a.PlanEntryStatus] = {"done": "completed", "in_progress": "in_progress"}
 
@@ -44,17 +31,12 @@ class Projection:
     True if the editor shows output as a terminal."""
 
     def __init__(self, root: str, texts: TextsOf, *, terminals: bool = False) -> None:
-        self._root = root
-        self._texts = texts
-        self._terminals = terminals
+        self._root, self._texts, self._terminals = root, texts, terminals
         self._view = SimpleView()
-        self._shown: tuple[int, str] = (0, "")
-        """The turn, and what the editor has of its text."""
-        self._thought = 0
-        """The turn of which thinking was shown live."""
+        self._shown: tuple[int, str] = (0, "")  # The turn, and what the editor has of its text.
+        self._thought = 0  # The turn of which thinking was shown live.
         self._calls: dict[CallKey, _Call] = {}
-        self.said: list[str] = []
-        """Messages that the editor shows already, because they were typed there."""
+        self.said: list[str] = []  # Messages that the editor shows already, because they were typed there.
 
     async def show(self, envelope: e.Envelope) -> list[Update]:
         tokens = [word for _, word in self._view.show(envelope) if isinstance(word, Token)]
@@ -64,7 +46,7 @@ class Projection:
                 return [await self._build_diff_update(call, files)]
             case e.AssistantMessage() as message:
                 thinking = "\n\n".join(block.text for block in message.reasoning if block.text)
-                thoughts = [thought_chunk(thinking)] if thinking and self._thought != message.turn else []
+                thoughts = [shapes.thought_chunk(thinking)] if thinking and self._thought != message.turn else []
                 return [*thoughts, *texts, *self._requested(message)]
             case data:
                 return [*texts, *self._convert_event(data)]
@@ -75,12 +57,12 @@ class Projection:
                 if content in self.said:
                     self.said.remove(content)
                     return []
-                return [user_chunk(content)]
+                return [shapes.user_chunk(content)]
             case e.ReasoningDelta(turn=turn, text=text):
                 self._thought = turn
-                return [thought_chunk(text)]
+                return [shapes.thought_chunk(text)]
             case e.AssistantReset(turn=turn) if self._thought == turn:
-                return [thought_chunk("\n\n")]
+                return [shapes.thought_chunk("\n\n")]
             case e.ExecutionStart() | e.ExecutionOutput() | e.ExecutionComplete():
                 return self._execution(data)
             case e.PlanUpdated(steps=steps):
@@ -90,53 +72,42 @@ class Projection:
                 ]
                 return [a.AgentPlanUpdate(session_update="plan", entries=entries)]
             case e.TaskComplete(summary=summary) if summary:
-                return [chunk(summary)]
+                return [shapes.chunk(summary)]
             case e.TitleChanged(title=title):
                 return [a.SessionInfoUpdate(session_update="session_info_update", title=inert(title))]
             case e.UsageInfo(tokens=tokens, window=window, cost=cost):
                 price = a.Cost(amount=cost, currency="USD")
                 return [a.UsageUpdate(session_update="usage_update", used=tokens, size=window, cost=price)]
             case e.RunEnd(reason="interrupted" | "budget" | "guard" | "turn_cap" | "incomplete" as reason, why=why):
-                return [remark(end(e.SessionIdle(reason, why)))]
+                return [shapes.remark(end(e.SessionIdle(reason, why)))]
             case e.OptionsChanged() | e.Interrupted() | e.CompactionStart():
                 return []
             case _:
                 styled_notice = notice(data)
-                return [remark(styled_notice[0])] if styled_notice is not None else []
-
-    # -- text of the model --------------------------------------------------------------------------------------------
+                return [shapes.remark(styled_notice[0])] if styled_notice is not None else []
 
     def _text(self, word: Token) -> list[a.AgentMessageChunk]:
-        """Convert a piece of text. The protocol cannot take text back: the text of a failed attempt stays, and an
-        attempt that differs from it is sent again from its beginning."""
+        """The protocol cannot take text back: an attempt that differs from a failed one is sent again from its
+        beginning."""
         turn, had = self._shown if word.turn and word.turn == self._shown[0] else (word.turn, "")
         again = had[: word.at] + word.text
         self._shown = turn, again
-        return [chunk(word.text if word.at == len(had) else AGAIN + again)] if word.text else []
-
-    # -- tool calls ---------------------------------------------------------------------------------------------------
+        return [shapes.chunk(word.text if word.at == len(had) else AGAIN + again)] if word.text else []
 
     def _requested(self, message: e.AssistantMessage) -> list[Update]:
         updates: list[Update] = []
         for request in message.tool_requests:
-            if request.name in QUIET:
+            if request.name in shapes.QUIET:
                 continue
             self._calls[request.call] = _Call(request.name)
-            updates.append(
-                a.ToolCallStart(
-                    session_update="tool_call",
-                    tool_call_id=request.call,
-                    title=title_of(request.name, request.arguments),
-                    kind=kind_of(request.name),
-                    status="pending",
-                    locations=locations(self._root, request.arguments),
-                )
-            )
+            title, kind = shapes.title_of(request.name, request.arguments), shapes.kind_of(request.name)
+            start = a.ToolCallStart(session_update="tool_call", tool_call_id=request.call, title=title, kind=kind)
+            start.status, start.locations = "pending", shapes.locations(self._root, request.arguments)
+            updates.append(start)
         return updates
 
     def _execution(self, data: e.ExecutionStart | e.ExecutionOutput | e.ExecutionComplete) -> list[Update]:
-        tool_call = self._calls.get(data.call)
-        if tool_call is None:
+        if (tool_call := self._calls.get(data.call)) is None:
             return []
         match data:
             case e.ExecutionStart(arguments=arguments):
@@ -152,13 +123,13 @@ class Projection:
                 return [update]
             case e.ExecutionOutput(text=text):
                 tool_call.output = (tool_call.output + text)[-_TAIL:]
-                return [_progress(data.call, content=[fenced(tool_call.output)])]
+                return [_progress(data.call, content=[shapes.fenced(tool_call.output)])]
             case e.ExecutionComplete():
                 return [self._complete(tool_call, data)]
 
     def _complete(self, tool_call: "_Call", data: e.ExecutionComplete) -> Update:
         result = data.result if data.success else data.error or data.result
-        tool_call.content = [fenced(result)] if result and not (tool_call.edits and data.success) else []
+        tool_call.content = [shapes.fenced(result)] if result and not (tool_call.edits and data.success) else []
         if tool_call.opened:
             tool_call.content = [_terminal(data.call)]
         update = _progress(data.call, status="completed" if data.success else "failed", content=tool_call.content)
@@ -173,7 +144,7 @@ class Projection:
             old, new = await self._texts(change)
             if old is not None and new is not None and len(old) + len(new) <= MOST_TEXT:
                 is_new = change.before is None or change.before.kind != "file"
-                diffs.append(diff(self._path(change), None if is_new else old, new))
+                diffs.append(shapes.diff(self._path(change), None if is_new else old, new))
         file_locations = [a.ToolCallLocation(path=self._path(change)) for change in files[:MOST_DIFFS]]
         return _progress(call, content=[*tool_call.content, *diffs], locations=file_locations)
 
@@ -182,13 +153,10 @@ class Projection:
 
 
 class _Call:
-    """The state of a call that the editor shows."""
-
     def __init__(self, name: str) -> None:
-        self.executes = kind_of(name) == "execute"
-        self.edits = kind_of(name) == "edit"
-        self.opened = False
-        """True if the output is shown as a terminal."""
+        self.executes = shapes.kind_of(name) == "execute"
+        self.edits = shapes.kind_of(name) == "edit"
+        self.opened = False  # True if the output is shown as a terminal.
         self.output = ""
         self.content: list[Content] = []
 

@@ -1,39 +1,203 @@
-"""One session of an editor: a chat, followed. Everything that the chat does goes to the editor as updates, what it asks
-is put there as a dialogue, and a prompt is answered when its run is over. Holds nothing that is not in the chat's log
-but how far the editor has seen it."""
+"""One session of an editor: a chat, followed. Its events go to the editor as updates; approvals with the scopes of
+rules (S-07, S-08) and questions as a dialogue; a prompt is answered when its run is over. The log is the only memory,
+but for how far the editor has seen it."""
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import acp
 import msgspec
 from acp import schema as a
 from acp.helpers import ContentBlock
+from acp.helpers import ToolCallContentVariant as Content
 
 from treadle.adapters.models.registry import usable_refs
 from treadle.base.inert import fence, inert, inert_line
 from treadle.errors import ConfigError, InvalidInput, Refused, TreadleError
-from treadle.frontends.acp.asking import Asking, Dismissed
-from treadle.frontends.acp.choices import ConfigOption, config_options
-from treadle.frontends.acp.content import chunk, remark
-from treadle.frontends.acp.failures import failed_run
+from treadle.frontends.acp.content import chunk, diffs_in, failed_run, fenced, kind_of, remark, text_content
 from treadle.frontends.acp.projection import Projection, Update
-from treadle.frontends.presentation.slash import available, find_slash
+from treadle.frontends.presentation.slash import NO_AGENT, agent_changes, available, find_slash
+from treadle.frontends.presentation.styled import MODE_WORDS
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
 from treadle.library.following import CommandStream
 from treadle.library.message_expansion import expand_message
+from treadle.library.watching import read_patiently
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.content import PICTURE_KINDS, Image, decode_picture
-from treadle.protocol.options import ChatOptions, ReasoningEffort
+from treadle.protocol.events import OpenAction
+from treadle.protocol.options import EFFORTS, MODES, ChatOptions, ReasoningEffort
+from treadle.protocol.permissions import Offer, RuleScope
 
 if TYPE_CHECKING:
     from treadle.library.skills.reading import CustomAgent
+
+
+ConfigOption = a.SessionConfigOptionSelect | a.SessionConfigOptionBoolean
+MODE, MODEL, AGENT, EFFORT = "mode", "model", "agent", "reasoning_effort"
+_CATEGORIES = {MODE: "mode", MODEL: "model", EFFORT: "thought_level"}
+DEFAULT_EFFORT = "default"  # The choice that leaves the effort to the server of the model.
+
+
+async def require_model(agent: Agent, ref: str) -> str:
+    """The model of a new session: `ref`, or one that can be used here. ConfigError if there is none."""
+    model = ref or (await agent.require_model("treadle acp --model")).model
+    agent.deps.models.get(model)
+    return model
+
+
+def modes(options: ChatOptions) -> a.SessionModeState:
+    available = [a.SessionMode(id=mode, name=MODE_WORDS[mode][0], description=MODE_WORDS[mode][1]) for mode in MODES]
+    return a.SessionModeState(current_mode_id=options.mode, available_modes=available)
+
+
+def config_options(
+    options: ChatOptions,
+    models: Sequence[str],
+    agents: "Mapping[str, CustomAgent]",
+    efforts: Sequence[ReasoningEffort] = (),
+) -> list[ConfigOption]:
+    """Custom agents and reasoning efforts are there to be chosen only where there are any."""
+    choices = [
+        _select(MODE, "Mode", options.mode, [(mode, *MODE_WORDS[mode]) for mode in MODES]),
+        _select(MODEL, "Model", options.model, [(ref, ref, "") for ref in models]),
+    ]
+    if efforts or options.reasoning_effort:
+        levels = [
+            (DEFAULT_EFFORT, "Default", "As much as the model's server decides."),
+            *((each, each.capitalize(), "") for each in EFFORTS if each in (*efforts, options.reasoning_effort)),
+        ]
+        choices.append(_select(EFFORT, "Reasoning effort", options.reasoning_effort or DEFAULT_EFFORT, levels))
+    if agents:
+        now = options.agent if options.agent in agents else NO_AGENT
+        ways = [(each.name, each.name, each.description) for each in agents.values()]
+        choices.append(_select(AGENT, "Works as", now, [(NO_AGENT, "Treadle itself", ""), *ways]))
+    return choices
+
+
+def _select(id: str, name: str, now: str, choices: Sequence[tuple[str, str, str]]) -> ConfigOption:
+    """Each choice with its name and what is said about it."""
+    rows = [a.SessionConfigSelectOption(value=v, name=n, description=about or None) for v, n, about in choices]
+    kind: Any = _CATEGORIES.get(id)
+    return a.SessionConfigOptionSelect(type="select", id=id, name=name, category=kind, current_value=now, options=rows)
+
+
+def change_of(config_id: str, value: str | bool, agents: "Mapping[str, CustomAgent] | None" = None) -> dict[str, Any]:
+    """The options of the chat that a choice changes. InvalidInput if there is no such choice."""
+    if config_id == MODE and value in MODES:
+        return {"mode": value}
+    if config_id == MODEL and isinstance(value, str) and value:
+        return {"model": value}
+    if config_id == EFFORT and (value == DEFAULT_EFFORT or value in EFFORTS):
+        return {"reasoning_effort": "" if value == DEFAULT_EFFORT else value}
+    if config_id == AGENT and isinstance(value, str) and agents:
+        return agent_changes(agents, value)
+    raise InvalidInput(f"there is no choice {config_id!r} with the value {value!r}")
+
+
+ONCE, REJECT, REJECT_ALWAYS, IN_WORDS = "once", "reject", "reject-chat", "in-words"
+_SCOPES: dict[str, tuple[RuleScope, str]] = {
+    "chat": ("chat", "Always in this session"),
+    "project": ("project", "Always in this project"),
+}
+_WATCH_S = 1.0
+
+
+class Asking:
+    def __init__(self, chat: Chat, client: acp.Client, root: str) -> None:
+        self._chat, self._client, self._root = chat, client, root
+
+    async def ask(self, action: OpenAction) -> CommandStream | None:
+        """How the chat goes on; None if it waits for what the person types next."""
+        asking = asyncio.ensure_future(self._permit(action) if action.kind == "permission" else self._question(action))
+        closing = asyncio.ensure_future(self._wait_until_closed(action))
+        try:
+            await asyncio.wait((asking, closing), return_when=asyncio.FIRST_COMPLETED)
+            return await asking if asking.done() else self._chat.resume()
+        finally:
+            asking.cancel()
+            closing.cancel()
+            await asyncio.wait((asking, closing))
+
+    async def _wait_until_closed(self, action: OpenAction) -> None:
+        """Wait until the action is answered elsewhere or the run is stopped."""
+        seq = 0
+        while any(open_.action == action.action for open_ in await read_patiently(self._chat.actions)):
+            seq = max(seq, (await read_patiently(self._chat.state)).head)
+            seq = await read_patiently(partial(self._chat.wait, seq, _WATCH_S))
+
+    async def _permit(self, action: OpenAction) -> CommandStream:
+        content = render_approval(action, self._root)
+        call = a.ToolCallUpdate(tool_call_id=action.call, kind=kind_of(action.name), status="pending", content=content)
+        call.raw_input = action.arguments or None
+        if (option_id := await self._request(call, permission_options(action))) == ONCE:
+            return self._chat.approve(action)
+        offer = _standing_offer(action)
+        if option_id in _SCOPES and offer is not None:
+            return self._chat.approve(action, rule=offer.rule_for(_SCOPES[option_id][0]))
+        if option_id == REJECT_ALWAYS and offer is not None:
+            return self._chat.deny(action, rule=offer.rule_for("chat", "deny"))
+        if option_id == REJECT:
+            return self._chat.deny(action)
+        raise Dismissed
+
+    async def _question(self, action: OpenAction) -> CommandStream | None:
+        if not action.options:
+            return None
+        answers = {f"answer-{number}": option for number, option in enumerate(action.options)}
+        names = {key: inert_line(text, 120) for key, text in answers.items()}
+        options = [a.PermissionOption(option_id=key, name=name, kind="allow_once") for key, name in names.items()]
+        if action.name == "ask_user" or action.call:
+            options.append(a.PermissionOption(option_id=IN_WORDS, name="Something else …", kind="reject_once"))
+        call_id, title = f"question-{action.action}", inert(action.text)
+        call = a.ToolCallUpdate(tool_call_id=call_id, title=title, kind="think", status="pending")
+        option_id = await self._request(call, options)
+        return self._chat.answer(action, answers[option_id]) if option_id in answers else None
+
+    async def _request(self, call: a.ToolCallUpdate, options: list[a.PermissionOption]) -> str:
+        """The id of the option that the person chose; empty if none."""
+        outcome = (await self._client.request_permission(self._chat.id, call, options)).outcome
+        return outcome.option_id if isinstance(outcome, a.AllowedOutcome) else ""
+
+
+class Dismissed(Exception):
+    """The person closed the dialogue without an answer: the protocol says so when the whole prompt is cancelled."""
+
+
+def permission_options(action: OpenAction) -> list[a.PermissionOption]:
+    """Once, and, where a rule is offered, for longer: the names say what it would cover."""
+    options = [a.PermissionOption(option_id=ONCE, name="Allow once", kind="allow_once")]
+    if (offer := _standing_offer(action)) is not None:
+        covers = inert_line(offer.covers, 120)
+        options += [
+            a.PermissionOption(option_id=key, name=f"{words}: {covers}", kind="allow_always")
+            for key, (scope, words) in _SCOPES.items()
+            if scope in offer.open_scopes
+        ]
+    options.append(a.PermissionOption(option_id=REJECT, name="Reject", kind="reject_once"))
+    if offer is not None:
+        name = f"Always reject in this session: {covers}"
+        options.append(a.PermissionOption(option_id=REJECT_ALWAYS, name=name, kind="reject_always"))
+    return options
+
+
+def _standing_offer(action: OpenAction) -> Offer | None:
+    return next((offer for offer in action.offers if "chat" in offer.open_scopes), None)
+
+
+def render_approval(action: OpenAction, root: str) -> list[Content]:
+    """Why it is asked, and exactly what: the answer is bound to that."""
+    reason = action.reason if action.severity in ("", "none") else f"{action.reason} (severity: {action.severity})"
+    reach = f"\n\nIt may reach: {inert_line(', '.join(action.network), 300)}" if action.network else ""
+    diffs = diffs_in(action.text, root)
+    return [*([text_content(reason + reach)] if reason or reach else []), *(diffs or [fenced(action.text)])]
+
 
 _STOPS: dict[e.EndReason, a.StopReason] = {
     "interrupted": "cancelled",
@@ -42,22 +206,17 @@ _STOPS: dict[e.EndReason, a.StopReason] = {
 }
 _CUT_ANSWERS: dict[str, a.StopReason] = {"length": "max_tokens", "content_filter": "refusal", "refusal": "refusal"}
 """By the reason for which the model stopped: how a run with an incomplete answer ended."""
-MOST_ATTACHED = 1_000_000
-"""Characters of all attached files together."""
+MOST_ATTACHED = 1_000_000  # Characters of all attached files together.
 _STALE = ("no_such_action", "hash_mismatch")
 """Codes of a refused answer that came too late: the action was answered elsewhere, or its content has changed."""
 
 
 class EditorCapabilities(msgspec.Struct, frozen=True):
-    """The capabilities of the editor."""
-
     terminals: bool = False
     reads: bool = False
 
 
 class Turn:
-    """A prompt that is being worked on."""
-
     cancelled = False
 
 
@@ -65,23 +224,16 @@ class Session:
     def __init__(
         self, agent: Agent, chat: Chat, client: acp.Client, options: ChatOptions, capabilities: EditorCapabilities
     ) -> None:
-        self.chat = chat
-        self.options = options
-        self._agent = agent
-        self._client = client
-        self._seq = 0
-        """The last event that the editor has seen."""
+        self.chat, self.options, self._agent, self._client = chat, options, agent, client
+        self._seq = 0  # The last event that the editor has seen.
         self._projection = Projection(options.root, chat.files.texts, terminals=capabilities.terminals)
         self._asking = Asking(chat, client, options.root)
         self._one_at_a_time = asyncio.Lock()
         self._turns: list[Turn] = []
         self._background: asyncio.Task[None] | None = None
-        self._finish_reason = ""
-        """Of the last answer."""
+        self._finish_reason = ""  # Of the last answer.
         self._models: list[str] = []
         self._commands: list[tuple[str, str, str]] = []
-
-    # -- session options and start ------------------------------------------------------------------------------------
 
     async def choices(self) -> list[ConfigOption]:
         self._models = self._models or await asyncio.to_thread(usable_refs, self._agent.deps.models)
@@ -95,7 +247,6 @@ class Session:
         return await asyncio.to_thread(self._agent.custom_agents, self.options.project)
 
     async def tell(self, *, replayed: bool = False) -> None:
-        """Tell the editor everything that is recorded and that it has not seen."""
         for envelope in await self.chat.events(self._seq):
             await self._show(await self.chat.load_full_event(envelope), replayed=replayed)
 
@@ -119,8 +270,6 @@ class Session:
         except TreadleError as error:
             text = f"this session is not followed any more: {inert_line(str(error))}; send a message to go on"
             await self._send(remark(text))
-
-    # -- prompts ------------------------------------------------------------------------------------------------------
 
     async def prompt(self, blocks: Sequence[ContentBlock], traceparent: str = "") -> a.PromptResponse:
         """Answered when the run is over, or when the chat waits for words."""
@@ -166,8 +315,6 @@ class Session:
             return a.PromptResponse(stop_reason=_CUT_ANSWERS.get(self._finish_reason, "end_turn"))
         return a.PromptResponse(stop_reason=_STOPS.get(idle.reason, "end_turn") if idle is not None else "end_turn")
 
-    # -- following ----------------------------------------------------------------------------------------------------
-
     async def _follow(self, following: CommandStream, turn: Turn) -> e.SessionIdle | None:
         """Show everything and ask what the chat asks, until the run is over; None: it waits for words."""
         self._failure: e.SessionError | None = None
@@ -186,8 +333,7 @@ class Session:
                     raise
                 following = self.chat.resume()
                 continue
-            open_actions = await self.chat.actions()
-            if not open_actions:
+            if not (open_actions := await self.chat.actions()):
                 return idle_event
             if (goes_on := await self._ask(open_actions, turn)) is None:
                 return None
@@ -215,9 +361,8 @@ class Session:
                 if not replayed:
                     mode = a.CurrentModeUpdate(session_update="current_mode_update", current_mode_id=self.options.mode)
                     choices = await self.choices()
-                    await self._send(
-                        mode, a.ConfigOptionUpdate(session_update="config_option_update", config_options=choices)
-                    )
+                    update = a.ConfigOptionUpdate(session_update="config_option_update", config_options=choices)
+                    await self._send(mode, update)
             case e.AssistantMessage(finish_reason=finish_reason):
                 self._finish_reason = finish_reason
             case e.SessionError() as error:
@@ -225,8 +370,6 @@ class Session:
             case e.ModelNotice(kind="consent"):
                 self._agent.consent.disclose(self.options.model)  # it is told here
                 self._agent.remember_model(self.options.model)
-            case _:
-                pass
         await self._send(*await self._projection.show(envelope))
         self._seq = envelope.seq or self._seq
 
@@ -235,24 +378,15 @@ class Session:
             await self._client.session_update(self.chat.id, update)
 
     async def _tell_commands(self) -> None:
-        """Send the available slash commands if they have changed. MCP servers list their prompts only once they have
-        started."""
-        available_commands = await available(self._agent, self.options)
-        if available_commands == self._commands:
+        """Send the slash commands if they have changed: MCP servers list their prompts only once they have started."""
+        if (available_commands := await available(self._agent, self.options)) == self._commands:
             return
-        self._commands = available_commands
-        commands = [
-            a.AvailableCommand(
-                name=name,
-                description=does,
-                input=a.AvailableCommandInput(a.UnstructuredCommandInput(hint=hint)) if hint else None,
-            )
-            for name, does, hint in available_commands
-        ]
+        self._commands, commands = available_commands, list[a.AvailableCommand]()
+        for name, does, hint in available_commands:
+            words = a.AvailableCommandInput(a.UnstructuredCommandInput(hint=hint)) if hint else None
+            commands.append(a.AvailableCommand(name=name, description=does, input=words))
         update = a.AvailableCommandsUpdate(session_update="available_commands_update", available_commands=commands)
         await self._send(update)
-
-    # -- changing and ending ------------------------------------------------------------------------------------------
 
     async def change(self, **changes: object) -> None:
         """Change options of the chat; the editor that asked is told in the answer, others by the log."""
@@ -290,8 +424,8 @@ async def _stream(following: CommandStream) -> AsyncGenerator[e.Envelope, None]:
 async def read_prompt(
     blocks: Sequence[ContentBlock], root: str, put: Callable[[bytes], Awaitable[str]]
 ) -> tuple[str, list[str], list[Image]]:
-    """Return the typed text, the attached whole files, and the pictures, which `put` stores. InvalidInput if a block
-    cannot be accepted."""
+    """The typed text, the attached files, and the pictures, which `put` stores. InvalidInput: a block cannot be
+    accepted."""
     parts: list[str] = []
     attached: list[str] = []
     images: list[Image] = []

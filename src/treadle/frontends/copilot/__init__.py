@@ -3,7 +3,6 @@ library. A session there is a chat here. Decides nothing about chats; docs/refer
 methods. `copilot_words/` translates the messages.
 
 - `server`: the runtime as a whole, which connects programs and sessions
-- `session`: one chat and the programs that are attached to it; `requests`: its requests to them; `hooks`: their hooks;
-  `methods`: the methods that they may call; `attachments`: the files that they may send
-- `extensions`: MCP servers and skills that programs bring for a session
+- `session`: one chat, the programs that are attached to it, and the MCP servers and skills that they bring; `requests`:
+  its requests to them, and their hooks; `methods`: the methods that they may call
 """

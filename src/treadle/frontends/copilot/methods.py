@@ -1,5 +1,4 @@
-"""The methods of a session (`copilot_words.methods`). Each is a few lines: parameters in, a call of the library, an
-answer out."""
+"""The methods of a session: parameters in, a call of the library, an answer out."""
 
 import asyncio
 import os
@@ -11,11 +10,9 @@ import msgspec
 from treadle.adapters.tools.builtin.interaction import SKILL_TOOL
 from treadle.base.jsonrpc import INVALID_PARAMS, Connection, RpcError
 from treadle.chat.state import status
-from treadle.frontends.copilot.extensions import found_skills
-from treadle.frontends.copilot.session import Session
+from treadle.frontends.copilot.session import Session, found_skills
 from treadle.frontends.copilot_words.config import Config, Tool
-from treadle.frontends.copilot_words.events import MODES, stamp
-from treadle.frontends.copilot_words.shapes import agent_shown, tool_shown
+from treadle.frontends.copilot_words.events import MODES, agent_shown, stamp, tool_shown
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.trace_context import extract_traceparent
@@ -66,8 +63,7 @@ class Method(msgspec.Struct):
 
     async def _change_mode(self, name: str) -> None:
         """RpcError for a mode that there is not, and while a run goes on in another one."""
-        mode = _OWN_MODES.get(name)
-        if mode is None:
+        if (mode := _OWN_MODES.get(name)) is None:
             raise RpcError(INVALID_PARAMS, f"There is no mode {name!r}; there is: {', '.join(_OWN_MODES)}.")
         if mode == self.session.options.mode:
             return
@@ -132,8 +128,7 @@ class Method(msgspec.Struct):
         return {"error": error} if error else {}
 
     async def invoke_command(self) -> Any:
-        name = text_of(self.params, "name")
-        if name == "compact":
+        if (name := text_of(self.params, "name")) == "compact":
             outcome = await self.compact()
             return {"kind": "text", "text": f"{outcome['tokensRemoved']:,} tokens less."}
         if name == "model":
@@ -171,16 +166,10 @@ class Method(msgspec.Struct):
 
     async def snapshot(self) -> Any:
         summary = (await self.session.agent.deps.store.get(self.session.chat.id)).summary
-        return {
-            "sessionId": summary.chat,
-            "startTime": stamp(summary.created_ms),
-            "modifiedTime": stamp(summary.updated_ms),
-            "workingDirectory": summary.root,
-            "currentMode": MODES.get(self.session.options.mode, "interactive"),
-            "summary": summary.title,
-            "isRemote": False,
-            "alreadyInUse": len(self.session.programs) > 1,
-        }
+        times = {"startTime": stamp(summary.created_ms), "modifiedTime": stamp(summary.updated_ms)}
+        place = {"workingDirectory": summary.root, "currentMode": await self.mode_get(), "summary": summary.title}
+        in_use = len(self.session.programs) > 1
+        return {"sessionId": summary.chat, **times, **place, "isRemote": False, "alreadyInUse": in_use}
 
     # -- requests to a program ----------------------------------------------------------------------------------------
 
@@ -238,7 +227,6 @@ class Method(msgspec.Struct):
         return {"items": entries, "steeringMessages": steering}
 
     async def drop_queued(self) -> Any:
-        """The last one, or all."""
         items = (await self.session.chat.state()).queue
         for item in items[-1:] if self.method.endswith("removeMostRecent") else items:
             await self.session.chat.command(c.DeleteQueued(item.id))
@@ -287,7 +275,6 @@ class Method(msgspec.Struct):
         return {"skills": entries}
 
     async def toggle_skill(self) -> Any:
-        """Enable one, disable one, or only look again."""
         name, off = self.params.get("name"), self.config.disabled_skills or []
         self.config.disabled_skills = [each for each in off if each != name]
         if self.method.endswith("disable"):
@@ -333,9 +320,7 @@ class Method(msgspec.Struct):
         return {"running": _state((await self._links()).get(text_of(self.params, "serverName"))) == "connected"}
 
     async def toggle_server(self) -> Any:
-        """Start, stop, or start anew."""
-        name = text_of(self.params, "serverName")
-        if name not in self.session.servers:
+        if (name := text_of(self.params, "serverName")) not in self.session.servers:
             raise RpcError(INVALID_PARAMS, f"No MCP host initialized for {name!r}: the session has no such server.")
         if not self.method.endswith(("startServer", "enable")) or self.method.endswith("restartServer"):
             self.session.stopped.add(name)

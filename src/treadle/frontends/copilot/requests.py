@@ -1,12 +1,11 @@
 """Passes the open actions of a chat to the attached programs: approvals, their own tools, questions. The actions are
-durable in the chat; this module only remembers which programs were asked. A program that attaches later, or after the
-runtime was killed, is asked again.
-
-Tools of programs pass a gate here: their hooks, then the approval that the SDKs ask for each of them. Results are held
-until all calls of a turn have theirs, because the chat takes them together (A-03)."""
+durable in the chat: a program that attaches later is asked again. Tools of programs pass a gate: hooks, then the
+approval that the SDKs ask for. Results are held until all calls of a turn have theirs (A-03). A session whose program
+had hooks and has left runs no calls: a call that a hook should check never runs unchecked."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
@@ -17,23 +16,211 @@ from treadle.adapters.tools.registry import ALIASES
 from treadle.base.jsonrpc import Connection, PeerDisconnected, RpcError
 from treadle.base.types import CallKey
 from treadle.chat.state import ChatState, open_actions, status
-from treadle.errors import NotFound, Refused
-from treadle.frontends.copilot.hooks import SessionHooks, result_text
-from treadle.frontends.copilot_words.config import Tool
-from treadle.frontends.copilot_words.permissions import build_permission_request, custom_tool, parse_decision, rule_of
+from treadle.errors import NotFound, Refused, ToolError
+from treadle.frontends.copilot_words import names
+from treadle.frontends.copilot_words.config import HOOKS, Tool
+from treadle.frontends.copilot_words.names import shown_arguments, shown_name
 from treadle.library.chat import Chat
 from treadle.library.watching import read_patiently
+from treadle.ports.hooks import AskPerson, HookVerdict, Instead
+from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.commands import Result
 from treadle.protocol.events import OpenAction
+from treadle.protocol.tools import ToolSpec
+
+UNCHECKED = "The program that checks the calls of this session is not connected, so nothing is run; try again later."
+NO_ANSWER = "The program's hook {} gave no valid answer, so nothing was done; try again later."
+REFUSED = "The program's hook refused this call."
+ASKED = "the program's hook wants a person's approval"
+ANSWER_S = 600.0  # How long a program may take to answer a hook. It may ask a person meanwhile.
+_DECISIONS = (None, "allow", "deny", "ask")
+
+Verdict = str | dict[str, Any] | None
+"""Why a call must not run, its arguments if they are to be others, or None: it may run."""
+
+
+class HookFailed(Exception):
+    """A program left, failed or answered nonsense: its hook has checked nothing."""
+
+
+class SessionHooks:
+    def __init__(self, session: str, root: str, programs: Callable[[], Iterable[Connection]]) -> None:
+        self._session, self._root, self._programs = session, root, programs
+        self.wanted = False  # True if a program with hooks was ever attached.
+        self.asking: set[str] = set()  # Calls for which a hook wants a person to be asked.
+        self._context: dict[str, str] = {}  # By call: text for the model in addition to the result.
+        self._verdicts: dict[str, tuple[Sequence[Connection], Mapping[str, Any], Verdict]] = {}
+        """By call: which programs were asked, about which arguments, and their verdict. A call is looked at again after
+        an approval; the same programs are asked once about the same arguments."""
+
+    async def invoke(self, kind: str, **hook_input: Any) -> list[Mapping[str, Any]]:
+        """The outputs of the hooks. Use it where a hook that fails decides nothing."""
+        outputs = []
+        for program in list(self._programs()):
+            with suppress(HookFailed):
+                outputs.append(await self._ask(program, kind, hook_input))
+        return outputs
+
+    async def check(self, kind: str, payload: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
+        """The outputs of the hooks, where they decide. The caller changes `payload` between two programs. HookFailed if
+        one does not answer, or if no program with hooks is connected any more."""
+        programs = list(self._programs())
+        if self.wanted and not programs:
+            raise HookFailed(UNCHECKED)
+        for program in programs:
+            yield await self._ask(program, kind, payload)
+
+    async def _ask(self, program: Connection, kind: str, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The output of a program's hook; an empty one if it has no opinion. HookFailed if it does not answer."""
+        common = {"sessionId": self._session, "timestamp": int(time.time() * 1000), "cwd": self._root}
+        params = {"sessionId": self._session, "hookType": kind, "input": {**common, **payload}}
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                answer = await program.request("hooks.invoke", params)
+        except (RpcError, PeerDisconnected, TimeoutError) as error:
+            raise HookFailed(NO_ANSWER.format(kind)) from error
+        output = answer.get("output") if isinstance(answer, Mapping) else answer
+        if output is not None and not isinstance(output, Mapping):
+            raise HookFailed(NO_ANSWER.format(kind))
+        return output or {}
+
+    async def before_call(self, call: str, name: str, arguments: Mapping[str, Any]) -> Verdict:
+        if not self.wanted:
+            return None
+        programs = list(self._programs())
+        cached = self._verdicts.get(call)
+        if cached is not None and programs and cached[:2] == (programs, arguments):
+            return cached[2]
+        try:
+            verdict = await self._check_call(call, name, arguments)
+        except HookFailed as failure:
+            return str(failure)
+        if not isinstance(verdict, str):  # a refused call is over
+            self._verdicts[call] = programs, dict(arguments), verdict
+        return verdict
+
+    async def _check_call(self, call: str, name: str, arguments: Mapping[str, Any]) -> Verdict:
+        payload: dict[str, Any] = {"toolName": shown_name(name), "toolArgs": shown_arguments(name, arguments)}
+        is_modified = False
+        async for output in self.check("preToolUse", payload):
+            decision, modified = output.get("permissionDecision"), output.get("modifiedArgs")
+            if decision not in _DECISIONS or not isinstance(modified, Mapping | None):
+                raise HookFailed(NO_ANSWER.format("preToolUse"))
+            if decision == "deny":
+                return str(output.get("permissionDecisionReason") or REFUSED)
+            if decision == "ask":
+                self.asking.add(call)
+            if modified is not None:
+                payload["toolArgs"], is_modified = dict(modified), True
+            if output.get("additionalContext"):
+                self._context[call] = str(output["additionalContext"])
+        return names.own_arguments(name, payload["toolArgs"]) if is_modified else None
+
+    async def after_call(self, call: str, name: str, arguments: Mapping[str, Any], text: str, success: bool) -> str:
+        """The text of a result as the hooks leave it. The call is done: a hook that fails is reported beside it."""
+        self._verdicts.pop(call, None)
+        self.asking.discard(call)
+        context = [self._context.pop(call)] if call in self._context else []
+        kind = "postToolUse" if success else "postToolUseFailure"
+        payload: dict[str, Any] = {"toolName": shown_name(name), "toolArgs": shown_arguments(name, arguments)}
+        payload |= {"toolResult": _result(text)} if success else {"error": text}
+        try:
+            async for output in self.check(kind, payload):
+                if success and output.get("modifiedResult") is not None:
+                    text = result_text(output["modifiedResult"])
+                    payload["toolResult"] = _result(text)
+                if output.get("additionalContext"):
+                    context.append(str(output["additionalContext"]))
+        except HookFailed:
+            context.append(f"[The program's hook {kind} gave no valid answer: it has not seen this result.]")
+        return "\n\n".join((text, *context))
+
+    async def meta(self, server: str, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The metadata that a server gets beside the arguments of a call. ToolError if a hook has not answered."""
+        meta: dict[str, Any] | None = None
+        payload = {"serverName": server, "toolName": tool, "arguments": arguments}
+        try:
+            async for output in self.check("preMcpToolCall", payload):
+                meta = output.get("metaToUse", meta)
+                if not isinstance(meta, dict | None):
+                    raise HookFailed(NO_ANSWER.format("preMcpToolCall"))
+        except HookFailed as failure:
+            raise ToolError(str(failure)) from failure
+        return meta
+
+    async def submitted(self, prompt: str) -> tuple[str, str]:
+        """A message as the hooks leave it, and why it must not be sent."""
+        payload = {"prompt": prompt}
+        try:
+            async for output in self.check("userPromptSubmitted", payload):
+                if output.get("decision") == "block":
+                    return prompt, str(output.get("reason") or "The program's hook refused the message.")
+                if isinstance(output.get("modifiedPrompt"), str):
+                    payload["prompt"] = output["modifiedPrompt"]
+                if output.get("additionalContext"):
+                    payload["prompt"] += f"\n\n{output['additionalContext']}"
+        except HookFailed as failure:
+            return prompt, str(failure)
+        return payload["prompt"], ""
+
+    async def fetch_start_context(self, source: str, prompt: str) -> str:
+        outputs = await self.invoke("sessionStart", source=source, initialPrompt=prompt)
+        return "\n\n".join(str(each["additionalContext"]) for each in outputs if each.get("additionalContext"))
+
+    async def stopping(self, *, again: bool) -> str:
+        """The message that makes the model go on instead of ending; empty: it may end. `again`: a hook made it go on
+        before."""
+        outputs = await self.invoke("agentStop", stopReason="end_turn", stopHookActive=again)
+        return next((str(each.get("reason") or "Go on.") for each in outputs if each.get("decision") == "block"), "")
+
+
+def _result(text: str) -> dict[str, str]:
+    return {"textResultForLlm": text, "resultType": "success"}
+
+
+def result_text(result: Any) -> str:
+    """The text for the model in any of the shapes that a tool's result has."""
+    if isinstance(result, str):
+        return result
+    if isinstance(result, Mapping) and isinstance(result.get("textResultForLlm"), str):
+        return str(result["textResultForLlm"])
+    return msgspec.json.encode(result).decode()
+
+
+class ProgramHooks:
+    """Implements `treadle.ports.hooks.Hooks` for the chats that are sessions here."""
+
+    def __init__(self) -> None:
+        self.of: Callable[[str], SessionHooks | None] = lambda _chat: None
+
+    async def before_call(self, spec: ToolSpec, invocation: Invocation) -> HookVerdict:
+        hooks = self.of(invocation.chat)
+        if hooks is None:  # a run that went on after a restart, before its program came again
+            return UNCHECKED if HOOKS in invocation.options.labels else ""
+        verdict = await hooks.before_call(invocation.call, spec.name, invocation.arguments)
+        arguments = verdict if isinstance(verdict, dict) else None
+        if invocation.call in hooks.asking and not isinstance(verdict, str):
+            return AskPerson(ASKED, arguments)
+        return Instead(arguments) if arguments is not None else str(verdict or "")
+
+    async def meta(self, invocation: Invocation, server: str, tool: str) -> dict[str, Any] | None:
+        """As of `treadle.adapters.mcp.tool.ResultHandling.meta`."""
+        hooks = self.of(invocation.chat)
+        return await hooks.meta(server, tool, invocation.arguments) if hooks is not None else None
+
+    async def after_call(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
+        if (hooks := self.of(invocation.chat)) is None:
+            return outcome
+        text = await hooks.after_call(invocation.call, spec.name, invocation.arguments, outcome.text, outcome.success)
+        return outcome if text == outcome.text else msgspec.structs.replace(outcome, text=text)
+
 
 Announce = Callable[[str, dict[str, Any]], object]
-GATE = "permission-"
-"""Begins the id of an approval for a program's own tool."""
+GATE = "permission-"  # Begins the id of an approval for a program's own tool.
 _FAILURES: tuple[Literal["rejected", "denied", "timeout"], ...] = ("rejected", "denied", "timeout")
 """The types of results that say why there is none."""
 _FAILED = "Failed to execute `{}` tool with arguments: {} due to error: Error: Tool execution failed"
-"""The result of a failed tool. The text of a program's exception is left out: it may contain data that the model must
-not see."""
+"""The result of a failed tool, without the program's exception: it may contain data that the model must not see."""
 
 
 class Requests:
@@ -47,28 +234,19 @@ class Requests:
         background: Callable[[Coroutine[Any, Any, object]], None],
         trace: Callable[[ChatState, CallKey], str],
     ) -> None:
-        self._chat = chat
-        self._hooks = hooks
-        self._tell = tell
-        self._tools = tools
-        self._answering = answering
-        self._background = background
-        self._trace = trace
+        self._chat, self._hooks, self._tell, self._tools = chat, hooks, tell, tools
+        self._answering, self._background, self._trace = answering, background, trace
         self.open: dict[str, tuple[str, dict[str, Any]]] = {}
         """By request: the event that asks for it, for programs that attach later."""
         self.again: set[str] = set()
-        """Requests that were also sent to a program that attached later. Its answer that no person is available is
-        ignored."""
+        """Requests that a later program got, too. Its answer that no person is available is ignored."""
         self.approve_all = False
         self._begun: set[str] = set()
-        self._arguments: dict[str, dict[str, Any]] = {}
-        """Of calls of programs' tools: as hooks left them."""
+        self._arguments: dict[str, dict[str, Any]] = {}  # Of calls of programs' tools: as hooks left them.
         self._results: dict[str, Result] = {}
-        self._final = False
-        self._settling = asyncio.Lock()
+        self._final, self._settling = False, asyncio.Lock()
 
     async def attend(self) -> None:
-        """Send the actions that the chat waits for and that were not sent yet."""
         waiting = {action.action: action for action in await self._chat.actions()}
         for request in [each for each in self.open if each.removeprefix(GATE) not in waiting]:
             del self.open[request]
@@ -84,7 +262,7 @@ class Requests:
                 arguments = await self._chat.arguments(action)
                 state = await self._chat.state()
                 name = next((call.request.name for call in state.calls if call.key == action.call), action.name)
-                request = build_permission_request(action, ALIASES.get(name, name), arguments)
+                request = names.build_permission_request(action, ALIASES.get(name, name), arguments)
                 self._announce_permission(action.action, request)
             case "external_tool":
                 await self._gate(action)
@@ -103,12 +281,9 @@ class Requests:
         else:
             self._announce(request, "permission.requested", data)
 
-    # -- approvals ----------------------------------------------------------------------------------------------------
-
     async def decide(self, request: str, result: Mapping[str, Any]) -> bool:
         """A program's answer to an approval; False if it is no longer asked for."""
-        decision = parse_decision(result)
-        if decision is None or (decision.absent and request in self.again):
+        if (decision := names.parse_decision(result)) is None or (decision.absent and request in self.again):
             return True
         action = next((each for each in await self._chat.actions() if each.action == request.removeprefix(GATE)), None)
         if action is None or (self.open.pop(request, None) is None and request.startswith(GATE)):
@@ -124,7 +299,7 @@ class Requests:
             return True
         try:
             if decision.decision == "allow":
-                await self._chat.approve(action, rule=rule_of(action, decision.scope))
+                await self._chat.approve(action, rule=names.rule_of(action, decision.scope))
             else:
                 await self._chat.deny(action, decision.feedback)
         except (Refused, NotFound):
@@ -137,8 +312,6 @@ class Requests:
         with suppress(Refused):
             await self._chat.interrupt("program")
 
-    # -- tools of programs --------------------------------------------------------------------------------------------
-
     async def _gate(self, action: OpenAction) -> None:
         verdict = await self._hooks.before_call(action.call, action.name, action.arguments)
         if isinstance(verdict, str):
@@ -150,19 +323,14 @@ class Requests:
             await self._announce_tool(action)
             return
         description = (tool.description if tool else "") or ""
-        permission_request = custom_tool(action.call, action.name, description, self._arguments[action.call])
+        permission_request = names.custom_tool(action.call, action.name, description, self._arguments[action.call])
         self._announce_permission(f"{GATE}{action.action}", permission_request)
 
     async def _announce_tool(self, action: OpenAction) -> None:
         trace = self._trace(await self._chat.state(), action.call)
-        data = {
-            "requestId": action.tool_call_id,
-            "sessionId": self._chat.id,
-            "toolCallId": action.call,
-            "toolName": action.name,
-            "arguments": self._arguments.get(action.call, action.arguments),
-            **({"traceparent": trace} if trace else {}),
-        }
+        ids = {"requestId": action.tool_call_id, "sessionId": self._chat.id, "toolCallId": action.call}
+        data = {**ids, "toolName": action.name, "arguments": self._arguments.get(action.call, action.arguments)}
+        data |= {"traceparent": trace} if trace else {}
         self._announce(action.tool_call_id, "external_tool.requested", data)
 
     async def submit(self, request: str, result: Any, error: str | None) -> bool:
@@ -189,7 +357,6 @@ class Requests:
         await self._settle()
 
     async def _settle(self) -> None:
-        """Give the chat its results once all are there."""
         async with self._settling:
             state = await self._chat.state()
             calls = [action.tool_call_id for action in open_actions(state) if action.kind == "external_tool"]
@@ -205,8 +372,6 @@ class Requests:
             if self._final:
                 self._final = False
                 await self._stop()
-
-    # -- questions ----------------------------------------------------------------------------------------------------
 
     async def _question(self, action: OpenAction) -> None:
         """Ask one program after the other; if none answers, programs that attach later are asked."""

@@ -1,5 +1,5 @@
-"""The runtime: the programs that are connected and the sessions that they work on. Answers what is asked of the runtime
-as a whole, finds the session for the rest, and makes and ends sessions."""
+"""The runtime: connected programs and their sessions. Answers what is asked of it as a whole, makes and ends
+sessions."""
 
 import asyncio
 import hmac
@@ -19,27 +19,22 @@ from treadle.adapters.policy.standard import StandardPolicy
 from treadle.base.inert import inert_line, print_note
 from treadle.base.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Connection, RpcError
 from treadle.errors import ChatExists, NotFound, Refused
-from treadle.frontends.copilot.extensions import bring, builtin_names, extras_of
-from treadle.frontends.copilot.hooks import ProgramHooks
 from treadle.frontends.copilot.methods import Method, Params, text_of
-from treadle.frontends.copilot.session import Session
-from treadle.frontends.copilot_words import methods
-from treadle.frontends.copilot_words.config import ASKS, WITHOUT_EFFECT, Config, options_of, read_config
-from treadle.frontends.copilot_words.events import event_id, stamp
-from treadle.frontends.copilot_words.shapes import model_shown, session_shown, tool_shown
-from treadle.frontends.copilot_words.system_message import transforms
+from treadle.frontends.copilot.requests import ProgramHooks
+from treadle.frontends.copilot.session import Session, bring, builtin_names, extras_of
+from treadle.frontends.copilot_words.config import ASKS, WITHOUT_EFFECT, Config, options_of, read_config, transforms
+from treadle.frontends.copilot_words.events import event_id, model_shown, session_shown, stamp, tool_shown
+from treadle.frontends.copilot_words.names import RUNTIME, SESSION
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
 from treadle.library.instructions import MAX_BYTES as INSTRUCTION_BYTES
 from treadle.library.instructions import read_folders
-from treadle.library.transfer import fork as copied
 from treadle.ports.store import ChatFilter, Listed
 from treadle.protocol.commands import Rename
 from treadle.protocol.options import EFFORTS, ChatOptions, ReasoningEffort
 
 PROTOCOL = 3
-DELETED = "copilot-sdk-deleted"
-"""The label of chats that programs deleted when chats could only be archived."""
+DELETED = "copilot-sdk-deleted"  # The label of chats that programs deleted when chats could only be archived.
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -55,17 +50,13 @@ class Runtime:
         root_of: Callable[[str], str],
         token: str = "",
     ) -> None:
-        self.agent = agent
-        self._options = options
-        self._root_of = root_of
-        self._token = token
+        self.agent, self._options, self._root_of, self._token = agent, options, root_of, token
         self._names = BareNames(models, options.model)
         self._brought = ClientModels(models)
         self.connections: set[Connection] = set()
         self.sessions: dict[str, Session] = {}
         self._opening = asyncio.Lock()
-        self.end_requested = asyncio.Event()
-        """Set when a program wants the runtime to end."""
+        self.end_requested = asyncio.Event()  # Set when a program wants the runtime to end.
         self._hooks = hooks
         hooks.of = lambda chat: self.sessions[chat].hooks if chat in self.sessions else None
         if isinstance(agent.deps.policy, StandardPolicy):
@@ -88,22 +79,20 @@ class Runtime:
     async def handle(self, connection: Connection, method: str, params: dict[str, Any]) -> Any:
         if not connection.admitted and method != "connect":
             raise RpcError(-32001, "AUTHENTICATION_FAILED: connect with the runtime's token first.")
-        if method in methods.RUNTIME:
-            return await getattr(self, methods.RUNTIME[method])(connection, params)
-        if method not in methods.SESSION:
+        if method in RUNTIME:
+            return await getattr(self, RUNTIME[method])(connection, params)
+        if method not in SESSION:
             raise RpcError(METHOD_NOT_FOUND, f"Unhandled method {method}: Treadle's runtime does not have it.")
         session = self.sessions.get(str(params.get("sessionId")))
-        if methods.SESSION[method] == "detach" and (session is None or connection not in session.programs):
+        if SESSION[method] == "detach" and (session is None or connection not in session.programs):
             return {"success": True}  # it has left already
         call = Method(self._of(connection, params), connection, method, params)
-        return await getattr(call, methods.SESSION[method])()
+        return await getattr(call, SESSION[method])()
 
     def tell_all(self, kind: str, session: str) -> None:
         for connection in self.connections:
             if connection.admitted:
                 connection.notify("session.lifecycle", {"type": kind, "sessionId": session})
-
-    # -- the runtime --------------------------------------------------------------------------------------------------
 
     async def connect(self, connection: Connection, params: Params) -> Any:
         if self._token and not hmac.compare_digest(str(params.get("token") or "").encode(), self._token.encode()):
@@ -120,8 +109,7 @@ class Runtime:
 
     async def auth_status(self, _connection: Connection, _params: Params) -> Any:
         """Report that the runtime is authenticated if its model can be used. There is no login."""
-        reason = await asyncio.to_thread(self._names.why_not)
-        if reason:
+        if reason := await asyncio.to_thread(self._names.why_not):
             return {"isAuthenticated": False, "statusMessage": reason}
         text = f"Treadle uses {self._options.model} with its own key; no GitHub account is involved."
         return {"isAuthenticated": True, "statusMessage": text, "authType": "api-key"}
@@ -143,8 +131,6 @@ class Runtime:
     async def shutdown(self, _connection: Connection, _params: Params) -> Any:
         self.end_requested.set()
         return {}
-
-    # -- sessions -----------------------------------------------------------------------------------------------------
 
     async def create(self, connection: Connection, params: Params) -> Any:
         config = self._config(params)
@@ -202,8 +188,7 @@ class Runtime:
             changes = {"model": ref} if ref != session.options.model else {}
         if config.working_directory and (root := self._root_of(config.working_directory)) != session.options.root:
             changes["root"] = root
-        alone = not session.programs
-        if alone and config.continue_pending_work is False:
+        if not session.programs and config.continue_pending_work is False:
             await session.abort()
         await session.attach(connection, config, "resume")
         await session.change(changes)
@@ -279,8 +264,6 @@ class Runtime:
             raise RpcError(INVALID_PARAMS, f"Session not found: {params['sessionId']}; create or resume it first.")
         return session
 
-    # -- all sessions -------------------------------------------------------------------------------------------------
-
     async def _listed(self) -> list[Listed]:
         chats = await self.agent.deps.store.list(ChatFilter(archived=False))
         return [listed for listed in chats if DELETED not in listed.summary.labels]
@@ -308,10 +291,10 @@ class Runtime:
         seq = next(seqs_before, 0) if upto else events[-1].seq
         if not seq:
             raise RpcError(INVALID_PARAMS, f"Event {upto} not found in session {chat.id}.")
-        copy_id = await copied(self.agent.deps.store, chat.id, seq, {})
+        copy = await chat.fork(seq)
         if params.get("name"):
-            await self.agent.chat(copy_id).command(Rename(text_of(params, "name"), by="program"))
-        return {"sessionId": copy_id}
+            await copy.command(Rename(text_of(params, "name"), by="program"))
+        return {"sessionId": copy.id}
 
     async def delete(self, _connection: Connection, params: Params) -> Any:
         id = text_of(params, "sessionId")

@@ -1,11 +1,11 @@
-"""One session: a chat, and the programs that are attached to it. All programs receive all events, in the order of the
-log, regardless of their origin. The session continues without programs; a program that returns is attached again."""
+"""One session: a chat, and the attached programs, which all receive all events in the order of the log; the MCP servers
+and skills that they bring. The session continues without programs; a program that returns is attached again."""
 
 import asyncio
 import base64
 import binascii
 import mimetypes
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,20 +18,67 @@ from treadle.base.jsonrpc import INVALID_PARAMS, Connection, PeerDisconnected, R
 from treadle.base.types import new_id
 from treadle.chat.state import starts_queued, status
 from treadle.errors import Refused
-from treadle.frontends.copilot.extensions import bring, builtin_names, extras_of
-from treadle.frontends.copilot.hooks import SessionHooks
-from treadle.frontends.copilot.requests import GATE, Requests
-from treadle.frontends.copilot_words.config import HOOKS, Config, McpServer, Tool, options_of
+from treadle.frontends.copilot.requests import GATE, Requests, SessionHooks
+from treadle.frontends.copilot_words import config as cfg
+from treadle.frontends.copilot_words.config import Config
 from treadle.frontends.copilot_words.events import SdkEvent, Telling, event_id, stamp
-from treadle.frontends.copilot_words.system_message import transformed_prompt, transforms
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
+from treadle.library.mcp_hub.search import CALL, FIND
+from treadle.library.skills.places import in_folder
+from treadle.library.skills.reading import skills, split
 from treadle.library.watching import read_patiently, watch
 from treadle.ports.store import Store
 from treadle.protocol import events as e
 from treadle.protocol.commands import ChangeOptions, Send
 from treadle.protocol.content import MAX_IMAGE_BYTES, Image
-from treadle.protocol.options import ChatOptions
+from treadle.protocol.options import ChatOptions, Project, Skill
+
+
+def builtin_names(agent: Agent, options: ChatOptions, session_skills: tuple[Skill, ...]) -> list[str]:
+    """The tools that Treadle has for such a chat itself."""
+    base = msgspec.structs.replace(options, tools=None, dynamic_tools=(), interactive=True, skills=session_skills)
+    return [spec.name for spec in agent.deps.tools.specs(base) if not spec.server and spec.name not in (FIND, CALL)]
+
+
+def bring(agent: Agent, session: str, configs: Iterable[Config], stopped: Iterable[str]) -> dict[str, cfg.McpServer]:
+    """Declare the servers of all programs for this session; InvalidInput if one cannot be."""
+    programs, disabled, servers = list(configs), {*stopped}, dict[str, cfg.McpServer]()
+    for config in programs:
+        servers = config.servers | servers
+        disabled |= {*(config.disabled_mcp_servers or ())}
+    if servers:
+        declared = {name: server.declared(disabled=name in disabled) for name, server in servers.items()}
+        agent.mcp.bring(session, declared, alone=not any(each.enable_config_discovery for each in programs))
+    return servers
+
+
+def found_skills(agent: Agent, config: Config, project: Project) -> dict[str, tuple[Skill, str]]:
+    """All skills of a session, also disabled ones, with their sources: folders that the program names; if it asks, the
+    usual."""
+    folders = [Path(each).expanduser() for each in config.skill_directories or ()]
+    named_skills = skills([each for folder in folders for each in in_folder("skills", folder)])
+    sourced_skills = [("custom", skill) for skill in named_skills]
+    if config.enable_config_discovery:
+        for skill in skills(agent.documents.all("skills", project)):
+            sourced_skills.append(("personal-agents" if Path(skill.path).is_absolute() else "project", skill))
+    return {skill.name: (skill, source) for source, skill in reversed(sourced_skills)}
+
+
+def extras_of(agent: Agent, config: Config, project: Project, servers: Iterable[str]) -> cfg.Extras:
+    """Reads files. An agent has the skills that it names, whole and from the beginning, and no others."""
+    enabled_skills = found_skills(agent, config, project)
+    for name in config.disabled_skills or ():
+        enabled_skills.pop(name, None)
+    if (custom := config.custom_agent) is None:
+        return cfg.Extras(tuple(servers), tuple(skill for skill, _ in enabled_skills.values()))
+    parts = [custom.prompt or ""]
+    for name in custom.skills or ():
+        if name in enabled_skills:
+            text = Path(project[0], enabled_skills[name][0].path).read_text(errors="replace")
+            parts.append(f"<skill name={name!r}>\n{split(text)[1]}\n</skill>")
+    return cfg.Extras(tuple(servers), (), "\n\n".join(parts).strip())
+
 
 _PIECES = ("assistant.message_delta", "assistant.reasoning_delta", "assistant.tool_call_delta")
 """Told only to programs that want to see an answer while it comes."""
@@ -49,19 +96,15 @@ class Session:
         shown_model: Callable[[str], str],
         updated: Callable[[], None],
     ) -> None:
-        self.agent = agent
-        self.chat = chat
-        self.options = options
-        """As recorded, when the session was last looked at here."""
-        self._shown_model = shown_model
-        self._updated = updated
+        self.agent, self.chat = agent, chat
+        self.options = options  # As recorded, when the session was last looked at here.
+        self._shown_model, self._updated = shown_model, updated
         self._telling = Telling(chat.id, shown_model)
         self.programs: dict[Connection, Config] = {}
-        self.servers: dict[str, McpServer] = {}
-        self.stopped: set[str] = set()
-        """Servers that a program stopped."""
+        self.servers: dict[str, cfg.McpServer] = {}
+        self.stopped: set[str] = set()  # Servers that a program stopped.
         self.hooks = SessionHooks(chat.id, options.root, lambda: self._with(lambda config: bool(config.hooks)))
-        self.hooks.wanted = HOOKS in options.labels
+        self.hooks.wanted = cfg.HOOKS in options.labels
         answering = lambda: self._with(lambda config: bool(config.request_user_input))  # noqa: E731
         trace = agent.deps.observer.traceparent
         self.dialogues = Dialogues(self.programs, self.announce)
@@ -71,20 +114,17 @@ class Session:
         self._listeners: list[asyncio.Queue[SdkEvent]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._reading = False
-        self._seen = 0
-        """The seq of the last event that was read."""
-        self._held = 0
-        """How often a hook has made the session continue since the last message."""
-        self._source: str | None = None
-        """How the session began here, until its first message."""
+        self._seen = 0  # The seq of the last event that was read.
+        self._held = 0  # How often a hook has made the session continue since the last message.
+        self._source: str | None = None  # How the session began here, until its first message.
 
     def _with(self, predicate: Callable[[Config], bool]) -> list[Connection]:
         return [connection for connection, config in self.programs.items() if predicate(config)]
 
     @property
-    def tools(self) -> Sequence[Tool]:
+    def tools(self) -> Sequence[cfg.Tool]:
         """The tools of all programs; the one that came first wins a name."""
-        tools_by_name: dict[str, Tool] = {}
+        tools_by_name: dict[str, cfg.Tool] = {}
         for config in self.programs.values():
             tools_by_name = {tool.name: tool for tool in config.tools or ()} | tools_by_name
         return tuple(tools_by_name.values())
@@ -102,8 +142,6 @@ class Session:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(end)
-
-    # -- programs -----------------------------------------------------------------------------------------------------
 
     async def attach(self, connection: Connection, config: Config, source: str) -> None:
         alone = not self.programs
@@ -135,16 +173,14 @@ class Session:
             await self._end_servers()
 
     async def configure(self, config: Config) -> None:
-        """Make the chat's options what the programs say."""
-        servers = bring(self.agent, self.chat.id, self.programs.values(), self.stopped)
-        if not servers:
+        if not (servers := bring(self.agent, self.chat.id, self.programs.values(), self.stopped)):
             await self._end_servers()
         self.servers = servers
         extras = await asyncio.to_thread(extras_of, self.agent, config, self.options.project, self.servers)
         ask = self._with(lambda each: each is config)
-        prompt = await self._prompt(config, ask[0]) if ask and transforms(config.system_message) else None
+        prompt = await self._prompt(config, ask[0]) if ask and cfg.transforms(config.system_message) else None
         builtin = builtin_names(self.agent, self.options, extras.skills)
-        new_options = msgspec.structs.asdict(options_of(self.options, config, self.tools, builtin, extras, prompt))
+        new_options = msgspec.structs.asdict(cfg.options_of(self.options, config, self.tools, builtin, extras, prompt))
         await self.change({name: value for name, value in new_options.items() if value != getattr(self.options, name)})
         if any(SERVER_MARK in each for each in self.options.tools or ()):
             self.background(self.agent.mcp.hub.start(self.options))
@@ -162,7 +198,7 @@ class Session:
             return answer.get("sections", {}) if isinstance(answer, dict) else {}
 
         assert config.system_message is not None
-        return await transformed_prompt(config.system_message, ask)
+        return await cfg.transformed_prompt(config.system_message, ask)
 
     async def _end_servers(self) -> None:
         if self.servers:
@@ -175,8 +211,6 @@ class Session:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._end_servers()
-
-    # -- events -------------------------------------------------------------------------------------------------------
 
     async def _read_on(self, after_seq: int) -> None:
         async for envelope in watch(self.agent.deps, self.chat.id, after_seq):
@@ -211,8 +245,8 @@ class Session:
                 await self._end_servers()
 
     async def _goes_on(self) -> bool:
-        """True if another run follows the end of a run that was just read. That run may be over by now: then the state
-        says nothing of it, but the log holds its message."""
+        """True if another run follows the run that ended. It may be over by now: then only the log holds its
+        message."""
         state = await read_patiently(self.chat.state)
         if state.run is not None or starts_queued(state):
             return True
@@ -223,8 +257,7 @@ class Session:
 
     async def _sent_on(self) -> bool:
         """True if a hook made the session continue at the end of a run; limited by MOST_HELD."""
-        more = await self.hooks.stopping(again=self._held > 0)
-        if more and self._held >= MOST_HELD:
+        if (more := await self.hooks.stopping(again=self._held > 0)) and self._held >= MOST_HELD:
             warning = f"The hook agentStop has wanted more {self._held} times in a row; the session stops all the same."
             self.announce("session.warning", {"warningType": "policy_blocked", "message": warning})
             more = ""
@@ -253,7 +286,6 @@ class Session:
         return event
 
     async def ask_again(self, connection: Connection) -> None:
-        """Send the open requests to a program that attached later."""
         self.requests.again |= {action.action for action in await self.chat.actions()}
         self.requests.again |= {f"{GATE}{action}" for action in self.requests.again}
         for kind, data in list(self.requests.open.values()):
@@ -276,8 +308,6 @@ class Session:
             while between and between[0][0] <= envelope.seq:
                 events.append(between.pop(0)[1])
         return events
-
-    # -- commands -----------------------------------------------------------------------------------------------------
 
     async def send(self, prompt: str, mode: str, attachments: Sequence[Any], traceparent: str) -> str:
         """Say something; the id of the message. RpcError if a hook refuses it."""
@@ -337,7 +367,6 @@ class Session:
 
 
 async def read_attachments(attachments: Sequence[Any], root: str, store: Store) -> tuple[str, list[Image]]:
-    """The text to put below the message, and the pictures."""
     lines: list[str] = []
     images: list[Image] = []
     for item in attachments:
@@ -397,8 +426,7 @@ class Dialogues:
     """`programs`: those that are attached to the session, the longest first."""
 
     def __init__(self, programs: Mapping[Connection, Config], announce: Announce) -> None:
-        self._programs = programs
-        self._announce = announce
+        self._programs, self._announce = programs, announce
         self._open: dict[str, tuple[asyncio.Future[Any], Sequence[Connection]]] = {}
         self._told: tuple[bool, dict[str, str]] = (False, {})
 
@@ -413,8 +441,7 @@ class Dialogues:
         return {each.name: each.description or "" for each in reversed(all_commands)}
 
     def tell_changes(self) -> None:
-        """Announce changed capabilities and commands after a program came or left. A request whose programs have all
-        left ends without an answer."""
+        """Announce changed capabilities and commands. A request whose programs have all left ends without an answer."""
         elicits, commands = bool(self._answering()), self.commands
         previous, self._told = self._told, (elicits, commands)
         if elicits != previous[0]:
@@ -427,8 +454,7 @@ class Dialogues:
                 future.set_result(None)
 
     async def elicit(self, message: str, schema: Any) -> Any:
-        """Ask a person through a program that can show a dialogue. Return the answer; `cancel` if there is no such
-        program."""
+        """Ask a person through a program that can show a dialogue; `cancel` if there is no such program."""
         connections = self._answering()
         data = {"message": message, "requestedSchema": schema, "mode": "form"}
         answer = await self._ask("elicitation.requested", data, connections) if connections else None
@@ -436,9 +462,8 @@ class Dialogues:
 
     async def execute(self, name: str, words: str) -> str:
         """Have a program carry its command out; why it could not, or nothing."""
-        connections = [
-            each for each, config in self._programs.items() if any(c.name == name for c in config.commands or ())
-        ]
+        programs = self._programs.items()
+        connections = [each for each, config in programs if any(c.name == name for c in config.commands or ())]
         if not connections:
             return f"There is no command {name}."
         data = {"commandName": name, "command": f"/{name} {words}".strip(), "args": words}

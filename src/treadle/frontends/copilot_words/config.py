@@ -1,7 +1,7 @@
-"""The configuration that a program sends when it creates or resumes a session, and its translation to chat options.
-Unsupported fields are refused if the program relies on them, and otherwise reported."""
+"""The configuration of a session, translated to chat options and the system text. Unsupported fields are refused if the
+program relies on them, and otherwise reported."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,20 +10,78 @@ from treadle.adapters.models.client_models import Provider, ProviderModel
 from treadle.base.inert import inert_line
 from treadle.base.jsonrpc import INVALID_PARAMS, RpcError
 from treadle.frontends.copilot_words.names import OURS, matches, server_patterns
-from treadle.frontends.copilot_words.system_message import SystemMessage, prompt_of
+from treadle.library.prompt import SECTIONS
 from treadle.protocol.options import ChatOptions, ReasoningEffort, Skill
 from treadle.protocol.tools import ANY_OBJECT, DynamicTool
 
-LABEL = "copilot-sdk"
-"""The label of chats that were made by a program of the SDKs."""
-ASKS = "copilot-sdk-asks"
-"""The label of those whose program wants to be asked before anything is run."""
+Transform = Callable[[dict[str, str]], Awaitable[Mapping[str, Any]]]
+"""Asks the program for other texts of these sections, by their names."""
+
+
+class Section(msgspec.Struct):
+    action: str = "replace"
+    content: str | None = ""
+
+
+class SystemMessage(msgspec.Struct):
+    mode: str | None = "append"
+    content: str | None = ""
+    sections: dict[str, Section] | None = None
+
+
+def prompt_of(message: SystemMessage | None) -> str:
+    """The text without any transformation; empty: Treadle's own."""
+    if message is None or not (message.content or message.sections):
+        return ""
+    if message.mode == "replace":
+        return message.content or ""
+    sections = _customized(message, dict(SECTIONS)) if message.mode == "customize" else dict(SECTIONS)
+    return _joined(sections, message.content or "")
+
+
+async def transformed_prompt(message: SystemMessage, ask: Transform) -> str:
+    """The same, with the sections changed that the program wants to change itself."""
+    sections = _customized(message, dict(SECTIONS))
+    section_names = [name for name, section in (message.sections or {}).items() if section.action == "transform"]
+    answer = await ask({name: sections.get(name, "") for name in section_names})
+    for name in section_names:
+        new_section = answer.get(name)
+        if isinstance(new_section, Mapping) and isinstance(new_section.get("content"), str):
+            sections[name] = new_section["content"]
+    return _joined(sections, message.content or "")
+
+
+def transforms(message: SystemMessage | None) -> bool:
+    sections = message.sections if message is not None and message.mode == "customize" else None
+    return any(section.action == "transform" for section in (sections or {}).values())
+
+
+def _customized(message: SystemMessage, sections: dict[str, str]) -> dict[str, str]:
+    """Sections that Treadle's text does not have are empty there, and come behind the others."""
+    for name, section in (message.sections or {}).items():
+        content, there = section.content or "", sections.get(name, "")
+        match section.action:
+            case "replace":
+                sections[name] = content
+            case "remove":
+                sections.pop(name, None)
+            case "append":
+                sections[name] = f"{there}\n{content}" if there else content
+            case "prepend":
+                sections[name] = f"{content}\n{there}" if there else content
+    return sections
+
+
+def _joined(sections: Mapping[str, str], suffix: str) -> str:
+    return "\n".join(text if text.endswith("\n") else f"{text}\n" for text in (*sections.values(), suffix) if text)
+
+
+LABEL = "copilot-sdk"  # The label of chats that were made by a program of the SDKs.
+ASKS = "copilot-sdk-asks"  # The label of those whose program wants to be asked before anything is run.
 HOOKS = "copilot-sdk-hooks"
 """The label of those of which a program has checked calls. It stays: no later process runs their calls unchecked."""
-CLIENT = "client:"
-"""Begins the label that names the program."""
-MAX_TURNS = 200
-"""Turns a run: the SDKs have no cap, and an endless loop must end."""
+CLIENT = "client:"  # Begins the label that names the program.
+MAX_TURNS = 200  # Turns a run: the SDKs have no cap, and an endless loop must end.
 
 _REFUSED: Mapping[str, str] = {
     "cloud": "sessions in GitHub's cloud",
@@ -35,15 +93,11 @@ _REFUSED: Mapping[str, str] = {
     "managedSettings": "managed settings",
     "enableManagedSettings": "managed settings",
     "sessionLimits": "limits in AI credits, only budgets in dollars (its setting chat_budget)",
-}
-"""Unsupported features on which a program would rely, by the name of the field."""
-WITHOUT_EFFECT = ("largeOutput", "toolSearch")
-"""Fields that are accepted and do nothing."""
+}  # Unsupported features on which a program would rely, by the name of the field.
+WITHOUT_EFFECT = ("largeOutput", "toolSearch")  # Fields that are accepted and do nothing.
 
 
 class Tool(msgspec.Struct, rename="camel"):
-    """A tool that the program runs itself."""
-
     name: str
     description: str | None = ""
     parameters: Any = None
@@ -52,15 +106,11 @@ class Tool(msgspec.Struct, rename="camel"):
 
 
 class Command(msgspec.Struct, rename="camel"):
-    """A command that the program carries out itself."""
-
     name: str
     description: str | None = ""
 
 
 class McpServer(msgspec.Struct, rename="camel"):
-    """A server of tools, as programs describe it."""
-
     type: str | None = None
     command: str | None = None
     args: list[str] | None = None
@@ -198,34 +248,24 @@ def options_of(
     extras: Extras,
     prompt: str | None = None,
 ) -> ChatOptions:
-    """Return the options of the session's chat: the user's settings, in the mode that asks before it changes anything,
-    with `tools`, those of all attached programs. `prompt`: the system text, if it is known."""
+    """The user's settings, in the mode that asks before changes, with the `tools` of all programs. `prompt`: the system
+    text."""
     agent = config.custom_agent
     text = prompt if prompt is not None else prompt_of(config.system_message)
-    return msgspec.structs.replace(
-        base,
-        mode=base.mode if LABEL in base.labels else "confirm",
-        interactive=True,
-        max_turns=max(base.max_turns, MAX_TURNS),
-        on_limit="answer",
-        on_guard="stop",
-        summarize=False,
-        verify=False,
-        action_deadline_s=0.0,
-        system_prompt=text or base.system_prompt,
-        reasoning_effort=config.effort or base.reasoning_effort,
-        agent=agent.name if agent is not None else "",
-        agent_prompt=extras.agent_prompt,
-        skills=extras.skills,
-        own_servers=config.session_id if extras.servers else "",
-        tools=(*_enabled(config, tools, builtin), *_of_servers(config, extras.servers)),
-        dynamic_tools=tuple(
-            DynamicTool(tool.name, tool.description or "", tool.parameters or dict(ANY_OBJECT))
-            for tool in tools
-            if _is_tool_enabled(config, tool.name, builtin=False)
-        ),
-        labels=_labels(base, config),
+    enabled_tools = (tool for tool in tools if _is_tool_enabled(config, tool.name, builtin=False))
+    dynamic_tools = tuple(
+        DynamicTool(tool.name, tool.description or "", tool.parameters or dict(ANY_OBJECT)) for tool in enabled_tools
     )
+    return msgspec.structs.replace(
+        base, mode=base.mode if LABEL in base.labels else "confirm", interactive=True,
+        max_turns=max(base.max_turns, MAX_TURNS), on_limit="answer", on_guard="stop", summarize=False, verify=False,
+        action_deadline_s=0.0, system_prompt=text or base.system_prompt,
+        reasoning_effort=config.effort or base.reasoning_effort, agent=agent.name if agent is not None else "",
+        agent_prompt=extras.agent_prompt, skills=extras.skills,
+        own_servers=config.session_id if extras.servers else "",
+        tools=(*_enabled(config, tools, builtin), *_of_servers(config, extras.servers)), dynamic_tools=dynamic_tools,
+        labels=_labels(base, config),
+    )  # fmt: skip
 
 
 def _labels(base: ChatOptions, config: Config) -> tuple[str, ...]:
@@ -236,7 +276,7 @@ def _labels(base: ChatOptions, config: Config) -> tuple[str, ...]:
 
 
 def _enabled(config: Config, tools: Sequence[Tool], builtin: Collection[str]) -> tuple[str, ...]:
-    """Return the enabled built-in tools: `ask_user` only if the program handles questions, and none that a program
+    """The enabled built-in tools: `ask_user` only if the program handles questions, and none that a program
     replaces."""
     replaced = {OURS.get(tool.name, tool.name) for tool in tools if tool.overrides_built_in_tool}
     replaced |= set() if config.request_user_input else {"ask_user"}

@@ -1,6 +1,5 @@
-"""Translates events of a chat to those of the SDKs: their names, their payloads, one id for the same event live and on
-reload (D-04). Events without an equivalent in the SDKs become custom notifications of the source `treadle`. Requests to
-a program (`permission.requested` and its like) are sent by `requests`, which may ask again."""
+"""Translates events and objects of Treadle to those of the SDKs: one id for the same event live and on reload (D-04);
+an event without an equivalent is a custom notification. `requests` sends `permission.requested` and its like."""
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -10,15 +9,18 @@ from uuid import UUID, uuid5
 import msgspec
 
 from treadle import __version__
+from treadle.frontends.copilot_words.config import CustomAgent
 from treadle.frontends.copilot_words.names import shown_arguments, shown_name
+from treadle.ports.model import ModelInfo
+from treadle.ports.store import Listed
 from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest
 from treadle.protocol.events import Envelope
+from treadle.protocol.tools import ToolSpec
 
 SdkEvent = dict[str, Any]
 Data = dict[str, Any]
-Told = tuple[str, Data, bool]
-"""A type, its payload, and whether it is only live."""
+Told = tuple[str, Data, bool]  # A type, its payload, and whether it is only live.
 
 _SPACE = UUID("6f0f3f0e-5f0d-4c86-9a53-7c1f4b2a9d11")
 _NOT_TOLD = (
@@ -44,10 +46,8 @@ class Telling:
     """The events of one chat. `shown_model` gives the name that programs know a model by."""
 
     def __init__(self, chat: str, shown_model: Callable[[str], str]) -> None:
-        self.chat = chat
-        self.shown_model = shown_model
-        self.model = ""
-        self.messages = 0
+        self.chat, self.shown_model = chat, shown_model
+        self.model, self.messages = "", 0
         self._last: str | None = None
         self._live = 0
 
@@ -63,7 +63,6 @@ class Telling:
         return events
 
     def live(self, kind: str, data: Data, time_ms: int) -> SdkEvent:
-        """An event that is not in the log."""
         return self._make(kind, data, time_ms, True)
 
     def _make(self, kind: str, data: Data, time_ms: int, live: bool, id: str = "") -> SdkEvent:
@@ -168,7 +167,6 @@ class Telling:
                 return None
 
     def _of_session(self, data: e.Event, envelope: Envelope) -> Told | None:
-        """The same for events of the session."""
         match data:
             case e.SessionCreated(options=options):
                 self.model = options.model
@@ -218,14 +216,37 @@ def _request(request: ToolRequest) -> Data:
 
 
 def _compaction(completion: e.CompactionComplete) -> Data:
-    data: Data = {
-        "success": completion.success,
-        "trigger": _TRIGGERS.get(completion.trigger, completion.trigger),
-        "preCompactionTokens": completion.tokens_before,
-        "postCompactionTokens": completion.tokens_after,
-        "tokensRemoved": max(0, completion.tokens_before - completion.tokens_after),
-        "messagesRemoved": completion.upto,
-        "compactionTokensUsed": {"inputTokens": completion.usage.input, "outputTokens": completion.usage.output},
-    }
+    old, new, usage = completion.tokens_before, completion.tokens_after, completion.usage
+    data: Data = {"success": completion.success, "trigger": _TRIGGERS.get(completion.trigger, completion.trigger)}
+    data |= {"preCompactionTokens": old, "postCompactionTokens": new, "tokensRemoved": max(0, old - new)}
+    data["messagesRemoved"] = completion.upto
+    data["compactionTokensUsed"] = {"inputTokens": usage.input, "outputTokens": usage.output}
     more = {"summaryContent": completion.summary, "error": completion.error}
     return data | {name: text for name, text in more.items() if text}
+
+
+def session_shown(listed: Listed) -> dict[str, Any]:
+    summary = listed.summary
+    times = {"startTime": stamp(summary.created_ms), "modifiedTime": stamp(summary.updated_ms)}
+    fields = {"sessionId": summary.chat, **times, "isRemote": False, "context": {"cwd": summary.root}}
+    return {**fields, "summary": summary.title} if summary.title else fields
+
+
+def model_shown(name: str, info: ModelInfo) -> dict[str, Any]:
+    limits = {"max_context_window_tokens": info.window, "max_prompt_tokens": info.window - info.max_output}
+    efforts = info.offered_efforts
+    supports = {"vision": info.vision, "reasoningEffort": bool(efforts)}
+    fields = {"id": name, "name": info.name, "capabilities": {"supports": supports, "limits": limits}}
+    return {**fields, "supportedReasoningEfforts": list(efforts)} if efforts else fields
+
+
+def tool_shown(spec: ToolSpec) -> dict[str, Any]:
+    schema = spec.parameters
+    return {"name": shown_name(spec.name), "description": spec.description, "parameters": schema, "inputSchema": schema}
+
+
+def agent_shown(agent: CustomAgent) -> dict[str, Any]:
+    fields = {"id": agent.name, "name": agent.name, "displayName": agent.display_name or agent.name}
+    more = {"model": agent.model, "reasoningEffort": agent.reasoning_effort, "tools": agent.tools}
+    more |= {"skills": agent.skills, "prompt": agent.prompt}
+    return {**fields, "description": agent.description or "", **{name: value for name, value in more.items() if value}}

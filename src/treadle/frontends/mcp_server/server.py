@@ -24,8 +24,7 @@ from treadle.protocol.content import AssistantEntry
 from treadle.protocol.options import MODES
 from treadle.protocol.trace_context import extract_traceparent
 
-LABEL = "mcp"
-"""The label of the chats that this server began."""
+LABEL = "mcp"  # The label of the chats that this server began.
 _WAIT_S = 25.0
 _LONGEST_S = 300.0
 _MOST_EVENTS = 200
@@ -38,7 +37,7 @@ _LONGEST_TEXT = 4_000
 _LOOKS = ToolAnnotations(read_only_hint=True)
 _CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=True)
 
-Answered = dict[str, Any]
+Reply = dict[str, Any]
 
 
 class TaskTools:
@@ -50,23 +49,14 @@ class TaskTools:
 
     def server(self) -> MCPServer:
         mcp_server = MCPServer("treadle", version=__version__, instructions=_INSTRUCTIONS)
-        for tool, hints in (
-            (self.start_task, _CHANGES),
-            (self.follow_task, _LOOKS),
-            (self.list_tasks, _LOOKS),
-            (self.send_message, _CHANGES),
-            (self.decide, _CHANGES),
-            (self.answer, _CHANGES),
-            (self.stop_task, _CHANGES),
-            (self.task_changes, _LOOKS),
-            (self.undo_task, _CHANGES),
-        ):
+        tools: tuple[Any, ...] = (self.start_task, self.follow_task, self.list_tasks, self.send_message, self.decide)
+        tools += (self.answer, self.stop_task, self.task_changes, self.undo_task)
+        for tool in tools:
+            hints = _LOOKS if tool.__name__ in ("follow_task", "list_tasks", "task_changes") else _CHANGES
             mcp_server.add_tool(_explained(tool), name=tool.__name__, annotations=hints)
         return mcp_server
 
-    async def start_task(
-        self, prompt: str, context: Context, root: str = "", mode: str = "", model: str = ""
-    ) -> Answered:
+    async def start_task(self, prompt: str, context: Context, root: str = "", mode: str = "", model: str = "") -> Reply:
         """Start a task. Returns its id at once; the work continues in the background.
 
         root: the folder to work in, if it is not the server's own. mode: read-only, confirm, review, ask, auto-edit or
@@ -80,7 +70,7 @@ class TaskTools:
         await chat.send(prompt, traceparent=extract_traceparent(context.request_context.meta))
         return await _status_of(chat)
 
-    async def follow_task(self, task: str, context: Context, after: int = 0, wait_s: float = _WAIT_S) -> Answered:
+    async def follow_task(self, task: str, context: Context, after: int = 0, wait_s: float = _WAIT_S) -> Reply:
         """Return the news of a task since the event number `after`. Waits for news at most wait_s seconds.
 
         The result has the status, the news as text, the open actions, the last answer, and `after` for the next call.
@@ -110,13 +100,13 @@ class TaskTools:
             "usd": round(state.totals.usage.usd, 4),
         }
 
-    async def list_tasks(self, limit: int = 20) -> list[Answered]:
+    async def list_tasks(self, limit: int = 20) -> list[Reply]:
         """The newest tasks of this server's projects."""
         listed = [each.summary for each in await self._agent.chats() if self._ours(each.summary.root)]
         newest = listed[: max(1, min(limit, 100))]
         return [{"task": each.chat, "status": each.status, "title": each.title} for each in newest]
 
-    async def send_message(self, task: str, message: str, context: Context, steer: bool = False) -> Answered:
+    async def send_message(self, task: str, message: str, context: Context, steer: bool = False) -> Reply:
         """Say more to a task: it is done next, or with `steer` taken into account at once."""
         chat = await self._chat(task)
         trace = extract_traceparent(context.request_context.meta)
@@ -125,7 +115,7 @@ class TaskTools:
 
     async def decide(
         self, task: str, action: str, decision: Literal["allow", "deny"], hash: str, feedback: str = ""
-    ) -> Answered:
+    ) -> Reply:
         """Allow or deny what a task asks for. `action` and `hash` are those that follow_task showed: an approval holds
         for exactly what was shown. With a denial say in `feedback` what to do instead."""
         chat = await self._chat(task)
@@ -133,35 +123,31 @@ class TaskTools:
         await (chat.approve(shown_action) if decision == "allow" else chat.deny(shown_action, feedback))
         return await _status_of(chat)
 
-    async def answer(self, task: str, action: str, text: str) -> Answered:
+    async def answer(self, task: str, action: str, text: str) -> Reply:
         """Answer a question of a task."""
         chat = await self._chat(task)
         await chat.answer(await self._open(chat, action, "user_input"), text)
         return await _status_of(chat)
 
-    async def stop_task(self, task: str) -> Answered:
+    async def stop_task(self, task: str) -> Reply:
         """Stop the work of a task. Its changes stay until undo_task."""
         chat = await self._chat(task)
         await chat.interrupt("mcp")
         return await _status_of(chat)
 
-    async def task_changes(self, task: str, paths: list[str] | None = None) -> list[Answered]:
+    async def task_changes(self, task: str, paths: list[str] | None = None) -> list[Reply]:
         """Return the changes that a task has made in the project, as diffs, without changes that were undone."""
         chat = await self._chat(task)
         return [change_of(each) for each in await chat.files.diff(None, paths or [])]
 
-    async def undo_task(self, task: str, paths: list[str] | None = None, everything: bool = False) -> Answered:
+    async def undo_task(self, task: str, paths: list[str] | None = None, everything: bool = False) -> Reply:
         """Undo the changes of a task's last run, or of all its runs with `everything`; with `paths` only those files.
         Files that were changed by others since are left alone and listed."""
         from treadle.library.files import RunSpan
 
-        chat = await self._chat(task)
-        restored = await chat.files.undo(RunSpan() if everything else None, paths or [])
-        return {
-            "undone": [each.path for each in restored.files],
-            "left_alone": [{"path": each.path, "reason": each.reason} for each in restored.conflicts],
-            "error": restored.error,
-        }
+        restored = await (await self._chat(task)).files.undo(RunSpan() if everything else None, paths or [])
+        conflicts = [{"path": each.path, "reason": each.reason} for each in restored.conflicts]
+        return {"undone": [each.path for each in restored.files], "left_alone": conflicts, "error": restored.error}
 
     def _ours(self, root: str) -> bool:
         return any(root == each or is_below(root, each) for each in self._roots)
@@ -169,9 +155,8 @@ class TaskTools:
     def _root(self, folder: str) -> str:
         root = os.path.realpath(os.path.join(self._roots[0], folder))
         if not os.path.isdir(root) or not self._ours(root):
-            raise InvalidInput(
-                f"{folder} is no folder in which this server works; it works in {', '.join(self._roots)}"
-            )
+            roots = ", ".join(self._roots)
+            raise InvalidInput(f"{folder} is no folder in which this server works; it works in {roots}")
         return root
 
     async def _chat(self, task: str) -> Chat:
@@ -189,7 +174,7 @@ class TaskTools:
         raise NotFound(f"the task does not wait for {action!r} any more; follow it to see what it waits for")
 
 
-async def _status_of(chat: Chat) -> Answered:
+async def _status_of(chat: Chat) -> Reply:
     return {"task": chat.id, "status": await chat.status()}
 
 
@@ -245,15 +230,9 @@ def action_of(action: e.OpenAction) -> dict[str, Any]:
 
 
 def change_of(file_diff: FileDiff) -> dict[str, Any]:
-    change = file_diff.change
-    return {
-        "path": change.path,
-        "action": change.action,
-        "added": change.added,
-        "removed": change.removed,
-        "diff": "\n".join(line for hunk in file_diff.hunks for line in (hunk.header, *hunk.lines)),
-        "notes": list(file_diff.notes),
-    }
+    fields = {name: getattr(file_diff.change, name) for name in ("path", "action", "added", "removed")}
+    diff = "\n".join(line for hunk in file_diff.hunks for line in (hunk.header, *hunk.lines))
+    return {**fields, "diff": diff, "notes": list(file_diff.notes)}
 
 
 def _truncate_text(text: str, most: int = _LONGEST_TEXT) -> str:

@@ -1,6 +1,5 @@
-"""Admission: the operator's limits on users' requests, beyond the rules of their chats: folders, models, the
-confinement of commands, and the reach of a rule. The user of this machine may request everything; others only what is
-opened to them."""
+"""The operator's limits on requests, beyond the rules of chats: folders, models, the confinement of commands, the reach
+of a rule. The user of this machine may request everything; others only what is opened to them."""
 
 import os
 import re
@@ -19,11 +18,9 @@ from treadle.frontends.server.tokens import LOCAL
 from treadle.protocol.options import ChatOptions, NetworkChoice, check_root_name
 from treadle.protocol.permissions import NETWORK_TOOL, RuleScope
 
-PROGRAMS = ("command", "recorded", "scripted")
-"""Providers whose models are programs and files of the server."""
+PROGRAMS = ("command", "recorded", "scripted")  # Providers whose models are programs and files of the server.
 STRICT = {"sandbox": None, "strict_paths": True, "command_view": True}
-"""Options that say how commands are confined. Users take them as the server has them, or, where there is such a value,
-stricter."""
+"""How commands are confined: as the server has it or, where there is such a value, stricter."""
 _WEIGHTS = ".gguf"
 _NAME = re.compile(r"\w[\w.:@+-]*(/\w[\w.:@+-]*)*")
 """The form of a model's name in requests of others: a name, not a path, an address or a flag of a program."""
@@ -44,7 +41,6 @@ class Admission(msgspec.Struct, frozen=True):
     """Hosts that users may let their commands reach, beside those of the server's own options."""
 
     def begin(self, user: str, changes: Mapping[str, Any]) -> ChatOptions:
-        """The options of a new chat."""
         base_options = self.options if user == LOCAL else msgspec.structs.replace(self.options, root="")
         checked = self.change(user, changes)
         if user != LOCAL and base_options.world and not checked.get("world", base_options.world):
@@ -62,7 +58,6 @@ class Admission(msgspec.Struct, frozen=True):
             raise InvalidInput("On this server chats work in worlds, and this one has none; begin another one.")
 
     def alter(self, user: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the checked changes of options of a chat that has begun."""
         if user != LOCAL and self.options.world and "root" in changes:
             raise InvalidInput("On this server a chat stays in its world; begin another one for another root.")
         return self.change(user, changes)
@@ -96,7 +91,6 @@ class Admission(msgspec.Struct, frozen=True):
             raise InvalidInput("On this server a rule can hold for a chat, not beyond it.")
 
     def reach(self, user: str, network: NetworkChoice) -> None:
-        """InvalidInput if the user may not let commands reach these hosts."""
         default_network = self.options.network
         if user == LOCAL or not network or default_network is True or network == default_network:
             return
@@ -106,8 +100,7 @@ class Admission(msgspec.Struct, frozen=True):
             raise InvalidInput(f"The server sets the hosts that commands may reach (serve_network).{hint}")
 
     def highest(self, user: str, root: str) -> str:
-        """The folder that is open to the user and holds the root; empty for the user of this machine, to whom all are.
-        InvalidInput if there is none."""
+        """The folder that is open to the user and holds the root; empty: all are. InvalidInput if there is none."""
         if user == LOCAL and (not self.roots or root == self.options.root):
             return ""
         if not self.roots:
@@ -118,8 +111,8 @@ class Admission(msgspec.Struct, frozen=True):
         raise InvalidInput(f"The root {root!r} lies in no folder that is open to you.")
 
     def use(self, user: str, options: ChatOptions) -> None:
-        """Check that the root of a chat is still a folder that is open to the user. RootChanged or InvalidInput if it
-        is not. A root that does not exist passes: the code that opens it reports that."""
+        """RootChanged or InvalidInput if the root of a chat is no longer open to the user. One that does not exist
+        passes here."""
         location = locate(options.root) if options.root else None
         if location is None:
             return
@@ -141,7 +134,6 @@ class Admission(msgspec.Struct, frozen=True):
         return root, identity
 
     def model(self, user: str, ref: str) -> None:
-        """InvalidInput if the model is not open to the user."""
         if self.models and not any(_opens(pattern, ref) for pattern in self.models):
             raise InvalidInput(f"The model {ref!r} is not open to users of this server.")
         if not self.models and user != LOCAL and _is_program(ref):

@@ -1,8 +1,7 @@
-"""The middleware that every request passes first: host names (against DNS rebinding), origins (against pages of
-others), the token, and security headers. Knows no route but which are open to all."""
+"""The middleware that every request passes first: host names (against DNS rebinding), origins, the token, headers."""
 
 import ipaddress
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from time import perf_counter
 from urllib.parse import urlsplit
@@ -12,49 +11,37 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from treadle.frontends.server.metrics import Metrics
 from treadle.frontends.server.replies import Problem, problem
 from treadle.frontends.server.tokens import Token, Tokens
+from treadle.frontends.server.usage import Metrics
 
 OPEN = frozenset({"/", "/healthz", "/readyz", "/api/openapi.json", "/api/docs", "/api/sign-in", "/favicon.ico"})
-"""Paths that need no token: their content belongs to no user, or a code from the terminal takes the place of the token.
-"""
-PAGE_PARTS = "/web/"
-"""Below this lie the parts of the web app: the same for everybody."""
+"""Paths that need no token: their content belongs to no user, or a code takes the place of the token."""
+PAGE_PARTS = "/web/"  # Below this lie the parts of the web app: the same for everybody.
 LOCAL_NAMES = frozenset({"localhost"})
-STREAMS = ("/events", "/watch")
-"""How the paths of streams end: there a ticket may stand for the token."""
+STREAMS = ("/events", "/watch")  # How the paths of streams end: there a ticket may stand for the token.
 SAFE_HEADERS = {
-    "x-content-type-options": "nosniff",
-    "cache-control": "no-store",
-    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff", "cache-control": "no-store", "referrer-policy": "no-referrer",
     "cross-origin-resource-policy": "same-origin",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
-}
+}  # fmt: skip
 
 
-Spend = Callable[[str], Awaitable[bool]]
-"""Uses a ticket up; False if it was used before."""
+Spend = Callable[[str], Awaitable[bool]]  # Uses a ticket up; False if it was used before.
 
 
 class Guard:
-    """`hosts` are names by which the server may be called, beside `localhost` and bare addresses: a page that was
-    rebound to this server carries the name of its own site."""
+    """`hosts`: names of the server, beside `localhost` and addresses. A page that was rebound has the name of its own
+    site."""
 
-    def __init__(
-        self, app: ASGIApp, tokens: Tokens, metrics: Metrics, spend: Spend, hosts: tuple[str, ...] = ()
-    ) -> None:
-        self._app = app
-        self._spend = spend
-        self._tokens = tokens
-        self._metrics = metrics
+    def __init__(self, app: ASGIApp, tokens: Tokens, metrics: Metrics, spend: Spend, hosts: Iterable[str] = ()) -> None:
+        self._app, self._spend, self._tokens, self._metrics = app, spend, tokens, metrics
         self._hosts = LOCAL_NAMES | {host.lower() for host in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             return await self._app(scope, receive, send)
-        began = perf_counter()
-        status = 500
+        began, status = perf_counter(), 500
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -77,8 +64,7 @@ class Guard:
     async def _check(self, scope: Scope) -> Response | None:
         try:
             headers = Headers(scope=scope)
-            host = self._host(headers)
-            self._origin(headers, host)
+            self._origin(headers, self._host(headers))
             if scope["path"] not in OPEN and not scope["path"].startswith(PAGE_PARTS):
                 scope["treadle.token"] = await self._token(scope, headers)
         except Exception as error:
@@ -117,14 +103,10 @@ class Guard:
             ticket = QueryParams(scope["query_string"]).get("ticket", "")
             if (token := self._tokens.redeem(ticket)) is not None and await self._spend(ticket):
                 return token
-        raise Problem(
-            "unauthorized",
-            "Send a token that this server knows: Authorization: Bearer TOKEN. A ticket is good once, for a minute.",
-            {"www-authenticate": "Bearer"},
-        )
+        text = "Send a token that this server knows: Authorization: Bearer TOKEN. A ticket is good once, for a minute."
+        raise Problem("unauthorized", text, {"www-authenticate": "Bearer"})
 
 
 def token_of(request: Request) -> Token:
-    """The token that the request came with."""
     token: Token = request.scope["treadle.token"]
     return token

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from treadle._version import __version__
-from treadle.frontends.server.idempotency import MAX_KEY
-from treadle.frontends.server.replies import codes
+from treadle.frontends.server.replies import MAX_KEY, codes
 from treadle.frontends.server.routing import Route
 from treadle.protocol.events import LIVE, RECORDED
 from treadle.protocol.http_answers import ErrorReply
@@ -38,17 +37,12 @@ pre { overflow-x: auto; background: #8881; padding: .6rem; border-radius: .3rem;
 """
 _PARAMETER = re.compile(r"{(\w+)}")
 PATH_WORDS = {
-    "chat": "The id of a chat.",
-    "seq": "The seq of an event: of a message of yours, or of the result of a tool.",
-    "place": "The number of the picture, from 0.",
-    "rule": "The id of a rule.",
-    "queued": "The id of a queued message.",
-    "action": "The id of what the chat waits for.",
-    "world": "The id of a world.",
-    "version": "The version of the web app in the addresses of its files.",
-    "job": "The handle of a background command.",
-    "name": "The name of a file of the page.",
-}
+    "chat": "The id of a chat.", "seq": "The seq of an event: of a message of yours, or of the result of a tool.",
+    "place": "The number of the picture, from 0.", "rule": "The id of a rule.",
+    "queued": "The id of a queued message.", "action": "The id of what the chat waits for.",
+    "world": "The id of a world.", "version": "The version of the web app in the addresses of its files.",
+    "job": "The handle of a background command.", "name": "The name of a file of the page.",
+}  # fmt: skip
 
 
 def describe(routes: Sequence[Route]) -> bytes:
@@ -63,14 +57,10 @@ def describe(routes: Sequence[Route]) -> bytes:
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
-    document = {
-        "openapi": "3.1.0",
-        "info": {"title": "Treadle", "version": __version__, "description": ABOUT},
-        "security": [{"token": []}],
-        "paths": paths,
-        "components": {"schemas": schemas, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
-    }
-    return msgspec.json.encode(document)
+    info = {"title": "Treadle", "version": __version__, "description": ABOUT}
+    components = {"schemas": schemas, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
+    head = {"openapi": "3.1.0", "info": info, "security": [{"token": []}]}
+    return msgspec.json.encode({**head, "paths": paths, "components": components})
 
 
 def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
@@ -80,13 +70,10 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         answer = _json(route.reply, "Done." if route.status != 202 else "Recorded; it is going to be done.")
     elif route.media_type:
         answer = {"description": "Done.", "content": {route.media_type: {}}}
-    operation: dict[str, Any] = {
-        "operationId": route.handler.__module__.rpartition(".")[2] + "_" + route.handler.__name__,
-        "summary": route.summary,
-        "tags": [route.tag],
-        "parameters": [*_path_parameters(route), *_query_parameters(route.query, schemas)],
-        "responses": {str(route.status): answer},
-    }
+    operation_id = route.handler.__module__.rpartition(".")[2] + "_" + route.handler.__name__
+    parameters = [*_path_parameters(route), *_query_parameters(route.query, schemas)]
+    operation: dict[str, Any] = {"operationId": operation_id, "summary": route.summary, "tags": [route.tag]}
+    operation |= {"parameters": parameters, "responses": {str(route.status): answer}}
     if route.finished is not None:
         operation["responses"]["200"] = _json(route.finished, "Done, and this came of it.")
     if route.open:
@@ -101,17 +88,11 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     if route.media_type == "text/event-stream":
         last = _header("Last-Event-ID", "The id of the last event you have.", {"type": "integer", "minimum": 0})
         operation["parameters"].append(last)
-    error_codes = [
-        *ANYWHERE,
-        *(() if route.open else WITH_TOKEN),
-        *(("operators_only",) if route.operators else ()),
-        *(WITH_BODY if route.body is not None else ()),
-        *route.codes,
-    ]
-    if "{" in route.path:
-        error_codes.append("not_found")
+    error_codes = {*ANYWHERE, *route.codes, *(() if route.open else WITH_TOKEN)}
+    error_codes |= {*(WITH_BODY if route.body is not None else ()), *(("operators_only",) if route.operators else ())}
+    error_codes |= {"not_found"} if "{" in route.path else set()
     by_status: dict[int, list[str]] = {}
-    for code in sorted(set(error_codes)):
+    for code in sorted(error_codes):
         by_status.setdefault(known_codes[code][0], []).append(code)
     for status, group in sorted(by_status.items()):
         if str(status) not in operation["responses"]:
@@ -129,14 +110,10 @@ def _json(kind: type[msgspec.Struct], about: str) -> dict[str, Any]:
 
 
 def _path_parameters(route: Route) -> list[dict[str, Any]]:
+    number, text = {"type": "integer", "minimum": 0}, {"type": "string", "minLength": 1}
     return [
-        {
-            "name": name,
-            "in": "path",
-            "required": True,
-            "description": PATH_WORDS[name],
-            "schema": {"type": "integer", "minimum": 0} if name == "seq" else {"type": "string", "minLength": 1},
-        }
+        {"name": name, "in": "path", "required": True, "description": PATH_WORDS[name]}
+        | {"schema": number if name == "seq" else text}
         for name in _PARAMETER.findall(route.path)
     ]
 
@@ -176,14 +153,9 @@ def _envelope(events: dict[str, Any]) -> dict[str, Any]:
         "type": "object",
         "description": "An event. Live ones have `ephemeral: true` and no `seq`.",
         "properties": {
-            "seq": {"type": "integer"},
-            "id": {"type": "string"},
-            "chat": {"type": "string"},
-            "time": {"type": "string", "format": "date-time"},
-            "type": {"type": "string"},
-            "data": {"type": "object"},
-            "version": {"type": "integer"},
-            "epoch": {"type": "integer"},
+            **{"seq": {"type": "integer"}, "id": {"type": "string"}, "chat": {"type": "string"}},
+            **{"time": {"type": "string", "format": "date-time"}, "type": {"type": "string"}},
+            **{"data": {"type": "object"}, "version": {"type": "integer"}, "epoch": {"type": "integer"}},
             "ephemeral": {"type": "boolean"},
         },
         "required": ["chat", "time", "type", "data"],
@@ -206,8 +178,7 @@ def _plain(schema: Any) -> Any:
 
 def render_docs(document: bytes) -> bytes:
     described: dict[str, Any] = msgspec.json.decode(document)
-    info = described["info"]
-    schemas = described["components"]["schemas"]
+    info, schemas = described["info"], described["components"]["schemas"]
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",
         f"<title>{escape(info['title'])} API</title><style>{STYLE}</style>",

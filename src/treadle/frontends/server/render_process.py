@@ -1,9 +1,6 @@
-"""Rendering in a process of its own, so that a slow text does not delay other texts (S-20): the process has so many
-seconds of processor time for each text and is killed by the kernel when they are over. Then, and while it is busy with
-texts of others for too long, the text is shown as it is. The HTML is cached by the content of the
-text.
-
-The process starts with the first text. It ends when its input does: with the server, also when that is killed."""
+"""Rendering in a process of its own (S-20): the kernel kills it when a text has used up its processor time. Then, and
+while it is busy for too long, the text is shown as it is. The HTML is cached. The process starts with the first text
+and ends with its input, also when the server is killed."""
 
 import asyncio
 import hashlib
@@ -24,10 +21,8 @@ from treadle.frontends.server.rendering import Kind, plain, render
 KEPT = 16 << 20
 PROCESSOR_S = 3.0
 """For one text. Ordinary ones take a few milliseconds, the largest that are coloured about one second."""
-QUEUE_S = 2.0
-"""How long a text waits for those of others."""
-LONGEST_S = 30.0
-"""For one text on a busy machine; the start of the process is in it."""
+QUEUE_S = 2.0  # How long a text waits for those of others.
+LONGEST_S = 30.0  # For one text on a busy machine; the start of the process is in it.
 MEMORY = 1 << 30
 _READ = 1 << 16
 
@@ -41,13 +36,10 @@ class RenderRequest(msgspec.Struct, frozen=True):
 
 
 class Rendering:
-    """Makes HTML, and keeps what it made up to so many characters."""
-
     def __init__(self, most: int = KEPT, *, processor_s: float = PROCESSOR_S, queue_s: float = QUEUE_S) -> None:
         self._kept: OrderedDict[bytes, str] = OrderedDict()
         self._size = 0
-        self._most = most
-        self._queue_s = queue_s
+        self._most, self._queue_s = most, queue_s
         self._queue: ThreadPoolExecutor | None = None
         self._process = _RenderProcess(processor_s)
 
@@ -66,8 +58,7 @@ class Rendering:
         await asyncio.wait((result,), timeout=self._queue_s)
         if job.cancel():  # others came first, and it has not begun
             return plain(text)
-        html = await result
-        if html is None:
+        if (html := await result) is None:
             return plain(text)
         self._keep(key, html)
         return html
@@ -91,8 +82,7 @@ class _RenderProcess:
     """Used by one thread at a time."""
 
     def __init__(self, processor_s: float) -> None:
-        self._processor_s = processor_s
-        self._pid = 0
+        self._processor_s, self._pid = processor_s, 0
         self._pipes = (-1, -1)
 
     def render(self, request: RenderRequest) -> str | None:
@@ -120,11 +110,8 @@ class _RenderProcess:
         code = f"import sys; sys.path[:] = {paths!r}; {run}"
         (child_in, writer), (reader, child_out) = os.pipe(), os.pipe()
         null = os.open(os.devnull, os.O_RDWR)
-        actions = [
-            (os.POSIX_SPAWN_DUP2, child_in, 0),
-            (os.POSIX_SPAWN_DUP2, child_out, 1),
-            (os.POSIX_SPAWN_DUP2, null, 2),
-        ]
+        dup = os.POSIX_SPAWN_DUP2
+        actions = [(dup, child_in, 0), (dup, child_out, 1), (dup, null, 2)]
         argv = [sys.executable, "-I", "-S", "-c", code]
         try:
             self._pid = os.posix_spawn(sys.executable, argv, {"LC_ALL": "C.UTF-8"}, file_actions=actions, setsid=True)
@@ -175,12 +162,8 @@ def _read(fd: int, until: float) -> str:
     return data[8:].decode("utf-8", "replace")
 
 
-# -- the process ------------------------------------------------------------------------------------------------------
-
-
 def main(processor_s: float) -> None:
-    """Answers requests until its input ends. The timer has its default action: the kernel ends the process, even in
-    the middle of a regular expression."""
+    """Answer requests until the input ends. The kernel's timer ends the process even inside a regular expression."""
     import resource
 
     with suppress(OSError, ValueError):

@@ -1,6 +1,5 @@
-"""Markdown, code and diffs as HTML, by libraries (S-12). The input is by a model, a tool or a stranger: their HTML does
-not get through, no image is loaded, links lead to the web or to a mailbox and nowhere else. The output has no styles,
-only classes."""
+"""Markdown, code and diffs as HTML (S-12). The input is untrusted: its HTML does not get through, no image is loaded,
+links lead to the web or a mailbox. The output has no styles, only classes."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 Kind = Literal["markdown", "code", "diff"]
 
 MOST_MARKDOWN = 200_000
-MOST_COLOURED = 64_000
-"""Characters; longer texts are shown as plain text."""
+MOST_COLOURED = 64_000  # Characters; longer texts are shown as plain text.
 _DIFFS = ("diff", "patch")
 _DIFF_MARKS = {"+": "added", "-": "removed"}
 _LINKS = ("http://", "https://", "mailto:")
@@ -78,14 +76,10 @@ def _parser() -> "MarkdownIt":
     parser.enable(["table", "strikethrough"])
     parser.validateLink = lambda url: url.strip().lower().startswith(_LINKS)  # type: ignore[method-assign]
     parser.core.ruler.after("inline", "treadle", _rewrite)
-    parser.add_render_rule("place", _render_place)
-    parser.add_render_rule("task", _render_task)
-    parser.add_render_rule("image", _image)
-    parser.add_render_rule("link_open", _link)
-    parser.add_render_rule("fence", _fence)
-    parser.add_render_rule("code_block", _fence)
-    for cell in ("th", "td"):
-        parser.add_render_rule(f"{cell}_open", _cell)
+    rules = {"place": _render_place, "task": _render_task, "image": _image, "link_open": _link}
+    rules |= {"fence": _fence, "code_block": _fence, "th_open": _cell, "td_open": _cell}
+    for name, rule in rules.items():
+        parser.add_render_rule(name, rule)
     parser.add_render_rule("table_open", lambda *_: '<div class="wide" tabindex="0"><table>\n')
     parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
     return parser
@@ -157,8 +151,7 @@ def _lexer(language: str) -> Callable[[], Any] | None:
 
 def _by_name(language: str) -> Iterator[str]:
     """How a language may be meant: a file, or the name of one."""
-    name = language.rpartition("/")[2].strip().lower()[:80]
-    if name:
+    if name := language.rpartition("/")[2].strip().lower()[:80]:
         yield name
         if "." not in name:
             yield f"x.{name}"
@@ -251,20 +244,17 @@ def _render_place(_self: Any, tokens: Any, index: int, options: Any, env: Any) -
 
 
 def _render_task(_self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
-    is_done = tokens[index].meta["done"]
-    checked, label = (" checked", "done") if is_done else ("", "to do")
+    checked, label = (" checked", "done") if tokens[index].meta["done"] else ("", "to do")
     return f'<input type="checkbox" disabled{checked} aria-label="{label}"> '
 
 
 # -- diffs as tables: inline, or both sides beside each other ---------------------------------------------------------
 
-Coloured = Callable[[list[str], str], list[str]]
-"""Lines of a file of this name, as HTML."""
+Coloured = Callable[[list[str], str], list[str]]  # Lines of a file of this name, as HTML.
 
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@(.*)")
 _MARKS = {"+": "added", "-": "removed", " ": "same"}
-Line = tuple[str, int, int, str]
-"""Its mark, its numbers on both sides (0: it is not there), and its HTML."""
+Line = tuple[str, int, int, str]  # Its mark, its numbers on both sides (0: it is not there), and its HTML.
 
 
 class _Hunk(msgspec.Struct):
@@ -295,8 +285,7 @@ def diff_table(text: str, *, split: bool, coloured: Coloured) -> str:
         else:
             close()
             path = _path(part) or path
-            about_text = "\n".join(part).strip("\n")
-            if about_text:
+            if about_text := "\n".join(part).strip("\n"):
                 html_parts.append(f'<pre class="about">{escape(about_text)}</pre>')
     close()
     return "".join(html_parts)
@@ -307,8 +296,7 @@ def _parts(lines: list[str]) -> Iterator[_Hunk | list[str]]:
     between: list[str] = []
     at = 0
     while at < len(lines):
-        match = _HUNK.match(lines[at])
-        if match is None:
+        if (match := _HUNK.match(lines[at])) is None:
             between.append(lines[at])
             at += 1
             continue
@@ -332,13 +320,10 @@ def _parts(lines: list[str]) -> Iterator[_Hunk | list[str]]:
 
 
 def _path(lines: list[str]) -> str:
-    for line in lines:
-        if line.startswith("+++ ") and not line.startswith("+++ /dev/null"):
-            return line[4:].partition("\t")[0].removeprefix("b/")
-    for line in lines:
-        if line.startswith("--- "):
-            return line[4:].partition("\t")[0].removeprefix("a/")
-    return ""
+    new = (line for line in lines if line.startswith("+++ ") and not line.startswith("+++ /dev/null"))
+    if line := next(new, ""):
+        return line[4:].partition("\t")[0].removeprefix("b/")
+    return next((line for line in lines if line.startswith("--- ")), "")[4:].partition("\t")[0].removeprefix("a/")
 
 
 def _numbered(hunk: _Hunk, path: str, coloured: Coloured) -> Iterator[Line]:

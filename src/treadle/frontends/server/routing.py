@@ -1,5 +1,5 @@
-"""Request handling: reads and checks query and body, looks up the key of a repeated request, calls the handler, and
-gives errors their one shape. The table of routes says the rest, to this and to the OpenAPI document."""
+"""Request handling: query, body, the key of a repeated request, the handler, errors. The table of routes says the
+rest."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,8 +13,7 @@ from starlette.responses import Response
 from treadle.base.file_system import faultpoint
 from treadle.errors import AlreadyAnswered, TreadleError
 from treadle.frontends.server.guard import token_of
-from treadle.frontends.server.idempotency import HEADER, Key, first_answer, key_of, repeat_reply
-from treadle.frontends.server.replies import ApiReply, Problem, problem
+from treadle.frontends.server.replies import HEADER, ApiReply, Key, Problem, first_answer, key_of, problem, repeat_reply
 from treadle.frontends.server.service import Service
 from treadle.protocol.http_queries import NoQuery
 from treadle.protocol.http_requests import Body, Nothing, OptionalBody
@@ -23,8 +22,6 @@ B = TypeVar("B", bound=Body)
 
 
 class ApiRequest(msgspec.Struct, frozen=True):
-    """One request, parsed: the user, the query and the body."""
-
     service: Service
     request: Request
     user: str
@@ -66,18 +63,12 @@ class Route(msgspec.Struct, frozen=True):
     body: type[Body] | None = None
     query: type[Body] = NoQuery
     codes: tuple[str, ...] = ()
-    media_type: str = ""
-    """Of a reply that is no JSON object."""
-    large: bool = False
-    """True if its body may be large."""
-    open: bool = False
-    """True if it needs no token."""
-    operators: bool = False
-    """True if it is only for the operators of the server."""
-    finish: Finish | None = None
-    """Processes the finished answer, also one that was given before under the same key."""
-    finished: type[msgspec.Struct] | None = None
-    """The type of the answer after that, with the status 200."""
+    media_type: str = ""  # Of a reply that is no JSON object.
+    large: bool = False  # True if its body may be large.
+    open: bool = False  # True if it needs no token.
+    operators: bool = False  # True if it is only for the operators of the server.
+    finish: Finish | None = None  # Processes the finished answer, also one that was given before under the same key.
+    finished: type[msgspec.Struct] | None = None  # The type of the answer after that, with the status 200.
 
     @property
     def mutates(self) -> bool:
@@ -85,7 +76,6 @@ class Route(msgspec.Struct, frozen=True):
 
 
 async def serve(route: Route, service: Service, request: Request) -> Response:
-    """Answer one request."""
     request.scope["treadle.route"] = route.path
     try:
         user = "" if route.open else token_of(request).user
@@ -142,14 +132,14 @@ def read_query(kind: type[B], params: QueryParams) -> B:
 
 
 async def _read(route: Route, service: Service, request: Request) -> bytes:
-    """The body, as far as the route takes one."""
     if route.body is None:
         return b""
     limits = service.limits
     most = limits.large_body if route.large else limits.body
+    too_large = Problem("too_large", f"The body is larger than {most // 1024} KiB, the most that is taken here.")
     length = request.headers.get("content-length", "0")
     if length.isascii() and length.isdigit() and int(length) > most:
-        raise _too_large(most)
+        raise too_large
     chunks: list[bytes] = []
     size = 0
     try:
@@ -157,21 +147,16 @@ async def _read(route: Route, service: Service, request: Request) -> bytes:
             async for chunk in request.stream():
                 size += len(chunk)
                 if size > most:
-                    raise _too_large(most)
+                    raise too_large
                 chunks.append(chunk)
     except TimeoutError as error:
         raise Problem("request_timeout", f"The body did not come within {limits.body_s:g} seconds.") from error
     raw = b"".join(chunks)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if raw and kind != "application/json":
-        raise Problem(
-            "unsupported_media_type", "Send the body as JSON, with the header Content-Type: application/json."
-        )
+        text = "Send the body as JSON, with the header Content-Type: application/json."
+        raise Problem("unsupported_media_type", text)
     return raw
-
-
-def _too_large(most: int) -> Problem:
-    return Problem("too_large", f"The body is larger than {most // 1024} KiB, the most that is taken here.")
 
 
 def _decode(route: Route, raw: bytes) -> Body:

@@ -1,5 +1,5 @@
-"""The server process: a socket, uvicorn, and a worker beside it; and an orderly shutdown: no new client is accepted,
-streams end with a hint to come back, requests and steps that are under way are completed."""
+"""The server process: a socket, uvicorn, and a worker beside it. Shutting down, streams end with a hint to come back,
+requests and steps that are under way are completed."""
 
 import asyncio
 import ipaddress
@@ -7,7 +7,7 @@ import logging
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import uvicorn
 from starlette.applications import Starlette
@@ -22,8 +22,7 @@ from starlette.websockets import WebSocket
 from treadle.base.logs import log_info
 from treadle.engine.pool import WorkerPool
 from treadle.errors import InvalidInput
-from treadle.frontends.server.compression import Compression
-from treadle.frontends.server.connections import HttpConnection, SocketConnection
+from treadle.frontends.server.connections import Compression, HttpConnection, SocketConnection
 from treadle.frontends.server.guard import Guard
 from treadle.frontends.server.openapi import describe
 from treadle.frontends.server.replies import Problem, problem
@@ -50,8 +49,7 @@ from treadle.protocol.http_requests import Body
 BACKLOG = 1024
 KEEP_ALIVE_S = 30
 HEADERS = 64 * 1024
-GRACE_S = 20
-"""How long requests may take to end."""
+GRACE_S = 20  # How long requests may take to end.
 
 
 class _Server(uvicorn.Server):
@@ -96,8 +94,7 @@ def address_of(listening: socket.socket) -> str:
 
 
 def outside_address(host: str) -> str:
-    """The address by which others reach a server that listens on all of them; empty if it does not, or that cannot be
-    told. Nothing is sent."""
+    """The address by which others reach a server that listens on all of them; empty if unknown. Nothing is sent."""
     if host not in ("0.0.0.0", "::"):
         return ""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -109,20 +106,16 @@ def outside_address(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    with suppress(ValueError):
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    return False
 
 
 class Running:
     """The server and its worker, from `start` until `end` has done its work. `end` again leaves at once."""
 
     def __init__(self, service: Service, listening: socket.socket, drain_s: float = GRACE_S) -> None:
-        self.service = service
-        self._drain_s = drain_s
+        self.service, self._drain_s = service, drain_s
         self._server = _Server(_config(service))
         self._listening = listening
         self._pool = WorkerPool(service.worker) if service.worker is not None else None
@@ -160,21 +153,11 @@ class Running:
 def _config(service: Service) -> uvicorn.Config:
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # we log the important messages ourselves
     return uvicorn.Config(
-        build(service),
-        http=HttpConnection,
-        ws=SocketConnection,
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=GRACE_S,
-        h11_max_incomplete_event_size=HEADERS,
-        ws_max_size=HEADERS,
-        ws_ping_interval=service.limits.heartbeat_s,
+        build(service), http=HttpConnection, ws=SocketConnection, lifespan="off", log_config=None, access_log=False,
+        server_header=False, proxy_headers=False, timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=GRACE_S,
+        h11_max_incomplete_event_size=HEADERS, ws_max_size=HEADERS, ws_ping_interval=service.limits.heartbeat_s,
         ws_per_message_deflate=True,
-    )
+    )  # fmt: skip
 
 
 async def run(service: Service, listening: socket.socket, ready: Callable[[], None], drain_s: float = GRACE_S) -> None:

@@ -1,8 +1,10 @@
-"""The service behind the routes: the agent whose chats they serve, who may see which, and the execution of commands.
-Knows nothing of HTTP but the answers that are remembered."""
+"""The service behind the routes: the agent whose chats they serve, who may see which, the execution of commands, and
+signing in. Knows nothing of HTTP but the answers that are remembered."""
 
 import asyncio
 import re
+import secrets
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -16,17 +18,13 @@ from treadle.chat.state import ChatState, status
 from treadle.engine.worker import Worker
 from treadle.errors import AlreadyAnswered, NotFound, TreadleError
 from treadle.frontends.server.admission import Admission
-from treadle.frontends.server.idempotency import Key, first_answer
-from treadle.frontends.server.metrics import Metrics
 from treadle.frontends.server.render_process import Rendering
-from treadle.frontends.server.replies import ApiReply, Problem, reply
-from treadle.frontends.server.sign_in import SignIn
+from treadle.frontends.server.replies import ApiReply, Key, Problem, chat_view, first_answer, reply
 from treadle.frontends.server.tokens import LOCAL, Tokens, digest, owner_of, user_of
-from treadle.frontends.server.usage import ChatCounts, UsageHistory
-from treadle.frontends.server.views import chat_view
+from treadle.frontends.server.usage import ChatCounts, Metrics, UsageHistory
 from treadle.library.agent import Agent
 from treadle.library.commands import WORKS, check_rules, execute_commands, go_on
-from treadle.library.feeds.fan_out import Feeds
+from treadle.library.feeds import Feeds
 from treadle.ports.store import Remembered
 from treadle.ports.workspace import Workspace
 from treadle.protocol import commands as c
@@ -36,30 +34,64 @@ from treadle.protocol.events import Envelope, SessionCreated
 from treadle.protocol.options import ChatOptions, Project
 from treadle.protocol.views import Status, shown_status
 
-TICKETS = "(tickets)"
-"""Whose answers used tickets are among; no user has such a name."""
+LETTERS = "23456789ABCDEFGHJKMNPQRSTVWXYZ"  # Without those that look like others.
+LENGTH = 8
+PAUSE_S = 1.0
+LABEL = "signed in with a code"
+
+
+def new_code() -> str:
+    letters = "".join(secrets.choice(LETTERS) for _ in range(LENGTH))
+    return f"{letters[:4]}-{letters[4:]}"
+
+
+class SignIn:
+    """The code of a server. Without `renewed` there is none, and every one is wrong. `renewed` is told each new one."""
+
+    def __init__(
+        self, tokens: Tokens, renewed: Callable[[str], None] | None = None, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._tokens, self._renewed, self._now = tokens, renewed, now
+        self._wrong = float("-inf")
+        self.code = new_code() if renewed is not None else ""
+
+    def redeem(self, sent_code: str) -> str:
+        wait = self._wrong + PAUSE_S - self._now()
+        if wait > 0:
+            raise Problem("too_many_tries", "A wrong code was tried a moment ago; try again.", {"retry-after": "1"})
+        letters = _letters(sent_code)
+        if self._renewed is None or not secrets.compare_digest(letters.encode(), _letters(self.code).encode()):
+            self._wrong = self._now()
+            raise Problem("unauthorized", "That is not the code that the server's terminal shows; each is good once.")
+        self.code = new_code()
+        token = self._tokens.add(LOCAL, LABEL)[1]
+        self._renewed(self.code)
+        return token
+
+
+def _letters(text: str) -> str:
+    return "".join(text.upper().split()).replace("-", "")
+
+
+TICKETS = "(tickets)"  # Whose answers used tickets are among; no user has such a name.
 KEPT = 512
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 First = Callable[[ChatOptions], Awaitable[Sequence[Command]]]
 """Returns the first commands of a chat, given its final options."""
-Answered = Callable[[ChatState], ApiReply]
-"""The answer to a command, by what it made of the chat."""
+Answered = Callable[[ChatState], ApiReply]  # The answer to a command, by what it made of the chat.
 
 
 class Limits(msgspec.Struct, frozen=True):
     """Limits per request, per reader and per user."""
 
     body: int = 256 * 1024
-    large_body: int = 16 * 1024 * 1024
-    """For results of tools and for images."""
+    large_body: int = 16 * 1024 * 1024  # For results of tools and for images.
     body_s: float = 30.0
     file: int = 16 * 1024 * 1024
-    streams: int = 100
-    """Open streams of one user."""
+    streams: int = 100  # Open streams of one user.
     heartbeat_s: float = 10.0
-    backlog: int = 1_000
-    """How many pieces of news are kept for a slow reader, before it is put back to the log."""
+    backlog: int = 1_000  # How many pieces of news are kept for a slow reader, before it is put back to the log.
 
 
 class Frames:
@@ -92,14 +124,12 @@ class Service:
         hosts: tuple[str, ...] = (),
         sign_in: SignIn | None = None,
     ) -> None:
-        self.agent = agent
-        self.tokens = tokens
+        self.agent, self.tokens = agent, tokens
         self.admission = admission or Admission(agent.options)
         self.limits = limits or Limits()
         self.hosts = hosts
         self.sign_in = sign_in or SignIn(tokens)
-        self.rendering = Rendering()
-        self.usage_history = UsageHistory(agent.deps.store)
+        self.rendering, self.usage_history = Rendering(), UsageHistory(agent.deps.store)
         self.metrics = Metrics()
         self.worker: Worker | None = agent.worker if works else None
         self.frames = Frames()
@@ -107,14 +137,12 @@ class Service:
         self.chat_counts = ChatCounts(agent.deps.store)
         self._requests: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         """By key: the lock of a request that is being carried out."""
-        self.openapi = b""
-        """The description of the API; filled in by the application."""
-        self.draining = asyncio.Event()
-        """Set when the server is to end: streams end, and no new client is accepted."""
+        self.openapi = b""  # The description of the API; filled in by the application.
+        self.draining = asyncio.Event()  # Set when the server is to end: streams end, and no new client is accepted.
 
     async def default_model(self, user: str) -> str:
-        """Return the model of a chat that names none: the one in the server's settings; without one, for the user of
-        this machine, the choice that every front end makes (U-10). Empty: the request must name a model."""
+        """The model of a chat that names none: the server's setting; for the user of this machine, the usual choice
+        (U-10)."""
         if self.admission.options.model or user != LOCAL:
             return self.admission.options.model
         choice = await self.agent.choose_model()
@@ -129,8 +157,6 @@ class Service:
     def remember_model(self, user: str, model: str) -> None:
         if user == LOCAL:
             self.agent.remember_model(model)
-
-    # -- access of users ----------------------------------------------------------------------------------------------
 
     async def owned(self, user: str, id: str) -> ChatId:
         """Return the chat with this id. Another user's chat is reported like one that does not exist (S-13)."""
@@ -165,8 +191,6 @@ class Service:
         is_driven = status(state) != "running" or (await self.agent.deps.store.get(state.chat)).leased
         return shown_status(status(state), is_driven)
 
-    # -- commands -----------------------------------------------------------------------------------------------------
-
     async def create(
         self, user: str, options: ChatOptions, first: Sequence[Command] | First, key: Key | None
     ) -> ApiReply:
@@ -188,13 +212,9 @@ class Service:
         def build_reply(state: ChatState) -> ApiReply:
             return reply(chat_view(state, status(state), ready.warnings), 201)
 
-        state = await deps.log.create(
-            new_chat_id(),
-            SessionCreated(ready.options, owner_of(user)),
-            *ready.notices,
-            first=first,
-            answer=None if key is None else key.answer(build_reply, deps.clock.now_ms()),
-        )
+        answer = None if key is None else key.answer(build_reply, deps.clock.now_ms())
+        begin = SessionCreated(ready.options, owner_of(user))
+        state = await deps.log.create(new_chat_id(), begin, *ready.notices, first=first, answer=answer)
         self.go_on(state)
         return build_reply(state)
 
@@ -209,15 +229,9 @@ class Service:
                 restores = all(isinstance(command, c.Restore) for command in commands)
                 await self.require_work(await deps.log.load(chat), restores=restores)
 
-        state = await execute_commands(
-            self.agent.chat_home,
-            chat,
-            commands,
-            prepare=require_work,
-            answer=None if key is None else key.answer(make_reply, deps.clock.now_ms()),
-            work=self.worker is not None,
-        )
-        return make_reply(state)
+        answer = None if key is None else key.answer(make_reply, deps.clock.now_ms())
+        home, work = self.agent.chat_home, self.worker is not None
+        return make_reply(await execute_commands(home, chat, commands, prepare=require_work, answer=answer, work=work))
 
     async def delete(self, user: str, id: str) -> None:
         """Delete a chat of this user. Repeated, it changes nothing."""
@@ -234,8 +248,6 @@ class Service:
         if self.worker is not None:
             go_on(self.agent.chat_home, state)
 
-    # -- tickets ------------------------------------------------------------------------------------------------------
-
     async def spend(self, ticket: str) -> bool:
         """Use a ticket up, for all servers of the store; False if it was used before."""
         store, clock = self.agent.deps.store, self.agent.deps.clock
@@ -245,11 +257,8 @@ class Service:
             return False
         return True
 
-    # -- streams ------------------------------------------------------------------------------------------------------
-
     @contextmanager
     def streaming(self, user: str) -> Iterator[None]:
-        """Counts a stream of the user while it is open."""
         if self.draining.is_set():
             raise Problem("draining", "The server is shutting down; connect again.", {"retry-after": "1"})
         if self.metrics.streams[user] >= self.limits.streams:

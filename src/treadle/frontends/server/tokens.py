@@ -1,5 +1,4 @@
-"""Authentication: tokens and the users they stand for. Only hashes are kept; a token is shown once, when it is made.
-Knows nothing of HTTP."""
+"""Authentication: tokens, of which only hashes are kept, and the users they stand for. Knows nothing of HTTP."""
 
 import hashlib
 import hmac
@@ -17,10 +16,8 @@ from treadle.errors import ConfigError, InvalidInput, NotFound
 
 FILE_NAME = "tokens.json"
 OWN_NAME = "serve-token"
-OWN = "own"
-"""The id of the token that `treadle serve` made."""
-LOCAL = "local"
-"""The user whose chats are those of the command line; all others own only what they make over HTTP."""
+OWN = "own"  # The id of the token that `treadle serve` made.
+LOCAL = "local"  # The user whose chats are those of the command line; all others own only what they make over HTTP.
 TICKET_S = 60
 
 _PREFIX = "trd_"
@@ -28,12 +25,9 @@ _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
 class Token(msgspec.Struct, frozen=True):
-    """A token as it is kept."""
-
     id: str
     user: str
-    hash: str
-    """SHA-256 of the token, hex. A token is random enough for that."""
+    hash: str  # SHA-256 of the token, hex. A token is random enough for that.
     label: str = ""
     created_ms: int = 0
 
@@ -62,9 +56,8 @@ def digest(token: str) -> str:
 
 
 class Tokens:
-    """The tokens in a file, and the first one, made by `treadle serve`, if it is in `home`: that one stays valid until
-    it is revoked, even when others are added. Several processes may use the files; a revocation takes effect with the
-    next request."""
+    """The tokens in a file, and the first one, made by `treadle serve`, in `home`: valid until it is revoked. A
+    revocation by any process takes effect with the next request."""
 
     def __init__(self, file: Path, home: Path | None = None, clock: Clock | None = None) -> None:
         self._file = HomeFile(file, _File)
@@ -77,9 +70,7 @@ class Tokens:
         return (*first, *self._file.read().tokens)
 
     def add(self, user: str, label: str = "") -> tuple[Token, str]:
-        """Make a token for a user; the second value is the token itself, which is not stored and cannot be shown
-        again.
-        """
+        """Make a token for a user; the second value is the token itself, which is not stored."""
         if not _USER.fullmatch(user):
             raise InvalidInput(f"{user!r} is no name for a user: use letters, digits and . _ @ -, at most 64")
         secret = _PREFIX + secrets.token_urlsafe(32)
@@ -88,20 +79,17 @@ class Tokens:
         return token, secret
 
     def revoke(self, id: str) -> Token:
-        matches = [token for token in self.all() if token.id == id]
-        if not matches:
+        if (match := next((token for token in self.all() if token.id == id), None)) is None:
             raise NotFound(f"there is no token {id!r}; see them with: treadle tokens")
         if id == OWN and self._home is not None:
             (self._home / OWN_NAME).unlink(missing_ok=True)
-            return matches[0]
-        self._file.change(lambda stored: _File(tuple(token for token in stored.tokens if token.id != id)))
-        return matches[0]
+        else:
+            self._file.change(lambda stored: _File(tuple(token for token in stored.tokens if token.id != id)))
+        return match
 
     def find(self, secret: str) -> Token | None:
-        """Whose token this is."""
         secret_digest = digest(secret)
-        matches = [token for token in self.all() if hmac.compare_digest(token.hash, secret_digest)]
-        return matches[0] if matches else None
+        return next((token for token in self.all() if hmac.compare_digest(token.hash, secret_digest)), None)
 
     def is_good(self, token: Token) -> bool:
         """True if a token that was found is still there. If the file cannot be read, no token is accepted."""
@@ -111,14 +99,13 @@ class Tokens:
             return False
 
     def ticket(self, token: Token) -> str:
-        """A stand-in for a token, to be used once and soon, for what cannot send a header: a browser's EventSource and
-        WebSocket. Any server with the same tokens understands it; it ends with its token."""
+        """A stand-in for a token, good once and soon, for a browser's EventSource and WebSocket. It ends with its
+        token."""
         payload = f"{token.id}.{self._clock.now_ms() // 1000 + TICKET_S}.{secrets.token_hex(16)}"
         return f"{payload}.{_mac(token, payload)}"
 
     def redeem(self, ticket: str) -> Token | None:
-        """Whose ticket this is; None when it is none, or too old. That it was not used before is for the caller to see
-        to: every server of the store has to know."""
+        """The token of a ticket; None when it is none, or too old. The caller sees that it was not used before."""
         payload, _, mac = ticket.rpartition(".")
         id, _, remaining = payload.partition(".")
         moment = remaining.partition(".")[0]

@@ -1,12 +1,14 @@
-"""Counts of chats by status and what they cost, in all and by day: kept up to date from the store's list of changes,
-so that asking does not read every chat. Nothing is read until the first request."""
+"""Counts of chats and costs, in all and by day, kept up to date from the store's list of changes after the first
+request; and metrics for Prometheus."""
 
 import asyncio
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 
 import msgspec
+from starlette.types import Scope
 
 from treadle.base.types import ChatId
 from treadle.errors import NotFound
@@ -21,11 +23,9 @@ PAGE = 1_000
 DAY_MS = 24 * 60 * 60 * 1_000
 _COUNTED = ("assistant.message", "assistant.turn_start", "assistant.turn_retry", "session.model_call",
             "session.compaction_complete", "session.created", "session.options_changed")  # fmt: skip
-_USD = 1_000_000_000
-"""Money is summed in whole billionths, so that taking away what was added leaves nothing."""
+_USD = 1_000_000_000  # Money is summed in whole billionths, so that taking away what was added leaves nothing.
 
-Numbers = tuple[int, ...]
-"""Chats, turns, tokens by kind, money, and how many of the chats hold estimates."""
+Numbers = tuple[int, ...]  # Chats, turns, tokens by kind, money, and how many of the chats hold estimates.
 
 
 class Total(msgspec.Struct, frozen=True):
@@ -35,19 +35,14 @@ class Total(msgspec.Struct, frozen=True):
 
 
 class ChatCounts:
-    """Usage and number of chats by user and by status. Reads nothing until the first request; stores a few numbers per
-    chat."""
-
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lines: dict[ChatId, tuple[str, Status, Numbers]] = {}
         self._owners: dict[str, Numbers] = {}
         self._statuses: Counter[Status] = Counter()
-        self._after = 0
-        self._reading = asyncio.Lock()
+        self._after, self._reading = 0, asyncio.Lock()
 
     async def statuses(self) -> Counter[Status]:
-        """Chats of all users by status."""
         await self._catch_up()
         return +self._statuses
 
@@ -84,8 +79,7 @@ class ChatCounts:
         self._add(summary.owner, numbers)
 
     def _add(self, owner: str, numbers: Numbers) -> None:
-        old_numbers = self._owners.get(owner)
-        self._owners[owner] = numbers if old_numbers is None else tuple(map(int.__add__, old_numbers, numbers))
+        self._owners[owner] = tuple(map(int.__add__, self._owners.get(owner, (0,) * len(numbers)), numbers))
 
 
 class Spent(msgspec.Struct, frozen=True):
@@ -168,3 +162,64 @@ def _take(chat: _Chat, envelope: Envelope) -> None:
 def _add(chat: _Chat, now_ms: int, spent: Spent) -> None:
     key = now_ms // DAY_MS, chat.model
     chat.spent[key] = chat.spent.get(key, Spent()) + spent
+
+
+BUCKETS = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self._requests: Counter[Labels] = Counter()
+        self._durations: dict[str, list[int]] = {}
+        self._seconds: Counter[str] = Counter()
+        self.streams: Counter[str] = Counter()  # Open streams by user.
+
+    def request(self, route: str, scope: Scope, status: int, seconds: float) -> None:
+        method = scope.get("method", "GET") if scope["type"] == "http" else "WEBSOCKET"
+        if route == "other":
+            method = "any"  # anything can be sent; it must not make a series each
+        self._requests[("method", method), ("route", route), ("status", str(status))] += 1
+        if status == 101 or route.endswith(("/events", "/watch", "/export")):
+            return  # how long a reader stays tells nothing
+        counts = self._durations.setdefault(route, [0] * (len(BUCKETS) + 1))
+        counts[next((at for at, most in enumerate(BUCKETS) if seconds <= most), len(BUCKETS))] += 1
+        self._seconds[route] += seconds  # type: ignore[assignment]
+
+    def text(self, gauges: Mapping[str, tuple[str, Mapping[Labels, float]]]) -> str:
+        """Return the page: the metrics counted here, and `gauges`: by name, their help and values."""
+        lines = _series("treadle_http_requests_total", "counter", "HTTP requests answered.", self._requests)
+        lines += self._histogram()
+        lines += _series("treadle_open_streams", "gauge", "Streams that are open.", {(): self.streams.total()})
+        for name, (about, values) in gauges.items():
+            kind = "counter" if name.endswith("_total") else "gauge"
+            lines += _series(name, kind, about, values)
+        return "\n".join(lines) + "\n"
+
+    def _histogram(self) -> list[str]:
+        name = "treadle_http_request_duration_seconds"
+        lines = [f"# HELP {name} How long requests took.", f"# TYPE {name} histogram"]
+        for route, counts in sorted(self._durations.items()):
+            label = f'route="{_escaped(route)}"'
+            running = 0
+            for most, count in zip((*map(str, BUCKETS), "+Inf"), counts, strict=True):
+                running += count
+                lines.append(f'{name}_bucket{{{label},le="{most}"}} {running}')
+            lines.append(f"{name}_sum{{{label}}} {self._seconds[route]:.6f}")
+            lines.append(f"{name}_count{{{label}}} {running}")
+        return lines
+
+
+def _series(name: str, kind: str, about: str, values: Mapping[Labels, float]) -> list[str]:
+    lines = [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
+    for labels, value in sorted(values.items()):
+        pairs = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
+        braced = f"{{{pairs}}}" if pairs else ""
+        lines.append(f"{name}{braced} {f'{value:g}' if isinstance(value, float) else value}")
+    return lines
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

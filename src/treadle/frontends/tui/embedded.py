@@ -26,7 +26,7 @@ from treadle.frontends.tui.connection import (
 from treadle.frontends.tui.desktop import read_picture
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
-from treadle.library.feeds.fan_out import Feeds
+from treadle.library.feeds import Feeds
 from treadle.library.files import RunSpan
 from treadle.library.message_expansion import commands, expand_message, resources
 from treadle.library.model_choice import ModelChoice, check_key, find_server, list_models

@@ -23,7 +23,7 @@ FETCH = "download a small model: leave with Ctrl-C and run  treadle models fetch
 REMOTE_KEYS = "keys are set where the server runs, in its environment"
 
 
-class Offer(msgspec.Struct, frozen=True):
+class ModelDialogChoice(msgspec.Struct, frozen=True):
     kind: Literal["model", "key", "address", "copilot", "demo"]
     name: str = ""  # the model, or the provider whose key is entered
 
@@ -47,7 +47,7 @@ async def choose_model(context: CommandContext, title: str = "Model") -> str:
         # The best model of each provider that can be used, should the catalogue list it elsewhere.
         rows += [ModelRow(model) for model in best if all(row.model != model for row in rows)]
 
-        def find(typed: str, rows: Sequence[ModelRow] = rows) -> Sequence[Entry[Offer]]:
+        def find(typed: str, rows: Sequence[ModelRow] = rows) -> Sequence[Entry[ModelDialogChoice]]:
             return list(_entries(context, rows, typed.strip()))
 
         offer = await context.app.push_screen_wait(Picker(title, find, query=query))
@@ -70,7 +70,7 @@ async def choose_model(context: CommandContext, title: str = "Model") -> str:
             context.app.tell(inert_line(str(error), 400))
 
 
-async def _get_access(context: CommandContext, offer: Offer) -> str:
+async def _get_access(context: CommandContext, offer: ModelDialogChoice) -> str:
     """Have the person enter what is missing. Returns what the list is searched for afterwards."""
     provider = offer.name.partition(":")[0]
     if offer.kind == "address":
@@ -109,37 +109,37 @@ async def _enter_server(context: CommandContext) -> str:
     return "custom:"
 
 
-def _entries(context: CommandContext, rows: Sequence[ModelRow], typed: str) -> Iterator[Entry[Offer]]:
+def _entries(context: CommandContext, rows: Sequence[ModelRow], typed: str) -> Iterator[Entry[ModelDialogChoice]]:
     """All rows that match, under their headings. A model that is not in the list is offered as it was typed."""
     words = typed.casefold()
     if ":" in typed and not typed.endswith(":") and all(row.model != typed for row in rows):
-        yield Entry(f"  use {inert_line(typed, 80)} (as typed)", Offer("model", typed))
+        yield Entry(f"  use {inert_line(typed, 80)} (as typed)", ModelDialogChoice("model", typed))
     groups = [
         ("models that you can use now", [row for row in _ordered(rows) if not row.unusable_reason]),
         ("models that need a key first", [row for row in _ordered(rows) if row.unusable_reason] if words else []),
     ]
     takes_keys = context.connection.takes_keys
     for heading, group in groups:
-        labels: list[tuple[Text, Offer | None]] = []
+        labels: list[tuple[Text, ModelDialogChoice | None]] = []
         for row in group:
             # A model without its key can be chosen where the key can be entered.
             can_choose = not row.unusable_reason or (takes_keys and row.model.partition(":")[0] in PREFERRED)
-            labels.append((_label(row), Offer("model", row.model) if can_choose else None))
+            labels.append((_label(row), ModelDialogChoice("model", row.model) if can_choose else None))
         yield from _group(heading, labels, words)
     lacking = {row.model.partition(":")[0] for row in rows if row.unusable_reason}
-    keys: list[tuple[Text, Offer | None]] = [
-        (Text.assemble(f"  {PROVIDER_NAMES[name]}", ("  enter a key", "dim")), Offer("key", name))
+    keys: list[tuple[Text, ModelDialogChoice | None]] = [
+        (Text.assemble(f"  {PROVIDER_NAMES[name]}", ("  enter a key", "dim")), ModelDialogChoice("key", name))
         for name in PREFERRED
         if takes_keys and name != COPILOT and name in lacking
     ]
     yield from _group("enter a key", keys if takes_keys else [(Text(f"  {REMOTE_KEYS}"), None)], words)
-    options: dict[Offer, tuple[str, str]] = {}
+    options: dict[ModelDialogChoice, tuple[str, str]] = {}
     if takes_keys:
-        options[Offer("address")] = "enter the address of a server", "vLLM, LM Studio, a gateway …"
-        options[Offer("copilot")] = "sign in to GitHub Copilot", "with gh, or a token"
+        options[ModelDialogChoice("address")] = "enter the address of a server", "vLLM, LM Studio, a gateway …"
+        options[ModelDialogChoice("copilot")] = "sign in to GitHub Copilot", "with gh, or a token"
     if context.app.start.make_demo is not None:
-        options[Offer("demo")] = "try the demo model", "a script on a small project; no key"
-    others: list[tuple[Text, Offer | None]] = [
+        options[ModelDialogChoice("demo")] = "try the demo model", "a script on a small project; no key"
+    others: list[tuple[Text, ModelDialogChoice | None]] = [
         (Text.assemble(f"  {does}", (f"  {about}", "dim")), offer) for offer, (does, about) in options.items()
     ]
     yield from _group("other ways", [*others, (Text(f"  {FETCH}"), None)] if takes_keys else others, words)
@@ -159,7 +159,9 @@ def _label(row: ModelRow) -> Text:
     return Text.assemble(model, ("  " + "  ".join(filter(None, facts)), "dim"), no_wrap=True)
 
 
-def _group(heading: str, rows: Sequence[tuple[Text, Offer | None]], words: str) -> Iterator[Entry[Offer]]:
+def _group(
+    heading: str, rows: Sequence[tuple[Text, ModelDialogChoice | None]], words: str
+) -> Iterator[Entry[ModelDialogChoice]]:
     matching_rows = [(label, offer) for label, offer in rows if words in label.plain.casefold()]
     if matching_rows:
         yield Entry(Text(heading, "bold cyan"), None)

@@ -1,38 +1,176 @@
-"""One attempt at a task: a chat in a world of its own, driven to its end, and the check. Every step can be repeated, or
-finds what a process that was killed had done already."""
+"""Attempts at tasks, several at once: each a chat in a world of its own over a tree that all attempts at its task share
+(W-11), driven to its end, and the check, in a world of that world. Every step can be repeated, or finds what a killed
+process did."""
 
+import asyncio
+import hashlib
 import os
-from collections.abc import Iterable
+import shutil
+import tarfile
+from asyncio import to_thread
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
+from re import sub
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from treadle.adapters.sandbox.supervisor.removal import remove_tree
+from treadle.base.file_locks import lock_file
 from treadle.base.file_system import faultpoint, replace_file
 from treadle.base.inert import inert
-from treadle.base.types import CallKey, ChatId
-from treadle.errors import TreadleError
+from treadle.base.subprocesses import Launch, run_blocking
+from treadle.base.types import CallKey, ChatId, new_id
+from treadle.errors import InvalidInput, NotFound, Refused, ToolError, TreadleError
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
-from treadle.library.evaluation.places import PATCH, checked, plain
-from treadle.library.evaluation.results import Result
-from treadle.library.evaluation.tasks import Task
+from treadle.library.evaluation.tasks import ERRORS, RESULTS_FILE, GitState, Result, Task, append, missing, read_results
 from treadle.library.worlds.record import World
 from treadle.ports.toolset import Invocation
 from treadle.protocol import events as e
 from treadle.protocol.options import Budget, ChatOptions
 from treadle.protocol.tools import COMMAND_TOOL, ToolSpec
 
-DIFF = "diff"
-"""The file with the changes of the model, for people."""
+PATCH = ".treadle-check.patch"
+LABEL = "eval"
+_STARTS = "starts"
+_GIT_S = 300.0
+
+
+async def open_place(agent: Agent, task: Task, folder: Path, name: str) -> World:
+    """The world of an attempt, by its name: made at first, and found again after a crash, even if the task has
+    changed."""
+    id = _id(folder, name)
+    try:
+        return await agent.worlds.get(id)
+    except NotFound:
+        start = await to_thread(start_of, task, folder)
+        return await agent.worlds.open(start, label=f"{LABEL} {task.name}", id=id)
+
+
+async def leave_place(agent: Agent, folder: Path, name: str) -> None:
+    id = _id(folder, name)
+    for world in reversed(await agent.worlds.list()):
+        if id in (world.id, world.parent):
+            await agent.worlds.drop(world.id)
+
+
+@asynccontextmanager
+async def checked(agent: Agent, task: Task, world: World) -> AsyncIterator[World]:
+    """A world of the attempt's with the files of the check. One that a killed process left may still be in use."""
+    used_ids = {each.id for each in await agent.worlds.list()}
+    number = next(number for number in count(1) if f"{world.id}-check{number}" not in used_ids)
+    check_world = await agent.worlds.open(world.root, world.id, label=f"{LABEL} check", id=f"{world.id}-check{number}")
+    try:
+        await to_thread(_lay_check, agent, task, check_world)
+        yield check_world
+    finally:
+        for each in await agent.worlds.list():
+            if each.parent == world.id:
+                with suppress(ToolError):  # something that the check left still runs there
+                    await agent.worlds.drop(each.id)
+
+
+def _lay_check(agent: Agent, task: Task, world: World) -> None:
+    with agent.worlds.reached(world.id) as top:
+        lay_over(task.check_files, Path(top))
+        if task.check_patch:
+            replace_file(f"{top}/{PATCH}", task.check_patch.encode(), mode=0o644)
+
+
+def _id(folder: Path, name: str) -> str:
+    return f"world_{hashlib.sha256(f'{folder}/{name}'.encode()).hexdigest()[:20]}"
+
+
+def start_of(task: Task, folder: Path) -> Path:
+    """The tree that attempts begin with, made once and named at its end; away from the check, which commands could
+    read."""
+    if isinstance(task.start, GitState):
+        mark = task.start.commit
+    else:  # changes whenever the start of the task does
+        digest = hashlib.sha256()
+        for path in sorted(task.start.rglob("*")):
+            name, facts = path.relative_to(task.start), path.lstat()
+            digest.update(f"{name} {facts.st_mode} {facts.st_size} {facts.st_mtime_ns}\n".encode())
+        mark = digest.hexdigest()
+    tree = folder / _STARTS / f"{plain(task.name)}-{mark[:12]}"
+    if not tree.exists():
+        tree.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new = tree.with_name(new_id(".new"))
+        if isinstance(task.start, GitState):
+            _export(task.start, new)
+        else:
+            shutil.copytree(task.start, new, symlinks=True)
+        try:
+            os.rename(new, tree)
+        except OSError:  # another attempt at it was faster
+            remove_tree(str(new))
+    return tree
+
+
+def sweep_starts(folder: Path) -> None:
+    """Remove what processes that were killed left half made."""
+    for leftover in (folder / _STARTS).glob(".new*"):
+        remove_tree(str(leftover)) if leftover.is_dir() else leftover.unlink()
+
+
+def plain(name: str) -> str:
+    return sub(r"[^\w.-]+", "_", name).lstrip(".") or "_"
+
+
+def lay_over(files: Path | None, target: Path) -> None:
+    """Copy files over a tree. A link that the model left in the way is replaced, and not followed out of the tree."""
+    if files is None:
+        return
+    for source in sorted(files.rglob("*")):
+        path = target / source.relative_to(files)
+        if path.is_symlink() or (path.exists() and path.is_dir() != source.is_dir()):
+            path.unlink() if not path.is_dir() or path.is_symlink() else remove_tree(str(path))
+        if source.is_dir():
+            path.mkdir(exist_ok=True)
+        else:
+            shutil.copy2(source, path, follow_symlinks=False)
+
+
+def _export(state: GitState, target: Path) -> None:
+    """The tree of a commit, in a repository of its own with one commit: git works there, and knows nothing else."""
+    target.mkdir(parents=True)
+    archive = target.with_name(f"{target.name}.tar").absolute()
+    if error_text := _git(["archive", "--format=tar", f"--output={archive}", state.commit], state.repository):
+        raise InvalidInput(f"{state.repository} has no commit {state.commit} to begin with: {error_text}")
+    with tarfile.open(archive) as tar:
+        tar.extractall(target, filter="data")
+    archive.unlink()
+    name = ["-c", "user.name=treadle", "-c", "user.email=treadle@localhost", "-c", "commit.gpgsign=false"]
+    for words in (["init", "-q"], ["add", "-A", "-f"], [*name, "commit", "-q", "--allow-empty", "-m", "start"]):
+        if error_text := _git(words, target):
+            raise InvalidInput(f"git {' '.join(words)} failed in {target}: {error_text}")
+
+
+_ALONE = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "protocol.allow=never")
+
+
+def _git(words: list[str], cwd: Path) -> str:
+    """Run git without any user's settings, hooks, helpers and fetches. Return its error text; empty on success."""
+    env = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "GIT_TERMINAL_PROMPT": "0"}
+    env["GIT_NO_LAZY_FETCH"] = "1"
+    output = bytearray()
+    completed = run_blocking(Launch(["git", *_ALONE, *words], env, str(cwd)), output.extend, _GIT_S)
+    if completed.ending == "exited" and completed.code == 0:
+        return ""
+    return (completed.errors or output.decode() or completed.ending).strip()
+
+
+DIFF = "diff"  # The file with the changes of the model, for people.
 SHOWN = 2_000  # characters of the end of a check's output are kept in its result
 
 
 class Attempt(NamedTuple):
     task: Task
-    model: str
-    """As it was named; `{task}` in it stands for the name of the task."""
+    model: str  # As it was named; `{task}` in it stands for the name of the task.
     number: int
 
     @property
@@ -80,7 +218,6 @@ async def carry_out(agent: Agent, attempt: Attempt, world: World, folder: Path, 
 
 
 def counts(events: Iterable[e.Envelope]) -> dict[str, int]:
-    """How often things happened in an attempt, by field of a Result."""
     counters = {"tool_errors": 0, "repaired": 0, "rejected": 0, "approvals": 0}
     has_arguments: dict[str, bool] = {}
     for envelope in events:
@@ -114,27 +251,22 @@ async def _chat(agent: Agent, attempt: Attempt, world: World, folder: Path, sett
         run_budget=Budget(tokens=task.max_tokens, wall_s=task.wall_s, usd=settings.run_budget.usd),
         labels=(*settings.labels, "eval"),
     )
-    ready = agent.prepare(options, highest=world.root)
-    chat = await agent.chat(options=ready.options)
+    chat = await agent.chat(options=agent.prepare(options, highest=world.root).options)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     replace_file(str(note), chat.id.encode(), sync=True)
     return chat
 
 
 def noted(note: Path) -> str:
-    """The chat of an attempt; empty if it has not begun."""
     return note.read_text() if note.exists() else ""
 
 
 async def _check(agent: Agent, task: Task, world: World, chat: ChatId, options: ChatOptions) -> tuple[bool, str]:
-    """Run the check. Return True if the task is solved, and the output of the check. It runs like a command of the
-    model: in the sandbox, supervised, without network."""
-    tool = agent.deps.tools.find(COMMAND_TOOL, ChatOptions())
-    if tool is None or isinstance(tool, ToolSpec):
+    """True if the task is solved, and the output of the check. It runs like a command of the model, without network."""
+    if (tool := agent.deps.tools.find(COMMAND_TOOL, ChatOptions())) is None or isinstance(tool, ToolSpec):
         return False, "no commands can be run here"
-    check_options = ChatOptions(
-        root=world.root, root_id=world.root_id, world=world.id, sandbox=options.sandbox, mode="autopilot"
-    )
+    place = ChatOptions(root=world.root, root_id=world.root_id, world=world.id)
+    check_options = replace(place, sandbox=options.sandbox, mode="autopilot")
     command = task.check
     if task.check_patch:
         # The patch is applied by the confined command itself: git reads the settings of the repository, and the model
@@ -148,3 +280,73 @@ async def _check(agent: Agent, task: Task, world: World, chat: ChatId, options: 
     except TreadleError as error:
         return False, str(error)
     return outcome.success, outcome.text
+
+
+STORE = Path("store", "chats.db")
+"""Where in the folder of an evaluation its chats are kept, and their worlds: no command sees those."""
+
+OnResult = Callable[[Result], None]
+
+
+class Plan(NamedTuple):
+    models: tuple[str, ...]
+    attempts: int = 1
+    jobs: int = 1
+    settings: ChatOptions = ChatOptions()
+    retry_errors: bool = False  # True if attempts that ended in an error are made again, from the beginning.
+
+
+def planned(tasks: Sequence[Task], plan: Plan) -> list[Attempt]:
+    """In rounds: when it is stopped early, every task and model has had as many attempts."""
+    able = [task for task in tasks if not missing(task)]
+    return [Attempt(task, model, n) for n in range(1, plan.attempts + 1) for task in able for model in plan.models]
+
+
+def waiting(tasks: Sequence[Task], plan: Plan, folder: Path) -> dict[Attempt, str]:
+    """Return the attempts to make, with the failed chat of an attempt that is repeated; otherwise empty."""
+    results = {result.key: result for result in _read_existing_results(folder)}
+    failed = {key: result.chat for key, result in results.items() if plan.retry_errors and result.ended in ERRORS}
+    return {each: failed.get(each.key, "") for each in planned(tasks, plan) if each.key not in results.keys() - failed}
+
+
+async def evaluate(
+    agent: Agent, tasks: Sequence[Task], plan: Plan, folder: Path, on_result: OnResult = lambda _: None
+) -> list[Result]:
+    """Carry out what is not done yet; the results of all attempts. `on_result` hears of new ones. `folder` is
+    absolute."""
+    free = asyncio.Semaphore(max(1, plan.jobs))
+
+    async def work(attempt: Attempt, failed: str) -> None:
+        async with free:
+            name = str(attempt.folder)
+            attempt_folder = folder / "attempts" / name
+            try:
+                # As long as the note with the name of its chat exists, the failed attempt has not been left.
+                if failed and noted(note := attempt_folder / "chat") == failed:
+                    await leave_place(agent, folder, name)
+                    note.unlink()
+                world = await open_place(agent, attempt.task, folder, name)
+                result = await carry_out(agent, attempt, world, attempt_folder, plan.settings)
+            except TreadleError as error:
+                result = Result(*attempt.key, solved=False, ended="failed", error=str(error))
+            faultpoint("evaluation.result_known")
+            append(folder, result)
+            on_result(result)
+
+    os.makedirs(folder, exist_ok=True)
+    with ExitStack() as stack:
+        try:  # one process at a time is in charge of a folder
+            stack.enter_context(lock_file(str(folder / "lock"), 0.0))
+        except TimeoutError as error:
+            text = f"another evaluation works in {folder}; wait for it, or name another folder"
+            raise Refused("busy", text) from error
+        sweep_starts(folder)
+        async with asyncio.TaskGroup() as group:
+            for attempt, failed in waiting(tasks, plan, folder).items():
+                group.create_task(work(attempt, failed))
+    keys = {attempt.key for attempt in planned(tasks, plan)}
+    return [result for result in _read_existing_results(folder) if result.key in keys]
+
+
+def _read_existing_results(folder: Path) -> list[Result]:
+    return read_results(folder) if (folder / RESULTS_FILE).exists() else []

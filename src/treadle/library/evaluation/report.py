@@ -1,5 +1,4 @@
-"""What can be said of the results of an evaluation: rates with intervals, medians, a report as text, a plot, and the
-comparison of two evaluations."""
+"""Reports of an evaluation: rates with intervals, medians, as text, as a plot; and the comparison of two."""
 
 from collections.abc import Callable, Sequence
 from html import escape
@@ -9,7 +8,7 @@ from statistics import median
 import msgspec
 
 from treadle.base.inert import inert_line
-from treadle.library.evaluation.results import ERRORS, Result
+from treadle.library.evaluation.tasks import ERRORS, Result
 
 _Z = 1.96  # of a normal distribution, for 95 %
 
@@ -58,20 +57,15 @@ def _rows(results: Sequence[Result], model: str | None = None, task: str | None 
     return [each for each in results if model in (None, each.model) and task in (None, each.task)]
 
 
-# -- as text ----------------------------------------------------------------------------------------------------------
-
 _COLUMNS: dict[str, Callable[[Sequence[Result]], str]] = {
-    "solved": lambda rows: str(solved(rows)),
-    "turns": lambda rows: f"{_middle_of(rows, 'turns'):g}",
+    "solved": lambda rows: str(solved(rows)), "turns": lambda rows: f"{_middle_of(rows, 'turns'):g}",
     "tokens": lambda rows: f"{_middle_of(rows, 'tokens'):,.0f}",
     "cost": lambda rows: f"${sum(row.usd for row in rows):.4f}",
     "wall": lambda rows: f"{_middle_of(rows, 'wall_s'):.1f} s",
-    "tool errors": lambda rows: _sum_of(rows, "tool_errors"),
-    "repaired": lambda rows: _sum_of(rows, "repaired"),
-    "rejected": lambda rows: _sum_of(rows, "rejected"),
-    "approvals": lambda rows: _sum_of(rows, "approvals"),
+    "tool errors": lambda rows: _sum_of(rows, "tool_errors"), "repaired": lambda rows: _sum_of(rows, "repaired"),
+    "rejected": lambda rows: _sum_of(rows, "rejected"), "approvals": lambda rows: _sum_of(rows, "approvals"),
     "run errors": lambda rows: str(sum(row.ended in ERRORS for row in rows)),
-}
+}  # fmt: skip
 NOTE = "turns, tokens and wall time: median of an attempt · the rest: sum of all · in parentheses: 95 % interval"
 
 
@@ -154,15 +148,9 @@ def _text(x: float, y: float, text: str, size: int = 12) -> str:
     return f'<text x="{x}" y="{y}" font-size="{size}" fill="{_INK}">{escape(inert_line(text))}</text>'
 
 
-# -- the comparison of two --------------------------------------------------------------------------------------------
-
 _MEDIANS = {"turns": "turns", "tokens": "tokens", "wall, s": "wall_s"}
-_SUMS = {
-    "cost, $": "usd",
-    "tool errors": "tool_errors",
-    "repaired": "repaired",
-    "rejected": "rejected",
-    "approvals": "approvals",
+_SUMS = {"cost, $": "usd", "tool errors": "tool_errors"} | {
+    name: name for name in ("repaired", "rejected", "approvals")
 }
 
 

@@ -1,9 +1,11 @@
-"""Tasks (a prompt, the tree to begin with, and the check of its outcome) and suites of them: a folder of tasks, or
-SWE-bench-style JSON lines with the repositories on disk."""
+"""Tasks (a prompt, the tree to begin with, and the check of its outcome), suites of them (a folder, or SWE-bench-style
+JSON lines with the repositories on disk), and results, one line of JSON each."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -24,36 +26,24 @@ class GitState(msgspec.Struct, frozen=True):
 
 
 class TaskFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The content of `task.toml`."""
-
     prompt: str
-    check: str
-    """The command that succeeds if the task is solved, carried out by bash in a world of the attempt's."""
-    deleted: tuple[str, ...] = ()
-    """Files of the start that the reference solution deletes."""
+    check: str  # The command that succeeds if the task is solved, carried out by bash in a world of the attempt's.
+    deleted: tuple[str, ...] = ()  # Files of the start that the reference solution deletes.
     check_timeout_s: float = 60.0
     max_turns: int = 20
     max_tokens: int = 0
-    wall_s: float = 900.0
-    """How long the model may work; 0 is no limit."""
-    mode: Mode = "auto-edit"
-    """The mode, which sets the actions that the model may take without asking. It works in a world, so that
-    irreversible changes are no concern."""
-    requires: tuple[str, ...] = ()
-    """Programs without which the task cannot be done here."""
+    wall_s: float = 900.0  # How long the model may work; 0 is no limit.
+    mode: Mode = "auto-edit"  # It works in a world: irreversible changes are no concern.
+    requires: tuple[str, ...] = ()  # Programs without which the task cannot be done here.
     tags: tuple[str, ...] = ()
 
 
 class Task(TaskFile, frozen=True, kw_only=True):
     name: str
-    start: Path | GitState
-    """The tree to begin with."""
-    check_files: Path | None = None
-    """Files that are laid over it before the check; the model never sees them."""
-    check_patch: str = ""
-    """The same as a patch."""
-    reference: Path | None = None
-    """Files that, laid over the start, solve the task."""
+    start: Path | GitState  # The tree to begin with.
+    check_files: Path | None = None  # Files that are laid over it before the check; the model never sees them.
+    check_patch: str = ""  # The same as a patch.
+    reference: Path | None = None  # Files that, laid over the start, solve the task.
 
 
 def read_suite(place: Path, repositories: Path | None = None) -> list[Task]:
@@ -80,7 +70,6 @@ def select_tasks(tasks: Iterable[Task], names: Iterable[str]) -> list[Task]:
 
 
 def missing(task: Task) -> list[str]:
-    """The programs that the task needs and that are not here."""
     return [program for program in task.requires if shutil.which(program) is None]
 
 
@@ -96,9 +85,6 @@ def _read_task(folder: Path) -> Task:
     return Task(name=folder.resolve().name, start=folder / "start", check_files=check, reference=reference, **fields)
 
 
-# -- SWE-bench ------------------------------------------------------------------------------------------------------
-
-
 def _from_json_lines(file: Path, repositories: Path | None) -> list[Task]:
     tasks = []
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
@@ -110,10 +96,8 @@ def _from_json_lines(file: Path, repositories: Path | None) -> list[Task]:
 
 
 def _instance(row: dict[str, Any], folder: Path) -> Task:
-    """One instance. The fields are those of SWE-bench; `test_command` is what its harness knows by heart: without it
-    the tests that must pass are given to pytest."""
-    check = str(row.get("test_command") or "")
-    if not check:
+    """The fields are those of SWE-bench; without `test_command` the tests that must pass are given to pytest."""
+    if not (check := str(row.get("test_command") or "")):
         tests = [*_names(row, "FAIL_TO_PASS"), *_names(row, "PASS_TO_PASS")]
         if not tests or not all("::" in test for test in tests):
             raise ValueError("it has no test_command, and its tests are none that pytest knows by these names")
@@ -143,3 +127,64 @@ def _repository(name: str, folder: Path) -> Path:
             if (path / ".git").exists() or (path / "HEAD").is_file():
                 return path
     raise ValueError(f"no repository {name} lies in {folder}")
+
+
+RESULTS_FILE = "results.jsonl"
+ERRORS = ("error", "failed")  # how attempts end that say nothing about the model
+
+
+class Result(msgspec.Struct, frozen=True):
+    task: str
+    model: str
+    attempt: int
+    solved: bool
+    ended: str  # How the run ended, in the word of `session.run_end`; `failed` if it could not be carried out at all.
+    chat: str = ""
+    world: str = ""  # Where what the model changed can be looked at.
+    error: str = ""
+    turns: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: float = 0.0
+    wall_s: float = 0.0  # Seconds that the model's runs worked, without the time in which no worker drove them.
+    tool_calls: int = 0
+    tool_errors: int = 0  # Calls that failed, those that were rejected among them.
+    repaired: int = 0  # Calls that were cut off or broken, and completed by guessing.
+    rejected: int = 0
+    """Calls that were not run because of how they were written: an unknown tool, arguments that do not fit."""
+    approvals: int = 0  # How often a person would have been asked; here such a call is refused.
+    check: str = ""  # The end of what the check wrote.
+    date: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.task, self.model, self.attempt
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+
+def append(folder: Path, result: Result) -> None:
+    """Durable when it returns. A line that a crash left half is ended first, and is no result."""
+    descriptor = os.open(folder / RESULTS_FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        size = os.fstat(descriptor).st_size
+        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        os.write(descriptor, (b"\n" if torn else b"") + msgspec.json.encode(result) + b"\n")
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_results(place: Path) -> list[Result]:
+    """The results in a file, or in the folder of an evaluation; of an attempt that stands there twice the last."""
+    path = place / RESULTS_FILE if place.is_dir() else place
+    if not path.exists():
+        raise InvalidInput(f"there are no results in {place}")
+    results_by_key: dict[tuple[str, str, int], Result] = {}
+    for line in path.read_bytes().splitlines():
+        with suppress(msgspec.MsgspecError):
+            result = msgspec.json.decode(line, type=Result)
+            results_by_key[result.key] = result
+    return [result for _, result in sorted(results_by_key.items())]

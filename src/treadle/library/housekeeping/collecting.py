@@ -28,19 +28,8 @@ from treadle.base.logs import log_warning
 from treadle.base.types import ChatId
 from treadle.engine.effects import all_references
 from treadle.errors import NotFound, ToolError, TreadleError
-from treadle.library.housekeeping.retention import (
-    DAY_S,
-    EVER,
-    Collected,
-    Retention,
-    Stamp,
-    folder_of,
-    is_due,
-    read_stamp,
-    stamp_of,
-    worth_of,
-    write_stamp,
-)
+from treadle.library.housekeeping import retention as limits
+from treadle.library.housekeeping.retention import Collected, Retention
 from treadle.library.jobs import JobRegistry
 from treadle.ports.commands import KnownCommand
 from treadle.ports.store import Listed, Store
@@ -50,8 +39,7 @@ from treadle.protocol.subagent_events import world_of
 if TYPE_CHECKING:
     from treadle.library.worlds.record import World, WorldFolders
 
-TREE_DAYS = 7.0
-"""So long the tree of a root is remembered that no command was run on."""
+TREE_DAYS = 7.0  # So long the tree of a root is remembered that no command was run on.
 _CHEAP_S = 0.5
 
 
@@ -62,18 +50,16 @@ class Mark(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _MarksFile(msgspec.Struct, frozen=True):
-    version: str
-    """Of the Treadle that read the logs: another one may see more in them."""
+    version: str  # Of the Treadle that read the logs: another one may see more in them.
     marks: Mapping[str, Mark]
 
 
 class Marks:
-    """A cache of the images that each chat refers to, as of its last change: a pass reads only the logs of chats that
-    have changed. `remembers`: True to reuse the marks that an earlier pass has stored."""
+    """The images that each chat refers to, as of its last change. `remembers`: reuse the marks of an earlier pass."""
 
     def __init__(self, store: Store, home: Path, *, remembers: bool) -> None:
         self._store = store
-        self._file = folder_of(home) / "marks"
+        self._file = limits.folder_of(home) / "marks"
         self._known: Mapping[str, Mark] = self._read() if remembers else {}
         self._seen: dict[str, Mark] = {}
         self._remembers = remembers
@@ -108,8 +94,8 @@ class Marks:
 
 
 def collect_worlds(chats: Sequence[Listed], home: Path, line: float, *, dry: bool = False) -> int:
-    """Drop those whose chats, and the chats that began them, rest since before `line`, and what is left of worlds that
-    were dropped or never finished; how many there were. One in which commands run stays."""
+    """Drop the worlds whose chats rest since before `line`, and the rest of unfinished ones; how many. Used ones
+    stay."""
     if not (home / "worlds").is_dir():  # most users have none, and nothing is to be loaded for them
         return 0
     from treadle.library.worlds.home import WorldGround
@@ -150,7 +136,7 @@ def begun_from(home: Path) -> Iterator[set[str]]:
 
 def _find_old_worlds(chats: Sequence[Listed], folders: "WorldFolders", line: float) -> "Iterator[World]":
     """Those of worlds before what they are worlds of."""
-    worth = {listed.summary.chat: worth_of(listed) for listed in chats}
+    worth = {listed.summary.chat: limits.worth_of(listed) for listed in chats}
     began = {
         world_of(each.summary.chat): (each.summary.chat, ChatId(each.summary.parent.partition("/")[0]))
         for each in chats
@@ -173,16 +159,19 @@ async def collect(store: Store, home: Path, retention: Retention, *, dry: bool =
     """Remove what is not to be kept; with `dry` only say what that is."""
     keeper = _Keeper(store, home, retention, time.time(), Marks(store, home, remembers=False))
     await keeper.look()
-    collected = await asyncio.to_thread(keeper.remove, dry)
-    return replace(collected, commands=await keeper.forget_commands(dry))
+    return replace(await asyncio.to_thread(keeper.remove, dry), commands=await keeper.forget_commands(dry))
 
 
 async def collect_some(
-    store: Store, home: Path, retention: Retention, *, seconds: float = EVER, going: Callable[[], bool] = lambda: True
+    store: Store,
+    home: Path,
+    retention: Retention,
+    *,
+    seconds: float = limits.EVER,
+    going: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Run one pass: read logs for at most `seconds`, then remove for at most `seconds`, while `going` returns true. The
-    next pass continues where this one stopped. Does not wait for processes that are storing data."""
-    stamp_of(home).touch()  # so that no other process begins a pass
+    """Run one pass: read logs, then remove, for at most `seconds` each, while `going`. The next one continues there."""
+    limits.stamp_of(home).touch()  # so that no other process begins a pass
     marks = await asyncio.to_thread(Marks, store, home, remembers=True)
     keeper = _Keeper(store, home, retention, time.time(), marks, seconds, going)
     try:
@@ -190,10 +179,10 @@ async def collect_some(
         await asyncio.to_thread(keeper.remove, False)
         await keeper.forget_commands(False)
     except (Unfinished, BlockingIOError):
-        write_stamp(home, replace(read_stamp(home), done=False))
+        limits.write_stamp(home, replace(limits.read_stamp(home), done=False))
     except (OSError, TreadleError):
         with suppress(OSError):  # do not retry a failed pass at once
-            write_stamp(home, replace(read_stamp(home), done=True, shard=""))
+            limits.write_stamp(home, replace(limits.read_stamp(home), done=True, shard=""))
         raise
 
 
@@ -213,19 +202,17 @@ class _Keeper:
         retention: Retention,
         now: float,
         marks: Marks,
-        seconds: float = EVER,
+        seconds: float = limits.EVER,
         going: Callable[[], bool] | None = None,
     ) -> None:
         self._store, self._home = store, home
-        self._folder = folder_of(home)
-        self._stamp = read_stamp(home)
+        self._folder, self._stamp = limits.folder_of(home), limits.read_stamp(home)
         self._marks, self._seconds, self._going = marks, seconds, going
-        self._images = ContentStore(self._folder)
-        self._upkeep = Upkeep(self._folder)
+        self._images, self._upkeep = ContentStore(self._folder), Upkeep(self._folder)
         self._journals = Journals(self._folder / "journals")
         self._commands = SupervisedCommands(home / "commands")
         self._retention, self._now = retention, now
-        self._line = now - retention.days * DAY_S
+        self._line = now - retention.days * limits.DAY_S
         self._worth: dict[str, float] = {}
         self._open: set[str] = set()
         self._running: set[str] = set()
@@ -247,8 +234,7 @@ class _Keeper:
     async def _look_at_logs(self) -> None:
         until = time.monotonic() + self._seconds
         for listed in self._chats:
-            worth = worth_of(listed)
-            if worth == EVER:
+            if (worth := limits.worth_of(listed)) == limits.EVER:
                 self._open.add(listed.summary.chat)
             if worth < self._line:
                 continue
@@ -280,19 +266,19 @@ class _Keeper:
             # Trees first: a process without a stored tree reads all files again, and needs no image removed now.
             self._upkeep.drop_trees(self._tree_line(line), wait=self._going is None)
             self._upkeep.tidy(stage=not any(self._journals.unfinished()))
-            decisions = self._journals.sweep(max(DAY_S, self._retention.days * DAY_S))
+            decisions = self._journals.sweep(max(limits.DAY_S, self._retention.days * limits.DAY_S))
             from treadle.adapters.sandbox.choose import FOLDER
             from treadle.adapters.sandbox.probe import sweep_trials
 
             sweep_trials(self._home / FOLDER)  # what probes of the sandbox left when they were killed
-        worlds = collect_worlds(self._chats, self._home, self._now - self._retention.world_days * DAY_S, dry=dry)
+        worlds = collect_worlds(self._chats, self._home, self._now - self._retention.world_days * limits.DAY_S, dry=dry)
         keep = {digest for digest, worth in self._worth.items() if worth > line}
         until, is_going = time.monotonic() + self._seconds, self._going
         going = None if is_going is None else lambda: time.monotonic() < until and is_going()
         if not dry:
-            after_images(self._folder).sweep((), max(DAY_S, self._now - line), going=going)
+            after_images(self._folder).sweep((), max(limits.DAY_S, self._now - line), going=going)
         since = self._stamp.shard if resumes else ""
-        swept = self._images.sweep(keep, DAY_S, dry=dry, since=since, going=going)
+        swept = self._images.sweep(keep, limits.DAY_S, dry=dry, since=since, going=going)
         if not dry and self._folder.is_dir():
             self._write_stamp(line, swept.left_at)
         count, size = len(images) - swept.count, sum(image.size for image in images) - swept.size
@@ -326,14 +312,14 @@ class _Keeper:
 
     def _look_at_files(self) -> None:
         for journal in self._journals.unfinished():
-            self._refer((reference.digest for file in journal.files for reference in references(file)), EVER)
+            self._refer((reference.digest for file in journal.files for reference in references(file)), limits.EVER)
         for _, capture in self._upkeep.captures():
             self._check_going()
             if capture is not None and (worth := self._capture_worth(capture)) > self._line:
                 self._refer(self._upkeep.relied_on(self._upkeep.tree_of(capture)) or (), worth)
         for digests in begun_from(self._home):
             self._check_going()
-            self._refer(digests, EVER)
+            self._refer(digests, limits.EVER)
         for tree in self._upkeep.trees():
             self._check_going()
             if tree.last_used_s > self._tree_line(self._line):
@@ -349,27 +335,27 @@ class _Keeper:
 
     def _write_stamp(self, line: float, shard: str) -> None:
         """Never lower the recorded line: removed data stays removed, even if the next cutoff is earlier."""
-        write_stamp(self._home, Stamp(max(line, self._stamp.line), not shard, shard, line))
+        limits.write_stamp(self._home, limits.Stamp(max(line, self._stamp.line), not shard, shard, line))
 
     def _capture_worth(self, capture: Capture) -> float:
-        """The time of the last change of its chat, or of the capture itself. Infinite while a comparison with it is
-        possible: the chat is at work, a background command runs, or the capture is less than a day old."""
+        """The last change of its chat or of itself; infinite while it may be compared: at work, or less than a day
+        old."""
         chat, made_s = _chat(capture), capture.made_ms / 1000
-        if chat in self._open or capture.name in self._running or made_s > self._now - DAY_S:
-            return EVER
+        if chat in self._open or capture.name in self._running or made_s > self._now - limits.DAY_S:
+            return limits.EVER
         updated = [listed.summary.updated_ms / 1000 for listed in self._chats if listed.summary.chat == chat]
         return max([made_s, *updated])
 
     def _tree_line(self, line: float) -> float:
-        return max(line, self._now - TREE_DAYS * DAY_S)
+        return max(line, self._now - TREE_DAYS * limits.DAY_S)
 
     def _raised(self, images: list[StoredContent]) -> float:
         """The line, as far up as it takes to stay below the cap."""
-        line, fresh = self._line, self._now - DAY_S
+        line, fresh = self._line, self._now - limits.DAY_S
         sizes = [(self._worth.get(image.digest, 0.0), image.last_used_s > fresh, image.size) for image in images]
         total = sum(size for worth, is_fresh, size in sizes if is_fresh or worth > line)
         movable = [(worth, size) for worth, is_fresh, size in sizes if not is_fresh]
-        for worth, size in sorted(pair for pair in movable if line < pair[0] < EVER):
+        for worth, size in sorted(pair for pair in movable if line < pair[0] < limits.EVER):
             if total <= self._retention.cap and worth > line:
                 break
             line = worth
@@ -382,10 +368,8 @@ def _chat(capture: Capture) -> ChatId:
 
 
 HOUR_S = 3600.0
-_LOOK_S = 60.0
-"""So often it is looked whether an hour has passed, or a pass is left to go on with."""
-_SELDOM = 60
-"""Every so many looks at jobs are at those of all chats."""
+_LOOK_S = 60.0  # So often it is looked whether an hour has passed, or a pass is left to go on with.
+_SELDOM = 60  # Every so many looks at jobs are at those of all chats.
 _LEAVE_S = 5.0
 
 
@@ -427,7 +411,7 @@ async def _tend(store: Store, home: Path, retention: Retention, ending: asyncio.
     pause = _LOOK_S
     while not ending.is_set():
         try:
-            if await asyncio.to_thread(is_due, home, HOUR_S):
+            if await asyncio.to_thread(limits.is_due, home, HOUR_S):
                 await collect_some(store, home, retention, going=lambda: not ending.is_set())
             pause = _LOOK_S
         except (OSError, TreadleError) as error:

@@ -1,5 +1,5 @@
-"""Tests of the protection that Treadle adds around commands: the judging of effects, the environment and the limits,
-run for real in a temporary project with each sandbox. Escapes from the sandbox itself are tested by `sandbox.probe`."""
+"""Trials of the protection around commands (judged effects, environment, limits), for real and with each sandbox.
+Escapes from the sandbox itself are tested by `sandbox.probe`."""
 
 import os
 import secrets
@@ -24,21 +24,17 @@ VARIABLE = "TRIAL_VALUE"
 _ENDED = "[stopped: it"
 _ROOMY = "/var/tmp"
 _WAIT_S = 10
+# The project in which all is tried.
 _FILES = {
-    ".env": "A=1\n",
-    "only.txt": "the only copy\n",
-    ".venv/bin/tool": "#!/bin/sh\n",
-    "fixture/HEAD": "ref: refs/heads/main\n",
-    "fixture/config": "[core]\n",
-    "fixture/objects/keep": "",
+    ".env": "A=1\n", "only.txt": "the only copy\n", ".venv/bin/tool": "#!/bin/sh\n",
+    "fixture/HEAD": "ref: refs/heads/main\n", "fixture/config": "[core]\n", "fixture/objects/keep": "",
     "fixture/refs/keep": "",
-}
-"""The project in which all is tried."""
+}  # fmt: skip
 
 
 class CommandTrial(msgspec.Struct, frozen=True):
-    """`reached` looks at the project afterwards and at the results: True if the command did it. `arguments`: further
-    ones of `run_command`. `next_command` runs after it in the same shell."""
+    """`reached`: True if the command did it, by the project and the results. `next_command` runs after it in the same
+    shell."""
 
     name: str
     text: str

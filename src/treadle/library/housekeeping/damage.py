@@ -1,7 +1,6 @@
-"""The checks and repairs of `treadle fsck` beside those of the stores: damage in the data that is stored for undo; a
-database with damaged pages, of which every readable record is copied into a new one beside it, which is then checked
-and repaired (D-06), while the damaged file is not changed; and a database that is older than its home, as after a
-backup was restored: commands that the logs do not know are set aside, and their changes to projects stay."""
+"""`treadle fsck` beside the stores: damage in undo data; a database with damaged pages, whose readable records are
+copied into a new one (D-06); and one that is older than its home, as after a backup was restored: commands that the
+logs do not know are set aside."""
 
 import asyncio
 import sqlite3
@@ -13,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
-from treadle.adapters.stores.integrity import Problem
+from treadle.adapters.stores.packing import Problem
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.adapters.stores.sqlite.salvage import Salvaged, salvage
 from treadle.adapters.workspace.history.capture import Upkeep
@@ -133,8 +132,7 @@ async def _missing(store: Store, listed: Listed, images: ContentStore) -> list[P
             last_seq[reference.path, reference.digest] = seq
     missing = await asyncio.to_thread(lambda: [key for key in last_seq if not images.has(key[1])])
     since = await imported_at(store, listed.summary.chat) if missing else 0
-    missing_paths = list(dict.fromkeys(key[0] for key in missing if last_seq[key] > since))
-    if not missing_paths:
+    if not (missing_paths := list(dict.fromkeys(key[0] for key in missing if last_seq[key] > since))):
         return []
     text = f"the content before a change of {missing_paths[0]} is no longer stored"
     more = f", and of {len(missing_paths) - 1:,} more files" if len(missing_paths) > 1 else ""
@@ -154,8 +152,7 @@ def _age(path: Path) -> float:
 
 class Rescue(msgspec.Struct, frozen=True):
     salvaged: Salvaged
-    lost_records: dict[str, int]
-    """By chat: how many records are lost, as far as that can be known."""
+    lost_records: dict[str, int]  # By chat: how many records are lost, as far as that can be known.
     problems: tuple[Problem, ...]
 
     @property

@@ -16,8 +16,7 @@ _STAMP = "collected"
 
 class Retention(msgspec.Struct, frozen=True):
     days: float = 30.0
-    cap: int = 5 << 30
-    """How many bytes of images are kept at most."""
+    cap: int = 5 << 30  # How many bytes of images are kept at most.
     world_days: float = 14.0
 
 
@@ -30,12 +29,9 @@ class Collected(msgspec.Struct, frozen=True):
     kept_bytes: int = 0
     trees: int = 0
     captures: int = 0
-    decisions: int = 0
-    """Journals of what was settled long ago."""
-    commands: int = 0
-    """Folders of commands that ended long ago; that they ran stays known."""
-    worlds: int = 0
-    """Worlds of sub-agents and of attempts of races."""
+    decisions: int = 0  # Journals of what was settled long ago.
+    commands: int = 0  # Folders of commands that ended long ago; that they ran stays known.
+    worlds: int = 0  # Worlds of sub-agents and of attempts of races.
     line: float = 0.0
     """The cutoff in seconds since 1970. Images that are referred to only by chats unchanged since then are removed."""
 
@@ -60,12 +56,9 @@ class Stamp(msgspec.Struct, frozen=True):
 
     line: float = 0.0
     """The latest cutoff of any pass (seconds since 1970): images of chats unchanged since then may be gone."""
-    done: bool = True
-    """True if the last pass finished. If False, the next pass continues with `shard` and `goal`."""
-    shard: str = ""
-    """The shard at which removal stopped. Empty if removal had not begun."""
-    goal: float = 0.0
-    """The cutoff of the unfinished pass."""
+    done: bool = True  # True if the last pass finished. If False, the next pass continues with `shard` and `goal`.
+    shard: str = ""  # The shard at which removal stopped. Empty if removal had not begun.
+    goal: float = 0.0  # The cutoff of the unfinished pass.
 
 
 def stamp_of(home: Path) -> Path:
@@ -73,8 +66,8 @@ def stamp_of(home: Path) -> Path:
 
 
 def is_due(home: Path, every_s: float = DAY_S) -> bool:
-    """True if `every_s` seconds have passed since the last pass, or if that pass did not finish. The first call only
-    sets the time: nothing can be old enough yet."""
+    """True if `every_s` seconds have passed since the last pass, or it did not finish. The first call only sets the
+    time."""
     stamp = stamp_of(home)
     try:
         return time.time() - stamp.stat().st_mtime > every_s or not read_stamp(home).done

@@ -245,11 +245,12 @@ class McpServers(Offerings):
         storage = KeptTokens(self._home, server.url)
         auth = None
         if receiver is not None or storage.get("tokens") is not None:
-            from treadle.adapters.mcp.transport import Client, SignIn
+            from treadle.adapters.mcp.transport import ClientCredentials, SignIn
 
             oauth = server.oauth or OAuthClient()
             scopes = f"{server.scope} {(storage.get('wanted') or {}).get('scope', '')}".split()
-            client = Client(oauth.client_id, settings.filled(oauth.client_secret, env), " ".join(dict.fromkeys(scopes)))
+            secret, scope = settings.filled(oauth.client_secret, env), " ".join(dict.fromkeys(scopes))
+            client = ClientCredentials(oauth.client_id, secret, scope)
             auth = SignIn(declared.name, server.url, client, storage, receiver)
         headers = {name: settings.filled(value, env) for name, value in server.headers.items()}
         opens = transport.legacy_sse if server.is_legacy_sse else transport.http

@@ -16,32 +16,20 @@ from treadle.chat.divergence import Divergence
 from treadle.engine.deps import Deps
 from treadle.engine.loop import advance
 from treadle.engine.tenure import Tenure
-from treadle.library.replay.models import RecordedModels
-from treadle.library.replay.recorded_inputs import DecidedTime, WatchedLog, filler
-from treadle.library.replay.recording import Recording
-from treadle.library.replay.store import ReplayStore
-from treadle.library.replay.tools import (
-    RecordedPolicy,
-    RecordedRestorer,
-    RecordedTools,
-    recorded_branch,
-    recorded_root,
-    recorded_spill,
-)
+from treadle.library.replay import tools
+from treadle.library.replay.models import DecidedTime, RecordedModels, WatchedLog, filler
+from treadle.library.replay.recording import Recording, ReplayStore
 from treadle.ports.store import Store
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope
 
 __all__ = ["Divergence", "ReplayResult", "replay"]
 
-STALL_S = 3.0
-"""Nothing in a replay takes time: an engine that has written nothing for this long waits for what the record does not
-have."""
+STALL_S = 3.0  # Nothing in a replay takes time: an engine that is silent for so long waits for what the record lacks.
 
 
 class ReplayResult(msgspec.Struct, frozen=True):
-    """The result of a replay: `matches` if the events are the same as recorded, else the first divergence. `events` are
-    those written by the replay."""
+    """`matches` if the replay's `events` are the same as recorded, else the first divergence."""
 
     matches: bool
     divergence: Divergence | None
@@ -57,22 +45,21 @@ async def replay(store: Store, chat: ChatId) -> ReplayResult:
     deps = Deps(
         stage,
         RecordedModels(log),
-        RecordedTools(log),
-        RecordedPolicy(stage),
+        tools.RecordedTools(log),
+        tools.RecordedPolicy(stage),
         log,
         DecidedTime(log),
-        lambda files: recorded_spill(stage, files),
+        lambda files: tools.recorded_spill(stage, files),
         lambda options: filler(log),
-        restorer=RecordedRestorer(stage),
-        branch=lambda _root, _chat, _message: recorded_branch(stage),
-        bind=lambda _options, _owner: recorded_root(stage),
+        restorer=tools.RecordedRestorer(stage),
+        branch=lambda _root, _chat, _message: tools.recorded_branch(stage),
+        bind=lambda _options, _owner: tools.recorded_root(stage),
         retry_limit_s=0.0,  # the record has the chosen waits, under any limit
     )
     divergence: Divergence | None = None
     while divergence is None and (due := recording.due(stage.now)) is not None:
         await stage.admit()
-        divergence = await _tenure(log, due.epoch, deps)
-        if divergence is None and stage.now < due.seq:
+        if (divergence := await _tenure(log, due.epoch, deps)) is None and stage.now < due.seq:
             divergence = stage.differs(due, None)  # the engine rests where a worker went on
     if divergence is None:
         await stage.admit()
@@ -82,8 +69,7 @@ async def replay(store: Store, chat: ChatId) -> ReplayResult:
 async def _tenure(log: WatchedLog, epoch: int, deps: Deps) -> Divergence | None:
     """One worker's time with the chat: until it rests, dies as it died in the record, or leaves the record."""
     stage = log.stage
-    lease = stage.begin(epoch)
-    log.tenure = Tenure(lease, log, await log.load(stage.chat))
+    log.tenure = Tenure(stage.begin(epoch), log, await log.load(stage.chat))
     for call, output in stage.recording.outputs_of_stopped_calls(epoch):
         log.tenure.show_output(call, output)  # no recorded tool writes anything
     work = asyncio.create_task(advance(log.tenure, deps), name=f"replay {stage.chat}")

@@ -1,28 +1,185 @@
-"""Models that answer from the record: with deltas that add up to exactly the message that was recorded, with the same
-failures, and silent where the worker died or the run was interrupted."""
+"""Models that answer from the record: deltas that add up to the recorded message, the same failures, and silence where
+the worker died; and inputs of decisions that are not in the log, derived from the events that follow: the model's
+window and prices, the size of the system prompt, the time."""
 
 import math
 from collections.abc import AsyncIterator, Sequence
-from typing import cast, get_args
+from itertools import islice
+from typing import Any, cast, get_args
 
 import msgspec
 
+from treadle.chat.assembly import NOTICES
 from treadle.chat.completion import MARKER
+from treadle.chat.history import CHARS_PER_TOKEN
+from treadle.chat.state import ChatState
+from treadle.chat.transcript import COMPACT_AT, HEADROOM_TOKENS, estimate, threshold
+from treadle.engine.hub import Hub
+from treadle.engine.log import Ahead, Log
+from treadle.engine.request import TYPICAL_OUTPUT
+from treadle.engine.tenure import Tenure
 from treadle.errors import ConfigError, ModelError, ModelErrorKind
-from treadle.library.replay.recorded_inputs import WatchedLog, info
-from treadle.library.replay.recording import fault_of
+from treadle.library.replay.recording import ReplayStore, fault_of
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.protocol import deltas as d
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
+from treadle.protocol.options import ChatOptions
 
-NEVER = math.inf
-"""A requested wait that is longer than any limit, so that the call is not repeated."""
+ROOM = 1_000_000_000
+ROOMY = (ROOM, 0)
+CRAMPED = (1, ROOM)  # A window and an output limit.
+NO_TOOLS = 2  # Characters of the JSON of no tools at all.
+
+
+class WatchedLog(Log):
+    """A log that tells which state the rules are being asked about: they are asked ahead of what is written."""
+
+    def __init__(self, stage: ReplayStore) -> None:
+        super().__init__(stage, Hub(), WrittenTime(self))
+        self.stage = stage
+        self.tenure: Tenure | None = None
+        self._asked: ChatState | None = None
+
+    @property
+    def state(self) -> ChatState:
+        return self._asked or (self.tenure.state if self.tenure is not None else ChatState())
+
+    async def append(
+        self,
+        state: ChatState,
+        events: Sequence[e.Event],
+        *,
+        effect_free_events: Ahead | None = None,
+        **append_options: Any,
+    ) -> ChatState:
+        def record_state(new_state: ChatState) -> Sequence[e.Event]:
+            self._asked = new_state
+            return effect_free_events(new_state) if effect_free_events is not None else ()
+
+        self._asked = state
+        try:
+            return await super().append(state, events, effect_free_events=record_state, **append_options)
+        finally:
+            self._asked = None
+
+    def decision(self) -> list[e.Event]:
+        return self.stage.recording.decision(self.state.head)
+
+
+class WrittenTime:
+    """The clock that stamps events: each gets its recorded time, so that deadlines and durations repeat."""
+
+    def __init__(self, log: WatchedLog) -> None:
+        self._log = log
+
+    def now_ms(self) -> int:
+        recording = self._log.stage.recording
+        return (recording.at(self._log.state.head + 1) or recording.events[-1]).time_ms
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        """Do nothing: no code sleeps on this clock."""
+
+
+class DecidedTime(WrittenTime):
+    """The clock of decisions: late where only time explains the recorded decision, else as early as it can be."""
+
+    def now_ms(self) -> int:
+        recording, head = self._log.stage.recording, self._log.state.head
+        envelope = recording.due(head) if any(map(_is_timely, self._log.decision())) else recording.at(head)
+        return envelope.time_ms if envelope is not None else 0
+
+    async def sleep(self, seconds: float) -> None:
+        """A wait before another attempt: it takes no time, but may have been the end of the run or of the worker."""
+        due = await self._log.stage.turn()
+        if isinstance(due.data, e.TurnEnd) and due.data.finish_reason == "interrupted":
+            await self._log.stage.stopped()
+
+
+def _is_timely(event: e.Event) -> bool:
+    if isinstance(event, e.LimitReached | e.LimitWarning):
+        return event.kind == "wall_s"
+    return getattr(event, "synthetic", "") == "deadline"
+
+
+def filler(log: WatchedLog) -> str:
+    """A system text that weighs what the real one weighed together with the tools, by the estimates in the log."""
+    state, target_tokens = log.state, 0
+    for event in log.decision():
+        match event:
+            case e.TurnStart(reserved=reserved):
+                target_tokens = reserved.input
+            case e.CompactionStart(trigger="threshold", tokens_before=before):
+                target_tokens = before
+            case e.LimitReached(kind="tokens", used=used, limit=limit):
+                run = state.run
+                expected = run.usage.output // run.turns if run is not None and run.turns else TYPICAL_OUTPUT
+                target_tokens = int(limit - used) + 1 - expected
+    return " " * max(0, int((target_tokens - 1) * CHARS_PER_TOKEN) + 1 - state.context_chars - NO_TOOLS)
+
+
+def info(log: WatchedLog, ref: str) -> ModelInfo:
+    """The model as the log tells it: name and price where a turn is reserved, its room where a compaction begins or
+    ends."""
+    state = log.state
+    next_events = [envelope.data for envelope in islice(log.stage.recording.outputs(state.head), 2)]
+    price = 0.0
+    match log.decision()[-1:]:
+        case [e.TurnStart(model=ref, reserved=reserved)]:
+            price = reserved.usd / reserved.input if reserved.input else 0.0
+        case [e.LimitReached() as limit]:
+            price = _too_dear(limit, estimate(state, NO_TOOLS + len(filler(log))))
+        case [e.CompactionComplete(success=False, error=error)] if error != "interrupted":
+            limit_event = next_events[-1]  # the limit that forbade it, if that was not cut off from it
+            price = _too_dear(limit_event, 1) if isinstance(limit_event, e.LimitReached) else 1.0
+    window, output = _capacity(state, next_events)
+    provider, _, name = ref.partition(":")
+    native = True
+    if state.open_turn is not None:  # only the record knows the rung of an answer that ended its run by the marker
+        coming = [envelope.data for envelope in islice(log.stage.recording.outputs(state.head), NOTICES + 2)]
+        answers = [index for index, event in enumerate(coming) if isinstance(event, e.AssistantMessage)]
+        native = not answers or not isinstance((*coming, None)[answers[0] + 1], e.TaskComplete)
+    # The log has settled the question of a known price: it records how the run went on.
+    usd = price * 1_000_000
+    return ModelInfo(provider, name, window, output, usd_per_million_input=usd, native_tools=native, free=True)
+
+
+def _too_dear(limit: e.LimitReached, tokens: int) -> float:
+    """A price per token at which this many break the limit, and not by much."""
+    if limit.kind != "usd" or not tokens:
+        return 0.0
+    return ((limit.limit - limit.used) * (1 + 1e-9) + 1e-9) / tokens
+
+
+def _capacity(state: ChatState, next_events: Sequence[e.Event]) -> tuple[int, int]:
+    """A window and an output limit that lead where the log leads. Only the threshold that they make is ever seen."""
+    completion = next((event for event in next_events if isinstance(event, e.CompactionComplete)), None)
+    if state.compacting and completion is not None and completion.threshold:
+        return _making(completion.threshold, state.options)
+    if state.compacting or isinstance(next_events[0] if next_events else None, e.CompactionStart):
+        return CRAMPED
+    return ROOMY
+
+
+def _making(target_threshold: int, options: ChatOptions) -> tuple[int, int]:
+    """A window and an output limit, as far as the options leave them open, that make this threshold."""
+    fixed, output = options.context_window, options.max_tokens
+    if fixed:
+        return fixed, max(0, fixed - HEADROOM_TOKENS - target_threshold)
+    share = int(target_threshold / COMPACT_AT)
+    for window in (2 * target_threshold, target_threshold + output + HEADROOM_TOKENS, share, share + 1):
+        if threshold(window, output or ROOM) == target_threshold:
+            return window, ROOM
+    return CRAMPED
+
+
+NEVER = math.inf  # A requested wait that is longer than any limit, so that the call is not repeated.
 
 
 class RecordedAnswer(msgspec.Struct, frozen=True):
-    """The recorded outcome of a model call."""
-
     deltas: tuple[d.Delta, ...] = ()
     error: Exception | None = None
     stopped: bool = False
@@ -41,8 +198,6 @@ class RecordedModels:
                     raise ConfigError(message)
                 case e.CompactionComplete(success=False, threshold=0, error=message):
                     raise ConfigError(message)
-                case _:
-                    pass
         return RecordedModel(self._log, ref)
 
     async def close(self) -> None:
@@ -51,8 +206,7 @@ class RecordedModels:
 
 class RecordedModel:
     def __init__(self, log: WatchedLog, ref: str) -> None:
-        self._log = log
-        self._ref = ref
+        self._log, self._ref = log, ref
 
     @property
     def info(self) -> ModelInfo:
@@ -119,8 +273,7 @@ def _counted(usage: Usage) -> tuple[d.Delta, ...]:
 
 
 def _failure(retry: e.TurnRetry, later_events: Sequence[e.Event]) -> Exception:
-    """The failure behind a retry, which asks for the wait that was chosen then; or for none, where the turn was given
-    up and the retry stands only for what the attempt had cost."""
+    """The failure behind a retry, with the wait that was chosen; without one where the turn was given up."""
     following = later_events[0] if later_events else None
     given_up = not retry.delay_s and retry.usage.tokens and isinstance(following, e.SessionError)
     if isinstance(following, e.SessionError) and following.error_class == retry.error_class == "internal":

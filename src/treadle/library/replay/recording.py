@@ -1,45 +1,51 @@
-"""A recorded log, cut into what came from outside (inputs: epoch 0, written by commands) and what workers wrote
-(outputs). Answers questions about it; drives nothing."""
+"""A recorded log, cut into inputs (epoch 0, written by commands) and outputs of workers; and the store of its replay.
+Input is written where the record has it, with HeadMoved for an engine that is about to write there; every event that
+the engine writes is compared. Where the record goes on under another epoch, or ends, the worker had died: the engine is
+abandoned, and the driver begins the next tenure."""
 
+import asyncio
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 from msgspec.structs import replace
 
-from treadle.base.types import CallKey
-from treadle.chat.divergence import in_order
+from treadle.adapters.stores.memory import MemoryStore
+from treadle.base.types import CallKey, ChatId
+from treadle.chat.divergence import Divergence, diverge, in_order, is_same_event
+from treadle.chat.fold import fold_all
+from treadle.chat.state import ChatState
+from treadle.chat.state import summary as summary_of
 from treadle.engine.outcome import first_line
+from treadle.errors import HeadMoved
+from treadle.ports.store import Commit, Lease
 from treadle.ports.toolset import Fact
 from treadle.protocol import events as e
+from treadle.protocol import wire
 from treadle.protocol.content import ToolRequest
+from treadle.protocol.events import Envelope, Interrupted, RecordLost, SessionError
 from treadle.protocol.tools import ToolKind
+from treadle.protocol.views import ChatSummary
+from treadle.protocol.wire import Record
 
-NEAR = 16
-"""How many events one model call leaves at most; nearly all of them would be notices."""
+NEAR = 16  # How many events one model call leaves at most; nearly all of them would be notices.
 
 
 class CallRecord(msgspec.Struct):
-    """Everything the log says about one call."""
-
     request: ToolRequest
     start: e.ExecutionStart | None = None
-    start_seq: int = 0
-    """The seq of the intent."""
+    start_seq: int = 0  # The seq of the intent.
     complete: e.ExecutionComplete | None = None
     completed: e.Envelope | None = None
     kind: ToolKind = "function"
-    parallel: bool = False
-    """True if it ran beside another call: then its tool only reads."""
+    parallel: bool = False  # True if it ran beside another call: then its tool only reads.
     permission_request: e.PermissionRequested | None = None
     """The last approval that was requested for it; `asks` has all requests with their places."""
     asks: list[tuple[int, e.PermissionRequested]] = msgspec.field(default_factory=list)
-    trials: list[tuple[int, e.TrialStart]] = msgspec.field(default_factory=list)
-    """When it was tried, and how."""
-    ruled: e.PermissionCompleted | None = None
-    """The decision that the policy made by itself."""
+    trials: list[tuple[int, e.TrialStart]] = msgspec.field(default_factory=list)  # When it was tried, and how.
+    ruled: e.PermissionCompleted | None = None  # The decision that the policy made by itself.
     edits: list[dict[str, Any]] = msgspec.field(default_factory=list)
     """The arguments that a person wrote, one for each approval with changed arguments."""
     files: e.FilesChanged | None = None
@@ -47,13 +53,12 @@ class CallRecord(msgspec.Struct):
     facts: tuple[Fact, ...] = ()
     questions: list[e.Envelope] = msgspec.field(default_factory=list)
     """The questions that its tool asked in the middle of the call."""
-    samples: list[e.Envelope] = msgspec.field(default_factory=list)
-    """When its tool asked the model."""
+    samples: list[e.Envelope] = msgspec.field(default_factory=list)  # When its tool asked the model.
 
     @property
     def refused(self) -> bool:
-        """True if intent and result were written together, so that nothing ran: bad arguments, no such tool, or a tool
-        that looked and declined. A call that ran and failed at once leaves the same events."""
+        """True if intent and result were written together, so that nothing ran. A call that failed at once looks the
+        same."""
         start, complete, completed = self.start, self.complete, self.completed
         if start is None or complete is None or completed is None or self.parallel or start.plan is not None:
             return False
@@ -63,8 +68,7 @@ class CallRecord(msgspec.Struct):
 
     @property
     def is_lost(self) -> bool:
-        """True if a worker that is gone had tried the call, so that it was not run: intent and result were written
-        together."""
+        """True if a worker that is gone had tried the call, so that it was not run."""
         start, complete, completed = self.start, self.complete, self.completed
         if not self.trials or start is None or complete is None or completed is None or start.plan is not None:
             return False
@@ -83,8 +87,6 @@ class Recording:
         for envelope in self.events:
             self._note(envelope)
 
-    # -- the log ------------------------------------------------------------------------------------------------------
-
     def at(self, seq: int) -> e.Envelope | None:
         return self.events[seq - 1] if 1 <= seq <= len(self.events) else None
 
@@ -94,7 +96,6 @@ class Recording:
         return self.events[self._outputs[index] - 1] if index < len(self._outputs) else None
 
     def outputs(self, head: int) -> Iterator[e.Envelope]:
-        """Yield the events that workers wrote after `head`."""
         for index in range(bisect_right(self._outputs, head), len(self._outputs)):
             yield self.events[self._outputs[index] - 1]
 
@@ -122,10 +123,7 @@ class Recording:
                 break
         return events
 
-    # -- the calls ----------------------------------------------------------------------------------------------------
-
     def turn_calls(self, head: int) -> list[CallRecord]:
-        """The calls of the turn that the log is in at `head`."""
         index = bisect_right(self._messages, head)
         message = self.events[self._messages[index - 1] - 1].data if index else None
         requests = message.tool_requests if isinstance(message, e.AssistantMessage) else ()
@@ -171,8 +169,6 @@ class Recording:
                 call.ruled = answer if answer.by == "policy" else None
                 if answer.arguments is not None:
                     call.edits.append(answer.arguments)
-            case _:
-                pass
 
     def _note_start(self, call: CallRecord, start: e.ExecutionStart, at: e.Envelope) -> None:
         if call.questions:
@@ -208,20 +204,15 @@ def _as_result(completion: e.CheckCompleted) -> e.ExecutionComplete:
     """Convert the outcome of a check to the result of a call; a lost check becomes an unknown result."""
     synthetic = {"lost": "unknown", "stopped": "interrupted"}.get(completion.synthetic, completion.synthetic)
     return e.ExecutionComplete(
-        completion.check,
-        completion.success,
-        result=completion.result if completion.success else "",
-        error="" if completion.success else completion.result,
-        result_summary=completion.result_summary,
-        sandbox=completion.sandbox,
-        synthetic=synthetic,
-        output=completion.output,
-    )
+        completion.check, completion.success, result=completion.result if completion.success else "",
+        error="" if completion.success else completion.result, result_summary=completion.result_summary,
+        sandbox=completion.sandbox, synthetic=synthetic, output=completion.output,
+    )  # fmt: skip
 
 
 def _count_copied_events(ordered: Sequence[e.Envelope]) -> int:
-    """How many events of a log are a copy of another chat's, or 0: there, and only there, an append may be torn. The
-    seqs are those that the events have in the log itself."""
+    """How many events are a copy of another chat's, or 0: only there an append may be torn. By the seqs of the log
+    itself."""
     first = ordered[0].data if ordered else None
     origin = first.forked_from if isinstance(first, e.SessionCreated) else ""
     seq = origin.rpartition("@")[2]
@@ -235,3 +226,124 @@ def fault_of(error: e.SessionError) -> Exception:
     name, _, text = error.message.partition(": ")
     kind: type[Exception] = type(name, (Exception,), {})
     return kind(text)
+
+
+NAMES = ("recorded", "replayed")
+PATIENCE_S = 60.0
+
+
+class ReplayStore(MemoryStore):
+    def __init__(self, chat: ChatId, recording: Recording) -> None:
+        super().__init__()
+        self.chat, self.recording = chat, recording
+        self.now = 0  # The head: how far the play has come.
+        self.epoch = 0
+        self.left: asyncio.Future[Divergence | None] = asyncio.get_running_loop().create_future()
+
+    async def open(self) -> None:
+        """Write what there is before any worker's first word."""
+        first = self.recording.inputs(0)
+        await self.create(ChatSummary(self.chat), [wire.encode(envelope) for envelope in first])
+        self.now = len(first)
+
+    def begin(self, epoch: int) -> Lease:
+        self.epoch = epoch
+        self.left = asyncio.get_running_loop().create_future()
+        return Lease(self.chat, epoch, "replay")
+
+    async def events(self) -> list[Envelope]:
+        return [wire.decode(self.chat, record) for record in await self.read(self.chat)]
+
+    async def append(self, commit: Commit) -> None:
+        records = commit.records
+        if commit.lease is not None and records[0].seq == self.now + 1:
+            records = await self._compared([wire.decode(commit.chat, record) for record in records])
+        await super().append(Commit(commit.chat, records, commit.summary, durable=commit.durable))
+        self.now += len(records)
+        if self.now == self.recording.cut and self.due() is None:
+            await self.leave(None)  # the record is a copy that was cut here: the work that was under way ends here
+        self._fail()
+
+    async def admit(self) -> None:
+        """Let in what came from outside before the next output."""
+        arrived = [wire.encode(envelope) for envelope in self.recording.inputs(self.now)]
+        if arrived:
+            await super().append(Commit(self.chat, arrived, ChatSummary(self.chat), durable=False))
+            self.now += len(arrived)
+
+    async def _compared(self, envelopes: Sequence[Envelope]) -> list[Record]:
+        """The records that may be written: fewer than all where the record is a copy that was cut here."""
+        due = self.due()
+        if due is None:  # the worker wrote no more in the record: it died, or there was nothing to do
+            state = fold_all(ChatState(chat=self.chat), await self.events())
+            await self.leave(None if summary_of(state).runnable else self.differs(None, envelopes[0]))
+        if due.seq > self.now + 1:
+            await self.admit()
+            raise HeadMoved("something came from outside, here as in the record")
+        if not isinstance(envelopes[0].data, SessionError):
+            self._fail()
+        for envelope in envelopes:
+            if envelope.seq - 1 == self.recording.cut:
+                return [wire.encode(earlier) for earlier in envelopes if earlier.seq < envelope.seq]
+            recorded = self.recording.at(envelope.seq)
+            if recorded is None or recorded.epoch != self.epoch or not _is_alike(recorded, envelope):
+                await self.leave(self.differs(recorded, envelope))
+        return [wire.encode(envelope) for envelope in envelopes]
+
+    async def turn(self) -> Envelope:
+        """Return the next event that the worker wrote; if it wrote no more, it died in this effect."""
+        if (due := self.due()) is None:
+            await self.leave(None)
+        self._fail()
+        return due
+
+    def _fail(self) -> None:
+        """Raise the fault of Treadle that the record has next. Where exactly it struck makes no difference."""
+        due = self.due()
+        if due is not None and isinstance(due.data, SessionError) and due.data.error_class == "internal":
+            raise fault_of(due.data)
+
+    def due(self) -> Envelope | None:
+        """Return the next event that this worker wrote, or None if it wrote no more."""
+        due = self.recording.due(self.now)
+        return due if due is not None and due.epoch == self.epoch else None
+
+    async def turn_of(self, outcome: Envelope) -> None:
+        """Wait until everything before this outcome was written: calls end in the order in which they ended then."""
+        while (due := self.due()) is not None and due.seq < outcome.seq:
+            await self.wait(self.chat, self.now, PATIENCE_S)
+
+    async def perish(self) -> NoReturn:
+        """A call that came to nothing: an interrupt ended it, or the worker died in it. Others may have ended
+        before."""
+        while self.due() is not None:
+            self._fail()
+            if any(isinstance(envelope.data, Interrupted) for envelope in self.recording.inputs(self.now)):
+                await self.stopped()
+            await self.wait(self.chat, self.now, PATIENCE_S)
+        await self.leave(None)
+
+    async def stopped(self) -> NoReturn:
+        """An interrupt ended the effect: let it in, and wait to be cancelled for it."""
+        await self.admit()
+        await self._forever()
+
+    async def leave(self, divergence: Divergence | None) -> NoReturn:
+        """Go no further in this tenure: the worker died here, or the play has left the record."""
+        if not self.left.done():
+            self.left.set_result(divergence)
+        await self._forever()
+
+    @staticmethod
+    async def _forever() -> NoReturn:
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError("nobody resolves this future")
+
+    def differs(self, recorded: Envelope | None, replayed: Envelope | None) -> Divergence:
+        at = next(side.seq for side in (recorded, replayed) if side is not None)
+        return diverge(self.recording.events[: at - 1], recorded, replayed, NAMES)
+
+
+def _is_alike(recorded: Envelope, replayed: Envelope) -> bool:
+    """A record that was lost may have been anything."""
+    return isinstance(recorded.data, RecordLost) or is_same_event(recorded, replayed)

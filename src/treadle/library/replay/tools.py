@@ -1,5 +1,5 @@
-"""Tools, a policy and a workspace that answer from the record. The log does not have the list of tools, but the outcome
-of each call, and that is all the engine can see of a tool; and it is the disk of a replay."""
+"""Tools, a policy and a workspace that answer from the record: the outcome of a call is all that the engine sees of
+it."""
 
 import math
 from collections.abc import Sequence
@@ -13,9 +13,8 @@ from treadle.base.types import CallKey, ChatId
 from treadle.engine.effects import Spilled
 from treadle.engine.examination import CHANGED, summarize
 from treadle.errors import Conflict, RootChanged, ToolError, TrialLost
-from treadle.library.replay.recorded_inputs import WatchedLog
-from treadle.library.replay.recording import CallRecord
-from treadle.library.replay.store import ReplayStore
+from treadle.library.replay.models import WatchedLog
+from treadle.library.replay.recording import CallRecord, ReplayStore
 from treadle.ports.model import ModelRequest
 from treadle.ports.policy import Verdict
 from treadle.ports.snapshots import Effect as FileEffect
@@ -33,8 +32,7 @@ NEVER_BEGUN = "The record ends before this call begins."
 
 
 class RecordedTools:
-    """Implements `treadle.ports.toolset.Toolset`: the tool behind a name is what the calls of this name in the present
-    turn say about it."""
+    """A `Toolset`: the tool behind a name is what the calls of this name in the present turn say about it."""
 
     def __init__(self, log: WatchedLog) -> None:
         self._log = log
@@ -81,8 +79,7 @@ class RecordedTool:
     """Implements `treadle.ports.toolset.Tool`."""
 
     def __init__(self, spec: ToolSpec, stage: ReplayStore) -> None:
-        self.spec = spec
-        self._stage = stage
+        self.spec, self._stage = spec, stage
 
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
         call_record = self._stage.recording.calls.get(invocation.call)
@@ -117,20 +114,11 @@ class RecordedTool:
             await self._stage.perish()
         await self._stage.turn_of(outcome)
         return Outcome(
-            complete.result if complete.success else complete.error,
-            complete.result_summary,
-            complete.success,
-            complete.diff_stat,
-            facts=call.facts,
-            output=complete.output,
-            sandbox=complete.sandbox,
-            known_files=complete.seen,
-            shell=complete.shell,
-            effect=complete.effect,
-            images=complete.images,
-            hosts=complete.hosts,
-            **_changes(call),
-        )
+            complete.result if complete.success else complete.error, complete.result_summary, complete.success,
+            complete.diff_stat, facts=call.facts, output=complete.output, sandbox=complete.sandbox,
+            known_files=complete.seen, shell=complete.shell, effect=complete.effect, images=complete.images,
+            hosts=complete.hosts, **_changes(call),
+        )  # fmt: skip
 
     async def preview(self, invocation: Invocation) -> str:
         return ""
@@ -234,21 +222,16 @@ def _spec(name: str, calls: Sequence[CallRecord]) -> ToolSpec:
     arguments = (pair for start in looking for pair in start.arguments.items())
     commands = (key for key, value in arguments if isinstance(value, str) and only_looks(value))  # read by its words
     fitting = (p for p in probes if all(summarize(p, dict(s.arguments)) == s.args_summary for s in all_starts))
+    ran = any((call.parallel and not writing) or (call.request.repaired and not call.refused) for call in calls)
     return ToolSpec(
-        real[0] if real else name,
-        kind=kinds[0] if kinds else "function",
-        read_only=any(start.read_only for start in starts)
-        or any((call.parallel and not writing) or (call.request.repaired and not call.refused) for call in calls),
-        parallel=writing,
-        timeout_s=0.0,
-        summary_argument=next(fitting, probes[0]).summary_argument,
-        effect=effect,
+        real[0] if real else name, kind=kinds[0] if kinds else "function",
+        read_only=ran or any(start.read_only for start in starts), parallel=writing, timeout_s=0.0,
+        summary_argument=next(fitting, probes[0]).summary_argument, effect=effect,
         command_argument=next(commands, ""),
-    )
+    )  # fmt: skip
 
 
 def _changes(call: CallRecord) -> dict[str, Any]:
-    """Return the recorded changes of files by the call, or its conflicts."""
     fields = {} if call.files is None else {name: getattr(call.files, name) for name in _CHANGE_FIELDS}
     return fields | ({"conflicts": call.conflict.conflicts} if call.conflict is not None else {})
 
@@ -324,8 +307,7 @@ async def recorded_spill(stage: ReplayStore, files: Sequence[FileChange]) -> Spi
 
 
 def before_a_change(stage: ReplayStore) -> bool:
-    """True if this worker has yet to record the events before a run's first change; calls that only read may end before
-    them."""
+    """True if this worker has yet to record the events before a run's first change."""
     coming = (envelope for envelope in stage.recording.outputs(stage.now) if envelope.epoch == stage.epoch)
     return any(isinstance(envelope.data, e.CheckpointCreated | e.GitBranchCreated) for envelope in coming)
 

@@ -1,3 +1,2 @@
-"""Extensions of users and projects for agents, as Markdown with front matter (E-03): skills, custom commands, custom
-agents. A project's extensions count only once a person has trusted their content (S-09). Text only: nothing in it can
-widen permissions, and scripts of skills run like any command."""
+"""Extensions of users and projects, as Markdown with front matter (E-03): skills, commands, custom agents. A project's
+count once a person has trusted their content (S-09). Nothing in them can widen permissions."""

@@ -20,8 +20,7 @@ class Documents:
         self._trusted = trusted
 
     def all(self, kind: Kind, project: Project, *, include_own: bool = True) -> list[Document]:
-        """All of a kind, with those that are not trusted. The user's own come first: of several with one name the first
-        counts."""
+        """All of a kind, trusted or not. The user's own come first: of several with one name the first counts."""
         documents = [each for folder in self._folders for each in in_folder(kind, folder / kind)] if include_own else []
         return documents + (list(of_project(kind, project, self._trusted)) if project.root else [])
 

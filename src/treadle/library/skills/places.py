@@ -1,5 +1,4 @@
-"""Where skills, commands and custom agents lie, and which of them count: the user's own always, a project's once its
-content is trusted (S-09)."""
+"""Where skills, commands and custom agents lie: the user's own count always, a project's once trusted (S-09)."""
 
 import hashlib
 import os

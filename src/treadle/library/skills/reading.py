@@ -1,6 +1,5 @@
-"""Skills, commands and custom agents, read from their files. An unusable file is skipped: a file of another tool must
-not be an error. A YAML parser reads the front matter; many files are no valid YAML (`name: see: this`), so a value that
-it refuses is read as plain text. Every scalar is text, and aliases are refused."""
+"""Skills, commands and custom agents, read from their files; unusable ones, as of another tool, are skipped. A value of
+the front matter that is no valid YAML (`name: see: this`) is plain text; aliases are refused."""
 
 import itertools
 import re
@@ -23,14 +22,11 @@ _DESCRIPTION = 1_024
 _ARGUMENT = re.compile(r"\$(ARGUMENTS\b|[1-9]\d{0,2})|\{\{args\}\}")
 _WORD = re.compile(r"\"([^\"]*)\"(?!\S)|'([^']*)'(?!\S)|(\S+)")
 """Quotes group words only around a whole word: an apostrophe inside a word and a backslash are plain characters."""
+# Names of tools in files that were written for other agents, in small letters.
 _TOOLS: Mapping[str, str] = {
     **{name: ALIASES[name] for name in ("bash", "edit", "glob", "grep", "ls", "read", "search")},
-    "multiedit": "edit_file",
-    "todowrite": "update_plan",
-    "write": "write_file",
-    "execute": "run_command",
-}
-"""Names of tools in files that were written for other agents, in small letters."""
+    "multiedit": "edit_file", "todowrite": "update_plan", "write": "write_file", "execute": "run_command",
+}  # fmt: skip
 _EFFORT_KEYS = ("reasoning_effort", "reasoning-effort", "reasoningEffort", "effort")
 
 
@@ -43,8 +39,7 @@ class OwnCommand(msgspec.Struct, frozen=True):
     hint: str = ""
 
     def expand(self, argument_text: str) -> str:
-        """The text with `$ARGUMENTS` (all words) and `$1`, `$2`, … (one each). Words that the text does not ask for
-        follow it."""
+        """The text with `$ARGUMENTS` (all words) and `$1`, `$2`, …; words that it does not ask for follow it."""
         arguments = ["".join(match.groups("")) for match in _WORD.finditer(argument_text)]
 
         def replace_reference(match: re.Match[str]) -> str:
@@ -114,9 +109,6 @@ def custom_agents(documents: Iterable[Document]) -> dict[str, CustomAgent]:
 def _split_trusted(documents: Iterable[Document]) -> Iterable[tuple[Document, dict[str, Value], str]]:
     """The documents that count, each with its front matter and its body."""
     return ((document, *split(document.text)) for document in documents if document.trusted)
-
-
-# -- front matter -----------------------------------------------------------------------------------------------------
 
 
 def split(text: str) -> tuple[dict[str, Value], str]:

@@ -1,5 +1,4 @@
-"""The chats that one call begins: begun once, followed until they rest (any worker may drive them), ended with the
-call."""
+"""The chats that one call begins: begun once, followed until they rest, ended with the call."""
 
 import asyncio
 import hashlib
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
     from treadle.library.skills.reading import CustomAgent
 
 WATCH_S = 5.0
-BY = "parent"
-"""The name recorded for interrupts of the children of a stopped call."""
+BY = "parent"  # The name recorded for interrupts of the children of a stopped call.
 
 
 class Home(Protocol):
@@ -61,10 +59,8 @@ class ChildResult(msgspec.Struct, frozen=True):
     effect: Effect = Effect(())
     has_passed: bool | None = None
     committed: bool = False
-    merged: tuple[str, ...] = ()
-    """Paths that both the child and others had changed."""
-    problem: str = ""
-    """Why it could not be begun, or why its changes could not be committed."""
+    merged: tuple[str, ...] = ()  # Paths that both the child and others had changed.
+    problem: str = ""  # Why it could not be begun, or why its changes could not be committed.
 
     @property
     def size(self) -> tuple[int, int]:
@@ -79,22 +75,11 @@ class ChildResult(msgspec.Struct, frozen=True):
     def fact(self, call: CallKey) -> SubagentCompleted:
         totals, files = self.state.totals, self.effect.files
         return SubagentCompleted(
-            call,
-            self.child.chat,
-            self.child.number,
-            self.child.title,
-            self.child.model,
-            self.state.last_end or "done",
-            totals.usage,
-            totals.turns,
-            totals.tool_calls,
-            self.child.world,
-            len(files),
-            sum(each.added for each in files),
-            sum(each.removed for each in files),
-            self.has_passed,
+            call, self.child.chat, self.child.number, self.child.title, self.child.model,
+            self.state.last_end or "done", totals.usage, totals.turns, totals.tool_calls, self.child.world,
+            len(files), sum(each.added for each in files), sum(each.removed for each in files), self.has_passed,
             self.committed,
-        )
+        )  # fmt: skip
 
 
 def not_begun(child: Child, error: ToolError) -> ChildResult:
@@ -113,8 +98,7 @@ class Children:
     """The chats of one call."""
 
     def __init__(self, home: Home, invocation: Invocation) -> None:
-        self._home = home
-        self._invocation = invocation
+        self._home, self._invocation = home, invocation
 
     async def begin(self, child: Child, task: str, options: ChatOptions) -> Chat:
         """The child with its task, made at first and found again later. Its world is there before it is."""
@@ -141,9 +125,7 @@ class Children:
             return False
 
     async def wait_for_child(self, child: Child, chat: Chat) -> ChatState:
-        """Follow a child until it rests, also while it waits for answers.
-        Its worker may be here or on another machine.
-        """
+        """Follow a child until it rests, also while it waits for answers; its worker may be on another machine."""
         reported_waits = ""
         while True:
             async for envelope in chat.resume():
@@ -173,8 +155,8 @@ class Children:
         return await run_to_end(self._home.worlds.bring_in(self._name(child), child.world))
 
     async def merge(self, child: Child) -> tuple[Effect, tuple[str, ...]]:
-        """Make what it changed the parent's own, put onto what others changed meanwhile if need be; and the paths where
-        two changes were merged. With conflicts nothing of it is made."""
+        """Commit its changes, rebased if need be; and the paths where two changes were merged. With conflicts:
+        nothing."""
         merged: tuple[str, ...] = ()
         if (await self.effect(child)).conflicts:
             with suppress(ToolError):  # they contradict each other
@@ -212,30 +194,19 @@ def _doing(envelope: Envelope) -> str:
 
 
 def child_options(parent: ChatOptions, budget: Budget) -> ChatOptions:
-    """Return the options that a child inherits: the project, the rules and the model of its parent, but not its
-    conversation."""
+    """The options that a child inherits: the project, the rules and the model of its parent, not its conversation."""
     return replace(
-        parent,
-        on_limit="answer" if parent.limit_rule == "ask" else parent.on_limit,
-        run_budget=Budget(),
-        chat_budget=budget,
-        dynamic_tools=(),
-        checks=(),
-        git_branch=False,
-        output_schema=None,
-        subagent_depth=max(parent.subagent_depth - 1, 0),
-        labels=(),
-    )
+        parent, on_limit="answer" if parent.limit_rule == "ask" else parent.on_limit, run_budget=Budget(),
+        chat_budget=budget, dynamic_tools=(), checks=(), git_branch=False, output_schema=None,
+        subagent_depth=max(parent.subagent_depth - 1, 0), labels=(),
+    )  # fmt: skip
 
 
 def share(state: ChatState, call: CallKey, children: Sequence[Child], now_ms: int) -> Budget:
-    """The share of the parent's remaining budgets for each of the children of a call (L-11). Calls that run beside it
-    have children of their own, which draw on the same budgets: each child has an equal part, whichever call begins
-    it."""
-    sibling_children = (
-        children_of(sibling.plan) for sibling in state.calls if sibling.phase == "started" and sibling.key != call
-    )
-    among = max(len(children) + sum(map(len, sibling_children)), 1)
+    """The share of the parent's remaining budgets for each child of a call (L-11). Children of calls that run beside it
+    draw on the same budgets: each child has an equal part."""
+    started_calls = (each for each in state.calls if each.phase == "started" and each.key != call)
+    among = max(len(children) + sum(len(children_of(each.plan)) for each in started_calls), 1)
     run, totals = state.run, state.totals
     worked = run.worked_ms(now_ms) / 1000 if run is not None else 0.0
     remaining: dict[str, float] = {}

@@ -1,6 +1,5 @@
-"""The tool `delegate` (L-23): sub-agents side by side, their changes committed one after the other when all of them
-rest, and a report for the model. Changes of two children to one text are merged; a child whose changes conflict with
-others is reported and not committed, and its world stays."""
+"""The tool `delegate` (L-23): sub-agents side by side, their changes committed one after the other when all rest, and a
+report. A child whose changes conflict is not committed, and its world stays."""
 
 import asyncio
 from typing import Any
@@ -21,20 +20,14 @@ from treadle.protocol.files import FileChange, FileConflict, decode_path
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.subagent_events import Child, children_of
 
-LONGEST = 12_000
-"""So many bytes of what a sub-agent says at last are its report."""
+LONGEST = 12_000  # So many bytes of what a sub-agent says at last are its report.
 _MOST_FILES = 40
 _WORDS = {
-    "done": "done",
-    "task_complete": "done",
-    "interrupted": "was stopped",
-    "error": "failed",
-    "budget": "has used up its budget",
-    "turn_cap": "has used up its turns",
-    "guard": "was stopped, because it repeated itself",
-    "superseded": "was stopped",
+    "done": "done", "task_complete": "done", "interrupted": "was stopped", "error": "failed",
+    "budget": "has used up its budget", "turn_cap": "has used up its turns",
+    "guard": "was stopped, because it repeated itself", "superseded": "was stopped",
     "incomplete": "ended with an incomplete answer",
-}
+}  # fmt: skip
 
 
 async def plan(home: Home, invocation: Invocation) -> list[Child]:
@@ -47,8 +40,7 @@ async def plan(home: Home, invocation: Invocation) -> list[Child]:
         raise ToolError(f"At most {most} of this chat may be at work at once{other_calls}. Give fewer tasks.")
     if options.subagent_depth <= 0:
         raise ToolError("Sub-agents may not go deeper than this: do it yourself.")
-    owner = state.owner
-    children = []
+    owner, children = state.owner, []
     for number, task in enumerate(tasks, 1):
         task_options = _options_of(home, options, task, owner)
         title = str(task.get("title") or task["task"]).strip().partition("\n")[0]
@@ -104,8 +96,7 @@ async def delegate(home: Home, invocation: Invocation) -> Outcome:
 
 
 async def _merged(group: Children, child_result: ChildResult) -> ChildResult:
-    """Commit the changes of a child. Those of a stopped or failed one are not committed: its world stays. A commit that
-    is refused is that child's result; those of the others are committed and recorded all the same."""
+    """Commit the changes of a child; not those of a stopped or failed one: its world stays. A refusal is its result."""
     if not child_result.child.world or child_result.problem:
         return child_result
     try:
@@ -117,29 +108,19 @@ async def _merged(group: Children, child_result: ChildResult) -> ChildResult:
     return replace(child_result, effect=effect, committed=not effect.conflicts, merged=merged)
 
 
-def build_outcome(
-    invocation: Invocation, merged: list[ChildResult], reports: list[str], *, success: bool = True
-) -> Outcome:
+def build_outcome(call: Invocation, merged: list[ChildResult], reports: list[str], *, success: bool = True) -> Outcome:
     """Return the outcome of a call that began chats: its changes are the committed ones."""
     effects = [each.effect for each in merged if each.committed]
     files: tuple[FileChange, ...] = tuple(file for effect in effects for file in effect.files)
-    conflicts: tuple[FileConflict, ...] = tuple(
-        each for child_result in merged for each in child_result.effect.conflicts
-    )
+    conflicts: tuple[FileConflict, ...] = tuple(each for child in merged for each in child.effect.conflicts)
     stat = total(files)
     return Outcome(
-        "\n\n".join(reports),
-        summary=_summary(merged),
-        success=success,
-        diff_stat=stat if stat.added or stat.removed else None,
-        files=files,
-        source="view",
+        "\n\n".join(reports), summary=_summary(merged), success=success,
+        diff_stat=stat if stat.added or stat.removed else None, files=files, source="view",
         uncaptured=tuple(each for effect in effects for each in effect.uncaptured),
-        git=next((effect.git for effect in reversed(effects) if effect.git), ""),
-        conflicts=conflicts,
-        effect="view",
-        facts=tuple(each.fact(invocation.call) for each in merged),
-    )
+        git=next((effect.git for effect in reversed(effects) if effect.git), ""), conflicts=conflicts, effect="view",
+        facts=tuple(each.fact(call.call) for each in merged),
+    )  # fmt: skip
 
 
 def _summary(merged: list[ChildResult]) -> str:
@@ -169,9 +150,8 @@ def _describe_changes(child_result: ChildResult) -> list[str]:
             f"[conflict: {names} changed in the project meanwhile, so nothing of it was committed. Its work is in "
             f"world {world}: look at the project, and do by hand what is still wanted]"
         ]
-    lines = effect_lines(
-        effect, "changed in the project" if child_result.committed else f"not committed, in world {world}"
-    )
+    place = "changed in the project" if child_result.committed else f"not committed, in world {world}"
+    lines = effect_lines(effect, place)
     if child_result.merged:
         names = ", ".join(inert(decode_path(path)) for path in child_result.merged[:_MOST_FILES])
         lines.append(f"[merged with what others changed meanwhile: {names}; check that it fits together]")
@@ -188,8 +168,8 @@ def _tasks(invocation: Invocation) -> list[dict[str, Any]]:
 
 
 def _options_of(home: Home, parent: ChatOptions, task: dict[str, Any], owner: str) -> ChatOptions:
-    """Return the options of a child, which never may do more than its parent, even with a custom agent. The operator's
-    own custom agents are not available to chats of other users (S-13)."""
+    """The options of a child, which never may do more than its parent. The operator's own custom agents are not for
+    others (S-13)."""
     options = replace(parent, agent="", agent_prompt="")
     if name := str(task.get("agent") or ""):
         agents = home.custom_agents(parent.project, include_own=not owner)

@@ -1,26 +1,129 @@
-"""The tool `race` (L-22): attempts side by side, each a chat in a world of its own. The winner is recorded in its log
-and then committed, as the one change of the call. The others stay for inspection."""
+"""The tool `race` (L-22): attempts side by side, each a chat in a world of its own. The winner, chosen by the logs, is
+recorded and then committed, as the one change of the call. The others stay for inspection."""
 
 import asyncio
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from treadle.adapters.tools.builtin.base import truncate_utf8
 from treadle.base.file_system import faultpoint
 from treadle.base.inert import inert_line
+from treadle.base.types import CallKey
 from treadle.chat.applying import last_answer
 from treadle.diff.changes import count
 from treadle.errors import ToolError
-from treadle.library.subagents import delegate, judging
+from treadle.library.subagents import delegate
 from treadle.library.subagents.children import Children, ChildResult, Home, child_of, child_options, not_begun, share
 from treadle.library.subagents.delegate import build_outcome, effect_lines
-from treadle.library.subagents.judging import Contender
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.commands import ChangeOptions, Race
+from treadle.protocol.events import CheckCompleted, CheckStarted, Envelope, RunEnd
 from treadle.protocol.options import Budget, ChatOptions
 from treadle.protocol.subagent_events import Child, children_of
 from treadle.protocol.tools import RACE_TOOL
+
+SHOWN = 20_000  # So many bytes of the diff of an attempt the judge sees.
+VERDICT = {
+    "type": "object",
+    "properties": {"choice": {"type": "integer"}, "why": {"type": "string"}},
+    "required": ["choice", "why"],
+    "additionalProperties": False,
+}
+_QUESTION = """\
+Several attempts were made at the same task. Choose the one to keep: the one that does what the task asks, correctly \
+and completely, with the least that is not needed.
+
+<task>
+{task}
+</task>
+
+{attempts}
+
+Answer with the number of your choice and with why, in one or two sentences.
+"""
+_ATTEMPT = "<attempt number={number}>\n{said}\n\n{diff}\n</attempt>"
+
+
+class Contender(msgspec.Struct, frozen=True):
+    """An attempt at rest, as far as the choice goes."""
+
+    child_result: ChildResult
+    ended_ms: int
+
+    @property
+    def number(self) -> int:
+        return self.child_result.child.number
+
+
+def has_passed_check(child_result: ChildResult, events: Sequence[Envelope], check: str) -> bool | None:
+    """True if the check succeeded when the attempt last reported that it was done; None without a check."""
+    if not check:
+        return None
+    keys: set[CallKey] = set()
+    success = False
+    for envelope in events:
+        match envelope.data:
+            case CheckStarted(check=key, command=command) if command == check:
+                keys.add(key)
+            case CheckCompleted(check=key, success=came, synthetic="") if key in keys:
+                success = came
+    return success and child_result.ended_well
+
+
+def ended_ms(events: Sequence[Envelope]) -> int:
+    return max((envelope.time_ms for envelope in events if isinstance(envelope.data, RunEnd)), default=0)
+
+
+def eligible(attempts: Sequence[Contender]) -> list[Contender]:
+    """Those that may win: they ended well, passed the check if there is one, and changed something."""
+    results = ((each, each.child_result) for each in attempts)
+    return [each for each, r in results if r.ended_well and r.has_passed is not False and r.effect.files]
+
+
+def choose(contenders: Sequence[Contender], *, first: bool) -> tuple[Contender, str]:
+    """The winner without a judge: the first that passed, or the smallest change."""
+    if first:
+        return min(contenders, key=lambda each: (each.ended_ms, each.number)), "the first to pass the check"
+    has_check = contenders[0].child_result.has_passed is not None
+    words = "the smallest change that passes the check" if has_check else "the smallest change"
+    return min(contenders, key=lambda each: (each.child_result.size, each.number)), words
+
+
+def question(task: str, contenders: Sequence[Contender], diffs: Sequence[str]) -> str:
+    texts: list[str] = []
+    for each, diff in zip(contenders, diffs, strict=True):
+        answer = last_answer(each.child_result.state).strip()
+        texts.append(_ATTEMPT.format(number=each.number, said=answer, diff=truncate_utf8(diff, SHOWN)))
+    return _QUESTION.format(task=task, attempts="\n\n".join(texts))
+
+
+def judge_options(options: ChatOptions) -> ChatOptions:
+    return msgspec.structs.replace(
+        options, mode="read-only", tools=(), output_schema=VERDICT, interactive=False, instructions="", skills=()
+    )
+
+
+def verdict(answer: str, contenders: Sequence[Contender]) -> tuple[Contender, str] | None:
+    """Return the judge's choice and reason; None if its answer names no attempt."""
+    read: object = None
+    if json_match := re.search(r"\{.*\}", answer, re.DOTALL):
+        try:
+            read = msgspec.json.decode(json_match[0])
+        except msgspec.MsgspecError:
+            read = None
+    reply = read if isinstance(read, dict) else {}
+    number = reply.get("choice")
+    if not isinstance(number, int) and (number_match := re.search(r"\d+", answer)):
+        number = int(number_match[0])
+    for each in contenders:
+        if each.number == number:
+            return each, f"the judge's choice: {str(reply.get('why') or '').strip() or 'no reason given'}"
+    return None
+
 
 WON = "won"
 LOST = "lost"
@@ -47,8 +150,7 @@ async def race(home: Home, invocation: Invocation) -> Outcome:
 
 class _Race:
     def __init__(self, home: Home, invocation: Invocation) -> None:
-        self._home = home
-        self._invocation = invocation
+        self._home, self._invocation = home, invocation
         self._order = _order(invocation)
         self._group = Children(home, invocation)
         children = children_of(invocation.plan)
@@ -65,16 +167,13 @@ class _Race:
         with self._home.worker.lending(self._invocation.chat):
             contenders = await self._run_attempts()
             faultpoint("race.rested")
-            choice = await self._choose_winner(contenders)
-            if choice is None:
+            if (choice := await self._choose_winner(contenders)) is None:
                 return self._without_winner(contenders)
             winner, reason = choice
             await self._note(contenders, winner)
             faultpoint("race.noted")
             won = await self._committed(winner.child_result)
         return self._report_winner([won if each is winner else each.child_result for each in contenders], won, reason)
-
-    # -- the attempts -------------------------------------------------------------------------------------------------
 
     async def _run_attempts(self) -> list[Contender]:
         """All of them at rest, in the order of their numbers."""
@@ -86,7 +185,7 @@ class _Race:
             while pending:
                 finished, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
                 contenders += [task.result() for task in finished]
-                if self._first_wins and judging.eligible(contenders):
+                if self._first_wins and eligible(contenders):
                     break
         finally:
             for task in work:
@@ -116,29 +215,27 @@ class _Race:
 
     async def _contender(self, child_result: ChildResult) -> Contender:
         events = await self._home.chat(child_result.child.chat).events()
-        has_passed = judging.has_passed_check(child_result, events, self._order.check)
+        has_passed = has_passed_check(child_result, events, self._order.check)
         effect = await self._group.effect(child_result.child)
-        return Contender(replace(child_result, effect=effect, has_passed=has_passed), judging.ended_ms(events))
-
-    # -- the winner ---------------------------------------------------------------------------------------------------
+        return Contender(replace(child_result, effect=effect, has_passed=has_passed), ended_ms(events))
 
     async def _choose_winner(self, contenders: list[Contender]) -> tuple[Contender, str] | None:
         """Return the winner and the reason. A recorded winner stays, even if its world changes before the commit."""
         noted = [each for each in contenders if WON in each.child_result.state.options.labels]
-        able = noted or judging.eligible(contenders)
+        able = noted or eligible(contenders)
         if not able:
             return None
         if self._judge is not None and (noted or len(able) > 1):
             if (judged := await self._ask(self._judge, able)) is not None:
                 return judged
-            winner, reason = judging.choose(able, first=False)
+            winner, reason = choose(able, first=False)
             return winner, f"{reason}; the judge made no choice"
-        return judging.choose(able, first=self._first_wins)
+        return choose(able, first=self._first_wins)
 
     async def _ask(self, judge: Child, able: list[Contender]) -> tuple[Contender, str] | None:
         diffs = [await self._home.worlds.diff(each.child_result.child.world) for each in able]
-        text = judging.question(self._order.task, able, diffs)
-        options = judging.judge_options(child_options(self._invocation.options, await self._share()))
+        text = question(self._order.task, able, diffs)
+        options = judge_options(child_options(self._invocation.options, await self._share()))
         try:
             chat = await self._group.begin(judge, text, replace(options, model=judge.model))
         except ToolError as error:
@@ -146,7 +243,7 @@ class _Race:
             return None
         state = await self._group.wait_for_child(judge, chat)
         self._judged.append(ChildResult(judge, state))
-        return judging.verdict(last_answer(state), able)
+        return verdict(last_answer(state), able)
 
     async def _note(self, contenders: list[Contender], winner: Contender) -> None:
         """In the log of each attempt how it came out; of the winner first, before anything is committed."""
@@ -163,8 +260,6 @@ class _Race:
             return replace(winner, problem=str(error))
         return replace(winner, effect=effect, committed=not effect.conflicts)
 
-    # -- words --------------------------------------------------------------------------------------------------------
-
     def _report_winner(self, all_of: list[ChildResult], won: ChildResult, reason: str) -> Outcome:
         child = won.child
         head = f"Attempt {child.number} wins ({inert_line(child.model, 80)}): {inert_line(reason, 300)}."
@@ -177,18 +272,16 @@ class _Race:
             head += f"treadle world commit {child.world}."
         location = f"not committed, in world {child.world}" if won.problem else "changed in the project"
         lines = [head, "", *map(_line, all_of), "", *effect_lines(won.effect, location)]
-        outcome = build_outcome(
-            self._invocation, [*all_of, *self._judged], ["\n".join(lines).rstrip()], success=won.committed
-        )
+        all_results = [*all_of, *self._judged]
+        outcome = build_outcome(self._invocation, all_results, ["\n".join(lines).rstrip()], success=won.committed)
         return msgspec.structs.replace(outcome, summary=f"attempt {child.number} wins: {inert_line(reason, 80)}")
 
     def _without_winner(self, contenders: list[Contender]) -> Outcome:
         reason = "none of them changed anything to its end"
         if self._order.check:
             has_passed = any(each.child_result.has_passed for each in contenders)
-            reason = (
-                "the attempts that passed the check changed nothing" if has_passed else "none of them passed the check"
-            )
+            reason = "none of them passed the check"
+            reason = "the attempts that passed the check changed nothing" if has_passed else reason
         lines = [_NOT_ONE.format(reason), "", *(_line(each.child_result) for each in contenders)]
         all_of = [*(each.child_result for each in contenders), *self._judged]
         outcome = build_outcome(self._invocation, all_of, ["\n".join(lines)], success=False)

@@ -7,8 +7,8 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from treadle.frontends.server.guard import Guard
-from treadle.frontends.server.metrics import Metrics
 from treadle.frontends.server.tokens import Tokens
+from treadle.frontends.server.usage import Metrics
 
 OURS, THEIRS = b"localhost:8700", b"evil.example"
 

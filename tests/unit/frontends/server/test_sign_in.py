@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from treadle.frontends.server.replies import Problem
-from treadle.frontends.server.sign_in import PAUSE_S, SignIn
+from treadle.frontends.server.service import PAUSE_S, SignIn
 from treadle.frontends.server.tokens import LOCAL, Tokens
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from treadle.chat.intent import asks_for_changes
-from treadle.library.evaluation.places import lay_over
+from treadle.library.evaluation.attempts import lay_over
 from treadle.library.evaluation.tasks import Task, missing, read_suite
 
 SUITE = Path(__file__).parents[4] / "evals"

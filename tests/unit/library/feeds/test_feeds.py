@@ -13,7 +13,7 @@ from treadle.base.types import ChatId, SystemClock
 from treadle.engine.hub import Hub
 from treadle.engine.log import Log
 from treadle.library.agent import Agent
-from treadle.library.feeds.fan_out import Feed, Feeds, Reader
+from treadle.library.feeds import Feed, Feeds, Reader
 from treadle.protocol import wire
 from treadle.protocol.commands import Rename
 from treadle.protocol.events import Envelope, MessageDelta, SessionCreated, TitleChanged

@@ -5,7 +5,7 @@ import pytest
 from treadle.base.types import ChatId
 from treadle.chat.state import ChatState
 from treadle.library.subagents.children import ChildResult
-from treadle.library.subagents.judging import Contender, choose
+from treadle.library.subagents.race import Contender, choose
 from treadle.ports.snapshots import Effect
 from treadle.protocol.files import FileChange
 from treadle.protocol.subagent_events import Child

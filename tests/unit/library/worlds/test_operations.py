@@ -14,8 +14,8 @@ import pytest
 from tests.faults.world_driver import Case
 from tests.unit.adapters.sandbox.grounds import missing
 from tests.writing import write
-from treadle.adapters.stores.integrity import Problem
 from treadle.adapters.stores.memory import MemoryStore
+from treadle.adapters.stores.packing import Problem
 from treadle.adapters.workspace.history.overlay_upper import Beginnings
 from treadle.base import file_system
 from treadle.errors import Conflict, InvalidInput, NotFound, ToolError

@@ -1,9 +1,6 @@
-"""Finds damage in a PostgreSQL database and repairs it where possible (`treadle fsck`, D-06). Pages, indexes and disks
-are PostgreSQL's own business (`pg_amcheck`).
-
-Each chat is checked in a transaction of its own, so that workers wait only briefly: sound chats are only read, a repair
-locks the chat's row, and a worker whose chat it touched goes on from the log as it is then.
-"""
+"""Finds damage in a PostgreSQL database and repairs it where possible (`treadle fsck`, D-06); for pages, indexes and
+disks there is `pg_amcheck`. Each chat is checked in a transaction of its own: sound chats are only read, a repair locks
+the chat's row, and a worker whose chat it touched goes on from the log as it is then."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +9,9 @@ from hashlib import sha256
 import asyncpg  # type: ignore[import-untyped]
 
 from treadle.adapters.stores.inspection import ChatInspection, StoredChatRow, make_lost_record
-from treadle.adapters.stores.integrity import STRAY, Problem
-from treadle.adapters.stores.packing import Packed
+from treadle.adapters.stores.packing import STRAY, Packed, Problem
 from treadle.adapters.stores.postgres.connections import PgConnection
-from treadle.adapters.stores.postgres.rows import RECORD, pack, restore
+from treadle.adapters.stores.postgres.queries import RECORD, pack, restore
 
 _ROW = "SELECT head, status, runnable, wake_ms, archived, owner, updated_ms, summary FROM chats WHERE no = $1"
 _RECORDS = f"SELECT {RECORD} FROM events WHERE chat_no = $1 ORDER BY seq"
@@ -36,7 +32,6 @@ _LEFT = "FROM blob_parts AS p WHERE made < now() - interval '1 day' AND NOT EXIS
 
 
 async def check(connection: PgConnection, *, repair: bool) -> list[Problem]:
-    """Everything that is wrong with an up-to-date database; an empty list when all is well."""
     problems: list[Problem] = []
     with _report_corruption(problems):
         for number, chat in await connection.fetch("SELECT no, id FROM chats ORDER BY no"):
@@ -79,8 +74,7 @@ async def _inspect(connection: PgConnection, number: int, chat: str, *, repair: 
     isolation = None if repair else "repeatable_read"
     with _report_corruption(inspection.problems):
         async with connection.transaction(isolation=isolation, readonly=not repair):
-            row = await connection.fetchrow(_ROW + (" FOR UPDATE" if repair else ""), number)
-            if row is None:
+            if (row := await connection.fetchrow(_ROW + (" FOR UPDATE" if repair else ""), number)) is None:
                 return []  # it was removed meanwhile
             async for record in connection.cursor(_RECORDS, number, prefetch=200):
                 inspection.add_record(Packed(*record))

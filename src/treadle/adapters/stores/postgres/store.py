@@ -1,57 +1,41 @@
 """The store for many workers on many machines: one PostgreSQL database, and nothing else that they share. Opening costs
-nothing until the first call; one event loop at a time.
-
-This is the public class, with all operations that write or wait. A statement that was sent is awaited even if its
-caller was cancelled: so an unclaimed lease is given back, and no connection is thrown away.
-"""
+nothing until the first call; one event loop at a time. A statement that was sent is awaited even if its caller was
+cancelled: so an unclaimed lease is given back, and no connection is thrown away."""
 
 import asyncio
-import contextlib
 import zlib
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
-from treadle.adapters.stores.integrity import Problem
-from treadle.adapters.stores.packing import Packed
-from treadle.adapters.stores.postgres import rows
-from treadle.adapters.stores.postgres.connections import (
-    CONNECTIONS,
-    MIGRATIONS,
-    PATIENCE_S,
-    Connections,
-    PgConnection,
-    T,
-    Work,
-    prepare_schema,
-)
-from treadle.adapters.stores.postgres.queries import BlobRows, ReadQueries, TextTable, WriteQueries
-from treadle.adapters.stores.text_index import CatchingUp
+import asyncpg  # type: ignore[import-untyped]
+
+from treadle.adapters.stores import redact_address
+from treadle.adapters.stores.packing import Packed, Problem, check_gapless, contradiction, gapless
+from treadle.adapters.stores.postgres import connections as pg
+from treadle.adapters.stores.postgres import queries as sql
+from treadle.adapters.stores.postgres.connections import Notices, PgConnection, T, Work
+from treadle.adapters.stores.text_index import SPOKEN, CatchingUp, Part, UnindexedRange, fold_words, parts
 from treadle.adapters.stores.watch import ANY, DELETED, Heads, Watch
-from treadle.base.logs import log_debug
+from treadle.base.file_system import faultpoint
 from treadle.base.types import ChatId, Clock
-from treadle.errors import InvalidInput, StoreError
-from treadle.ports.store import LEASE_S, Commit, Delta, Lease, Remembered, Snapshot
+from treadle.errors import ChatBusy, ChatExists, Damaged, HeadMoved, InvalidInput, LeaseLost, NotFound, StoreError
+from treadle.ports import store as port
+from treadle.ports.store import LEASE_S, Commit, Lease, Listed, Remembered, Snapshot
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 
 POLL_S = 0.2
-HEAVY = 64 * 1024
-"""So many bytes are packed in a thread, lest the event loop waits for them."""
-PAUSE_S = 0.02
-"""So long one message gathers what comes after the one before."""
-_LOOK_S = 5.0
-_LONGEST = 7_000
-"""A payload may have 8,000 bytes."""
+HEAVY = 64 * 1024  # So many bytes are packed in a thread, lest the event loop waits for them.
 
 
-class PostgresStore(ReadQueries):
-    """A `Store` in the database at `url` (`postgresql://…`). Leases are timed by the database's clock and last
-    `lease_s` if they are taken here; `clock` is for tests. `patience_s` is how long a server that is away is waited
-    for."""
+class PostgresStore:
+    """A `Store` at `url` (`postgresql://…`). The database's clock times leases, unless a test has a `clock`; `lease_s`:
+    how long those last that are taken here; `patience_s`: how long a server that is away is waited for."""
 
-    shared = True
-    """Workers on other machines may use the store, too; they do not see the files of this machine."""
+    shared = True  # Workers on other machines may use the store, too; they do not see the files of this machine.
 
     def __init__(
         self,
@@ -59,25 +43,18 @@ class PostgresStore(ReadQueries):
         *,
         clock: Clock | None = None,
         lease_s: float = LEASE_S,
-        patience_s: float = PATIENCE_S,
-        connections: int = CONNECTIONS,
-        migrations: Path = MIGRATIONS,
+        patience_s: float = pg.PATIENCE_S,
+        connections: int = pg.CONNECTIONS,
+        migrations: Path = pg.MIGRATIONS,
     ) -> None:
-        self._connections = Connections(
-            url,
-            lambda connection: prepare_schema(connection, self.where, migrations),
-            most=connections,
-            patience_s=patience_s,
-        )
-        self.where = self._connections.where
-        self._writing = WriteQueries(self._connections, clock, lease_s)
-        self._blobs = BlobRows(self._connections)
-        self._said = TextTable(self._connections)
-        self._catching_up = CatchingUp(self._said.list_unindexed, self._said.take_in)
-        self._watch = Watch(
-            lambda chats: self._begin(self._heads(chats)), POLL_S, listen=lambda: self._notices.listen()
-        )
+        self.where = redact_address(url)
+        prepare = lambda connection: pg.prepare_schema(connection, self.where, migrations)  # noqa: E731
+        self._connections = pg.Connections(url, prepare, most=connections, patience_s=patience_s)
+        self._clock = clock
+        self._lease_ms = int(lease_s * 1000)
+        self._catching_up = CatchingUp(self._list_unindexed, self._index)
         self._notices = Notices(self._connections, self._handle_heads)
+        self._watch = Watch(lambda chats: self._begin(self._heads(chats)), POLL_S, listen=self._notices.listen)
         self._granted: set[Lease] = set()
         self._under_way: set[asyncio.Task[Any]] = set()
         self._closed = False
@@ -87,33 +64,113 @@ class PostgresStore(ReadQueries):
     async def create(
         self, summary: ChatSummary, records: Sequence[Record], *, answer: Remembered | None = None
     ) -> None:
-        async def create() -> None:
-            await self._writing.create(summary, await _packed(records), answer)
-            self._notices.tell(summary.chat, len(records))
-
-        await self._finish(create())
+        await self._finish(self._create(summary, records, answer))
         self._watch.look()
+
+    async def _create(self, summary: ChatSummary, records: Sequence[Record], answer: Remembered | None) -> None:
+        packed = await _packed(records)
+        check_gapless(packed, 1)
+        epoch = max((record.epoch for record in packed), default=0)
+        values = (summary.chat, packed, sql.line(summary), epoch, *sql.answering(answer))
+
+        async def work(connection: PgConnection, again: bool) -> str:
+            faultpoint("store.before_commit")
+            outcome: str = await connection.fetchval(sql.CREATE, *values, again)
+            faultpoint("store.after_commit")
+            return outcome
+
+        if await self._unless_answered(work, answer) == "exists":
+            raise ChatExists(f"chat {summary.chat} exists already; choose another id")
+        self._notices.tell(summary.chat, len(records))
 
     async def append(self, commit: Commit) -> None:
-        last = commit.records[-1].seq if commit.records else 0
-
-        async def append() -> Lease | None:
-            await self._writing.append(commit, await _packed(commit.records))
-            self._notices.tell(commit.chat, last)
-            return None if commit.release else commit.take
-
-        await self._granting(append())
+        await self._granting(self._append(commit))
         if commit.release and commit.lease is not None:
             self._granted.discard(commit.lease)
-        if last:
-            self._watch.tell(commit.chat, last)
+        if commit.records:
+            self._watch.tell(commit.chat, commit.records[-1].seq)
         self._watch.look()
 
+    async def _append(self, commit: Commit) -> Lease | None:
+        chat, lease, take, packed = commit.chat, commit.lease, commit.take, await _packed(commit.records)
+        first = packed[0].seq if packed else 0
+        check_gapless(packed, first)
+        lease_key = (lease.epoch, lease.worker) if lease is not None else (None, None)
+        take_key = (take.epoch, take.worker) if take is not None else (None, None)
+        if lease is not None and lease.chat != chat:
+            raise LeaseLost(f"a lease of chat {lease.chat} does not belong to chat {chat}; write nothing more")
+
+        async def work(connection: PgConnection, again: bool) -> Any:
+            faultpoint("store.before_commit")
+            row = await connection.fetchrow(
+                sql.APPEND, chat, first, packed, sql.line(commit.summary), commit.durable, *lease_key, *take_key,
+                commit.release, *sql.answering(commit.answer), commit.drop_deltas, self._lease_ms, self._now(), again,
+            )  # fmt: skip
+            faultpoint("store.after_commit")
+            return row["outcome"], row["head"], row["epoch"]
+
+        outcome, head, epoch = await self._unless_answered(work, commit.answer)
+        match outcome:
+            case "not_found":
+                raise NotFound(f"there is no chat {chat}")
+            case "busy":
+                raise ChatBusy(f"chat {chat} is held, or was meanwhile; it cannot be taken as epoch {take_key[0]}")
+            case "lease_lost":
+                raise LeaseLost(f"epoch {lease_key[0]} of chat {chat} is over (now {epoch}); write nothing more")
+            case "head_moved":
+                ends = await self._connections.run(lambda connection, _: connection.fetchrow(sql.ENDS, chat))
+                if ends is not None and ends["last"] > ends["head"]:  # damage: no append could ever succeed
+                    raise contradiction(chat, ends["head"], ends["last"])
+                raise HeadMoved(f"chat {chat} is at {head}, not at {first - 1}; read on and try again")
+        self._notices.tell(chat, packed[-1].seq if packed else 0)
+        return None if commit.release else take
+
     async def delete(self, chats: Sequence[ChatId], *, owner: str | None = None) -> None:
-        await self._finish(self._writing.delete(chats, owner))
+        async def work(connection: PgConnection, _: bool) -> Any:
+            faultpoint("store.before_commit")
+            row = await connection.fetchrow(sql.DELETE, list(chats), owner, self._now())
+            faultpoint("store.after_commit")
+            return row
+
+        outcome, refused_chat, worker = await self._run(work)
+        if outcome == "not_found":
+            raise NotFound(f"there is no chat {refused_chat}")
+        if outcome == "busy":
+            raise ChatBusy(f"chat {refused_chat} is held by the live worker {worker}; stop it before you delete it")
         for chat in chats:
             self._watch.tell(chat, DELETED)
         self._watch.look()
+
+    async def read(self, chat: ChatId, after_seq: int = 0, limit: int = 0) -> list[Record]:
+        begin = min(max(0, after_seq), sql.MOST)
+        head, records = await self._records(sql.READ, chat, begin, limit or None)
+        return gapless(records, chat, begin, head, limit)
+
+    async def read_types(self, chat: ChatId, types: Iterable[str], after_seq: int = 0, limit: int = 0) -> list[Record]:
+        begin = min(max(0, after_seq), sql.MOST)
+        return (await self._records(sql.OF_TYPES, chat, begin, limit or None, sorted(types)))[1]
+
+    async def _records(self, query: str, chat: ChatId, *values: object) -> tuple[int, list[Record]]:
+        if not (matches := await self._fetch(query, chat, *values)):
+            raise NotFound(f"there is no chat {chat}")
+        return matches[0]["head"], [sql.unpack(row[1:]) for row in matches if row["seq"] is not None]
+
+    async def head(self, chat: ChatId) -> int:
+        return await self._run(lambda connection, _: _head(connection, chat))
+
+    async def _heads(self, chats: Sequence[ChatId]) -> Heads:
+        """The heads of these chats, and the number of the last change if ANY is among them."""
+
+        async def work(connection: PgConnection, _: bool) -> Heads:
+            heads: Heads = {}
+            if chat_ids := [chat for chat in chats if chat != ANY]:
+                heads |= dict.fromkeys(chat_ids, DELETED)
+                heads |= {ChatId(chat): head for chat, head in await connection.fetch(sql.HEADS, chat_ids)}
+            if ANY in chats:
+                heads[ANY] = await connection.fetchval(sql.LAST_CHANGE)
+            return heads
+
+        return await self._run(work)
 
     async def wait(self, chat: ChatId, after_seq: int, timeout_s: float) -> int:
         return await self._watch.wait(chat, after_seq, timeout_s, lambda: self.head(chat))
@@ -125,91 +182,91 @@ class PostgresStore(ReadQueries):
         # A transaction that is not visible yet may have changed the last changed chat again: never go back.
         return max(after_change, await self._watch.wait(ANY, after_change, timeout_s, last_change))
 
+    # -- lists of chats -----------------------------------------------------------------------------------------
+
+    async def get(self, chat: ChatId) -> Listed:
+        if not (matches := await self._fetch(sql.GET, self._now(), chat)):
+            raise NotFound(f"there is no chat {chat}")
+        return sql.listed(matches[0])
+
+    async def list(
+        self, chat_filter: port.ChatFilter = port.ALL_CHATS, *, limit: int = 0, cursor: port.Cursor | None = None
+    ) -> list[Listed]:
+        query, values = sql.listing_query(chat_filter, limit, cursor)
+        return [sql.listed(row) for row in await self._fetch(query, self._now(), *values)]
+
+    async def changes(self, *, owner: str | None = None, after_change: int = 0, limit: int = 0) -> Sequence[Listed]:
+        matches = await self._fetch(sql.CHANGES, self._now(), after_change, owner, limit or None)
+        return [sql.listed(row) for row in matches]
+
     async def search_text(self, words: Sequence[str]) -> Mapping[ChatId, int]:
         await self._catching_up.wait()
-        return await self._finish(self._said.chats(words))
+        folded_words = fold_words(words)
+        conditions = [f"position(${number} IN text) > 0" for number in range(1, len(folded_words) + 1)]
+        query = sql.WITH_WORDS.format(" AND ".join(conditions) or "true")
+
+        async def work(connection: PgConnection, _: bool) -> dict[ChatId, int]:
+            first_seqs = {ChatId(chat): first for chat, first in await connection.fetch(query, *folded_words)}
+            for _no, after_seq, _head, chat in await connection.fetch(sql.UNINDEXED):
+                first_seqs.setdefault(ChatId(chat), after_seq + 1)
+            return first_seqs
+
+        return await self._run(work)
+
+    async def _list_unindexed(self) -> Sequence[UnindexedRange]:
+        rows = await self._connections.run(lambda connection, _: connection.fetch(sql.UNINDEXED))
+        return [UnindexedRange(*row[:3]) for row in rows]
+
+    async def _index(self, chats: Sequence[UnindexedRange]) -> None:
+        async def work(connection: PgConnection, _: bool) -> None:
+            index_parts: list[Part] = []
+            for chat in chats:
+                records = map(sql.unpack, await connection.fetch(sql.SPOKEN_RECORDS, *chat, [*SPOKEN]))
+                index_parts += await asyncio.to_thread(lambda chat, records: [*parts(chat, records)], chat, records)
+            await connection.execute(sql.KEEP_TEXT, *map(list, zip(*index_parts, strict=True)))
+
+        await self._connections.run(work)
 
     # -- leases -------------------------------------------------------------------------------------------------
 
     async def claim(self, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> Lease | None:
         if not worker:
             raise InvalidInput("a worker needs a name to claim a chat")
-        return await self._granting(self._writing.claim(worker, chat, now_ms))
+        return await self._granting(self._claim(worker, chat, now_ms))
+
+    async def _claim(self, worker: str, chat: ChatId | None, now_ms: int) -> Lease | None:
+        token = uuid4()
+
+        async def work(connection: PgConnection, again: bool) -> Any:
+            row = await connection.fetchrow(sql.CLAIMED, worker, token) if again else None
+            if row is None or row["outcome"] is None:
+                times = (self._lease_ms, self._now())
+                if chat is None:
+                    row = await connection.fetchrow(sql.CLAIM, worker, token, now_ms, *times)
+                else:
+                    row = await connection.fetchrow(sql.CLAIM_CHAT, chat, worker, token, *times)
+            return row
+
+        row = await self._connections.run(work)
+        if chat is not None and row["outcome"] is None:
+            raise NotFound(f"there is no chat {chat}")
+        if row["outcome"] == "busy":
+            raise ChatBusy(f"chat {chat} is held by the live worker {row['chat']}; wait until it is released")
+        return Lease(ChatId(row["chat"]), row["epoch"], worker, row["head"]) if row["outcome"] else None
 
     async def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
-        return await self._finish(self._writing.renew(leases))
+        if not leases:
+            return []
+        rows = await self._fetch(sql.RENEW, *sql.lease_columns(leases), self._lease_ms, self._now())
+        renewed = {(row["chat"], row["epoch"]) for row in rows}
+        return [lease for lease in leases if (lease.chat, lease.epoch) in renewed]
 
     async def release(self, lease: Lease) -> None:
         self._granted.discard(lease)
-        await self._finish(self._writing.release([lease]))
+        await self._finish(self._release([lease]))
 
-    # -- blobs, snapshots, answers, live text -------------------------------------------------------------------
-
-    async def put_blob(self, data: bytes) -> str:
-        return await self._finish(self._blobs.put(data))
-
-    async def put_blob_parts(self, parts: Iterable[bytes]) -> str:
-        return await self._finish(self._blobs.put_parts(parts))
-
-    async def get_blob(self, digest: str) -> bytes:
-        return await self._finish(self._blobs.get(digest))
-
-    async def save_snapshot(self, chat: ChatId, snapshot: Snapshot) -> None:
-        body = await asyncio.to_thread(zlib.compress, snapshot.body, 1)
-        await self._finish(self._writing.save_snapshot(chat, snapshot, body))
-
-    async def recall(self, owner: str, key: str) -> Remembered | None:
-        return await self._finish(self._writing.recall(owner, key))
-
-    async def remember(self, answer: Remembered) -> None:
-        await self._finish(self._writing.remember(answer))
-
-    async def put_deltas(self, deltas: Sequence[Delta]) -> None:
-        await self._finish(self._writing.put_deltas(deltas))
-
-    async def check(self, *, repair: bool = False) -> Sequence[Problem]:
-        """Look for damage, and with `repair` mend what can be mended: `treadle fsck` (D-06)."""
-        from treadle.adapters.stores.postgres.check import check
-
-        return await self._finish(
-            self._connections.run(lambda connection, _: check(connection, repair=repair), timeout_s=24 * 3600)
-        )
-
-    async def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        self._watch.close(StoreError("the store was closed during a wait"))
-        await self._catching_up.close()
-        try:
-            while self._under_way:
-                await asyncio.gather(*self._under_way, return_exceptions=True)
-            if self._granted:
-                await self._writing.release([*self._granted])
-        finally:
-            await self._notices.close()
-            await self._connections.close()
-
-    # -- to the database ----------------------------------------------------------------------------------------
-
-    async def _run(self, work: Work[T]) -> T:
-        return await self._finish(self._connections.run(work))
-
-    def _now(self) -> int | None:
-        return self._writing.now()
-
-    async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for work that goes on to its end even if the waiter is cancelled."""
-        return await asyncio.shield(self._begin(work))
-
-    def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        if self._closed:
-            work.close()
-            raise StoreError("the store is closed; open a new one")
-        task = asyncio.get_running_loop().create_task(work)
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-        return task
+    async def _release(self, leases: Sequence[Lease]) -> None:
+        await self._connections.execute("SELECT treadle_release($1, $2, $3)", *sql.lease_columns(leases))
 
     async def _granting(self, work: Coroutine[Any, Any, Lease | None]) -> Lease | None:
         """Carry out a write that may return a lease; if the caller was cancelled meanwhile, give the lease back."""
@@ -228,7 +285,171 @@ class PostgresStore(ReadQueries):
             if self._closed:
                 self._granted.add(lease)  # closing waits for what is under way, and then releases
             else:
-                self._begin(self._writing.release([lease]))
+                self._begin(self._release([lease]))
+
+    # -- blobs: by their SHA-256, in parts of a megabyte, so that neither side ever holds more than one ---------------
+    # A blob exists when all its parts do; parts of an unfinished upload are invisible.
+
+    async def put_blob(self, data: bytes) -> str:
+        if len(data) > sql.BLOB_PART:
+            view = memoryview(data)
+            pieces = (bytes(view[at : at + sql.BLOB_PART]) for at in range(0, len(data), sql.BLOB_PART))
+            return await self.put_blob_parts(pieces)
+        return await self._finish(self._put_small(data))
+
+    async def _put_small(self, data: bytes) -> str:
+        digest = sha256(data).digest()
+        if not await self._connections.fetchval("SELECT EXISTS (SELECT 1 FROM blobs WHERE digest = $1)", digest):
+            faultpoint("store.before_commit")
+            await self._connections.execute("SELECT treadle_put_small($1, $2)", digest, data)
+            faultpoint("store.blob_written")
+        return digest.hex()
+
+    async def put_blob_parts(self, parts: Iterable[bytes]) -> str:
+        return await self._finish(self._put_parts(parts))
+
+    async def _put_parts(self, parts: Iterable[bytes]) -> str:
+        upload = await self._connections.fetchval("SELECT nextval('blob_uploads')")
+        hashed, size, number, coming = sha256(), 0, 0, sql.split_parts(parts)
+        while (part := await asyncio.to_thread(next, coming, None)) is not None:
+            await asyncio.to_thread(hashed.update, part)
+            await self._connections.execute("SELECT treadle_put_part($1, $2, $3)", upload, number, part)
+            size, number = size + len(part), number + 1
+        faultpoint("store.before_commit")
+        await self._connections.execute("SELECT treadle_put_blob($1, $2, $3)", hashed.digest(), upload, size)
+        faultpoint("store.blob_written")
+        return hashed.hexdigest()
+
+    async def get_blob(self, digest: str) -> bytes:
+        return await self._finish(self._get_blob(digest))
+
+    async def _get_blob(self, digest: str) -> bytes:
+        try:
+            key = bytes.fromhex(digest)
+        except ValueError:
+            key = b""
+        row = await self._connections.run(lambda c, _: c.fetchrow(sql.FIRST_PART, key)) if len(key) == 32 else None
+        if row is None:
+            raise NotFound(f"there is no blob {digest!r}")
+        upload, size, data = row
+        blob_parts = [data or b""]
+        missing = size - len(blob_parts[0])
+        query = "SELECT data FROM blob_parts WHERE upload = $1 AND part = $2"
+        while missing > 0 and (part := await self._connections.fetchval(query, upload, len(blob_parts))):
+            blob_parts.append(part)
+            missing -= len(part)
+        blob = b"".join(blob_parts)
+        if (await asyncio.to_thread(sha256, blob)).digest() != key:
+            raise Damaged(f"blob {digest} is damaged: its bytes have another hash")
+        return blob
+
+    # -- snapshots, answers, live text --------------------------------------------------------------------------
+
+    async def save_snapshot(self, chat: ChatId, snapshot: Snapshot) -> None:
+        body = await asyncio.to_thread(zlib.compress, snapshot.body, 1)
+        rows = await self._fetch("SELECT treadle_save_snapshot($1, $2, $3)", chat, snapshot.seq, body)
+        if not rows[0][0]:
+            raise NotFound(f"there is no chat {chat}")
+
+    async def load_snapshot(self, chat: ChatId) -> Snapshot | None:
+        async def work(connection: PgConnection, _: bool) -> Snapshot | None:
+            if (row := await connection.fetchrow(sql.SNAPSHOT, chat)) is None:
+                await _head(connection, chat)
+                return None
+            try:
+                return Snapshot(row[0], zlib.decompress(row[1]))
+            except zlib.error:
+                return None  # a cache: what cannot be read is made again
+
+        return await self._run(work)
+
+    async def recall(self, owner: str, key: str) -> Remembered | None:
+        return await self._finish(self._recall(owner, key))
+
+    async def _recall(self, owner: str, key: str) -> Remembered | None:
+        return await self._connections.run(lambda connection, _: _recall(connection, owner, key))
+
+    async def remember(self, answer: Remembered) -> None:
+        async def work(connection: PgConnection, again: bool) -> str:
+            if again and await _recall(connection, answer.owner, answer.key) == answer:
+                return "done"
+            row, oldest, sweep = sql.answering(answer)
+            if await connection.fetchval("SELECT treadle_answered($1, $2)", row, oldest):
+                return "answered"
+            await connection.execute("SELECT treadle_remember($1, $2, $3)", row, oldest, sweep)
+            return "done"
+
+        await self._finish(self._unless_answered(work, answer))
+
+    async def _unless_answered(self, work: Any, answer: Remembered | None) -> Any:
+        """Do it, or raise AlreadyAnswered with what its key was answered first."""
+        while True:
+            try:
+                outcome = await self._connections.run(work)
+            except asyncpg.PostgresError as error:
+                if pg.state(error) != pg.ALREADY_ANSWERED:
+                    raise
+                outcome = "answered"
+            if answer is None or (outcome if isinstance(outcome, str) else outcome[0]) != "answered":
+                return outcome
+            if (first := await self._recall(answer.owner, answer.key)) is not None:
+                raise first.refuse()
+
+    async def put_deltas(self, deltas: Sequence[port.Delta]) -> None:
+        if deltas:
+            columns = zip(*((d.chat, d.epoch, d.turn, d.number, d.payload) for d in deltas), strict=True)
+            await self._fetch("SELECT treadle_put_deltas($1, $2, $3, $4, $5)", *map(list, columns))
+
+    async def read_deltas(self, reached: Mapping[ChatId, port.Reach]) -> Sequence[port.Delta]:
+        places = [[place[part] for place in reached.values()] for part in range(3)]
+        return [port.Delta(*row) for row in await self._fetch(sql.DELTAS, [*reached], *places)]
+
+    # -- the database -------------------------------------------------------------------------------------------
+
+    async def check(self, *, repair: bool = False) -> Sequence[Problem]:
+        """Look for damage, and with `repair` mend what can be mended: `treadle fsck` (D-06)."""
+        from treadle.adapters.stores.postgres.check import check
+
+        work = self._connections.run(lambda connection, _: check(connection, repair=repair), timeout_s=24 * 3600)
+        return await self._finish(work)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._watch.close(StoreError("the store was closed during a wait"))
+        await self._catching_up.close()
+        try:
+            while self._under_way:
+                await asyncio.gather(*self._under_way, return_exceptions=True)
+            if self._granted:
+                await self._release([*self._granted])
+        finally:
+            await self._notices.close()
+            await self._connections.close()
+
+    def _now(self) -> int | None:
+        """The time that leases are judged by; None is the database's own."""
+        return None if self._clock is None else int(self._clock.monotonic() * 1000)
+
+    async def _fetch(self, query: str, *values: object) -> Sequence[Any]:
+        return await self._run(lambda connection, _: connection.fetch(query, *values))
+
+    async def _run(self, work: Work[T]) -> T:
+        return await self._finish(self._connections.run(work))
+
+    async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for work that goes on to its end even if the waiter is cancelled."""
+        return await asyncio.shield(self._begin(work))
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        if self._closed:
+            work.close()
+            raise StoreError("the store is closed; open a new one")
+        task = asyncio.get_running_loop().create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return task
 
     def _handle_heads(self, heads: Heads) -> None:
         for chat, head in heads.items():
@@ -238,94 +459,17 @@ class PostgresStore(ReadQueries):
 
 async def _packed(records: Sequence[Record]) -> Sequence[Packed]:
     if sum(len(record.body) for record in records) > HEAVY:
-        return await asyncio.to_thread(lambda: [rows.pack(record) for record in records])
-    return [rows.pack(record) for record in records]
+        return await asyncio.to_thread(lambda: [sql.pack(record) for record in records])
+    return [sql.pack(record) for record in records]
 
 
-class Notices:
-    """Hints from process to process that chats have news, by NOTIFY on a connection of its own: after the commits, and
-    many of them at once. Inside the transactions of appends they would take turns (three to four times slower,
-    measured). A lost hint costs only time: waiting processes also poll."""
-
-    def __init__(self, connections: Connections, on_heads: Callable[[Heads], None]) -> None:
-        self._connections = connections
-        self._heard = on_heads
-        self._pending: Heads = {}
-        self._listening = False
-        self._stirred = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-
-    def tell(self, chat: ChatId, head: int) -> None:
-        """Let others know, soon."""
-        self._pending[chat] = head
-        self._start()
-
-    def listen(self) -> None:
-        """Hear what others tell, from now on."""
-        if not self._listening:
-            self._listening = True
-            self._start()
-
-    async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    def _start(self) -> None:
-        self._stirred.set()
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="treadle notices")
-
-    async def _run(self) -> None:
-        while True:
-            connection: PgConnection | None = None
-            try:
-                connection = await self._connections.open()
-                await self._serve(connection)
-            except Exception as error:  # any error: without hints everything works, only later
-                log_debug("hints to other processes stopped: %s", error)
-            finally:
-                if connection is not None:
-                    connection.terminate()
-            await asyncio.sleep(1)
-
-    async def _serve(self, connection: PgConnection) -> None:
-        """Until the connection is lost."""
-        await connection.execute("SET synchronous_commit = off")
-        channel = "treadle_" + str(await connection.fetchval("SELECT current_schema()"))
-        is_listening = False
-        while not connection.is_closed():
-            if self._listening and not is_listening:
-                is_listening = True
-                await connection.add_listener(channel, self._received)
-            pending, self._pending = self._pending, {}
-            for payload in _payloads(pending):
-                await connection.execute("SELECT pg_notify($1, $2)", channel, payload)
-            if pending:
-                await asyncio.sleep(PAUSE_S)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_S):
-                    await self._stirred.wait()
-            self._stirred.clear()
-
-    def _received(self, _connection: object, _process: int, _channel: str, payload: str) -> None:
-        heads: Heads = {}
-        for line in payload.splitlines():
-            chat, _, head = line.rpartition(" ")
-            if head.isdecimal():
-                heads[ChatId(chat)] = int(head)
-        self._heard(heads)
+async def _head(connection: PgConnection, chat: ChatId) -> int:
+    head: int | None = await connection.fetchval("SELECT head FROM chats WHERE id = $1", chat)
+    if head is None:
+        raise NotFound(f"there is no chat {chat}")
+    return head
 
 
-def _payloads(heads: Heads) -> Iterator[str]:
-    lines: list[str] = []
-    size = 0
-    for chat, head in heads.items():
-        line = f"{chat} {head}"
-        if size + len(line.encode()) > _LONGEST and lines:
-            yield "\n".join(lines)
-            lines, size = [], 0
-        lines.append(line)
-        size += len(line.encode()) + 1
-    if lines:
-        yield "\n".join(lines)
+async def _recall(connection: PgConnection, owner: str, key: str) -> Remembered | None:
+    row = await connection.fetchrow(sql.RECALL, owner, key)
+    return Remembered(*row) if row is not None else None

@@ -40,15 +40,12 @@ class BootClock(SystemClock):
 
 
 class Leases:
-    """Judges leases for one store, and holds the locks of its workers."""
-
     def __init__(self, folder: Path, clock: Clock | None = None, lease_s: float = LEASE_S) -> None:
         self._folder = folder
         self._clock = clock or BootClock()
         self._lease_ms = int(lease_s * 1000)
         self._held: dict[str, Path] = {}
-        self.boot = ""
-        """Which start of this machine this is; empty where the system does not say."""
+        self.boot = ""  # Which start of this machine this is; empty where the system does not say.
         with contextlib.suppress(OSError):
             self.boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:13]
 
@@ -59,8 +56,7 @@ class Leases:
         return self._now_ms() + self._lease_ms
 
     def live(self, worker: str, until_ms: int, boot: str) -> bool:
-        """True if the lease still has a holder. Its end is the time that the holder recorded, even if the length of new
-        leases differs here; a lease of another boot is over."""
+        """True if the lease still has a holder. The holder recorded its end; a lease of another boot is over."""
         if not worker or boot != self.boot:
             return False
         return until_ms > self._now_ms() and is_alive(self._path(worker))
@@ -83,9 +79,8 @@ class Leases:
                 while (descriptor := _try_lock(path, os.O_CREAT)) < 0:
                     # Another process may be testing the lock at this very moment, which takes microseconds.
                     if time.monotonic() > deadline:
-                        raise StoreError(
-                            f"another process works under the name {worker!r}; give every worker its own name"
-                        )
+                        text = f"another process works under the name {worker!r}; give every worker its own name"
+                        raise StoreError(text)
                     time.sleep(0.002)
                 _own_locks[path] = (descriptor, 1)
         self._held[worker] = path

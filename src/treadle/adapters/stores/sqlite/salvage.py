@@ -1,21 +1,25 @@
-"""Makes a new database from the readable part of a damaged one, beside it (D-06). The damaged file is not touched.
-
-Rows are recognized by their shape, records verified by their checksums. `check` finds and reports the missing records
-like any other damage.
-"""
+"""`treadle fsck` (D-06): `check` finds damage in a database file and its blobs and repairs it, each chat in a
+transaction of its own, so that a worker goes on from the log as it is then. A file whose pages are damaged is not
+changed: `salvage` makes a new database beside it from the rows that it recognizes by their shape; `check` then reports
+the missing records."""
 
 import mmap
 import sqlite3
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from hashlib import file_digest
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from treadle.adapters.stores.inspection import ChatInspection, StoredChatRow, make_lost_record
+from treadle.adapters.stores.packing import STRAY, Packed, Problem
 from treadle.adapters.stores.sqlite import schema
-from treadle.adapters.stores.sqlite.tables import PLACES
+from treadle.adapters.stores.sqlite.rows import BlobFiles, Types, pack, restore
+from treadle.adapters.stores.sqlite.schema import BROKEN, connect, primary_code
+from treadle.adapters.stores.sqlite.tables import COLUMNS, PLACES
 from treadle.base.types import ChatId
 from treadle.protocol.events import RECORDED
 from treadle.protocol.views import ChatSummary
@@ -31,8 +35,7 @@ _EVENTS = ("time_ms", "type", "version", "epoch", "packing", "crc", "body")
 _QUARANTINE = ("place", *_EVENTS, "reason")
 _DELETED = ("id", "owner", "epoch", "changed", "summary")
 _ANSWERS = ("owner", "key", "request", "status", "body", "time_ms")
-_OF_FTS = "version"
-"""Stands, with a number, in a table that FTS5 keeps."""
+_OF_FTS = "version"  # Stands, with a number, in a table that FTS5 keeps.
 _FREE: Mapping[str, Value] = {"worker": "", "lease_until": 0, "boot": ""}
 
 Columns = Mapping[str, Value]
@@ -58,8 +61,8 @@ def salvaged_path(path: Path) -> Path:
 
 
 def salvage(path: Path) -> Salvaged:
-    """Make a database of everything that can be read of the one at `path`. The result of an earlier attempt is
-    replaced. OSError or sqlite3.Error: it cannot be read, or there is no room for another."""
+    """Make a database of all that can be read of the one at `path`, in place of an earlier result. OSError or
+    sqlite3.Error."""
     target = salvaged_path(path)
     new = target.with_name(target.name + ".new")
     _remove(new)
@@ -74,9 +77,8 @@ def salvage(path: Path) -> Salvaged:
             nameless = gathered.finish()
             connection.execute("COMMIT")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            chats, records = connection.execute(
-                "SELECT (SELECT count(*) FROM chats), (SELECT count(*) FROM events)"
-            ).fetchone()
+            query = "SELECT (SELECT count(*) FROM chats), (SELECT count(*) FROM events)"
+            chats, records = connection.execute(query).fetchone()
         _remove(target)
         new.replace(target)
     except BaseException:
@@ -91,8 +93,8 @@ def _remove(path: Path) -> None:
 
 
 class _Gathering:
-    """Rows on their way into a new database. Those of chats wait for the end: of a row that was moved, an older copy
-    may be left, and the one with the longer log is newer."""
+    """Rows on their way into a new database. Of a chat's row an older copy may be left: the one with the longer log
+    counts."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -135,8 +137,6 @@ class _Gathering:
                 self._insert("types", ("no", "name"), (number, name))
             case str(name), int(number) if name != _OF_FTS:
                 self._ids.setdefault(number, name)
-            case _:
-                pass
 
     def finish(self) -> tuple[str, ...]:
         """Put the chats in, and one for all records whose chat is lost; these are returned."""
@@ -187,8 +187,7 @@ class Pages:
 
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
-            empty = file.seek(0, 2) == 0
-            self._data = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._data = b"" if file.seek(0, 2) == 0 else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         header = self._data[:_HEADER]
         size = int.from_bytes(header[16:18], "big")
         size = 65536 if size == 1 else size
@@ -324,3 +323,98 @@ def _value(payload: bytes, kind: int, at: int) -> tuple[Value, int]:
     length = (kind - 12) // 2
     data = _part(payload, at, length)
     return (data.decode() if kind % 2 else data), at + length
+
+
+_SHOWN = 5
+_COLUMNS = "place, time_ms, type, version, epoch, packing, crc, body"
+_ROW = "SELECT head, status, runnable, wake_ms, archived, owner, updated_ms, summary FROM chats WHERE no = ?"
+_ORPHANS = (
+    f"SELECT chat_no, count(*) FROM (SELECT place / {PLACES} AS chat_no FROM events) "
+    "WHERE chat_no NOT IN (SELECT no FROM chats) GROUP BY chat_no"
+)
+
+
+def check(path: Path, *, repair: bool, busy_s: float = 10.0) -> list[Problem]:
+    blobs = BlobFiles(path.with_name("blobs"))
+    try:
+        with closing(connect(path, busy_s=busy_s)) as connection:
+            problems = _damaged_pages(connection) or list(_problems(connection, blobs, repair))
+    except sqlite3.DatabaseError as error:
+        if primary_code(error) not in BROKEN:
+            raise
+        problems = [Problem("database", str(error))]
+    return problems + list(_damaged_files(blobs))
+
+
+def _damaged_pages(connection: sqlite3.Connection) -> list[Problem]:
+    """Return SQLite's own findings about the file: the first ones, and the number of the others."""
+    messages = [str(text) for (text,) in connection.execute("PRAGMA integrity_check") if text != "ok"]
+    more = [f"and {len(messages) - _SHOWN:,} more of this kind"] if len(messages) > _SHOWN else []
+    return [Problem("database", " ".join(text.split())) for text in [*messages[:_SHOWN], *more]]
+
+
+def _problems(connection: sqlite3.Connection, blobs: BlobFiles, repair: bool) -> Iterator[Problem]:
+    types = Types(connection)
+    for number, chat in connection.execute("SELECT no, id FROM chats ORDER BY no").fetchall():
+        problems = _inspect(connection, blobs, types, number, str(chat), repair=False)
+        yield from (
+            _inspect(connection, blobs, types, number, str(chat), repair=True) if problems and repair else problems
+        )
+    for number, count in connection.execute(_ORPHANS):
+        yield Problem("orphan", f"{count} records belong to chat number {number}, which does not exist")
+
+
+def _inspect(
+    connection: sqlite3.Connection, blobs: BlobFiles, types: Types, number: int, chat: str, *, repair: bool
+) -> list[Problem]:
+    """One chat, in a transaction of its own: workers write to the others meanwhile."""
+    base = number * PLACES
+    inspection = ChatInspection(chat, lambda packed: restore(packed, blobs), repair=repair)
+    connection.execute("BEGIN IMMEDIATE" if repair else "BEGIN")
+    try:
+        row = connection.execute(_ROW, (number,)).fetchone()
+        if row is not None:  # else it was removed meanwhile
+            query = f"SELECT {COLUMNS} FROM events WHERE place >= ? AND place < ? ORDER BY place"
+            for place, time_ms, kind, *columns in connection.execute(query, (base, base + PLACES)):
+                inspection.add_record(Packed(place - base, time_ms, types.name(kind), *columns))
+            inspection.report_missing_blobs({digest for _, digest in inspection.blobs if blobs.path(digest).is_file()})
+            inspection.compare_row(StoredChatRow(*row))
+            if repair:
+                _write_repair(connection, blobs, types, number, inspection)
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+    return inspection.problems
+
+
+def _write_repair(
+    connection: sqlite3.Connection, blobs: BlobFiles, types: Types, number: int, inspection: ChatInspection
+) -> None:
+    base = number * PLACES
+    quarantine = f"INSERT INTO quarantine ({_COLUMNS}, reason) SELECT {_COLUMNS}, ? FROM events WHERE place = ?"
+    for packed, reason in inspection.lost:
+        connection.execute(quarantine, (reason, base + packed.seq))
+        seq, time_ms, kind, *columns = pack(make_lost_record(packed, reason), blobs)
+        connection.execute(
+            f"INSERT OR REPLACE INTO events ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (base + seq, time_ms, types.number(kind), *columns),
+        )
+    for seq in inspection.stray:
+        connection.execute(quarantine, (STRAY, base + seq))
+        connection.execute("DELETE FROM events WHERE place = ?", (base + seq,))
+    if inspection.correction is not None:
+        connection.execute("UPDATE chats SET head = ?, summary = ? WHERE no = ?", (*inspection.correction, number))
+
+
+def _damaged_files(blobs: BlobFiles) -> Iterator[Problem]:
+    for file in sorted(blobs.folder.glob("??/*")):
+        if len(file.name) == 64:
+            try:
+                with open(file, "rb") as stream:
+                    digest = file_digest(stream, "sha256").hexdigest()
+            except OSError as error:
+                yield Problem("blob", f"blob {file.name} cannot be read: {error.strerror}")
+                continue
+            if digest != file.name:
+                yield Problem("blob", f"blob {file.name} is damaged: its bytes have another hash")

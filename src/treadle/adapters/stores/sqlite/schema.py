@@ -1,9 +1,8 @@
-"""Opening the file: connections, and the numbered migrations in `migrations/`. Knows nothing of chats.
+"""Opening the file: connections, errors explained to people, and the numbered migrations in `migrations/`. A migration
+runs in one IMMEDIATE transaction, so that one of several processes makes it; a database with content is copied beside
+itself first."""
 
-A migration happens once, however many processes start: it runs in one IMMEDIATE transaction, and a later process finds
-the new number when it gets the lock. A database that has content is copied beside itself first.
-"""
-
+import errno
 import os
 import shutil
 import sqlite3
@@ -16,11 +15,59 @@ from pathlib import Path
 from urllib.parse import quote
 
 from treadle.adapters.stores import number_migrations
-from treadle.adapters.stores.listing import folded
-from treadle.adapters.stores.sqlite.failures import primary_code, read_only
+from treadle.adapters.stores.packing import folded
 from treadle.base.file_system import faultpoint
 from treadle.base.process_folders import process_folder_prefix
-from treadle.errors import NewerSchema, StoreError
+from treadle.errors import Damaged, InvalidInput, NewerSchema, StoreBusy, StoreError
+
+_SENTENCES = {
+    sqlite3.SQLITE_BUSY: "the database {path} stayed locked by another process for too long; nothing was changed, "
+    "try again or end what holds it",
+    sqlite3.SQLITE_LOCKED: "the database {path} is locked; nothing was changed, try again",
+    sqlite3.SQLITE_FULL: "there is no space left for the database {path}; nothing was changed, "
+    "free some space and try again",
+    sqlite3.SQLITE_READONLY: "the database {path} is read-only; nothing was changed, allow writing and try again",
+    sqlite3.SQLITE_CANTOPEN: "the database {path} cannot be opened; check that its folder exists and may be written",
+    sqlite3.SQLITE_IOERR: "reading or writing the database {path} failed ({error}); check the disk and try again",
+    sqlite3.SQLITE_PERM: "the database {path} may not be accessed; check its permissions",
+}
+BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+REOPEN = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, *BROKEN}
+"""A connection that failed like this may stay useless even when the cause is gone."""
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
+
+
+def primary_code(error: BaseException) -> int:
+    return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+
+
+def read_only(path: Path) -> StoreError:
+    return StoreError(
+        f"the database {path} is read-only, or its folder is; nothing was changed, allow writing and try again "
+        "(chats, show, export, diff and pending work all the same)"
+    )
+
+
+def explained(error: BaseException, path: Path) -> BaseException:
+    """The error to raise in its place; one that is not the database's or the disk's stays what it is."""
+    if isinstance(error, OSError):
+        is_full = error.errno in _NO_SPACE
+        problem = "there is no space left" if is_full else f"a file could not be used ({error.strerror})"
+        text = f"{problem}: {error.filename or path}; nothing was changed, mend it and try again"
+        failure: BaseException = StoreError(text)
+    elif isinstance(error, OverflowError | UnicodeEncodeError):
+        failure = InvalidInput(f"the database cannot keep this value: {error}; nothing was changed")
+    elif not isinstance(error, sqlite3.Error):
+        return error
+    elif (code := primary_code(error)) in BROKEN:
+        failure = Damaged(f"the database {path} is damaged ({error}); run `treadle fsck`, or restore a backup")
+    else:
+        sentence = _SENTENCES.get(code, "the database {path} refused: {error}")
+        kind = StoreBusy if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) else StoreError
+        failure = kind(sentence.format(path=path, error=error))
+    failure.__cause__ = error
+    return failure
+
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 MIGRATION_BUSY_S = 60.0
@@ -57,8 +104,7 @@ def backup_path(path: Path, version: int) -> Path:
 
 
 def _up_to_date(connection: sqlite3.Connection, path: Path, steps: dict[int, Path]) -> bool:
-    version = version_of(connection)
-    if version > len(steps):
+    if (version := version_of(connection)) > len(steps):
         raise NewerSchema(
             f"{path} was written by a newer Treadle (its schema is {version}, this one knows {len(steps)}); "
             "upgrade Treadle, or use another database"
@@ -72,8 +118,7 @@ def _migrate(connection: sqlite3.Connection, path: Path, steps: dict[int, Path])
     connection.execute("BEGIN IMMEDIATE")
     try:
         if not _up_to_date(connection, path, steps):
-            version = version_of(connection)
-            if version:
+            if version := version_of(connection):
                 _back_up(path, backup_path(path, version))
             elif connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 raise StoreError(f"{path} is a database, but not Treadle's; choose another path")
@@ -144,11 +189,8 @@ class Database:
     """The file, made or migrated by whichever thread comes first."""
 
     def __init__(self, path: Path, *, busy_s: float, migrations: Path) -> None:
-        self.path = path
-        self._busy_s = busy_s
-        self._migrations = migrations
-        self._prepared = False
-        self._guard = threading.Lock()
+        self.path, self._busy_s, self._migrations = path, busy_s, migrations
+        self._prepared, self._guard = False, threading.Lock()
         self._copied: ReadOnly | None = None
 
     def connect(self, *, writes: bool) -> sqlite3.Connection:
@@ -183,8 +225,7 @@ class ReadOnly:
     def __init__(self, path: Path, busy_s: float, migrations: Path) -> None:
         self._path = path
         self._log = path.with_name(f"{path.name}-wal")
-        self._busy_s = busy_s
-        self._migrations = migrations
+        self._busy_s, self._migrations = busy_s, migrations
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def connect(self) -> sqlite3.Connection:

@@ -1,21 +1,17 @@
-"""The default store: one SQLite file, with blobs and worker locks in folders beside it. Any number of processes may
-use the file at once. Opening costs nothing until the first call; one event loop at a time.
-
-This is the public class: the operations of the port, passed to the writer's or the reader's thread.
-"""
+"""The default store: one SQLite file, with blobs and worker locks in folders beside it, for any number of processes and
+one event loop at a time. This is the public class: the operations of the port, passed to the threads."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from treadle.adapters.stores.packing import Packed
 from treadle.adapters.stores.sqlite import schema
-from treadle.adapters.stores.sqlite.blobs import BlobFiles
 from treadle.adapters.stores.sqlite.leases import Leases
-from treadle.adapters.stores.sqlite.rows import pack
+from treadle.adapters.stores.sqlite.rows import BlobFiles, pack
 from treadle.adapters.stores.sqlite.tables import ReadTables, WriteTables
 from treadle.adapters.stores.sqlite.threads import FileThread, ReaderThread, StoreJob, WorkerThread, WriterThread
 from treadle.adapters.stores.watch import ANY, DELETED, Watch
@@ -28,7 +24,7 @@ from treadle.protocol.wire import Record
 if TYPE_CHECKING:
     import asyncio
 
-    from treadle.adapters.stores.integrity import Problem
+    from treadle.adapters.stores.packing import Problem
     from treadle.adapters.stores.text_index import CatchingUp, UnindexedRange
 
 BUSY_S = 10.0
@@ -65,11 +61,8 @@ class SqliteStore:
         self, summary: ChatSummary, records: Sequence[Record], *, answer: port.Remembered | None = None
     ) -> None:
         packed: list[Packed] = []
-        await self._write(
-            lambda tables: tables.create(summary, packed, answer),
-            prepare=lambda: packed.extend([pack(record, self._blobs) for record in records]),
-            durable=True,
-        )
+        prepare = lambda: packed.extend([pack(record, self._blobs) for record in records])  # noqa: E731
+        await self._write(lambda tables: tables.create(summary, packed, answer), prepare=prepare, durable=True)
         self._watch.look()
 
     async def append(self, commit: port.Commit) -> None:
@@ -96,9 +89,7 @@ class SqliteStore:
     async def read(self, chat: ChatId, after_seq: int = 0, limit: int = 0) -> list[Record]:
         return await self._read(lambda tables: tables.read(chat, after_seq, limit))
 
-    async def read_types(
-        self, chat: ChatId, types: Collection[str], after_seq: int = 0, limit: int = 0
-    ) -> list[Record]:
+    async def read_types(self, chat: ChatId, types: Iterable[str], after_seq: int = 0, limit: int = 0) -> list[Record]:
         return await self._read(lambda tables: tables.read_types(chat, types, after_seq, limit))
 
     async def head(self, chat: ChatId) -> int:
@@ -108,9 +99,7 @@ class SqliteStore:
         return await self._watch.wait(chat, after_seq, timeout_s, lambda: self.head(chat))
 
     async def wait_any(self, after_change: int, timeout_s: float) -> int:
-        return await self._watch.wait(
-            ANY, after_change, timeout_s, lambda: self._read(lambda tables: tables.last_change())
-        )
+        return await self._watch.wait(ANY, after_change, timeout_s, lambda: self._read(ReadTables.last_change))
 
     async def get(self, chat: ChatId) -> port.Listed:
         return await self._read(lambda tables: tables.get_chat(chat))
@@ -188,8 +177,8 @@ class SqliteStore:
 
     async def check(self, *, repair: bool = False) -> Sequence[Problem]:
         """Look for damage, and with `repair` mend what can be mended: `treadle fsck` (D-06)."""
-        from treadle.adapters.stores.integrity import Problem
-        from treadle.adapters.stores.sqlite.check import check
+        from treadle.adapters.stores.packing import Problem
+        from treadle.adapters.stores.sqlite.salvage import check
 
         try:
             await self._read(ReadTables.data_version)  # the file exists and is up to date from here on
@@ -213,26 +202,19 @@ class SqliteStore:
                 thread.stop()
             self._leases.close()
 
-    # -- to the threads -------------------------------------------------------------------------------------
-
     def _read(self, work: Callable[[ReadTables], T]) -> asyncio.Future[T]:
         return self._submit(self._reader, work)
 
     def _write(
-        self,
-        work: Callable[[WriteTables], T],
-        *,
-        prepare: Callable[[], None] | None = None,
-        durable: bool = False,
-        abandoned: Callable[[T], None] | None = None,
+        self, work: Callable[[WriteTables], T], *, prepare: Callable[[], None] | None = None, durable: bool = False
     ) -> asyncio.Future[T]:
-        return self._submit(self._writer, work, prepare, durable, abandoned)
+        return self._submit(self._writer, work, prepare, durable)
 
     async def _write_for_lease(
         self, work: Callable[[WriteTables], port.Lease | None], prepare: Callable[[], None], *, durable: bool
     ) -> port.Lease | None:
         """Carry out a write that may return a lease; if the caller was cancelled meanwhile, give the lease back."""
-        future = self._write(work, prepare=prepare, durable=durable, abandoned=self._give_back)
+        future = self._submit(self._writer, work, prepare, durable, self._give_back)
         try:
             lease = await future
         except BaseException:

@@ -1,22 +1,18 @@
-"""The SQL of the store: the checks and changes of each operation, on one connection, inside the caller's transaction.
-Every operation checks before it writes, so that a refused one has changed nothing. Lists of chats: A-06, A-07. Knows no
-threads.
-"""
+"""The SQL of the store, on one connection, inside the caller's transaction. Every operation checks before it writes, so
+that a refused one has changed nothing. Lists of chats: A-06, A-07. Knows no threads."""
 
 import sqlite3
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from treadle.adapters.stores.integrity import check_gapless, contradiction, gapless
-from treadle.adapters.stores.listing import beginnings, decode_summary, folded
-from treadle.adapters.stores.packing import Packed
-from treadle.adapters.stores.sqlite.blobs import BlobFiles
+from treadle.adapters.stores import packing
+from treadle.adapters.stores.packing import Packed, folded
 from treadle.adapters.stores.sqlite.leases import Leases
-from treadle.adapters.stores.sqlite.rows import Types, chat_columns, row_of, unpack
+from treadle.adapters.stores.sqlite.rows import BlobFiles, Types, chat_columns, row_of, unpack
 from treadle.adapters.stores.watch import ANY, DELETED
 from treadle.base.types import ChatId
 from treadle.errors import ChatBusy, ChatExists, HeadMoved, LeaseLost, NotFound
@@ -27,14 +23,12 @@ from treadle.protocol.wire import Record
 if TYPE_CHECKING:
     from treadle.adapters.stores.sqlite.text_index import TextIndex
 
-PLACES = 1 << 32
-"""How many places in `events` each chat has; place = chat number * PLACES + seq."""
+PLACES = 1 << 32  # How many places in `events` each chat has; place = chat number * PLACES + seq.
 
 _NUMBER = "SELECT no FROM chats WHERE id = ?"
 _FENCE = "SELECT no, head, epoch, worker, lease_until, boot FROM chats WHERE id = ?"
-_INSERT = (
-    "INSERT INTO events (place, time_ms, type, version, epoch, packing, crc, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-)
+_INSERT = "INSERT INTO events (place, time_ms, type, version, epoch, packing, crc, body) "
+_INSERT += "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _LAST_CHANGE = (
     "max((SELECT coalesce(max(changed), 0) FROM chats), (SELECT coalesce(max(changed), 0) FROM deleted_chats))"
 )
@@ -101,13 +95,9 @@ _READ_DELTAS = (
 
 
 class ReadTables:
-    """The operations that only read."""
-
     def __init__(self, connection: sqlite3.Connection, leases: Leases, blobs: BlobFiles) -> None:
         self.types = Types(connection)
-        self._connection = connection
-        self._leases = leases
-        self._blobs = blobs
+        self._connection, self._leases, self._blobs = connection, leases, blobs
         self._seen_version = -1
 
     def read(self, chat: ChatId, after_seq: int, limit: int) -> list[Record]:
@@ -116,15 +106,14 @@ class ReadTables:
         rows = self._connection.execute(_READ, (base + after_seq, base + PLACES, limit or -1)).fetchall()
         name, blobs = self.types.name, self._blobs
         records = [unpack(Packed(r[0] - base, r[1], name(r[2]), *r[3:]), blobs) for r in rows]
-        return gapless(records, chat, after_seq, head, limit)
+        return packing.gapless(records, chat, after_seq, head, limit)
 
-    def read_types(self, chat: ChatId, types: Collection[str], after_seq: int, limit: int) -> list[Record]:
+    def read_types(self, chat: ChatId, types: Iterable[str], after_seq: int, limit: int) -> list[Record]:
         (number,) = row_of(self._connection, _NUMBER, chat)
         records = self.of_types(sorted(types), number, min(max(0, after_seq), PLACES - 1), PLACES - 1)
         return list(islice(records, limit or None))
 
     def of_types(self, types: Sequence[str], number: int, after_seq: int, upto: int) -> Iterator[Record]:
-        """The records of a chat, by its number, that are of these types."""
         base = number * PLACES
         query = _OF_TYPES.format(", ".join("?" * len(types)))
         for r in self._connection.execute(query, (base + after_seq, base + upto, *types)):
@@ -140,8 +129,7 @@ class ReadTables:
 
     def news(self, chats: Sequence[ChatId]) -> dict[ChatId, int]:
         """The heads of these chats, if any other connection has committed since this was last asked."""
-        version = self.data_version()
-        if version == self._seen_version:
+        if (version := self.data_version()) == self._seen_version:
             return {}
         self._seen_version = version
         places = ", ".join("?" * len(chats))
@@ -166,14 +154,12 @@ class ReadTables:
 
     def changes(self, owner: str | None, after_change: int, limit: int) -> list[port.Listed]:
         conditions, values = _conditions(port.ChatFilter(owner), None)
-        rows = self._connection.execute(
-            _CHANGES.format(conditions), [*values, after_change, *values, after_change, limit or -1]
-        )
+        rows = self._connection.execute(_CHANGES.format(conditions), [*values, after_change] * 2 + [limit or -1])
         return [self._listed(row) for row in rows]
 
     def _listed(self, row: tuple[Any, ...]) -> port.Listed:
-        chat, summary, worker, until_ms, boot, change_number = row
-        return port.Listed(decode_summary(chat, summary), self._leases.live(worker, until_ms, boot), change_number)
+        chat, summary, worker, until_ms, boot, change = row
+        return port.Listed(packing.decode_summary(chat, summary), self._leases.live(worker, until_ms, boot), change)
 
     def load_snapshot(self, chat: ChatId) -> port.Snapshot | None:
         number = row_of(self._connection, _NUMBER, chat)[0]
@@ -196,8 +182,6 @@ class ReadTables:
 
 
 class WriteTables(ReadTables):
-    """The operations that change the database."""
-
     def __init__(self, connection: sqlite3.Connection, leases: Leases, blobs: BlobFiles) -> None:
         super().__init__(connection, leases, blobs)
         connection.create_function("lease_live", 3, leases.live)
@@ -206,7 +190,7 @@ class WriteTables(ReadTables):
         self._check_new(answer)
         if self._connection.execute(_FENCE, (summary.chat,)).fetchone():
             raise ChatExists(f"chat {summary.chat} exists already; choose another id")
-        check_gapless(packed, 1)
+        packing.check_gapless(packed, 1)
         # Leases of a deleted chat of this id must not fit the new one.
         deleted = self._connection.execute("SELECT epoch FROM deleted_chats WHERE id = ?", (summary.chat,)).fetchone()
         epoch = max([int(deleted[0]) if deleted is not None else 0, *(record.epoch for record in packed)])
@@ -238,8 +222,7 @@ class WriteTables(ReadTables):
     def _deletable(self, chat: ChatId, owner: str | None) -> tuple[int, ChatId, str, int] | None:
         """Number, id, owner and epoch; None if the chat was deleted before. NotFound or ChatBusy: see `Store`."""
         columns = "SELECT no, owner, epoch, worker, lease_until, boot FROM chats WHERE id = ?"
-        row = self._connection.execute(columns, (chat,)).fetchone()
-        if row is None:
+        if (row := self._connection.execute(columns, (chat,)).fetchone()) is None:
             is_deleted = "SELECT 1 FROM deleted_chats WHERE id = ? AND (? IS NULL OR owner = ?)"
             if self._connection.execute(is_deleted, (chat, owner, owner)).fetchone() is None:
                 raise NotFound(f"there is no chat {chat}")
@@ -264,9 +247,9 @@ class WriteTables(ReadTables):
             base = number * PLACES
             last_place = self._connection.execute(_LAST, (base, base + PLACES)).fetchone()[0]
             if last_place is not None and last_place - base > head:
-                raise contradiction(chat, head, last_place - base)
+                raise packing.contradiction(chat, head, last_place - base)
             raise HeadMoved(f"chat {chat} is at {head}, not at {packed[0].seq - 1}; read on and try again")
-        check_gapless(packed, head + 1)
+        packing.check_gapless(packed, head + 1)
         self._insert(number, packed)
         columns = chat_columns(head + len(packed), commit.summary)
         if take is not None:
@@ -282,8 +265,7 @@ class WriteTables(ReadTables):
 
     def claim(self, worker: str, chat: ChatId | None, now_ms: int) -> port.Lease | None:
         if chat is None:
-            row = self._connection.execute(CANDIDATE, (now_ms,)).fetchone()
-            if row is None:
+            if (row := self._connection.execute(CANDIDATE, (now_ms,)).fetchone()) is None:
                 return None
             number, chat, epoch, head = row
         else:
@@ -353,7 +335,7 @@ def _conditions(chat_filter: port.ChatFilter, cursor: port.Cursor | None) -> tup
     if chat_filter.label is not None:
         parts.append((_LABELLED, (msgspec.json.encode(chat_filter.label).decode(), chat_filter.label)))
     if chat_filter.query:
-        first, second = beginnings(chat_filter.query)
+        first, second = packing.beginnings(chat_filter.query)
         condition = "(instr(title, ?) > 0 OR substr(id, 1, ?) = ? OR substr(id, 1, ?) = ?)"
         parts.append((condition, (folded(chat_filter.query), len(first), first, len(second), second)))
     if cursor is not None:

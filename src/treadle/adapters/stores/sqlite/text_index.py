@@ -1,5 +1,5 @@
-"""The index of what was said (U-04): the trigrams of each part, by FTS5. Made by the first search; a cache, which
-salvaging leaves behind. A SQLite without FTS5 does without: then every chat may have the words. Knows no threads."""
+"""The index of messages (U-04): the trigrams of each part, by FTS5; a cache, made by the first search. A SQLite without
+FTS5 does without: then every chat may have the words. Knows no threads."""
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -26,8 +26,7 @@ _CHATS = "SELECT id, min(first) FROM said_parts JOIN chats ON chats.no = chat_no
 _HAS = "SELECT 1 FROM said_parts WHERE chat_no = ? LIMIT 1"
 _MATCHING = "said_parts.no IN (SELECT rowid FROM said WHERE said MATCH ?)"
 GRAM = 3
-MOST_GRAMS = 64
-"""Of very long words the beginning is looked up."""
+MOST_GRAMS = 64  # Of very long words the beginning is looked up.
 
 
 class TextIndex:
@@ -36,11 +35,9 @@ class TextIndex:
     def __init__(
         self, connection: sqlite3.Connection, records: Callable[[Sequence[str], int, int, int], Iterator[Record]]
     ) -> None:
-        self._connection = connection
-        self._records = records
+        self._connection, self._records = connection, records
 
     def list_unindexed(self) -> list[UnindexedRange]:
-        """Chats of which something is missing here, the newest first."""
         return [UnindexedRange(*row[:3]) for row in self._query_unindexed()]
 
     def parts(self, chats: Sequence[UnindexedRange]) -> list[Part]:
@@ -71,7 +68,6 @@ class TextIndex:
             self._connection.execute("DELETE FROM said_parts")
 
     def chats(self, words: Sequence[str]) -> dict[ChatId, int]:
-        """`Store.search_text`."""
         first_seqs: dict[ChatId, int] = {}
         if self._has_table():
             grams = _grams(words)

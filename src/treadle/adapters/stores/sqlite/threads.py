@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from treadle.adapters.stores.sqlite.blobs import BlobFiles
-from treadle.adapters.stores.sqlite.failures import REOPEN, explained, primary_code, read_only
-from treadle.adapters.stores.sqlite.schema import Database, may_write
+from treadle.adapters.stores.sqlite.rows import BlobFiles
+from treadle.adapters.stores.sqlite.schema import REOPEN, Database, explained, may_write, primary_code, read_only
 from treadle.adapters.stores.sqlite.tables import ReadTables, WriteTables
 from treadle.base.file_system import faultpoint
 from treadle.errors import TreadleError
@@ -31,21 +30,16 @@ from treadle.errors import TreadleError
 if TYPE_CHECKING:
     import asyncio
 
-S = TypeVar("S")
-"""The object that the thread passes to each job: its tables, or the blobs."""
+S = TypeVar("S")  # The object that the thread passes to each job: its tables, or the blobs.
 T = TypeVar("T")
 
 
 class StoreJob(msgspec.Struct, Generic[S, T], eq=False):
-    """One piece of work and, later, its outcome."""
-
     work: Callable[[S], T]
     future: asyncio.Future[T]
-    prepare: Callable[[], None] | None = None
-    """Work that is done before the transaction, because it may be slow."""
+    prepare: Callable[[], None] | None = None  # Work that is done before the transaction, because it may be slow.
     durable: bool = False
-    abandoned: Callable[[T], None] | None = None
-    """Receives the result if the caller was cancelled meanwhile."""
+    abandoned: Callable[[T], None] | None = None  # Receives the result if the caller was cancelled meanwhile.
     result: T | None = None
     error: BaseException | None = None
 
@@ -64,8 +58,7 @@ class WorkerThread(ABC, Generic[S]):
     """A daemon thread, started by its first job."""
 
     def __init__(self, name: str, path: Path) -> None:
-        self._name = name
-        self._path = path
+        self._name, self._path = name, path
         self._queue: SimpleQueue[StoreJob[S, Any] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -83,8 +76,7 @@ class WorkerThread(ABC, Generic[S]):
             self._thread = None
 
     def _run(self) -> None:
-        queue = self._queue
-        going = True
+        queue, going = self._queue, True
         while going:
             waiting = [queue.get()]
             waiting += [queue.get_nowait() for _ in range(queue.qsize())]
@@ -142,8 +134,7 @@ class _DatabaseThread(WorkerThread[S]):
 
     def __init__(self, database: Database, tables: Callable[[sqlite3.Connection], S]) -> None:
         super().__init__(self.NAME, database.path)
-        self._database = database
-        self._make_tables = tables
+        self._database, self._make_tables = database, tables
         self._connection: sqlite3.Connection | None = None
         self._tables: S | None = None
 
@@ -205,8 +196,7 @@ class WriterThread(_DatabaseThread[WriteTables]):
         try:
             tables, connection = self._open(), self._connection
             assert connection is not None
-            full = any(job.durable for job in jobs)
-            if full != self._full:
+            if (full := any(job.durable for job in jobs)) != self._full:
                 connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
                 self._full = full
             connection.execute("BEGIN IMMEDIATE")

@@ -28,7 +28,7 @@ from treadle.frontends.presentation.styled import Colour, Span, spans
 if TYPE_CHECKING:
     from treadle.adapters.sandbox.choose import ChosenSandbox
     from treadle.adapters.sandbox.trial_folders import EscapeResult, Verdict
-    from treadle.adapters.stores.integrity import Problem
+    from treadle.adapters.stores.packing import Problem
     from treadle.ports.sandbox import Level
     from treadle.ports.store import Store
 
@@ -209,7 +209,7 @@ async def fsck(repair: bool, as_json: bool) -> int:
 
 async def _inspect_snapshots(store: "Store", config: "Config", *, repair: bool) -> "list[Problem]":
     """Return the problems of the data beside the database. An error while reading that data is one more problem."""
-    from treadle.adapters.stores.integrity import Problem
+    from treadle.adapters.stores.packing import Problem
 
     try:
         problems = await damage.inspect(store, config.home, retention.retention_of(config.settings), repair=repair)

@@ -77,10 +77,9 @@ def eval_(flags: Evaluation) -> None:
 
 async def _evaluate(config: "Config", flags: Evaluation, folder: Path, tasks: "list[Task]", suite: str) -> None:
     from treadle.library.evaluation import Plan, evaluate, text_report
+    from treadle.library.evaluation.attempts import STORE, planned, waiting
     from treadle.library.evaluation.report import svg_plot
-    from treadle.library.evaluation.results import ERRORS
-    from treadle.library.evaluation.runner import STORE, planned, waiting
-    from treadle.library.evaluation.tasks import missing
+    from treadle.library.evaluation.tasks import ERRORS, missing
 
     names = (flags.models or config.settings.model).split(",")
     models = tuple(config.model_of(name.strip()) for name in names if name.strip())

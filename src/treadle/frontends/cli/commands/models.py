@@ -85,10 +85,10 @@ def fetch(name: str) -> None:
     terminal.line(f"Use it with: treadle run --model {weights.info.ref} PROMPT")
 
 
-async def _ask(registry: "ModelRegistry", offers: "Sequence[model_registry.Offer]") -> None:
+async def _ask(registry: "ModelRegistry", offers: "Sequence[model_registry.ProviderModels]") -> None:
     """Replace what is known by what the servers say, all at once; a server that fails costs only its own list."""
 
-    async def ask(offer: "model_registry.Offer") -> None:
+    async def ask(offer: "model_registry.ProviderModels") -> None:
         try:
             async with asyncio.timeout(REMOTE_S):
                 listed = await registry.ask(offer.provider)
@@ -104,7 +104,9 @@ async def _ask(registry: "ModelRegistry", offers: "Sequence[model_registry.Offer
     await registry.close()
 
 
-def _object(listed: "Listed", registry: "ModelRegistry", offers: "Sequence[model_registry.Offer]") -> dict[str, object]:
+def _object(
+    listed: "Listed", registry: "ModelRegistry", offers: "Sequence[model_registry.ProviderModels]"
+) -> dict[str, object]:
     """In the words of the user's own file."""
     models = [
         {
@@ -156,7 +158,7 @@ def _print(listed: "Listed") -> None:
     terminal.line("Prices in USD for a million tokens, where they are known.", "dim")
 
 
-def _print_states(registry: "ModelRegistry", offers: "Sequence[model_registry.Offer]", remote: bool) -> None:
+def _print_states(registry: "ModelRegistry", offers: "Sequence[model_registry.ProviderModels]", remote: bool) -> None:
     """Print the state of the providers and how it is known. A provider that was not checked is not called ready."""
     from treadle.adapters.models.local.weights import PROVIDER
 

@@ -14,8 +14,7 @@ from treadle.frontends.presentation.styled import status_words
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from treadle.library.subagents.running_race import RunningRace
-    from treadle.library.subagents.tree import Row
+    from treadle.library.subagents.tree import Row, RunningRace
 
 MODES = ("ask", "auto-edit", "autopilot")
 
@@ -82,7 +81,7 @@ async def race(race_flags: RaceFlags, as_json: bool, **flags: Any) -> int:
 
 
 async def _begin(agent: "Agent", config: "Config", race_flags: RaceFlags) -> "RunningRace":
-    from treadle.library.subagents.running_race import RunningRace, order
+    from treadle.library.subagents.tree import RunningRace, order
 
     if race_flags.chat:
         return RunningRace(agent, agent.chat(await session.find_chat(agent.deps.store, race_flags.chat)))

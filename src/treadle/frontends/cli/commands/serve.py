@@ -57,8 +57,7 @@ async def _serve(flags: dict[str, Any], *, works: bool = True, on_ready: Callabl
     """Serve until a signal comes; `on_ready` is told the address as soon as requests are taken."""
     from treadle.frontends.server.admission import Admission
     from treadle.frontends.server.running import address_of, bind, is_loopback, outside_address, run
-    from treadle.frontends.server.service import Service
-    from treadle.frontends.server.sign_in import SignIn
+    from treadle.frontends.server.service import Service, SignIn
     from treadle.frontends.server.tokens import LOCAL, Tokens, kept_token, own_token, tokens_file
 
     config = session.configured(flags)
@@ -263,7 +262,7 @@ async def copilot(stdio: bool, port: int, host: str, **flags: Any) -> None:
     import secrets
 
     from treadle.base.jsonrpc import serve_stdio, serve_tcp
-    from treadle.frontends.copilot.hooks import ProgramHooks
+    from treadle.frontends.copilot.requests import ProgramHooks
     from treadle.frontends.copilot.server import Runtime
 
     config = session.configured(flags)

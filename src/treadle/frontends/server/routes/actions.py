@@ -1,5 +1,4 @@
-"""Routes for what chats wait for: results of client tools, approvals, answers (A-03, A-04, S-08). Of many that answer
-at once, one wins: the store sees to it."""
+"""Routes for what chats wait for (A-03, A-04, S-08). Of many that answer at once, the store lets one win."""
 
 from contextlib import suppress
 
@@ -9,12 +8,10 @@ from treadle.base.host_patterns import choice
 from treadle.base.types import ChatId, new_id
 from treadle.chat.state import ChatState, open_actions
 from treadle.errors import AlreadyAnswered, InvalidInput
-from treadle.frontends.server.idempotency import first_answer, remember
-from treadle.frontends.server.replies import NOTHING, ApiReply, Problem, reply
+from treadle.frontends.server.replies import NOTHING, ApiReply, Problem, accepted, first_answer, remember, reply
 from treadle.frontends.server.routes.conversation import carry_out
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.frontends.server.tokens import owner_of
-from treadle.frontends.server.views import accepted
 from treadle.library.commands import save_rule
 from treadle.library.subagents.tree import tree
 from treadle.ports.store import ChatFilter
@@ -25,8 +22,7 @@ from treadle.protocol.http_requests import AnswerBody, Decision, ToolResults
 from treadle.protocol.permissions import NETWORK_TOOL, Rule
 
 MOST = 500
-LOOK_BACK = 100
-"""Events of one commit, at most."""
+LOOK_BACK = 100  # Events of one commit, at most.
 
 
 async def submit(call: ApiRequest) -> ApiReply:
@@ -96,10 +92,8 @@ async def keep_rule(call: ApiRequest, response: ApiReply) -> ApiReply:
 
 
 def _rule(call: ApiRequest, state: ChatState, action: str, decision: Decision) -> Rule | None:
-    """One of the rules that were offered with the approval. For one that is open no more there is none: the command
-    itself is then refused."""
-    wish = decision.rule
-    if wish is None:
+    """One of the rules that were offered with the approval; None if it is open no more: then the command is refused."""
+    if (wish := decision.rule) is None:
         return None
     call.service.admission.scope(call.user, wish.scope)
     for each in open_actions(state):

@@ -1,5 +1,4 @@
-"""Routes for changed files: list, undo, redo, keep (W-02 to W-04, A-06). Reading uses the log and the snapshots of this
-machine; every change is a command, carried out by the worker that drives the chat, here or elsewhere."""
+"""Routes for changed files (W-02 to W-04, A-06). Every change is a command, carried out by the worker of the chat."""
 
 import posixpath
 import time
@@ -27,15 +26,11 @@ from treadle.protocol.http_queries import ChangesQuery, Page, WaitQuery
 from treadle.protocol.http_requests import ChangeChoice, GoBack, KeepFiles, RedoFiles, UndoFiles
 
 MOST_FILES = 500
-MOST_CHARACTERS = 1 << 20
-"""So much of diffs is shown in one answer."""
+MOST_CHARACTERS = 1 << 20  # So much of diffs is shown in one answer.
 TASK = 200
 PAGE = 500
 LOOK_S = 1.0
-COMPLETE_S = 20.0
-"""So long a request waits for one that was begun before it."""
-
-# -- looking ----------------------------------------------------------------------------------------------------------
+COMPLETE_S = 20.0  # So long a request waits for one that was begun before it.
 
 
 async def runs(call: ApiRequest) -> ApiReply:
@@ -85,12 +80,9 @@ def _fitting(look: FileDiff, remaining_chars: int) -> tuple[ChangedFile, int]:
             break
         hunks.append(hunk)
     change = look.change
-    same = {name: getattr(change, name) for name in ("path", "action", "added", "removed", "before", "after")}
-    view = ChangedFile(**same, notes=look.notes, hunks=tuple(hunks), cut=len(hunks) < len(look.hunks))
+    fields = {name: getattr(change, name) for name in ("path", "action", "added", "removed", "before", "after")}
+    view = ChangedFile(**fields, notes=look.notes, hunks=tuple(hunks), cut=len(hunks) < len(look.hunks))
     return view, max(remaining_chars, 0)
-
-
-# -- going back and forth ---------------------------------------------------------------------------------------------
 
 
 async def undo(call: ApiRequest) -> ApiReply:
@@ -102,16 +94,9 @@ async def undo(call: ApiRequest) -> ApiReply:
         span, paths, hunks = await _resolve_choice(call.service, chat, files, body, body.even_kept)
     if body.preview:
         plan = await files.preview(span, paths, hunks=hunks, merge=body.merge, even_kept=body.even_kept)
-        return reply(
-            Restoration(
-                restore="",
-                preview=True,
-                files=plan.files[:MOST_FILES],
-                total=_count_files(plan.files),
-                conflicts=plan.conflicts[:MOST_FILES],
-                error="",
-            )
-        )
+        files_shown, conflicts, total = plan.files[:MOST_FILES], plan.conflicts[:MOST_FILES], _count_files(plan.files)
+        view = Restoration(restore="", preview=True, files=files_shown, total=total, conflicts=conflicts, error="")
+        return reply(view)
     command = await files.undoing(span, paths, hunks=hunks, merge=body.merge, even_kept=body.even_kept)
     return await _restore(call, command, completed_restore)
 
@@ -140,17 +125,15 @@ async def back(call: ApiRequest) -> ApiReply:
 
 
 async def _completed(service: Service, chat: ChatId) -> Completed | None:
-    """Wait for a request that was begun and not ended: until then the project is neither as before nor as after (W-02).
-    Refused if no worker, here or elsewhere, completes it soon."""
+    """Wait for a request that was begun and not ended (W-02). Refused if no worker completes it soon."""
     state = await service.agent.deps.log.load(chat)
     if state.restoring is None or state.run is not None:
         return None
     service.go_on(state)
     restored = await _recorded_outcome(service, chat, state.restoring.restore, state.head, COMPLETE_S)
     if restored is None:
-        text = (
-            f"The {state.restoring.kind} that was begun in this chat has not ended; ask again when a worker is there."
-        )
+        kind = state.restoring.kind
+        text = f"The {kind} that was begun in this chat has not ended; ask again when a worker is there."
         raise Refused("busy", text)
     return Completed(state.restoring, restored)
 
@@ -177,14 +160,12 @@ async def outcome(call: ApiRequest, response: ApiReply) -> ApiReply:
     return reply(await _build_restoration(call.service, ChatId(accepted.chat), restored))
 
 
-async def _recorded_outcome(
-    service: Service, chat: ChatId, restore: str, after_seq: int, wait_s: float
-) -> Restored | None:
+async def _recorded_outcome(service: Service, chat: ChatId, restore: str, seq: int, wait_s: float) -> Restored | None:
     store = service.agent.deps.store
     until = time.monotonic() + wait_s
     while True:
-        while records := await store.read(chat, after_seq, PAGE):
-            after_seq = records[-1].seq
+        while records := await store.read(chat, seq, PAGE):
+            seq = records[-1].seq
             for record in records:
                 event = wire.decode(chat, record).data
                 if isinstance(event, Restored) and event.restore == restore:
@@ -192,28 +173,20 @@ async def _recorded_outcome(
         remaining_s = until - time.monotonic()
         if remaining_s <= 0 or service.draining.is_set():
             return None
-        await store.wait(chat, after_seq, min(remaining_s, LOOK_S))
+        await store.wait(chat, seq, min(remaining_s, LOOK_S))
 
 
 async def _build_restoration(service: Service, chat: ChatId, restored: Restored) -> Restoration:
     """The outcome, with the complete list of files unless that is lost."""
     full = (await whole_list(service.agent.deps.store, Envelope(0, chat, 0, restored))).data
     assert isinstance(full, Restored)
-    return Restoration(
-        restore=full.restore,
-        preview=False,
-        files=full.files,
-        total=_count_files(full.files) if len(full.files) >= full.total else full.total,
-        conflicts=full.conflicts,
-        error=full.error,
-    )
+    total = _count_files(full.files) if len(full.files) >= full.total else full.total
+    fields = {name: getattr(full, name) for name in ("restore", "files", "conflicts", "error")}
+    return Restoration(preview=False, total=total, **fields)
 
 
 def _count_files(files: Sequence[FileChange]) -> int:
     return sum(not is_folder(file) for file in files)
-
-
-# -- which changes are meant ------------------------------------------------------------------------------------------
 
 
 async def _files(call: ApiRequest) -> tuple[ChatId, ChatFiles]:

@@ -9,13 +9,12 @@ from starlette.responses import Response, StreamingResponse
 from treadle.adapters.models.base import check_effort
 from treadle.base.types import ChatId, new_id
 from treadle.chat.fold import change_options
-from treadle.chat.state import ChatState, status
+from treadle.chat.state import status
 from treadle.errors import JobElsewhere, TreadleError
-from treadle.frontends.server.replies import NOTHING, ApiReply, Problem, reply
+from treadle.frontends.server.replies import NOTHING, ApiReply, Problem, chat_line, chat_view, reply
+from treadle.frontends.server.replies import message_view as shown_message
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.frontends.server.tokens import LOCAL, owner_of
-from treadle.frontends.server.views import chat_line, chat_view
-from treadle.frontends.server.views import message_view as shown_message
 from treadle.library import commands
 from treadle.library.message_expansion import expand_message
 from treadle.library.transfer import export_chat
@@ -63,17 +62,9 @@ async def create(call: ApiRequest) -> ApiReply:
 
 async def listing(call: ApiRequest) -> ApiReply:
     query = call.query(ChatQuery)
-    listed_chats = await call.service.agent.deps.store.list(
-        ChatFilter(
-            owner=owner_of(call.user),
-            archived=query.archived,
-            status=query.status,
-            label=query.label or None,
-            query=query.query,
-        ),
-        limit=query.limit + 1,
-        cursor=_place(query.cursor),
-    )
+    chat_filter = ChatFilter(owner_of(call.user), query.archived, query.status, query.label or None, query.query)
+    store, cursor = call.service.agent.deps.store, _place(query.cursor)
+    listed_chats = await store.list(chat_filter, limit=query.limit + 1, cursor=cursor)
     page = listed_chats[: query.limit]
     next_cursor = ""
     if len(listed_chats) > len(page):
@@ -128,10 +119,8 @@ async def patch(call: ApiRequest) -> ApiReply:
     if isinstance(body.title, str):
         commands.append(c.Rename(body.title))
 
-    def build_reply(state: ChatState) -> ApiReply:
-        return reply(chat_view(state, status(state), warnings))
-
-    return await call.service.execute(chat, commands, call.key, build_reply)
+    make_reply = lambda state: reply(chat_view(state, status(state), warnings))  # noqa: E731
+    return await call.service.execute(chat, commands, call.key, make_reply)
 
 
 async def delete(call: ApiRequest) -> ApiReply:
@@ -182,17 +171,11 @@ async def usage(call: ApiRequest) -> ApiReply:
         info = call.service.agent.deps.models.get(state.options.model).info
     except TreadleError:  # this server does not have the model
         info = None
-    return reply(
-        UsageView(
-            usage=totals.usage,
-            turns=totals.turns,
-            tool_calls=totals.tool_calls,
-            wall_ms=totals.wall_ms,
-            context_tokens=state.context_tokens,
-            context_window=state.options.context_window or (info.window if info is not None else 0),
-            priced=info is None or info.has_price,
-        )
-    )
+    window = state.options.context_window or (info.window if info is not None else 0)
+    counts = {name: getattr(totals, name) for name in ("usage", "turns", "tool_calls", "wall_ms")}
+    is_priced = info is None or info.has_price
+    view = UsageView(**counts, context_tokens=state.context_tokens, context_window=window, priced=is_priced)
+    return reply(view)
 
 
 async def usage_of_all(call: ApiRequest) -> ApiReply:

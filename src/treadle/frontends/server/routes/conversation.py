@@ -1,11 +1,9 @@
 """Routes for what is said to a chat: messages, the queue, stops, and more turns. Each is one command."""
 
 from treadle.base.types import new_id
-from treadle.chat.state import ChatState
-from treadle.frontends.server.replies import ApiReply, Problem, reply
+from treadle.frontends.server.replies import ApiReply, Problem, accepted, reply
 from treadle.frontends.server.routes.chats import prepare_message
 from treadle.frontends.server.routing import ApiRequest, Route
-from treadle.frontends.server.views import accepted
 from treadle.protocol import commands as c
 from treadle.protocol.http_answers import Accepted, QueueView
 from treadle.protocol.http_requests import ApplyText, EditMessage, Extension, Nothing, ReplaceMessage, SendMessage
@@ -14,13 +12,9 @@ from treadle.protocol.http_requests import ApplyText, EditMessage, Extension, No
 async def carry_out(
     call: ApiRequest, command: c.Command, queue_id: str = "", *, restore: str = "", status: int = 200
 ) -> ApiReply:
-    """One command to the chat of the path."""
     chat = await call.service.owned(call.user, call.path("chat"))
-
-    def build_reply(state: ChatState) -> ApiReply:
-        return reply(accepted(state, queue_id, restore), status)
-
-    return await call.service.execute(chat, (command,), call.key, build_reply)
+    make_reply = lambda state: reply(accepted(state, queue_id, restore), status)  # noqa: E731
+    return await call.service.execute(chat, (command,), call.key, make_reply)
 
 
 async def send(call: ApiRequest) -> ApiReply:

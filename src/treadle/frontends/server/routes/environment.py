@@ -14,7 +14,7 @@ from treadle.frontends.server.replies import ApiReply, Problem, reply
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.frontends.server.tokens import LOCAL, TICKET_S
 from treadle.library import message_expansion
-from treadle.library.model_choice import OfferedModel
+from treadle.library.model_choice import OfferedModel, model_view
 from treadle.ports.workspace import Workspace, inert
 from treadle.protocol import http_answers as answers
 from treadle.protocol.http_queries import FileQuery, FindQuery, PathQuery, RootQuery
@@ -26,35 +26,19 @@ MOST_FOUND = 12
 
 
 async def models(call: ApiRequest) -> ApiReply:
-    """The list of every front end: what can be used with the keys of the server, and what model servers on its machine
-    have. No provider is asked."""
+    """The list of every front end: models with a key here, and those of servers on this machine. No provider is
+    asked."""
     agent = call.service.agent
     default = await call.service.default_model(call.user)
     registry = agent.deps.models
     if not isinstance(registry, ModelRegistry):
-        return reply(answers.ModelList(models=(_model(OfferedModel(registry.get(default).info)),), default=default))
+        return reply(answers.ModelList(models=(model_view(OfferedModel(registry.get(default).info)),), default=default))
     views: list[answers.ModelView] = []
     for each in await agent.list_models():
         with suppress(InvalidInput):  # not open to the user
             call.service.admission.model(call.user, each.info.ref)
-            views.append(_model(each))
+            views.append(model_view(each))
     return reply(answers.ModelList(models=tuple(views), default=default))
-
-
-def _model(offered: OfferedModel) -> answers.ModelView:
-    info, reason, place = offered
-    same = ("window", "max_output", "native_tools", "thinking", "vision")
-    return answers.ModelView(
-        model=info.ref,
-        efforts=info.offered_efforts,
-        **{name: getattr(info, name) for name in same},
-        price_input=info.usd_per_million_input,
-        price_output=info.usd_per_million_output,
-        price_cached=info.usd_per_million_cached,
-        usable=not reason,
-        why=reason,
-        place=place,
-    )
 
 
 async def files(call: ApiRequest) -> ApiReply:
@@ -77,8 +61,7 @@ async def content(call: ApiRequest) -> Response:
 
 
 def _bytes(workspace: Workspace, path: str, most: int) -> bytes:
-    file_stat = workspace.stat(path)
-    if file_stat is None:
+    if (file_stat := workspace.stat(path)) is None:
         raise ToolError(f"{inert(path)} does not exist.")
     if file_stat.kind == "file" and file_stat.size > most:
         raise Problem("too_large", f"{inert(path)} is larger than {most >> 20} MiB.")
@@ -91,8 +74,10 @@ async def commands(call: ApiRequest) -> ApiReply:
     else:
         options = await _options_to_come(call, call.query(RootQuery).root)
     commands_by_name = await message_expansion.commands(call.service.agent, options, include_own=call.user == LOCAL)
-    found = commands_by_name.values()
-    views = tuple(answers.CommandView(name=each.name, description=each.description, hint=each.hint) for each in found)
+    all_commands = commands_by_name.values()
+    views = tuple(
+        answers.CommandView(name=each.name, description=each.description, hint=each.hint) for each in all_commands
+    )
     return reply(answers.CommandList(commands=views))
 
 
@@ -124,9 +109,9 @@ async def project(call: ApiRequest) -> ApiReply:
 
 async def resources(call: ApiRequest) -> ApiReply:
     options, include_own = await _usable(call), call.user == LOCAL
-    same = ("name", "description", "media_type", "template")
+    fields = ("name", "description", "media_type", "template")
     views = [
-        answers.ResourceView(mention=each.typed, **{name: getattr(each, name) for name in same})
+        answers.ResourceView(mention=each.typed, **{name: getattr(each, name) for name in fields})
         for each in await message_expansion.resources(call.service.agent, options, include_own=include_own)
     ]
     return reply(answers.ResourceList(resources=tuple(views)))
@@ -145,8 +130,7 @@ async def me(call: ApiRequest) -> ApiReply:
 
 
 async def ticket(call: ApiRequest) -> ApiReply:
-    new_ticket = call.service.tokens.ticket(token_of(call.request))
-    return reply(answers.Ticket(ticket=new_ticket, expires_s=TICKET_S))
+    return reply(answers.Ticket(ticket=call.service.tokens.ticket(token_of(call.request)), expires_s=TICKET_S))
 
 
 TAG = "surroundings"

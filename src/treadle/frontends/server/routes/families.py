@@ -10,7 +10,7 @@ from treadle.protocol.http_requests import StartRace
 
 
 async def race(call: ApiRequest) -> ApiReply:
-    from treadle.library.subagents.running_race import order
+    from treadle.library.subagents.tree import order
 
     body = call.body(StartRace)
     admission, models = call.service.admission, call.service.agent.deps.models

@@ -1,5 +1,4 @@
-"""Routes for jobs, the background commands of a chat (S-14). Only the server on whose machine a job runs can reach it;
-the others list it with the name of that machine."""
+"""Routes for jobs, the background commands of a chat (S-14). Only the server on a job's machine can reach it."""
 
 from treadle.chat.state import ChatState
 from treadle.frontends.server.replies import ApiReply, reply
@@ -14,8 +13,7 @@ from treadle.protocol.views import JobChanges, JobOutput, JobView
 
 
 async def listing(call: ApiRequest) -> ApiReply:
-    chat = await call.service.owned(call.user, call.path("chat"))
-    jobs = await call.service.agent.job_registry.of(chat)
+    jobs = await call.service.agent.job_registry.of(await call.service.owned(call.user, call.path("chat")))
     return reply(JobList(jobs=tuple(job.view for job in jobs)))
 
 

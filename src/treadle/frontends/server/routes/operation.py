@@ -7,9 +7,9 @@ from starlette.responses import Response
 
 from treadle.errors import StoreError
 from treadle.frontends.server import openapi
-from treadle.frontends.server.metrics import MEDIA_TYPE, Labels
 from treadle.frontends.server.replies import JSON, ApiReply, reply
 from treadle.frontends.server.routing import ApiRequest, Route
+from treadle.frontends.server.usage import MEDIA_TYPE, Labels
 from treadle.protocol.http_answers import Health
 
 READY_S = 5.0
@@ -35,9 +35,8 @@ async def readyz(call: ApiRequest) -> ApiReply:
 
 async def metrics(call: ApiRequest) -> Response:
     service, deps = call.service, call.service.agent.deps
-    statuses: dict[Labels, float] = {
-        (("status", status),): count for status, count in (await service.chat_counts.statuses()).items()
-    }
+    counts = await service.chat_counts.statuses()
+    statuses: dict[Labels, float] = {(("status", status),): count for status, count in counts.items()}
     lease_count = service.worker.load if service.worker is not None else 0
     slow_readers: dict[Labels, float] = {(): service.feeds.dropped}
     gauges: dict[str, tuple[str, Mapping[Labels, float]]] = {
@@ -54,9 +53,8 @@ async def description(call: ApiRequest) -> Response:
 
 
 async def docs(call: ApiRequest) -> Response:
-    return Response(
-        openapi.render_docs(call.service.openapi), media_type=HTML, headers={"content-security-policy": openapi.POLICY}
-    )
+    page, headers = openapi.render_docs(call.service.openapi), {"content-security-policy": openapi.POLICY}
+    return Response(page, media_type=HTML, headers=headers)
 
 
 TAG = "operation"

@@ -1,5 +1,5 @@
-"""Routes for the bytes that events refer to: the whole output of a tool, also by range, and pictures. A reader names
-the event, not the blob: a user may see only the blobs to which the user's own chats refer (S-13)."""
+"""Routes for the bytes that events refer to: outputs of tools, pictures. A reader names the event, not the blob
+(S-13)."""
 
 import re
 
@@ -25,8 +25,7 @@ async def output(call: ApiRequest) -> Response:
     else:
         data = (event.result or event.error).encode()
     headers = {"accept-ranges": "bytes", "content-disposition": f'attachment; filename="output-{call.path("seq")}.txt"'}
-    range_header = call.request.headers.get("range", "")
-    if not range_header:
+    if not (range_header := call.request.headers.get("range", "")):
         return Response(data, headers=headers, media_type=TEXT)
     first, last = _span(range_header, len(data))
     if first >= len(data):
@@ -38,8 +37,7 @@ async def output(call: ApiRequest) -> Response:
 
 def _span(range_header: str, size: int) -> tuple[int, int]:
     """The first and the last byte of a range: `bytes=0-99`, `bytes=100-`, or the last ones, `bytes=-100`."""
-    match = _RANGE.fullmatch(range_header.strip())
-    if match is None or not (match[1] or match[2]):
+    if (match := _RANGE.fullmatch(range_header.strip())) is None or not (match[1] or match[2]):
         raise Problem("bad_request", "Write the range as bytes=FIRST-LAST; one range, no more.")
     if not match[1]:
         return max(0, size - int(match[2])) if int(match[2]) else size, size - 1
@@ -58,12 +56,10 @@ async def picture(call: ApiRequest) -> Response:
     image = images[int(place[:4])]
     if image.media_type not in PICTURE_KINDS:
         raise Problem("not_found", "This is no picture that a browser shows.")
-    data = await call.service.agent.deps.store.get_blob(image.blob)
-    return Response(data, media_type=image.media_type)
+    return Response(await call.service.agent.deps.store.get_blob(image.blob), media_type=image.media_type)
 
 
 async def _event(call: ApiRequest) -> Event:
-    """The event of the path, in a chat of the user."""
     chat, seq = await call.service.owned(call.user, call.path("chat")), call.path("seq")
     if seq.isascii() and seq.isdigit() and 0 < len(seq) < 16:
         for record in await call.service.agent.deps.store.read(chat, int(seq) - 1, 1):

@@ -1,5 +1,4 @@
-"""Routes for rules, the standing answers to approvals (S-07). Rules of projects and of the user belong to the person
-who runs the server; other users see and revoke the rules of their own chats."""
+"""Routes for rules, the standing answers to approvals (S-07). Those beyond a chat belong to who runs the server."""
 
 import asyncio
 
@@ -7,8 +6,7 @@ import msgspec
 
 from treadle.chat.state import ChatState
 from treadle.errors import ConfigError, NotFound
-from treadle.frontends.server.idempotency import remember
-from treadle.frontends.server.replies import NOTHING, ApiReply, reply
+from treadle.frontends.server.replies import NOTHING, ApiReply, remember, reply
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.frontends.server.tokens import LOCAL
 from treadle.protocol import commands as c

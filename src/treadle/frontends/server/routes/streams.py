@@ -1,6 +1,3 @@
-"""Routes for streams (A-07): the events of one chat, and the changes of all chats of a user; as server-sent events and
-over a WebSocket, from one source."""
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,13 +13,12 @@ from treadle.base.logs import log_warning
 from treadle.base.types import ChatId
 from treadle.engine.effects import whole_list
 from treadle.errors import StoreError
-from treadle.frontends.server.compression import EVENT_STREAM
+from treadle.frontends.server.connections import EVENT_STREAM
 from treadle.frontends.server.guard import token_of
-from treadle.frontends.server.replies import Problem
+from treadle.frontends.server.replies import Problem, chat_line
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.frontends.server.service import Service
 from treadle.frontends.server.tokens import Token, owner_of
-from treadle.frontends.server.views import chat_line
 from treadle.protocol.events import Envelope
 from treadle.protocol.http_queries import StreamQuery, WatchQuery
 from treadle.protocol.http_requests import Body
@@ -37,8 +33,7 @@ RESTARTING = 1012
 
 Piece = tuple[int, bytes]
 """The id of a piece of news, 0 for a live one; and its JSON, or nothing if only the reader's place is moved."""
-Pieces = AsyncIterator[list[Piece]]
-"""Some pieces at a time; none is a heartbeat."""
+Pieces = AsyncIterator[list[Piece]]  # Some pieces at a time; none is a heartbeat.
 Source = Callable[[], Pieces]
 Resolve = Callable[[Service, str, Request | WebSocket, Body], Awaitable[Source]]
 
@@ -47,8 +42,7 @@ class Silence:
     """Tells when a heartbeat is due although news came: none of it was for this reader."""
 
     def __init__(self, most_s: float) -> None:
-        self._most_s = most_s
-        self._since = time.monotonic()
+        self._most_s, self._since = most_s, time.monotonic()
 
     def broken(self, pieces: list[Piece]) -> bool:
         now = time.monotonic()
@@ -103,22 +97,19 @@ async def resolve_watch(service: Service, user: str, request: Request | WebSocke
     """The changes of all chats of the user. Problem if there is no such change to go on from."""
     assert isinstance(query, WatchQuery)
     newest = await service.agent.deps.store.wait_any(0, 0)
-    after_change = position(request, query.after)
-    if after_change is not None and after_change > newest:
+    if (after_change := position(request, query.after)) is not None and after_change > newest:
         raise Problem("bad_request", f"The last change has the number {newest}; there is no {after_change}.")
     begin = newest if after_change is None else after_change
     return lambda: _pieces_of_changes(service, user, begin, query.follow)
 
 
 async def _pieces_of_changes(service: Service, user: str, after_change: int, follow: bool) -> Pieces:
-    """Every chat of the user that changes, as it is then."""
     store = service.agent.deps.store
     ending = asyncio.ensure_future(service.draining.wait())
     silence = Silence(service.limits.heartbeat_s)
     try:
         while not ending.done():
-            listed = await store.changes(owner=owner_of(user), after_change=after_change, limit=CHANGES)
-            if listed:
+            if listed := await store.changes(owner=owner_of(user), after_change=after_change, limit=CHANGES):
                 after_change = listed[-1].change_number
                 pieces: list[Piece] = []
                 for each in listed:
@@ -164,8 +155,7 @@ async def _stream(call: ApiRequest, resolve: Resolve, query: Body) -> Response:
 
 
 def event(data: bytes, id: int = 0) -> bytes:
-    """One server-sent event. Live ones have no id, so that a reader comes back behind the last recorded one. Without
-    data only the place of the reader is moved."""
+    """One server-sent event. Live ones have no id, so that a reader comes back behind the last recorded one."""
     if not data:
         return b"id: %d\n\n" % id
     return b"id: %d\ndata: %b\n\n" % (id, data) if id else b"data: %b\n\n" % data
@@ -173,8 +163,7 @@ def event(data: bytes, id: int = 0) -> bytes:
 
 def position(request: Request | WebSocket, default_position: int | None) -> int | None:
     """Where a reader wants to go on: its Last-Event-ID, else `after` of its address."""
-    last_event_id = request.headers.get("last-event-id", "").strip()
-    if not last_event_id:
+    if not (last_event_id := request.headers.get("last-event-id", "").strip()):
         return default_position
     if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 17):
         raise Problem("bad_request", f"Last-Event-ID {last_event_id[:40]!r} is no seq; it is a number from the stream.")
@@ -200,9 +189,7 @@ class EventStream(Response):
         super().__init__(media_type=EVENT_STREAM)
         del self.headers["content-length"]
         self.headers["x-accel-buffering"] = "no"
-        self._service = service
-        self._token = token
-        self._pieces = pieces
+        self._service, self._token, self._pieces = service, token, pieces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "HEAD":
@@ -241,7 +228,7 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 
 async def converse(service: Service, token: Token, socket: WebSocket, pieces: Source) -> None:
-    """The same over a WebSocket: one message a piece; an empty one is a heartbeat. Messages from the client are
+    """The same over a WebSocket: one message a piece, an empty one as heartbeat. Messages from the client are
     ignored."""
     with service.streaming(token.user):
         await socket.accept()

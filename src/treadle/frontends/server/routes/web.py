@@ -1,5 +1,4 @@
-"""Routes for the web app: the page and its parts, signing in with a code, HTML of what chats say, copies of chats, and
-what was spent by day. The page itself is in `treadle/frontends/web`."""
+"""Routes for the web app (`treadle/frontends/web`): its files, signing in, HTML of messages, copies of chats, costs."""
 
 import asyncio
 import hashlib
@@ -15,13 +14,11 @@ from starlette.responses import Response
 from treadle.base.types import ChatId, new_chat_id
 from treadle.chat.state import status
 from treadle.errors import ChatExists
-from treadle.frontends.server.compression import accepts_gzip, pack
-from treadle.frontends.server.idempotency import remember
-from treadle.frontends.server.replies import ApiReply, Problem, reply
+from treadle.frontends.server.connections import accepts_gzip, pack
+from treadle.frontends.server.replies import ApiReply, Problem, chat_view, remember, reply
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.frontends.server.tokens import LOCAL, owner_of
 from treadle.frontends.server.usage import DAY_MS
-from treadle.frontends.server.views import chat_view
 from treadle.library.transfer import fork as fork_chat
 from treadle.protocol.http_answers import ChatView, Rendered, SignedIn, UsageDays, UsageRow
 from treadle.protocol.http_queries import DaysQuery
@@ -35,24 +32,19 @@ INDENTATION = re.compile(rb"^ +", re.MULTILINE)
 BEST_LEVEL = 9
 FOREVER = "public, max-age=31536000, immutable"
 KINDS = {
-    ".html": "text/html",
-    ".js": "text/javascript",
-    ".css": "text/css",
-    ".svg": "image/svg+xml",
+    ".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml",
     ".webmanifest": "application/manifest+json",
-}
+}  # fmt: skip
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
     "manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types treadle"
-)
-"""Scripts and styles of this server only, none of them inline; HTML is taken only from one place of one module."""
+)  # Scripts and styles of this server only, none of them inline; HTML is taken only from one place of one module.
 
 
 class PageFile(msgspec.Struct, frozen=True):
     body: bytes
-    packed: bytes
-    """The body by gzip; empty if that is not shorter."""
+    packed: bytes  # The body by gzip; empty if that is not shorter.
     kind: str
     tag: str
 
@@ -64,8 +56,7 @@ class Page(msgspec.Struct, frozen=True):
 
 @cache
 def web_page() -> Page:
-    """The files of the page, read once: nothing else can be asked for. Its parts lie in a folder that is named after
-    what is in them, so that a browser asks for each once and never again."""
+    """The files of the page, read once. Their folder is named after their content: a browser asks for each once."""
     bodies = {path.name: path.read_bytes() for path in sorted(FOLDER.iterdir()) if path.suffix in KINDS}
     for name in (name for name in bodies if name.endswith(".js")):
         # Comments and indentation are for those who read the source, and a seventh of the bytes. No text of a script
@@ -92,8 +83,7 @@ def needed(bodies: Mapping[str, bytes], first: str) -> list[str]:
 
 def _serve_part(call: ApiRequest, name: str, version: str = "") -> Response:
     page = web_page()
-    part = page.parts.get(name)
-    if part is None:
+    if (part := page.parts.get(name)) is None:
         raise Problem("not_found", "The page has no such part.")
     headers = {"etag": part.tag, "cache-control": FOREVER if version == page.version else "no-cache"}
     if name == INDEX:  # its policy holds for its parts; a part alone has that of the guard, which allows nothing
@@ -124,17 +114,13 @@ async def sign_in(call: ApiRequest) -> ApiReply:
 
 
 async def render(call: ApiRequest) -> ApiReply:
-    passages = call.body(Passages).passages
-    make = call.service.rendering.html
-    fragments = [
-        await make(each.kind, each.text, each.language, split=each.split, numbered=each.numbered) for each in passages
-    ]
+    make, passages = call.service.rendering.html, call.body(Passages).passages
+    fragments = [await make(p.kind, p.text, p.language, split=p.split, numbered=p.numbered) for p in passages]
     return reply(Rendered(html=tuple(fragments)))
 
 
 async def fork(call: ApiRequest) -> ApiReply:
-    body = call.body(ForkChat)
-    deps = call.service.agent.deps
+    body, deps = call.body(ForkChat), call.service.agent.deps
     chat = await call.service.owned(call.user, call.path("chat"))
     changes = call.service.admission.change(call.user, {"model": body.model} if body.model else {})
     if body.model:

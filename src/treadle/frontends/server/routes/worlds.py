@@ -1,5 +1,5 @@
-"""Routes for worlds (W-11 to W-13): each user has those that were opened for their chats. A commit begins a chat, whose
-log tells what became of it and whose undo takes it back."""
+"""Routes for worlds (W-11 to W-13). A commit begins a chat, whose log tells its outcome and whose undo takes it
+back."""
 
 import asyncio
 from contextlib import suppress
@@ -7,8 +7,7 @@ from contextlib import suppress
 import msgspec
 
 from treadle.errors import AlreadyAnswered
-from treadle.frontends.server.idempotency import first_answer, remember
-from treadle.frontends.server.replies import ApiReply, Problem, reply
+from treadle.frontends.server.replies import ApiReply, Problem, first_answer, remember, reply
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.frontends.server.tokens import owner_of
 from treadle.library.worlds.record import World
@@ -63,8 +62,8 @@ async def drop(call: ApiRequest) -> ApiReply:
 
 
 async def _world(call: ApiRequest) -> World:
-    """Return the world of the request. Another user's world is reported as not found (S-13); one whose project is no
-    longer open to the user is refused."""
+    """The world of the request. Another user's is not found (S-13); one whose project is not open any more is
+    refused."""
     world = next((each for each in await call.service.agent.worlds.list() if each.id == call.path("world")), None)
     if world is None or world.owner != owner_of(call.user):
         raise Problem("not_found", f"There is no world {call.path('world')[:80]!r}.")

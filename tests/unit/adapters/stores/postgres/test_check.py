@@ -3,7 +3,7 @@
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 
-from treadle.adapters.stores.integrity import Problem
+from treadle.adapters.stores.packing import Problem
 from treadle.adapters.stores.postgres import PostgresStore
 from treadle.base.types import CallKey
 from treadle.errors import Damaged, NotFound

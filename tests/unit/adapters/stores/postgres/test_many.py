@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from tests.faults.chance import SEED
-from treadle.adapters.stores.postgres import PostgresStore, rows
+from treadle.adapters.stores.postgres import PostgresStore
 from treadle.adapters.stores.postgres import store as module
-from treadle.adapters.stores.postgres.queries import READ
+from treadle.adapters.stores.postgres.queries import READ, line, pack
 from treadle.base.types import ChatId
 from treadle.errors import ChatBusy
 from treadle.testing.store_contract.helpers import A, B, add, begin, claimed, record, records, seqs, summary
@@ -27,7 +27,7 @@ APPEND = (
 
 async def append_behind(connection: asyncpg.Connection, chat: ChatId, seq: int) -> None:
     """Append from a session that gives no hint."""
-    await connection.execute(APPEND, chat, seq, [rows.pack(record(seq))], rows.line(summary(chat, seq)))
+    await connection.execute(APPEND, chat, seq, [pack(record(seq))], line(summary(chat, seq)))
 
 
 async def pages(connection: asyncpg.Connection, query: str, *values: object) -> int:
@@ -216,7 +216,7 @@ async def test_a_chat_of_100k_events(store: PostgresStore, connection: asyncpg.C
     await store.create(summary(A, 1), records(1, 1))
     await store.create(summary(B, 1), records(1, 1))
     number = await connection.fetchval("SELECT no FROM chats WHERE id = $1", A)
-    packed = rows.pack(record(1))
+    packed = pack(record(1))
     await connection.copy_records_to_table(
         "events",
         columns=["chat_no", "seq", "time_ms", "type", "version", "epoch", "packing", "crc", "body"],
@@ -229,7 +229,7 @@ async def test_a_chat_of_100k_events(store: PostgresStore, connection: asyncpg.C
     await add(store, A, LONG + 1)
     cost = {
         chat: (
-            await pages(connection, APPEND, chat, head + 1, [rows.pack(record(head + 1))], rows.line(summary(chat))),
+            await pages(connection, APPEND, chat, head + 1, [pack(record(head + 1))], line(summary(chat))),
             await pages(connection, READ, chat, head - 10, None),
         )
         for chat, head in ((A, LONG + 1), (B, 21))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.adapters.stores.sqlite.conftest import text
-from treadle.adapters.stores.integrity import Problem
+from treadle.adapters.stores.packing import Problem
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.base.types import CallKey
 from treadle.errors import Damaged

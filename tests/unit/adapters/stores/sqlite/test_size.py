@@ -8,8 +8,8 @@ from contextlib import closing
 from pathlib import Path
 
 from treadle.adapters.stores.sqlite import SqliteStore
-from treadle.adapters.stores.sqlite.blobs import BlobFiles
 from treadle.adapters.stores.sqlite.leases import Leases
+from treadle.adapters.stores.sqlite.rows import BlobFiles
 from treadle.adapters.stores.sqlite.tables import CANDIDATE, WriteTables
 from treadle.base.types import call_key
 from treadle.ports.store import Commit

@@ -1,6 +1,5 @@
 """Fan-out of events to the readers of a chat: from the hub what happens in this process, from the store what others
-write, and from its side table the live text of chats that another process runs. One watch per chat, however many read
-it. Knows nothing of how it is sent."""
+write, and the live text of chats that another process runs. One watch per chat, however many read it."""
 
 import asyncio
 from collections import deque
@@ -20,8 +19,7 @@ from treadle.protocol.events import Envelope
 
 PAGE = 200
 WAIT_S = 10.0
-SETTLE_S = 0.01
-"""Seconds to wait for the hub, which delivers an event of this process a moment after the store has it."""
+SETTLE_S = 0.01  # Seconds to wait for the hub, which delivers an event of this process a moment after the store has it.
 PAUSE_S = 1.0
 POLL_S = 0.15
 _START: Reach = (0, 0, 0)
@@ -41,22 +39,13 @@ class Reader(Subscription):
     def __init__(self, hub: Hub, chat: ChatId, after_seq: int, backlog: int, turn: int = 0) -> None:
         super().__init__(hub, chat, after_seq)
         self._held: deque[Envelope] = deque()
-        self._backlog = backlog
-        self._woken = asyncio.Event()
-        self.live = False
-        self.turn = turn
-        """The turn that is open as of what was taken in."""
+        self._backlog, self._woken, self.live = backlog, asyncio.Event(), False
+        self.turn = turn  # The turn that is open as of what was taken in.
         self.calls: set[CallKey] = set()
         """Calls that are under way as of what was taken in, as far as the reader saw them begin."""
-        self._spoken = turn if after_seq else 0
-        """The turn of which the other side may have text already."""
-        self.known = after_seq
-        """The highest seq that the reader has heard of."""
-        self._told_ms = 0
-        self.overflows = 0
-        self.ended = False
-
-    # -- news ---------------------------------------------------------------------------------------------------------
+        self._spoken = turn if after_seq else 0  # The turn of which the other side may have text already.
+        self.known = after_seq  # The highest seq that the reader has heard of.
+        self._told_ms, self.overflows, self.ended = 0, 0, False
 
     def deliver(self, envelope: Envelope) -> None:
         """Receive an envelope. Called in the event loop; never waits."""
@@ -86,7 +75,6 @@ class Reader(Subscription):
         self._held.append(envelope)
 
     def hear_of(self, head: int) -> None:
-        """Note the head of the log, from any writer."""
         self.known = max(self.known, head)
         if self.known > self.reached:
             self._fall_behind()
@@ -125,10 +113,7 @@ class Reader(Subscription):
         for envelope in so_far:
             self._take_live(envelope)
 
-    # -- reading ------------------------------------------------------------------------------------------------------
-
     def drain(self) -> list[Envelope]:
-        """Return and remove the envelopes that are held, in order."""
         envelopes = list(self._held)
         self._held.clear()
         return envelopes
@@ -145,14 +130,11 @@ class Reader(Subscription):
         return True
 
     def end(self) -> None:
-        """The server wants the reader to leave."""
         self.ended = True
         self._woken.set()
 
 
 class Feed:
-    """All readers of one chat, and the watch over what others write to it."""
-
     def __init__(self, chat: ChatId) -> None:
         self.chat = chat
         self.readers: list[Reader] = []
@@ -165,19 +147,13 @@ class Feed:
 
 
 class RemoteLive:
-    """Live text of chats that another process runs, from the store's side table (D-04, law 7): one query per poll for
-    all of them, and only while such a chat has a reader and an open turn.
-
-    `feeds` are the chats that are read here; `here` tells whether one is driven by this process, so that its text
-    comes by the hub."""
+    """Live text of chats that another process runs (D-04, law 7): one query per poll for all, only while such a chat
+    has a reader and an open turn. `feeds`: the chats that are read here; `here`: True if this process drives a chat."""
 
     def __init__(self, deps: Deps, feeds: Mapping[ChatId, Feed], here: Callable[[ChatId], bool]) -> None:
-        self._here = here
-        self._deps = deps
-        self._feeds = feeds
+        self._here, self._deps, self._feeds = here, deps, feeds
         self._reached: dict[ChatId, Reach] = {}
-        self._said: dict[ChatId, list[Envelope]] = {}
-        """By chat: the live envelopes of the turn that `_reached` is in."""
+        self._said: dict[ChatId, list[Envelope]] = {}  # By chat: the live envelopes of the turn that `_reached` is in.
         self._polling: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
@@ -196,7 +172,6 @@ class RemoteLive:
             self._polling.cancel()
 
     def _list_remote_chats(self) -> dict[ChatId, Reach]:
-        """Chats in which something is under way, and not in this process."""
         reaches = {}
         for chat, feed in self._feeds.items():
             under_way = any(reader.turn or reader.calls for reader in feed.readers)
@@ -209,8 +184,7 @@ class RemoteLive:
     async def _poll(self) -> None:
         while self._feeds:
             await asyncio.sleep(POLL_S)
-            reaches = self._list_remote_chats()
-            if not reaches:
+            if not (reaches := self._list_remote_chats()):
                 continue
             try:
                 deltas = await self._deps.store.read_deltas(reaches)
@@ -251,10 +225,8 @@ class Feeds:
     """`here` tells whether a chat is driven by this process."""
 
     def __init__(self, deps: Deps, backlog: int, here: Callable[[ChatId], bool]) -> None:
-        self._deps = deps
-        self._backlog = backlog
-        self.dropped = 0
-        """How often a slow reader was put back to the log."""
+        self._deps, self._backlog = deps, backlog
+        self.dropped = 0  # How often a slow reader was put back to the log.
         self._feeds: dict[ChatId, Feed] = {}
         self._remote = RemoteLive(deps, self._feeds, here)
 
@@ -280,11 +252,9 @@ class Feeds:
                 feed.watch.cancel()
                 await asyncio.gather(feed.watch, return_exceptions=True)
 
-    async def batches(
-        self, reader: Reader, heartbeat_s: float, *, follow: bool = True
-    ) -> AsyncIterator[list[Envelope]]:
-        """What is to be sent, some at a time; an empty batch is a heartbeat. Ends when the server does, when the chat
-        is deleted, or, without `follow`, at the end of the log."""
+    async def batches(self, reader: Reader, silence_s: float, *, follow: bool = True) -> AsyncIterator[list[Envelope]]:
+        """Some envelopes at a time; none is a heartbeat. Ends with the server, the chat, or, without `follow`, the
+        log."""
         announced = 0
         while True:
             batch = reader.drain()
@@ -298,8 +268,7 @@ class Feeds:
             if reader.ended:
                 return
             if not reader.live:
-                at_end = await self._read_on(reader)
-                if at_end and not follow:
+                if await self._read_on(reader) and not follow:
                     if last_batch := reader.drain():
                         yield last_batch
                     return
@@ -309,7 +278,7 @@ class Feeds:
                 yield [waits]
                 continue
             announced = reader.reached
-            if not await reader.news(heartbeat_s):
+            if not await reader.news(silence_s):
                 yield []
 
     async def _read_on(self, reader: Reader) -> bool:
@@ -334,10 +303,9 @@ class Feeds:
         return False
 
     async def _waits(self, reader: Reader) -> Envelope | None:
-        """Return the ActionRequired of a chat that waits, if the reader is at the end of its log. A worker elsewhere
-        sends it only to its own readers."""
-        state = self._deps.log.peek(reader.chat)
-        if state is None or state.head < reader.reached:
+        """The ActionRequired of a chat that waits, at the end of its log: a worker elsewhere sends it to its own
+        readers only."""
+        if (state := self._deps.log.peek(reader.chat)) is None or state.head < reader.reached:
             try:
                 state = await self._deps.log.load(reader.chat)
             except NotFound:  # deleted
@@ -365,7 +333,6 @@ class Feeds:
                 reader.hear_of(head)
 
     def end(self) -> None:
-        """Every reader is to leave."""
         for feed in self._feeds.values():
             for reader in feed.readers:
                 reader.end()
