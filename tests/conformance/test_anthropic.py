@@ -14,6 +14,8 @@ from treadle.protocol.content import AssistantEntry, ResultsEntry, ToolResult, U
 from treadle.protocol.tools import ToolSpec
 from treadle.testing.fake_anthropic import FakeAnthropic, Reply, event
 
+pytestmark = pytest.mark.thorough(one_of=3)
+
 anthropic = lazily("anthropic")
 
 INFO = ModelInfo("anthropic", "claude-opus-5-5", temperature=None, thinking=True)

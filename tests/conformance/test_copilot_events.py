@@ -6,11 +6,15 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 from tests.conformance.test_copilot_sdk import PYTHON_SDK, with_python
 from tests.golden.samples import SAMPLES
 from treadle.base.types import ChatId
 from treadle.frontends.copilot_words.events import Telling
 from treadle.protocol.events import Envelope
+
+pytestmark = pytest.mark.thorough(one_of=3)
 
 READ = """
 import json, sys

@@ -18,6 +18,8 @@ from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolRe
 from treadle.protocol.tools import ToolSpec
 from treadle.testing.fake_gemini import FakeGemini, Reply
 
+pytestmark = pytest.mark.thorough(one_of=3)
+
 genai = lazily("google.genai")
 
 INFO = ModelInfo("gemini", "gemini-3.8-flash", temperature=None, thinking=True)

@@ -14,6 +14,8 @@ import pytest
 from scripts.mcp_servers import place
 from tests.scenario.command_line import TIMEOUT_S, CommandLine
 
+pytestmark = pytest.mark.thorough(one_of=3)
+
 INSPECTOR = place() / "node_modules/.bin/mcp-inspector"
 needed = pytest.mark.skipif(
     not INSPECTOR.exists() or shutil.which("node") is None, reason=f"no {INSPECTOR}; make conformance installs it"

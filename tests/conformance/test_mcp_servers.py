@@ -23,6 +23,8 @@ from treadle.adapters.models.scripted import Call, Say, ScriptedModel
 from treadle.protocol import events as e
 from treadle.protocol.options import ChatOptions
 
+pytestmark = pytest.mark.thorough(one_of=3)
+
 NODE = shutil.which("node") or ""
 EVERYTHING = place() / "node_modules/@modelcontextprotocol/server-everything/dist/index.js"
 FILES = place() / "node_modules/@modelcontextprotocol/server-filesystem/dist/index.js"

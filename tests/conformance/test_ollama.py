@@ -15,6 +15,8 @@ from treadle.protocol.content import AssistantEntry, ResultsEntry, ToolRequest, 
 from treadle.protocol.tools import ToolSpec
 from treadle.testing.fake_ollama import FakeOllama, Reply
 
+pytestmark = pytest.mark.thorough(one_of=3)
+
 ollama = lazily("ollama")
 
 INFO = ModelInfo("ollama", "qwen3:8b")

@@ -14,6 +14,8 @@ from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolRe
 from treadle.protocol.tools import ToolSpec
 from treadle.testing.fake_responses import FakeResponses, Reply
 
+pytestmark = pytest.mark.thorough(one_of=3)
+
 openai = lazily("openai")
 
 INFO = ModelInfo("openai-responses", "o-test", thinking=True)

@@ -20,6 +20,8 @@ from treadle.ports.model import Memo, ModelRequest
 from treadle.protocol.content import UserEntry
 from treadle.testing.fake_http import END, FakeResponse, Headers, ThreadedServer, frame, head, json_answer
 
+pytestmark = pytest.mark.thorough(one_of=3)
+
 openai = lazily("openai")
 openai_chat = lazily("openai.lib.streaming.chat")
 anthropic = lazily("anthropic")

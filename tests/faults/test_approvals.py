@@ -9,6 +9,8 @@ import pytest
 from tests.faults.chance import some
 from tests.scenario.command_line import CommandLine
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 SCRIPT = (
     '[[turn]]\ncall = [{ name = "write_file", args = { path = "AGENTS.md", content = "hello\\n" } }]\n'
     '[[turn]]\ntext = "All done."\n'

@@ -13,6 +13,8 @@ from tests.faults.scenarios import APPEND
 from tests.homes import seed
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 SCRIPT = [
     Reply(text="Look.", calls=[("read_file", {"path": "notes.txt"}), ("list_directory", {"path": "."})]),
     Reply(calls=[("write_file", {"path": "new.txt", "content": "fresh\n"})]),

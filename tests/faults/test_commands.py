@@ -18,6 +18,8 @@ from tests.forked import ENVIRONMENT, Forked
 from tests.homes import seed
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 GATED = "echo ran >> counter; echo before; until [ -e go ]; do sleep 0.02; done; echo after; exit 3"
 DONE = Reply(calls=[("task_complete", {"summary": "Done."})])
 """How a run in mode autopilot ends."""

@@ -11,7 +11,10 @@ from treadle.adapters.sandbox.launch import escapes
 from treadle.adapters.sandbox.probe import has_views, probe
 from treadle.adapters.sandbox.trial_folders import ESCAPES, LevelReport
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap and Landlock are Linux's own")
+pytestmark = [
+    pytest.mark.thorough(one_of=2),
+    pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap and Landlock are Linux's own"),
+]
 
 USERS = [pytest.param(None, id="own-user"), pytest.param(NOBODY, id="nobody")]
 UNDONE = {"create_protected", "change_protected", "move_protected"}

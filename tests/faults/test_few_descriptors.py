@@ -9,6 +9,8 @@ import pytest
 
 from tests.scenario.command_line import CommandLine
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 CALLS = """
 [[turn]]
 call = [{ name = "run_command", args = { command = "mkdir sub; cd sub; export WORD=carried; echo one" } }]

@@ -12,7 +12,10 @@ import pytest
 from treadle.chat.change_rules import left_out
 from treadle.protocol.files import DiffStat, FileChange, FileState, change_of
 
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+pytestmark = [
+    pytest.mark.thorough(one_of=2),
+    pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
+]
 
 FOLDERS = ("", "a/", "a/b/", "fixture.git/")
 PARTS = {

@@ -10,6 +10,8 @@ import pytest
 from tests import forked
 from tests.scenario.command_line import CommandLine
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 DONE = '[[turn]]\ntext = "All done."\n'
 
 

@@ -24,6 +24,8 @@ from treadle.errors import Refused, StoreBusy, StoreError
 from treadle.protocol.commands import Interrupt, Rename, Send
 from treadle.protocol.events import SessionCreated
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 LEASE_S = 0.6
 TIME_S = 60.0 if SOAK else 5.0
 QUIET_S = 90.0

@@ -28,6 +28,8 @@ from treadle.protocol.commands import Rename
 from treadle.protocol.wire import Record
 from treadle.testing.checker import check_summary
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 
 class CountingStore(SqliteStore):
     """The real store, and how many records were read from it."""

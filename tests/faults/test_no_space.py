@@ -10,6 +10,8 @@ import pytest
 
 from treadle.adapters.sandbox.choose import find_bubblewrap
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 SIZE = 1 << 20
 SCRIPT = r"""
 import asyncio, os, sys

@@ -20,6 +20,8 @@ from treadle.adapters.workspace.search.search import Engine, ripgrep
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import Query
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 OUTSIDE = b"hit outside\n"
 INSIDE = b"hit inside\n"
 TRIES = 5_000

@@ -29,6 +29,8 @@ from treadle.testing.checker import check, check_seen
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 from treadle.testing.histories import check_messages
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 TEXT = "Hé 🧵"
 BODY = (
     b'data: {"choices":[{"delta":{"content":"H\xc3\xa9 "}}]}\n\n'

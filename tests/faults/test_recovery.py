@@ -26,6 +26,8 @@ from treadle.testing.checker import check
 from treadle.testing.fake_openai import FakeOpenAI
 from treadle.testing.faults import InjectedFault, faults
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 FIRST = ["tool.before:write_file", "tool.write_after", "tool.after:run_command", "model.first_delta"]
 MOST = 14
 """How many points of the resumed visit are struck: recovery, and a little of what follows."""

@@ -16,6 +16,8 @@ from tests.faults.test_every_point import Point, listed
 from treadle.protocol import events as e
 from treadle.testing.fake_openai import FakeOpenAI
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 ONE_OF = 20
 _ENDS = e.RunEnd | e.PermissionRequested | e.ExternalToolRequested | e.UserInputRequested
 

@@ -12,6 +12,8 @@ from tests import forked
 from tests.faults.chance import some
 from tests.unit.adapters.workspace.trees import fast_folder
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 NOBODY = "65534"
 
 

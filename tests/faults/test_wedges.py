@@ -20,6 +20,8 @@ from treadle.protocol.events import Envelope, RunEnd, SessionError, SessionIdle,
 from treadle.testing.checker import check
 from treadle.testing.faults import faults
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 PATIENCE_S = 60.0
 
 

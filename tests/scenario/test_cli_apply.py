@@ -6,6 +6,8 @@ import pytest
 
 from tests.scenario.command_line import CommandLine
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 UNIFIED = """--- a/a.txt
 +++ b/a.txt
 @@ -1,2 +1,2 @@

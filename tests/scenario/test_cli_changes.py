@@ -8,6 +8,8 @@ from tests.scenario.command_line import CommandLine
 from tests.scenario.test_cli_undo import Here
 from treadle.frontends.presentation.notices import MINUS
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 DONE = '[[turn]]\ntext = "Done."\n'
 
 

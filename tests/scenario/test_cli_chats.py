@@ -8,6 +8,8 @@ import pytest
 from tests.scenario.command_line import CommandLine
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 HELLO = '[[turn]]\ntext = "Hello."\n'
 LOOK = '[[turn]]\ntext = "Let me see."\ncall = [{ name = "list_directory", args = { path = "." } }]\n'
 

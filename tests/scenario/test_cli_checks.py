@@ -2,7 +2,11 @@
 
 import stat
 
+import pytest
+
 from tests.scenario.command_line import CommandLine
+
+pytestmark = pytest.mark.thorough(one_of=2)
 
 DONE = '[[turn]]\ntext = "Done."\n'
 WRITE = '[[turn]]\ncall = [{ name = "write_file", args = { path = "mended", content = "" } }]\n'

@@ -10,6 +10,8 @@ import pytest
 from tests.scenario.command_line import CommandLine
 from treadle.frontends.cli import COMMANDS
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 
 @pytest.fixture
 def program(cli: CommandLine) -> str:

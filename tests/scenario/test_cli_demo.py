@@ -5,7 +5,11 @@ import re
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from tests.scenario.command_line import CommandLine
+
+pytestmark = pytest.mark.thorough(one_of=2)
 
 TRANSCRIPT = Path(__file__).parents[2] / "docs" / "images" / "demo.txt"
 

@@ -19,6 +19,8 @@ from tests.scenario.command_line import CommandLine
 from treadle.protocol.events import ModelNotice
 from treadle.sync import Agent
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 MAKE = '[[turn]]\ncall = [{ name = "run_command", args = { command = "make count" } }]\n'
 ASK = '[[turn]]\ncall = [{ name = "ask_user", args = { question = "Which?", options = ["red", "blue"] } }]\n'
 DONE = '[[turn]]\ntext = "All done."\n'

@@ -6,6 +6,8 @@ import pytest
 
 from tests.scenario.command_line import CommandLine
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 HELLO = '[[turn]]\ntext = "Hello."\n'
 MODES = """
 [[turn]]

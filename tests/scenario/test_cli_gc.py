@@ -4,8 +4,12 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.scenario.command_line import CommandLine
 from treadle.adapters.workspace.history.content_store import ContentStore
+
+pytestmark = pytest.mark.thorough(one_of=2)
 
 WRITE = '[[turn]]\ncall = [{ name = "write_file", args = { path = "a", content = "new" } }]\n[[turn]]\ntext = "Done."\n'
 

@@ -4,7 +4,11 @@ import json
 import stat
 from typing import Any
 
+import pytest
+
 from tests.scenario.command_line import CommandLine
+
+pytestmark = pytest.mark.thorough(one_of=2)
 
 HELLO = '[[turn]]\ntext = "Hello."\n'
 READ = '[[turn]]\ncall = [{ name = "read_file", args = { path = "a" } }]\n[[turn]]\ntext = "Read."\n'

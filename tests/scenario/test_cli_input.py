@@ -12,6 +12,8 @@ import pytest
 from tests.scenario.command_line import CommandLine, CommandResult, end, until
 from treadle.frontends.cli.group import invoke
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 Here = Callable[..., CommandResult]
 HELLO = '[[turn]]\ntext = "Hello."\n'
 

@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.scenario.command_line import CommandLine
 from tests.scenario.test_cli_undo import AGENT, at_work, files, text
+
+pytestmark = pytest.mark.thorough(one_of=2)
 
 
 def messages(cli: CommandLine, chat: str) -> list[int]:

@@ -14,6 +14,8 @@ from treadle.errors import ConfigError
 from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 KEY = "sk-test-very-secret-indeed"
 
 

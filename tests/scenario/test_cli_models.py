@@ -7,6 +7,8 @@ import pytest
 from tests.scenario.command_line import CommandLine
 from treadle.adapters.models.local.weights import QWEN_CODER
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 
 @pytest.fixture
 def offline(cli: CommandLine) -> CommandLine:

@@ -10,6 +10,8 @@ import pytest
 from tests.scenario.command_line import CommandLine
 from treadle.adapters.tools.builtin.command.shell import without_secrets
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 SCRIPT = """
 [[turn]]
 call = [{ name = "run_command", args = { command = "echo store=$TREADLE_STORE" } }]

@@ -3,9 +3,13 @@
 import json
 import signal
 
+import pytest
+
 from tests.scenario.command_line import CommandLine, end, until
 from treadle import DynamicTool
 from treadle.sync import Agent
+
+pytestmark = pytest.mark.thorough(one_of=2)
 
 COUNT = '[[turn]]\ncall = [{ name = "run_command", args = { command = "echo x >> count" } }]\n'
 WRITE = '[[turn]]\ncall = [{ name = "write_file", args = { path = "a.txt", content = "a" } }]\n'

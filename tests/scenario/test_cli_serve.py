@@ -13,6 +13,8 @@ import requests
 
 from tests.scenario.command_line import CommandLine, end
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 HELLO = '[[turn]]\ntext = "Hello."\n'
 ASK = '[[turn]]\ncall = [{ name = "weather", args = { city = "Oslo" } }]\n[[turn]]\ntext = "Rain."\n'
 TALK = '[[turn]]\ntext = "one two three four five six"\nchunk = 4\ndelay_s = 0.05\n'

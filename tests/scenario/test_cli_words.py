@@ -7,6 +7,8 @@ import pytest
 
 from tests.scenario.command_line import NO_LOCAL_SERVER, CommandLine
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 INTERNAL = re.compile(r"requires_action|awaiting_action|\bpending\b|\\n|\\t|session\.[a-z]|tool\.execution|Traceback")
 TWO_LINES = r"echo one\necho two > made.txt"
 ASK = f'[[turn]]\ncall = [{{ name = "run_command", args = {{ command = "{TWO_LINES}" }} }}]\n'

@@ -18,6 +18,8 @@ from treadle.protocol.events import Envelope
 from treadle.sync import Agent, Chat
 from treadle.testing.checker import check
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 WAIT = (
     '[[turn]]\ncall = [{ name = "run_command", '
     'args = { command = "echo began >> count; while [ ! -e go ]; do sleep 0.02; done" } }]\n'

@@ -18,6 +18,8 @@ from treadle.frontends.server.replies import codes
 from treadle.frontends.server.running import ROUTES
 from treadle.frontends.server.service import Limits
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:

@@ -11,6 +11,8 @@ from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.client import Client as RealClient
 from treadle.errors import ApiError
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 TWO = Say("```\none\n```\nor\n```\ntwo\n```\n")
 
 

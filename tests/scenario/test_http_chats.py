@@ -23,6 +23,8 @@ from treadle.ports.store import Store
 from treadle.testing.fake_ollama import FakeOllama
 from treadle.testing.fake_openai import FakeOpenAI
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 DONE: list[str] = []
 STEPS = [Call("deploy", target="prod"), Say("Deployed."), Say("More.")]
 

@@ -18,6 +18,8 @@ from treadle.errors import ApiError
 from treadle.frontends.server.admission import Admission
 from treadle.protocol.options import ChatOptions
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 T = TypeVar("T")
 FLOW = ".github/workflows/ci.yml"
 TASKS = {

@@ -6,6 +6,8 @@ import random
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import pytest
+
 from tests.faults.chance import SEED
 from tests.homes import seed
 from tests.scenario.http_kit import serving
@@ -14,6 +16,8 @@ from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.frontends.server.admission import Admission
 from treadle.frontends.server.running import ROUTES
 from treadle.protocol.options import ChatOptions
+
+pytestmark = pytest.mark.thorough(one_of=2)
 
 TRIES = 8
 ODD: list[Any] = [

@@ -13,6 +13,8 @@ from treadle.adapters.stores.memory import MemoryStore
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 

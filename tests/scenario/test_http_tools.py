@@ -14,6 +14,8 @@ from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.errors import InvalidInput
 from treadle.ports.store import Store
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 STEPS = [[Call("weather", city="Oslo"), Call("weather", city="Rome")], Say("Rain and sun.")]
 
 

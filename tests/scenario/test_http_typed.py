@@ -4,12 +4,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.scenario.http_kit import Client, Server, serving
 from tests.scenario.mcp_servers.kit import ODD
 from treadle.adapters.models.scripted import Say
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.frontends.server.admission import Admission
 from treadle.protocol.options import ChatOptions
+
+pytestmark = pytest.mark.thorough(one_of=2)
 
 OPTIONS = ChatOptions(model="scripted:test", interactive=True, summarize=False, verify=False)
 

@@ -17,6 +17,8 @@ from treadle.frontends.server.routes.web import FOLDER, POLICY, web_page
 from treadle.frontends.server.service import SignIn
 from treadle.protocol.content import Usage
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 MOST_LINES = 3_500
 MOST_BYTES = 60_000
 """Of all that a cold page asks for, compressed; its headers and first answers take about 8,000 more."""

@@ -3,12 +3,16 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.scenario.mcp_servers.kit import ODD
 from tests.scenario.test_tui_app import agent_with, app_on, read_transcript, say, until
 from treadle.adapters.models.scripted import Call, Say
 from treadle.frontends.tui.app import TreadleApp
 from treadle.frontends.tui.commands import COMMANDS
 from treadle.frontends.tui.screens import Picker, Reading
+
+pytestmark = pytest.mark.thorough(one_of=4)
 
 LISTS = ("model", "mode", "review", "diff", "rewind", "chats", "resume", "queue", "jobs", "theme")
 LISTS += ("rules", "permissions", "history", "effort")

@@ -4,8 +4,12 @@ import json
 import stat
 import sys
 
+import pytest
+
 from tests.scenario.command_line import CommandLine
 from tests.scenario.mcp_servers.kit import ODD
+
+pytestmark = pytest.mark.thorough(one_of=2)
 
 
 def test_a_server_is_added_tried_used_and_removed(cli: CommandLine) -> None:

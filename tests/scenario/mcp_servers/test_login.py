@@ -21,6 +21,8 @@ from treadle.adapters.models.scripted import Call, Say
 from treadle.errors import ToolError
 from treadle.protocol import events as e
 
+pytestmark = pytest.mark.thorough(one_of=2)
+
 door, auth = Lazy("tests.scenario.mcp_servers.door"), lazily("mcp.shared.auth")
 
 SIGN_IN = "The MCP server door did not start: it asks you to sign in: treadle mcp login door"

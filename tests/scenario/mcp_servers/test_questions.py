@@ -4,6 +4,8 @@ call goes on; of a newer server in another process, too."""
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.lazily import Lazy
 from tests.scenario.kit import of
 from tests.scenario.mcp_servers.kit import Kit, action, collect_events, results
@@ -11,6 +13,8 @@ from treadle.adapters.models.scripted import Call, ReportUsage, Say, ScriptedMod
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
 from treadle.protocol.options import Budget
+
+pytestmark = pytest.mark.thorough(one_of=2)
 
 modern = Lazy("tests.scenario.mcp_servers.modern")
 

@@ -4,10 +4,13 @@ import asyncio
 import uuid
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from tests.scenario.mcp_servers.kit import Kit, collect_events, results
 from treadle.adapters.models.scripted import Call, Say
+
+pytestmark = pytest.mark.thorough(one_of=2)
 
 
 class Forgetful:
