@@ -3,6 +3,8 @@
 import random
 from pathlib import Path
 
+import pytest
+
 from tests.differential.texts import random_cases
 from treadle.adapters.workspace.root import Root
 from treadle.adapters.workspace.search.search import Engine, ripgrep
@@ -31,6 +33,7 @@ _WORDS = (
 )
 
 
+@pytest.mark.thorough(one_of=3)
 def test_both_programs_find_the_same_lines(tmp_path: Path) -> None:
     program = ripgrep("/nowhere")
     assert program is not None, "ripgrep comes with the requirements"

@@ -41,13 +41,16 @@ def some(items: Sequence[T], one_of: int, salt: str) -> list[T]:
 
 
 def split_thorough(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
-    """The tests that run, and those that only a thorough run has: of a file with `one_of=3` a third runs, by chance."""
+    """The tests that run, and those that only a thorough run has. With `one_of=3` a third runs, by chance: of the tests
+    of a marked file, or of all marked tests in `tests/unit`, `tests/scenario` and so on."""
     left_out: set[pytest.Item] = set()
     groups = defaultdict[tuple[str, int], list[pytest.Item]](list)
     for item in items:
         if not THOROUGH and (marker := item.get_closest_marker("thorough")):
-            groups[item.nodeid.partition("::")[0], marker.kwargs.get("one_of", 0)].append(item)
-    for (file, one_of), group in groups.items():
+            path = item.nodeid.partition("::")[0]
+            group_name = "/".join(path.split("/")[:2]) if marker in item.own_markers else path
+            groups[group_name, marker.kwargs.get("one_of", 0)].append(item)
+    for (group_name, one_of), group in groups.items():
         count = -(-len(group) // one_of) if one_of else 0
-        left_out |= set(group).difference(random.Random(f"{SEED} {file}").sample(group, count))
+        left_out |= set(group).difference(random.Random(f"{SEED} {group_name}").sample(group, count))
     return [item for item in items if item not in left_out], [item for item in items if item in left_out]

@@ -87,6 +87,7 @@ class Unsteady:
         return unsteady
 
 
+@pytest.mark.thorough(one_of=3)
 async def test_workers_on_unsteady_stores(address: str, tmp_path: Path) -> None:
     """Three workers of one process with a pool each; a person sends, steers and stops meanwhile."""
     print(f"TEST_SEED={SEED}")
@@ -130,6 +131,7 @@ async def test_workers_on_unsteady_stores(address: str, tmp_path: Path) -> None:
     assert not problems, "\n".join([f"TEST_SEED={SEED}", *problems])
 
 
+@pytest.mark.thorough(one_of=3)
 async def test_libraries_without_a_pool(address: str, tmp_path: Path) -> None:
     """Two agents send to the same chats and drive them only because they send: no pool claims the remaining chats."""
     print(f"TEST_SEED={SEED}")
@@ -177,6 +179,7 @@ class Worker:
         self.process.wait(30)
 
 
+@pytest.mark.thorough(one_of=3)
 def test_processes_that_stop_and_go_on(address: str, tmp_path: Path) -> None:
     """Fault 4: zombies wake up past their leases, others die in the middle; at last all of them go on."""
     print(f"TEST_SEED={SEED}")

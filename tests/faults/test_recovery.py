@@ -40,6 +40,7 @@ def twice_killed(folder: Path, fake: FakeOpenAI, first: str) -> Case:
     return case
 
 
+@pytest.mark.thorough(one_of=3)
 @pytest.mark.parametrize("first", FIRST)
 def test_killed_at_every_point_of_its_recovery(first: str, tmp_path: Path) -> None:
     with FakeOpenAI(SCENARIOS["work"]) as fake:

@@ -74,6 +74,7 @@ def test_the_worst_is_shown_and_does_not_happen(cli: CommandLine) -> None:
     assert not list(cli.home.glob("try-*"))
 
 
+@pytest.mark.thorough(one_of=3)
 def test_the_same_as_an_ordinary_user() -> None:
     if reason := missing("view", NOBODY):
         pytest.skip(reason)

@@ -35,6 +35,7 @@ COMMANDS = (
 )
 
 
+@pytest.mark.thorough(one_of=3)
 @pytest.mark.parametrize("script", [ASK, QUESTION], ids=["approval", "question"])
 def test_a_chat_that_waits(cli: CommandLine, script: str) -> None:
     model = cli.script(script + DONE)

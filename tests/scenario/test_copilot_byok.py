@@ -39,6 +39,7 @@ async def ask(cli: CommandLine, fake: FakeModelServer, provider: dict[str, Any],
         await program.close()
 
 
+@pytest.mark.thorough(one_of=3)
 @pytest.mark.parametrize(
     ("provider", "header", "path"),
     [

@@ -8,8 +8,9 @@ from tests.faults import chance
 
 
 class FakeItem:
-    def __init__(self, nodeid: str, marker: pytest.Mark | None) -> None:
+    def __init__(self, nodeid: str, marker: pytest.Mark | None, *, is_own: bool = False) -> None:
         self.nodeid, self._marker = nodeid, marker
+        self.own_markers = [marker] if is_own else []
 
     def get_closest_marker(self, name: str) -> pytest.Mark | None:
         return self._marker if name == "thorough" else None
@@ -20,6 +21,7 @@ def make_items() -> list[Any]:
     return [
         *(FakeItem(f"tests/test_table.py::test_row[{number}]", third) for number in range(10)),
         FakeItem("tests/test_single.py::test_one", third),
+        *(FakeItem(f"tests/unit/test_{number}.py::test_slow", third, is_own=True) for number in range(3)),
         FakeItem("tests/test_package.py::test_install", never),
         FakeItem("tests/test_plain.py::test_all", None),
     ]
@@ -29,8 +31,8 @@ def test_a_part_of_each_table_runs_and_always_the_same(monkeypatch: pytest.Monke
     monkeypatch.setattr(chance, "THOROUGH", False)
     items = make_items()
     selected, thorough = chance.split_thorough(items)
-    files = [item.nodeid.partition("::")[0].removeprefix("tests/test_") for item in selected]
-    assert files == ["table.py"] * 4 + ["single.py", "plain.py"]
+    names = [item.nodeid.rpartition("::")[2].partition("[")[0] for item in selected]
+    assert names == ["test_row"] * 4 + ["test_one", "test_slow", "test_all"]
     assert {*selected, *thorough} == {*items}
     repeated, _ = chance.split_thorough(items)
     assert repeated == selected
