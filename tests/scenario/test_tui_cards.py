@@ -139,6 +139,20 @@ async def test_no_sentence_and_no_paste_answers(kind: str, quick: None) -> None:
     assert recorded.answers == []
 
 
+async def test_a_key_at_the_moment_when_the_card_takes_the_focus_is_not_lost(quick: None) -> None:  # U-10
+    app, recorded = asking_app("command")
+    async with app.run_test(size=(100, 40)) as pilot:
+        await is_ready(pilot, app)
+        app.screen.set_focus(app.composer)
+        await until(pilot, lambda: app.composer.has_focus and not app.card.armed)
+        app.card._arm()  # the widgets learn of it later than the screen
+        await app.on_event(Key("h", "h"))
+        type_at_once(app, "ello")
+        await until(pilot, lambda: app.composer.text == "hello")
+        app.leave()
+    assert recorded.answers == []
+
+
 @pytest.mark.parametrize("pasted", ["y", "n", "1", "y\n", "\r"])
 async def test_a_paste_of_one_key_is_text(pasted: str, quick: None) -> None:  # U-10
     app, recorded = asking_app("command")

@@ -249,8 +249,9 @@ class TreadleApp(App[AppExit]):
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             self.last_key = time.monotonic()
-            if self._showing is not None and len(self.screen_stack) == 1 and not self.composer.has_focus:
-                if isinstance(event, events.Key) and self.card.has_focus and self.card.take_key(event):
+            focused = self.screen.focused  # `has_focus` of a widget follows later: this key would be lost
+            if self._showing is not None and len(self.screen_stack) == 1 and focused is not self.composer:
+                if isinstance(event, events.Key) and focused is self.card and self.card.take_key(event):
                     return
                 if isinstance(event, events.Paste) or event.is_printable:
                     self._begin_message()
