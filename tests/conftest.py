@@ -4,6 +4,7 @@ those who ask for it."""
 
 import gc
 import os
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -35,7 +36,16 @@ settings.register_profile(
 )
 settings.load_profile("treadle")
 os.environ["TREADLE_HOME"] = str(shared_home())
-gc.disable()  # until all tests are collected
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Nothing of the collected tests is garbage: the collector rests meanwhile."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)
@@ -53,4 +63,3 @@ def pytest_collection_finish() -> None:
     """The thousands of tests live as long as the run: the garbage collector need not look at them again."""
     gc.collect()
     gc.freeze()
-    gc.enable()

@@ -212,7 +212,7 @@ class ClientChat:
         return (await self._http.get(f"{self._at}/messages", a.MessageList, {"limit": str(limit)})).messages
 
     def events(self, after_seq: int = 0, *, deltas: bool = True) -> AsyncGenerator[Envelope, None]:
-        """Every event behind `after`, and live ones between them, until you leave. Comes back by itself after any
+        """Every event behind `after_seq`, and live ones between them, until you leave. Comes back by itself after any
         disconnection: each event comes once and in order, and `assistant.reset` says when partial text comes again."""
         return follow(self._http, self.id, after_seq, deltas, self._patience_s)
 

@@ -117,7 +117,7 @@ class Hub:
         self.relay: Callable[[Envelope], None] | None = None  # passes live envelopes on to readers in other processes
 
     def subscribe(self, chat: ChatId, after_seq: int) -> Subscription:
-        """From now on; `after` is the head that the reader knows."""
+        """From now on; `after_seq` is the head that the reader knows."""
         reader = Subscription(self, chat, after_seq)
         self.attach(reader)
         for envelope in self.so_far(chat):

@@ -91,7 +91,7 @@ def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest
 
 
 def fitted(request: ModelRequest, used_tokens: int, info: ModelInfo) -> ModelRequest:
-    """The request with an output limit that fits what is left of the window behind `used` tokens: many servers refuse a
+    """The request with an output limit that fits what is left of the window behind `used_tokens`: many servers refuse a
     request whose input and output limit together are more than the window."""
     if info.limit_assumed and not request.max_tokens:
         return request

@@ -206,7 +206,7 @@ class Agent:
         return await model_choice.list_models(registry, self._env) if registry is not None else []
 
     async def require_model(self, flag: str = "--model") -> model_choice.ModelChoice:
-        """As `choose_model`; ConfigError names the choices. `how`: the flag or setting that names a model."""
+        """As `choose_model`; ConfigError names the choices. `flag`: the flag or setting that names a model."""
         if (choice := await self.choose_model()) is None:
             registry = self._model_registry
             keys = model_choice.providers_with_key(registry) if registry is not None else {}

@@ -245,7 +245,7 @@ class Chat:
         return open_actions(await self.state())
 
     async def events(self, after_seq: int = 0, limit: int = 0) -> list[e.Envelope]:
-        """The log, from behind `after`; at most `limit` events if it is not 0."""
+        """The log, from behind `after_seq`; at most `limit` events if it is not 0."""
         await self.open()
         return [wire.decode(self.id, record) for record in await self._deps.store.read(self.id, after_seq, limit)]
 
@@ -314,7 +314,7 @@ class Chat:
 
     async def follow(self, command: c.Command | None, after_seq: int | None = None) -> AsyncIterator[e.Envelope]:
         """Carry out the command and yield the news until the chat is quiet; before it, what is recorded behind
-        `after`."""
+        `after_seq`."""
         hub = self._deps.log.hub
         readers: list[Subscription] = []
         try:

@@ -143,7 +143,7 @@ class Store(Protocol):
     async def head(self, chat: ChatId) -> int: ...
 
     async def wait(self, chat: ChatId, after_seq: int, timeout_s: float) -> int:
-        """Return the head as soon as it is > `after`, or what it is when the time is up. Sees other processes'
+        """Return the head as soon as it is > `after_seq`, or what it is when the time is up. Sees other processes'
         appends too (within a quarter of a second). NotFound if the chat is deleted meanwhile."""
 
     async def get(self, chat: ChatId) -> Listed: ...
@@ -155,8 +155,8 @@ class Store(Protocol):
         before: a chat that does not change is on exactly one page."""
 
     async def changes(self, *, owner: str | None = None, after_change: int = 0, limit: int = 0) -> Sequence[Listed]:
-        """Chats that were created, appended to or deleted since change number `after`, in the order of their last
-        change. Who goes on from the last number that it got misses no chat, whoever changes them at the same time; of
+        """Chats that were created, appended to or deleted since `after_change`, in the order of their last
+        change. A reader that continues from the last number misses no chat, also while others change them; of
         several changes of one chat only the last is seen. A change may be seen a moment after its commit, when all that
         come before it are over."""
 
@@ -165,8 +165,8 @@ class Store(Protocol):
         with the number of the first record to check. Omits no chat with the words, but may return others."""
 
     async def wait_any(self, after_change: int, timeout_s: float) -> int:
-        """Return the number of the store's last change as soon as it is > `after`, or what it is when the time is up.
-        Sees other processes' changes too (within a quarter of a second)."""
+        """Return the number of the store's last change as soon as it is > `after_change`, or as it is when
+        the time is up. Sees other processes' changes too (within a quarter of a second)."""
 
     async def claim(self, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> Lease | None:
         """Take the lease of `chat`, or of any chat that is runnable (or whose wake time is <= now_ms), is not

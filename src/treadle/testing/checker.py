@@ -30,7 +30,7 @@ Problems = list[str]
 
 
 async def check(store: Store, chat: ChatId, *, is_idle: bool = True) -> Problems:
-    """Everything that the store can answer. `settled`: the chat is idle, so nothing may be open."""
+    """Everything that the store can answer. `is_idle`: the chat is idle, so nothing may be open."""
     records = await store.read(chat)
     envelopes = [wire.decode(chat, record) for record in records]
     listed = await store.get(chat)
@@ -262,7 +262,7 @@ def check_histories(chat: ChatId, log: Sequence[Envelope]) -> Problems:
 
 def check_seen(received: Iterable[Envelope | str | bytes], log: Sequence[Envelope]) -> Problems:
     """Check that a client saw exactly the log, reconnections included: each event once, in order, and unchanged (D-04).
-    `seen`: envelopes, or the JSON lines of the wire; ephemeral events are ignored."""
+    `received`: envelopes, or the JSON lines of the wire; ephemeral events are ignored."""
     envelopes = [one if isinstance(one, Envelope) else wire.from_json(one) for one in received]
     recorded = [envelope for envelope in envelopes if not envelope.ephemeral]
     places = ((place, envelope.seq) for place, envelope in enumerate(recorded, 1))

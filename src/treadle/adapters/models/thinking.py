@@ -185,7 +185,7 @@ class TextThinking:
         self._stretch, self._trim = None, True
 
     def _end(self, *, is_cut: bool) -> None:
-        """No more text of this kind will come; `cut` if what there is was not meant to be the whole."""
+        """No more text of this kind will come; `is_cut` if what there is was not meant to be the whole."""
         held_text, stretch, self._held = self._held, self._stretch, ""
         if stretch is None:
             stray = held_text.lstrip().startswith(_CLOSERS) and re.fullmatch(_STRAY, held_text.strip())

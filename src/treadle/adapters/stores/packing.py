@@ -182,7 +182,7 @@ def check_gapless(records: Sequence[Record | Packed], first: int) -> None:
 
 
 def gapless(records: list[Record], chat: ChatId, after_seq: int, head: int, limit: int) -> list[Record]:
-    """The records behind `after`, one for every number up to the chat's head, or up to `limit` of them."""
+    """The records behind `after_seq`, one for every number up to the chat's head, or up to `limit` of them."""
     upto = max(head, records[-1].seq if records else 0)
     if limit:
         upto = min(upto, after_seq + limit)

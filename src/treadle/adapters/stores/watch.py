@@ -40,7 +40,7 @@ class Watch:
         self._asking, self._closed = False, False
 
     async def wait(self, chat: ChatId, after_head: int, timeout_s: float, now: Callable[[], Awaitable[int]]) -> int:
-        """The head as soon as it is > `after`, or what `now` says when the time is up."""
+        """The head as soon as it is > `after_head`, or what `now` says when the time is up."""
         import asyncio
 
         waiter: asyncio.Future[int] = asyncio.get_running_loop().create_future()

@@ -103,7 +103,7 @@ class Ending:
 
 
 async def drive(chat: Chat, following: CommandStream, show: Show, after_seq: int, *, detaches: bool = False) -> int:
-    """Carry out a command and show everything recorded behind `after`, until the chat is idle or waits."""
+    """Carry out a command and show everything recorded behind `after_seq`, until the chat is idle or waits."""
     ending = Ending()
     steps: list[FileChange] = []
     with Signals(chat, detaches=detaches) as signals:

@@ -329,7 +329,7 @@ class HttpModel(ModelBase, ABC):
         """Leave out what the server refused by name and say so (M-01); None when asking again cannot help."""
 
     def _explained(self, error: ModelError, *, has_output: bool) -> ModelError:
-        """The failure, in words that help; `heard` when a part of the answer came before it."""
+        """The failure, in words that help; `has_output` when a part of the answer came before it."""
         if not error.unreachable:
             return error
         message = f"{error}; no server listens there: {self.start_hint or 'start it, or check the base URL'}"

@@ -40,7 +40,7 @@ def split_indent(line: str) -> tuple[str, str]:
 
 
 def infer(mine: list[str], theirs: list[str], new_indents: list[str]) -> Shift | None:
-    """The shift that makes each indentation of `mine` the one in `theirs`; `asked` are others that will be shifted."""
+    """The shift that makes each indentation of `mine` the one in `theirs`; `new_indents` will be shifted, too."""
     pairs = list(dict.fromkeys(zip(mine, theirs, strict=True)))
     own_indent, file = pairs[0]
     added, dropped = file.removesuffix(own_indent), own_indent.removesuffix(file)

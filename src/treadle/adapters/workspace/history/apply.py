@@ -260,7 +260,7 @@ class ChangeApplier:
         self._source.let_go(self._adopted)
 
     def make(self, closed_modes: Mapping[str, int]) -> list[FileConflict]:
-        """`closed` are folders that must be opened for it, with the modes that they get back."""
+        """`closed_modes` are folders that must be opened for it, with the modes that they get back."""
         final_modes = self._open_up(closed_modes)
         with self._freeing:
             # Entries that must be gone before others can take their place: files, then folders from the bottom up.

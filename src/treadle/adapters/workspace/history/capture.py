@@ -140,7 +140,7 @@ class Captures:
             raise ToolError(f"The project's content cannot be stored: {reason}") from error
 
     def _place(self, tree: Tree, last_inode: int) -> Path:
-        """A file with this tree among the captures, durable; `same` is the inode of the last tree if that is it."""
+        """A file with this tree among the captures, durable; `last_inode` is that of the last tree."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = self._folder / f"{new_id('t')}.tree"
         if last_inode:

@@ -76,7 +76,7 @@ def index_digest(data: bytes) -> str:
 
 def _entries(data: bytes, *, require_whole: bool = False) -> Iterator[tuple[bytes, bytes, bytes]]:
     """Of each entry what comes before its name, the flags of later versions, and its name. ValueError, or an error of
-    bytes that are not there, for what is no index; with `whole` also for one that is only a part."""
+    bytes that are not there, for what is no index; with `require_whole` also for one that is only a part."""
     mark, version, number = _HEADER.unpack_from(data)
     if mark != b"DIRC" or version not in (2, 3, 4):
         raise ValueError("no index")

@@ -462,7 +462,7 @@ _SMALLEST_TEXT = 8  # A file with fewer bytes holds a number or a word, which co
 def unrecoverable(
     root: Root, files: Sequence[FileChange], was_made: Callable[[str], bool], git: Callable[[], Git | None]
 ) -> tuple[str, ...]:
-    """The paths. `made` says of a hash whether an earlier change left such bytes; `git` is asked only if it must be."""
+    """The paths. `was_made` tells if an earlier change left bytes with this hash; `git` is asked only if it must be."""
     # Without git's data, and without files that tools can make again: a later command removes those unasked. A change
     # of .gitignore does not exempt files from review.
     rewritten = any(decode_path(file.path).rpartition("/")[2] == ".gitignore" for file in files)
