@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, FilePayload, expect
 
 from tests.browser.site import Site, window
 
-pytestmark = pytest.mark.thorough(one_of=5)
+pytestmark = pytest.mark.thorough(one_of=10)
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -14,7 +14,7 @@ from tests.browser.site import PHONE, Site, window
 from tests.scenario.mcp_servers.kit import ODD
 from treadle.protocol.envelope import EndReason
 
-pytestmark = pytest.mark.thorough(one_of=5)
+pytestmark = pytest.mark.thorough(one_of=10)
 
 SLOW = """
 [model]

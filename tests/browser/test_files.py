@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.site import Site, window
 
-pytestmark = pytest.mark.thorough(one_of=5)
+pytestmark = pytest.mark.thorough(one_of=10)
 
 LINES = "".join(f"line {number}\n" for number in range(1, 41))
 EDIT = """

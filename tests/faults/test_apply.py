@@ -13,7 +13,7 @@ from tests.faults.test_every_point import every_passing, listed, new_case
 from treadle.protocol.events import ExecutionComplete, FilesChanged, RunEnd, UserMessage
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 ANSWER = [Reply(text="Like this:\n```\nfresh\n```\n")]
 SHARDS = 2
@@ -36,7 +36,7 @@ def check_applied(case: Case) -> None:
     assert len(case.fake.requests) == 1
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_killed_at_every_point_it_is_applied_once(shard: int, tmp_path: Path) -> None:
     with FakeOpenAI(ANSWER) as fake:

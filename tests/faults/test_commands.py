@@ -18,7 +18,7 @@ from tests.forked import ENVIRONMENT, Forked
 from tests.homes import seed
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 GATED = "echo ran >> counter; echo before; until [ -e go ]; do sleep 0.02; done; echo after; exit 3"
 DONE = Reply(calls=[("task_complete", {"summary": "Done."})])
@@ -202,7 +202,7 @@ def test_a_supervisor_that_is_killed_before_the_eyes_of_its_worker(treadle: Trea
     assert_told_and_undoable(treadle)
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 @pytest.mark.parametrize("call", [("check_command", {"handle": "1.0"}), ("run_command", {"command": "true"})])
 def test_a_background_process_whose_supervisor_is_killed_leaves_nothing_of_its_sandbox(
     tmp_path: Path, call: tuple[str, dict[str, Any]]

@@ -12,7 +12,7 @@ from treadle.adapters.sandbox.probe import has_views, probe
 from treadle.adapters.sandbox.trial_folders import ESCAPES, LevelReport
 
 pytestmark = [
-    pytest.mark.thorough(one_of=2),
+    pytest.mark.thorough(one_of=4),
     pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap and Landlock are Linux's own"),
 ]
 

@@ -13,7 +13,7 @@ from treadle.chat.change_rules import left_out
 from treadle.protocol.files import DiffStat, FileChange, FileState, change_of
 
 pytestmark = [
-    pytest.mark.thorough(one_of=2),
+    pytest.mark.thorough(one_of=4),
     pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
 ]
 

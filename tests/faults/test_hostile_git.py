@@ -12,7 +12,7 @@ import pytest
 from tests.scenario.command_line import CommandLine
 
 pytestmark = [
-    pytest.mark.thorough(one_of=3),
+    pytest.mark.thorough(one_of=6),
     pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
 ]
 

@@ -10,7 +10,7 @@ import pytest
 from tests import forked
 from tests.scenario.command_line import CommandLine
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 DONE = '[[turn]]\ntext = "All done."\n'
 
@@ -84,7 +84,7 @@ def test_nothing_widens_and_nothing_runs(cli: CommandLine) -> None:
     quiet(cli)
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 @pytest.mark.parametrize("folder", [".", "vendor", ".treadle"])
 def test_no_command_of_treadle_runs_what_lies_there(cli: CommandLine, folder: str) -> None:
     """In the project itself, where a `sitecustomize.py` lies, in interpreters of their own."""

@@ -10,7 +10,7 @@ from tests import forked
 from tests.faults.test_command_line import Shell
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 NAMES = ("a", "b", "c", "d")
 COMMAND = Reply(calls=[("run_command", {"command": "for name in a b c d; do echo new > $name; done"})])
@@ -24,7 +24,7 @@ def _run(shell: Shell, *arguments: str) -> tuple[int, str, str]:
     return result.returncode, result.stdout, result.stderr
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 @pytest.mark.parametrize(
     ("reply", "point", "changed_names"),
     [

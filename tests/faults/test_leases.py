@@ -24,7 +24,7 @@ from treadle.errors import Refused, StoreBusy, StoreError
 from treadle.protocol.commands import Interrupt, Rename, Send
 from treadle.protocol.events import SessionCreated
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 LEASE_S = 0.6
 TIME_S = 60.0 if SOAK else 5.0
@@ -87,7 +87,7 @@ class Unsteady:
         return unsteady
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 async def test_workers_on_unsteady_stores(address: str, tmp_path: Path) -> None:
     """Three workers of one process with a pool each; a person sends, steers and stops meanwhile."""
     print(f"TEST_SEED={SEED}")
@@ -131,7 +131,7 @@ async def test_workers_on_unsteady_stores(address: str, tmp_path: Path) -> None:
     assert not problems, "\n".join([f"TEST_SEED={SEED}", *problems])
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 async def test_libraries_without_a_pool(address: str, tmp_path: Path) -> None:
     """Two agents send to the same chats and drive them only because they send: no pool claims the remaining chats."""
     print(f"TEST_SEED={SEED}")
@@ -179,7 +179,7 @@ class Worker:
         self.process.wait(30)
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 def test_processes_that_stop_and_go_on(address: str, tmp_path: Path) -> None:
     """Fault 4: zombies wake up past their leases, others die in the middle; at last all of them go on."""
     print(f"TEST_SEED={SEED}")

@@ -29,7 +29,7 @@ from treadle.testing.checker import check, check_seen
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 from treadle.testing.histories import check_messages
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 TEXT = "Hé 🧵"
 BODY = (
@@ -119,7 +119,7 @@ def of(news: list[Envelope], kind: type) -> list:
     return [envelope.data for envelope in news if isinstance(envelope.data, kind)]
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 async def test_cut_at_every_byte_no_half_call_runs_and_no_text_comes_twice() -> None:
     """Fault 7. The first answer is cut after n bytes, for every n; asked again, the provider gives the whole."""
     byte_count = 0

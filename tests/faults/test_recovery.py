@@ -26,7 +26,7 @@ from treadle.testing.checker import check
 from treadle.testing.fake_openai import FakeOpenAI
 from treadle.testing.faults import InjectedFault, faults
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 FIRST = ["tool.before:write_file", "tool.write_after", "tool.after:run_command", "model.first_delta"]
 MOST = 14
@@ -40,7 +40,7 @@ def twice_killed(folder: Path, fake: FakeOpenAI, first: str) -> Case:
     return case
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 @pytest.mark.parametrize("first", FIRST)
 def test_killed_at_every_point_of_its_recovery(first: str, tmp_path: Path) -> None:
     with FakeOpenAI(SCENARIOS["work"]) as fake:

@@ -15,7 +15,7 @@ from treadle.protocol.events import AssistantMessage, ExecutionComplete, RunEnd
 from treadle.testing.checker import check_processes
 from treadle.testing.fake_openai import FakeOpenAI
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 SHORT_LEASE = {"lease_s": 0.3, "renew_s": 0.1}
 
@@ -28,7 +28,7 @@ def slow(tmp_path: Path) -> Iterator[Case]:
         (tmp_path / "root" / "go").touch()
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 def test_a_worker_stopped_past_its_lease_is_refused_and_its_command_is_taken_over(slow: Case) -> None:
     zombie = slow.start_until("tool.command_started", seen="zombie.jsonl")
     slow.until(slow.counter.exists)
@@ -64,7 +64,7 @@ def test_a_worker_that_lives_keeps_its_lease_for_as_long_as_it_takes(slow: Case)
     assert {event.epoch for event in log} == {0, 1}
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 @pytest.mark.parametrize("round_", range(4))
 def test_of_many_who_take_a_chat_at_once_one_drives_it_and_all_see_it(round_: int, tmp_path: Path) -> None:
     with FakeOpenAI(SCENARIOS["work"]) as fake:
@@ -79,7 +79,7 @@ def test_of_many_who_take_a_chat_at_once_one_drives_it_and_all_see_it(round_: in
         assert case.counter.read_text() == "ran\n"
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 def test_a_cancelled_run_is_not_continued_after_a_crash_and_a_crashed_one_is(slow: Case) -> None:
     """Fault 22. The worker dies in mid-command; then a client asks for a stop and dies at the moment it is recorded."""
     worker = slow.start_until("tool.command_started")

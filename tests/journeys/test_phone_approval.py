@@ -11,7 +11,7 @@ from tests.browser.conftest import browser as browser
 from tests.browser.site import PHONE, Site, window
 from tests.scenario.tmux import Terminal, needs_tmux
 
-pytestmark = [pytest.mark.thorough(one_of=2), needs_tmux]
+pytestmark = [pytest.mark.thorough(one_of=4), needs_tmux]
 SCRIPT = """
 [[turn]]
 text = "I add a workflow."
@@ -35,7 +35,7 @@ def terminal(site: Site, tmp_path: Path) -> Iterator[Terminal]:
     new_terminal.close()
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 def test_a_phone_approves_what_the_terminal_asked(browser: Browser, site: Site, terminal: Terminal) -> None:
     terminal.start("--model", site.script(SCRIPT), "--mode", "ask", cwd=site.cli.project)
     terminal.wait("script1.toml")

@@ -13,7 +13,7 @@ import pytest
 from scripts.mcp_servers import place
 from tests.scenario.command_line import TIMEOUT_S, CommandLine
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 CLIENT = Path(__file__).with_name("acp_client.mjs")
 
@@ -31,7 +31,7 @@ def _sdk() -> str:
     pytest.skip("needs the npm package @agentclientprotocol/sdk; make conformance installs it")
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 def test_a_session_with_the_typescript_sdk(cli: CommandLine) -> None:
     script = cli.script(
         '[[turn]]\ntext = "Working."\ncall = [{ name = "run_command", args = { command = "echo x > made" } }]\n'

@@ -6,14 +6,14 @@ import pytest
 
 from tests.scenario.command_line import CommandLine
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 DONE = '[[turn]]\ntext = "Done."\n'
 WRITE = '[[turn]]\ncall = [{ name = "write_file", args = { path = "mended", content = "" } }]\n'
 MENDED = "test -e mended || { echo it is broken; exit 3; }"
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 def test_a_check_that_passes_in_the_end(cli: CommandLine) -> None:
     model = cli.script(DONE + WRITE + DONE)
     run_result = cli("run", "Do it.", "--model", model, "--check", MENDED, "--check", "true", "--json")

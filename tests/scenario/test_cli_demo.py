@@ -9,12 +9,12 @@ import pytest
 
 from tests.scenario.command_line import CommandLine
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 TRANSCRIPT = Path(__file__).parents[2] / "docs" / "images" / "demo.txt"
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 def test_the_demo_is_killed_resumed_and_checked(cli: CommandLine) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as name:  # a short one: lines with its path are cut
         demo_result = cli("demo", env={"TMPDIR": name, "TREADLE_MODEL": "openai:none"})
@@ -31,7 +31,7 @@ def test_the_demo_is_killed_resumed_and_checked(cli: CommandLine) -> None:
     ]
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 def test_the_folder_can_be_kept(cli: CommandLine) -> None:
     temporary = cli.folder / "tmp"
     temporary.mkdir()

@@ -19,7 +19,7 @@ from tests.scenario.command_line import CommandLine
 from treadle.protocol.events import ModelNotice
 from treadle.sync import Agent
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 MAKE = '[[turn]]\ncall = [{ name = "run_command", args = { command = "make count" } }]\n'
 ASK = '[[turn]]\ncall = [{ name = "ask_user", args = { question = "Which?", options = ["red", "blue"] } }]\n'
@@ -136,7 +136,7 @@ def test_escape_stops_the_run(cli: CommandLine) -> None:  # L-07
         assert "interrupted" in one.seen
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 def test_with_a_pipe_as_input_the_terminal_is_asked(cli: CommandLine) -> None:
     arguments = shlex.join([sys.executable, "-m", "treadle", *prepared(cli, MAKE + DONE)])
     with person(cli, shell=f"echo context | {arguments}") as one:
@@ -189,7 +189,7 @@ def test_a_question_of_the_model(cli: CommandLine, answer: str) -> None:  # T-07
     assert cli("export", "last").of("user_input.completed")[0]["answer"] == "blue"
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 def test_leaving_leaves_the_question_open(cli: CommandLine) -> None:  # S-08
     for key, code in ((b"\x04", 56), (None, -9)):
         with person(cli, *prepared(cli, MAKE + DONE)) as one:
@@ -204,7 +204,7 @@ def test_leaving_leaves_the_question_open(cli: CommandLine) -> None:  # S-08
     assert count(cli) == 2
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 def test_answered_elsewhere_while_the_card_is_shown(cli: CommandLine) -> None:  # S-08, fault 6
     for answer, ran in (("--deny", 0), (None, 1)):
         with person(cli, *prepared(cli, MAKE + DONE)) as one:

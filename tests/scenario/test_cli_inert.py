@@ -9,7 +9,7 @@ from tests.hostile_text import HOSTILE, LONG, check_inert
 from tests.scenario.command_line import CommandLine
 from tests.scenario.test_cli_terminal import screen
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 TEXT = HOSTILE.replace("\x00", "")  # which is in no argument and in no name
 NAME = "a\x1b[31mred\x1b]0;title\x07\x7f\x9b1m\u202e\u2066\u200b\u2028\ue000.txt"
@@ -70,7 +70,7 @@ def check(screen_text: str) -> None:
     check_inert(screen_text.replace("\r\x1b[2K", "").replace("\r\n", "\n"), styled=True)
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 def test_nothing_of_a_hostile_chat_reaches_the_terminal_alive(hostile_cli: CommandLine) -> None:  # S-12, S-22
     cli, env = hostile_cli, {"PAGER": "cat", "LINES": "100000"}
     model = cli.script(SCRIPT)

@@ -7,7 +7,7 @@ import pytest
 from tests.scenario.command_line import CommandLine
 from tests.scenario.test_cli_undo import AGENT, at_work, files, text
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 
 def messages(cli: CommandLine, chat: str) -> list[int]:
@@ -27,7 +27,7 @@ def test_a_killed_way_back_to_a_message_is_completed_by_asking_again(tmp_path: P
     assert len(undone) == 1
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 def test_a_killed_keep_is_completed_by_asking_again(tmp_path: Path) -> None:
     cli = CommandLine(tmp_path)
     at_work(cli)

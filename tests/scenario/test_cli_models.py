@@ -7,7 +7,7 @@ import pytest
 from tests.scenario.command_line import CommandLine
 from treadle.adapters.models.local.weights import QWEN_CODER
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def offline(cli: CommandLine) -> CommandLine:
     return cli
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 def test_a_model_that_cannot_be_had_is_explained(offline: CommandLine) -> None:
     fetch_result = offline("models", "fetch", "qwen-coder")
     assert (fetch_result.code, fetch_result.out) == (1, "")

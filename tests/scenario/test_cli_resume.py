@@ -9,14 +9,14 @@ from tests.scenario.command_line import CommandLine, end, until
 from treadle import DynamicTool
 from treadle.sync import Agent
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 COUNT = '[[turn]]\ncall = [{ name = "run_command", args = { command = "echo x >> count" } }]\n'
 WRITE = '[[turn]]\ncall = [{ name = "write_file", args = { path = "a.txt", content = "a" } }]\n'
 DONE = '[[turn]]\ntext = "All done."\n'
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 def test_after_kill_9_nothing_is_done_twice(cli: CommandLine) -> None:  # D-01, D-02
     model = cli.script(COUNT + WRITE + COUNT + DONE)
     env = {"TREADLE_FAULTS": "kill@tool.write_after"}

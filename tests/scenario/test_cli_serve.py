@@ -13,7 +13,7 @@ import requests
 
 from tests.scenario.command_line import CommandLine, end
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 HELLO = '[[turn]]\ntext = "Hello."\n'
 ASK = '[[turn]]\ncall = [{ name = "weather", args = { city = "Oslo" } }]\n[[turn]]\ntext = "Rain."\n'
@@ -162,7 +162,7 @@ def test_a_repeat_after_a_crash_does_nothing_twice(servers: Servers, point: str)
     assert len(again("GET", "/api/chats").json()["chats"]) == 1
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 def test_the_web_app_on_a_project_of_its_own(cli: CommandLine) -> None:  # U-05
     """`make run-web`: without a key a script plays the model; Ctrl-C ends it, and nothing is left."""
     process = cli.start("web", "--demo", "--no-open", "--port", "0", env={"TMPDIR": str(cli.folder / "user")})

@@ -13,7 +13,7 @@ from tests.scenario.command_line import CommandLine, end
 from treadle.adapters.workspace.history.content_store import ContentStore
 from treadle.library.housekeeping.retention import read_stamp, stamp_of
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 DAY_S = 86_400
 CAP = {"TREADLE_SNAPSHOT_CAP_GB": "0.0000025"}  # 2,500 bytes
@@ -70,7 +70,7 @@ def crowded(cli: CommandLine) -> Crowded:
     return Crowded(cli)
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_cap_holds_where_a_process_stays(crowded: Crowded, command: str) -> None:  # W-01
     process = crowded.start(command)
@@ -88,7 +88,7 @@ def test_the_cap_holds_where_a_process_stays(crowded: Crowded, command: str) -> 
     assert cli("fsck").code == 0, "what was collected is not missed"
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_signal_ends_a_pass_at_once_and_the_next_goes_on(crowded: Crowded, command: str) -> None:  # fault 17
     fault_list = crowded.cli.folder / "passed"
@@ -110,7 +110,7 @@ def test_a_signal_ends_a_pass_at_once_and_the_next_goes_on(crowded: Crowded, com
     assert crowded.images.size() <= 2500
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 def test_runs_together_bring_very_many_below_the_cap(crowded: Crowded) -> None:
     hello = crowded.cli.script('[[turn]]\ntext = "Hello."\n')
     env = CAP | {"TREADLE_FAULTS": "delay@snapshot.swept#*=0.01"}

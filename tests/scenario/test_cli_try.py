@@ -13,7 +13,7 @@ import pytest
 from tests.scenario.command_line import SOURCES, TIMEOUT_S, CommandLine
 from tests.unit.adapters.sandbox.grounds import NOBODY, becoming, grounds, missing, python_for_everyone
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 DESTROY = "rm -rf src && git clean -fdx"
 
@@ -74,7 +74,7 @@ def test_the_worst_is_shown_and_does_not_happen(cli: CommandLine) -> None:
     assert not list(cli.home.glob("try-*"))
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 def test_the_same_as_an_ordinary_user() -> None:
     if reason := missing("view", NOBODY):
         pytest.skip(reason)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.scenario.command_line import NO_LOCAL_SERVER, CommandLine
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 INTERNAL = re.compile(r"requires_action|awaiting_action|\bpending\b|\\n|\\t|session\.[a-z]|tool\.execution|Traceback")
 TWO_LINES = r"echo one\necho two > made.txt"
@@ -35,7 +35,7 @@ COMMANDS = (
 )
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 @pytest.mark.parametrize("script", [ASK, QUESTION], ids=["approval", "question"])
 def test_a_chat_that_waits(cli: CommandLine, script: str) -> None:
     model = cli.script(script + DONE)

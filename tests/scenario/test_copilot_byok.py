@@ -12,7 +12,7 @@ from treadle.testing.fake_http import FakeResponse, Headers
 from treadle.testing.fake_model import FakeModelServer, Reply
 from treadle.testing.fake_openai import ChatCompletions, FakeOpenAI
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 KEY = "sk-brought-by-a-program-1234567890"
 SCRIPT = '[[turn]]\ntext = "The runtime\'s own model."\n'
@@ -39,7 +39,7 @@ async def ask(cli: CommandLine, fake: FakeModelServer, provider: dict[str, Any],
         await program.close()
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 @pytest.mark.parametrize(
     ("provider", "header", "path"),
     [

@@ -53,7 +53,7 @@ async def test_a_chat_that_works_is_refused_until_it_is_stopped(tmp_path: Path) 
         await agent.delete_chat(chat.id)
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 async def test_background_commands_end_with_their_chat(tmp_path: Path) -> None:  # S-14
     call = Call("run_command", command="while true; do sleep 0.1; done", background=True)
     home = tmp_path / "home"

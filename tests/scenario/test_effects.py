@@ -14,7 +14,7 @@ from treadle.adapters.models.scripted import Call, Say, ScriptedModel
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.protocol import events as e
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 REVIEW = {"mode": "review", "interactive": True}
 

@@ -44,7 +44,7 @@ from treadle.protocol.options import BUDGET_BOUNDS, NUMBER_BOUNDS
 from treadle.protocol.tools import ToolSpec
 from treadle.testing.checker import check
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 INF, NAN = math.inf, math.nan
 
@@ -362,7 +362,7 @@ TEXTS = st.text(st.characters(exclude_categories=()), max_size=20) | st.sampled_
 )
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 @settings(max_examples=60, deadline=None)
 @given(TEXTS)
 async def test_any_text_of_a_message_is_refused_or_read_back(text: str) -> None:
@@ -464,7 +464,7 @@ OF_WORKERS = (c.Expire, c.CloseJob, c.RecordTitle)
 COMMANDS = [kind for kind in get_args(c.Command) if kind not in OF_WORKERS]
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 @settings(max_examples=40 * (5 if SOAK else 1), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(COMMANDS).flatmap(values_of), st.booleans())
 async def test_any_command_is_refused_or_read_back(command: c.Command, has_message: bool) -> None:
@@ -518,7 +518,7 @@ OPTIONS = ["run_budget", "chat_budget", "max_turns", "action_deadline_s", "tempe
            "max_continuations", "system_prompt", "labels", "mode", "root", "model", "sensitive", "tools"]  # fmt: skip
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 async def test_any_http_body_is_refused_or_read_back(tmp_path: Path) -> None:  # A-01
     """Each option of a new chat, and each of a change, with each odd value: 4xx with a code and a sentence, or a chat
     whose first record can be read."""

@@ -17,7 +17,7 @@ from treadle.frontends.server.admission import Admission
 from treadle.frontends.server.running import ROUTES
 from treadle.protocol.options import ChatOptions
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 TRIES = 8
 ODD: list[Any] = [
@@ -38,7 +38,7 @@ def body(chance: random.Random, kind: type) -> bytes:
     return json.dumps({name: chance.choice(ODD) for name in field_names}).encode()
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 async def test_every_route_takes_every_body(tmp_path: Path) -> None:
     print(f"TEST_SEED={SEED}")
     chance = random.Random(SEED)

@@ -16,7 +16,7 @@ from treadle.frontends.server.routing import Route
 from treadle.frontends.server.running import ROUTES
 from treadle.protocol.options import ChatOptions
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 WRITING = [route for route in ROUTES if route.body is not None]
 NAP = unlike_any_other()
@@ -52,7 +52,7 @@ async def test_a_wrong_body_is_refused_and_changes_nothing(server: Server, route
     assert [await server.local.log(chat), (await server.local("GET", "/api/chats")).json] == old_state
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 async def test_a_stop_ends_the_command_with_its_descendants_and_says_idle_once(server: Server) -> None:
     chat = await server.local.create()
     event_types: list[str] = []

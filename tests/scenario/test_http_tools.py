@@ -14,7 +14,7 @@ from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.errors import InvalidInput
 from treadle.ports.store import Store
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 STEPS = [[Call("weather", city="Oslo"), Call("weather", city="Rome")], Say("Rain and sun.")]
 
@@ -74,7 +74,7 @@ async def test_fifty_at_once_and_one_wins(every_store: Store, tmp_path: Path) ->
         await race([server])
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 async def test_fifty_at_once_at_two_servers(open_shared: Callable[[], Store], tmp_path: Path) -> None:
     async with (
         serving(open_shared(), tmp_path, STEPS) as one,

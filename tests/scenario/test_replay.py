@@ -32,10 +32,10 @@ from treadle.protocol.events import (
     UserMessage,
 )
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 async def test_the_scenes_have_every_event_there_is(tmp_path: Path) -> None:
     """An event that no scene has is not known to be replayed."""
     world = World(MemoryStore(), tmp_path)

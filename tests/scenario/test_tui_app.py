@@ -32,7 +32,7 @@ from treadle.frontends.tui.screens import Confirm, Picker
 from treadle.protocol.options import ChatOptions, Mode
 from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 PATIENCE_S = 60.0
 

@@ -27,7 +27,7 @@ from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest
 from treadle.protocol.permissions import NETWORK_TOOL, Offer, Rule
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 CALL = CallKey("3.0")
 OFFERS = (

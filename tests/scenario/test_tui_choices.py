@@ -18,7 +18,7 @@ from treadle.frontends.tui.launch import make_app
 from treadle.frontends.tui.screens import Picker
 from treadle.protocol.permissions import Rule
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 
 class Models(Recorded):

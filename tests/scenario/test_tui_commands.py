@@ -12,7 +12,7 @@ from treadle.frontends.tui.app import TreadleApp
 from treadle.frontends.tui.commands import COMMANDS
 from treadle.frontends.tui.screens import Picker, Reading
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 LISTS = ("model", "mode", "review", "diff", "rewind", "chats", "resume", "queue", "jobs", "theme")
 LISTS += ("rules", "permissions", "history", "effort")

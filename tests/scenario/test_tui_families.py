@@ -17,7 +17,7 @@ from treadle.frontends.tui.launch import make_app
 from treadle.frontends.tui.remote import Remote
 from treadle.protocol.options import ChatOptions
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 SCRIPTS = {
     "Do it": [Call("delegate", tasks=[{"task": "Child a"}, {"task": "Child b"}]), Say("All is done.")],

@@ -21,7 +21,7 @@ from treadle.frontends.tui.remote import Remote
 from treadle.frontends.tui.screens import Picker
 from treadle.protocol.events import UserMessage
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(40)
 

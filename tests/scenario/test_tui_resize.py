@@ -12,7 +12,7 @@ from tests.scenario.test_tui_app import until
 from tests.scenario.test_tui_cards import KINDS, asking_app, is_ready
 from treadle.frontends.tui.app import NARROW, TreadleApp
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 STEPS = 25 if SOAK else 5
 """Sizes by chance, others in each run: TEST_SEED repeats them."""

@@ -12,7 +12,7 @@ from tests.scenario.command_line import CommandLine
 from tests.scenario.tmux import Terminal, needs_tmux
 from treadle.frontends.tui.marks import Marks
 
-pytestmark = [pytest.mark.thorough(one_of=4), needs_tmux]
+pytestmark = [pytest.mark.thorough(one_of=8), needs_tmux]
 EDIT = """[[turn]]
 text = "I change it."
 call = [{ name = "edit_file", args = { path = "a.py", old_str = "1", new_str = "2" } }]

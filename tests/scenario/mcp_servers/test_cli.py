@@ -9,10 +9,10 @@ import pytest
 from tests.scenario.command_line import CommandLine
 from tests.scenario.mcp_servers.kit import ODD
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 def test_a_server_is_added_tried_used_and_removed(cli: CommandLine) -> None:
     notes = cli.folder / "notes"
     add_result = cli("mcp", "add", "odd", "--env", "MY_KEY=hidden", "--", sys.executable, "-S", ODD, str(notes))

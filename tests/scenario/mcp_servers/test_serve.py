@@ -11,7 +11,7 @@ from tests.lazily import lazily
 from tests.scenario.mcp_servers.kit import Kit
 from treadle.adapters.models.scripted import Call, Say
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 mcp, types, serving = lazily("mcp"), lazily("mcp_types"), lazily("treadle.frontends.mcp_server.server")
 ROUNDS = 40
@@ -95,7 +95,7 @@ async def test_it_works_only_in_its_own_project(kit: Kit) -> None:
             assert result.is_error
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 @pytest.mark.slow
 async def test_a_task_outlives_the_server_that_began_it(kit: Kit, tmp_path: Path) -> None:  # D-01
     kit.replayed = False

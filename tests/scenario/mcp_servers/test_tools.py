@@ -23,7 +23,7 @@ from treadle.protocol import events as e
 from treadle.protocol.content import UserEntry
 from treadle.protocol.permissions import Rule
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 
 async def test_a_call_is_an_intent_and_a_result_like_any_other(kit: Kit) -> None:  # E-01, T-10
@@ -344,7 +344,7 @@ async def test_secrets_do_not_get_into_the_record(kit: Kit) -> None:  # S-11
     assert "0123456789abcdef" not in results(events)[0].result
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 async def test_a_projects_servers_count_once_trusted_and_run_confined(kit: Kit) -> None:  # S-09, fault 28
     if Path(__file__).is_relative_to("/tmp"):
         pytest.skip("the checkout lies in /tmp, of which a confined program sees nothing")
@@ -388,7 +388,7 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 @pytest.mark.skipif(bool(missing("bubblewrap")), reason=missing("bubblewrap") or "")
 @pytest.mark.parametrize(
     ("hosts", "expected"), [([], "URLError, URLError"), (["named.test"], "HTTPError 502, HTTPError 403")]
@@ -407,7 +407,7 @@ async def test_a_projects_server_reaches_no_hosts_but_those_it_names(kit: Kit, h
     assert results(events)[0].result == expected, results(events)
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 async def test_a_changed_server_script_must_be_trusted_again(kit: Kit) -> None:  # E-01, S-09
     if Path(__file__).is_relative_to("/tmp"):
         pytest.skip("the checkout lies in /tmp, of which a confined program sees nothing")

@@ -117,7 +117,7 @@ def test_helpers_end_with_a_worker_that_is_killed(helper: str, tmp_path: Path) -
     _wait_until_gone(child)
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
 def test_the_watcher_ends_with_its_worker_and_leaves_what_has_ended_alone(tmp_path: Path) -> None:
     body = (

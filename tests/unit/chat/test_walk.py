@@ -130,7 +130,7 @@ def test_a_long_life_keeps_the_rules_and_lost_and_shuffled_records_are_not_fatal
     readable(fold_all(ChatState(chat=CHAT), shuffled))
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 def test_the_walks_visit_every_recorded_event() -> None:
     """A walk that never asks, never fails or never compacts would prove nothing about it."""
     event_types = {envelope.type for seed in range(25) for envelope in walk(seed).log}

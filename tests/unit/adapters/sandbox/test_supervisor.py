@@ -122,7 +122,7 @@ async def test_a_call_starts_once_however_many_ask(commands: SupervisedCommands,
         one._reap()
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 def test_racing_processes_start_it_once(tmp_path: Path) -> None:  # D-02
     script = (
         "import asyncio, sys\n"
@@ -459,7 +459,7 @@ async def test_names_that_are_no_file_names(commands: SupervisedCommands, tmp_pa
     assert await command.wait(60) is not None
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 @pytest.mark.skipif(not python_for_everyone(), reason="needs root, and a Python that everyone can run")
 def test_as_another_user() -> None:
     """Everything works for an ordinary user, who has an own home."""

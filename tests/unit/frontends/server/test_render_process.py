@@ -35,7 +35,7 @@ async def test_it_makes_what_the_library_makes(rendering: Rendering) -> None:
     rendering.close()
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 async def test_what_takes_too_long_is_shown_as_it_is(rendering: Rendering) -> None:
     assert await rendering.html("code", SLOW, "python") == plain(SLOW)
     first = _process(rendering)
@@ -104,7 +104,7 @@ def server() -> Iterator["subprocess.Popen[str]"]:
     process.communicate()
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
 def test_it_ends_with_a_server_that_is_killed(server: "subprocess.Popen[str]") -> None:
     assert server.stdout is not None

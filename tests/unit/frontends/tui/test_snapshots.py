@@ -15,7 +15,7 @@ from treadle.frontends.tui.launch import make_app
 from treadle.frontends.tui.screens import Picker, Reading
 from treadle.protocol.events import Event
 
-pytestmark = pytest.mark.thorough(one_of=2)
+pytestmark = pytest.mark.thorough(one_of=4)
 
 SIZES = [(40, 12), (80, 24), (120, 40)]
 THEMES = ("dark", "light")
@@ -124,7 +124,7 @@ def cells() -> Iterator[Any]:
             yield pytest.param(view, size, theme, id=f"{view}-{size[0]}x{size[1]}-{theme}")
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 @pytest.mark.parametrize(("view", "size", "theme"), list(cells()))
 def test_view(
     snap_compare: Compare, view: str, size: tuple[int, int], theme: str, monkeypatch: pytest.MonkeyPatch

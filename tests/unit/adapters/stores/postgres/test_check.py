@@ -28,7 +28,7 @@ async def chat(store: PostgresStore) -> PostgresStore:
     return store
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 async def test_what_is_whole_is_sound(chat: PostgresStore) -> None:
     await chat.put_blob(b"x" * 3_000_000)
     assert list(await chat.check()) == []

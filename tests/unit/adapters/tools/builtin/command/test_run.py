@@ -195,7 +195,7 @@ async def test_what_cannot_be_started(bench: Bench) -> None:
         await nothing.prepare(bench.call(command="true"))
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 async def test_many_at_once(bench: Bench) -> None:
     """All of them wait for the last to come: none waits for a place in a pool."""
     script = "touch $NAME; until [ $(ls here-* | wc -l) = 12 ]; do sleep 0.02; done"
@@ -392,7 +392,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.thorough(one_of=3)
+@pytest.mark.thorough(one_of=6)
 @pytest.mark.parametrize(
     ("command", "end", "summary"),
     [
