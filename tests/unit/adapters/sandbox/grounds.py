@@ -26,6 +26,16 @@ NOBODY = 65534
 _DIRECT = Direct()
 _SAYS_WHETHER_IT_FITS = "import ctypes, sys; sys.exit(sys.version_info < (3, 11))"
 WAIT_S = 60
+SLOW_AFTER_START = """import os, time
+def slow(start):
+    def call(*args, **keywords):
+        pid = start(*args, **keywords)
+        time.sleep(0.5 if pid else 0)
+        return pid
+    return call
+os.fork, os.posix_spawnp = slow(os.fork), slow(os.posix_spawnp)
+"""
+"""For the launcher: the command runs for a while before the launcher does anything more."""
 
 
 class Grounds(msgspec.Struct, frozen=True):

@@ -1,10 +1,14 @@
 """Places that are held while commands run: made once, removed by the last, and never somebody else's."""
 
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.unit.adapters.sandbox.grounds import SLOW_AFTER_START, WAIT_S
 from treadle.adapters.sandbox.launch.hold import PENDING, Holder
+from treadle.adapters.sandbox.launcher import Launcher
 
 
 @pytest.fixture
@@ -72,5 +76,21 @@ def test_a_holder_that_was_killed_at_any_moment_is_cleaned_up_after(tmp_path: Pa
     place.mkdir()
     (notes / "a").write_text(f"{PENDING}\n{place}")  # before it noted what it made
     Holder(str(notes)).sweep()
+    assert not place.exists()
+    assert list(notes.iterdir()) == []
+
+
+def test_a_signal_as_soon_as_the_command_runs_frees_the_places(tmp_path: Path, notes: Path) -> None:
+    place = tmp_path / "hooks"
+    line = Launcher().line(
+        "hold", {"notes": str(notes), "places": [["a", str(place), None]]}, ["/bin/bash", "-c", "echo ready; sleep 60"]
+    )
+    line[4] = SLOW_AFTER_START + line[4]
+    with subprocess.Popen(line, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        assert place.is_dir()
+        process.terminate()
+        assert process.wait(WAIT_S) == -signal.SIGTERM
     assert not place.exists()
     assert list(notes.iterdir()) == []

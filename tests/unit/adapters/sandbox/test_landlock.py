@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.adapters.sandbox.grounds import WAIT_S, Grounds
+from tests.unit.adapters.sandbox.grounds import SLOW_AFTER_START, WAIT_S, Grounds
 from treadle.adapters.sandbox.landlock import Landlock
 from treadle.adapters.sandbox.launch.confine import LIMIT
 from treadle.errors import SandboxError
@@ -221,17 +221,27 @@ def test_what_lives_on_is_ended(landlock: Grounds) -> None:  # S-14
     assert result.stdout == "done\n"  # the end of its output came, though the sleepers had it open
 
 
-def test_it_passes_signals_on_and_dies_with_whoever_started_it(landlock: Grounds) -> None:
+@pytest.mark.parametrize("prefix", ["", SLOW_AFTER_START], ids=["at once", "late"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 3), (signal.SIGKILL, -9)])
+def test_it_passes_signals_on_and_dies_with_its_parent(
+    landlock: Grounds, number: signal.Signals, code: int, prefix: str
+) -> None:
     trap = "trap 'echo caught; exit 3' TERM; echo ready; while :; do sleep 0.1; done"
-    for number, code, output in ((signal.SIGTERM, 3, b"caught\n"), (signal.SIGKILL, -9, b"")):
-        line = landlock.line(LEVEL, trap)
-        with subprocess.Popen(line, cwd=landlock.root, stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"ready\n"
-            process.send_signal(number)
-            assert process.wait(WAIT_S) == code
-            if number == signal.SIGTERM:
-                assert process.stdout.read() == output
+    python, *flags, boot, package, spec, bash, option, script = landlock.line(LEVEL, trap)
+    line = [python, *flags, prefix + boot, package, spec, bash, option, script]
+    with subprocess.Popen(line, cwd=landlock.root, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(number)
+        assert process.wait(WAIT_S) == code
+        if number == signal.SIGTERM:
+            assert process.stdout.read() == b"caught\n"
+
+
+def test_the_command_has_the_signal_mask_of_its_parent(landlock: Grounds) -> None:
+    script = "grep SigBlk /proc/self/status"
+    outside = subprocess.run(["/bin/bash", "-c", script], capture_output=True, text=True, check=True).stdout
+    assert landlock.run(LEVEL, script).stdout == outside
 
 
 def test_a_broken_pipe_ends_a_program_as_ever(landlock: Grounds) -> None:

@@ -347,10 +347,10 @@ def main(words: list[str]) -> None:
 def _run(spec: Spec, argv: list[str]) -> int:
     """The command's exit code; -N if signal N ended it."""
     here, there = _socket.socketpair()
-    parent = os.getpid()
+    parent, mask = os.getpid(), processes.block_signals()
     pid = os.fork()
     if pid == 0:
-        _become(spec, argv, parent, there)
+        _become(spec, argv, parent, mask, there)
     there.close()
     processes.pass_signals_to(pid)
     _, extra, _, _ = here.recvmsg(1, _socket.CMSG_LEN(4))
@@ -387,7 +387,7 @@ def _linger(spec: Spec, listener: int, metadata: MetadataServer) -> None:
         os.write(spec.report_fd, b"left=%b\0" % name)
 
 
-def _become(spec: Spec, argv: list[str], parent: int, there: _socket.socket) -> None:
+def _become(spec: Spec, argv: list[str], parent: int, mask: "set[int]", there: _socket.socket) -> None:
     """In the child: give everything up, then become the command."""
     try:
         system.die_with_parent(parent)
@@ -403,7 +403,7 @@ def _become(spec: Spec, argv: list[str], parent: int, there: _socket.socket) -> 
         listener = system.load_filter(spec.filter)
         there.sendmsg([b"x"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, listener.to_bytes(4, sys.byteorder))])
         os.close(listener)
-        processes.heed_broken_pipes()
+        processes.become_ordinary(mask)
         os.execvpe(argv[0], argv, os.environ)
     except OSError as error:
         print(f"treadle: {argv[0]} could not be started: {error}", file=sys.stderr, flush=True)

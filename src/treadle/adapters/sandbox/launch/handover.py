@@ -14,7 +14,7 @@ import sys
 import time
 
 from treadle.adapters.sandbox.launch import system
-from treadle.adapters.sandbox.launch.processes import BROKEN_PIPE, end_as, pass_signals_to
+from treadle.adapters.sandbox.launch.processes import BROKEN_PIPE, block_signals, end_as, pass_signals_to
 
 INFO_FD, GO_FD = 4, 5
 """Of the sandbox: where it says which process it started, and for what it waits before the command begins."""
@@ -27,7 +27,7 @@ _STEP_S = 0.005
 
 def main(words: list[str]) -> None:
     spec = marshal.loads(bytes.fromhex(words[0]))
-    sandbox, info, go = _start(words[1:])
+    sandbox, info, go = _start(words[1:], block_signals())
     pass_signals_to(sandbox)
     proxy = 0
     try:
@@ -49,12 +49,12 @@ def main(words: list[str]) -> None:
     end_as(code)
 
 
-def _start(line: list[str]) -> tuple[int, int, int]:
+def _start(line: list[str], mask: "set[int]") -> tuple[int, int, int]:
     """(the sandbox, what it says, what lets it go on when it is closed)"""
     info, info_writer = _pipe()
     go_reader, go = _pipe()
     actions = [(os.POSIX_SPAWN_DUP2, info_writer, INFO_FD), (os.POSIX_SPAWN_DUP2, go_reader, GO_FD)]
-    pid = os.posix_spawnp(line[0], line, os.environ, file_actions=actions, setsigdef=[BROKEN_PIPE])
+    pid = os.posix_spawnp(line[0], line, os.environ, file_actions=actions, setsigmask=mask, setsigdef=[BROKEN_PIPE])
     os.close(info_writer)
     os.close(go_reader)
     return pid, info, go

@@ -11,6 +11,19 @@ _LEFT_TO_THE_COMMAND = (_signal.SIGINT, _signal.SIGQUIT)
 BROKEN_PIPE: int = _signal.SIGPIPE  # Python ignores this signal, and processes that Python starts would inherit that
 
 
+def block_signals() -> "set[int]":
+    """Keep signals until `pass_signals_to`: one that comes as soon as the command has started is passed on, too. Gives
+    the mask before, which the command gets."""
+    mask: set[int] = _signal.pthread_sigmask(_signal.SIG_BLOCK, _FORWARDED + _LEFT_TO_THE_COMMAND)
+    return mask
+
+
+def become_ordinary(mask: "set[int]") -> None:
+    """In the child, before it becomes the command: signals have their usual effect."""
+    _signal.signal(BROKEN_PIPE, _signal.SIG_DFL)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+
+
 def pass_signals_to(pid: int) -> None:
     def forward(number: int, _frame: object) -> None:
         try:
@@ -22,10 +35,7 @@ def pass_signals_to(pid: int) -> None:
         _signal.signal(number, forward)
     for number in _LEFT_TO_THE_COMMAND:
         _signal.signal(number, _signal.SIG_IGN)
-
-
-def heed_broken_pipes() -> None:
-    _signal.signal(BROKEN_PIPE, _signal.SIG_DFL)
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, _FORWARDED + _LEFT_TO_THE_COMMAND)
 
 
 def end_descendants() -> None:
