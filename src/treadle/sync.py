@@ -7,7 +7,7 @@
         for event in chat.send("Why does the test fail?"):
             print(event.type, event.data)
 
-Every method is that of the class of the same name in `treadle.library.agent`, `handle`, `files` and `jobs`, waited
+Every method is that of the class of the same name in `treadle.library.agent`, `chat`, `files` and `jobs`, waited
 for. May be used from any number of threads, not from inside a running event loop."""
 
 from collections.abc import Callable, Iterator

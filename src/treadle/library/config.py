@@ -49,7 +49,7 @@ _Amount = Annotated[float, Meta(ge=0, le=o.MAX_SECONDS)]
 
 def _bounds_of(option: str) -> Meta:
     """The bounds of an option of chats hold for the setting of its name."""
-    return Meta(ge=o.NUMBER_BOUNDS[option].least, le=o.NUMBER_BOUNDS[option].most)
+    return o.NUMBER_BOUNDS[option].as_meta()
 
 
 class Settings(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ import msgspec
 
 from treadle.adapters.models.catalog.table import PREFERRED
 from treadle.adapters.models.keys import CUSTOM_ADDRESS, CUSTOM_KEY
-from treadle.adapters.models.providers import KEYLESS_SERVERS, VARIABLES, is_loopback
+from treadle.adapters.models.providers import KEYLESS_SERVERS, VARIABLES
 from treadle.adapters.models.registry import ModelRegistry
 from treadle.base.home_file import HomeFile
 from treadle.errors import ConfigError, InvalidInput, ModelError, TreadleError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from treadle.protocol.http_answers import ModelView
 
 FILE_NAME = "last-model.json"
-PROBE_S = 0.3  # How long a server on this machine may take to list its models.
+PROBE_S = 0.3  # How long a server at its usual port on this machine may take to list its models.
 ASK_S = 3.0  # How long a server may take that the user named by its address.
 CUSTOM = "custom"
 FORGOTTEN = ("recorded", "scripted")  # Providers for tests and demonstrations, which no later chat begins with.
@@ -128,7 +128,7 @@ async def find_local_servers(registry: ModelRegistry, env: Mapping[str, str]) ->
 
     async def look(provider: str) -> LocalServer | None:
         address = env.get(VARIABLES[provider].addresses[0], "").strip()
-        models = await _ask(registry, provider, PROBE_S if not address or is_loopback(address) else ASK_S)
+        models = await _ask(registry, provider, ASK_S if address else PROBE_S)
         return LocalServer(provider, models) if models else None
 
     return [server for server in await asyncio.gather(*map(look, KEYLESS_SERVERS)) if server is not None]

@@ -3,21 +3,19 @@ parameters are in `http_queries`, answers in `http_answers`."""
 
 from base64 import b64decode
 from binascii import Error as NotBase64
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from treadle.errors import InvalidInput
 from treadle.protocol.events import Delivery
-from treadle.protocol.options import PRESETS, ChatOptions, Preset
+from treadle.protocol.options import MAX_SECONDS, NUMBER_BOUNDS, PRESETS, ChatOptions, Preset
 from treadle.protocol.permissions import RuleScope
 
 Line = Annotated[str, Meta(max_length=2_000, pattern=r"^[^\x00-\x1f\x7f]*$")]  # one line of text, for lists
-_Count = Annotated[int, Meta(ge=0, le=1_000_000_000)]
-_Turns = Annotated[int, Meta(ge=1, le=10_000)]
-_Seconds = Annotated[float, Meta(ge=0, le=100_000_000)]
+_Turns = Annotated[int, NUMBER_BOUNDS["max_turns"].as_meta()]
+_Seconds = Annotated[float, Meta(ge=0, le=MAX_SECONDS)]
 _Labels = Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")], ...],
                     Meta(max_length=50)]  # fmt: skip
 _MediaType = Literal["image/png", "image/jpeg", "image/gif", "image/webp"]
@@ -54,17 +52,15 @@ _NAMED = (
     "strict_paths", "command_view", "git_branch", "checks", "verify", "diagnose",
 )  # fmt: skip
 """The options that requests may name. The others are of the machine on which a chat was made."""
-_BOUNDS: Mapping[str, Any] = {
-    **dict.fromkeys(("model", "root"), Line),
-    **dict.fromkeys(("max_continuations", "max_tokens", "context_window"), _Count),
-    **{"labels": _Labels, "max_turns": _Turns, "action_deadline_s": _Seconds},
-    "temperature": Annotated[float, Meta(ge=0, le=2)] | None,
-}
-"""The types of options in requests, where they are narrower than in a log."""
 
 
 def _optional() -> type[msgspec.Struct]:
-    kinds = {**get_type_hints(ChatOptions, include_extras=True), **_BOUNDS}
+    """The options, each optional. Some types are narrower than in a log."""
+    kinds = get_type_hints(ChatOptions, include_extras=True)
+    for name, bounds in NUMBER_BOUNDS.items():
+        number, *none = get_args(kinds[name]) or (kinds[name],)
+        kinds[name] = Union[Annotated[number, bounds.as_meta()], *none]
+    kinds |= {"model": Line, "root": Line, "labels": _Labels}
     fields = [(name, kinds[name] | UnsetType, UNSET) for name in _NAMED]
     return msgspec.defstruct("Options", fields, bases=(Body,), module=__name__, frozen=True, kw_only=True)
 

@@ -175,6 +175,9 @@ class Bounds(NamedTuple):
     def admits(self, value: float) -> bool:
         return self.least <= value <= self.most
 
+    def as_meta(self) -> msgspec.Meta:
+        return msgspec.Meta(ge=self.least, le=self.most)
+
 
 MAX_COUNT = (1 << 53) - 1  # the largest integer that every reader of JSON keeps exactly
 MAX_SECONDS = 1e9  # About 30 years. A moment so far away still fits into every clock and column.

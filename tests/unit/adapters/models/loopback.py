@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -85,18 +85,20 @@ async def listening(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIte
     """The port at which connections are served; at the end all of them are closed."""
     tasks: set[asyncio.Task[None]] = set()
 
-    async def serve_and_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
+    async def serve_patiently(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, OSError):  # the client has gone
             await serve(reader, writer)
-        except (asyncio.IncompleteReadError, OSError):
-            pass  # the client has gone
-        finally:
-            writer.close()
 
     def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(serve_and_close(reader, writer))
+        """Serve the connection and close it, also if the task is cancelled before it starts."""
+
+        def finish(task: asyncio.Task[None]) -> None:
+            tasks.discard(task)
+            writer.close()
+
+        task = asyncio.get_running_loop().create_task(serve_patiently(reader, writer))
         tasks.add(task)
-        task.add_done_callback(tasks.discard)
+        task.add_done_callback(finish)
 
     listener = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls)
     try:
