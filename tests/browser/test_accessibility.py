@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.site import DESKTOP, PHONE, Site, window
 
-pytestmark = pytest.mark.thorough(one_of=10)
+pytestmark = pytest.mark.thorough
 
 AXE = Path(os.environ.get("TREADLE_AXE", Path(__file__).parents[2] / ".venv/node/node_modules/axe-core/axe.min.js"))
 ASK = """

@@ -6,7 +6,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.browser.site import Site, window
 
-pytestmark = pytest.mark.thorough(one_of=10)
+pytestmark = pytest.mark.thorough
 
 BUSY = """
 [model]

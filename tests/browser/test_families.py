@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, expect
 from tests.browser.site import PHONE, Site, window
 from tests.browser.test_accessibility import complaints
 
-pytestmark = pytest.mark.thorough(one_of=10)
+pytestmark = pytest.mark.thorough
 
 WRITE = """
 [[turn]]

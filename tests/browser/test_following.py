@@ -5,7 +5,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.site import Site, window
 
-pytestmark = pytest.mark.thorough(one_of=10)
+pytestmark = pytest.mark.thorough
 
 STEPS = 8
 AT_END = (

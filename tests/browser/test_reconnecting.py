@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.browser.site import Site, window
 
-pytestmark = pytest.mark.thorough(one_of=10)
+pytestmark = pytest.mark.thorough
 
 WORDS = " ".join(f"word{number}" for number in range(300))
 LONG = f'[[turn]]\ntext = "{WORDS}"\nchunk = 8\ndelay_s = 0.02\n[[turn]]\ntext = "More."\n'

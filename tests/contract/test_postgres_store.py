@@ -9,6 +9,8 @@ from treadle.ports.store import Store
 from treadle.testing.clock import ManualClock
 from treadle.testing.store_contract import StoreContract
 
+pytestmark = pytest.mark.thorough(one_of=4)
+
 
 class TestPostgresStore(StoreContract):
     @pytest.fixture(autouse=True)

@@ -160,6 +160,7 @@ def test_the_command_line_wants_a_yes(cli: CommandLine) -> None:
     assert cli("gc").code == 0
 
 
+@pytest.mark.thorough(one_of=6)
 @pytest.mark.parametrize("point", ["delete.before", "store.before_commit", "store.after_commit", "delete.after"])
 def test_a_kill_leaves_the_chat_whole_or_deleted(cli: CommandLine, point: str) -> None:  # D-01, fault 1
     command = '[[turn]]\ncall = [{ name = "run_command", args = { command = "echo changed > made" } }]\n'

@@ -31,7 +31,7 @@ def test_running_needs_only_that_part() -> None:
     assert "install_locked.py requirements.lock" not in planned
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough
 def test_the_installation_says_how_far_it_is_and_why_it_failed(tmp_path: Path) -> None:
     lock = tmp_path / "some.lock"
     lock.write_text("".join(lines for name, lines in pins(RUN.read_text()).items() if name == "click"))

@@ -99,6 +99,7 @@ exec(sys.argv[1])
 """
 
 
+@pytest.mark.thorough(one_of=6)
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
 @pytest.mark.parametrize("helper", HELPERS)
 def test_helpers_end_with_a_worker_that_is_killed(helper: str, tmp_path: Path) -> None:

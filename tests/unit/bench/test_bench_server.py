@@ -39,7 +39,7 @@ OUTCOME = Outcome(
 )
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough
 def test_a_quick_run_measures_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = tmp_path / "results.json"
     assert main(["--quick", "--no-postgres", "--json", str(results)]) == 0

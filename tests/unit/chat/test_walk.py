@@ -115,6 +115,7 @@ def readable(state: ChatState) -> None:
     assert snapshot.decode(snapshot.encode(state)) == state
 
 
+@pytest.mark.thorough(one_of=6)
 @pytest.mark.parametrize("seed", range(40 if SOAK else 20))
 def test_a_long_life_keeps_the_rules_and_lost_and_shuffled_records_are_not_fatal(seed: int) -> None:
     chance = random.Random(seed)

@@ -17,7 +17,7 @@ class FakeItem:
 
 
 def make_items() -> list[Any]:
-    third, never = pytest.mark.thorough(one_of=6).mark, pytest.mark.thorough.mark
+    third, never = pytest.mark.thorough(one_of=3).mark, pytest.mark.thorough.mark
     return [
         *(FakeItem(f"tests/test_table.py::test_row[{number}]", third) for number in range(10)),
         FakeItem("tests/test_single.py::test_one", third),

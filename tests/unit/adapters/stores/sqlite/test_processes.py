@@ -159,6 +159,7 @@ async def test_what_was_acknowledged_survives_kill_9(store: SqliteStore, spawn: 
     assert await store.check() == []
 
 
+@pytest.mark.thorough(one_of=6)
 @pytest.mark.parametrize(
     ("name", "landed"),
     [

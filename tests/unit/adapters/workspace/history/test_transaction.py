@@ -416,6 +416,7 @@ print(picture(bench.project) == before, bench.left_over())
 """
 
 
+@pytest.mark.thorough(one_of=6)
 @pytest.mark.parametrize(
     ("case", "message"), [("project", "No space"), ("home", "No space"), ("read-only", "Read-only"), ("nested", "")]
 )
