@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 import treadle
+from treadle.library.command_stream import CommandStream
 from treadle.library.files import ChatFiles
-from treadle.library.following import CommandStream
 from treadle.library.jobs import Job
 from treadle.protocol.tools import ToolSpec
 

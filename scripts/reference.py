@@ -22,7 +22,7 @@ from scripts.library_reference import library_page, tools_page
 from tests.wires.case import BY_HAND, Case, read_server
 from tests.wires.case import FOLDER as WIRES
 from treadle import errors
-from treadle.library import following
+from treadle.library import command_stream
 from treadle.ports import toolset
 from treadle.protocol import (
     content,
@@ -84,7 +84,7 @@ def field_docs(module: ModuleType) -> dict[tuple[str, str], str]:
 
 MODULES = (
     *(content, events, tool_events, subagent_events, workspace_events, live_events, files, options, tools),
-    *(following, toolset),
+    *(command_stream, toolset),
 )
 DOCUMENTED = {key: text for module in MODULES for key, text in field_docs(module).items()}
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from treadle.errors import TreadleError
     from treadle.library.agent import Agent
     from treadle.library.chat import Chat
-    from treadle.library.following import Answer
+    from treadle.library.command_stream import Answer
     from treadle.ports.toolset import Invocation, Outcome
     from treadle.protocol.events import Envelope, OpenAction
     from treadle.protocol.options import Budget, ChatOptions
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "Agent": "treadle.library.agent",
-    "Answer": "treadle.library.following",
+    "Answer": "treadle.library.command_stream",
     "Budget": "treadle.protocol.options",
     "Chat": "treadle.library.chat",
     "ChatOptions": "treadle.protocol.options",

@@ -19,7 +19,7 @@ from treadle.base.types import ChatId
 from treadle.chat.state import ChatState
 from treadle.library import agent as runtime
 from treadle.library import chat as handle
-from treadle.library import files, following, jobs
+from treadle.library import command_stream, files, jobs
 from treadle.ports.store import Listed
 from treadle.protocol.events import Envelope
 from treadle.protocol.options import ChatOptions, OptionKeywords, Preset, Project
@@ -35,7 +35,7 @@ __all__ = ["Agent", "Chat", "ChatFiles", "CommandStream", "Job"]
 P = ParamSpec("P")
 
 
-class CommandStream(Facade[following.CommandStream]):
+class CommandStream(Facade[command_stream.CommandStream]):
     """A command to a chat. Iterate over it to carry it out and see everything until the chat is idle or waits for
     someone; call it to carry it out and leave. Leaving the iteration stops nothing (law 11)."""
 
@@ -47,7 +47,7 @@ class CommandStream(Facade[following.CommandStream]):
 
 
 def _followed(
-    method: Callable[Concatenate[Any, P], following.CommandStream],
+    method: Callable[Concatenate[Any, P], command_stream.CommandStream],
 ) -> Callable[Concatenate[Any, P], CommandStream]:
     """A method of a chat that makes a command: to be carried out, and followed."""
 
@@ -204,5 +204,5 @@ class Agent(LoopOwner[runtime.Agent]):
         return iter(self.chats())
 
 
-async def _await(command: following.CommandStream) -> ChatState:
+async def _await(command: command_stream.CommandStream) -> ChatState:
     return await command

@@ -20,7 +20,7 @@ from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.adapters.telemetry.settings import Telemetry
 from treadle.errors import Refused
 from treadle.library import chat as handle
-from treadle.library.following import CommandStream
+from treadle.library.command_stream import CommandStream
 from treadle.ports.commands import Allowance
 from treadle.ports.model import ModelInfo
 from treadle.ports.store import LEASE_S, RENEW_S

@@ -7,7 +7,7 @@ from typing import Any
 
 from treadle import Agent, Chat, Envelope, tool
 from treadle.adapters.models.scripted import ScriptedModel, Step
-from treadle.library.following import CommandStream
+from treadle.library.command_stream import CommandStream
 from treadle.library.replay import replay
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.ports.store import Store

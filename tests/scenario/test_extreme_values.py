@@ -33,8 +33,8 @@ from treadle.engine.hub import Hub
 from treadle.engine.log import Log
 from treadle.errors import ConfigError, InvalidInput, Refused, TreadleError
 from treadle.frontends.cli.group import cli
+from treadle.library.command_stream import CommandStream
 from treadle.library.config import load
-from treadle.library.following import CommandStream
 from treadle.ports.toolset import Invocation, Outcome, PlainTool, Settlement
 from treadle.protocol import commands as c
 from treadle.protocol import wire

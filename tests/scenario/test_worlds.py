@@ -18,7 +18,7 @@ from treadle import Chat
 from treadle.adapters.models.scripted import Call, Hang, Say
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.errors import Conflict, NotFound, ToolError, WorldBusy
-from treadle.library.following import CommandStream
+from treadle.library.command_stream import CommandStream
 from treadle.library.worlds.home import WorldHome
 from treadle.library.worlds.record import WorldFolders
 from treadle.protocol import events as e

@@ -39,7 +39,7 @@ ALLOWED = {
     "frontends/tui/launch.py": {
         "sys.stdout.write"
     },  # lines of the transcript as the screen had them, with their colours
-    "library/following.py": {"warnings.warn"},  # for the author of a program, about its own line
+    "library/command_stream.py": {"warnings.warn"},  # for the author of a program, about its own line
 }
 """The raw sinks that each module may use, and why."""
 

@@ -13,9 +13,9 @@ from treadle.chat.state import ChatState, open_actions, starts_queued, status
 from treadle.engine.effects import whole_list
 from treadle.engine.hub import Subscription
 from treadle.errors import NotFound
+from treadle.library.command_stream import Answer, CommandStream, collect
 from treadle.library.commands import ChatHome, execute_commands
 from treadle.library.files import ChatFiles
-from treadle.library.following import Answer, CommandStream, collect
 from treadle.library.jobs import Job
 from treadle.library.watching import read_patiently
 from treadle.protocol import commands as c

@@ -17,7 +17,7 @@ from treadle.engine.deps import Deps, Restorer
 from treadle.engine.effects import Ledger, read_ledger
 from treadle.engine.restore import NO_SNAPSHOTS
 from treadle.errors import InvalidInput, Refused, ToolError, TreadleError
-from treadle.library.following import Followed
+from treadle.library.command_stream import Followed
 from treadle.ports.snapshots import Plan
 from treadle.protocol import commands as c
 from treadle.protocol.events import ChangesKept, Redone, Restored, RestoreRequested, Undone

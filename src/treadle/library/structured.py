@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from treadle.errors import InvalidInput, RunFailed
-from treadle.library.following import Answer
+from treadle.library.command_stream import Answer
 
 T = TypeVar("T")
 

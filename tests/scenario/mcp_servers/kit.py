@@ -8,7 +8,7 @@ from typing import Any
 from treadle import Agent, Chat, Envelope
 from treadle.adapters.models.scripted import ScriptedModel, Step
 from treadle.adapters.stores.sqlite import SqliteStore
-from treadle.library.following import CommandStream
+from treadle.library.command_stream import CommandStream
 from treadle.library.replay import replay
 from treadle.ports.model import Model
 from treadle.protocol.events import ActionRequired, ExecutionComplete

@@ -11,7 +11,7 @@ from treadle.adapters.models.scripted import Delay, ScriptedModel
 from treadle.adapters.tools.function import tool
 from treadle.base.types import ChatId
 from treadle.library.chat import Chat
-from treadle.library.following import CommandStream
+from treadle.library.command_stream import CommandStream
 from treadle.ports.model import Model, ModelInfo
 from treadle.ports.store import Store
 from treadle.protocol.events import Envelope

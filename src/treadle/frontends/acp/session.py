@@ -25,7 +25,7 @@ from treadle.frontends.presentation.slash import NO_AGENT, agent_changes, availa
 from treadle.frontends.presentation.styled import MODE_WORDS
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
-from treadle.library.following import CommandStream
+from treadle.library.command_stream import CommandStream
 from treadle.library.message_expansion import expand_message
 from treadle.library.watching import read_patiently
 from treadle.protocol import commands as c

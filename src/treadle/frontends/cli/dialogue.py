@@ -18,7 +18,7 @@ from treadle.frontends.cli.terminal import Terminal
 from treadle.frontends.presentation.notices import chosen_option, how_to_answer, waiting, why_asked
 from treadle.frontends.presentation.styled import Colour
 from treadle.library.chat import Chat
-from treadle.library.following import CommandStream
+from treadle.library.command_stream import CommandStream
 from treadle.library.watching import read_patiently
 from treadle.protocol.events import OpenAction
 from treadle.protocol.permissions import NETWORK_TOOL, Rule, RuleScope

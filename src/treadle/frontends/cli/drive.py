@@ -23,7 +23,7 @@ from treadle.frontends.cli.keyboard import Keyboard
 from treadle.frontends.cli.terminal import write_json_line
 from treadle.frontends.presentation.notices import notice
 from treadle.library.chat import Chat
-from treadle.library.following import CommandStream
+from treadle.library.command_stream import CommandStream
 from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.commands import ChangeOptions

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 __all__ = [
     "Agent", "Chat", "Config", "applying", "asyncio", "c", "changes", "chat_files", "chat_options", "chat_state",
-    "collecting", "damage", "demo_project", "dialogue", "diff_changes", "drive", "e", "expansion", "following",
+    "collecting", "command_stream", "damage", "demo_project", "dialogue", "diff_changes", "drive", "e", "expansion",
     "library_config", "mcp_settings", "model_registry", "msgspec", "notices", "permissions", "piped",
     "retention", "rule_book", "session", "slash", "snapshots", "sqlite", "stores", "toolset", "transfer", "trust_book",
     "views", "webbrowser", "wire",
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from treadle.diff import changes as diff_changes
     from treadle.frontends.cli import changes, demo_project, dialogue, drive, piped, session
     from treadle.frontends.presentation import notices, slash
+    from treadle.library import command_stream, transfer
     from treadle.library import config as library_config
     from treadle.library import files as chat_files
-    from treadle.library import following, transfer
     from treadle.library import message_expansion as expansion
     from treadle.library.agent import Agent
     from treadle.library.chat import Chat
@@ -60,9 +60,9 @@ else:
     c, chat_options, e, permissions, views, wire = (
         _Lazy(f"treadle.protocol.{name}") for name in ("commands", "options", "events", "permissions", "views", "wire")
     )
-    chat_files, expansion, following, library_config, mcp_settings, transfer = (
+    chat_files, expansion, command_stream, library_config, mcp_settings, transfer = (
         _Lazy(f"treadle.library.{name}")
-        for name in ("files", "message_expansion", "following", "config", "mcp_hub.settings", "transfer")
+        for name in ("files", "message_expansion", "command_stream", "config", "mcp_hub.settings", "transfer")
     )
     collecting, damage, retention = (
         _Lazy(f"treadle.library.housekeeping.{name}") for name in ("collecting", "damage", "retention")

@@ -11,7 +11,7 @@ from treadle.base.loop_thread import Facade, waited
 from treadle.engine.deps import Deps
 from treadle.errors import Conflict, ToolError, WorldBusy
 from treadle.library.chat import Chat
-from treadle.library.following import CommandStream, applied
+from treadle.library.command_stream import CommandStream, applied
 from treadle.library.worlds.home import WorldHome
 from treadle.library.worlds.record import World
 from treadle.ports.snapshots import Effect

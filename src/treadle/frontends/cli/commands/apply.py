@@ -12,7 +12,7 @@ from treadle.frontends.cli import options as o
 from treadle.frontends.cli.group import in_loop
 
 from treadle.frontends.cli.lazy import (  # isort: skip
-    Agent, Chat, Config, applying, c, changes, chat_options, dialogue, diff_changes, following, notices, piped,
+    Agent, Chat, Config, applying, c, changes, chat_options, command_stream, dialogue, diff_changes, notices, piped,
     session, toolset, wire,
 )  # fmt: skip
 from treadle.frontends.cli.terminal import Terminal, write_json
@@ -157,9 +157,9 @@ async def _run_apply(terminal: Terminal, chat: "Chat", command: "c.Apply", wish:
     await chat.open()
     if not wish.chat:
         await chat.command(c.Rename(f"apply {wish.source if wish.source not in (None, '-') else 'standard input'}"))
-    outcome = await following.applied(chat.apply(command.path, content=command.content, patch=command.patch))
+    outcome = await command_stream.applied(chat.apply(command.path, content=command.content, patch=command.patch))
     while (answer := await dialogue.answer_next(terminal, chat, asks=not as_json)) is not None:
-        outcome = await following.applied(answer)
+        outcome = await command_stream.applied(answer)
     completion, files = outcome.completion, outcome.files
     is_applied = completion is not None and completion.success
     error = completion.error if completion is not None and not completion.success else ""

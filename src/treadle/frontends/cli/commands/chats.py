@@ -12,8 +12,8 @@ from treadle.frontends.cli import options as o
 from treadle.frontends.cli.group import in_agent, in_chat
 
 from treadle.frontends.cli.lazy import (  # isort: skip
-    Agent, Chat, asyncio, changes, chat_state, dialogue, diff_changes, drive, e, following, notices, session, views,
-    wire,
+    Agent, Chat, asyncio, changes, chat_state, command_stream, dialogue, diff_changes, drive, e, notices, session,
+    views, wire,
 )  # fmt: skip
 from treadle.frontends.cli.terminal import Terminal, age, write_json, write_list, write_outcome
 from treadle.frontends.presentation.styled import Colour, Line, Span, spans, status_words
@@ -290,7 +290,7 @@ async def _show_changes(terminal: Terminal, agent: "Agent", job: "Job", *, commi
         return
     if not commit:
         return
-    outcome = await following.applied(agent.chat(job.view.chat).commit_job(job.view.job))
+    outcome = await command_stream.applied(agent.chat(job.view.chat).commit_job(job.view.job))
     if (completion := outcome.completion) is None or not completion.success:
         raise ToolError("not committed" if completion is None else completion.error or completion.result)
     amount = diff_changes.count(len(outcome.files), "change")

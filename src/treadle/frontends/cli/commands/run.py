@@ -13,7 +13,7 @@ from treadle.frontends.cli import options as o
 from treadle.frontends.cli.group import in_chat
 
 from treadle.frontends.cli.lazy import (  # isort: skip
-    Agent, Chat, Config, asyncio, c, chat_options, collecting, dialogue, drive, e, expansion, following,
+    Agent, Chat, Config, asyncio, c, chat_options, collecting, command_stream, dialogue, drive, e, expansion,
     library_config, msgspec, notices, piped, retention, session, slash,
 )  # fmt: skip
 from treadle.protocol.choices import MODES, OWN_WORLD, CompletionStyle, OnLimit, Preset, Rung
@@ -285,7 +285,7 @@ async def resume(agent: "Agent", chat: "Chat", reply: Resumption, as_json: bool)
     return await dialogue.follow(chat, await _reply(chat, reply), head, as_json=as_json, asks=asks, resumed=True)
 
 
-async def _reply(chat: "Chat", reply: Resumption) -> "following.CommandStream":
+async def _reply(chat: "Chat", reply: Resumption) -> "command_stream.CommandStream":
     if reply.results is not None:
         return chat.submit(_read_results(reply.results))
     if reply.answer is not None:
