@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamp
 RUNS   := $(VENV)/.stamp-run
-JOBS   ?= $(shell expr \( $$(getconf _NPROCESSORS_ONLN) \* 3 + 1 \) / 2)
+JOBS   ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 2)
 SPREAD := -n $(JOBS) --dist worksteal
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 

@@ -13,7 +13,7 @@ from tests.attacks.table import ATTACKS, Attack, ToolUse, run, write
 from tests.unit.adapters.sandbox.grounds import missing
 from treadle.adapters.sandbox.supervisor.removal import remove_tree
 
-pytestmark = [pytest.mark.thorough(one_of=6), pytest.mark.skipif(bool(missing("view")), reason=missing("view"))]
+pytestmark = [pytest.mark.thorough(one_of=12), pytest.mark.skipif(bool(missing("view")), reason=missing("view"))]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from treadle.protocol.content import AssistantEntry, ResultsEntry, ToolResult, U
 from treadle.protocol.tools import ToolSpec
 from treadle.testing.fake_anthropic import FakeAnthropic, Reply, event
 
-pytestmark = pytest.mark.thorough(one_of=6)
+pytestmark = pytest.mark.thorough(one_of=12)
 
 anthropic = lazily("anthropic")
 

@@ -14,7 +14,7 @@ from treadle.base.types import ChatId
 from treadle.frontends.copilot_words.events import Telling
 from treadle.protocol.events import Envelope
 
-pytestmark = pytest.mark.thorough(one_of=6)
+pytestmark = pytest.mark.thorough(one_of=12)
 
 READ = """
 import json, sys

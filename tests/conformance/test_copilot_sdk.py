@@ -15,7 +15,7 @@ import pytest
 from tests.homes import seed
 from tests.scenario.command_line import SOURCES, CommandLine
 
-pytestmark = pytest.mark.thorough(one_of=6)
+pytestmark = pytest.mark.thorough(one_of=12)
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "treadle-tests"
 PYTHON_SDK = CACHE / f"copilot-python-1.0.27-{sys.implementation.cache_tag}"

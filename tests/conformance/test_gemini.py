@@ -18,7 +18,7 @@ from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolRe
 from treadle.protocol.tools import ToolSpec
 from treadle.testing.fake_gemini import FakeGemini, Reply
 
-pytestmark = pytest.mark.thorough(one_of=6)
+pytestmark = pytest.mark.thorough(one_of=12)
 
 genai = lazily("google.genai")
 

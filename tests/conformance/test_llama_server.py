@@ -12,7 +12,7 @@ import pytest
 from tests.scenario.command_line import CommandLine, CommandResult
 from tests.unit.adapters.models.local import real
 
-pytestmark = pytest.mark.thorough(one_of=6)
+pytestmark = pytest.mark.thorough(one_of=12)
 
 SCRIPT = Path(__file__).parent / "llama_server.py"
 WIRES = {

@@ -10,7 +10,7 @@ import pytest
 from scripts.mcp_servers import node, place
 from tests.forked import AT_START, OURS, fork_command
 
-pytestmark = pytest.mark.thorough(one_of=6)
+pytestmark = pytest.mark.thorough(one_of=12)
 
 SUITE = place() / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
 PROGRAM = "tests.conformance.mcp_client_program"

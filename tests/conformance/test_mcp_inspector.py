@@ -14,7 +14,7 @@ import pytest
 from scripts.mcp_servers import place
 from tests.scenario.command_line import TIMEOUT_S, CommandLine
 
-pytestmark = pytest.mark.thorough(one_of=6)
+pytestmark = pytest.mark.thorough(one_of=12)
 
 INSPECTOR = place() / "node_modules/.bin/mcp-inspector"
 needed = pytest.mark.skipif(

@@ -23,7 +23,7 @@ from treadle.adapters.models.scripted import Call, Say, ScriptedModel
 from treadle.protocol import events as e
 from treadle.protocol.options import ChatOptions
 
-pytestmark = pytest.mark.thorough(one_of=6)
+pytestmark = pytest.mark.thorough(one_of=12)
 
 NODE = shutil.which("node") or ""
 EVERYTHING = place() / "node_modules/@modelcontextprotocol/server-everything/dist/index.js"

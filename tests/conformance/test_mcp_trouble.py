@@ -24,7 +24,7 @@ from treadle import Agent
 from treadle.adapters.models.scripted import Call, Say
 from treadle.protocol import events as e
 
-pytestmark = pytest.mark.thorough(one_of=6)
+pytestmark = pytest.mark.thorough(one_of=12)
 
 GATEWAY = place() / "node_modules/supergateway/dist/index.js"
 MUCH = 90_000

@@ -15,7 +15,7 @@ from treadle.protocol.content import AssistantEntry, ResultsEntry, ToolRequest, 
 from treadle.protocol.tools import ToolSpec
 from treadle.testing.fake_ollama import FakeOllama, Reply
 
-pytestmark = pytest.mark.thorough(one_of=6)
+pytestmark = pytest.mark.thorough(one_of=12)
 
 ollama = lazily("ollama")
 

@@ -14,7 +14,7 @@ from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolRe
 from treadle.protocol.tools import ToolSpec
 from treadle.testing.fake_responses import FakeResponses, Reply
 
-pytestmark = pytest.mark.thorough(one_of=6)
+pytestmark = pytest.mark.thorough(one_of=12)
 
 openai = lazily("openai")
 

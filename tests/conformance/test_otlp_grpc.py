@@ -19,7 +19,7 @@ from treadle.adapters.models.scripted import Call, Say
 from treadle.adapters.telemetry.settings import Telemetry
 from treadle.testing.fake_openai import FakeOpenAI
 
-pytestmark = pytest.mark.thorough(one_of=6)
+pytestmark = pytest.mark.thorough(one_of=12)
 
 grpc = pytest.importorskip("grpc", reason="no grpcio; make conformance installs it")
 pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc", reason="no exporter; make conformance installs it")

@@ -13,7 +13,7 @@ from typing_extensions import is_typeddict
 from tests.lazily import lazily
 from tests.wires.case import Case, all_cases, play
 
-pytestmark = pytest.mark.thorough(one_of=6)
+pytestmark = pytest.mark.thorough(one_of=12)
 
 chat = lazily("openai.types.chat.completion_create_params")
 responses = lazily("openai.types.responses.response_create_params")

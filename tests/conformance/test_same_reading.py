@@ -20,7 +20,7 @@ from treadle.ports.model import Memo, ModelRequest
 from treadle.protocol.content import UserEntry
 from treadle.testing.fake_http import END, FakeResponse, Headers, ThreadedServer, frame, head, json_answer
 
-pytestmark = pytest.mark.thorough(one_of=6)
+pytestmark = pytest.mark.thorough(one_of=12)
 
 openai = lazily("openai")
 openai_chat = lazily("openai.lib.streaming.chat")

@@ -10,7 +10,7 @@ import pytest
 from tests.lazily import lazily
 from tests.wires.case import Case, Played, play
 
-pytestmark = pytest.mark.thorough(one_of=6)
+pytestmark = pytest.mark.thorough(one_of=12)
 
 chat = lazily("openai.types.chat.chat_completion_chunk")
 response = lazily("openai.types.responses.response")

@@ -13,7 +13,7 @@ from tests.faults.test_every_point import every_passing, listed, new_case
 from treadle.protocol.events import ExecutionComplete, FilesChanged, RunEnd, UserMessage
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 ANSWER = [Reply(text="Like this:\n```\nfresh\n```\n")]
 SHARDS = 2

@@ -9,7 +9,7 @@ import pytest
 from tests.faults.chance import some
 from tests.scenario.command_line import CommandLine
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 SCRIPT = (
     '[[turn]]\ncall = [{ name = "write_file", args = { path = "AGENTS.md", content = "hello\\n" } }]\n'

@@ -13,7 +13,7 @@ from tests.faults.scenarios import APPEND
 from tests.homes import seed
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 SCRIPT = [
     Reply(text="Look.", calls=[("read_file", {"path": "notes.txt"}), ("list_directory", {"path": "."})]),

@@ -18,7 +18,7 @@ from tests.forked import ENVIRONMENT, Forked
 from tests.homes import seed
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 GATED = "echo ran >> counter; echo before; until [ -e go ]; do sleep 0.02; done; echo after; exit 3"
 DONE = Reply(calls=[("task_complete", {"summary": "Done."})])

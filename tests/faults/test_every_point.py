@@ -18,7 +18,7 @@ from tests.trees import tree
 from treadle.protocol.events import AssistantMessage, ExecutionComplete, RunEnd
 from treadle.testing.fake_openai import FakeOpenAI
 
-pytestmark = pytest.mark.thorough(one_of=6)
+pytestmark = pytest.mark.thorough(one_of=12)
 
 SHARDS = 6 if SOAK else 1
 ONE_OF = 6

@@ -9,7 +9,7 @@ import pytest
 
 from tests.scenario.command_line import CommandLine
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 CALLS = """
 [[turn]]

@@ -10,7 +10,7 @@ import pytest
 from tests import forked
 from tests.scenario.command_line import CommandLine
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 DONE = '[[turn]]\ntext = "All done."\n'
 

@@ -10,7 +10,7 @@ from tests import forked
 from tests.faults.test_command_line import Shell
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 NAMES = ("a", "b", "c", "d")
 COMMAND = Reply(calls=[("run_command", {"command": "for name in a b c d; do echo new > $name; done"})])

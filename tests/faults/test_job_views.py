@@ -11,7 +11,7 @@ from tests.faults.test_commands import Treadle, end_supervisor, results, until
 from tests.unit.adapters.tools.builtin.command.viewing import sandbox_with_views
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
-pytestmark = pytest.mark.thorough(one_of=6)
+pytestmark = pytest.mark.thorough(one_of=12)
 
 TICKS = "while :; do echo tick; sleep 0.05; done"
 RUNS = f"echo 1 > one; {TICKS}"

@@ -24,7 +24,7 @@ from treadle.errors import Refused, StoreBusy, StoreError
 from treadle.protocol.commands import Interrupt, Rename, Send
 from treadle.protocol.events import SessionCreated
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 LEASE_S = 0.6
 TIME_S = 60.0 if SOAK else 5.0

@@ -28,7 +28,7 @@ from treadle.protocol.commands import Rename
 from treadle.protocol.wire import Record
 from treadle.testing.checker import check_summary
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 
 class CountingStore(SqliteStore):

@@ -21,7 +21,7 @@ from treadle.protocol.events import RunEnd
 from treadle.testing.checker import check, check_effects, check_seen
 from treadle.testing.faults import faults
 
-pytestmark = pytest.mark.thorough(one_of=6)
+pytestmark = pytest.mark.thorough(one_of=12)
 
 SCRIPT = [
     [Say("Look."), Call("read_file", path="notes.txt"), Call("list_directory", path=".")],

@@ -10,7 +10,7 @@ import pytest
 
 from treadle.adapters.sandbox.choose import find_bubblewrap
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 SIZE = 1 << 20
 SCRIPT = r"""

@@ -20,7 +20,7 @@ from treadle.adapters.workspace.search.search import Engine, ripgrep
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import Query
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 OUTSIDE = b"hit outside\n"
 INSIDE = b"hit inside\n"

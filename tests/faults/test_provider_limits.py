@@ -43,7 +43,7 @@ from treadle.testing.fake_ollama import FakeOllama
 from treadle.testing.fake_openai import FakeOpenAI
 from treadle.testing.fake_responses import FakeResponses
 
-pytestmark = pytest.mark.thorough(one_of=6)
+pytestmark = pytest.mark.thorough(one_of=12)
 
 
 class Wire(NamedTuple):

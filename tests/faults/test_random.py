@@ -26,7 +26,7 @@ from treadle.testing.checker import check, check_effects, check_processes, check
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 from treadle.testing.histories import check_messages
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 SEEDS = [SEED, SEED + 1]
 CHATS = 8

@@ -26,7 +26,7 @@ from treadle.testing.checker import check
 from treadle.testing.fake_openai import FakeOpenAI
 from treadle.testing.faults import InjectedFault, faults
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 FIRST = ["tool.before:write_file", "tool.write_after", "tool.after:run_command", "model.first_delta"]
 MOST = 14

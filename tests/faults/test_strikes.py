@@ -54,7 +54,7 @@ NAMED: dict[str, dict[str, tuple[int, ...]]] = {
 }
 """The points between a decision and its record, and which of their passings."""
 
-pytestmark = [pytest.mark.thorough(one_of=6), pytest.mark.timeout(3600 if SOAK else 600)]
+pytestmark = [pytest.mark.thorough(one_of=12), pytest.mark.timeout(3600 if SOAK else 600)]
 
 
 def new_case(folder: Path, fake: FakeOpenAI, scene: str) -> Case:

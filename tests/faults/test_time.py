@@ -18,7 +18,7 @@ from treadle.protocol.events import LimitReached, RunEnd, TurnRetry
 from treadle.testing.checker import check, check_seen
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 HOUR_MS = 3_600_000
 

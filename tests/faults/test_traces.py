@@ -16,7 +16,7 @@ from tests.faults.test_every_point import Point, listed
 from treadle.protocol import events as e
 from treadle.testing.fake_openai import FakeOpenAI
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 ONE_OF = 20
 _ENDS = e.RunEnd | e.PermissionRequested | e.ExternalToolRequested | e.UserInputRequested

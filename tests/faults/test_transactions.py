@@ -12,7 +12,7 @@ from tests import forked
 from tests.faults.chance import some
 from tests.unit.adapters.workspace.trees import fast_folder
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 NOBODY = "65534"
 

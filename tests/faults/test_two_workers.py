@@ -15,7 +15,7 @@ from treadle.protocol.events import AssistantMessage, ExecutionComplete, RunEnd
 from treadle.testing.checker import check_processes
 from treadle.testing.fake_openai import FakeOpenAI
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 SHORT_LEASE = {"lease_s": 0.3, "renew_s": 0.1}
 

@@ -14,7 +14,7 @@ import pytest
 from tests.homes import seed
 from tests.unit.adapters.sandbox.grounds import NOBODY, becoming, grounds, missing, python_for_everyone
 
-pytestmark = pytest.mark.thorough(one_of=6)
+pytestmark = pytest.mark.thorough(one_of=12)
 
 ROOT = Path(__file__).parents[2]
 

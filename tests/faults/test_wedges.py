@@ -20,7 +20,7 @@ from treadle.protocol.events import Envelope, RunEnd, SessionError, SessionIdle,
 from treadle.testing.checker import check
 from treadle.testing.faults import faults
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 PATIENCE_S = 60.0
 

@@ -12,7 +12,7 @@ from tests import forked
 from tests.faults.chance import some
 from tests.unit.adapters.sandbox.grounds import NOBODY, grounds, missing
 
-pytestmark = pytest.mark.thorough(one_of=6)
+pytestmark = pytest.mark.thorough(one_of=12)
 
 ACTS = ("open", "commit", "drop", "rebase")
 

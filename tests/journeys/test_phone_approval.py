@@ -11,7 +11,7 @@ from tests.browser.conftest import browser as browser
 from tests.browser.site import PHONE, Site, window
 from tests.scenario.tmux import Terminal, needs_tmux
 
-pytestmark = [pytest.mark.thorough(one_of=4), needs_tmux]
+pytestmark = [pytest.mark.thorough(one_of=8), needs_tmux]
 SCRIPT = """
 [[turn]]
 text = "I add a workflow."

@@ -15,7 +15,7 @@ from treadle.testing.fake_model import Reply
 from treadle.testing.fake_ollama import FakeOllama
 from treadle.testing.fake_openai import FakeOpenAI
 
-pytestmark = [pytest.mark.thorough(one_of=4), needs_tmux]
+pytestmark = [pytest.mark.thorough(one_of=8), needs_tmux]
 EDIT = ("edit_file", {"path": "a.py", "old_str": "1", "new_str": "2"})
 
 

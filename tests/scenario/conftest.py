@@ -13,6 +13,8 @@ from treadle.adapters.stores.memory import MemoryStore
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.ports.store import Store
 
+ON_POSTGRES = pytest.param("postgres", marks=pytest.mark.thorough(one_of=4))
+
 
 @pytest.fixture
 def cli(tmp_path: Path) -> CommandLine:
@@ -33,7 +35,7 @@ async def start(cli: CommandLine) -> AsyncIterator[Start]:
         await program.close()
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", ON_POSTGRES])
 def every_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "memory":
         return MemoryStore()
@@ -58,7 +60,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await store.close()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", ON_POSTGRES])
 def open_shared(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
     """Opens one database, as often as it is called: for processes that share it."""
     if request.param == "sqlite":

@@ -14,7 +14,7 @@ from tests.scenario.command_line import NO_LOCAL_SERVER, CommandLine
 from tests.scenario.editor import WAIT_S, Editor, a, acp, begin, editing
 from tests.scenario.mcp_servers.kit import ODD
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

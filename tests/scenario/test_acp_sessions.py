@@ -16,7 +16,7 @@ from treadle.adapters.models.scripted import Say
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.protocol.options import ChatOptions
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 acp, a, editing = lazily("acp"), Lazy("acp.schema"), lazily("treadle.frontends.acp.agent")
 unsaved = lazily("treadle.adapters.tools.hooks")

@@ -13,7 +13,7 @@ import pytest
 from scripts.mcp_servers import place
 from tests.scenario.command_line import TIMEOUT_S, CommandLine
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 CLIENT = Path(__file__).with_name("acp_client.mjs")
 

@@ -17,7 +17,7 @@ from treadle.protocol import events as e
 from treadle.protocol.content import UserEntry
 from treadle.testing.checker import check
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 WRITE = Call("write_file", path="a.txt", content="a\n")
 BROKEN = "test -e mended || { echo it is broken; exit 3; }"

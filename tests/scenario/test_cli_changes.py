@@ -8,7 +8,7 @@ from tests.scenario.command_line import CommandLine
 from tests.scenario.test_cli_undo import Here
 from treadle.frontends.presentation.notices import MINUS
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 DONE = '[[turn]]\ntext = "Done."\n'
 

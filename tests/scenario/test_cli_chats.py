@@ -8,7 +8,7 @@ import pytest
 from tests.scenario.command_line import CommandLine
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 HELLO = '[[turn]]\ntext = "Hello."\n'
 LOOK = '[[turn]]\ntext = "Let me see."\ncall = [{ name = "list_directory", args = { path = "." } }]\n'

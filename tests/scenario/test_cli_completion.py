@@ -10,7 +10,7 @@ import pytest
 from tests.scenario.command_line import CommandLine
 from treadle.frontends.cli import COMMANDS
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 
 @pytest.fixture

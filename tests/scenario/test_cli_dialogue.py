@@ -19,7 +19,7 @@ from tests.scenario.command_line import CommandLine
 from treadle.protocol.events import ModelNotice
 from treadle.sync import Agent
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 MAKE = '[[turn]]\ncall = [{ name = "run_command", args = { command = "make count" } }]\n'
 ASK = '[[turn]]\ncall = [{ name = "ask_user", args = { question = "Which?", options = ["red", "blue"] } }]\n'

@@ -19,7 +19,7 @@ from treadle.library.evaluation.report import Rate
 from treadle.library.evaluation.tasks import RESULTS_FILE, append, missing
 from treadle.library.worlds.home import WorldHome
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 COUNT = 'call = [{ name = "run_command", args = { command = "echo x >> count" } }]'
 WRITE = 'call = [{ name = "write_file", args = { path = "answer", content = "42\\n" } }]'

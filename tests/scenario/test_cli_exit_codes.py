@@ -13,7 +13,7 @@ from tests.processes import running_with, unlike_any_other
 from tests.scenario.command_line import NO_LOCAL_SERVER, CommandLine, end, until
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 HELLO = '[[turn]]\ntext = "Hello."\n'
 LOOK = '[[turn]]\ncall = [{ name = "list_directory", args = { path = "." } }]\n'

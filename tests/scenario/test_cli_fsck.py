@@ -6,7 +6,7 @@ import pytest
 
 from tests.scenario.command_line import CommandLine
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 HELLO = '[[turn]]\ntext = "Hello."\n'
 MODES = """

@@ -9,7 +9,7 @@ import pytest
 from tests.scenario.command_line import CommandLine
 from treadle.adapters.workspace.history.content_store import ContentStore
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 WRITE = '[[turn]]\ncall = [{ name = "write_file", args = { path = "a", content = "new" } }]\n[[turn]]\ntext = "Done."\n'
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.scenario.command_line import CommandLine
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 HELLO = '[[turn]]\ntext = "Hello."\n'
 READ = '[[turn]]\ncall = [{ name = "read_file", args = { path = "a" } }]\n[[turn]]\ntext = "Read."\n'

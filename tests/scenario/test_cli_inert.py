@@ -9,7 +9,7 @@ from tests.hostile_text import HOSTILE, LONG, check_inert
 from tests.scenario.command_line import CommandLine
 from tests.scenario.test_cli_terminal import screen
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 TEXT = HOSTILE.replace("\x00", "")  # which is in no argument and in no name
 NAME = "a\x1b[31mred\x1b]0;title\x07\x7f\x9b1m\u202e\u2066\u200b\u2028\ue000.txt"

@@ -12,7 +12,7 @@ import pytest
 from tests.scenario.command_line import CommandLine, CommandResult, end, until
 from treadle.frontends.cli.group import invoke
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 Here = Callable[..., CommandResult]
 HELLO = '[[turn]]\ntext = "Hello."\n'

@@ -11,7 +11,7 @@ import pytest
 from tests.scenario.command_line import CommandLine, CommandResult
 from treadle.protocol.content import Value
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 SERVE = "printf 'up \\\\033]0;evil\\\\007\\\\n'; while read -r line; do echo \\\"got $line\\\"; done"
 RUN = f"""

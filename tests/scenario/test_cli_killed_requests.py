@@ -7,7 +7,7 @@ import pytest
 from tests.scenario.command_line import CommandLine
 from tests.scenario.test_cli_undo import AGENT, at_work, files, text
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 
 def messages(cli: CommandLine, chat: str) -> list[int]:

@@ -7,7 +7,7 @@ import pytest
 from tests.scenario.command_line import CommandLine
 from treadle.adapters.models.local.weights import QWEN_CODER
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 
 @pytest.fixture

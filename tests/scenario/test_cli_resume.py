@@ -9,7 +9,7 @@ from tests.scenario.command_line import CommandLine, end, until
 from treadle import DynamicTool
 from treadle.sync import Agent
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 COUNT = '[[turn]]\ncall = [{ name = "run_command", args = { command = "echo x >> count" } }]\n'
 WRITE = '[[turn]]\ncall = [{ name = "write_file", args = { path = "a.txt", content = "a" } }]\n'

@@ -7,7 +7,7 @@ import pytest
 from tests.scenario.command_line import CommandLine
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 KEY = "sk-test-51a0c3d9e7b2f4a6c8d0"
 ROUNDS = [

@@ -13,7 +13,7 @@ import requests
 
 from tests.scenario.command_line import CommandLine, end
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 HELLO = '[[turn]]\ntext = "Hello."\n'
 ASK = '[[turn]]\ncall = [{ name = "weather", args = { city = "Oslo" } }]\n[[turn]]\ntext = "Rain."\n'

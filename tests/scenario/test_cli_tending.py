@@ -13,7 +13,7 @@ from tests.scenario.command_line import CommandLine, end
 from treadle.adapters.workspace.history.content_store import ContentStore
 from treadle.library.housekeeping.retention import read_stamp, stamp_of
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 DAY_S = 86_400
 CAP = {"TREADLE_SNAPSHOT_CAP_GB": "0.0000025"}  # 2,500 bytes

@@ -10,7 +10,7 @@ import pytest
 from tests.scenario.command_line import CommandLine
 from tests.scenario.test_cli_dialogue import person
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 SCRIPT = """
 [[turn]]

@@ -13,7 +13,7 @@ import pytest
 from tests.scenario.command_line import SOURCES, TIMEOUT_S, CommandLine
 from tests.unit.adapters.sandbox.grounds import NOBODY, becoming, grounds, missing, python_for_everyone
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 DESTROY = "rm -rf src && git clean -fdx"
 

@@ -13,7 +13,7 @@ from tests.scenario.test_cli_dialogue import person
 from treadle.frontends.cli.group import invoke
 from treadle.frontends.presentation.notices import MINUS
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 LINES = [f"line {number}\n" for number in range(1, 21)]
 WORK = """

@@ -7,7 +7,7 @@ import pytest
 
 from tests.scenario.command_line import NO_LOCAL_SERVER, CommandLine
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 INTERNAL = re.compile(r"requires_action|awaiting_action|\bpending\b|\\n|\\t|session\.[a-z]|tool\.execution|Traceback")
 TWO_LINES = r"echo one\necho two > made.txt"

@@ -18,7 +18,7 @@ from treadle.protocol.events import Envelope
 from treadle.sync import Agent, Chat
 from treadle.testing.checker import check
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 WAIT = (
     '[[turn]]\ncall = [{ name = "run_command", '

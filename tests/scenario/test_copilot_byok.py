@@ -12,7 +12,7 @@ from treadle.testing.fake_http import FakeResponse, Headers
 from treadle.testing.fake_model import FakeModelServer, Reply
 from treadle.testing.fake_openai import ChatCompletions, FakeOpenAI
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 KEY = "sk-brought-by-a-program-1234567890"
 SCRIPT = '[[turn]]\ntext = "The runtime\'s own model."\n'

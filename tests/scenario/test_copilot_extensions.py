@@ -11,7 +11,7 @@ from tests.scenario.command_line import CommandLine
 from tests.scenario.copilot_kit import ErrorAnswer, Program, Start, talk, turns
 from tests.scenario.mcp_servers.kit import ODD
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 APPROVE = {"requestPermission": True}
 

@@ -9,7 +9,7 @@ import pytest
 from tests.scenario.command_line import CommandLine, end
 from tests.scenario.copilot_kit import ErrorAnswer, Program, Start, turns
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 WRITE = ("write_file", {"path": "a.txt", "content": "1"})
 

@@ -8,7 +8,7 @@ import pytest
 from tests.scenario.command_line import CommandLine
 from tests.scenario.copilot_kit import ErrorAnswer, Program, Start, talk, turns
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 TOOL = {"name": "lookup", "description": "Looks up.", "parameters": {"type": "object"}, "skipPermission": True}
 

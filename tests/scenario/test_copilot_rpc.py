@@ -15,7 +15,7 @@ from treadle.frontends.copilot.server import Runtime
 from treadle.frontends.copilot.session import MOST_HELD
 from treadle.frontends.copilot_words.names import RUNTIME, SESSION
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 TOOL = {"name": "lookup", "description": "Looks up.", "parameters": {"type": "object"}}
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.scenario.command_line import CommandLine, CommandResult
 
-pytestmark = [pytest.mark.thorough(one_of=4), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.thorough(one_of=8), pytest.mark.timeout(300)]
 SCRIPT = """
 [[turn]]
 text = "Hello."

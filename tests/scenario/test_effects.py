@@ -14,7 +14,7 @@ from treadle.adapters.models.scripted import Call, Say, ScriptedModel
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.protocol import events as e
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 REVIEW = {"mode": "review", "interactive": True}
 

@@ -18,7 +18,7 @@ from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.protocol import events as e
 from treadle.protocol.permissions import Rule
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 ASK = {"mode": "ask", "interactive": True}
 HEADLESS = {"mode": "ask", "interactive": False}

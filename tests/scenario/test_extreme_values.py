@@ -44,7 +44,7 @@ from treadle.protocol.options import BUDGET_BOUNDS, NUMBER_BOUNDS
 from treadle.protocol.tools import ToolSpec
 from treadle.testing.checker import check
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 INF, NAN = math.inf, math.nan
 

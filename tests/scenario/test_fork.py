@@ -16,7 +16,7 @@ from treadle.library.transfer import fork, read_chat
 from treadle.protocol.events import OptionsChanged, RunEnd, SessionCreated
 from treadle.testing.checker import check
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 FRESH = {"mode": "auto-edit", "completion": "tool", "run_budget": {}, "chat_budget": {}}
 """Options under which any chat can go on."""

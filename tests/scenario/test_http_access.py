@@ -18,7 +18,7 @@ from treadle.frontends.server.replies import codes
 from treadle.frontends.server.running import ROUTES
 from treadle.frontends.server.service import Limits
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 
 @pytest.fixture

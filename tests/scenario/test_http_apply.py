@@ -11,7 +11,7 @@ from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.client import Client as RealClient
 from treadle.errors import ApiError
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 TWO = Say("```\none\n```\nor\n```\ntwo\n```\n")
 

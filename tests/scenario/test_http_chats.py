@@ -23,7 +23,7 @@ from treadle.ports.store import Store
 from treadle.testing.fake_ollama import FakeOllama
 from treadle.testing.fake_openai import FakeOpenAI
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 DONE: list[str] = []
 STEPS = [Call("deploy", target="prod"), Say("Deployed."), Say("More.")]

@@ -17,7 +17,7 @@ from treadle.client import sync as without_async
 from treadle.errors import ApiError
 from treadle.protocol.events import AssistantReset, Envelope, MessageDelta, OpenAction, RunEnd
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 WAIT_S = 60.0
 STEPS: list[Any] = [[Call("weather", city="Oslo"), Call("weather", city="Rome")], Say("Rain and sun.")]

@@ -13,7 +13,7 @@ from tests.scenario.http_kit import Server, serving
 from treadle.adapters.models.scripted import Call, Say
 from treadle.adapters.stores.sqlite import SqliteStore
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WAIT_S = 60.0

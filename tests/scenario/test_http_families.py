@@ -18,7 +18,7 @@ from treadle.errors import ApiError
 from treadle.frontends.server.admission import Admission
 from treadle.protocol.options import ChatOptions
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 T = TypeVar("T")
 FLOW = ".github/workflows/ci.yml"

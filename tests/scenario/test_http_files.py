@@ -20,7 +20,7 @@ from treadle.frontends.server.routes import changes
 from treadle.ports.store import Store
 from treadle.protocol.options import ChatOptions
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 LINES = [f"line {number}\n" for number in range(1, 21)]
 WORK: list[Any] = [

@@ -17,7 +17,7 @@ from treadle.frontends.server.admission import Admission
 from treadle.frontends.server.running import ROUTES
 from treadle.protocol.options import ChatOptions
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 TRIES = 8
 ODD: list[Any] = [

@@ -15,7 +15,7 @@ from treadle.client import Client as RealClient
 from treadle.client.chats import ClientJob
 from treadle.errors import ApiError
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 SERVE = "echo made > made; printf 'up \\033]0;evil\\007\\n'; while read -r line; do echo \"got $line\"; done"
 STEPS = [Call("run_command", command=SERVE, background=True), Say("It runs.")]

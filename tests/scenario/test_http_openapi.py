@@ -17,7 +17,7 @@ from tests.scenario.command_line import CommandLine, end
 from treadle.frontends.server.openapi import describe
 from treadle.frontends.server.running import ROUTES
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 SCRIPT = """
 [[turn]]

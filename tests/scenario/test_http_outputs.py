@@ -13,7 +13,7 @@ from treadle.adapters.stores.memory import MemoryStore
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 

@@ -16,7 +16,7 @@ from treadle.frontends.server.routing import Route
 from treadle.frontends.server.running import ROUTES
 from treadle.protocol.options import ChatOptions
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 WRITING = [route for route in ROUTES if route.body is not None]
 NAP = unlike_any_other()

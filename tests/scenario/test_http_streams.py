@@ -20,7 +20,7 @@ from treadle.frontends.server.service import Limits
 from treadle.ports.store import Store
 from treadle.protocol.options import ChatOptions
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 
 @tool(read_only=True)

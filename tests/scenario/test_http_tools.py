@@ -14,7 +14,7 @@ from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.errors import InvalidInput
 from treadle.ports.store import Store
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 STEPS = [[Call("weather", city="Oslo"), Call("weather", city="Rome")], Say("Rain and sun.")]
 

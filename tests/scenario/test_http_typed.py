@@ -13,7 +13,7 @@ from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.frontends.server.admission import Admission
 from treadle.protocol.options import ChatOptions
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 OPTIONS = ChatOptions(model="scripted:test", interactive=True, summarize=False, verify=False)
 

@@ -17,7 +17,7 @@ from treadle.frontends.server.routes.web import FOLDER, POLICY, web_page
 from treadle.frontends.server.service import SignIn
 from treadle.protocol.content import Usage
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 MOST_LINES = 3_500
 MOST_BYTES = 60_000

@@ -15,7 +15,7 @@ from treadle.frontends.server.admission import Admission
 from treadle.protocol.events import ExecutionComplete
 from treadle.protocol.options import ChatOptions
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 STEPS = [Call("write_file", path="a.txt", content="made\n"), Say("Done.")] * 2
 

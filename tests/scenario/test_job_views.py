@@ -18,7 +18,7 @@ from treadle.adapters.tools.builtin.command import project
 from treadle.protocol import events as e
 from treadle.protocol.permissions import Rule
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 STEPS = 'while read -r line; do eval "$line"; echo "done $line"; done'
 """A program that does what is written to it, line by line."""

@@ -20,7 +20,7 @@ from treadle.library.jobs import Job
 from treadle.ports.commands import Allowance
 from treadle.protocol import events as e
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 MARK = new_id("mark")
 SERVE = f'echo made > made; echo up; while read -r line; do echo "got $line"; done; sleep 1000 # {MARK}'

@@ -21,7 +21,7 @@ from treadle.adapters.workspace.root import Root
 from treadle.frontends.cli.options import EXIT_INCOMPLETE, EXIT_OK, EXIT_TURN_CAP
 from treadle.protocol.options import Budget, ChatOptions
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 MODEL = ("--model", "local:smollm2")
 WORDS_ONLY = ("--tools", ",")

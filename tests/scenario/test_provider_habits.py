@@ -18,7 +18,7 @@ from treadle.testing.fake_model import Reply
 from treadle.testing.fake_ollama import FakeOllama
 from treadle.testing.fake_openai import FakeOpenAI
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 GEMINI, OLLAMA = PROVIDERS["gemini"].model, PROVIDERS["ollama"].model
 

@@ -10,7 +10,7 @@ import pytest
 from tests.scenario.command_line import TIMEOUT_S, CommandLine, CommandResult
 from treadle.adapters.sandbox.choose import find_bubblewrap
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 READING = (
     ("chats", "--all", "--json"),

@@ -32,7 +32,7 @@ from treadle.protocol.events import (
     UserMessage,
 )
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 
 @pytest.mark.thorough(one_of=6)

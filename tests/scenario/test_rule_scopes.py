@@ -23,7 +23,7 @@ from treadle.errors import ConfigError, InvalidInput, Refused
 from treadle.protocol.events import OpenAction, PermissionCompleted
 from treadle.protocol.permissions import Offer, Rule
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 ONE_HOST = "curl --version https://example.org/"
 """Asked for because of its words; it reaches nothing."""

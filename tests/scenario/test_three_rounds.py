@@ -12,7 +12,7 @@ from tests.scenario.providers import PROVIDERS, RETURNED
 from tests.scenario.three_rounds import DONE, PROMPT, REPLIES, TaskOutcome, in_words, outcome, prepare, three_rounds
 from treadle.testing.fake_model import Reply
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 THINKING = [msgspec.structs.replace(reply, thinking=f"Step {at}.\n\nü") for at, reply in enumerate(REPLIES)]
 IN_TEXT = [msgspec.structs.replace(in_words(reply), chunk_size=5) for reply in REPLIES]

@@ -27,7 +27,7 @@ from treadle.protocol.options import ChatOptions
 from treadle.protocol.wire import Record
 from treadle.testing.checker import check
 
-pytestmark = pytest.mark.thorough(one_of=6)
+pytestmark = pytest.mark.thorough(one_of=12)
 
 
 async def exported(store: Store, chat: ChatId) -> list[bytes]:

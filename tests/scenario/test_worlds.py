@@ -23,7 +23,7 @@ from treadle.library.worlds.home import WorldHome
 from treadle.library.worlds.record import WorldFolders
 from treadle.protocol import events as e
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 
 @pytest.fixture

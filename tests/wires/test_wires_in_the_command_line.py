@@ -14,7 +14,7 @@ from treadle.chat.assembly import CALLS
 from treadle.errors import ModelErrorKind
 from treadle.testing.fake_http import END, FakeResponse, Headers, ThreadedServer, frame, head, json_answer
 
-pytestmark = pytest.mark.thorough(one_of=6)
+pytestmark = pytest.mark.thorough(one_of=12)
 
 RUNS = [(model, case) for model, case in all_cases() if case.run is not None]
 

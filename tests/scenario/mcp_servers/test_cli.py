@@ -9,7 +9,7 @@ import pytest
 from tests.scenario.command_line import CommandLine
 from tests.scenario.mcp_servers.kit import ODD
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 
 @pytest.mark.thorough(one_of=6)

@@ -13,7 +13,7 @@ from tests.scenario.mcp_servers.kit import Kit, collect_events, results
 from treadle.adapters.models.scripted import Call, Say
 from treadle.protocol import events as e
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 uvicorn, mcpserver = lazily("uvicorn"), lazily("mcp.server.mcpserver")
 

@@ -21,7 +21,7 @@ from treadle.adapters.models.scripted import Call, Say
 from treadle.errors import ToolError
 from treadle.protocol import events as e
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 door, auth = Lazy("tests.scenario.mcp_servers.door"), lazily("mcp.shared.auth")
 

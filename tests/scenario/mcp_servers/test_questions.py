@@ -14,7 +14,7 @@ from treadle.protocol import events as e
 from treadle.protocol.content import Usage
 from treadle.protocol.options import Budget
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 modern = Lazy("tests.scenario.mcp_servers.modern")
 

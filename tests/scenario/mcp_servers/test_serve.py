@@ -11,7 +11,7 @@ from tests.lazily import lazily
 from tests.scenario.mcp_servers.kit import Kit
 from treadle.adapters.models.scripted import Call, Say
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 mcp, types, serving = lazily("mcp"), lazily("mcp_types"), lazily("treadle.frontends.mcp_server.server")
 ROUNDS = 40

@@ -23,7 +23,7 @@ from treadle.protocol import events as e
 from treadle.protocol.content import UserEntry
 from treadle.protocol.permissions import Rule
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 
 async def test_a_call_is_an_intent_and_a_result_like_any_other(kit: Kit) -> None:  # E-01, T-10

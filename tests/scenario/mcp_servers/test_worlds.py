@@ -11,7 +11,7 @@ from tests.processes import running_with, unlike_any_other
 from tests.scenario.mcp_servers.kit import ODD, Kit, action, collect_events, results
 from treadle.adapters.models.scripted import Call, Say
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 UNCONFINED: dict[str, Any] = {"sandbox": False}
 CONFINED = {"sandbox": True, "write": True}

@@ -15,7 +15,7 @@ from tests.unit.adapters.sandbox.grounds import NOBODY, becoming, grounds, missi
 from treadle.adapters.sandbox.trial_folders import ESCAPES
 from treadle.library.housekeeping.command_trials import TRIALS
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 
 @pytest.fixture(scope="module")

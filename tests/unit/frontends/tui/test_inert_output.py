@@ -25,7 +25,7 @@ from treadle.library.skills.reading import OwnCommand
 from treadle.protocol import events as e
 from treadle.protocol.files import FileChange, Hunk
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 LISTS = ("model", "chats", "review", "rewind", "jobs")
 

@@ -15,7 +15,7 @@ from treadle.frontends.tui.launch import make_app
 from treadle.frontends.tui.screens import Picker, Reading
 from treadle.protocol.events import Event
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 SIZES = [(40, 12), (80, 24), (120, 40)]
 THEMES = ("dark", "light")

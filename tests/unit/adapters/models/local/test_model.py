@@ -32,7 +32,7 @@ from treadle.protocol.deltas import Delta, NoticeDelta
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolSpec
 
-pytestmark = pytest.mark.thorough(one_of=6)
+pytestmark = pytest.mark.thorough(one_of=12)
 
 TOOLS = tuple(
     tool

@@ -17,7 +17,7 @@ from tests.faults.chance import examples, some
 from tests.unit.adapters.models.text_calls.corpus import CASES, KNOWN
 from treadle.adapters.models.text_calls import Scanner, TextCall, detect_partial, extract, strip
 
-pytestmark = pytest.mark.thorough(one_of=6)
+pytestmark = pytest.mark.thorough(one_of=12)
 
 PIECES = sorted(
     {

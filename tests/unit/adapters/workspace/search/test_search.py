@@ -22,7 +22,7 @@ from treadle.adapters.workspace.search.search import TIMEOUT_S, Engine, ripgrep
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import Line, Matches, Query
 
-pytestmark = pytest.mark.thorough(one_of=4)
+pytestmark = pytest.mark.thorough(one_of=8)
 
 Make = Callable[[Path], Engine]
 
