@@ -60,7 +60,7 @@ def test_sent_while_the_server_is_away(browser: Browser, site: Site) -> None:  #
         page = browser_window.show(chat)
         expect(page.locator(".row-end")).to_be_visible()
         site.kill()
-        expect(page.locator(".offline")).to_be_visible(timeout=2_000)
+        expect(page.locator(".offline")).to_be_visible()
         page.fill("textarea[aria-label=Message]", "Are you there?")
         page.keyboard.press("Enter")
         expect(page.locator(".unsent")).to_have_text("Sending … Are you there?")

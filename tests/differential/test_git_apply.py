@@ -18,7 +18,7 @@ Tree = dict[str, tuple[str, bool]]
 _PATHS = ("a", "b.txt", "d/c.py", "d/e f", "ä\t\"q\"", "-- old")  # fmt: skip
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_git_diff_makes_what_git_apply_makes(folder: Path) -> None:
     for chance in random_cases(40, 1_500, "apply"):
         old = {path: _random_file(chance) for path in _PATHS if chance.random() < 0.6}
@@ -35,7 +35,7 @@ def test_a_git_diff_makes_what_git_apply_makes(folder: Path) -> None:
             assert _read(folder) == new
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_git_diff_of_another_file_is_applied_as_git_does_or_refused(folder: Path) -> None:
     """The file has changed since the diff was made."""
     both = 0

@@ -12,7 +12,7 @@ from treadle.diff.diff import diff, hunks, only, without
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_git_makes_the_new_text_of_our_diff(tmp_path: Path) -> None:
     applied = 0
     for chance in random_cases(150, 5_000, "diff"):

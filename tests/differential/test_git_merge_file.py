@@ -12,7 +12,7 @@ from treadle.diff.merge import merge
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_clean_merge_is_what_git_makes_of_it(tmp_path: Path) -> None:
     clean = careful = total = 0
     for chance in random_cases(600, 10_000, "merge"):

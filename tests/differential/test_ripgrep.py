@@ -33,7 +33,7 @@ _WORDS = (
 )
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_both_programs_find_the_same_lines(tmp_path: Path) -> None:
     program = ripgrep("/nowhere")
     assert program is not None, "ripgrep comes with the requirements"

@@ -27,7 +27,7 @@ SCRIPTS: dict[str, tuple[list[Any], str]] = {
 }
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("heading", GUIDE)
 async def test_example(heading: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     steps, printed = SCRIPTS[heading]

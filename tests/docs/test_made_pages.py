@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").lower()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_the_reference_is_up_to_date() -> None:
     assert reference.outdated() == [], "run: make docs"
 
@@ -26,7 +26,7 @@ def test_the_state_table_is_up_to_date() -> None:
     assert state_table.main(["--check"]) == 0, "run: make docs"
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_page_that_differs_is_noticed(tmp_path: Path) -> None:
     for name, make in reference.PAGES.items():
         (tmp_path / name).write_text(make(), encoding="utf-8")
@@ -36,7 +36,7 @@ def test_a_page_that_differs_is_noticed(tmp_path: Path) -> None:
     assert reference.outdated(tmp_path) == ["events.md", "errors.md"]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_every_event_has_a_heading_and_a_sentence() -> None:
     page = reference.events_page()
     for name, kind in (events.RECORDED | events.LIVE).items():

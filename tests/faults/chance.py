@@ -3,7 +3,7 @@
 choice; set to another number, `make test` makes other choices.
 
 Tests with the marker `thorough` run in `make thorough` (TEST_THOROUGH=1), in CI and in a soak, not in `make test`; with
-`thorough(one_of=10)` a tenth of them runs in `make test`, too: the same in every run."""
+`thorough(one_of=8)` an eighth of them runs in `make test`, too: the same in every run."""
 
 import os
 import random
@@ -41,7 +41,7 @@ def some(items: Sequence[T], one_of: int, salt: str) -> list[T]:
 
 
 def split_thorough(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
-    """The tests that run, and those that only a thorough run has. With `one_of=10` a tenth runs, by chance: of the
+    """The tests that run, and those that only a thorough run has. With `one_of=8` an eighth runs, by chance: of the
     tests of a marked file, or of all marked tests in `tests/unit`, `tests/scenario` and so on."""
     left_out: set[pytest.Item] = set()
     groups = defaultdict[tuple[str, int], list[pytest.Item]](list)

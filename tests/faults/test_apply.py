@@ -36,7 +36,7 @@ def check_applied(case: Case) -> None:
     assert len(case.fake.requests) == 1
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_killed_at_every_point_it_is_applied_once(shard: int, tmp_path: Path) -> None:
     with FakeOpenAI(ANSWER) as fake:

@@ -202,7 +202,7 @@ def test_a_supervisor_that_is_killed_before_the_eyes_of_its_worker(treadle: Trea
     assert_told_and_undoable(treadle)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("call", [("check_command", {"handle": "1.0"}), ("run_command", {"command": "true"})])
 def test_a_background_process_whose_supervisor_is_killed_leaves_nothing_of_its_sandbox(
     tmp_path: Path, call: tuple[str, dict[str, Any]]

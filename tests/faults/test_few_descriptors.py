@@ -21,7 +21,7 @@ text = "Done."
 """
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("most", [40, 64, 128])
 @pytest.mark.parametrize("view", ["true", "false"])
 def test_commands_run_with_few_descriptors(tmp_path: Path, most: int, view: str) -> None:

@@ -84,7 +84,7 @@ def test_nothing_widens_and_nothing_runs(cli: CommandLine) -> None:
     quiet(cli)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("folder", [".", "vendor", ".treadle"])
 def test_no_command_of_treadle_runs_what_lies_there(cli: CommandLine, folder: str) -> None:
     """In the project itself, where a `sitecustomize.py` lies, in interpreters of their own."""

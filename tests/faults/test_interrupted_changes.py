@@ -24,7 +24,7 @@ def _run(shell: Shell, *arguments: str) -> tuple[int, str, str]:
     return result.returncode, result.stdout, result.stderr
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize(
     ("reply", "point", "changed_names"),
     [

@@ -26,7 +26,7 @@ from treadle.protocol.events import SessionCreated
 
 pytestmark = pytest.mark.thorough(one_of=8)
 
-LEASE_S = 0.6
+LEASE_S = 2.0
 TIME_S = 60.0 if SOAK else 5.0
 QUIET_S = 90.0
 CHATS = [ChatId(f"c_{number}") for number in range(6)]
@@ -87,7 +87,7 @@ class Unsteady:
         return unsteady
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_workers_on_unsteady_stores(address: str, tmp_path: Path) -> None:
     """Three workers of one process with a pool each; a person sends, steers and stops meanwhile."""
     print(f"TEST_SEED={SEED}")
@@ -131,7 +131,7 @@ async def test_workers_on_unsteady_stores(address: str, tmp_path: Path) -> None:
     assert not problems, "\n".join([f"TEST_SEED={SEED}", *problems])
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_libraries_without_a_pool(address: str, tmp_path: Path) -> None:
     """Two agents send to the same chats and drive them only because they send: no pool claims the remaining chats."""
     print(f"TEST_SEED={SEED}")
@@ -179,7 +179,7 @@ class Worker:
         self.process.wait(30)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_processes_that_stop_and_go_on(address: str, tmp_path: Path) -> None:
     """Fault 4: zombies wake up past their leases, others die in the middle; at last all of them go on."""
     print(f"TEST_SEED={SEED}")

@@ -91,7 +91,7 @@ def measure_opening(path: Path) -> tuple[float, int, int]:
     return float(seconds), int(kilobytes), int(head)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("length", [10_000, 100_000 if SOAK else 30_000])
 async def test_a_long_chat_opens_from_its_tail_and_grows_at_the_price_of_a_short_one(
     length: int, tmp_path: Path
@@ -129,7 +129,7 @@ async def test_a_long_chat_opens_from_its_tail_and_grows_at_the_price_of_a_short
 
 
 # D-06, fault 18
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_an_imported_chat_opens_from_a_snapshot(tmp_path: Path) -> None:
     await write(tmp_path / "there.db", 3_000)
     there, here = SqliteStore(tmp_path / "there.db"), CountingStore(tmp_path / "here" / "chats.db")
@@ -149,7 +149,7 @@ LISTED = ("workspace.files_changed", "checkpoint.created", "session.imported")
 
 
 # W-03, fault 18
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_changes_of_a_long_chat_cost_what_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -190,7 +190,7 @@ def test_changes_of_a_long_chat_cost_what_changed(
     assert set(decoded) <= {*LISTED, "user.message"}
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_showing_a_long_chat_and_listing_many_costs_what_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -90,7 +90,7 @@ def strike(tmp_path: Path, case: str) -> str:
     return process.stdout
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_project_without_space_is_left_as_it_was(tmp_path: Path) -> None:
     write_error, patched, project_state, again = strike(tmp_path, "project").splitlines()
     assert "No space left" in write_error
@@ -99,7 +99,7 @@ def test_a_project_without_space_is_left_as_it_was(tmp_path: Path) -> None:
     assert again.startswith("Created new")
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_project_that_cannot_be_written_is_left_as_it_was(tmp_path: Path) -> None:
     write_error, patched, project_state = strike(tmp_path, "read-only").splitlines()
     assert "Read-only file system" in write_error

@@ -124,7 +124,7 @@ KINDS: dict[Callable[[Root, int], None], int] = {read: 10, look: 4, list_it: 3, 
 TURNS = [kind for kind, share in KINDS.items() for _ in range(share)]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("way", ["openat2", "walk"])
 def test_nothing_outside_is_reached_while_everything_is_swapped(project: Path, way: str) -> None:
     if way == "openat2" and open_beneath() is None:
@@ -144,7 +144,7 @@ def test_nothing_outside_is_reached_while_everything_is_swapped(project: Path, w
                 outcomes["missing"] += 1
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize(("program", "tries"), [("ripgrep", 60), ("own", 8)])
 def test_a_search_shows_nothing_from_outside_while_everything_is_swapped(
     project: Path, program: str, tries: int

@@ -119,7 +119,7 @@ def of(news: list[Envelope], kind: type) -> list:
     return [envelope.data for envelope in news if isinstance(envelope.data, kind)]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_cut_at_every_byte_no_half_call_runs_and_no_text_comes_twice() -> None:
     """Fault 7. The first answer is cut after n bytes, for every n; asked again, the provider gives the whole."""
     byte_count = 0
@@ -179,7 +179,7 @@ async def test_a_passing_failure_is_retried_and_shown(name: str) -> None:
     """Fault 8, M-11."""
     failure, kind = FAILURES[name]
     answer: Answer = lambda turn, attempt: failure if attempt <= 2 else Reply(text=TEXT, chunk_size=1)  # noqa: E731
-    async with stage(answer, silence_s=0.3 if "silence" in name else 5.0) as on:
+    async with stage(answer, silence_s=2.0 if "silence" in name else 5.0) as on:
         news = await on.send()
         assert [(retry.attempt, retry.error_class) for retry in of(news, TurnRetry)] == [(1, kind), (2, kind)]
         assert [message.content for message in of(news, AssistantMessage)] == [TEXT]
@@ -193,7 +193,7 @@ async def test_a_failure_that_stays_ends_in_an_error_and_idle_and_the_chat_goes_
     """Fault 8: bounded, shown, idle, resumable."""
     failure, kind = FAILURES[name]
     answer: Answer = lambda turn, attempt: failure if attempt <= RETRIES + 1 else Reply(text=TEXT)  # noqa: E731
-    async with stage(answer, silence_s=0.3 if "silence" in name else 5.0) as on:
+    async with stage(answer, silence_s=2.0 if "silence" in name else 5.0) as on:
         news = await on.send()
         assert len(on.fake.requests) == RETRIES + 1
         assert [error.error_class for error in of(news, SessionError)] == [kind]

@@ -28,7 +28,7 @@ def names(collector: Collector) -> Counter[str]:
     return Counter(span.name for span in collector.spans if span not in lost_spans)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("scenario", ["work", "approval"])
 def test_a_run_that_is_killed_anywhere_is_one_tree(scenario: str, tmp_path: Path) -> None:
     with FakeOpenAI(SCENARIOS[scenario]) as fake, Collector() as collector:

@@ -20,7 +20,7 @@ NOBODY = "65534"
 CASES = ("commit", "meanwhile", "discard", "restore", "failing")
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize(("case", "uid"), some([*product(CASES, ("", NOBODY))], 2, "transactions"))
 def test_killed_at_every_point(case: str, uid: str) -> None:
     if uid and os.geteuid() != 0:

@@ -35,7 +35,7 @@ def terminal(site: Site, tmp_path: Path) -> Iterator[Terminal]:
     new_terminal.close()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_phone_approves_what_the_terminal_asked(browser: Browser, site: Site, terminal: Terminal) -> None:
     terminal.start("--model", site.script(SCRIPT), "--mode", "ask", cwd=site.cli.project)
     terminal.wait("script1.toml")

@@ -54,9 +54,7 @@ def enter(terminal: Terminal, question: str, text: str) -> None:
 
 
 def leave(terminal: Terminal) -> None:
-    terminal.keys("C-c")
-    terminal.wait("again quits")
-    terminal.keys("C-c")
+    terminal.quit()
     terminal.wait("ended with 0")
 
 
@@ -64,7 +62,7 @@ def other_program(method: str, path: str, headers: Headers, body: bytes) -> Fake
     return json_answer(200, {"status": "a development server"})
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_first_run_without_a_key(terminal: Terminal, project: Path) -> None:
     with FakeOpenAI([Reply(text="Hello from the server.")]) as fake, ThreadedServer(other_program) as page:
         terminal.environment["LLAMACPP_BASE_URL"] = f"{page.url}/v1"
@@ -90,7 +88,7 @@ def test_first_run_without_a_key(terminal: Terminal, project: Path) -> None:
         leave(terminal)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_the_demo_model_needs_nothing(terminal: Terminal, project: Path) -> None:
     terminal.start(cwd=project)
     terminal.wait("Welcome to Treadle")
@@ -103,7 +101,7 @@ def test_the_demo_model_needs_nothing(terminal: Terminal, project: Path) -> None
     assert list(project.iterdir()) == [project / "a.py"]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_with_an_openai_key_it_starts_at_once_and_remembers_the_model(terminal: Terminal, project: Path) -> None:
     with FakeOpenAI([Reply(text="Hello from OpenAI."), Reply(text="Hello again.")]) as fake:
         terminal.environment |= {"OPENAI_API_KEY": "sk-0123456789abcdef", "OPENAI_BASE_URL": fake.base_url}
@@ -134,7 +132,7 @@ def test_with_a_local_server(terminal: Terminal, project: Path) -> None:
         leave(terminal)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_review_and_undo_a_change(terminal: Terminal, project: Path) -> None:
     with FakeOpenAI([Reply(calls=[EDIT]), Reply(text="All done.")]) as fake:
         terminal.environment |= {"OPENAI_API_KEY": "sk-0123456789abcdef", "OPENAI_BASE_URL": fake.base_url}
@@ -153,7 +151,7 @@ def test_review_and_undo_a_change(terminal: Terminal, project: Path) -> None:
         leave(terminal)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_kill_and_continue(terminal: Terminal, project: Path) -> None:
     """Killed while the model writes its second answer: `--continue` goes on, and the edit is not made twice."""
     replies = [Reply(calls=[EDIT]), Reply(text="It is done. " * 200, chunk_size=4, every_s=0.05), Reply(text="unused")]

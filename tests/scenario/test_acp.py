@@ -40,7 +40,7 @@ def command(words: str) -> tuple[str, dict[str, Any]]:
 DONE = turn("All done.")
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_prompt_is_streamed_with_thoughts_calls_and_diffs(cli: CommandLine) -> None:
     (cli.project / "a.txt").write_text("one\ntwo\n")
     script = cli.script(
@@ -93,7 +93,7 @@ async def _the_same_after_loading(cli: CommandLine, watched: Editor, session: st
         ]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_approvals_have_our_scopes(cli: CommandLine) -> None:  # S-07, S-08
     ask = turn("", command("touch made.txt"))
     edit = turn("", ("write_file", {"path": "b.txt", "content": "b\n"}))
@@ -153,7 +153,7 @@ def _output(editor: Editor, call: str) -> str:
     return "".join(each.content.text for each in editor.calls().get(call, {}).get("content", []))
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_killed_in_the_middle_of_a_command_and_loaded_again(cli: CommandLine) -> None:  # D-01, D-02
     nap = f"3.{unlike_any_other().replace('.', '')}"
     slow = f"echo x >> count; sleep {nap}; echo over"

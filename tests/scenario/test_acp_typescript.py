@@ -31,7 +31,7 @@ def _sdk() -> str:
     pytest.skip("needs the npm package @agentclientprotocol/sdk; make conformance installs it")
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_session_with_the_typescript_sdk(cli: CommandLine) -> None:
     script = cli.script(
         '[[turn]]\ntext = "Working."\ncall = [{ name = "run_command", args = { command = "echo x > made" } }]\n'

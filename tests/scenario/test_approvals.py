@@ -54,7 +54,7 @@ def test_asked_by_a_process_that_was_killed_and_answered_from_another(cli: Comma
     assert cli("pending", "--json").out == ""
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_without_a_name_the_only_approval_is_meant(cli: CommandLine) -> None:  # S-08
     nothing = cli("approve")
     assert (nothing.code, "no chat waits for an approval" in nothing.err) == (1, True)
@@ -143,7 +143,7 @@ def test_what_is_asked_for_holds_no_escapes(cli: CommandLine) -> None:  # S-12
         assert not set(result.out + result.err) & {"\x1b", "\x07"}
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_remembered_in_the_chat_and_in_the_project(cli: CommandLine) -> None:  # S-07
     (cli.project / "Makefile").write_text("test:\n\t@echo x >> count\n")
     script = '[[turn]]\ncall = [{ name = "run_command", args = { command = "make test" } }]\n'

@@ -93,7 +93,7 @@ async def test_fsck_repairs_chat_by_chat(tmp_path: Path) -> None:
         await damaged.ask("hello")
         with sqlite3.connect(path, isolation_level=None) as connection:
             connection.execute("BEGIN IMMEDIATE")
-            async with asyncio.timeout(8):
+            async with asyncio.timeout(60):
                 assert await store.check(repair=True) == []
             connection.execute("ROLLBACK")
         with sqlite3.connect(path) as connection:

@@ -123,7 +123,7 @@ async def test_a_failing_check_goes_back_and_a_passing_one_ends_the_run(stage: S
     assert list_idle_reasons(events) == ["done"]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_after_three_times_the_completion_is_refused(stage: Stage, root: Path) -> None:
     finish = Call("task_complete", summary="All done.")
     chat = stage.agent([finish] * 4 + [Say("Sorry.")], builtin=True).chat(root=str(root), checks=("false", "true"))
@@ -139,7 +139,7 @@ async def test_after_three_times_the_completion_is_refused(stage: Stage, root: P
     assert (await chat.ask("Why?")).text == "Sorry."  # the chat stays usable
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_all_checks_are_run_and_their_failures_told_together(stage: Stage, root: Path) -> None:
     checks = ("echo one; false", "true", "echo two; false")
     chat = stage.agent([Say("Done.")] * 4, builtin=True).chat(root=str(root), checks=checks)

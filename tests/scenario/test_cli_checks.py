@@ -13,7 +13,7 @@ WRITE = '[[turn]]\ncall = [{ name = "write_file", args = { path = "mended", cont
 MENDED = "test -e mended || { echo it is broken; exit 3; }"
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_check_that_passes_in_the_end(cli: CommandLine) -> None:
     model = cli.script(DONE + WRITE + DONE)
     run_result = cli("run", "Do it.", "--model", model, "--check", MENDED, "--check", "true", "--json")

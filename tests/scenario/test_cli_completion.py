@@ -36,7 +36,7 @@ def complete_in_bash(cli: CommandLine, script: Path, *words: str) -> list[str]:
     return process.stdout.split()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_in_bash(cli: CommandLine, program: str) -> None:
     script = cli.folder / "completion.bash"
@@ -65,7 +65,7 @@ def test_in_other_shells_it_can_be_read(cli: CommandLine, shell: str) -> None:
     assert (read.returncode, read.stderr) == (0, "")
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")
 def test_in_fish(cli: CommandLine, program: str) -> None:
     def offers(line: str) -> list[str]:

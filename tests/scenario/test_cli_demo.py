@@ -14,7 +14,7 @@ pytestmark = pytest.mark.thorough(one_of=8)
 TRANSCRIPT = Path(__file__).parents[2] / "docs" / "images" / "demo.txt"
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_the_demo_is_killed_resumed_and_checked(cli: CommandLine) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as name:  # a short one: lines with its path are cut
         demo_result = cli("demo", env={"TMPDIR": name, "TREADLE_MODEL": "openai:none"})
@@ -31,7 +31,7 @@ def test_the_demo_is_killed_resumed_and_checked(cli: CommandLine) -> None:
     ]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_the_folder_can_be_kept(cli: CommandLine) -> None:
     temporary = cli.folder / "tmp"
     temporary.mkdir()

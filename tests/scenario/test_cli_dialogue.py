@@ -114,7 +114,7 @@ def test_a_card_and_a_yes(cli: CommandLine) -> None:
 
 
 def test_a_key_from_before_the_card_approves_nothing(cli: CommandLine) -> None:
-    slow = MAKE.replace("[[turn]]", "[[turn]]\nwait_s = 1")
+    slow = MAKE.replace("[[turn]]", "[[turn]]\nwait_s = 5")
     with person(cli, *prepared(cli, slow + DONE)) as one:
         one.sees("chat c_")
         one.presses(b"yy")
@@ -136,7 +136,7 @@ def test_escape_stops_the_run(cli: CommandLine) -> None:  # L-07
         assert "interrupted" in one.seen
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_with_a_pipe_as_input_the_terminal_is_asked(cli: CommandLine) -> None:
     arguments = shlex.join([sys.executable, "-m", "treadle", *prepared(cli, MAKE + DONE)])
     with person(cli, shell=f"echo context | {arguments}") as one:
@@ -189,7 +189,7 @@ def test_a_question_of_the_model(cli: CommandLine, answer: str) -> None:  # T-07
     assert cli("export", "last").of("user_input.completed")[0]["answer"] == "blue"
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_leaving_leaves_the_question_open(cli: CommandLine) -> None:  # S-08
     for key, code in ((b"\x04", 56), (None, -9)):
         with person(cli, *prepared(cli, MAKE + DONE)) as one:
@@ -204,7 +204,7 @@ def test_leaving_leaves_the_question_open(cli: CommandLine) -> None:  # S-08
     assert count(cli) == 2
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_answered_elsewhere_while_the_card_is_shown(cli: CommandLine) -> None:  # S-08, fault 6
     for answer, ran in (("--deny", 0), (None, 1)):
         with person(cli, *prepared(cli, MAKE + DONE)) as one:

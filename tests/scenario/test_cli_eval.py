@@ -61,7 +61,7 @@ async def chats(cli: CommandLine) -> int:
         await store.close()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_attempts_are_checked_counted_and_reported(cli: CommandLine) -> None:
     words = suite(cli, good=[WRITE, DONE], bad=[BAD, ASKS, DONE])
     eval_result = cli("eval", *words, "-n", "2", "--jobs", "2")
@@ -90,7 +90,7 @@ async def test_attempts_are_checked_counted_and_reported(cli: CommandLine) -> No
     assert await chats(cli) == 4
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize(
     "fault",
     [
@@ -112,7 +112,7 @@ async def test_killed_anywhere_nothing_is_done_twice(cli: CommandLine, fault: st
     assert await chats(cli) == 2
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_what_ended_in_an_error_is_made_again_if_told(cli: CommandLine) -> None:
     words = suite(cli, a=[COUNT, 'fail = { kind = "auth", message = "wrong key" }'])
     failed = cli("eval", *words)
@@ -128,7 +128,7 @@ async def test_what_ended_in_an_error_is_made_again_if_told(cli: CommandLine) ->
     assert counted(cli) == [1]  # from the beginning
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_model_that_never_answered_solves_nothing(cli: CommandLine) -> None:  # E-07
     words = suite(cli, a=['fail = { kind = "auth", message = "wrong key" }'], b=[DISCARDED, DONE])
     (cli.folder / "suite" / "a" / "task.toml").write_text('prompt = "Keep it as it is."\ncheck = "true"\n')
@@ -150,7 +150,7 @@ def test_a_check_cannot_reach_out_of_its_copy(cli: CommandLine) -> None:
         assert not marker.exists()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_swe_bench_instance(cli: CommandLine) -> None:
     repository = cli.folder / "repos" / "own__thing"
     repository.mkdir(parents=True)
@@ -214,7 +214,7 @@ def format_call(call: tuple[str, dict[str, str]]) -> str:
     return f"[[turn.call]]\nname = {json.dumps(name)}\nraw = {json.dumps(json.dumps(arguments))}\n"
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.slow
 def test_the_references_of_the_own_suite_solve_it(cli: CommandLine) -> None:
     """Six by chance, all in a soak; that each reference passes its check is shown without a run, too."""

@@ -78,7 +78,7 @@ text = "Done."
 """
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_very_many_changes_move_with_their_chat(cli: CommandLine, tmp_path: Path) -> None:  # D-06, D-08, W-01
     for number in range(1, 251):
         (cli.project / f"f{number}").write_text(f"old {number}\n")
@@ -95,7 +95,7 @@ def test_very_many_changes_move_with_their_chat(cli: CommandLine, tmp_path: Path
     assert (checked.code, checked.out) == (0, ""), "what it changed elsewhere is not missed here"
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_lost_list_of_changes_stops_neither_gc_nor_fsck(cli: CommandLine) -> None:  # D-06
     cli("run", "Make them new.", "--model", cli.script(MANY), "--auto-approve-commands")
     (changes,) = cli("export", "last").of("workspace.files_changed")

@@ -70,7 +70,7 @@ def check(screen_text: str) -> None:
     check_inert(screen_text.replace("\r\x1b[2K", "").replace("\r\n", "\n"), styled=True)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_nothing_of_a_hostile_chat_reaches_the_terminal_alive(hostile_cli: CommandLine) -> None:  # S-12, S-22
     cli, env = hostile_cli, {"PAGER": "cat", "LINES": "100000"}
     model = cli.script(SCRIPT)

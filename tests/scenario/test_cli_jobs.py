@@ -56,7 +56,7 @@ def tail(cli: CommandLine, handle: str, expected_text: str) -> CommandResult:
     raise AssertionError(tail_result)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_run_leaves_a_job_which_is_read_talked_to_and_stopped(cli: CommandLine) -> None:
     run = serve(cli)
     assert "in the background: 1.0 printf" in run.end
@@ -77,7 +77,7 @@ def test_a_run_leaves_a_job_which_is_read_talked_to_and_stopped(cli: CommandLine
     assert (job_end["job"], job_end["by"]) == ("1.0", "person")
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_handle_that_two_chats_have_is_asked_for(cli: CommandLine) -> None:
     first = serve(cli)
     cli.known = {first.chat}  # type: ignore[attr-defined]
@@ -118,7 +118,7 @@ def leave_changes(cli: CommandLine) -> str:
     raise AssertionError(job)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_what_a_job_left_is_listed_shown_and_committed_by_a_person_once(cli: CommandLine) -> None:
     # W-10, S-19
     chat = leave_changes(cli)

@@ -27,7 +27,7 @@ def test_a_killed_way_back_to_a_message_is_completed_by_asking_again(tmp_path: P
     assert len(undone) == 1
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_killed_keep_is_completed_by_asking_again(tmp_path: Path) -> None:
     cli = CommandLine(tmp_path)
     at_work(cli)

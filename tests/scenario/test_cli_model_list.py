@@ -62,7 +62,7 @@ def test_what_can_be_used_and_what_to_set_for_the_rest(alone: CommandLine) -> No
     assert KEY not in models_result.out
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_all_of_them_as_json(alone: CommandLine) -> None:
     usable = json.loads(alone("models", "--json", env={"GROQ_API_KEY": KEY}).out)
     everything = json.loads(alone("models", "--json", "--all", env={"GROQ_API_KEY": KEY}).out)
@@ -90,7 +90,7 @@ def test_models_on_this_machine_are_there_one_by_one(alone: CommandLine) -> None
     assert models["local:qwen-coder"]["state"] == "missing"
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_the_users_own_file(alone: CommandLine) -> None:
     alone.home.mkdir(exist_ok=True)
     file = alone.home / "models.toml"
@@ -125,7 +125,7 @@ async def test_the_library_reads_it_too(tmp_path: Path) -> None:
         Agent(env=env)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_servers_are_asked_and_their_failures_told(alone: CommandLine) -> None:
     def route(method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
         if headers["authorization"] != f"Bearer {KEY}":
@@ -174,7 +174,7 @@ def test_servers_are_asked_and_their_failures_told(alone: CommandLine) -> None:
     assert grok.endswith("(failed when asked)")
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_list_that_anybody_gets_says_nothing_of_the_key(alone: CommandLine) -> None:
     def route(method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
         if path == "/key" and headers["authorization"] != f"Bearer {KEY}":

@@ -18,7 +18,7 @@ def offline(cli: CommandLine) -> CommandLine:
     return cli
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_model_that_cannot_be_had_is_explained(offline: CommandLine) -> None:
     fetch_result = offline("models", "fetch", "qwen-coder")
     assert (fetch_result.code, fetch_result.out) == (1, "")

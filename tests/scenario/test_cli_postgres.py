@@ -34,7 +34,7 @@ def on_postgres(cli: CommandLine, postgres: str) -> CommandLine:
     return cli
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_chat_in_postgresql(on_postgres: CommandLine, postgres: str) -> None:
     ran = on_postgres("run", "Hi.", "--model", on_postgres.script(SCRIPT), "--auto-approve-commands", "--json")
     assert ran.code == 0, ran.err
@@ -76,7 +76,7 @@ def test_commands_do_not_get_the_address() -> None:
     assert "TREADLE_STORE" not in without_secrets({"TREADLE_STORE": "postgresql://there/chats?password=x"})
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_what_chats_in_postgresql_need_is_not_collected(on_postgres: CommandLine) -> None:
     """An SQLite file that lies there, too, says nothing about them (W-02)."""
     cli, there = on_postgres, on_postgres.environment["TREADLE_STORE"]

@@ -16,7 +16,7 @@ WRITE = '[[turn]]\ncall = [{ name = "write_file", args = { path = "a.txt", conte
 DONE = '[[turn]]\ntext = "All done."\n'
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_after_kill_9_nothing_is_done_twice(cli: CommandLine) -> None:  # D-01, D-02
     model = cli.script(COUNT + WRITE + COUNT + DONE)
     env = {"TREADLE_FAULTS": "kill@tool.write_after"}

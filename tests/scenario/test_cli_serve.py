@@ -162,7 +162,7 @@ def test_a_repeat_after_a_crash_does_nothing_twice(servers: Servers, point: str)
     assert len(again("GET", "/api/chats").json()["chats"]) == 1
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_the_web_app_on_a_project_of_its_own(cli: CommandLine) -> None:  # U-05
     """`make run-web`: without a key a script plays the model; Ctrl-C ends it, and nothing is left."""
     process = cli.start("web", "--demo", "--no-open", "--port", "0", env={"TMPDIR": str(cli.folder / "user")})

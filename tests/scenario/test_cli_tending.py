@@ -70,7 +70,7 @@ def crowded(cli: CommandLine) -> Crowded:
     return Crowded(cli)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_cap_holds_where_a_process_stays(crowded: Crowded, command: str) -> None:  # W-01
     process = crowded.start(command)
@@ -88,7 +88,7 @@ def test_the_cap_holds_where_a_process_stays(crowded: Crowded, command: str) -> 
     assert cli("fsck").code == 0, "what was collected is not missed"
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_signal_ends_a_pass_at_once_and_the_next_goes_on(crowded: Crowded, command: str) -> None:  # fault 17
     fault_list = crowded.cli.folder / "passed"
@@ -110,7 +110,7 @@ def test_a_signal_ends_a_pass_at_once_and_the_next_goes_on(crowded: Crowded, com
     assert crowded.images.size() <= 2500
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_runs_together_bring_very_many_below_the_cap(crowded: Crowded) -> None:
     hello = crowded.cli.script('[[turn]]\ntext = "Hello."\n')
     env = CAP | {"TREADLE_FAULTS": "delay@snapshot.swept#*=0.01"}

@@ -263,7 +263,7 @@ def test_an_earlier_run_is_undone_below_a_later_one(cli: CommandLine, chat: str)
     assert files(cli) == {"a.txt": text((10, "ten\n"))}
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_very_many_files_are_all_counted(cli: CommandLine) -> None:  # W-04, D-06
     many = "for i in $(seq 1 250); do echo $i > f$i; done"
     script = f'[[turn]]\ncall = [{{ name = "run_command", args = {{ command = "{many}" }} }}]\n' + DONE
@@ -313,7 +313,7 @@ def test_a_killed_undo_of_the_last_run_takes_no_other_run_back(elsewhere: Comman
     assert files(elsewhere) == {"a.txt": AGENT, "made/new.txt": "agent\n"}
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_preview_and_another_request_complete_what_was_begun(elsewhere: CommandLine) -> None:  # fault 3
     at_work(elsewhere)
     killed = {"TREADLE_FAULTS": "kill@transaction.put"}

@@ -35,7 +35,7 @@ COMMANDS = (
 )
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("script", [ASK, QUESTION], ids=["approval", "question"])
 def test_a_chat_that_waits(cli: CommandLine, script: str) -> None:
     model = cli.script(script + DONE)

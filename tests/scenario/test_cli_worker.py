@@ -116,7 +116,7 @@ def test_a_worker_takes_what_others_wrote_and_ends_when_it_is_told_to(place: Pla
     assert (stop_result.code, stop_result.err) == (0, "treadle: draining; a second signal leaves at once\n")
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_what_a_worker_has_no_room_for_stays_pending_and_another_takes_it(place: Place) -> None:
     model = place.cli.script(WAIT + SAY)
     chats = [place.write(model) for _ in range(3)]

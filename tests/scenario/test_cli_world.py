@@ -15,7 +15,7 @@ text = "Done."
 """
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_run_in_a_world_is_looked_at_entered_committed_and_undone(cli: CommandLine) -> None:
     old = cli.project / "old.txt"
     old.write_text("old\n")
@@ -38,7 +38,7 @@ def test_a_run_in_a_world_is_looked_at_entered_committed_and_undone(cli: Command
     assert cli("world", "list", "--json").lines == []
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_what_both_changed_is_refused_and_merged_by_a_rebase(cli: CommandLine) -> None:
     old = cli.project / "old.txt"
     old.write_text("".join(f"line {number}\n" for number in range(20)))
@@ -92,7 +92,7 @@ text = "Done."
 """
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_world_is_entered_rebased_and_committed(cli: CommandLine) -> None:
     (cli.project / "a.txt").write_text("one\ntwo\nthree\n")
     ran = cli("run", "--model", cli.script(WRITES), "--world", "Write it.")

@@ -144,7 +144,7 @@ FILLS_MEMORY = "import time\nkept = [bytearray(b'x') * (20 << 20) for _ in range
 FILLS_DISK = "import time\nfor n in range(40):\n    open(f'f{n}', 'wb').write(b'x' * (20 << 20))\ntime.sleep(60)\n"
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("level", ["bubblewrap", "landlock"])
 @pytest.mark.parametrize(
     ("program", "words"),

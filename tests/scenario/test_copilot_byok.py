@@ -39,7 +39,7 @@ async def ask(cli: CommandLine, fake: FakeModelServer, provider: dict[str, Any],
         await program.close()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize(
     ("provider", "header", "path"),
     [

@@ -218,7 +218,7 @@ async def test_without_somebody_to_answer_there_is_no_question(start: Start) -> 
 
 async def test_hooks_of_a_program_that_left_let_nothing_through(start: Start, cli: CommandLine) -> None:
     """A call that was to be checked is not run unchecked (E-03)."""
-    script = turns(("write_file", {"path": "a.txt", "content": "1"})).replace("[[turn]]", "[[turn]]\nwait_s = 0.5", 1)
+    script = turns(("write_file", {"path": "a.txt", "content": "1"})).replace("[[turn]]", "[[turn]]\nwait_s = 5", 1)
     program = await start(script)
     await program.call("session.create", {"sessionId": "s1", "hooks": True})
     await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
@@ -318,7 +318,7 @@ async def test_which_tools_there_are(start: Start) -> None:
 
 
 async def test_messages_are_queued_and_the_session_is_idle_once(start: Start) -> None:  # L-08
-    program = await start('[[turn]]\ntext = "one"\nwait_s = 0.5\n[[turn]]\ntext = "two"\n')
+    program = await start('[[turn]]\ntext = "one"\nwait_s = 5\n[[turn]]\ntext = "two"\n')
     await program.call("session.create", {"sessionId": "s1"})
     await program.call("session.send", {"sessionId": "s1", "prompt": "First."})
     await program.call("session.send", {"sessionId": "s1", "prompt": "Second."})

@@ -68,7 +68,7 @@ def victim() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.skipif(bool(missing("view")), reason=missing("view"))
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("shard", range(SHARDS))

@@ -104,7 +104,7 @@ def go(cli: CommandLine, chat: str) -> CommandResult:
     return cli("run", "Go.", "--chat", chat, "--auto-approve-commands", "--json")
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_chat_goes_on_from_what_the_database_has(cli: CommandLine, backups: Backups, way: str) -> None:
     chat = begin(cli, backups)
     ran = go(cli, chat)
@@ -119,7 +119,7 @@ def test_a_chat_goes_on_from_what_the_database_has(cli: CommandLine, backups: Ba
     assert [file["path"] for files in ran.of("workspace.files_changed") for file in files["files"]] == ["count"] * 2
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_it_is_put_back_again_and_undone(cli: CommandLine) -> None:
     backups = Backups(cli, "")
     chat = begin(cli, backups)
@@ -132,7 +132,7 @@ def test_it_is_put_back_again_and_undone(cli: CommandLine) -> None:
     assert cli("replay", chat).code == 0
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_fsck_tells_what_the_home_knows_and_sets_it_aside(cli: CommandLine, backups: Backups) -> None:
     begin(cli, backups)
     fsck_result = cli("fsck")
@@ -143,7 +143,7 @@ def test_fsck_tells_what_the_home_knows_and_sets_it_aside(cli: CommandLine, back
     assert cli("fsck").code == 0
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_command_that_ended_after_the_backup_is_not_run_again(cli: CommandLine, backups: Backups, way: str) -> None:
     """The backup has the intent; its outcome was recorded in the future that was lost."""
     count, model = cli.project / "count", cli.script(SCRIPT)

@@ -53,7 +53,7 @@ async def test_a_chat_that_works_is_refused_until_it_is_stopped(tmp_path: Path) 
         await agent.delete_chat(chat.id)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_background_commands_end_with_their_chat(tmp_path: Path) -> None:  # S-14
     call = Call("run_command", command="while true; do sleep 0.1; done", background=True)
     home = tmp_path / "home"
@@ -160,7 +160,7 @@ def test_the_command_line_wants_a_yes(cli: CommandLine) -> None:
     assert cli("gc").code == 0
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("point", ["delete.before", "store.before_commit", "store.after_commit", "delete.after"])
 def test_a_kill_leaves_the_chat_whole_or_deleted(cli: CommandLine, point: str) -> None:  # D-01, fault 1
     command = '[[turn]]\ncall = [{ name = "run_command", args = { command = "echo changed > made" } }]\n'

@@ -78,7 +78,7 @@ async def served(port: int, expected_text: str) -> None:
             await asyncio.sleep(0.1)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_dev_server_reloads_what_the_model_edits(scene: DevScene, packages: str) -> None:
     (scene.project / "server.py").write_text(SERVER)
     (scene.project / "page.py").write_text('TEXT = "first"\n')
@@ -93,7 +93,7 @@ async def test_a_dev_server_reloads_what_the_model_edits(scene: DevScene, packag
     assert list_changed_paths(events) == []
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_watcher_sees_edits(scene: DevScene, packages: str) -> None:
     (scene.project / "src").mkdir()
     (scene.project / "src/a.txt").write_text("first\n")
@@ -105,7 +105,7 @@ async def test_a_watcher_sees_edits(scene: DevScene, packages: str) -> None:
     await wait_for_output(chat, "second")
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_packages_are_installed_in_the_background(scene: DevScene) -> None:
     if shutil.which("npm") is None:
         pytest.skip("there is no npm")
@@ -126,7 +126,7 @@ async def test_packages_are_installed_in_the_background(scene: DevScene) -> None
     assert (scene.project / "node_modules/left").is_symlink()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_program_on_a_terminal_changes_files_through_its_view(scene: DevScene) -> None:
     program = begin("python3 -q", pty=True)
     chat, _ = await scene.play(program, Say("It runs."), mode="autopilot")

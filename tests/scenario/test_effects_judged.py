@@ -494,7 +494,7 @@ async def test_what_is_never_made_is_undone_at_once_where_there_is_no_view(stage
         assert f"[undone: {path}: " in completion.result
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_rules_of_the_user_hold_after_the_fact_too(stage: Stage, root: Path, tmp_path: Path) -> None:  # W-10
     line = "python3 -c \"open('do' + 'cs.txt', 'w').write('x')\""
     agent = stage.agent([ran(line), Say("Done.")], builtin=True, home=tmp_path / "home")

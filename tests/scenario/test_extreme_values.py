@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from tests.faults.chance import SOAK
 from tests.scenario.command_line import CommandLine
-from tests.scenario.http_kit import serving
+from tests.scenario.http_kit import eventually, serving
 from tests.scenario.kit import Stage
 from treadle import Agent, Budget, ChatOptions, ScriptedModel
 from treadle.adapters.models.scripted import Call, Say
@@ -321,7 +321,7 @@ async def test_half_a_character_in_live_output_is_replaced(tmp_path: Path) -> No
         api = server.user("ada")
         chat = await api.create()
         following = asyncio.ensure_future(api.until(chat, "session.idle"))
-        await asyncio.sleep(0.1)
+        await eventually(lambda: server.service.metrics.streams.total() == 1)
         await api("POST", f"/api/chats/{chat}/messages", {"content": "go"})
         events = await following
         live_text = "".join(event["data"]["text"] for event in events if event["type"] == "tool.execution_output")
@@ -362,7 +362,7 @@ TEXTS = st.text(st.characters(exclude_categories=()), max_size=20) | st.sampled_
 )
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @settings(max_examples=60, deadline=None)
 @given(TEXTS)
 async def test_any_text_of_a_message_is_refused_or_read_back(text: str) -> None:
@@ -464,7 +464,7 @@ OF_WORKERS = (c.Expire, c.CloseJob, c.RecordTitle)
 COMMANDS = [kind for kind in get_args(c.Command) if kind not in OF_WORKERS]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @settings(max_examples=40 * (5 if SOAK else 1), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(COMMANDS).flatmap(values_of), st.booleans())
 async def test_any_command_is_refused_or_read_back(command: c.Command, has_message: bool) -> None:
@@ -518,7 +518,7 @@ OPTIONS = ["run_budget", "chat_budget", "max_turns", "action_deadline_s", "tempe
            "max_continuations", "system_prompt", "labels", "mode", "root", "model", "sensitive", "tools"]  # fmt: skip
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_any_http_body_is_refused_or_read_back(tmp_path: Path) -> None:  # A-01
     """Each option of a new chat, and each of a change, with each odd value: 4xx with a code and a sentence, or a chat
     whose first record can be read."""

@@ -42,7 +42,7 @@ async def wait_for(agent: Agent, chat: str, fits: Callable[[list[Row]], bool]) -
         await asyncio.sleep(0.1)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_every_child_ends_once_though_a_worker_is_killed(cli: CommandLine, postgres: str) -> None:
     model = prepare(cli)
     env = {"TREADLE_STORE": postgres, "TREADLE_LEASE_S": "2"}
@@ -71,7 +71,7 @@ async def test_every_child_ends_once_though_a_worker_is_killed(cli: CommandLine,
             assert len(of(log, e.UserMessage)) == len(of(log, e.RunEnd)) == 1
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_parent_that_is_killed_at_every_step_does_nothing_twice(cli: CommandLine) -> None:  # D-02, faults 1 to 3
     old_tree = tree_of(cli.project)
     first = cli("run", "Work.", "--model", prepare(cli, 0.0), "--json", env=killed("subagents.world_made"))
@@ -94,7 +94,7 @@ def test_a_parent_that_is_killed_at_every_step_does_nothing_twice(cli: CommandLi
     assert tree_of(cli.project) == old_tree
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_merge_that_is_killed_is_made_once(cli: CommandLine) -> None:  # W-13
     lines = [*(["-"] * 9), *(line for name in NAMES for line in (name, *["-"] * 9))]
     (cli.project / "shared").write_text("\n".join(lines))

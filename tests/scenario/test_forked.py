@@ -91,7 +91,7 @@ def probe(cli: CommandLine) -> CommandLine:
     return cli
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_commands_say_the_same(cli: CommandLine) -> None:
     for words in COMMANDS:
         assert cli(*words, input="odd") == cli(*words, input="odd", fresh=True), words

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.thorough(one_of=8)
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    limits = Limits(body_s=0.3)
+    limits = Limits(body_s=3)
     store = SqliteStore(tmp_path / "treadle.db")
     async with serving(store, tmp_path, [Say("Hi.")], limits=limits, hosts=("treadle.example",)) as new_server:
         yield new_server

@@ -85,7 +85,7 @@ async def test_what_a_sub_agent_asks_is_among_what_its_parent_asks(tmp_path: Pat
         assert (await alice("GET", f"/api/chats/{chat}/actions?below=true")).json["actions"] == []
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_the_python_client_races_answers_below_and_commits_worlds(tmp_path: Path) -> None:  # A-09, L-22, L-23
     root = project(tmp_path)
     scripts = {**TASKS, "Stay": [Call("run_command", command="sleep 600", background=True), Say("It runs.")]}

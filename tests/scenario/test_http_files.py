@@ -131,7 +131,7 @@ async def test_what_is_no_utf8_is_seen_too(tmp_path: Path) -> None:
         assert changed_file["hunks"][0]["lines"] == [" caf\ufffd", "+th\ufffd"]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_an_undo_of_very_many_files_lists_them_all(tmp_path: Path) -> None:  # W-02, D-06
     project = prepare(tmp_path)
     steps = [[Call("run_command", command="mkdir d && for i in $(seq 1 250); do echo $i > d/f$i; done")], Say("Done.")]
@@ -299,7 +299,7 @@ async def test_an_edit_that_takes_the_files_back_first(place: Place) -> None:  #
     assert (place.project / "b.txt").read_text() == "more\n"
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_very_much_is_cut(tmp_path: Path) -> None:
     project = prepare(tmp_path)
     long = "x" * 1023 + "\n"

@@ -38,7 +38,7 @@ def body(chance: random.Random, kind: type) -> bytes:
     return json.dumps({name: chance.choice(ODD) for name in field_names}).encode()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_every_route_takes_every_body(tmp_path: Path) -> None:
     print(f"TEST_SEED={SEED}")
     chance = random.Random(SEED)

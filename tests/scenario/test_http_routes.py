@@ -52,7 +52,7 @@ async def test_a_wrong_body_is_refused_and_changes_nothing(server: Server, route
     assert [await server.local.log(chat), (await server.local("GET", "/api/chats")).json] == old_state
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_stop_ends_the_command_with_its_descendants_and_says_idle_once(server: Server) -> None:
     chat = await server.local.create()
     event_types: list[str] = []

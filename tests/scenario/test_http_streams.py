@@ -46,7 +46,7 @@ async def on_each(open_shared: Callable[[], Store], tmp_path: Path) -> AsyncIter
         yield running_server
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_coming_back_at_every_place(on_each: Server) -> None:  # A-07, fault 16
     chat = await on_each.local.create("Look.")
     live = await on_each.local.until(chat, "session.idle")
@@ -57,7 +57,7 @@ async def test_coming_back_at_every_place(on_each: Server) -> None:  # A-07, fau
         assert recorded(missed_events) == log[seq:]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_hundred_readers_see_the_log(on_each: Server) -> None:  # fault 16
     chat = await on_each.local.create()
     tasks = [asyncio.create_task(on_each.local.until(chat, "session.idle")) for _ in range(100)]
@@ -312,7 +312,7 @@ async def test_simple_readers_get_the_text_once_whenever_they_come(tmp_path: Pat
             assert (words[-1]["type"], words[-1]["reason"]) == ("done", "done")
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_simple_readers_see_every_file_before_its_call_is_done(tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()

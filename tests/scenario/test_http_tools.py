@@ -74,7 +74,7 @@ async def test_fifty_at_once_and_one_wins(every_store: Store, tmp_path: Path) ->
         await race([server])
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_fifty_at_once_at_two_servers(open_shared: Callable[[], Store], tmp_path: Path) -> None:
     async with (
         serving(open_shared(), tmp_path, STEPS) as one,

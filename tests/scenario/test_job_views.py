@@ -14,7 +14,7 @@ from tests.unit.adapters.tools.builtin.command.viewing import sandbox_with_views
 from treadle import Agent, Chat
 from treadle.adapters.models.scripted import Call, Say, ScriptedModel
 from treadle.adapters.sandbox.supervisor import folder as supervisor_folder
-from treadle.adapters.tools.builtin.command import project
+from treadle.adapters.tools.builtin.command import background, project
 from treadle.protocol import events as e
 from treadle.protocol.permissions import Rule
 
@@ -58,8 +58,9 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
     sandbox_with_views()
+    monkeypatch.setattr(background, "ANSWER_S", 30.0)  # it ends with the first news
     new_scene = Scene(tmp_path)
     yield new_scene
     await new_scene.close()
@@ -91,7 +92,7 @@ async def wait_for_jobs(chat: Chat) -> None:
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_job_changes_nothing_before_its_effect_is_committed_by_a_check(scene: Scene) -> None:
     _, events = await scene.play(
         begin("echo made > made; echo up; read -r line"),
@@ -109,7 +110,7 @@ async def test_a_job_changes_nothing_before_its_effect_is_committed_by_a_check(s
     assert (scene.project / "made").read_text() == "made\n"
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_check_that_finds_it_ended_commits_it_and_undo_takes_it_back(scene: Scene) -> None:
     (scene.project / "kept").write_text("old\n")
     chat, events = await scene.play(begin("echo new > kept; echo made > made"), check(wait_s=20), Say("Done."))
@@ -120,7 +121,7 @@ async def test_a_check_that_finds_it_ended_commits_it_and_undo_takes_it_back(sce
     assert not (scene.project / "made").exists()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_running_job_is_committed_as_it_is_then_and_later_only_what_changed_since(scene: Scene) -> None:
     chat, events = await scene.play(
         begin(STEPS),
@@ -147,7 +148,7 @@ async def test_a_running_job_is_committed_as_it_is_then_and_later_only_what_chan
     assert (scene.project / "one").read_text() == "mine\n"
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_folders_that_a_running_job_makes_and_removes_between_commits(scene: Scene) -> None:
     (scene.project / "d").mkdir()
     (scene.project / "d/old").write_text("old\n")
@@ -170,7 +171,7 @@ async def test_folders_that_a_running_job_makes_and_removes_between_commits(scen
     assert (scene.project / "d/new").read_text() == "mine, too\n"
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_running_job_replaces_a_committed_file_by_a_folder(scene: Scene) -> None:  # W-08, W-10
     _, events = await scene.play(
         begin(STEPS),
@@ -185,7 +186,7 @@ async def test_a_running_job_replaces_a_committed_file_by_a_folder(scene: Scene)
     assert (scene.project / "d/x").read_text() == "2\n"
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_permissions_that_a_running_job_changes_between_commits(scene: Scene) -> None:  # W-08, W-10
     (scene.project / "old").write_text("old\n")
     _, events = await scene.play(
@@ -204,7 +205,7 @@ async def test_permissions_that_a_running_job_changes_between_commits(scene: Sce
     assert (scene.project / "old").stat().st_mode & 0o777 == 0o040
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_job_that_never_stops_writing_is_committed_as_it_is_at_that_moment(scene: Scene) -> None:
     _, events = await scene.play(
         begin("while :; do echo line >> log; echo tick; done"), check(wait_s=20, commit=True), Say("Goes on.")
@@ -216,11 +217,13 @@ async def test_a_job_that_never_stops_writing_is_committed_as_it_is_at_that_mome
     assert file.after.digest == hashlib.sha256(content).hexdigest()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_an_effect_that_raises_a_concern_is_asked_for_with_the_effect_shown(scene: Scene) -> None:
     # S-06, S-08, W-09: the words say nothing of .env
     job = "name=.e; echo A=1 > ${name}nv; echo up; read -r line"
-    chat, events = await scene.play(begin(job), check(commit=True), Say("Goes on."))
+    chat, _ = await scene.play(begin(job), Say("It runs."))
+    await wait_for_output(chat, "up")
+    chat, events = await scene.again(chat, check(commit=True), Say("Goes on."))
     [request] = of(events, e.PermissionRequested)
     assert "+A=1" in request.shown
     assert job in request.shown
@@ -230,7 +233,7 @@ async def test_an_effect_that_raises_a_concern_is_asked_for_with_the_effect_show
     assert (scene.project / ".env").read_text() == "A=1\n"
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_changes_that_a_person_refuses_are_discarded_and_not_asked_for_again(scene: Scene) -> None:  # W-09
     chat, events = await scene.play(begin("n=.e; echo A=1 > ${n}nv"), check(wait_s=20), check(), Say("Well."))
     assert of(events, e.PermissionRequested)
@@ -243,7 +246,7 @@ async def test_changes_that_a_person_refuses_are_discarded_and_not_asked_for_aga
     assert not (scene.project / ".env").exists()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_refusing_a_commit_of_a_running_job_leaves_what_it_changed_to_the_next_call(scene: Scene) -> None:
     chat, _ = await scene.play(
         begin("n=.e; echo A=1 > ${n}nv; echo up; read -r line"),
@@ -257,7 +260,7 @@ async def test_refusing_a_commit_of_a_running_job_leaves_what_it_changed_to_the_
     assert (scene.project / ".env").read_text() == "A=1\n"
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_refusing_a_check_whose_effect_was_not_shown_discards_nothing(scene: Scene) -> None:
     rules = (Rule("ask", "check_command"),)
     chat, events = await scene.play(begin("sleep 0.5; echo made > made"), check(wait_s=20), Say("Well."), rules=rules)
@@ -268,7 +271,7 @@ async def test_refusing_a_check_whose_effect_was_not_shown_discards_nothing(scen
     assert (scene.project / "made").read_text() == "made\n"
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_person_discards_what_is_pending(scene: Scene) -> None:
     chat, _ = await scene.play(begin("sleep 0.5; n=.e; echo A=1 > ${n}nv"), Say("It runs."))
     await wait_for_jobs(chat)
@@ -279,14 +282,14 @@ async def test_a_person_discards_what_is_pending(scene: Scene) -> None:
     assert not (scene.project / ".env").exists()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_nobody_there_to_be_asked_leaves_it_pending(scene: Scene) -> None:
     chat, events = await scene.play(begin("n=.e; echo A=1 > ${n}nv"), check(wait_s=20), Say("Well."), interactive=False)
     assert "not committed: it needs a person's approval" in results(events)[-1].error
     assert [job.view.pending for job in await chat.jobs()] == [1]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_read_only_chat_keeps_nothing_of_it(scene: Scene) -> None:
     chat, events = await scene.play(begin("echo made > made"), check(wait_s=20), Say("Well."), mode="read-only")
     assert "read-only" in results(events)[-1].error
@@ -294,7 +297,7 @@ async def test_a_read_only_chat_keeps_nothing_of_it(scene: Scene) -> None:
     assert [job.view.pending for job in await chat.jobs()] == [0]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_an_effect_that_nobody_checked_is_pending_and_the_next_run_commits_it_once(scene: Scene) -> None:
     chat, _ = await scene.play(begin("sleep 0.5; echo made > made"), Say("It runs."))
     await wait_for_jobs(chat)
@@ -310,7 +313,7 @@ async def test_an_effect_that_nobody_checked_is_pending_and_the_next_run_commits
     assert not (scene.project / "made").exists()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("safe", [True, False])
 async def test_after_a_power_cut_only_an_end_that_is_safe_on_the_disk_counts(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, safe: bool
@@ -330,7 +333,7 @@ async def test_after_a_power_cut_only_an_end_that_is_safe_on_the_disk_counts(
     assert outcomes == ["committed" if safe else "discarded"]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_what_the_next_run_would_have_to_ask_for_stays_pending_and_is_listed(scene: Scene) -> None:
     chat, _ = await scene.play(begin("sleep 0.5; n=.e; echo A=1 > ${n}nv"), Say("It runs."))
     await wait_for_jobs(chat)
@@ -342,7 +345,7 @@ async def test_what_the_next_run_would_have_to_ask_for_stays_pending_and_is_list
     assert [job.view.pending for job in await chat.jobs()] == [0]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_terminal_program_runs_on_a_view_too(scene: Scene) -> None:
     _, events = await scene.play(
         Call("run_command", command="tty > /dev/null && echo made > made", pty=True), Say("Done.")
@@ -354,7 +357,7 @@ async def test_a_terminal_program_runs_on_a_view_too(scene: Scene) -> None:
 # -- judged as it was started -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("changed_before", [True, False])
 async def test_a_job_is_judged_by_the_variables_of_its_start(scene: Scene, changed_before: bool) -> None:  # S-23
     """With a changed PATH the words of a rule do not say which program runs; later changes do not matter."""
@@ -416,7 +419,7 @@ def lay_out(project: Path) -> None:
     (project / "watch.py").write_text(WATCH)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_live_job_sees_edits_by_inotify_and_writes_only_where_it_may(scene: Scene) -> None:
     lay_out(scene.project)
     chat, events = await scene.play(begin(WRITE + "python3 watch.py", live=True, writes=[".next"]), Say("It runs."))
@@ -438,7 +441,7 @@ async def test_a_live_job_sees_edits_by_inotify_and_writes_only_where_it_may(sce
     assert not (scene.project / "node_modules/c/x").exists()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_live_job_brings_back_no_folder_that_somebody_removed(scene: Scene) -> None:  # W-10
     lay_out(scene.project)
     (scene.project / ".gitignore").write_text("node_modules/\ncache/\n")
@@ -457,7 +460,7 @@ async def test_a_live_job_brings_back_no_folder_that_somebody_removed(scene: Sce
     assert not (scene.project / "cache").exists()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_live_job_that_wrote_nothing_brings_nothing_back(scene: Scene) -> None:  # W-10
     lay_out(scene.project)
     chat, _ = await scene.play(begin("echo up; read -r line", live=True), Say("It runs."))
@@ -469,7 +472,7 @@ async def test_a_live_job_that_wrote_nothing_brings_nothing_back(scene: Scene) -
     assert not (scene.project / "node_modules").exists()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_live_job_says_that_it_cannot_write_to_every_ignored_folder(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # W-10
@@ -485,7 +488,7 @@ async def test_a_live_job_says_that_it_cannot_write_to_every_ignored_folder(
     assert [name for name in "abcd" if f"wrote {name}/cache" in text] == ["a", "b", "d"]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("folder", ["src", "../elsewhere", "/tmp", ".git", "src/app.py/x"])
 async def test_a_live_job_declares_only_folders_that_are_new_or_ignored(scene: Scene, folder: str) -> None:
     lay_out(scene.project)
@@ -494,7 +497,7 @@ async def test_a_live_job_declares_only_folders_that_are_new_or_ignored(scene: S
     assert await chat.jobs() == []
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("folder", ["x/.git", ".GIT", "x/.git/hooks", ".treadle/x"])
 async def test_a_live_job_makes_no_folder_that_no_view_brings_in(scene: Scene, folder: str) -> None:  # S-16, W-10
     lay_out(scene.project)
@@ -504,7 +507,7 @@ async def test_a_live_job_makes_no_folder_that_no_view_brings_in(scene: Scene, f
     assert sorted(scene.project.iterdir()) == old_entries
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_live_job_writes_into_a_new_folder_of_an_ignored_one_but_through_no_link(scene: Scene) -> None:
     lay_out(scene.project)
     (scene.project / ".gitignore").write_text("__pycache__/\n")
@@ -520,7 +523,7 @@ async def test_a_live_job_writes_into_a_new_folder_of_an_ignored_one_but_through
     assert not (scene.project / "src/f").exists()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_folder_for_a_live_job_is_judged_like_any_change(scene: Scene) -> None:
     lay_out(scene.project)
     chat, events = await scene.play(begin("true", live=True, writes=["out/cache"]), Say("Well."), mode="review")
@@ -547,7 +550,7 @@ async def test_without_a_view_it_asks_in_every_mode_but_autopilot(
     assert "no copy-on-write view works here" in request.reason
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_without_a_view_the_tree_is_compared_recorded_and_can_be_undone(scene: Scene) -> None:
     (scene.project / "old").write_text("old\n")
     chat, events = await scene.play(

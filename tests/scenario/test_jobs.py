@@ -101,7 +101,7 @@ def _line(pid: str) -> bytes:
         return b""
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_job_is_listed_read_talked_to_and_stopped_by_another_process(home: Home) -> None:
     _, chat, _ = await home.start_job()
     other_agent = home.agent()
@@ -126,7 +126,7 @@ async def test_a_job_is_listed_read_talked_to_and_stopped_by_another_process(hom
     assert not (await other_agent.chat(chat.id).state()).jobs
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_what_a_job_wrote_is_read_from_a_byte_on_in_whole_lines(home: Home) -> None:
     _, _, job = await home.start_job("for n in 1 2 3; do echo line $n; done; printf 'no end'; sleep 1000")
     await wait_for_output(job, "no end")
@@ -137,7 +137,7 @@ async def test_what_a_job_wrote_is_read_from_a_byte_on_in_whole_lines(home: Home
     assert (await job.tail(27)).text == ""
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_what_is_shown_is_inert_and_without_secrets(home: Home) -> None:
     # S-11, S-12
     secret = "sk-proj-0123456789abcdefABCDEF0123456789abcdefABCDEF"
@@ -148,7 +148,7 @@ async def test_what_is_shown_is_inert_and_without_secrets(home: Home) -> None:
     assert secret not in job.view.command
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_one_that_ends_by_itself_is_closed_by_whoever_looks_next_once(home: Home) -> None:
     _, chat, _ = await home.start_job("until [ -e go ]; do sleep 0.01; done; echo made > made; exit 3", view=False)
     (home.project / "go").touch()
@@ -165,7 +165,7 @@ async def test_one_that_ends_by_itself_is_closed_by_whoever_looks_next_once(home
     assert (job.view.status, job.view.code) == ("exited", 3)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_what_would_have_been_asked_for_is_told_when_it_is_closed(home: Home) -> None:
     # W-10, S-06: its words do not say it, and no person was there when it was written
     _, chat, job = await home.start_job("name=.e; echo A=1 > ${name}nv; sleep 1000", view=False)
@@ -177,7 +177,7 @@ async def test_what_would_have_been_asked_for_is_told_when_it_is_closed(home: Ho
     assert not (home.project / ".env").exists()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_the_next_run_finds_it_closed_and_tells_its_changes_no_second_time(home: Home) -> None:
     _, chat, job = await home.start_job("until [ -e go ]; do sleep 0.01; done; echo made > made", view=False)
     (home.project / "go").touch()
@@ -192,7 +192,7 @@ async def test_the_next_run_finds_it_closed_and_tells_its_changes_no_second_time
     assert not (home.project / "made").exists()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_closer_that_died_is_followed_by_another(home: Home) -> None:
     """fault 2: between the claim to tell what it changed and the record of it."""
     agent, chat, job = await home.start_job("echo made > made", view=False)
@@ -205,7 +205,7 @@ async def test_a_closer_that_died_is_followed_by_another(home: Home) -> None:
     assert len(of(log, e.JobEnded)) == len(of(log, e.FilesChanged)) == 1
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_one_whose_supervisor_was_killed_is_lost_and_nothing_of_it_lives(home: Home) -> None:
     """fault 6"""
     agent, chat, job = await home.start_job()
@@ -218,7 +218,7 @@ async def test_one_whose_supervisor_was_killed_is_lost_and_nothing_of_it_lives(h
     assert of(await chat.events(), e.JobEnded) == [e.JobEnded("1.0", "lost")]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_an_archived_chat_has_no_jobs(home: Home) -> None:
     _, chat, job = await home.start_job()
     await wait_for_output(job, "up")
@@ -229,7 +229,7 @@ async def test_an_archived_chat_has_no_jobs(home: Home) -> None:
     assert (job_end.ending, job_end.by) == ("stopped", "archive")
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_chat_that_was_archived_elsewhere_is_found_by_the_sweep(home: Home) -> None:
     agent, chat, job = await home.start_job()
     await wait_for_output(job, "up")
@@ -247,7 +247,7 @@ async def test_a_chat_that_was_archived_elsewhere_is_found_by_the_sweep(home: Ho
     assert not (await chat.state()).jobs
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_one_that_nobody_needs_ends(home: Home) -> None:
     _, chat, job = await home.start_job("echo up; sleep 1000", allowance=Allowance(job_idle_s=0.5))
     async with asyncio.timeout(30):
@@ -257,7 +257,7 @@ async def test_one_that_nobody_needs_ends(home: Home) -> None:
     assert (await job.look()).status == "idle"
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_what_is_no_job_is_not_found(home: Home) -> None:
     agent, chat, _ = await home.start_job()
     with pytest.raises(NotFound):

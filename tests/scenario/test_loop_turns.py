@@ -194,7 +194,7 @@ async def test_a_turn_left_waiting_by_an_earlier_version_is_not_ended_twice() ->
     assert (await replay(store, chat)).matches
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("name", sorted(path.stem for path in OLD.glob("*.jsonl")))
 async def test_an_old_log_is_replayed_copied_and_carried_elsewhere(name: str) -> None:  # D-07
     store = MemoryStore()

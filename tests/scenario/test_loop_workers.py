@@ -57,7 +57,7 @@ async def test_a_worker_that_is_stopped_at_any_await_holds_no_lease(stage: Stage
     assert list_idle_reasons(await play(chat.send("go"))) == ["done"]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_run_cut_at_any_await_goes_on_and_does_nothing_twice(stage: Stage) -> None:  # fault 1
     effects: list[str] = []
 

@@ -78,7 +78,7 @@ def network(folder_outside_tmp: Path, stage: Stage) -> Network:
     return Network(folder_outside_tmp, stage)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.skipif(not _reachable("pypi.org"), reason="pypi.org cannot be reached from here")
 async def test_pip_installs_through_the_proxy(network: Network) -> None:  # S-03
     (output,) = await network.run(PIP, network=("registries",))
@@ -86,7 +86,7 @@ async def test_pip_installs_through_the_proxy(network: Network) -> None:  # S-03
     assert [name for name in os.listdir(network.project / "got") if name.startswith("six-")]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.skipif(not shutil.which("npm"), reason="there is no npm")
 @pytest.mark.skipif(not _reachable("registry.npmjs.org"), reason="the registry cannot be reached from here")
 async def test_npm_installs_through_the_proxy(network: Network) -> None:  # S-03
@@ -191,7 +191,7 @@ async def test_an_approval_lets_a_command_reach_its_hosts_once(network: Network)
     assert not (network.project / "again").exists()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @needs_pypi
 async def test_a_rule_for_the_chat_answers_the_next_command_too(network: Network) -> None:  # S-07
     chat = network.chat(FETCH, AGAIN, mode="ask", interactive=True)

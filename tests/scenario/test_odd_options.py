@@ -96,7 +96,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 COMMANDS = [name for name, command in all_commands() if command.params and name not in WORKING]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.usefixtures("home")
 def test_no_odd_value_is_an_internal_error(name: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,7 +54,7 @@ def test_the_share_of_ordinary_commands_without_a_question() -> None:
     assert 1 - sum(name in ASKED_FOR for name in names) / len(names) >= LEAST_SHARE
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.slow
 @pytest.mark.parametrize("shard", range(SHARDS))
 async def test_ordinary_commands_run_without_a_question(shard: int, desk: Desk) -> None:
@@ -66,7 +66,7 @@ async def test_ordinary_commands_run_without_a_question(shard: int, desk: Desk) 
     assert [(each.command, each.reason) for each in typed if each.reason] == []
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("shard", range(SHARDS))
 async def test_harmful_effects_are_not_committed_without_a_question(shard: int, desk: Desk) -> None:
     examples = some(UNWANTED[shard::SHARDS], ONE_OF, f"h{shard}")

@@ -140,7 +140,7 @@ async def test_one_approval_is_enough_for_an_edit_with_its_diff(stage: Stage, ro
     assert (root / ".env").read_text() == f"URL={SECRET}\n"
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_one_approval_lets_a_test_suite_read_it(stage: Stage, root: Path) -> None:
     suite = ran("python3 -c \"import sys; sys.exit(not open('.e' + 'nv').read())\"")
     chat = chat_of(stage, root, suite, Call("read_file", path=".env"), suite)

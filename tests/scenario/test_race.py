@@ -89,7 +89,7 @@ async def test_a_judge_chooses(stage: Stage, tmp_path: Path) -> None:
     assert [one.title for one in result.attempts][-1] == "judge"
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_without_a_winner_nothing_is_committed(stage: Stage, tmp_path: Path) -> None:
     root = project(tmp_path)
     old_tree = tree(root)
@@ -109,7 +109,7 @@ def script(content: str, answers: int) -> str:
     return f'[[turn]]\ncall = [{{ name = "write_file", args = {args} }}]\n' + '[[turn]]\ntext = "Done."\n' * answers
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_race_of_four_killed_three_times_has_one_winner_committed_once(cli: CommandLine) -> None:
     right, wrong = cli.script(script("42", 1), "right.toml"), cli.script(script("41", 4), "wrong.toml")
     old_tree = tree(cli.project)

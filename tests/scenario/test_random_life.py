@@ -206,7 +206,7 @@ async def live(stage: Stage, seed: int) -> None:
     assert (await life.chat.state()).last_end != ""
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("seed", range(15))
 async def test_any_life_keeps_the_laws(stage: Stage, seed: int) -> None:
     await live(stage, seed)

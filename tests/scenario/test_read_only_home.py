@@ -76,7 +76,7 @@ def mounted(cli: CommandLine, state: str) -> Mounted:
     return Mounted(cli)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("state", ["rests", "killed", "moved"])
 def test_what_only_looks_works(cli: CommandLine, state: str) -> None:
     home = mounted(cli, state)
@@ -87,7 +87,7 @@ def test_what_only_looks_works(cli: CommandLine, state: str) -> None:
         assert not list(home.temporary.glob("treadle-*")), "no copy is left behind"
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_what_writes_says_that_it_cannot(cli: CommandLine) -> None:
     home = mounted(cli, "rests")
     old_bytes = (cli.project / "a").read_bytes()

@@ -126,7 +126,7 @@ async def test_http_refuses_it_for_a_model_that_has_none(tmp_path: Path) -> None
         assert (await server.local("PATCH", f"/api/chats/{chat_view['id']}", {"reasoning_effort": "low"})).status == 400
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_an_editor_chooses_it(cli: CommandLine) -> None:  # E-02
     cli.environment["OPENAI_API_KEY"] = "k"
     async with editing(cli, "--model", "openai:gpt-5.1", "--reasoning-effort", "low") as editor:

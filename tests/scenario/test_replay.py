@@ -35,7 +35,7 @@ from treadle.protocol.events import (
 pytestmark = pytest.mark.thorough(one_of=8)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_the_scenes_have_every_event_there_is(tmp_path: Path) -> None:
     """An event that no scene has is not known to be replayed."""
     world = World(MemoryStore(), tmp_path)

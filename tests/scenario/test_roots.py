@@ -162,7 +162,7 @@ async def test_a_run_whose_root_was_replaced_ends_before_it_begins(tmp_path: Pat
             await agent.chat(chat.id).files.preview()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @SWAPS
 async def test_no_tool_follows_a_swap_in_the_middle_of_a_run(tmp_path: Path, places: Places, swap: Swap) -> None:
     steps: list[Any] = [[Call("run_command", command="true")], TOOLS, Say("Done.")]

@@ -52,7 +52,7 @@ async def asking(stage: Stage, folder: Path, command: str) -> tuple[Chat, OpenAc
     return chat, action
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_the_engine_refuses_what_was_not_offered_and_changes_nothing(stage: Stage, tmp_path: Path) -> None:
     chat, action = await asking(stage, tmp_path, ONE_HOST)
     host, everything = action.offers
@@ -82,7 +82,7 @@ async def test_the_engine_refuses_what_was_not_offered_and_changes_nothing(stage
     assert not (tmp_path / "home" / "rules.json").exists()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_an_approval_that_is_repeated_saves_the_rule_that_could_not_be_saved(
     stage: Stage, tmp_path: Path
 ) -> None:  # S-07, A-04
@@ -114,7 +114,7 @@ def test_offers_of_older_logs_have_the_scopes_of_their_rule() -> None:
     assert Offer(Rule("allow", "run_command", "make"), "").open_scopes == ("chat", "project", "user")
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_over_http(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     steps = [Call("run_command", command=ONE_HOST), Say("Done."), Call("run_command", command=ONE_HOST), Say("Done.")]
@@ -144,7 +144,7 @@ async def test_over_http(tmp_path: Path) -> None:
         assert (rule["effect"], rule["scope"], rule["pattern"]) == ("deny", "user", "example.org")  # a refusal denies
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_with_the_command_line(cli: CommandLine) -> None:
     run_result = cli(
         "run", "Go.", "--model", cli.script(script(ONE_HOST) + DONE), "--mode", "ask", "--interactive", "--json"
@@ -178,7 +178,7 @@ def test_at_the_terminal(cli: CommandLine) -> None:
     assert cli("rules", "--json").out == ""
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize(("key", "saved"), [("w", ()), ("c", ("chat",)), ("u", ("user",)), ("2", None)])
 async def test_in_the_app(tmp_path: Path, key: str, saved: tuple[str, ...] | None) -> None:
     async with agent_with([[Call("run_command", command=ONE_HOST)], Say("Done.")], tmp_path / "home") as agent:
@@ -201,7 +201,7 @@ async def test_in_the_app(tmp_path: Path, key: str, saved: tuple[str, ...] | Non
             app.leave()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_in_an_editor(cli: CommandLine) -> None:
     ask = cli.script(script(ALL_HOSTS) + DONE + script(ONE_HOST) + DONE)
     async with editing(cli, "--model", ask, "--mode", "ask") as editor:

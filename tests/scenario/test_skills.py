@@ -39,7 +39,7 @@ def _results(run_result: CommandResult) -> list[str]:
     return [data.get("result") or data["error"] for data in completions]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_skill_of_the_project_counts_once_it_is_trusted(cli: CommandLine) -> None:  # S-09
     file = _put(cli.project / ".claude/skills/release/SKILL.md", SKILL)
     _put(cli.project / ".claude/skills/release/more.md", "More about it.")

@@ -39,6 +39,8 @@ def collector() -> Iterator[Collector]:
 def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     import os
 
+    monkeypatch.setattr("treadle.adapters.telemetry.watcher.CLOSE_S", 60.0)
+
     for name in [name for name in os.environ if name.startswith("OTEL_")]:
         monkeypatch.delenv(name)
 

@@ -49,9 +49,7 @@ def test_ask_stream_and_leave(terminal: Terminal, cli: CommandLine) -> None:
     say(terminal, "Fix it.")
     screen_text = terminal.wait("All done.", "done · 2 turns", "x = 2", "+1")
     assert "**" not in screen_text
-    terminal.keys("C-c")
-    terminal.wait("Ctrl-C again quits")
-    terminal.keys("C-c")
+    terminal.quit()
     # The end of the conversation stays in the scrollback.
     terminal.wait("x = 2", "All done.", "done · 2 turns", "Come back: treadle --resume c_", "ended with 0")
     assert (cli.project / "a.py").read_text() == "x = 2\n"
@@ -232,7 +230,7 @@ def test_grant_the_network_once(terminal: Terminal, cli: CommandLine) -> None:  
 
 
 def test_queue_and_steer_while_it_works(terminal: Terminal, cli: CommandLine) -> None:  # L-08
-    begin(terminal, cli, command("echo begun; sleep 20") + DONE)
+    begin(terminal, cli, command("echo begun; sleep 300") + DONE)
     say(terminal, "Go.")
     terminal.wait("│ begun")
     say(terminal, "then this")
@@ -272,9 +270,7 @@ def test_undo_one_hunk(terminal: Terminal, cli: CommandLine) -> None:  # W-03
 def test_the_demo_opens_the_app_and_offers_the_kill(terminal: Terminal, cli: CommandLine) -> None:
     terminal.start("demo", cwd=cli.project)
     terminal.wait("This is the demo", "scripted:demo.toml")
-    terminal.keys("C-c")
-    terminal.wait("Ctrl-C again quits")
-    terminal.keys("C-c")
+    terminal.quit()
     terminal.wait("See the same run killed with kill -9")
     terminal.type("n")
     terminal.wait("ended with 0")

@@ -117,7 +117,7 @@ def every_store(tmp_path: Path) -> Store:
     return SqliteStore(tmp_path / "treadle.db")
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("seed", range(6))
 async def test_back_and_forth_on_a_plain_folder(stage: Stage, tmp_path: Path, seed: int) -> None:
     root = tmp_path / "project"
@@ -125,7 +125,7 @@ async def test_back_and_forth_on_a_plain_folder(stage: Stage, tmp_path: Path, se
     await scene(stage, root, seed, git=False)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("seed", range(100, 106))
 async def test_back_and_forth_in_a_repository(stage: Stage, tmp_path: Path, seed: int) -> None:
     root = tmp_path / "project"
@@ -133,7 +133,7 @@ async def test_back_and_forth_in_a_repository(stage: Stage, tmp_path: Path, seed
     await scene(stage, root, seed, git=True)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("seed", range(200, 205))
 async def test_back_and_forth_with_commands_that_write_through(stage: Stage, tmp_path: Path, seed: int) -> None:
     """Their changes are known from comparing the tree before and after (W-10)."""

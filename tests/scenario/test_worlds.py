@@ -47,7 +47,7 @@ def ran(command: str, **more: object) -> Call:
     return Call("run_command", command=command, **more)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_nothing_of_the_project_changes_until_the_world_is_committed(stage: Stage, root: Path) -> None:
     steps = [
         Call("write_file", path="new/b.py", content="b = 2\n"),
@@ -269,7 +269,7 @@ async def test_a_world_in_which_a_chat_works_or_of_which_there_are_worlds_is_not
         await agent.worlds.drop(each.id)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("method", ["overlay", "copy"])
 async def test_git_in_a_world_stashes_branches_and_commits_and_the_project_gets_all_of_it(
     solo: Stage, root: Path, method: str, monkeypatch: pytest.MonkeyPatch

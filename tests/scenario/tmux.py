@@ -49,6 +49,14 @@ class Terminal:
         self._tmux("set-buffer", "--", text)
         self._tmux("paste-buffer", "-p")
 
+    def quit(self) -> None:
+        """Press Ctrl-C until the app has ended. A second press counts only for 3 seconds after the first."""
+        self.keys("C-c")
+        self.wait("again quits")
+        while "again quits" in self.screen():
+            self.keys("C-c")
+            time.sleep(0.3)
+
     def resize(self, width: int, height: int) -> None:
         self._tmux("resize-window", "-x", str(width), "-y", str(height))
 

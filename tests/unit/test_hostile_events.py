@@ -12,7 +12,7 @@ from treadle.protocol.files import FileChange
 acp_projection = Lazy("treadle.frontends.acp.projection")
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 async def test_an_editor_is_shown_inert_text(text: str) -> None:  # S-12, S-22
     async def texts(change: FileChange) -> Texts:

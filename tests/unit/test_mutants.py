@@ -18,7 +18,7 @@ def test_names_are_unique() -> None:
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.slow
 def test_killed_and_survived() -> None:
     test = "tests/unit/engine/test_retry.py"

@@ -99,7 +99,7 @@ def within(name: str, places: dict[str, str]) -> bool:
     return any(name == place or name.startswith(f"{place}.") for place in places)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_programs_are_started_in_known_places_only(source_findings: SourceFindings) -> None:
     assert sorted(name for name in source_findings.starting if not within(name, PLACES)) == []
     stale_places = [

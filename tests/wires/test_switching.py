@@ -90,7 +90,7 @@ def choose_cases(chance: Random) -> list[tuple[str, Case]]:
     return picks
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_chats_that_switch_between_all_wires(seed: int, tmp_path: Path) -> None:
     chance = Random(seed)

@@ -12,7 +12,7 @@ from tests.scenario.mcp_servers.kit import ODD
 pytestmark = pytest.mark.thorough(one_of=8)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_server_is_added_tried_used_and_removed(cli: CommandLine) -> None:
     notes = cli.folder / "notes"
     add_result = cli("mcp", "add", "odd", "--env", "MY_KEY=hidden", "--", sys.executable, "-S", ODD, str(notes))

@@ -78,7 +78,7 @@ async def test_a_program_that_exits_at_once_is_not_started_without_a_pause(kit: 
     assert 1 <= len(kit.note_lines) <= 3
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_many_notices_cost_few_listings(kit: Kit) -> None:
     agent = kit.agent([Call("odd__shout"), Call("odd__how_often"), Say("Done.")])
     shouted, listed = results(await collect_events(kit.chat(agent).send("Go.")))

@@ -95,7 +95,7 @@ async def test_it_works_only_in_its_own_project(kit: Kit) -> None:
             assert result.is_error
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.slow
 async def test_a_task_outlives_the_server_that_began_it(kit: Kit, tmp_path: Path) -> None:  # D-01
     kit.replayed = False

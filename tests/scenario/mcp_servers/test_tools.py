@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.scenario.http_kit import eventually
 from tests.scenario.kit import Recording, of
 from tests.scenario.mcp_servers.kit import Kit, action, collect_events, results
 from tests.unit.adapters.sandbox.grounds import missing
@@ -344,7 +345,7 @@ async def test_secrets_do_not_get_into_the_record(kit: Kit) -> None:  # S-11
     assert "0123456789abcdef" not in results(events)[0].result
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_projects_servers_count_once_trusted_and_run_confined(kit: Kit) -> None:  # S-09, fault 28
     if Path(__file__).is_relative_to("/tmp"):
         pytest.skip("the checkout lies in /tmp, of which a confined program sees nothing")
@@ -388,7 +389,7 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.skipif(bool(missing("bubblewrap")), reason=missing("bubblewrap") or "")
 @pytest.mark.parametrize(
     ("hosts", "expected"), [([], "URLError, URLError"), (["named.test"], "HTTPError 502, HTTPError 403")]
@@ -407,7 +408,7 @@ async def test_a_projects_server_reaches_no_hosts_but_those_it_names(kit: Kit, h
     assert results(events)[0].result == expected, results(events)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_changed_server_script_must_be_trusted_again(kit: Kit) -> None:  # E-01, S-09
     if Path(__file__).is_relative_to("/tmp"):
         pytest.skip("the checkout lies in /tmp, of which a confined program sees nothing")
@@ -446,7 +447,7 @@ async def test_servers_end_with_the_agent(kit: Kit, tmp_path: Path) -> None:
     await collect_events(kit.chat(agent).send("Go."))
     assert running(mark)
     await agent.close()
-    assert not running(mark)
+    await eventually(lambda: not running(mark))
 
 
 def running(mark: str) -> bool:

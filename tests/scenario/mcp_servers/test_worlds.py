@@ -28,7 +28,7 @@ def noting(kit: Kit, mark: str = "", **more: Any) -> dict[str, Any]:
     return {"odd": {"command": sys.executable, "args": ["-S", ODD, str(kit.root / "notes"), mark], **more}}
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize(
     "options", [pytest.param(UNCONFINED, id="unconfined"), pytest.param(CONFINED, id="confined", marks=confined)]
 )
@@ -52,7 +52,7 @@ async def test_what_a_server_writes_is_written_to_the_world(kit: Kit, options: d
     assert (kit.root / "notes").read_text() == "two\nthree\n"
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @confined
 async def test_a_server_that_may_not_write_sees_what_is_written_meanwhile(kit: Kit) -> None:
     steps = [
@@ -71,7 +71,7 @@ async def test_a_server_that_may_not_write_sees_what_is_written_meanwhile(kit: K
     assert not (kit.root / "notes").exists()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_worlds_have_servers_of_their_own_that_end_with_the_run(kit: Kit) -> None:
     mark = unlike_any_other()
     steps = [Call("odd__note", text="one"), Say("Done.")]
@@ -97,7 +97,7 @@ async def test_a_server_that_asks_stays_until_it_is_answered(kit: Kit) -> None:
     assert not (kit.root / "notes").exists()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_prompts_and_resources_are_those_of_the_world(kit: Kit) -> None:
     mark = unlike_any_other()
     agent = kit.agent([Call("write_file", path="notes", content="of the world"), Say("Done.")], noting(kit, mark))

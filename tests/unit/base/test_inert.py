@@ -14,7 +14,7 @@ ALLOWED = set("\n\t\u200c\u200d")
 LIVELY = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_of_all_characters_those_that_act_or_hide_are_escaped() -> None:
     for number in range(sys.maxunicode + 1):
         character = chr(number)

@@ -105,7 +105,7 @@ def test_data_stays_as_long_as_a_command_runs_in_it(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_run_removes_the_data_of_a_killed_agent_without_a_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,8 @@ from treadle.base.subprocesses import Launch, Program, run_blocking
 LEAVES_A_CHILD = """
 import subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-open(sys.argv[1], "w").write(str(child.pid))
+open(sys.argv[1] + ".new", "w").write(str(child.pid))
+import os; os.rename(sys.argv[1] + ".new", sys.argv[1])
 """
 
 
@@ -29,9 +30,15 @@ def test_what_a_program_left_behind_goes_with_it(ending: str, tmp_path: Path) ->
     note = tmp_path / "child"
     launch = Launch([sys.executable, "-c", LEAVES_A_CHILD, str(note)], dict(os.environ))
     stop = threading.Event()
+
+    def stop_when_noted() -> None:
+        while not note.exists():
+            time.sleep(0.02)
+        stop.set()
+
     if ending == "stopped":
-        threading.Timer(1.0, stop.set).start()
-    assert run_blocking(launch, lambda _: None, 1.0 if ending == "timed_out" else 60.0, stop).ending == ending
+        threading.Thread(target=stop_when_noted, daemon=True).start()
+    assert run_blocking(launch, lambda _: None, 5.0 if ending == "timed_out" else 60.0, stop).ending == ending
     until = time.monotonic() + 60
     while not _has_ended(int(note.read_text())) and time.monotonic() < until:
         time.sleep(0.02)
@@ -99,7 +106,7 @@ exec(sys.argv[1])
 """
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
 @pytest.mark.parametrize("helper", HELPERS)
 def test_helpers_end_with_a_worker_that_is_killed(helper: str, tmp_path: Path) -> None:
@@ -118,7 +125,7 @@ def test_helpers_end_with_a_worker_that_is_killed(helper: str, tmp_path: Path) -
     _wait_until_gone(child)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
 def test_the_watcher_ends_with_its_worker_and_leaves_what_has_ended_alone(tmp_path: Path) -> None:
     body = (

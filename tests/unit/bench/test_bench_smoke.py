@@ -26,7 +26,7 @@ RESULTS = {
 ADAPTERS = {"ollama": {"chunk_us": {"treadle": 2.0, "ollama": 19.0}}}
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_one_quick_scenario_of_a_floor_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = tmp_path / "results.json"
     assert main(["rounds", "floor_asyncio", "--quick", "--json", str(results)]) == 0
@@ -36,7 +36,7 @@ def test_one_quick_scenario_of_a_floor_is_measured(tmp_path: Path, capsys: pytes
     assert "CPU per round with one tool call" in capsys.readouterr().out
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_what_a_sandbox_costs_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
     assert sandbox.main(["--quick"]) == 0
     ways = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()[1:]]
@@ -58,7 +58,7 @@ def test_the_cost_of_durability_is_shared_by_the_steps_of_a_round() -> None:
     assert "step_ms" not in share_rounds({**plain, "round_ms": 2.2}, durable=True)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_every_adapter_is_measured_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = tmp_path / "results.json"
     assert main(["adapters", "--quick", "--json", str(results)]) == 0

@@ -6,7 +6,7 @@ from bench import view
 from tests.unit.adapters.sandbox.grounds import missing
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("options", [[], ["--supervised"]])
 def test_every_way_has_its_figure(
     options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

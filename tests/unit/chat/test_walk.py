@@ -115,7 +115,7 @@ def readable(state: ChatState) -> None:
     assert snapshot.decode(snapshot.encode(state)) == state
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("seed", range(40 if SOAK else 20))
 def test_a_long_life_keeps_the_rules_and_lost_and_shuffled_records_are_not_fatal(seed: int) -> None:
     chance = random.Random(seed)
@@ -131,7 +131,7 @@ def test_a_long_life_keeps_the_rules_and_lost_and_shuffled_records_are_not_fatal
     readable(fold_all(ChatState(chat=CHAT), shuffled))
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_the_walks_visit_every_recorded_event() -> None:
     """A walk that never asks, never fails or never compacts would prove nothing about it."""
     event_types = {envelope.type for seed in range(25) for envelope in walk(seed).log}

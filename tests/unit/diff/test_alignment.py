@@ -35,7 +35,7 @@ def test_a_line_beside_its_twin_is_not_certain() -> None:
     assert certain_stretches(["b", "}"], ["b", "}", "}"]) == [(0, 0, 1), (2, 3, 0)]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_long_texts_are_compared_between_lines_that_are_there_once() -> None:
     old = [f"line {n}" if n % 10 == 0 else f"{n * n % 7}" for n in range(20_000)]
     new = [line for n, line in enumerate(old) if n % 9]

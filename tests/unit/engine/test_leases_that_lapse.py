@@ -23,7 +23,7 @@ from treadle.protocol.deltas import Delta
 from treadle.protocol.events import RunEnd, TurnRetry
 from treadle.testing.checker import check
 
-LEASE_S = 0.3
+LEASE_S = 2.0
 
 
 class GatedModel:
@@ -68,7 +68,7 @@ async def test_a_worker_that_claims_its_own_chat_again_keeps_the_new_lease() -> 
     """The store is away for longer than a lease while the model is asked. The same worker takes the chat up again, ends
     the old step, and renews the new lease for as long as the next model call takes: no call is paid for in vain."""
     store, model = AwayStore(lease_s=LEASE_S), GatedModel()
-    async with Agent(store, model=model, builtin=False, renew_s=LEASE_S / 3, retry_base_s=0.0) as agent:
+    async with Agent(store, model=model, builtin=False, renew_s=LEASE_S / 20, retry_base_s=0.0) as agent:
         pool = WorkerPool(agent.worker, poll_s=0.02)
         pool.start()
         chat = await agent.chat()
@@ -77,7 +77,7 @@ async def test_a_worker_that_claims_its_own_chat_again_keeps_the_new_lease() -> 
         store.away = True
         await until(lambda: model.calls == 2)
         store.away = False
-        await asyncio.sleep(LEASE_S * 5)
+        await asyncio.sleep(LEASE_S * 2.5)
         assert (model.calls, model.inside, model.most) == (2, 1, 1)
         assert agent.worker.holds(chat.id)
         model.open.set()

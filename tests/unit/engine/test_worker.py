@@ -169,7 +169,7 @@ async def test_a_command_whose_worker_lost_the_chat_to_another_machine_is_ended(
         assert await chat.events() == log
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_command_ends_though_its_worker_read_of_the_end_before_it_knew_that_the_lease_was_lost(
     tmp_path: Path,
 ) -> None:

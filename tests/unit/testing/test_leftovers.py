@@ -33,7 +33,7 @@ def test_file():
 """
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
 def test_what_is_left_behind_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)

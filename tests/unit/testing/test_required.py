@@ -52,7 +52,7 @@ def outcome(folder: Path, suites: str) -> str:
     return process.stdout + process.stderr
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_skip_of_a_required_suite_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(SKIPPED)
     (tmp_path / "test_module.py").write_text(NEVER_COLLECTED)

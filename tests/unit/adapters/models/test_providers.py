@@ -18,7 +18,7 @@ def modules_after(program: str) -> set[str]:
     return set(process.stdout.split())
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_who_goes_without_http_is_known(provider: str) -> None:
     modules = modules_after(f"import {PROVIDERS[provider].partition(':')[0]}")

@@ -316,7 +316,7 @@ def _compound(chance: random.Random, depth: int) -> tuple[str, bool]:
     return joint.format(left_part, right), left_covered and right_covered
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("seed", range(6))
 async def test_an_allow_verdict_means_that_every_part_is_covered(seed: int) -> None:  # S-07
     chance = random.Random(seed)

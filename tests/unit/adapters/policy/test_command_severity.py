@@ -136,7 +136,7 @@ def test_any_heap_of_shell_gets_an_answer(text: str) -> None:
     assert classify(text).severity in RANK
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_wrapping_never_lowers_the_severity() -> None:
     for command in COMMANDS:
         finding = classify(command)
@@ -164,7 +164,7 @@ _NO_PROGRAM_FIRST = re.compile(
 )
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_prefix_never_lowers_the_severity_of_a_program() -> None:
     for command in COMMANDS:
         piped = re.search(r"[(|]", command)  # the output of a wrapped program is not followed

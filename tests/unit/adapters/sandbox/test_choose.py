@@ -51,7 +51,7 @@ def with_reports(findings: Findings, *reports: LevelReport, age_s: float = 0.0) 
     return msgspec.structs.replace(findings, reports=reports, time_s=time.time() - age_s)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_the_strongest_that_holds_is_taken(examined: tuple[Grounds, Findings]) -> None:
     place, findings = examined
     assert tuple(each.level for each in findings.reports) == LEVELS == ("bubblewrap", "landlock")
@@ -71,7 +71,7 @@ def test_what_was_found_out_is_remembered(examined: tuple[Grounds, Findings]) ->
     assert choice.reasons == ("bubblewrap: says who", "landlock: no")
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("age_s", [RETRY_S + 1, -RETRY_S])
 def test_a_failure_is_tried_again_after_a_while(examined: tuple[Grounds, Findings], age_s: float) -> None:
     """Fault 40: a level that failed is not remembered until the machine starts anew."""
@@ -81,7 +81,7 @@ def test_a_failure_is_tried_again_after_a_while(examined: tuple[Grounds, Finding
     assert [each.failure for each in load_findings(home).reports] == [each.failure for each in findings.reports]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_bubblewrap_without_views_is_tried_again_after_a_while(examined: tuple[Grounds, Findings]) -> None:
     place, findings = examined
     less = [msgspec.structs.replace(each, views=False) for each in findings.reports]
@@ -98,7 +98,7 @@ def test_what_holds_is_remembered_for_good(examined: tuple[Grounds, Findings]) -
     assert load_findings(home).reports == tuple(marked)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_level_is_not_lowered_by_one_failure(bubblewrap: Grounds, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault 40: the first look fails, as it may beside another process; the second decides."""
     failed = bubblewrap.folder / "failed"
@@ -125,7 +125,7 @@ print(chosen.level, chosen.sandbox.views, *chosen.reasons)
 """
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.slow
 def test_first_probes_at_once_come_to_the_same_level(bubblewrap: Grounds) -> None:
     """Fault 40: the sockets and folders of each probe vanish while the others cover them."""
@@ -142,7 +142,7 @@ def test_first_probes_at_once_come_to_the_same_level(bubblewrap: Grounds) -> Non
         assert answers == {"bubblewrap True"}
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("spoilt", ["boot", "kernel", "treadle", "bubblewrap"])
 def test_it_is_tried_again_when_something_changed(examined: tuple[Grounds, Findings], spoilt: str) -> None:
     place, findings = examined
@@ -152,7 +152,7 @@ def test_it_is_tried_again_when_something_changed(examined: tuple[Grounds, Findi
     assert load_findings(home).machine == findings.machine
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_it_is_tried_again_when_more_is_tried_today(examined: tuple[Grounds, Findings]) -> None:
     place, findings = examined
     less = [msgspec.structs.replace(each, tried=each.tried[1:]) for each in findings.reports]
@@ -160,7 +160,7 @@ def test_it_is_tried_again_when_more_is_tried_today(examined: tuple[Grounds, Fin
     assert [each.complete for each in load_findings(home).reports] == [True] * len(LEVELS)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_damaged_memory_is_no_memory(examined: tuple[Grounds, Findings]) -> None:
     place, findings = examined
     home = remember(place, findings)

@@ -79,9 +79,10 @@ def test_an_allowed_host_is_reached_and_another_refused(place: Grounds) -> None:
     result = place.run(LEVEL, script, _reaching(place, "web.test", "localhost.test"))
     assert result.returncode == 7
     assert result.stdout.startswith("page /a of web.test\ntreadle: evil.test:80 is not among the hosts")
-    (reached, nothing), (evil, refusal), (local, _) = _logged(place)
-    assert (reached, nothing, evil, local) == ("web.test", "", "evil.test", "localhost")
-    assert "not among" in refusal
+    refusals = dict(_logged(place))
+    assert refusals.keys() == {"web.test", "evil.test", "localhost"}
+    assert refusals["web.test"] == ""
+    assert "not among" in refusals["evil.test"]
 
 
 def test_a_program_that_ignores_the_proxy_reaches_nothing(place: Grounds) -> None:  # S-03

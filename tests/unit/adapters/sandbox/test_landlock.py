@@ -91,7 +91,7 @@ def test_no_program_gets_the_rights_of_its_owner(landlock: Grounds) -> None:
     assert (landlock.root / "a").stat().st_mode & 0o7000 == 0
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_race_for_another_file_is_lost(landlock: Grounds) -> None:
     """A link that points inside and outside by turns, while its target's mode is changed."""
     outside = landlock.folder / "outside"

@@ -122,7 +122,7 @@ async def test_a_call_starts_once_however_many_ask(commands: SupervisedCommands,
         one._reap()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_racing_processes_start_it_once(tmp_path: Path) -> None:  # D-02
     script = (
         "import asyncio, sys\n"
@@ -459,7 +459,7 @@ async def test_names_that_are_no_file_names(commands: SupervisedCommands, tmp_pa
     assert await command.wait(60) is not None
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.skipif(not python_for_everyone(), reason="needs root, and a Python that everyone can run")
 def test_as_another_user() -> None:
     """Everything works for an ordinary user, who has an own home."""
@@ -521,16 +521,16 @@ async def test_one_that_is_idle_for_too_long_ends(commands: SupervisedCommands) 
 
 
 async def test_one_that_writes_is_not_idle(commands: SupervisedCommands) -> None:
-    script = "for n in 1 2 3 4 5 6 7 8 9 10; do echo $n; sleep 0.3; done"
-    _, outcome = await run(commands, script, background=True, idle_s=2.5)
+    script = "for n in 1 2 3 4 5 6 7 8 9 10; do echo $n; sleep 0.8; done"
+    _, outcome = await run(commands, script, background=True, idle_s=6)
     assert (outcome.ending, outcome.lines) == ("exited", 10)
 
 
 async def test_one_that_somebody_asks_about_is_not_idle(commands: SupervisedCommands) -> None:
-    command = await commands.start(CHAT, CallKey(CALL), job("sleep 1000", background=True, idle_s=1.5))
-    for _ in range(10):
+    command = await commands.start(CHAT, CallKey(CALL), job("sleep 1000", background=True, idle_s=6))
+    for _ in range(8):
         command.touch()
-        assert await command.wait(0.3) is None
+        assert await command.wait(1) is None
     outcome = await command.wait(30)
     assert outcome is not None
     assert outcome.ending == "idle"

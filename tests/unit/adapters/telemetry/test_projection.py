@@ -30,7 +30,7 @@ def by_trace(portion_list: Sequence[Portion]) -> dict[int, list[Span]]:
     return traces
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("name", SCENES)
 async def test_every_run_that_ended_is_one_whole_tree(name: str, tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()

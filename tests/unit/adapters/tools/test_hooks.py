@@ -193,7 +193,7 @@ async def test_the_first_refusal_counts(tmp_path: Path) -> None:
     assert (await both.before_call(SPEC, invocation(tmp_path))).endswith("one")
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_what_a_program_of_the_user_changes_belongs_to_the_call(tmp_path: Path) -> None:  # S-16, W-10
     root = tmp_path / "project"
     root.mkdir()

@@ -59,7 +59,7 @@ def make(folder: Path) -> GitBranchCreated | None:
     return make_branch(str(folder), "c_1", 7, sandbox)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_branch_is_made_and_checked_out_and_nothing_else_changes(repository: Path) -> None:
     head, index = git(repository, "rev-parse", "HEAD"), (repository / ".git/index").read_bytes()
     status = git(repository, "status", "--porcelain")

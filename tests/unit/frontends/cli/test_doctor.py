@@ -32,7 +32,7 @@ def doctor(home: Path, *words: str, **more: str) -> "subprocess.CompletedProcess
 needs_bubblewrap = pytest.mark.skipif(bool(missing("bubblewrap")), reason="namespaces cannot be had here")
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @needs_bubblewrap
 def test_the_overview(home: Path) -> None:
     result = doctor(home)
@@ -49,7 +49,7 @@ def test_a_key_that_nobody_tried_is_not_called_well(home: Path) -> None:  # M-12
     assert "groq (not asked; treadle models --remote asks)" in models
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @needs_bubblewrap
 def test_the_table_of_the_sandbox(home: Path) -> None:
     result = doctor(home, "sandbox")
@@ -67,7 +67,7 @@ def test_the_table_of_the_sandbox(home: Path) -> None:
     assert "in force: bubblewrap" in lines[-1]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @needs_bubblewrap
 def test_the_table_as_json(home: Path) -> None:
     result = doctor(home, "sandbox", "--json")
@@ -78,7 +78,7 @@ def test_the_table_as_json(home: Path) -> None:
     assert_commands_are_refused(report)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @needs_bubblewrap
 def test_an_ordinary_user(home: Path) -> None:  # S-18
     if reason := missing("bubblewrap", NOBODY):
@@ -110,7 +110,7 @@ def assert_commands_are_refused(report: dict[str, Any]) -> None:
         assert not {each["name"] for each in attempts if each["verdict"] == "allowed"}, level
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_demand_that_cannot_be_met_is_an_error(home: Path) -> None:
     result = doctor(home, TREADLE_SANDBOX="sandbox-exec")
     assert result.returncode == 1
@@ -118,7 +118,7 @@ def test_a_demand_that_cannot_be_met_is_an_error(home: Path) -> None:
     assert doctor(home, "sandbox", TREADLE_SANDBOX="sandbox-exec").returncode == 1
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_running_without_a_sandbox_is_shown(home: Path) -> None:
     result = doctor(home, TREADLE_SANDBOX="none")
     assert "· sandbox  none (the setting sandbox is none)" in result.stdout

@@ -21,7 +21,7 @@ class Stream(io.StringIO):
 KINDS = {"terminal": (True, False), "plain": (True, True), "pipe": (False, False)}
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 async def test_no_event_reaches_the_terminal_alive(kind: str, text: str) -> None:  # S-12, S-22

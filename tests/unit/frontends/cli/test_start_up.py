@@ -115,7 +115,7 @@ def test_the_help_of_a_command_loads_no_work(command: str, loaded_for_help: dict
     assert not loaded_for_help[command] & HEAVY
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_the_first_frame_of_the_app_loads_nothing_of_a_chat() -> None:  # U-06
     program = (
         "import sys, treadle.frontends.cli.open_app, treadle.base.types, treadle.frontends.tui.launch\n"
@@ -206,7 +206,7 @@ def start_and_watch(
     return process, msgspec.json.decode((folder / "seen.json").read_bytes(), type=StartTrace)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_run_without_a_tool_loads_no_work_of_tools_and_starts_no_process(tmp_path: Path) -> None:
     with FakeOpenAI([Reply(text="Hello.")]) as fake:
         server = {"OPENAI_BASE_URL": fake.base_url, "OPENAI_API_KEY": "none"}
@@ -221,7 +221,7 @@ def test_a_run_without_a_tool_loads_no_work_of_tools_and_starts_no_process(tmp_p
         assert trace.commits in (3, 4)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_run_reads_certificates_beside_the_rest_if_it_needs_them(tmp_path: Path) -> None:
     with FakeOpenAI([Reply(text="Hello.")]) as fake:
         plain = {"OPENAI_BASE_URL": fake.base_url, "OPENAI_API_KEY": "none"}
@@ -233,7 +233,7 @@ def test_a_run_reads_certificates_beside_the_rest_if_it_needs_them(tmp_path: Pat
         assert trace.threads[0] == "treadle-preload"
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_run_without_a_server_has_nothing_to_do_with_http(tmp_path: Path) -> None:
     script = tmp_path / "script.toml"
     script.write_text('[[turn]]\ntext = "Hello."\n')

@@ -57,7 +57,7 @@ class Hostile(Recorded):
         return {f"re{HOSTILE}": hostile(OwnCommand, HOSTILE)}
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_no_event_is_drawn_alive(text: str) -> None:  # S-12, S-22
     console = Console(force_terminal=True, color_system="truecolor", width=100, record=False)
@@ -94,7 +94,7 @@ def app_with(log: list[e.Event]) -> TreadleApp:
     return make_app(connect, Start(HOSTILE, chat="c_1"))
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_no_view_of_the_app_draws_anything_alive() -> None:  # S-12, S-22
     log = [each.data for each in hostile_events(HOSTILE) if each.seq and not isinstance(each.data, e.Live)]
     app = app_with(log)
@@ -132,7 +132,7 @@ async def test_no_view_of_the_app_draws_anything_alive() -> None:  # S-12, S-22
         assert app.last_screenful
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("command", [*LISTS, "help", ""])
 async def test_no_list_of_the_app_draws_anything_alive(command: str) -> None:  # S-12, S-22
     app = app_with([e.SessionCreated(hostile(e.ChatOptions, HOSTILE)), e.UserMessage(HOSTILE), e.RunEnd("done")])

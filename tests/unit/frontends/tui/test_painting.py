@@ -105,7 +105,7 @@ def _change(strips: list[Strip], chance: random.Random) -> list[Strip]:
             return [*strips[3:], *strips[:3]]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("seed", range(20))
 def test_the_terminal_shows_what_was_wanted(seed: int) -> None:
     chance = random.Random(seed)

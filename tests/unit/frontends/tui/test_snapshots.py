@@ -124,7 +124,7 @@ def cells() -> Iterator[Any]:
             yield pytest.param(view, size, theme, id=f"{view}-{size[0]}x{size[1]}-{theme}")
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize(("view", "size", "theme"), list(cells()))
 def test_view(
     snap_compare: Compare, view: str, size: tuple[int, int], theme: str, monkeypatch: pytest.MonkeyPatch

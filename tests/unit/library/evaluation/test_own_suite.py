@@ -19,7 +19,7 @@ def passes(task: Task, tree: Path) -> bool:
     return subprocess.run(["bash", "-c", task.check], cwd=tree, capture_output=True, timeout=60).returncode == 0
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 def test_only_a_solution_passes(task: Task, tmp_path: Path) -> None:
     if lacking := missing(task):

@@ -198,7 +198,7 @@ async def test_a_lost_manifest_costs_only_what_it_alone_listed(home: Home) -> No
     assert home.read_images() == {b"shown", b"of another"}
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_passes_too_short_for_all_of_it_bring_it_below_the_cap_together(home: Home) -> None:  # W-01
     for number in range(30):
         await home.chat(f"c_{number}", b"%d" % number * 500, days=3 + number)

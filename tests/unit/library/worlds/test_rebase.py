@@ -48,7 +48,7 @@ def _line(each: tuple[int, int, int]) -> int:
     return theirs if ours == base else ours
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("method", ["overlay", "copy"])
 @settings(
     max_examples=1_000 if SOAK else 12, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]

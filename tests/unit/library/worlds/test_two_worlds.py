@@ -63,7 +63,7 @@ def applied(old_tree: dict[str, object], new_tree: dict[str, object], paths: set
     return {**kept_nodes, **{path: node for path, node in new_tree.items() if path in paths}}
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @settings(
     max_examples=1_000 if SOAK else 12,
     deadline=None,

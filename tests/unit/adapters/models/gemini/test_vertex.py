@@ -212,7 +212,7 @@ async def test_the_credentials_of_a_service_account(tmp_path: Path, monkeypatch:
     assert authorizations == ["Bearer ya29.token-1", "Bearer ya29.token-1", "Bearer ya29.token-2"]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_credentials_that_are_refused_or_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("google.auth.transport.requests")
     tokens = TokenServer()

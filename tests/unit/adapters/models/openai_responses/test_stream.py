@@ -110,7 +110,7 @@ def test_reasoning_is_kept_byte_exact_with_its_place() -> None:  # M-10
     assert second == Thinking("", f"[{len('Grüße 🧵 an {alle}')},1,{SECOND.decode()}]", REF)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_split_at_every_byte_and_by_byte() -> None:  # fault 7
     expected = read(FULL)
     assert read(*(FULL[at : at + 1] for at in range(len(FULL)))) == expected

@@ -15,7 +15,7 @@ async def _answer(exchange: Exchange) -> None:
     await exchange.stream(*(b"".join(LINES[at : at + 3]) for at in range(0, len(LINES), 3)))
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("patience", [0, 1])
 async def test_a_long_answer_is_whole_though_reading_is_paused(patience: int) -> None:
     """More than is buffered: the connection stops reading and goes on, in the middle of what it parses."""

@@ -28,14 +28,14 @@ async def chat(store: PostgresStore) -> PostgresStore:
     return store
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_what_is_whole_is_sound(chat: PostgresStore) -> None:
     await chat.put_blob(b"x" * 3_000_000)
     assert list(await chat.check()) == []
     assert list(await chat.check(repair=True)) == []
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("seq", [1, 2, 3])
 @pytest.mark.parametrize("damage", ["body = '\\x00' || substr(body, 2)", "crc = crc # 1", "type = 'no.such'"])
 async def test_a_damaged_record_is_read_as_lost_and_stops_nobody(

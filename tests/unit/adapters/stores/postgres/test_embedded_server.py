@@ -11,7 +11,7 @@ import pytest
 from tests.postgres import embedded, installed_package
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts the server as another user")
 async def test_programs_in_a_folder_that_only_root_may_enter() -> None:  # D-05
     package = installed_package()

@@ -126,7 +126,7 @@ async def test_an_answer_whose_answer_never_came(cut_store: PostgresStore, store
         await store.remember(answer)
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_sessions_that_the_server_ends(postgres_database: str) -> None:
     store, connection = PostgresStore(postgres_database), await asyncpg.connect(postgres_database)
     await begin(store, A)
@@ -185,7 +185,7 @@ def restartable(own_postgres: Postgres) -> Iterator[Postgres]:
         own_postgres.start()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("stop_signal", [signal.SIGINT, signal.SIGQUIT], ids=["restart", "crash"])
 async def test_a_server_that_is_restarted_in_mid_append(
     restartable: Postgres, postgres: str, stop_signal: signal.Signals

@@ -89,7 +89,7 @@ async def test_changes_do_not_wait_for_transactions_of_others(
         await connection.close()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_no_change_is_missed_by_a_reader_that_follows(
     store: PostgresStore, postgres: str, postgres_database: str
 ) -> None:
@@ -212,7 +212,7 @@ async def test_many_machines_share_without_overlap(postgres: str) -> None:
         await store.close()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_chat_of_100k_events(store: PostgresStore, connection: asyncpg.Connection) -> None:
     """Fault 18: an append and a read of the tail cost what they cost in a new chat."""
     await store.create(summary(A, 1), records(1, 1))
@@ -263,7 +263,7 @@ async def test_a_claim_does_not_look_at_every_chat(store: PostgresStore, connect
     assert (await claimed(store, "w", now_ms=5_000)).chat == A
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_large_blob_passes_in_parts(store: PostgresStore) -> None:
     """T-11: 40 MB of output, of which never more than a few are held."""
     await begin(store, A)

@@ -33,7 +33,7 @@ class LaterClock(BootClock):
         return super().monotonic() + LEASE_S + 1
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_two_processes_append_to_one_chat(store: SqliteStore, spawn: Spawn) -> None:
     await begin(store, A)
     writers = [spawn(APPENDER % name) for name in ("one", "two")]
@@ -47,7 +47,7 @@ async def test_two_processes_append_to_one_chat(store: SqliteStore, spawn: Spawn
     assert await store.check() == []
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_many_first_starts_at_once(path: Path, spawn: Spawn) -> None:
     starters = [spawn(f'say("ready"); hear(); await begin(store, "c_{n}")') for n in range(4)]
     assert [starter.hear() for starter in starters] == ["ready"] * 4
@@ -159,7 +159,7 @@ async def test_what_was_acknowledged_survives_kill_9(store: SqliteStore, spawn: 
     assert await store.check() == []
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize(
     ("name", "landed"),
     [

@@ -38,7 +38,7 @@ async def _cpu_of_appends(store: SqliteStore, chat, head: int, count: int = 100)
     return time.process_time() - start_s
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 async def test_a_chat_of_100k_events(store: SqliteStore) -> None:
     """Fault 18: an append and a read of the tail cost what they cost in a new chat."""
     await store.create(summary(A, LONG), records(1, LONG))

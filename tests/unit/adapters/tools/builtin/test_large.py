@@ -93,7 +93,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_memory_stays_flat(project: Path) -> None:
     with (project / "a").open("wb") as file:  # one line of 120 MB, and a short one
         for _ in range(120):

@@ -192,7 +192,7 @@ POINTS = [
 ]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize(("point", "time"), POINTS)
 async def test_death_between_any_two_files_is_finished(
     call: Any, files: Path, context: ToolContext, tmp_path: Path, point: str, time: int

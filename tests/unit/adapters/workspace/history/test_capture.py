@@ -102,7 +102,7 @@ COMMANDS = (
 )
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @settings(max_examples=25)
 @given(some.lists(some.lists(some.sampled_from(COMMANDS), min_size=1, max_size=4), min_size=1, max_size=3))
 def test_what_any_commands_did_is_told_exactly(rounds: list[list[str]]) -> None:  # W-10

@@ -123,7 +123,7 @@ def test_many_threads_and_the_same_bytes(images: ContentStore) -> None:
     assert images.half_done() == []
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_file_that_changes_while_it_is_kept(images: ContentStore, tmp_path: Path) -> None:
     """The hash is that of what was kept."""
     path = tmp_path / "file"

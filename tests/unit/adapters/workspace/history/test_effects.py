@@ -295,7 +295,7 @@ def test_new_scripts_are_named_which_nothing_else_would_show(views: Views) -> No
     assert [line for line in text.split("\n") if "script" in line] == ["[a new script, not executable: new]"]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_the_description_is_bounded_and_the_same_for_the_same_effect(views: Views) -> None:  # W-09, S-08
     for number in range(300):
         (views.root / f"f{number:03}").write_text("line\n" * 50)
@@ -313,7 +313,7 @@ def test_the_description_is_bounded_and_the_same_for_the_same_effect(views: View
     assert effects.describe(root, "", nothing) == "It changes nothing in the project."
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_many_changes(views: Views) -> None:  # fault 31: 10,000 changed files
     (views.root / "old").mkdir()
     for number in range(1_000):
@@ -329,7 +329,7 @@ def test_the_permissions_of_the_root_itself_are_left_and_it_is_said(views: Views
     assert [each.path for each in effect.files] == ["f"]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_very_deep_folders_are_refused_in_words(views: Views) -> None:
     view = views.run("for i in $(seq 300); do mkdir d; cd d; done")
     with pytest.raises(ToolError, match="250 folders"):

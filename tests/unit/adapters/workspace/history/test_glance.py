@@ -61,7 +61,7 @@ def walked(top: Path, known_tree: Tree | None, *, glanced: bool = True, keep: bo
         return one.over(Root(str(top))), one.changed
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @settings(max_examples=20)
 @given(some.lists(some.lists(some.sampled_from(COMMANDS), min_size=0, max_size=4), min_size=1, max_size=4))
 def test_a_glance_makes_no_difference(rounds: list[list[str]]) -> None:  # W-10

@@ -65,7 +65,7 @@ settings(max_examples=tests.examples(100), phases=[Phase.generate], database=Non
 """
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.skipif(os.geteuid() != 0, reason="this is an ordinary user already")
 def test_the_same_as_an_ordinary_user() -> None:
     process = subprocess.run([sys.executable, "-c", AS_NOBODY], capture_output=True, text=True, check=False)
@@ -344,7 +344,7 @@ def test_paths_that_nobody_would_record_are_refused(bench: Bench, path: str) -> 
     assert sorted(each.name for each in bench.folder.iterdir() if each.name != "home") == ["goal", "project"]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_very_many_changes(bench: Bench) -> None:
     many = 10_000 if SOAK else 1_500
     for folder, data in ((bench.project, b"old"), (bench.goal, b"new")):
@@ -416,7 +416,7 @@ print(picture(bench.project) == before, bench.left_over())
 """
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize(
     ("case", "message"), [("project", "No space"), ("home", "No space"), ("read-only", "Read-only"), ("nested", "")]
 )

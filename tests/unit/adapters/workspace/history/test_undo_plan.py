@@ -78,7 +78,7 @@ def act(project: Project, action: str, name: str, goal_name: str, number: int) -
         pass
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @given(acts, acts, acts)
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_undo_brings_back_exactly_what_was_there_and_redo_what_was_done(
@@ -101,7 +101,7 @@ def test_undo_brings_back_exactly_what_was_there_and_redo_what_was_done(
     assert not project.plan().files  # nothing is left to undo
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @given(acts, acts, acts)
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_what_somebody_did_since_survives(

@@ -179,7 +179,7 @@ def test_both_programs_agree_on_any_tree(project: Path, seed: int) -> None:
     assert listings[0] == listings[1]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_texts_of_every_kind(engine: Make, project: Path) -> None:
     write(
         project,
@@ -219,7 +219,7 @@ def test_texts_of_every_kind(engine: Make, project: Path) -> None:
     assert search(searcher, "^$") == {}
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_posix_classes_and_word_ends(engine: Make, project: Path) -> None:  # T-04
     write(project, a="Alpha\n12\n--\nfoobar\n")
     searcher = engine(project)
@@ -231,7 +231,7 @@ def test_posix_classes_and_word_ends(engine: Make, project: Path) -> None:  # T-
     assert search(searcher, "^[a||-]+$") == {"a": [3]}
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_a_negated_posix_class_has_no_letter_of_the_class_in_either_case(engine: Make, project: Path) -> None:  # T-04
     write(project, a="S\nk\ni\n-\n1\n")
     searcher = engine(project)
@@ -259,7 +259,7 @@ def test_files_too_large_to_search_are_named(engine: Make, project: Path) -> Non
     assert engine(project).search(Query("hit", include="*.py"), None).too_large == ()
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 def test_regular_expressions(engine: Make, project: Path) -> None:
     write(project, a="Alpha beta\nfoo(bar)\n  indented\n\nx = y.z\nüber\nfoo.bar\naa bb aa\n")
     searcher = engine(project)
@@ -482,7 +482,7 @@ def test_a_ripgrep_that_does_not_work_is_replaced_by_our_own(project: Path, tmp_
     assert find(Engine(Root(str(project)), str(tmp_path / "rg"))) == ["a"]
 
 
-@pytest.mark.thorough(one_of=6)
+@pytest.mark.thorough(one_of=8)
 @pytest.mark.timeout(120)
 def test_an_expression_that_never_ends_is_stopped(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(project, a="a" * 60 + "\n", b="hit\n")

@@ -27,7 +27,8 @@ MAX_RUNNING = 8
 KEPT = 20
 KEPT_MS = 3_600_000  # Of processes that have ended, so many are kept for so long
 MAX_WAIT_S = 120
-_LOOK_S = 0.3  # A process that fails at once, or answers at once, is shown at once
+_LOOK_S = 0.3  # A process that fails at once is shown at once
+ANSWER_S = 0.3  # and one that answers at once
 _POLL_S = 0.03
 _PENDING = "[{} not committed yet: call check_command with this handle again]"
 HANDLE = {"type": "string", "minLength": 1, "description": "The handle that run_command gave."}
@@ -268,7 +269,7 @@ class SendInput(_Handled):
         begin, _ = await in_thread(command.since, invocation.call)
         token = f"{invocation.call}~{digest(arguments)[:12]}"  # of these words: a log that was put back may say others
         await command.write(text.encode(errors="surrogateescape"), token=token, end=end)
-        return await self._report(command, invocation, await _settle_down(command, begin, _LOOK_S, until_news=True))
+        return await self._report(command, invocation, await _settle_down(command, begin, ANSWER_S, until_news=True))
 
 
 class StopCommand(_Committing):
