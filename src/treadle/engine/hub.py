@@ -177,15 +177,15 @@ class Relay:
         self.every_s = every_s
         self._pending: dict[ChatId, list[Envelope]] = {}
         self._number = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._flushing: asyncio.Task[None] | None = None
+        self._passing: asyncio.Task[None] | None = None
+        self._writing = asyncio.Lock()
         self._closed = False
 
     def hear(self, envelope: Envelope) -> None:
         if _turn_of(envelope.data) and not self._closed:
             _join(self._pending.setdefault(envelope.chat, []), envelope)
-            if self._timer is None:
-                self._timer = asyncio.get_running_loop().call_later(self.every_s, self._due)
+            if self._passing is None or self._passing.done():
+                self._passing = asyncio.create_task(self._pass_on(), name="relay live text")
 
     async def settle(self, chat: ChatId, events: Sequence[Event]) -> bool:
         """True if these events, about to be committed, make the chat's live text superfluous. The text is then not
@@ -199,16 +199,15 @@ class Relay:
             for envelope in waiting:
                 if isinstance(envelope.data, e.AssistantReset):
                     self._pending[chat] = [envelope]
-        if self._flushing is not None:
-            await asyncio.wait({self._flushing})
-        return True
+        async with self._writing:  # wait for a write that is under way
+            return True
 
-    def _due(self) -> None:
-        if self._flushing is not None and not self._flushing.done():
-            self._timer = asyncio.get_running_loop().call_later(self.every_s, self._due)  # a slow store: fewer, larger
-            return
-        self._timer = None
-        self._flushing = asyncio.create_task(self._flush(), name="relay live text")
+    async def _pass_on(self) -> None:
+        """Write while there is something to write. A slow store gets fewer and larger pieces."""
+        while self._pending:
+            await asyncio.sleep(self.every_s)
+            async with self._writing:
+                await self._flush()
 
     async def _flush(self) -> None:
         pending, self._pending = self._pending, {}
@@ -227,10 +226,9 @@ class Relay:
     async def close(self) -> None:
         """Stop passing on live text, even if some is pending."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._flushing is not None:
-            await asyncio.wait({self._flushing})
+        async with self._writing:
+            if self._passing is not None:
+                self._passing.cancel()
 
 
 def _turn_of(event: Event) -> int:

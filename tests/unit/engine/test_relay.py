@@ -1,6 +1,8 @@
 """Live text of a chat that another process drives (law 7, D-04): the same text, in order, also for who comes late."""
 
 import asyncio
+import gc
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -208,5 +210,21 @@ async def test_what_is_shown_after_the_end_is_not_passed_on() -> None:
     tasks = asyncio.all_tasks()
     relay.hear(Envelope(0, ChatId("c_1"), 0, MessageDelta(1, "late")))
     await asyncio.sleep(0.01)
-    assert relay._flushing is None
     assert asyncio.all_tasks() == tasks
+
+
+def test_text_that_is_pending_when_the_loop_ends_leaves_no_coroutine(recwarn: pytest.WarningsRecorder) -> None:
+    """A program that does not close its agent: the time to write comes while the loop is shut down."""
+
+    async def speak() -> None:
+        relay = Relay(MemoryStore(), {ChatId("c_1"): 1}, every_s=0.01)
+        relay.hear(Envelope(0, ChatId("c_1"), 0, MessageDelta(1, "late")))
+
+    async def shut_down_slowly() -> None:
+        time.sleep(0.02)  # noqa: ASYNC251 - the loop stands still
+
+    with asyncio.Runner() as runner:
+        runner.run(speak())
+        runner.get_loop().shutdown_default_executor = shut_down_slowly  # type: ignore[method-assign]
+    gc.collect()
+    assert [str(warning.message) for warning in recwarn] == []
