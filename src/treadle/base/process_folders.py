@@ -24,18 +24,23 @@ def abandoned_folders(parent: str) -> list[str]:
     return [path for name in names if _is_abandoned(name) and _is_own_folder(path := os.path.join(parent, name))]
 
 
-def _is_abandoned(name: str) -> bool:
-    parts = name.split("-", 3)
-    if len(parts) < 4 or parts[0] != _PREFIX or parts[2] != _pid_namespace():
-        return False
+def has_process_ended(number: str) -> bool:
+    """True if no process of this PID namespace has the number. False for text that is no number of a process."""
     try:
-        if parts[1].isascii() and parts[1].isdecimal() and int(parts[1]):  # 0 is this process's own group
-            os.kill(int(parts[1]), 0)
+        if number.isascii() and number.isdecimal() and int(number):  # 0 is this process's own group
+            os.kill(int(number), 0)
     except ProcessLookupError:
         return True
     except (PermissionError, OverflowError, ValueError):  # of another user; or more digits than a process number has
         return False
     return False
+
+
+def _is_abandoned(name: str) -> bool:
+    parts = name.split("-", 3)
+    if len(parts) < 4 or parts[0] != _PREFIX or parts[2] != _pid_namespace():
+        return False
+    return has_process_ended(parts[1])
 
 
 def _is_own_folder(path: str) -> bool:

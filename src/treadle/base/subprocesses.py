@@ -114,7 +114,12 @@ async def start_program(
     process = await asyncio.create_subprocess_exec(
         *argv, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=dict(env), start_new_session=True, limit=limit
     )
-    _groups.add(process.pid)
+    try:
+        _groups.add(process.pid)
+    except OSError:  # no watcher would end it with this process
+        kill_group(process.pid)
+        await _has_exited(process)
+        raise
     return process
 
 
@@ -132,9 +137,9 @@ def start_blocking(
     process = subprocess.Popen(
         argv, -1, None, stdin, stdout, stderr, cwd=cwd, env=dict(env), start_new_session=True, pass_fds=pass_fds
     )
-    _groups.add(process.pid)
     with process:
         try:
+            _groups.add(process.pid)
             yield process
         finally:
             if process.returncode is None:  # not waited for, so its number is still its own, and its group's
@@ -223,17 +228,16 @@ _groups = _WatchedGroups()
 def _start_watcher() -> int:
     """The end of a pipe to a new watcher, which acts when the pipe is closed: by the end of this process."""
     read_end, write_end = os.pipe()
-    null = os.open(os.devnull, os.O_RDWR)
+    to_null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (1, 2)]
+    actions = [(os.POSIX_SPAWN_DUP2, read_end, 0), *to_null]
+    argv = [sys.executable, "-I", "-S", orphan_watcher.__file__]
     try:
-        actions = [(os.POSIX_SPAWN_DUP2, read_end, 0), (os.POSIX_SPAWN_DUP2, null, 1), (os.POSIX_SPAWN_DUP2, null, 2)]
-        argv = [sys.executable, "-I", "-S", orphan_watcher.__file__]
         os.posix_spawn(sys.executable, argv, {}, file_actions=actions, setsid=True)
     except BaseException:
         os.close(write_end)
         raise
     finally:
         os.close(read_end)
-        os.close(null)
     return write_end
 
 
@@ -265,11 +269,24 @@ class _Tail(asyncio.Protocol):
         return self._kept[-self._cap :].decode("utf-8", "replace")
 
 
+def open_pipes(count: int) -> list[tuple[int, int]]:
+    """Pipes, each as its reading and its writing end. OSError if not all can be opened: then none stays open."""
+    pipes: list[tuple[int, int]] = []
+    try:
+        while len(pipes) < count:
+            pipes.append(os.pipe())
+    except OSError:
+        for end in (end for pipe in pipes for end in pipe):
+            os.close(end)
+        raise
+    return pipes
+
+
 class _Pipes:
     """The three streams of a program: `far` are its ends, the others are ours."""
 
     def __init__(self, errors_cap: int) -> None:
-        (stdin, near_in), (near_out, stdout), (near_err, stderr) = os.pipe(), os.pipe(), os.pipe()
+        (stdin, near_in), (near_out, stdout), (near_err, stderr) = open_pipes(3)
         self.far = [stdin, stdout, stderr]
         self._near = [os.fdopen(near_in, "wb", 0), os.fdopen(near_out, "rb", 0), os.fdopen(near_err, "rb", 0)]
         self._readers: list[asyncio.ReadTransport] = []
@@ -325,6 +342,12 @@ def run_blocking(
     """Run a program that only reads, and hand on its output piece by piece: memory does not grow with it. It ends when
     its time is up or `stop` is set. ToolError if it cannot be started."""
     until = time.monotonic() + timeout_s
+
+    def check_early_end() -> Completed | None:
+        if stop is not None and stop.is_set():
+            return Completed("stopped")
+        return Completed("timed_out") if time.monotonic() >= until else None
+
     with ExitStack() as stack:
         try:
             child = start_blocking(launch.argv, launch.env, launch.cwd, launch.stdin, pass_fds=launch.pass_fds)
@@ -338,19 +361,20 @@ def run_blocking(
         waiting.register(process.stdout, selectors.EVENT_READ, feed)
         waiting.register(process.stderr, selectors.EVENT_READ, errors.extend)
         while waiting.get_map():
-            if stop is not None and stop.is_set():
-                return Completed("stopped")
-            remaining_s = until - time.monotonic()
-            if remaining_s <= 0:
-                return Completed("timed_out")
-            for key, _ in waiting.select(min(remaining_s, _POLL_S)):
+            if early_end := check_early_end():
+                return early_end
+            for key, _ in waiting.select(_POLL_S):
                 data = os.read(key.fd, 4 * _READ)
                 if data:
                     key.data(data)
                 else:
                     waiting.unregister(key.fileobj)
             del errors[_ERRORS_CAP:]
-        return Completed("exited", process.wait(), errors.decode(errors="replace"))
+        while True:  # a program may close its output long before it ends
+            with suppress(subprocess.TimeoutExpired):
+                return Completed("exited", process.wait(_POLL_S), errors.decode(errors="replace"))
+            if early_end := check_early_end():
+                return early_end
 
 
 def program_outside(name: str, project: str) -> str | None:

@@ -1,15 +1,20 @@
 import asyncio
 import gc
 import os
+import resource
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from treadle.base.subprocesses import Launch, Program, run_blocking
+from treadle.base import subprocesses
+from treadle.base.subprocesses import Launch, Program, run_blocking, run_program
+from treadle.errors import ToolError
 
 LEAVES_A_CHILD = """
 import subprocess, sys
@@ -45,6 +50,17 @@ def test_what_a_program_left_behind_goes_with_it(ending: str, tmp_path: Path) ->
     assert _has_ended(int(note.read_text()))
 
 
+@pytest.mark.parametrize("ending", ["timed_out", "stopped"])
+def test_a_program_that_closed_its_output_is_bounded(ending: str) -> None:  # L-07
+    launch = Launch(["/bin/sh", "-c", "exec >&- 2>&-; exec sleep 60"], dict(os.environ))
+    stop = threading.Event()
+    if ending == "stopped":
+        threading.Timer(0.5, stop.set).start()
+    began = time.monotonic()
+    assert run_blocking(launch, lambda _: None, 0.5 if ending == "timed_out" else 50.0, stop).ending == ending
+    assert time.monotonic() - began < 30
+
+
 @pytest.mark.parametrize("steps", range(12))
 async def test_a_program_that_is_cancelled_at_its_start_leaves_no_pipe_open(steps: int) -> None:  # L-07
     async def read_output() -> None:
@@ -65,6 +81,27 @@ async def test_a_program_that_is_cancelled_at_its_start_leaves_no_pipe_open(step
     while _pipes() - initial_pipes > 1 and time.monotonic() < until:  # noqa: ASYNC110 - the orphan watcher's pipe may be new
         await asyncio.sleep(0.01)
     assert _pipes() - initial_pipes <= 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
+@pytest.mark.parametrize("free", range(7))
+async def test_a_program_that_finds_no_free_descriptor_leaves_none_open(free: int) -> None:  # L-07
+    run_blocking(Launch(["/bin/true"], dict(os.environ)), lambda _: None, 60.0)  # so that the orphan watcher is there
+    program = Program(["/bin/true"], dict(os.environ), b"", cwd="/")
+    descriptors = set(os.listdir("/proc/self/fd"))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    spare = [os.open(os.devnull, os.O_RDONLY) for _ in range(free)]
+    lowest = os.open(os.devnull, os.O_RDONLY)
+    for descriptor in (*spare, lowest):
+        os.close(descriptor)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            async for _ in program.output():
+                pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert set(os.listdir("/proc/self/fd")) == descriptors
 
 
 def _pipes() -> int:
@@ -139,6 +176,38 @@ def test_the_watcher_ends_with_its_worker_and_leaves_what_has_ended_alone(tmp_pa
     (watcher,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     worker.communicate("\n")
     _wait_until_gone(int(watcher))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda argv: run_blocking(Launch(argv, dict(os.environ)), lambda _: None, 60.0),
+        lambda argv: asyncio.run(run_program(argv, cwd="/", env=dict(os.environ))),
+    ],
+    ids=["blocking", "asynchronous"],
+)
+def test_a_program_whose_watcher_cannot_be_started_does_not_run(
+    run: Callable[[list[str]], object], monkeypatch: pytest.MonkeyPatch
+) -> None:  # S-14
+    monkeypatch.setattr(subprocesses, "_groups", subprocesses._WatchedGroups())
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    argv = ["sleep", f"600.{os.getpid()}{time.monotonic_ns()}"]
+    with pytest.raises((OSError, ToolError), match="No such file"):
+        run(argv)
+    until = time.monotonic() + 10
+    while _is_running(argv):
+        assert time.monotonic() < until, "it lives"
+        time.sleep(0.02)
+
+
+def _is_running(argv: list[str]) -> bool:
+    command_line = "\0".join(argv).encode() + b"\0"
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if file.read_bytes() == command_line:
+                return True
+    return False
 
 
 def _number(note: Path) -> int:

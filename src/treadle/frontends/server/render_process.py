@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from treadle.base.subprocesses import open_pipes
 from treadle.frontends.server.rendering import Kind, plain, render
 
 KEPT = 16 << 20
@@ -108,10 +109,9 @@ class _RenderProcess:
         paths = [str(Path(__file__).resolve().parents[3]), *(path for path in sys.path if os.path.isabs(path))]
         run = f"from treadle.frontends.server.render_process import main; main({self._processor_s})"
         code = f"import sys; sys.path[:] = {paths!r}; {run}"
-        (child_in, writer), (reader, child_out) = os.pipe(), os.pipe()
-        null = os.open(os.devnull, os.O_RDWR)
+        (child_in, writer), (reader, child_out) = open_pipes(2)
         dup = os.POSIX_SPAWN_DUP2
-        actions = [(dup, child_in, 0), (dup, child_out, 1), (dup, null, 2)]
+        actions = [(dup, child_in, 0), (dup, child_out, 1), (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_RDWR, 0)]
         argv = [sys.executable, "-I", "-S", "-c", code]
         try:
             self._pid = os.posix_spawn(sys.executable, argv, {"LC_ALL": "C.UTF-8"}, file_actions=actions, setsid=True)
@@ -121,7 +121,7 @@ class _RenderProcess:
             os.close(reader)
             raise
         finally:
-            for end in (child_in, child_out, null):
+            for end in (child_in, child_out):
                 os.close(end)
         os.set_blocking(writer, False)
 
@@ -144,22 +144,26 @@ class _RenderProcess:
 def _write(fd: int, data: bytes, until: float) -> None:
     remaining = memoryview(len(data).to_bytes(8, "big") + data)
     while remaining:
-        _, ready, _ = select.select([], [fd], [], max(0.0, until - time.monotonic()))
-        if not ready:
-            raise TimeoutError
+        _wait_for(fd, select.POLLOUT, until)
         remaining = remaining[os.write(fd, remaining) :]
 
 
 def _read(fd: int, until: float) -> str:
     data = bytearray()
     while len(data) < 8 or len(data) < 8 + int.from_bytes(data[:8], "big"):
-        ready, _, _ = select.select([fd], [], [], max(0.0, until - time.monotonic()))
-        if not ready:
-            raise TimeoutError
+        _wait_for(fd, select.POLLIN, until)
         if not (more := os.read(fd, _READ)):
             raise EOFError
         data += more
     return data[8:].decode("utf-8", "replace")
+
+
+def _wait_for(fd: int, event: int, until: float) -> None:
+    """Wait until the pipe is ready, or closed at its other end. TimeoutError if it is not by then."""
+    poll = select.poll()  # `select.select` fails for descriptors from 1024 on
+    poll.register(fd, event)
+    if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
+        raise TimeoutError
 
 
 def main(processor_s: float) -> None:

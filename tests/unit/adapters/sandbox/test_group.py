@@ -57,8 +57,27 @@ def handed() -> Iterator[Path]:
                     each.rmdir()
 
 
+def ended_pid() -> int:
+    process = subprocess.Popen(["/bin/true"])
+    process.wait()
+    return process.pid
+
+
+def test_only_groups_of_ended_supervisors_are_removed(tmp_path: Path) -> None:
+    """S-18: a group is empty until its command has entered it. Without its group, the command has no memory limit."""
+    ended, unrelated = tmp_path / f"command-{ended_pid()}", tmp_path / "command-of-another-program"
+    with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as supervisor:
+        in_use, own = tmp_path / f"command-{supervisor.pid}", tmp_path / f"command-{os.getpid()}"
+        for folder in (ended, unrelated, in_use, own):
+            folder.mkdir()
+        group = make_group(LIMITS, str(tmp_path))
+        assert {path.name for path in tmp_path.iterdir()} == {unrelated.name, in_use.name, own.name}
+    group.remove()
+    assert not own.exists(), "the group of an earlier process with the same number keeps no command from having one"
+
+
 def test_a_command_has_a_group_of_its_own_as_long_as_it_runs(handed: Path, tmp_path: Path) -> None:
-    (handed / "command-1").mkdir()  # of a supervisor that was killed
+    (handed / f"command-{ended_pid()}").mkdir()  # of a supervisor that was killed
     process = subprocess.run([sys.executable, "-c", RUN, handed, tmp_path], capture_output=True, text=True, check=True)
     assert f"0::/{handed.name}/command-" in process.stdout, process.stdout
     assert [path.name for path in handed.iterdir() if path.is_dir()] == ["main"]

@@ -54,6 +54,27 @@ POINTS = {
     "before the fork": "os, 'fork'",
     "between fork and exec": "os, 'setsid'",
 }
+FULL_DISK = """
+import errno, os, runpy, sys
+real = getattr(os, {call!r})
+def fail(path, *arguments, **options):
+    if str(path).startswith({prefix!r}):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return real(path, *arguments, **options)
+setattr(os, {call!r}, fail)
+sys.argv = sys.argv[3:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""Stands in for the interpreter: a supervisor for which one kind of system call finds a full disk."""
+
+
+def make_interpreter(place: Path, script: str) -> str:
+    """Make a program that runs the script in the place of the supervisor's interpreter."""
+    (place / "script.py").write_text(script)
+    python = place / "python"
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -IS {shlex.quote(str(place))}/script.py "$@"\n')
+    python.chmod(0o700)
+    return str(python)
 
 
 class Slow:
@@ -62,11 +83,8 @@ class Slow:
     def __init__(self, place: Path, point: str) -> None:
         self.place = place
         place.mkdir()
-        (place / "held.py").write_text(HELD.format(place=str(place), point=POINTS[point]))
-        python = place / "python"
-        python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -IS {shlex.quote(str(place))}/held.py "$@"\n')
-        python.chmod(0o700)
-        self.commands = SupervisedCommands(place.parent / "commands", str(python))
+        python = make_interpreter(place, HELD.format(place=str(place), point=POINTS[point]))
+        self.commands = SupervisedCommands(place.parent / "commands", python)
 
     async def wait_until_held(self) -> int:
         await until((self.place / "held").exists)
@@ -353,3 +371,53 @@ async def test_whoever_waits_for_a_command_whose_folder_is_removed_is_told(tmp_p
     outcome = await asyncio.wait_for(waiting, 60)
     assert outcome is not None
     assert outcome.ending == "lost"
+
+
+@pytest.mark.parametrize(("call", "prefix"), [("open", ".shell."), ("unlink", names.OUTPUT)])
+async def test_a_full_disk_does_not_lose_a_command_that_ended(tmp_path: Path, call: str, prefix: str) -> None:
+    """Fault 13: its changes are committed, so its end must be recorded."""
+    python = make_interpreter(tmp_path, FULL_DISK.format(call=call, prefix=prefix))
+    commands = SupervisedCommands(tmp_path / "commands", python)
+    script = "printf folder >&9; head -c 100000 /dev/zero; exit 3"
+    command = await commands.start(CHAT, CALL, job(script, state_fd=9, output_cap=16_384))
+    outcome = await command.wait(60)
+    assert outcome is not None
+    assert (outcome.ending, outcome.code, outcome.size) == ("exited", 3, 100_000)
+    is_state_lost = call == "open"
+    assert command.shell() == (b"" if is_state_lost else b"folder")
+    assert ("No space left" in outcome.error) == is_state_lost
+    await commands.close()
+
+
+@pytest.mark.parametrize("request_kind", ["stop", "input"])
+async def test_a_supervisor_that_dies_before_it_is_asked(
+    commands: SupervisedCommands, monkeypatch: pytest.MonkeyPatch, request_kind: str
+) -> None:
+    """Its end of the control FIFO is gone between opening and writing (L-07)."""
+    command = await commands.start(CHAT, CALL, job("sleep 1000", input=True))
+    supervisor, real = owner(command.folder), os.open
+
+    def kill_after_open(path: str, *arguments: int, **options: Any) -> int:
+        descriptor = real(path, *arguments, **options)
+        if path == f"{command.folder}/{names.CONTROL}":
+            monkeypatch.setattr(os, "open", real)
+            os.kill(supervisor, signal.SIGKILL)
+            os.waitpid(supervisor, 0)
+        return descriptor
+
+    monkeypatch.setattr(os, "open", kill_after_open)
+    if request_kind == "stop":
+        assert await command.stop() == CommandExit("lost")
+    else:
+        with pytest.raises(ToolError, match="takes no more input"):
+            await command.write(b"text", token="t")
+    assert os.open is real
+
+
+async def test_a_supervisor_that_cannot_be_started_leaves_no_pipe_open(tmp_path: Path) -> None:
+    commands = SupervisedCommands(tmp_path / "commands", str(tmp_path / "no-such-interpreter"))
+    descriptors = os.listdir("/proc/self/fd")
+    with pytest.raises(ToolError, match="could not be started"):
+        await commands.start(CHAT, CALL, job("true"))
+    assert os.listdir("/proc/self/fd") == descriptors
+    await commands.close()

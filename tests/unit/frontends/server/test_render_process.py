@@ -1,7 +1,9 @@
 """Rendering in a process with a deadline: one text never delays the others (S-20)."""
 
 import asyncio
+import fcntl
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -33,6 +35,31 @@ async def test_it_makes_what_the_library_makes(rendering: Rendering) -> None:
     assert pages == [render("markdown", text) for text in texts]
     assert await rendering.html("code", "x = 'é\ud800'", "a.py") == render("code", "x = 'é?'", "a.py")
     rendering.close()
+
+
+async def test_a_server_with_many_open_connections_renders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`select` does not take descriptors from 1024 on."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limits[1] != resource.RLIM_INFINITY and limits[1] < 2048:
+        pytest.skip("a process may not have so many descriptors here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2048), limits[1]))
+    make_pipe = os.pipe
+
+    def make_high_pipe() -> tuple[int, int]:
+        ends = make_pipe()
+        high_ends = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 1100) for end in ends]
+        for end in ends:
+            os.close(end)
+        return high_ends[0], high_ends[1]
+
+    monkeypatch.setattr(os, "pipe", make_high_pipe)
+    rendering = Rendering()
+    try:
+        text = "**b**\n\n" + "word " * 40_000  # more than a pipe holds
+        assert await rendering.html("markdown", text) == render("markdown", text)
+    finally:
+        rendering.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 @pytest.mark.thorough(one_of=8)

@@ -4,6 +4,7 @@ fault 39)."""
 import asyncio
 import os
 import re
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -18,9 +19,10 @@ from treadle.adapters.stores.memory import MemoryStore
 from treadle.adapters.stores.packing import Problem
 from treadle.adapters.workspace.history.overlay_upper import Beginnings
 from treadle.base import file_system
-from treadle.errors import Conflict, InvalidInput, NotFound, ToolError
+from treadle.errors import Conflict, InvalidInput, NotFound, ToolError, WorldBusy
 from treadle.library.housekeeping.damage import inspect
 from treadle.library.housekeeping.retention import Retention
+from treadle.library.worlds.home import WorldGround
 
 ROUNDS = 6
 
@@ -190,3 +192,20 @@ def test_a_parent_world_of_another_project_is_refused(case: Case, tmp_path: Path
     with pytest.raises(InvalidInput, match=re.escape(words)):
         case.worlds.open(str(other_project), case.world, "", "")
     assert [world.id for world in case.worlds.folders.all()] == [case.world]
+
+
+# W-11: two mounts of one upper layer do not see each other's changes
+def test_a_holder_stays_while_a_command_enters_its_namespaces(case: Case) -> None:
+    assert case.inside()["text"]  # this process keeps its connection to the holder, which must not count
+    other_process = WorldGround(case.worlds.folders, case.world)
+    command = other_process._call()
+    assert command is not None
+    with command:
+        command.send(b"spaces")
+        _, descriptors, _, _ = socket.recv_fds(command, 16, 2)
+        assert descriptors
+        for descriptor in descriptors:
+            os.close(descriptor)
+        with pytest.raises(WorldBusy):
+            other_process.end()
+    other_process.end()

@@ -3,8 +3,9 @@ reach its socket access to them: a descriptor of the top folder, or the namespac
 per world. Nothing is lost when it is killed: the written files are in the upper layer, and the next holder mounts it
 again.
 
-The holder ends when no process has been connected for a while and no other process is in its namespace. As long as one
-is, the layers must not be mounted a second time: two mounts of one upper layer do not see each other's changes.
+The holder ends when no process has been connected for a while and no other process is in its namespace, or on request
+if no process is in it or about to enter it. As long as one is, the layers must not be mounted a second time: two mounts
+of one upper layer do not see each other's changes.
 
 The mount remembers which file it found beneath a name, so it goes on showing a file that was replaced by a rename in
 the project. A remount drops that memory; one precedes every descriptor that is handed out."""
@@ -109,6 +110,7 @@ class Holder:
         self._listener, self._top, self._idle_s = listener, top, idle_s
         self._spaces = [os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in kinds]
         self._lines: dict[int, _socket.socket] = {}
+        self._entering: set[int] = set()  # lines of processes that have the namespaces and may not be inside yet
         self._space = os.stat("/proc/self/ns/mnt").st_ino
         self._look_anew()  # where that fails, there can be no world of layers
 
@@ -122,6 +124,7 @@ class Holder:
                     poll.register(self._accept(), select.POLLIN)
                 elif not self._answer_line(number):
                     poll.unregister(number)
+                    self._entering.discard(number)
                     self._lines.pop(number).close()
                     idle_since = time.monotonic()
         self._listener.close()
@@ -141,9 +144,10 @@ class Holder:
                 self._look_anew()
                 _hand(line, self._top)
             elif word == b"spaces":
+                self._entering.add(number)
                 _hand(line, *self._spaces)
             elif word == b"end":
-                busy = self._is_in_use()
+                busy = bool(self._entering) or self._is_in_use()
                 line.send(b"busy" if busy else b"ended")
                 if not busy:
                     os._exit(0)

@@ -162,10 +162,10 @@ class SupervisedCommand:
         """Write a frame to the control FIFO; False if there is no room for it."""
         try:
             control = os.open(f"{self.folder}/{names.CONTROL}", os.O_WRONLY | os.O_NONBLOCK)
-        except OSError as error:
+            with open(control, "wb", buffering=0) as fifo:
+                return fifo.write(frame) is not None
+        except OSError as error:  # also if the supervisor ends in between
             raise ToolError("The command has ended; it takes no more input.") from error
-        with open(control, "wb", buffering=0) as fifo:
-            return fifo.write(frame) is not None
 
     async def _find_exit(self) -> CommandExit | None:
         state = names.look(self.folder)

@@ -169,16 +169,17 @@ class SupervisedCommands:
         """Start a supervisor and wait until it says that the command runs, or that there is nothing for it to do."""
         self._reap()
         ready, ready_writer = os.pipe()
-        os.set_blocking(ready, False)
         try:
-            self._children.add(self._spawn(folder, ready_writer))
-        finally:
-            os.close(ready_writer)
-        try:
-            output = await _all_of(ready)
-        except TimeoutError:  # it may come to life yet
-            output = "it said nothing for a minute"
-            await asyncio.to_thread(_bury_unborn, folder)
+            os.set_blocking(ready, False)
+            try:
+                self._children.add(self._spawn(folder, ready_writer))
+            finally:
+                os.close(ready_writer)
+            try:
+                output = await _all_of(ready)
+            except TimeoutError:  # it may come to life yet
+                output = "it said nothing for a minute"
+                await asyncio.to_thread(_bury_unborn, folder)
         finally:
             os.close(ready)
         if names.look(folder) == names.UNSTARTED:

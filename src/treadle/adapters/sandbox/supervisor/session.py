@@ -50,8 +50,15 @@ class SupervisorSession:
             ending, self._exceeded = "exceeded", too_much_memory(limits_of(self._job))
         left_behind = self._clear(ending)
         if self._shell and ending == "exited":
-            replace_file(SHELL, self._shell)
+            self._write_shell_state()
         write_exit(ending, -9 if self._code is None else self._code, left_behind, self._recorder, self._exceeded)
+
+    def _write_shell_state(self) -> None:
+        try:
+            replace_file(SHELL, self._shell)
+        except OSError as error:  # a full disk: without a record of its end, the command's changes would be discarded
+            reason = f"the shell's directory and variables: {error.strerror or error}"
+            self._recorder.trouble = "; ".join(filter(None, (self._recorder.trouble, reason)))
 
     def _follow(self, deadline: "float | None") -> str:
         while self._code is None:

@@ -14,6 +14,7 @@ from _collections_abc import Callable
 
 from treadle.adapters.sandbox.launch.libc import control
 from treadle.adapters.sandbox.launch.processes import descendants
+from treadle.base.process_folders import has_process_ended
 
 _SIGKILL, _SIGTERM, _SIGSTOP = 9, 15, 19
 _SUBREAPER, _DEATH_SIGNAL = 36, 1
@@ -165,7 +166,8 @@ def make_group(limits: "dict[str, int]", above: str = "") -> ControlGroup:
     path = f"{above}/{_NAME}{os.getpid()}"
     try:
         for name in os.listdir(above):
-            if name.startswith(_NAME):  # its maker was killed; a group that is in use cannot be removed
+            # The kernel removes any empty group, and a group is empty before its command has entered it.
+            if name.startswith(_NAME) and (f"{above}/{name}" == path or has_process_ended(name.removeprefix(_NAME))):
                 _remove(f"{above}/{name}")
         os.mkdir(path)
     except OSError:
