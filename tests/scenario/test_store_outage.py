@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from treadle import Agent, ScriptedModel
-from treadle.adapters.models.scripted import Say, Turn
+from tests.scenario.kit import Gate, list_idle_reasons, of, play
+from treadle import Agent, ScriptedModel, tool
+from treadle.adapters.models.scripted import Call, Say, Turn
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.errors import StoreError
 from treadle.library import watching
-from treadle.protocol.events import AssistantMessage, SessionIdle
+from treadle.protocol.events import AssistantMessage, ExecutionComplete, SessionIdle
 from treadle.protocol.options import ChatOptions
 
 WAIT_S = 60
@@ -93,3 +94,29 @@ async def test_whoever_follows_a_command_sees_its_end_after_an_outage(tmp_path: 
     assert isinstance(events[-1], SessionIdle)
     await agent.close()
     await driver.close()
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+async def test_a_call_outlives_an_outage_and_can_still_be_stopped(tmp_path: Path, interrupted: bool) -> None:
+    """D-02, L-07: the worker that watches the log for an interrupt cannot read it for a while."""
+    store, gate = FlakyStore(tmp_path / "t.db"), Gate()
+    wait = tool(name="wait")(gate.pass_through)
+    model = ScriptedModel([Call("wait"), Say("Done.")])
+    elsewhere = agent_on(SqliteStore(tmp_path / "t.db"), tmp_path)
+    async with Agent(store, model=model, tools=[wait], builtin=False, home=tmp_path) as agent:
+        chat = await agent.chat()
+        async with asyncio.timeout(WAIT_S):
+            playing = asyncio.create_task(play(chat.send("go")))
+            await gate.entered.wait()
+            store.failures = 3
+            while store.failures and not playing.done():  # noqa: ASYNC110 - failures come with no event
+                await asyncio.sleep(0.01)
+            if interrupted:
+                await elsewhere.chat(chat.id).interrupt()
+            else:
+                gate.open.set()
+            reasons = list_idle_reasons(await playing)
+        (completion,) = of(await chat.events(), ExecutionComplete)
+    assert reasons == ["interrupted" if interrupted else "done"]
+    assert (completion.synthetic, gate.left) == ("interrupted" if interrupted else "", 1)
+    await elsewhere.close()

@@ -1,13 +1,18 @@
 """The library without `async` (E-05)."""
 
+import asyncio
+import gc
 import inspect
 import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from treadle import DynamicTool, ScriptedModel
 from treadle.adapters.models.scripted import Call, Hang, Say
+from treadle.base.loop_thread import LoopOwner, LoopThread
 from treadle.errors import InvalidInput, NotFound, Refused
 from treadle.library import agent as runtime
 from treadle.library import chat as handle
@@ -125,6 +130,104 @@ def test_after_the_end_nothing_hangs() -> None:
         next(events)
     with pytest.raises(InvalidInput, match="closed"):
         chat.status()
+    assert not [thread for thread in threading.enumerate() if thread.name == "treadle-sync"]
+
+
+def test_closing_ends_the_iteration_of_another_thread() -> None:
+    agent = Agent(model=ScriptedModel([[Say("Hello, this is a long"), Hang()]]))
+    chat = agent.chat()
+    first_delta = threading.Event()
+    errors: list[BaseException] = []
+
+    def iterate() -> None:
+        try:
+            for event in chat.send("Hi."):
+                if event.type == "assistant.message_delta":
+                    first_delta.set()
+        except InvalidInput as error:
+            errors.append(error)
+
+    reader = threading.Thread(target=iterate, daemon=True)
+    reader.start()
+    assert first_delta.wait(30)
+    agent.close()
+    reader.join(30)
+    assert not reader.is_alive()
+    assert ["closed" in str(error) for error in errors] == [True]
+
+
+def test_a_call_that_meets_the_close_returns() -> None:
+    """The calls come before, during and after the close: each one is carried out or refused."""
+    loop = LoopThread()
+    waiting = threading.Barrier(9)
+    outcomes: list[str] = []
+
+    def call() -> None:
+        waiting.wait(30)
+        try:
+            while True:
+                loop.run(asyncio.sleep(0))
+        except InvalidInput as error:
+            outcomes.append(str(error))
+
+    callers = [threading.Thread(target=call, daemon=True) for _ in range(8)]
+    for caller in callers:
+        caller.start()
+    waiting.wait(30)
+    closers = [threading.Thread(target=loop.close, daemon=True) for _ in range(2)]
+    for thread in closers:
+        thread.start()
+    for thread in (*closers, *callers):
+        thread.join(30)
+    assert [text for text in outcomes if "closed" in text] == outcomes
+    assert len(outcomes) == 8
+    assert not [thread for thread in (*closers, *callers) if thread.is_alive()]
+
+
+def test_an_abandoned_iteration_may_be_collected_while_a_call_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python may collect garbage at any moment, and the end of an abandoned iteration is a call of its own."""
+    loop, endings, submit = LoopThread(), list[str](), asyncio.run_coroutine_threadsafe
+
+    async def count() -> AsyncIterator[int]:
+        try:
+            yield 1
+            yield 2
+        finally:
+            endings.append("closed")
+
+    def collect_and_submit(*arguments: Any) -> Any:
+        gc.collect()
+        return submit(*arguments)
+
+    def call() -> None:
+        iteration = loop.each(count())
+        cycle: list[object] = [iteration]
+        cycle.append(cycle)
+        next(iteration)
+        del cycle, iteration
+        monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", collect_and_submit)
+        loop.run(asyncio.sleep(0))
+
+    gc.disable()  # until the call begins
+    try:
+        caller = threading.Thread(target=call, daemon=True)
+        caller.start()
+        caller.join(30)
+    finally:
+        gc.enable()
+    assert not caller.is_alive()
+    assert endings == ["closed"]
+    loop.close()
+
+
+def test_a_failing_close_still_ends_the_loop() -> None:
+    class Failing:
+        async def close(self) -> None:
+            raise NotFound("no such thing")
+
+    owner = LoopOwner(Failing())
+    with pytest.raises(NotFound):
+        owner.close()
     assert not [thread for thread in threading.enumerate() if thread.name == "treadle-sync"]
 
 

@@ -73,6 +73,7 @@ def frame(message: dict[str, Any]) -> bytes:
 
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
+REQUEST_CANCELLED = -32800
 MAX_BACKLOG = 64 * 1024 * 1024  # bytes that a program may leave unread; it has all in the log, and may come again
 CLOSING_S = 5.0  # how long a program may take to read the last of what it is told
 MAX_UNADMITTED = 64 * 1024  # bytes in one message of a program that has not yet shown what it must show
@@ -230,7 +231,7 @@ class Connection:
         else:
             task = asyncio.create_task(self._answer(number, method, params), name=f"answer {method[:80]}")
             self._under_way[number] = task
-            task.add_done_callback(lambda _task: self._under_way.pop(number, None))
+            task.add_done_callback(lambda task: self._finish(number, task))
 
     def _take_answer(self, number: Any, message: dict[str, Any]) -> None:
         """Ignored if no caller waits for it."""
@@ -257,14 +258,16 @@ class Connection:
             answer = _error(INVALID_PARAMS, str(error), {"code": getattr(error, "reason", error.code)})
         except msgspec.ValidationError as error:
             answer = _error(INVALID_PARAMS, str(error))
-        except asyncio.CancelledError:
-            answer = _error(-32800, "the request was cancelled")
-            if self.closed:
-                raise
         except Exception as error:
             answer = _error(INTERNAL_ERROR, f"internal error, {type(error).__name__}: {error}")
             _print_failure(error, f"{method}: ")
         self._send({"jsonrpc": "2.0", "id": number, **answer})
+
+    def _finish(self, number: str | float, task: asyncio.Task[None]) -> None:
+        """Answer a cancelled request here: its task may have been cancelled before its first step."""
+        del self._under_way[number]
+        if task.cancelled():
+            self._refuse(REQUEST_CANCELLED, "the request was cancelled", number)
 
 
 def _error(code: int, message: str, data: Any = None) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
@@ -12,6 +13,7 @@ from treadle.errors import InvalidInput
 P = ParamSpec("P")
 T = TypeVar("T")
 W = TypeVar("W")
+_CLOSED = "this is closed; make a new one"
 
 
 class _Closable(Protocol):
@@ -24,19 +26,26 @@ C = TypeVar("C", bound=_Closable)
 class LoopThread:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="treadle-sync", daemon=True)
+        # A coroutine is either submitted before the loop is told to stop, or refused. The lock is reentrant because
+        # Python may collect an abandoned `each` at any moment, which calls `run`.
+        self._lock = threading.RLock()
+        self._closing = False
+        self._thread = threading.Thread(target=self._serve, name="treadle-sync", daemon=True)
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the loop and return its result, or raise its exception. Ctrl-C here cancels it."""
-        if self._loop.is_closed():
-            work.close()
-            raise InvalidInput("this is closed; make a new one")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        with self._lock:
+            if self._closing:
+                work.close()
+                raise InvalidInput(_CLOSED)
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
-        except BaseException:
+        except BaseException as error:
             future.cancel()
+            if self._closing and isinstance(error, CancelledError):  # another thread closed the loop meanwhile
+                raise InvalidInput(_CLOSED) from error
             raise
 
     def each(self, iterator: AsyncIterator[T]) -> Iterator[T]:
@@ -49,12 +58,20 @@ class LoopThread:
                 self.run(_close(iterator))
 
     def close(self) -> None:
-        if self._loop.is_closed():
-            return
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        """End the loop and its thread. A `run` of another thread that is under way raises InvalidInput."""
+        with self._lock:
+            if not self._closing:
+                self._closing = True
+                self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
+
+    def _serve(self) -> None:
+        self._loop.run_forever()
+        try:
+            self._loop.run_until_complete(_cancel_tasks(self._loop))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        finally:
+            self._loop.close()
 
 
 class Facade(Generic[W]):
@@ -72,9 +89,11 @@ class LoopOwner(Facade[C]):
 
     def close(self) -> None:
         """Close what it stands before, and end the thread. May be called twice."""
-        with suppress(InvalidInput):
-            self._loop.run(self._wrapped.close())
-        self._loop.close()
+        try:
+            with suppress(InvalidInput):
+                self._loop.run(self._wrapped.close())
+        finally:
+            self._loop.close()
 
     def __enter__(self) -> Self:
         return self
@@ -104,6 +123,13 @@ def same_parameters(of: Callable[P, object]) -> Callable[[Callable[..., None]], 
         return call
 
     return wrap
+
+
+async def _cancel_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    tasks = asyncio.all_tasks(loop) - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _next(iterator: AsyncIterator[T]) -> T | None:

@@ -16,7 +16,7 @@ from treadle.base.types import CallKey
 from treadle.chat.state import ChatState, runnable
 from treadle.engine.hub import SoFar
 from treadle.engine.log import Ahead, Log
-from treadle.errors import HeadMoved, StoreBusy, StoreError
+from treadle.errors import Damaged, HeadMoved, NewerSchema, StoreBusy, StoreError
 from treadle.ports.model import Memo
 from treadle.ports.store import LEASE_S, Lease
 from treadle.protocol.content import Usage
@@ -223,8 +223,13 @@ class Tenure:
             state = self.state
             if (state.run is None or state.run.interrupting) if of_run else not state.compacting:
                 return
-            head = await self._log.store.wait(state.chat, state.head, WATCH_S)
-            if head > state.head:
-                async with self._writing:
-                    if head > self.state.head:
-                        self.state = await self._log.refresh(self.state)
+            try:
+                head = await self._log.store.wait(state.chat, state.head, WATCH_S)
+                if head > state.head:
+                    async with self._writing:
+                        if head > self.state.head:
+                            self.state = await self._log.refresh(self.state)
+            except (Damaged, NewerSchema):
+                raise
+            except StoreError:  # the effect goes on while the store is away: every append is fenced
+                await self._log.clock.sleep(BUSY_PAUSE_S)

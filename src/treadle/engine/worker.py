@@ -21,7 +21,7 @@ from treadle.engine.loop import advance, effect_free_events
 from treadle.engine.recovery import open_keys, settle_calls
 from treadle.engine.tenure import BUSY_PAUSE_S, WATCH_S, CancelScope, Tenure
 from treadle.engine.tool_calls import stop
-from treadle.errors import ChatBusy, LeaseLost, NotFound, StoreBusy, StoreError, TreadleError
+from treadle.errors import ChatBusy, Damaged, LeaseLost, NewerSchema, NotFound, StoreBusy, StoreError, TreadleError
 from treadle.ports.store import LEASE_S, RENEW_S, Commit, Lease, Store
 from treadle.ports.toolset import Invocation, Tool
 from treadle.protocol.events import ActionRequired, CheckCompleted
@@ -115,8 +115,7 @@ class Worker:
             yield Take(self.name, lambda state: effect_free_events(state, self._deps), take)
         finally:
             self._reserved -= 1
-        if chat not in self._taken:
-            self._make_room()  # its reserved place is free again
+            self._make_room()
 
     @contextlib.contextmanager
     def lending(self, chat: ChatId) -> Iterator[None]:
@@ -159,7 +158,7 @@ class Worker:
         """Claim a chat, for `hold`. A lease that was granted during a cancellation is given back."""
         if chat is not None and (taken_lease := self._taken.pop(chat, None)) is not None:
             return taken_lease
-        store = self._deps.store
+        store, lease = self._deps.store, None
         self._reserved += 1
         try:
             claiming = asyncio.ensure_future(store.claim(self.name, chat, now_ms=self._deps.clock.now_ms()))
@@ -167,11 +166,13 @@ class Worker:
                 lease = await asyncio.shield(claiming)
             except asyncio.CancelledError:
                 with contextlib.suppress(TreadleError):
-                    if (lease := await claiming) is not None:
-                        await store.release(lease)
+                    if (late_lease := await claiming) is not None:
+                        await store.release(late_lease)
                 raise
         finally:
             self._reserved -= 1
+            if lease is None:
+                self._make_room()
         if lease is not None:
             self._deps.log.hold(lease)
         return lease
@@ -192,6 +193,7 @@ class Worker:
     def _forget(self, chat: ChatId, task: asyncio.Task[None]) -> None:
         if self._driving.get(chat) is task:
             del self._driving[chat]
+        self._make_room()  # it may have given a place to this drive, which did not use it
         if task.cancelled():
             return
         if (error := task.exception()) is not None:
@@ -262,7 +264,8 @@ class Worker:
             log_warning("chat %s: a step whose lease ran out has not ended after %s s", older.lease.chat, ENDING_S)
 
     def _make_room(self) -> None:
-        """A place has become free: for the pool, or, without one, for a chat that found none."""
+        """A place may have become free: for the pool, or, without one, for a chat that found none. Called wherever
+        the load falls, else a postponed chat would wait for ever."""
         self.changed.set()
         while self._postponed and not self.full:
             chat = next(iter(self._postponed))
@@ -415,8 +418,8 @@ async def withdraw(tenure: Tenure, deps: Deps) -> None:
     ended; nothing is written."""
     tenure.state = tenure.under_way or tenure.state
     mine = set(open_keys(tenure.state))
-    try:
-        while mine:
+    while mine:
+        try:
             state = await deps.log.load(tenure.state.chat)
             for key in mine.difference(open_keys(state)):
                 with contextlib.suppress(LeaseLost):
@@ -424,8 +427,11 @@ async def withdraw(tenure: Tenure, deps: Deps) -> None:
             mine.intersection_update(open_keys(state))
             if mine:
                 await deps.store.wait(state.chat, state.head, WATCH_S)
-    except (StoreError, NotFound) as error:
-        log_warning("chat %s was lost and cannot be read: %s", tenure.state.chat, error)
+        except (Damaged, NewerSchema, NotFound) as error:
+            return log_warning("chat %s was lost and cannot be read: %s", tenure.state.chat, error)
+        except StoreError as error:  # without a further look, the command would never end
+            log_warning("chat %s was lost and cannot be read for now: %s", tenure.state.chat, error)
+            await deps.clock.sleep(WATCH_S)
 
 
 async def close_calls(tenure: Tenure, deps: Deps) -> None:

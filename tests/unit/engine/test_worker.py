@@ -1,8 +1,10 @@
 """A worker that takes chats: how many, what becomes of those that fail, and what it leaves behind (A-08, D-03)."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +14,10 @@ from treadle import Agent, ScriptedModel, tool
 from treadle.adapters.models.scripted import Call, Say
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.base.types import ChatId
+from treadle.engine import worker
 from treadle.engine.pool import WorkerPool
-from treadle.errors import ChatBusy, Refused
+from treadle.errors import ChatBusy, Refused, StoreBusy
+from treadle.ports.store import Lease
 from treadle.protocol.commands import Send
 from treadle.protocol.events import ExecutionComplete, RunEnd, TrialStart, TurnEnd, TurnStart
 from treadle.protocol.tools import DynamicTool
@@ -105,6 +109,77 @@ async def test_a_refused_command_keeps_no_room() -> None:
         assert (await chat.ask("go")).text == "Done."
 
 
+class SlowClaims(MemoryStore):
+    """A store in which the claim of one chat waits for `open`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slow_chat = ""
+        self.entered, self.open = asyncio.Event(), asyncio.Event()
+
+    async def claim(self, worker: str, chat: ChatId | None = None, **moment: Any) -> Lease | None:
+        if chat is not None and chat == self.slow_chat:
+            self.entered.set()
+            await self.open.wait()
+        return await super().claim(worker, chat, **moment)
+
+
+async def begin_chats(agent: Agent, number: int) -> list[ChatId]:
+    """Chats with a recorded message that no worker has taken up."""
+    chats = [await agent.chat() for _ in range(number)]
+    for chat in chats:
+        await agent.deps.log.execute(chat.id, Send("go"))
+    return [chat.id for chat in chats]
+
+
+async def claim_elsewhere(store: MemoryStore, chat: ChatId) -> None:
+    assert await store.claim("elsewhere", chat, now_ms=store._clock.now_ms()) is not None
+
+
+@pytest.mark.parametrize("driven_twice", [False, True])
+async def test_a_chat_that_found_no_room_is_driven_after_the_claim_of_another_failed(driven_twice: bool) -> None:
+    """A-08: no reader follows the chat. Its start is owed to the end of the claim that kept the place."""
+    gate, store = Gate(), SlowClaims()
+    gate.open.set()
+    async with agent_with(gate, store, concurrency=1) as agent:
+        busy, waiting = await begin_chats(agent, 2)
+        await claim_elsewhere(store, busy)
+        store.slow_chat = busy
+        agent.worker.start(busy)
+        await store.entered.wait()
+        if driven_twice:  # the chat whose claim fails is the first that found no room
+            await agent.worker.drive(busy)
+        await agent.worker.start(waiting)
+        store.open.set()
+        await until_ended(agent, waiting)
+
+
+async def test_a_chat_that_found_no_room_is_driven_after_the_next_in_line_was_busy() -> None:  # A-08
+    gate, store = Gate(), MemoryStore()
+    async with agent_with(gate, store, concurrency=1) as agent:
+        first, busy, waiting = await begin_chats(agent, 3)
+        agent.worker.start(first)
+        await until(lambda: gate.inside)
+        for chat in (busy, waiting):
+            await agent.worker.start(chat)
+        await claim_elsewhere(store, busy)
+        gate.open.set()
+        await until_ended(agent, waiting)
+
+
+@pytest.mark.parametrize("refused", [True, False])
+async def test_a_chat_that_found_no_room_is_driven_after_a_command_gave_its_place_back(refused: bool) -> None:  # A-08
+    gate, store = Gate(), MemoryStore()
+    gate.open.set()
+    async with agent_with(gate, store, concurrency=1) as agent:
+        (waiting,) = await begin_chats(agent, 1)
+        with contextlib.suppress(Refused), agent.worker.taking(ChatId("c_other")):
+            await agent.worker.start(waiting)
+            if refused:
+                raise Refused("not_running", "no run is active")
+        await until_ended(agent, waiting)
+
+
 async def test_a_chat_that_fails_keeps_no_other_waiting() -> None:
     """It is the oldest, so every claim gets it first; its holder lets the others through."""
     gate, store = Gate(), MemoryStore()
@@ -169,14 +244,30 @@ async def test_a_command_whose_worker_lost_the_chat_to_another_machine_is_ended(
         assert await chat.events() == log
 
 
+class UnreadableToLosers(MemoryStore):
+    """A store that a worker which lost a chat cannot read, as often as `failures` says."""
+
+    failures = 0
+
+    async def read(self, *args: Any, **keywords: Any) -> Any:
+        task = asyncio.current_task()
+        if self.failures and task is not None and task.get_name().startswith("withdraw"):
+            self.failures -= 1
+            raise StoreBusy("the store is away")
+        return await super().read(*args, **keywords)
+
+
 @pytest.mark.thorough(one_of=8)
+@pytest.mark.parametrize("failures", [0, 2])
 async def test_a_command_ends_though_its_worker_read_of_the_end_before_it_knew_that_the_lease_was_lost(
-    tmp_path: Path,
+    tmp_path: Path, failures: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 4: the loser watches the log for an interrupt, and so knows the other's result before it asks for its
-    lease again."""
+    lease again. It may not be able to read the log for a while after that."""
+    monkeypatch.setattr(worker, "WATCH_S", 0.05)
     clock, seconds, gate = ManualClock(), unlike_any_other(), Gate()
-    store = MemoryStore(clock)
+    store = UnreadableToLosers(clock)
+    store.failures = failures
     steps = [[Call("run_command", command=f"sleep {seconds}")], [Call("wait")], Say("Done.")]
     settings = {"auto_approve_commands": True, "verify": False, "root": str(tmp_path), "command_view": False}
     async with (
@@ -189,6 +280,7 @@ async def test_a_command_ends_though_its_worker_read_of_the_end_before_it_knew_t
         driving = asyncio.create_task(drive_after_lapse(clock, second_agent, chat.id))
         await until(lambda: gate.inside)  # the run goes on elsewhere
         await until(lambda: not running_with(seconds))
+        assert store.failures == 0
         gate.open.set()
         await driving
         assert await check(store, chat.id) == []

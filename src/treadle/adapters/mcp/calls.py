@@ -210,6 +210,7 @@ class Underway:
     def __init__(self, *, interactive: bool) -> None:
         self.pending: Wish | None = None
         self._interactive = interactive
+        self._ended = False  # True if the call has its result or was given up: no reader of questions is left
         self._one_at_a_time = asyncio.Lock()
         self._asked = asyncio.Event()
         self._reply: asyncio.Future[Reply] | None = None
@@ -219,10 +220,13 @@ class Underway:
         self._task = asyncio.create_task(work)
 
     async def ask(self, wish: Wish, *, of_person: bool) -> Reply:
-        """Wait for the answer. A question to a person is declined at once if the chat is not interactive."""
+        """Wait for the answer. A question to a person is declined at once if the chat is not interactive, and every
+        question once the call has ended."""
         if of_person and not self._interactive:
             return _decline(wish)
         async with self._one_at_a_time:
+            if self._ended:
+                return _decline(wish)
             self.pending, self._reply = wish, asyncio.get_running_loop().create_future()
             self._asked.set()
             return await self._reply
@@ -242,7 +246,9 @@ class Underway:
         finally:
             asking.cancel()
 
-    async def cancel(self) -> None:
+    async def end(self) -> None:
+        """Cancel the call if it is still under way, and decline its questions."""
+        self._ended = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -260,7 +266,7 @@ class Calls:
     async def tidy(self, chat: ChatId | None = None, open_calls: Collection[CallKey] = ()) -> None:
         """Cancel the parked calls of a chat that are not open any more; without a chat, all."""
         for key in [key for key in self._parked if chat is None or (key[0] == chat and key[1] not in open_calls)]:
-            await self._parked.pop(key).cancel()
+            await self._parked.pop(key).end()
 
     async def carry_on(
         self, connection: McpConnection, tool: str, invocation: Invocation, meta: dict[str, Any] | None = None
@@ -298,9 +304,9 @@ class Calls:
                     case _:
                         return self._park(key, underway, connection)
             raise ServerLost(f"the MCP server {connection.name} asks again and again")
-        except asyncio.CancelledError:
-            await underway.cancel()
-            raise
+        finally:
+            if self._parked.get(key) is not underway:
+                await underway.end()
 
     def _park(self, key: Key, underway: Underway, connection: McpConnection, again: str = "") -> Question:
         assert underway.pending is not None

@@ -176,6 +176,7 @@ class Signals:
         self._detaches = detaches
         self._work = asyncio.current_task()
         self._stopping: asyncio.Task[None] | None = None
+        self._cancels = 0  # of `_work`, by signals
         self.ended_by = 0
 
     def __enter__(self) -> Self:
@@ -189,10 +190,13 @@ class Signals:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.remove_signal_handler(number)
-        if kind is not asyncio.CancelledError or not self.ended_by or self._work is None:
-            return False
-        self._work.uncancel()
-        return True
+        if self._stopping is not None:
+            self._stopping.cancel()
+        work, self._work = self._work, None  # a late refusal of the interrupt must not cancel what follows the block
+        if work is not None:
+            for _cancel in range(self._cancels):
+                work.uncancel()
+        return kind is asyncio.CancelledError and self._cancels > 0
 
     def _interrupt(self) -> None:
         if self._stopping is not None or self.ended_by:
@@ -212,6 +216,7 @@ class Signals:
     def _leave(self, number: int) -> None:
         self.ended_by = number
         if self._work is not None:
+            self._cancels += 1
             self._work.cancel()
 
 

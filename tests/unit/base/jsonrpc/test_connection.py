@@ -18,8 +18,10 @@ from treadle.base.jsonrpc import (
     MAX_BYTES,
     MAX_UNDER_WAY,
     PARSE_ERROR,
+    REQUEST_CANCELLED,
     Connection,
     RpcError,
+    frame,
 )
 
 WAIT_S = 60
@@ -161,7 +163,21 @@ async def test_a_request_whose_id_is_in_use_is_refused() -> None:
         assert await peer.error() == (1, INVALID_REQUEST)
         peer.tell({"method": "$/cancelRequest", "params": {"id": [1]}})
         peer.tell({"method": "$/cancelRequest", "params": {"id": 1}})
-        assert await peer.error() == (1, -32800)
+        assert await peer.error() == (1, REQUEST_CANCELLED)
+
+
+@pytest.mark.parametrize("method", ["hang", "ping"])
+async def test_a_request_that_is_cancelled_before_it_begins_is_answered_once(method: str) -> None:
+    """Both messages are in one segment: the request is cancelled before its first step."""
+    async with connected() as peer:
+        for number in (1, 1, 2):  # the id of an answered request may be used again
+            peer.writer.write(
+                frame({"id": number, "method": method})
+                + frame({"method": "$/cancelRequest", "params": {"id": number}})
+                + frame({"method": "$/cancelRequest", "params": {"id": number}})
+            )
+            assert await peer.error() == (number, REQUEST_CANCELLED)
+            assert await peer.pong() == []
 
 
 async def test_requests_under_way_are_bounded() -> None:  # S-20
