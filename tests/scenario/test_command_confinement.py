@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.homes import seed
@@ -86,6 +87,18 @@ async def test_the_home_is_hidden_but_for_tools(machine: Machine, level: str) ->
     assert output.count("secret-of-it") == 3, output
     assert "ENDED" in output
     assert (home / ".pyenv/version").read_text().startswith("#!/bin/sh")
+
+
+async def test_landlock_puts_a_repository_back_that_a_killed_command_made(machine: Machine) -> None:  # S-03, S-14
+    script = "mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit; for _ in {1..80}; do sleep 1000 & done; wait"
+    (machine.project / "build.sh").write_text(script)
+    limits = msgspec.structs.replace(UNLIMITED, processes=60)
+    output = await machine.run("bash build.sh", Allowance(limits=limits), sandbox="landlock")
+    if "does not hold here" in output:
+        pytest.skip(output)
+    assert "limit_processes" in output
+    assert ".git is protected and was put back" in output
+    assert not (machine.project / ".git").exists()
 
 
 @pytest.mark.parametrize("level", ["bubblewrap", "landlock"])

@@ -155,13 +155,15 @@ def kill_group(group: int) -> None:
 
 
 async def terminate(process: asyncio.subprocess.Process) -> None:
-    """End a program that served Treadle and all of its session: close its input, then SIGTERM, then SIGKILL."""
+    """End a program that served Treadle and all of its session: close its input, then SIGTERM, then SIGKILL. SIGTERM is
+    sent twice: the launcher of a sandbox kills a program that ignores the first, and tidies up after it."""
     if process.stdin is not None:
         process.stdin.close()
-    if not await _has_exited(process):
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGTERM)
-        await _has_exited(process)
+    for _ in range(2):
+        if not await _has_exited(process):
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGTERM)
+    await _has_exited(process)
     kill_group(process.pid)
     await _has_exited(process)
     transport = getattr(process, "_transport", None)  # do not wait for pipes that a survivor holds open

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from treadle.base.types import CallKey, ChatId
+from treadle.ports.sandbox import Level
 from treadle.protocol.content import Shell, Value
 from treadle.protocol.tool_events import CommandEnding
 
@@ -57,6 +58,7 @@ class CommandSpec(Value, frozen=True):
     lays: str = ""  # where that view is to be mounted before `argv` runs; empty: `argv` sees to it
     covered_sockets: tuple[str, ...] = ()  # sockets to cover when that view is mounted
     limits: Limits = UNLIMITED
+    sandbox: Level = "none"  # the sandbox in `argv`: its own processes outlive the command and tidy up after it
 
 
 class CommandExit(Value, frozen=True):

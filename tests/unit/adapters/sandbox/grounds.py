@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -36,6 +37,21 @@ def slow(start):
 os.fork, os.posix_spawnp = slow(os.fork), slow(os.posix_spawnp)
 """
 """For the launcher: the command runs for a while before the launcher does anything more."""
+
+WATCHES_SIGNALS = """import os
+kill, waitpid, wait, reaped_pids = os.kill, os.waitpid, os.wait, set()
+def watched_waitpid(*arguments):
+    pid, status = waitpid(*arguments)
+    reaped_pids.add(pid)
+    return pid, status
+def watched_kill(pid, number):
+    if pid in reaped_pids:
+        os.write(2, b"a signal for a reaped process\\n")
+    kill(pid, number)
+os.kill, os.waitpid, os.wait = watched_kill, watched_waitpid, lambda: watched_waitpid(-1, 0)
+"""
+"""For the launcher: it says if it sends a signal to the number of a child that it has waited for, which may be another
+process by then."""
 
 
 class Grounds(msgspec.Struct, frozen=True):
@@ -224,3 +240,10 @@ def can_run(*line: str) -> bool:
             )
         except OSError:
             return False
+
+
+def wait_until_reaped(pid: int) -> None:
+    until = time.monotonic() + WAIT_S
+    while os.path.exists(f"/proc/{pid}"):
+        assert time.monotonic() < until
+        time.sleep(0.005)

@@ -1,6 +1,7 @@
 """Control groups, with the real kernel (S-18). Which controllers there are is the machine's business: where it gives
 none, that a command is in its group, and is ended with it, is still shown."""
 
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.adapters.sandbox.grounds import WAIT_S, Grounds
 from treadle.adapters.sandbox.supervisor.tree import ControlGroup, make_group
 
 MOUNTS = [path for path in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified") if os.path.exists(f"{path}/cgroup.procs")]
@@ -103,6 +105,43 @@ def test_all_in_it_end_at_one_stroke_and_its_limits_are_the_kernels(handed: Path
     assert not group.out_of_memory()
     group.kill()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+
+
+RUN_CONFINED = """
+import asyncio, json, os, sys
+from pathlib import Path
+from treadle.ports.commands import CommandSpec
+from treadle.adapters.sandbox.supervisor.commands import SupervisedCommands
+
+async def main():
+    above = Path(sys.argv[1])
+    (above / "main/cgroup.procs").write_text("0")
+    commands = SupervisedCommands(Path(sys.argv[2]))
+    spec = CommandSpec(tuple(json.loads(sys.argv[3])), "/", dict(os.environ), sandbox="landlock")
+    command = await commands.start("c_1", "1.0", spec)
+    while not command.read(0, 100).data.endswith(b"up\\n"):
+        await asyncio.sleep(0.01)
+    (group,) = above.glob("command-*")
+    (group / "cgroup.kill").write_text("1")
+    await command.wait(60)
+    print(command.read(0, 10000).data.decode())
+    await commands.close()
+
+asyncio.run(main())
+"""
+
+
+def test_landlock_puts_protected_paths_back_when_the_kernel_ends_the_group(
+    handed: Path, tmp_path: Path, landlock: Grounds
+) -> None:
+    """S-03: as it does when memory runs out."""
+    confinement = landlock.confinement(protected=(f"{landlock.root}/.git",))
+    line = landlock.line("landlock", "mkdir .git; env | grep GROUP; echo up; sleep 600", confinement)
+    argv = [sys.executable, "-c", RUN_CONFINED, handed, tmp_path, json.dumps(line)]
+    process = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=WAIT_S)
+    assert process.stdout.startswith("up\ntreadle: ")
+    assert "is protected and was put back" in process.stdout
+    assert os.listdir(landlock.root) == []
 
 
 def test_without_one_nothing_is_touched() -> None:

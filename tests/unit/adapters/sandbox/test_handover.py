@@ -14,7 +14,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.unit.adapters.sandbox.grounds import NOBODY, Grounds, becoming, grounds, missing
+from tests.unit.adapters.sandbox.grounds import (
+    NOBODY,
+    WAIT_S,
+    WATCHES_SIGNALS,
+    Grounds,
+    becoming,
+    grounds,
+    missing,
+    wait_until_reaped,
+)
+from treadle.adapters.sandbox.launch.handover import ENDED
 from treadle.adapters.sandbox.launcher import Launcher
 from treadle.ports.sandbox import PROXY_PORT, Confinement, Hosts
 
@@ -130,6 +140,52 @@ def test_without_its_proxy_the_command_reaches_nothing_and_it_is_said(place: Gro
     output, _ = process.communicate(timeout=60)
     assert "Failed to connect" in output or "refused" in output
     assert process.returncode != 0
+
+
+def _popen(line: list[str], place: Grounds, prefix: str) -> "subprocess.Popen[str]":
+    """`prefix` is run in the launcher before it begins."""
+    line[4] = prefix + line[4]
+    place.give()
+    return subprocess.Popen(
+        line, cwd=place.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **becoming(place.user)
+    )
+
+
+def test_a_proxy_that_has_ended_gets_no_signal(place: Grounds) -> None:
+    script = "echo now; while [ ! -e go ]; do sleep 0.05; done; exit 3"
+    with _popen(place.line(LEVEL, script, _reaching(place, "web.test")), place, WATCHES_SIGNALS) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "now\n"
+        proxy = _proxy_of(process.pid)
+        os.kill(proxy, signal.SIGKILL)
+        wait_until_reaped(proxy)
+        (place.root / "go").touch()
+        output, errors = process.communicate(timeout=WAIT_S)
+    assert (process.returncode, output, errors) == (3, "", f"{ENDED}\n")
+
+
+_SLOW_CHILDREN = """import os, time
+fork = os.fork
+def slow():
+    pid = fork()
+    time.sleep(0 if pid else 1.5)
+    return pid
+os.fork = slow
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_for_a_proxy_that_has_just_begun_does_not_reach_the_command(place: Grounds, number: int) -> None:
+    script = "echo now; while [ ! -e go ]; do sleep 0.05; done; exit 3"
+    with _popen(place.line(LEVEL, script, _reaching(place, "web.test")), place, _SLOW_CHILDREN) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "now\n"
+        proxy = _proxy_of(process.pid)
+        os.kill(proxy, number)
+        wait_until_reaped(proxy)
+        (place.root / "go").touch()
+        process.communicate(timeout=WAIT_S)
+    assert process.returncode == 3
 
 
 def _proxy_of(parent: int) -> int:

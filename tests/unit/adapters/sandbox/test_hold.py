@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.adapters.sandbox.grounds import SLOW_AFTER_START, WAIT_S
+from tests.unit.adapters.sandbox.grounds import SLOW_AFTER_START, WAIT_S, WATCHES_SIGNALS, wait_until_reaped
 from treadle.adapters.sandbox.launch.hold import PENDING, Holder
 from treadle.adapters.sandbox.launcher import Launcher
 
@@ -94,3 +94,17 @@ def test_a_signal_as_soon_as_the_command_runs_frees_the_places(tmp_path: Path, n
         assert process.wait(WAIT_S) == -signal.SIGTERM
     assert not place.exists()
     assert list(notes.iterdir()) == []
+
+
+def test_a_signal_after_the_command_has_ended_goes_nowhere(notes: Path) -> None:
+    line = Launcher().line(
+        "hold", {"notes": str(notes), "places": []}, ["/bin/bash", "-c", "sleep 2 & echo $$; exit 3"]
+    )
+    line[4] = WATCHES_SIGNALS + line[4]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        wait_until_reaped(int(process.stdout.readline()))
+        process.terminate()
+        assert process.wait(WAIT_S) == 3
+        assert process.stderr.read() == b""

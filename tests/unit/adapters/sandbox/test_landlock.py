@@ -1,18 +1,33 @@
 """Commands under Landlock and the filter, run for real (S-03, S-14). The ways out are tried in
 tests/faults/test_escapes.py."""
 
+import errno
 import os
 import signal
 import socket
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.unit.adapters.sandbox.grounds import SLOW_AFTER_START, WAIT_S, Grounds
+from tests.unit.adapters.sandbox.grounds import (
+    NOBODY,
+    SLOW_AFTER_START,
+    WAIT_S,
+    WATCHES_SIGNALS,
+    Grounds,
+    becoming,
+    grounds,
+    missing,
+    wait_until_reaped,
+)
 from treadle.adapters.sandbox.landlock import Landlock
-from treadle.adapters.sandbox.launch.confine import LIMIT
+from treadle.adapters.sandbox.launch.protected_paths import LIMIT
+from treadle.adapters.sandbox.supervisor.removal import remove_tree
+from treadle.base.subprocesses import start_program, terminate
 from treadle.errors import SandboxError
 from treadle.library.tool_setup import remove_abandoned_folders
 from treadle.ports.sandbox import AllHosts, Unwritable
@@ -192,6 +207,122 @@ def test_protected_paths_are_put_back_and_what_became_of_them_is_kept(landlock: 
     assert landlock.run(LEVEL, "true", confinement).stderr == ""
 
 
+_CALL = "python3 -c 'import ctypes; libc = ctypes.CDLL(None, use_errno=True); {}; print(ctypes.get_errno())'"
+_PAGE_END = (  # the address after the last byte that can be read
+    "libc.mmap.restype = ctypes.c_void_p; start = libc.mmap(None, ctypes.c_size_t(8192), 3, 34, -1, ctypes.c_long(0)); "
+    "libc.munmap(ctypes.c_void_p(start + 4096), ctypes.c_size_t(4096)); end = start + 4096; "
+)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "libc.chmod(ctypes.c_void_p(-1), 0)",
+        'libc.utimensat(-100, b"f", ctypes.c_void_p(-1), 0)',
+        _PAGE_END + 'libc.utimensat(-100, b"f", ctypes.c_void_p(end - 8), 0)',
+        _PAGE_END + 'libc.utimensat(-100, b"f", ctypes.c_void_p(end - 28), 0)',
+        'libc.utimensat(-100, b"f", (ctypes.c_long * 4)(*[2 ** 63 - 1] * 4), 0)',
+    ],
+)
+def test_a_system_call_with_bad_arguments_fails_and_no_more(landlock: Grounds, call: str) -> None:
+    """S-03: the process that answers it lives on, and puts protected paths back."""
+    hook = landlock.root / ".git" / "hooks" / "pre-commit"
+    hook.parent.mkdir(parents=True)
+    confinement = landlock.confinement(protected=(str(hook.parent),))
+    script = f"touch f; echo evil > .git/hooks/pre-commit; {_CALL.format(call)}; chmod 600 f; echo on"
+    result = landlock.run(LEVEL, script, confinement)
+    assert (result.returncode, result.stdout) == (0, f"{errno.EFAULT}\non\n"), result.stderr
+    assert not hook.exists()
+
+
+_DEEP = """import os
+os.chdir(".git/hooks")
+for _ in range({depth}):
+    os.mkdir("a")
+    os.chdir("a")
+"""
+_SWAP = "mv .git/hooks .git/old; mkdir .git/hooks; echo evil > .git/hooks/pre-commit"
+
+
+@contextmanager
+def scratch_folder(parent: str) -> Iterator[str]:
+    folder = tempfile.mkdtemp(dir=parent)
+    os.chmod(folder, 0o777)
+    yield folder
+    remove_tree(folder)
+
+
+@pytest.mark.parametrize("aside", ["", "/dev/shm"], ids=["same file system", "another"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"python3 -c '{_DEEP.format(depth=900)}'",
+        f"python3 -c '{_DEEP.format(depth=3000)}'",
+        "truncate -s 8E .git/hooks/large || truncate -s 4T .git/hooks/large",
+        "(umask 777; mkdir .git/hooks/closed)",
+        "(umask 777; echo > .git/hooks/closed)",
+        f"{_SWAP}; mv .git/hooks .git/x; chmod 500 .git/x; mv .git/x .git/hooks",
+        "chmod 500 .git/",
+        "chmod 0 .git/",
+        "chmod 500 .",
+    ],
+)
+def test_no_entry_keeps_protected_paths_from_being_put_back(script: str, aside: str) -> None:
+    """S-03: neither one that cannot be read, nor a folder that is closed to its owner."""
+    user = NOBODY if os.geteuid() == 0 else None  # nothing is closed to root
+    if skip_reason := missing(LEVEL, user):
+        pytest.skip(skip_reason)
+    with grounds(user) as place, scratch_folder(aside or str(place.folder)) as scratch:
+        hooks, config = place.root / ".git" / "hooks", place.root / ".git" / "config"
+        hooks.mkdir(parents=True)
+        (hooks / "sample").write_text("sample")
+        config.write_text("config")
+        place.give()
+        protected_paths = (hooks, config, place.root / ".treadle")
+        confinement = place.confinement(protected=tuple(map(str, protected_paths)))
+        script = f"echo evil > .git/hooks/pre-commit; echo evil > .git/config; mkdir .treadle; {script}"
+        sandbox = Landlock(scratch, launcher=place.launcher)
+        line = sandbox.wrap(["/bin/bash", "-c", script], confinement, str(place.root))
+        result = subprocess.run(line, capture_output=True, text=True, timeout=WAIT_S, check=False, **becoming(user))
+        assert result.returncode == 0, result.stderr
+        assert result.stderr.count("is protected and was put back") == 3, result.stderr
+        assert os.listdir(hooks) == ["sample"]
+        assert (hooks / "sample").read_text() == "sample"
+        assert config.read_text() == "config"
+        assert not (place.root / ".treadle").exists()
+
+
+_FAILS_BESIDE_THE_COMMAND = """import os, time
+def fail(_pid):
+    while not os.path.exists("ready"):
+        time.sleep(0.01)
+    raise OSError(24, "Too many open files")
+os.pidfd_open = fail
+"""
+
+
+def test_a_launcher_that_fails_beside_the_command_ends_it_and_puts_paths_back(landlock: Grounds) -> None:  # S-03, S-14
+    confinement = landlock.confinement(protected=(f"{landlock.root}/.git",))
+    line = landlock.line(LEVEL, "mkdir .git; touch ready; sleep 1000", confinement)
+    line[4] = _FAILS_BESIDE_THE_COMMAND + line[4]
+    result = subprocess.run(line, cwd=landlock.root, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert result.returncode == 125
+    assert "Too many open files" in result.stderr
+    assert "did not run" not in result.stderr
+    assert names(landlock.root) == ["ready"]
+
+
+def test_a_deep_private_folder_does_not_change_the_exit_code(
+    landlock: Grounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(landlock.scratch))
+    script = _DEEP.format(depth=2000).replace('".git/hooks"', 'os.environ["TMPDIR"]')
+    result = landlock.run(LEVEL, f"python3 -c '{script}'; exit 7")
+    assert (result.returncode, result.stderr) == (7, "")
+    remove_abandoned_folders(str(landlock.scratch))
+    assert list(landlock.scratch.iterdir()) == []
+
+
 def test_a_link_in_the_place_of_a_protected_folder_leads_nowhere(landlock: Grounds) -> None:
     """Putting back must not follow it."""
     outside = landlock.folder / "outside"
@@ -236,6 +367,33 @@ def test_it_passes_signals_on_and_dies_with_its_parent(
         assert process.wait(WAIT_S) == code
         if number == signal.SIGTERM:
             assert process.stdout.read() == b"caught\n"
+
+
+def test_a_signal_after_the_command_has_ended_goes_nowhere(landlock: Grounds) -> None:
+    reader, writer = os.pipe()
+    line = landlock.line(LEVEL, "sleep 10 & echo $$; exit 3", landlock.confinement(report_fd=writer))
+    line[4] = WATCHES_SIGNALS + line[4]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(line, cwd=landlock.root, stdout=pipe, stderr=pipe, pass_fds=[writer]) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        os.close(writer)
+        wait_until_reaped(int(process.stdout.readline()))
+        process.terminate()
+        assert process.wait(WAIT_S) == 3
+        assert process.stderr.read() == b""
+    with open(reader, "rb") as file:
+        assert file.read() == b"left=sleep\0"
+
+
+async def test_a_deaf_server_is_ended_and_protected_paths_are_put_back(landlock: Grounds) -> None:  # S-03, S-14
+    confinement = landlock.confinement(protected=(f"{landlock.root}/.git",))
+    line = landlock.line(LEVEL, "trap '' TERM; mkdir .git; echo up; while :; do sleep 1; done", confinement)
+    process = await start_program(line, os.environ, str(landlock.root))
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"up\n"
+    await terminate(process)
+    assert names(landlock.root) == []
 
 
 def test_the_command_has_the_signal_mask_of_its_parent(landlock: Grounds) -> None:

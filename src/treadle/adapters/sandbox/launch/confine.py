@@ -21,120 +21,10 @@ from time import time_ns
 
 from treadle.adapters.sandbox.launch import processes, system
 from treadle.adapters.sandbox.launch.processes import descendants, end_as, end_descendants
+from treadle.adapters.sandbox.launch.protected_paths import ProtectedPaths
 from treadle.adapters.sandbox.launch.system import CANNOT, Ruleset
-from treadle.base.file_system import folders_between, is_below
+from treadle.base.file_system import is_below
 from treadle.base.process_folders import process_folder_prefix
-
-LIMIT = 32 << 20  # How many bytes of protected files are remembered; more is refused before anything runs
-
-
-class TooLarge(Exception):
-    """The protected files are too large to be remembered."""
-
-
-class SavedPath:
-    """One path with all beneath it, as it is now: nothing, a link, a file or a folder. Links are never followed."""
-
-    def __init__(self, path: str, room: list[int]) -> None:
-        self.path, self.mode = path, 0
-        self.data: bytes | str | dict[str, SavedPath] | None = None
-        try:
-            status = os.lstat(path)
-        except OSError:
-            return
-        self.mode = status.st_mode
-        if stat.S_ISLNK(self.mode):
-            self.data = os.readlink(path)
-        elif stat.S_ISREG(self.mode):
-            room[0] -= status.st_size
-            if room[0] < 0:
-                raise TooLarge(path)
-            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-                self.data = file.read()
-        elif stat.S_ISDIR(self.mode):
-            room[0] -= 100
-            self.data = {name: SavedPath(f"{path}/{name}", room) for name in sorted(os.listdir(path))}
-
-    def is_same_as(self, other: "SavedPath") -> bool:
-        if not isinstance(self.data, dict) or not isinstance(other.data, dict):
-            return (self.mode, self.data) == (other.mode, other.data)
-        mine, theirs = self.data, other.data
-        same_names = self.mode == other.mode and mine.keys() == theirs.keys()
-        return same_names and all(mine[name].is_same_as(theirs[name]) for name in mine)
-
-    def write(self, path: str) -> None:
-        """Make it anew where nothing is."""
-        if isinstance(self.data, bytes):
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
-                file.write(self.data)
-            os.chmod(path, stat.S_IMODE(self.mode))
-        elif isinstance(self.data, str):
-            os.symlink(self.data, path)
-        elif isinstance(self.data, dict):
-            os.mkdir(path, 0o700)
-            for name, child in self.data.items():
-                child.write(f"{path}/{name}")
-            os.chmod(path, stat.S_IMODE(self.mode))
-
-
-class ProtectedPaths:
-    """Remembers the protected paths below a root, and restores them. Where a path does not exist, its first missing
-    folder is what must not exist afterwards: a `.git` that was made meanwhile would be one with hooks of its own."""
-
-    def __init__(self, root: str, paths: list[str]) -> None:
-        self._root, room = root, [LIMIT]
-        ways = ((*(folder for folder in folders_between(root, path) if not _is_folder(folder)), path) for path in paths)
-        self._kept = [SavedPath(path, room) for path in dict.fromkeys(way[0] for way in ways)]
-
-    def restore(self, aside: str) -> list[str]:
-        """Put back what changed; gives the paths. Only to be called when nothing of the command is left alive."""
-        changed_paths = []
-        for saved_path in self._kept:
-            reachable = all(_is_folder(folder) for folder in folders_between(self._root, saved_path.path))
-            if not reachable or not saved_path.is_same_as(SavedPath(saved_path.path, [1 << 62])):
-                changed_paths.append(saved_path.path)
-                self._put_back(saved_path, aside)
-        return changed_paths
-
-    def _put_back(self, saved_path: SavedPath, aside: str) -> None:
-        for folder in folders_between(self._root, saved_path.path):
-            if not _is_folder(folder):
-                _set_aside(folder, aside)
-                if saved_path.data is not None:
-                    os.mkdir(folder, 0o755)
-        _set_aside(saved_path.path, aside)
-        if saved_path.data is not None:
-            saved_path.write(saved_path.path)
-
-
-def _is_folder(path: str) -> bool:
-    try:
-        return stat.S_ISDIR(os.lstat(path).st_mode)
-    except OSError:
-        return False
-
-
-def _set_aside(path: str, aside: str) -> None:
-    """Out of the way, into a folder where it can be looked at."""
-    if not os.path.lexists(path):
-        return
-    os.makedirs(aside, 0o700, exist_ok=True)
-    target = f"{aside}/{os.urandom(6).hex()}-{os.path.basename(path)}"
-    try:
-        os.rename(path, target)
-    except OSError:  # another file system
-        SavedPath(path, [1 << 62]).write(target)
-        _remove_entry(path)
-
-
-def _remove_entry(path: str) -> None:
-    if _is_folder(path):
-        for name in os.listdir(path):
-            _remove_entry(f"{path}/{name}")
-        os.rmdir(path)
-    else:
-        os.unlink(path)
-
 
 _RECEIVE, _ANSWER, _STILL_ASKED = 0xC0502100, 0xC0182101, 0x40082102
 _HERE = -100
@@ -163,6 +53,8 @@ class _SystemCall:
     def words(self, at: int, count: int) -> list[int]:
         """Numbers of 64 bits in memory; none if nothing is pointed to."""
         raw = self.memory(at, 8 * count) if self.arguments[at] else b""
+        if len(raw) not in (0, 8 * count):
+            raise OSError(errno.EFAULT, "")
         return [int.from_bytes(raw[place : place + 8], "little", signed=True) for place in range(0, len(raw), 8)]
 
     def path(self, at: int) -> bytes:
@@ -199,12 +91,17 @@ class MetadataServer:
                 os.close(fd)
         except OSError as error:
             code = error.errno or errno.EPERM
+        except Exception:  # from numbers and addresses that the command chose
+            code = errno.EFAULT
         answer = system_call.id + bytes(8) + (-code).to_bytes(4, "little", signed=True) + bytes(4)
-        try:
-            ioctl(self._listener, _ANSWER, answer)
-        except OSError as error:
-            if error.errno != errno.ENOENT:  # the caller is gone
-                raise
+        while True:
+            try:
+                ioctl(self._listener, _ANSWER, answer)
+            except InterruptedError:
+                continue
+            except FileNotFoundError:  # the caller is gone
+                pass
+            return
 
     def _open(self, system_call: _SystemCall) -> int:
         """The file that is meant, opened as the caller would have opened it."""
@@ -328,39 +225,54 @@ def main(words: list[str]) -> None:
             with open(f"{spec.private}/{HOME}/.gitconfig", "wb") as file:
                 file.write(spec.gitconfig)
         system.adopt_orphans()
-        code = _run(spec, argv)
-    except (OSError, TooLarge) as error:
-        print(f"treadle: the command could not be confined and did not run: {error}", file=sys.stderr, flush=True)
+        pid, here = _start(spec, argv)
+    except Exception as error:
+        _report(f"the command could not be confined and did not run: {error}")
         os._exit(CANNOT)
-    end_descendants()
+    messages = []
     try:
-        for path in protected.restore(spec.aside):
-            text = f"treadle: {path} is protected and was put back as it was; what had become of it is in {spec.aside}"
-            print(text, file=sys.stderr, flush=True)
-    except OSError as error:
-        print(f"treadle: a protected path could not be put back: {error}", file=sys.stderr, flush=True)
-        end_as(CANNOT)
+        code = _see_through(spec, pid, here)
+    except Exception as error:  # from here on the command has run, so that protected paths are always put back
+        messages, code = [f"the command was ended, because the process beside it failed: {error!r}"], CANNOT
+    try:
+        end_descendants()
+    finally:
+        restored_messages, is_restored = protected.restore(spec.aside)
+    for message in messages + restored_messages:
+        _report(message)
     _remove(spec.private)
-    end_as(code)
+    end_as(code if is_restored else CANNOT)
 
 
-def _run(spec: Spec, argv: list[str]) -> int:
-    """The command's exit code; -N if signal N ended it."""
+def _report(message: str) -> None:
+    try:
+        print(f"treadle: {message}", file=sys.stderr, flush=True)
+    except OSError:  # its reader is gone
+        return
+
+
+def _start(spec: Spec, argv: list[str]) -> "tuple[int, _socket.socket]":
+    """The command's process, and the socket over which it sends the descriptor of its filter."""
     here, there = _socket.socketpair()
     parent, mask = os.getpid(), processes.block_signals()
     pid = os.fork()
     if pid == 0:
         _become(spec, argv, parent, mask, there)
     there.close()
+    return pid, here
+
+
+def _see_through(spec: Spec, pid: int, here: _socket.socket) -> int:
+    """The command's exit code; -N if signal N ended it."""
     processes.pass_signals_to(pid)
     _, extra, _, _ = here.recvmsg(1, _socket.CMSG_LEN(4))
     here.close()
     if not extra:
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        return processes.wait_for_command(pid)
     listener = int.from_bytes(extra[0][2][:4], sys.byteorder)
     metadata = MetadataServer(listener, spec.chores, [spec.root, spec.private, *spec.writable], spec.kept)
     _attend(pid, listener, metadata)
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    code = processes.wait_for_command(pid)
     if spec.report_fd:
         _linger(spec, listener, metadata)
     os.close(listener)
@@ -391,6 +303,7 @@ def _become(spec: Spec, argv: list[str], parent: int, mask: "set[int]", there: _
     """In the child: give everything up, then become the command."""
     try:
         system.die_with_parent(parent)
+        processes.enter_group()
         if not spec.terminal:
             os.setsid()
         ruleset = _ruleset(spec)
@@ -470,14 +383,15 @@ def _attend(pid: int, listener: int, metadata: MetadataServer) -> None:
 
 
 def _remove(folder: str) -> None:
-    """The command's private folder, as far as it lets itself be removed; links in it are not followed."""
-    for _, folders, files, fd in os.fwalk(folder, topdown=False, follow_symlinks=False):
-        for name in (*files, *folders):
-            try:
-                (os.rmdir if stat.S_ISDIR(os.lstat(name, dir_fd=fd).st_mode) else os.unlink)(name, dir_fd=fd)
-            except OSError:
-                continue
+    """The command's private folder, as far as it lets itself be removed; links in it are not followed. The next start
+    of Treadle tries again."""
     try:
+        for _, folders, files, fd in os.fwalk(folder, topdown=False, follow_symlinks=False):
+            for name in (*files, *folders):
+                try:
+                    (os.rmdir if stat.S_ISDIR(os.lstat(name, dir_fd=fd).st_mode) else os.unlink)(name, dir_fd=fd)
+                except OSError:
+                    continue
         os.rmdir(folder)
-    except OSError:
+    except (OSError, RecursionError):  # not empty, or too deep
         return

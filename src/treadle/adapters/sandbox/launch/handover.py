@@ -14,7 +14,14 @@ import sys
 import time
 
 from treadle.adapters.sandbox.launch import system
-from treadle.adapters.sandbox.launch.processes import BROKEN_PIPE, block_signals, end_as, pass_signals_to
+from treadle.adapters.sandbox.launch.processes import (
+    BROKEN_PIPE,
+    block_signals,
+    end_as,
+    fork_ordinary,
+    pass_signals_to,
+    wait_for_command,
+)
 
 INFO_FD, GO_FD = 4, 5
 """Of the sandbox: where it says which process it started, and for what it waits before the command begins."""
@@ -35,16 +42,17 @@ def main(words: list[str]) -> None:
             proxy = _start_proxy(_listener(inside, spec["port"]), spec)
     except OSError as error:
         os.kill(sandbox, signal.SIGKILL)
-        os.waitpid(sandbox, 0)
+        wait_for_command(sandbox)
         print(f"treadle: the command could not be given a network and did not run: {error}", file=sys.stderr)
         end_as(system.CANNOT)
     os.close(go)
-    ended_pid = code = 0
-    while ended_pid != sandbox:
-        ended_pid, status = os.wait()
-        code = os.waitstatus_to_exitcode(status)
-        if ended_pid == proxy and code:
-            print(ENDED, file=sys.stderr, flush=True)
+    while (ended_pid := _next_to_end()) != sandbox:
+        _, status = os.waitpid(ended_pid, 0)
+        if ended_pid == proxy:
+            proxy = 0
+            if status:
+                print(ENDED, file=sys.stderr, flush=True)
+    code = wait_for_command(sandbox)
     _end(proxy)
     end_as(code)
 
@@ -58,6 +66,13 @@ def _start(line: list[str], mask: "set[int]") -> tuple[int, int, int]:
     os.close(info_writer)
     os.close(go_reader)
     return pid, info, go
+
+
+def _next_to_end() -> int:
+    """Wait until a child has ended. Its number stays its own until it is waited for."""
+    child_status = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+    assert child_status is not None
+    return child_status.si_pid
 
 
 def _pipe() -> tuple[int, int]:
@@ -81,7 +96,7 @@ def _first_process(info: int) -> int:
 def _listener(inside: int, port: int) -> int:
     """A socket that listens in the network of that process. A child makes it: no process can leave a joined network."""
     here, there = _socket.socketpair()
-    pid = os.fork()
+    pid = fork_ordinary()
     if pid == 0:
         try:
             system.join_network(inside)
@@ -106,13 +121,12 @@ def _listener(inside: int, port: int) -> int:
 def _start_proxy(listener: int, spec: "dict[str, object]") -> int:
     """The proxy loads when the first connection comes: many a command makes none."""
     parent = os.getpid()
-    pid = os.fork()
+    pid = fork_ordinary()
     if pid:
         os.close(listener)
         return pid
     try:
         system.die_with_parent(parent)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.dup2(listener, _ABOVE)
         null = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):

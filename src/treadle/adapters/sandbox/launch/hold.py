@@ -7,7 +7,13 @@ import marshal
 import os
 import sys
 
-from treadle.adapters.sandbox.launch.processes import BROKEN_PIPE, block_signals, end_as, pass_signals_to
+from treadle.adapters.sandbox.launch.processes import (
+    BROKEN_PIPE,
+    block_signals,
+    end_as,
+    pass_signals_to,
+    wait_for_command,
+)
 
 CANNOT = 125
 ALIVE_FD = 8  # Kept open by the sandbox's first process, which is the last to die
@@ -131,7 +137,7 @@ def main(words: list[str]) -> None:
         os._exit(CANNOT)
     os.close(ALIVE_FD)
     pass_signals_to(pid)
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    code = wait_for_command(pid)
     os.read(alive, 1)  # nothing of the command may live when its places become free
     holder.release()
     end_as(code)

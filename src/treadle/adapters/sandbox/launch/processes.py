@@ -8,6 +8,7 @@ import sys
 _FORWARDED = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2)
 _LEFT_TO_THE_COMMAND = (_signal.SIGINT, _signal.SIGQUIT)
 """They come from the terminal, which sends them to the command itself."""
+GROUP = "TREADLE_GROUP"  # The environment variable that names the folder of the control group for the command
 BROKEN_PIPE: int = _signal.SIGPIPE  # Python ignores this signal, and processes that Python starts would inherit that
 
 
@@ -18,6 +19,18 @@ def block_signals() -> "set[int]":
     return mask
 
 
+def enter_group() -> None:
+    """In the child, before it becomes the command: enter the control group that the supervisor made for it. The kernel
+    may end all processes of the group, and the launcher has to tidy up after them."""
+    group = os.environ.pop(GROUP, "")
+    try:
+        if group:
+            with open(f"{group}/cgroup.procs", "wb", buffering=0) as file:
+                file.write(b"0")
+    except OSError:  # the command runs without a group, and is watched as usual
+        return
+
+
 def become_ordinary(mask: "set[int]") -> None:
     """In the child, before it becomes the command: signals have their usual effect."""
     _signal.signal(BROKEN_PIPE, _signal.SIG_DFL)
@@ -25,9 +38,15 @@ def become_ordinary(mask: "set[int]") -> None:
 
 
 def pass_signals_to(pid: int) -> None:
+    """A second SIGTERM kills the command: the next signal may be a SIGKILL for this process, which has to tidy up."""
+    is_asked_to_end = False
+
     def forward(number: int, _frame: object) -> None:
+        nonlocal is_asked_to_end
+        is_second_request = number == _signal.SIGTERM and is_asked_to_end
+        is_asked_to_end = is_asked_to_end or number == _signal.SIGTERM
         try:
-            os.kill(pid, number)
+            os.kill(pid, _signal.SIGKILL if is_second_request else number)
         except ProcessLookupError:
             return
 
@@ -38,9 +57,36 @@ def pass_signals_to(pid: int) -> None:
     _signal.pthread_sigmask(_signal.SIG_UNBLOCK, _FORWARDED + _LEFT_TO_THE_COMMAND)
 
 
+def fork_ordinary() -> int:
+    """Fork. Signals have their usual effect in the child before it can get one: none is passed on by it."""
+    mask = block_signals()
+    try:
+        pid = os.fork()
+        if pid == 0:
+            for number in _FORWARDED:
+                _signal.signal(number, _signal.SIG_DFL)
+        return pid
+    finally:
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+
+
+def wait_for_command(pid: int) -> int:
+    """Wait for the end of the process that signals are passed to, and return its exit code; -N if signal N ended it.
+    Signals are ignored before its number is free and may be another process's."""
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    _ignore_signals()
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _ignore_signals() -> None:
+    for number in _FORWARDED:
+        _signal.signal(number, _signal.SIG_IGN)
+
+
 def end_descendants() -> None:
     """S-14: end all processes that the command left running, and those that they start meanwhile. This process adopts
     orphans, so all of them become its children sooner or later."""
+    _ignore_signals()
     while True:
         try:
             ended_pid, _ = os.waitpid(-1, os.WNOHANG)
@@ -68,8 +114,8 @@ def end_as(code: int) -> None:
     os._exit(code & 0xFF)
 
 
-def descendants() -> "dict[int, bytes]":
-    """The living below this process, with their names."""
+def descendants(boundary: bytes = b"") -> "dict[int, bytes]":
+    """The living below this process, with their names; without those below a process of the name `boundary`."""
     processes = _all_processes()
     children: dict[int, list[int]] = {}
     for pid, (_, _, parent) in processes.items():
@@ -79,7 +125,7 @@ def descendants() -> "dict[int, bytes]":
     while todo:
         below = children.get(todo.pop(), [])
         pids += below
-        todo += below
+        todo += [pid for pid in below if not boundary or processes[pid][0] != boundary]
     return {pid: processes[pid][0] for pid in pids if processes[pid][1] not in b"ZX"}
 
 

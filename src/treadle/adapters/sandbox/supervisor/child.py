@@ -44,7 +44,10 @@ def start_child(job: Fields, umask: int, group: ControlGroup) -> Ends:
             os.setsid()
             tree.die_with_parent()
             if os.getppid() == supervisor:  # else it was killed before, and no process would know of this command
-                group.enter()
+                if job.get("sandbox") == "landlock":
+                    job["env"] = group.add_to(job["env"])
+                else:
+                    group.enter()
                 _become(job, stdin, stdout, shell, umask)
         except BaseException as error:
             number = error.errno if isinstance(error, OSError) and error.errno else 5

@@ -1,5 +1,6 @@
 """A running command in its supervisor: store its output, pass input on, end it when it is time, and write down how it
-ended. Knows nothing of chats or sandboxes: the job was decided before.
+ended. Knows nothing of chats, and of a sandbox only which processes must outlive the command: the job was decided
+before.
 
 The order at the end is the point: everything the command started is gone, then the end is written, then the waiting
 processes are notified, and only then are the files synced against a power cut, which delays no one."""
@@ -21,6 +22,7 @@ _PENDING = 1 << 20  # How much input may wait for a command that does not read
 _GRACE_S = 1.0  # How long everything may take to end after SIGTERM
 _LINGER_S = 2.0  # As `treadle.ports.sandbox.LINGER_S`, which takes too long to load here
 _KILL_S = 30.0
+_LAUNCHER_S = 8.0  # How long the launchers of a sandbox may take to end after the command was killed
 _DRAIN_S = 1.0
 _STEP_S = 0.02
 _TICK_S = 0.1
@@ -41,6 +43,7 @@ class SupervisorSession:
         self._looked = 0.0  # When it was last found out what happened
         self._watch = Watch(limits_of(job), "." if job["view"] else str(job["cwd"]))
         self._exceeded = ""
+        self._sandbox = str(job.get("sandbox", "none"))
         self._alone = False  # True if nothing of the command is left
 
     def see_through(self) -> None:
@@ -82,19 +85,27 @@ class SupervisorSession:
         if ending == "exited":
             self._until(_LINGER_S)
         elif ending != "exceeded":  # a command that uses the machine up gets no time
-            tree.terminate(self._ends.pid)
+            tree.terminate(self._ends.pid, self._sandbox)
             self._until(_GRACE_S)
         leftovers = tree.working() if ending == "exited" and not self._alone else []
-        wait = time.monotonic() + _KILL_S
-        while not (self._alone and self._code is not None) and time.monotonic() < wait:
-            self._group.kill()
-            tree.kill(self._ends.pid)
-            self._step(time.monotonic() + _STEP_S)
+        self._kill()
         drained = time.monotonic() + _DRAIN_S
         while self._ends.output >= 0 and time.monotonic() < drained:
             self._step(min(drained, time.monotonic() + _STEP_S))
         self._shell += b"".join(b"left=%b\0" % name for name in leftovers or ())
         return leftovers is None or bool(leftovers)
+
+    def _kill(self) -> None:
+        """End everything: first the command, so that the launchers of its sandbox can tidy up, then those as well."""
+        launchers = tree.launchers(self._ends.pid, self._sandbox) if self._code is None else set()
+        start = time.monotonic()
+        while not (self._alone and self._code is not None) and time.monotonic() < start + _KILL_S:
+            if self._code is not None or time.monotonic() > start + _LAUNCHER_S:
+                launchers.clear()
+            if not launchers:
+                self._group.kill()
+            tree.kill(self._ends.pid, launchers)
+            self._step(time.monotonic() + _STEP_S)
 
     def _until(self, most_s: float) -> None:
         """Go on until nothing is left, or for so long."""

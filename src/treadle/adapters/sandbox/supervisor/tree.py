@@ -13,10 +13,11 @@ import sys
 from _collections_abc import Callable
 
 from treadle.adapters.sandbox.launch.libc import control
-from treadle.adapters.sandbox.launch.processes import descendants
+from treadle.adapters.sandbox.launch.processes import GROUP, descendants
 from treadle.base.process_folders import has_process_ended
 
-_SIGKILL, _SIGTERM, _SIGSTOP = 9, 15, 19
+_SIGKILL, _SIGTERM, _SIGCONT, _SIGSTOP = 9, 15, 18, 19
+_BUBBLEWRAP = b"bwrap"
 _SUBREAPER, _DEATH_SIGNAL = 36, 1
 _LINUX = sys.platform == "linux"
 
@@ -39,24 +40,38 @@ def _try_to(option: int, value: int) -> None:
         pass
 
 
-def terminate(group: int) -> None:
-    """Ask everything to end. The sandbox around the command stays: it would take everything with it at once."""
+def launchers(first: int, sandbox: str) -> "set[int]":
+    """The sandbox's own processes beside the command, which tidy up when it has ended and then end themselves: with
+    Landlock the first process, with bubblewrap all that are outside of it."""
+    if not _LINUX:
+        return set()
+    if sandbox == "landlock":
+        return {first}
+    outside = descendants(_BUBBLEWRAP) if sandbox == "bubblewrap" else {}
+    has_begun = _BUBBLEWRAP in outside.values()
+    return {pid for pid, name in outside.items() if name != _BUBBLEWRAP} if has_begun else set()
+
+
+def terminate(group: int, sandbox: str) -> None:
+    """Ask everything to end. Bubblewrap stays, which would take everything with it at once; and so do its launchers,
+    which would pass the signal on to it."""
     if not _LINUX:
         return _signal(group, _SIGTERM, os.killpg)
+    spared_pids = launchers(group, sandbox) if sandbox == "bubblewrap" else set()
     for pid, name in descendants().items():
-        if name != b"bwrap":
+        if name != _BUBBLEWRAP and pid not in spared_pids:
             _signal(pid, _SIGTERM)
 
 
-def kill(group: int) -> None:
-    """End everything. The sandbox's first process takes all in it along at once; the rest is first brought to a
-    standstill, or what forks quickly would get away."""
+def kill(group: int, spared_pids: "set[int]") -> None:
+    """End everything but the spared processes. The sandbox's first process takes all in it along at once; the rest is
+    first brought to a standstill, or what forks quickly would get away."""
     if not _LINUX:
         return _signal(group, _SIGKILL, os.killpg)
     for pid, name in descendants().items():
-        if name == b"bwrap":
+        if name == _BUBBLEWRAP:
             _signal(pid, _SIGKILL)
-    stopped: set[int] = set()
+    stopped = set(spared_pids)
     for _ in range(50):
         new = descendants().keys() - stopped
         if not new:
@@ -65,7 +80,7 @@ def kill(group: int) -> None:
             _signal(pid, _SIGSTOP)
         stopped |= new
     for pid in descendants():
-        _signal(pid, _SIGKILL)
+        _signal(pid, _SIGCONT if pid in spared_pids else _SIGKILL)  # the command may have suspended a spared one
 
 
 def is_group_gone(group: int) -> bool:
@@ -81,7 +96,7 @@ def is_group_gone(group: int) -> bool:
 
 def working() -> "list[bytes] | None":
     """The names of all that lives but the sandbox, which may take a moment to end; None where they are unknown."""
-    return [name for name in descendants().values() if name != b"bwrap"] if _LINUX else None
+    return [name for name in descendants().values() if name != _BUBBLEWRAP] if _LINUX else None
 
 
 def tasks() -> int:
@@ -135,6 +150,11 @@ class ControlGroup:
     def enter(self) -> None:
         """In the process that becomes the command."""
         self._tell("cgroup.procs", "0")
+
+    def add_to(self, environment: object) -> "dict[str, str]":
+        """The environment of a launcher that stays outside the group and starts the command in it."""
+        assert isinstance(environment, dict)
+        return {**environment, GROUP: self._path} if self._path else environment
 
     def kill(self) -> None:
         self._tell("cgroup.kill", "1")

@@ -146,6 +146,7 @@ class CommandSetup:
             lays=LAID if lays else "",
             covered_sockets=covered_sockets,
             limits=self._context.allowance.limits,
+            sandbox="none" if sandbox is None else sandbox.level,
         )
 
     async def network(self, *, rehearsal: bool = False) -> NetworkChoice:
