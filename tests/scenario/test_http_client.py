@@ -12,6 +12,7 @@ from tests.scenario.http_kit import Server, serving
 from treadle import tool
 from treadle.adapters.models.scripted import Call, Hang, Say, Turn
 from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.base.stream_server import start_stream_server
 from treadle.client import ChatInfo, Client, ClientChat, ToolCall
 from treadle.client import sync as without_async
 from treadle.errors import ApiError
@@ -189,7 +190,7 @@ class Cutter:
         self.cuts = 0
 
     async def __aenter__(self) -> "Cutter":
-        self._server = await asyncio.start_server(self._pass_on, "127.0.0.1", 0)
+        self._server = await start_stream_server(self._pass_on, "127.0.0.1", 0)
         self.address = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
 

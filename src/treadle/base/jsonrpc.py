@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from treadle.base.inert import inert_line, print_line, print_note
+from treadle.base.stream_server import start_stream_server
 from treadle.errors import InvalidInput, TreadleError
 
 MAX_BYTES = 64 * 1024 * 1024  # the largest message in bytes. A longer one is refused.
@@ -309,7 +310,7 @@ async def serve_tcp(served: Served, host: str, port: int) -> None:
     async def welcome(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await served.converse(Connection(reader, writer, served.handle))
 
-    server = await asyncio.start_server(welcome, host, port)
+    server = await start_stream_server(welcome, host, port)
     async with server:
         print_line(f"Treadle listening on port {server.sockets[0].getsockname()[1]}")
         await _until_ended(served, asyncio.create_task(server.serve_forever()))

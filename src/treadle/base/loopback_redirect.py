@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import parse_qs, urlsplit
 
+from treadle.base.stream_server import start_stream_server
 from treadle.errors import InvalidInput
 
 _PAGE = b"<!doctype html><meta charset=utf-8><title>Treadle</title><p>Signed in. You can close this page."
@@ -22,7 +23,7 @@ class RedirectReceiver:
     async def open(self, port: int = 0) -> None:
         """Listen on a port, or on any free one. InvalidInput if it is taken."""
         try:
-            self._server = await asyncio.start_server(self._answer, "127.0.0.1", port)
+            self._server = await start_stream_server(self._answer, "127.0.0.1", port)
         except OSError as error:
             raise InvalidInput(f"the port {port} of the redirect cannot be used: {error.strerror}") from error
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
@@ -49,6 +50,5 @@ class RedirectReceiver:
         status, page = (b"200 OK", _PAGE) if is_callback else (b"404 Not Found", b"")
         writer.write(b"HTTP/1.1 %b\r\ncontent-type: text/html\r\nconnection: close\r\n\r\n%b" % (status, page))
         await writer.drain()
-        writer.close()
         if is_callback and not self._came.done():
             self._came.set_result(query)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.base.stream_server import start_stream_server
 from treadle.base.types import ChatId
 from treadle.client.http import Gap, Http, Lines, Place, follow, refusal
 from treadle.protocol import wire
@@ -104,10 +105,10 @@ async def test_patience_counts_from_the_loss_of_the_connection() -> None:  # A-0
     async def start_again() -> asyncio.Server:
         await restart.wait()
         await asyncio.sleep(0.2)  # the first attempt to reconnect fails
-        return await asyncio.start_server(serve, "127.0.0.1", port)
+        return await start_stream_server(serve, "127.0.0.1", port)
 
     restart = asyncio.Event()
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await start_stream_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     starting = asyncio.create_task(start_again())
     http = Http(f"http://127.0.0.1:{port}", "", 2)

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from treadle.base.stream_server import start_stream_server
+
 
 class Exchange:
     """One request that came in, and the way to answer it."""
@@ -86,26 +88,18 @@ async def listening(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIte
     tasks: set[asyncio.Task[None]] = set()
 
     async def serve_patiently(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
         with suppress(asyncio.IncompleteReadError, OSError):  # the client has gone
             await serve(reader, writer)
 
-    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve the connection and close it, also if the task is cancelled before it starts."""
-
-        def finish(task: asyncio.Task[None]) -> None:
-            tasks.discard(task)
-            writer.close()
-
-        task = asyncio.get_running_loop().create_task(serve_patiently(reader, writer))
-        tasks.add(task)
-        task.add_done_callback(finish)
-
-    listener = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls)
+    listener = await start_stream_server(serve_patiently, "127.0.0.1", 0, ssl=tls)
     try:
         yield listener.sockets[0].getsockname()[1]
     finally:
         listener.close()
-        for task in list(tasks):
+        for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 

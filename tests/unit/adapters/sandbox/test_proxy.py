@@ -14,6 +14,7 @@ import pytest
 
 from treadle.adapters.sandbox.proxy import HEAD_SIZE, LIMITS, Journal, Proxy, ProxyLimits
 from treadle.adapters.tools.builtin.command.network import reached_hosts
+from treadle.base.stream_server import start_stream_server
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 GREETING = b"\x05\x01\x00"
@@ -47,7 +48,7 @@ class Bench:
 @asynccontextmanager
 async def _proxied(tmp_path: Path, patterns: tuple[str, ...], limits: ProxyLimits = LIMITS) -> AsyncIterator[Bench]:
     """A proxy, and a host `web.test` behind it that echoes what it is sent."""
-    host = await asyncio.start_server(_echo, "127.0.0.1", 0)
+    host = await start_stream_server(_echo, "127.0.0.1", 0)
     place = host.sockets[0].getsockname()[:2]
     log = tmp_path / "network"
     fixed = {"web.test": place, "gone.test": ("127.0.0.1", _free())}

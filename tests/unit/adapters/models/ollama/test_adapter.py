@@ -13,6 +13,7 @@ from tests.unit.adapters.models.loopback import Exchange, serving
 from treadle.adapters.models.capability_ladder import Ladder
 from treadle.adapters.models.ollama import BASE_URL, OllamaChat, base_url
 from treadle.adapters.models.registry import ModelRegistry
+from treadle.base.stream_server import start_stream_server
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError
 from treadle.ports.model import ModelInfo, ModelRequest
@@ -242,7 +243,7 @@ async def test_no_server_and_then_one() -> None:
     with pytest.raises(ModelError, match=r"cannot be reached.*ollama serve, or set OLLAMA_HOST") as caught:
         await ask(model)
     assert caught.value.kind == "network"
-    listener = await asyncio.start_server(_answer, "127.0.0.1", port)
+    listener = await start_stream_server(_answer, "127.0.0.1", port)
     async with listener:
         assert (await ask(model))[0].text == "hello"  # nothing false was remembered
     await model.close()

@@ -10,6 +10,7 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from treadle.adapters.stores.postgres import PostgresStore
+from treadle.base.stream_server import start_stream_server
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ class Line:
         """True while the line lets no connection through."""
 
     async def start(self) -> str:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self._server = await start_stream_server(self._accept, "127.0.0.1", 0)
         port = self._server.sockets[0].getsockname()[1]
         parts = urlsplit(self._url)
         user = parts.netloc.rpartition("@")[0] or "postgres"

@@ -1,0 +1,37 @@
+"""A connection is closed however its task ends (L-07)."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from treadle.base.stream_server import start_stream_server
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.05], ids=["before its first step", "later"])
+async def test_a_connection_is_closed_when_its_task_is_cancelled(delay_s: float) -> None:
+    loop = asyncio.get_running_loop()
+
+    def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Coroutine[Any, Any, None]:
+        coroutine = serve_for_ever()
+
+        def cancel() -> None:
+            [task] = [task for task in asyncio.all_tasks() if task.get_coro() is coroutine]
+            task.cancel()
+
+        if delay_s:
+            loop.call_later(delay_s, cancel)
+        else:
+            loop.call_soon(cancel)  # this comes before the first step, which is scheduled after it
+        return coroutine
+
+    async def serve_for_ever() -> None:
+        await asyncio.Event().wait()
+
+    server = await start_stream_server(serve, "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    async with asyncio.timeout(60):
+        assert await reader.read() == b""
+    writer.close()
+    server.close()
