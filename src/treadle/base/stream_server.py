@@ -20,7 +20,10 @@ async def start_stream_server(
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         def finish(task: asyncio.Task[None]) -> None:
             tasks.discard(task)
-            writer.close()
+            if task.cancelled():
+                writer.transport.abort()  # `close` would wait until the other side has read everything
+            else:
+                writer.close()
 
         task = asyncio.get_running_loop().create_task(serve(reader, writer))
         tasks.add(task)

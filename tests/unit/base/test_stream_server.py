@@ -1,6 +1,7 @@
 """A connection is closed however its task ends (L-07)."""
 
 import asyncio
+import socket
 from collections.abc import Coroutine
 from typing import Any
 
@@ -34,4 +35,24 @@ async def test_a_connection_is_closed_when_its_task_is_cancelled(delay_s: float)
     async with asyncio.timeout(60):
         assert await reader.read() == b""
     writer.close()
+    server.close()
+
+
+async def test_a_client_that_reads_nothing_keeps_no_connection_open() -> None:
+    writers: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        writer.write(b"x" * 50_000_000)
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().call_soon(task.cancel)
+        await writer.drain()
+
+    server = await start_stream_server(serve, "127.0.0.1", 0)
+    with socket.create_connection(server.sockets[0].getsockname()):
+        async with asyncio.timeout(60):
+            while not writers:  # noqa: ASYNC110 - the server's own task
+                await asyncio.sleep(0.01)
+            await writers[0].wait_closed()
     server.close()

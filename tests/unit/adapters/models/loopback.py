@@ -86,11 +86,13 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 async def listening(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     """The port at which connections are served; at the end all of them are closed."""
     tasks: set[asyncio.Task[None]] = set()
+    transports: list[asyncio.WriteTransport] = []
 
     async def serve_patiently(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         tasks.add(task)
+        transports.append(writer.transport)
         with suppress(asyncio.IncompleteReadError, OSError):  # the client has gone
             await serve(reader, writer)
 
@@ -102,6 +104,8 @@ async def listening(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIte
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for transport in transports:
+            transport.abort()  # a client that does not read would keep it open
 
 
 @asynccontextmanager
