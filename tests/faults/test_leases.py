@@ -26,7 +26,7 @@ from treadle.protocol.events import SessionCreated
 
 pytestmark = pytest.mark.thorough(one_of=8)
 
-LEASE_S = 2.0
+LEASE_S = 0.6
 TIME_S = 60.0 if SOAK else 5.0
 QUIET_S = 90.0
 CHATS = [ChatId(f"c_{number}") for number in range(6)]

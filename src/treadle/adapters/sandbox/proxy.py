@@ -16,7 +16,6 @@ from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from treadle.base.host_patterns import expand, is_address, matches, refused_address
-from treadle.base.stream_server import start_stream_server
 
 _PIECE = 1 << 16
 _MOST_REACHED = 10_000
@@ -169,7 +168,7 @@ class Proxy:
 
     async def serve(self, listener: socket.socket) -> None:
         """Take connections until cancelled; then end those that are open and log them."""
-        server = await start_stream_server(self._take, sock=listener, limit=HEAD_SIZE)
+        server = await asyncio.start_server(self._take, sock=listener, limit=HEAD_SIZE)
         try:
             await asyncio.get_running_loop().create_future()
         finally:
@@ -192,6 +191,7 @@ class Proxy:
             return  # the program is gone, or the command has ended, and so does this task
         finally:
             self._open.discard(task)
+            writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

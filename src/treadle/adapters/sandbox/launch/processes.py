@@ -8,7 +8,7 @@ import sys
 _FORWARDED = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2)
 _LEFT_TO_THE_COMMAND = (_signal.SIGINT, _signal.SIGQUIT)
 """They come from the terminal, which sends them to the command itself."""
-GROUP = "TREADLE_GROUP"  # The environment variable that names the folder of the control group for the command
+GROUP = "_TREADLE_GROUP"  # The environment variable that names the folder of the control group for the command
 BROKEN_PIPE: int = _signal.SIGPIPE  # Python ignores this signal, and processes that Python starts would inherit that
 
 
