@@ -4,7 +4,8 @@ import inspect
 
 import pytest
 
-from treadle.client import ClientChat
+from treadle import sync
+from treadle.client import ClientChat, chats, client, files
 from treadle.client import sync as client_sync
 from treadle.client.chats import ClientJob
 from treadle.library.chat import Chat
@@ -30,6 +31,23 @@ def test_a_chat_has_every_method_with_its_parameters(kind: type, name: str) -> N
     }
     more = [own[each] for each in own if each not in wanted]
     assert all(each.default is not inspect.Parameter.empty for each in more), "more is allowed, but not required"
+
+
+@pytest.mark.parametrize(
+    ("kind", "sync_kind"),
+    [
+        (ClientChat, client_sync.ClientChat),
+        (ClientJob, client_sync.ClientJob),
+        (chats.Chats, client_sync.Chats),
+        (files.ClientFiles, client_sync.ClientFiles),
+        (client.ClientRace, client_sync.ClientRace),
+        (client.ClientWorlds, client_sync.ClientWorlds),
+        (Job, sync.Job),
+    ],
+)
+def test_a_class_without_async_has_every_method(kind: type, sync_kind: type) -> None:  # E-05
+    methods = {name for name in dir(kind) if name[0] != "_" and callable(getattr(kind, name))}
+    assert methods - set(dir(sync_kind)) == set()
 
 
 @pytest.mark.parametrize("kind", [Job, ClientJob])
