@@ -220,7 +220,7 @@ def test_text_that_is_pending_when_the_loop_ends_leaves_no_coroutine(recwarn: py
         relay = Relay(MemoryStore(), {ChatId("c_1"): 1}, every_s=0.01)
         relay.hear(Envelope(0, ChatId("c_1"), 0, MessageDelta(1, "late")))
 
-    async def shut_down_slowly() -> None:
+    async def shut_down_slowly(*_: object) -> None:
         time.sleep(0.02)  # noqa: ASYNC251 - the loop stands still
 
     with asyncio.Runner() as runner:

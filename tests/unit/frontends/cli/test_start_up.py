@@ -198,9 +198,17 @@ def watch(folder: Path, *arguments: str, **environment: str) -> StartTrace:
 def start_and_watch(
     folder: Path, *arguments: str, **environment: str
 ) -> tuple[subprocess.CompletedProcess[str], StartTrace]:
-    project, home = folder / "project", folder / "home"
-    project.mkdir(exist_ok=True)
-    env = {**os.environ, "TREADLE_HOME": str(home), "TREADLE_MODEL": "", **environment}
+    project, temporary = folder / "project", folder / "temporary"
+    for path in (project, temporary):
+        path.mkdir(exist_ok=True)
+    # A folder for temporary files of its own: the run sweeps it, in a thread if killed processes left something there.
+    env = {
+        **os.environ,
+        "TREADLE_HOME": str(folder / "home"),
+        "TMPDIR": str(temporary),
+        "TREADLE_MODEL": "",
+        **environment,
+    }
     command = [sys.executable, "-c", WATCHED_RUN, "run", *arguments, "Say hello."]
     process = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, check=False)
     return process, msgspec.json.decode((folder / "seen.json").read_bytes(), type=StartTrace)
