@@ -32,7 +32,8 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     """A terminal of a user who has nothing yet: no settings, no keys, no chats."""
     user = tmp_path / "user"
     user.mkdir()
-    environment = {"PATH": os.environ["PATH"], "HOME": str(user), "PYTHONPATH": SOURCES, **NO_LOCAL_SERVER}
+    inherited = {name: os.environ[name] for name in ("PATH", "TMPDIR")}
+    environment = {**inherited, "HOME": str(user), "PYTHONPATH": SOURCES, **NO_LOCAL_SERVER}
     new_terminal = Terminal(tmp_path, environment, 120, 34)
     yield new_terminal
     new_terminal.close()

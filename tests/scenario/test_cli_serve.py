@@ -171,7 +171,7 @@ def test_the_web_app_on_a_project_of_its_own(cli: CommandLine) -> None:  # U-05
         assert "<treadle-app>" in served("GET", "/").text
         me = served("GET", "/api/me").json()
         assert (me["user"], me["mode"]) == ("local", "ask")
-        assert me["root"].startswith(str(cli.folder / "user" / "treadle-web-"))
+        assert me["root"].startswith(str(cli.folder / "user" / "treadle-"))
         chat = served("POST", "/api/chats", {"content": "A test fails."}).json()
         actions = served.until(chat["id"], "session.action_required")[-1]["data"]["actions"]
         assert actions[0]["options"] == ["raise an error", "return 0"]
@@ -180,7 +180,7 @@ def test_the_web_app_on_a_project_of_its_own(cli: CommandLine) -> None:  # U-05
         serve_result = end(process)
     assert serve_result.code == 0
     assert "good once" in serve_result.err
-    assert not list((cli.folder / "user").glob("treadle-web-*"))
+    assert not list((cli.folder / "user").glob("treadle-*"))
 
 
 def test_sigterm_ends_in_good_order(servers: Servers) -> None:  # fault 17

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from treadle.base.process_folders import process_folder_prefix
+
 SOURCE = "stats.py"
 WRONG = "    return total\n"
 RIGHT = "    return total / len(numbers)\n"
@@ -49,11 +51,12 @@ def make_demo(folder: Path) -> tuple[str, str]:
 
 
 @contextmanager
-def demo_folder(prefix: str) -> Iterator[Path]:
-    """A temporary folder, removed with the folder without access rights that a command's view leaves in it."""
+def demo_folder(kind: str) -> Iterator[Path]:
+    """A temporary folder, removed with the folder without access rights that a command's view leaves in it. After a
+    kill, a later run removes it."""
     from treadle.adapters.sandbox.supervisor.removal import remove_tree
 
-    folder = Path(tempfile.mkdtemp(prefix=prefix)).resolve()
+    folder = Path(tempfile.mkdtemp(prefix=f"{process_folder_prefix()}{kind}-")).resolve()
     try:
         yield folder
     finally:

@@ -58,7 +58,7 @@ def run_app(arguments: AppArguments, root: str, first_words: str = "") -> int:
         async with AsyncExitStack() as stack:
 
             def make_demo() -> tuple[str, str]:
-                return demo_project.make_demo(stack.enter_context(demo_project.demo_folder("treadle-demo-")))
+                return demo_project.make_demo(stack.enter_context(demo_project.demo_folder("demo")))
 
             model, resume = arguments.model or os.environ.get("TREADLE_MODEL", ""), arguments.resume
             start = Start(root, model, arguments.prompt, resume or "", resume == "", first_words, make_demo)

@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 from treadle.adapters.sandbox.supervisor.removal import remove_tree
+from treadle.base.process_folders import process_folder_prefix
 from treadle.errors import TreadleError
 from treadle.frontends.cli.demo_project import RIGHT, SOURCE, WRONG, make_project, test_command, write_script
 from treadle.frontends.cli.lazy import asyncio, dialogue, e
@@ -53,7 +54,7 @@ def demo(keep: bool) -> None:
     A real loop repairs a small project in a temporary folder. Only the model is a script. On a terminal the app opens
     with it first, and the kill is offered when you leave it.
     """
-    folder = Path(tempfile.mkdtemp(prefix="treadle-demo-")).resolve()
+    folder = Path(tempfile.mkdtemp(prefix="treadle-demo-" if keep else f"{process_folder_prefix()}demo-")).resolve()
     demonstration = Demo(folder, Terminal())
     try:
         if not is_terminal(sys.stdin, sys.stdout) or os.environ.get("TERM") == "dumb" or demonstration.open_app():

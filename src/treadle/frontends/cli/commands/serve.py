@@ -118,7 +118,7 @@ def web(no_open: bool, demo: bool, **flags: Any) -> None:
     if not demo:
         asyncio.run(_serve(flags, on_ready=on_ready))
         return
-    with demo_project.demo_folder("treadle-web-") as folder:
+    with demo_project.demo_folder("web") as folder:
         asyncio.run(_serve(_demo_flags(folder, flags), on_ready=on_ready))
 
 
