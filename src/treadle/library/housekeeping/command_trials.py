@@ -94,10 +94,11 @@ TRIALS = (
                  "echo changed >> .env; echo done", _is_changed(".env"), {"background": True, "pty": True}),
     CommandTrial("live", "remove the only copy of a file while it sees later edits", "rm -f only.txt; echo done",
                  _is_changed("only.txt"), {"background": True, "live": True}),
+    # While other programs free as much as a command takes, its use is counted every five seconds: hold it for longer.
     CommandTrial("forks", "start more and more processes",
-                 "n=0; while [ $n -lt 300 ]; do sleep 2 & n=$((n+1)); done; wait", _lasting),
-    CommandTrial("memory", "take more and more memory", "yes | tr -d '\\n' | head -c 300000000 | tail | wc -c",
-                 _lasting),
+                 "n=0; while [ $n -lt 300 ]; do sleep 7 & n=$((n+1)); done; wait", _lasting),
+    CommandTrial("memory", "take more and more memory",
+                 "{ yes | tr -d '\\n' | head -c 300000000; sleep 7; } | tail | wc -c", _lasting),
     CommandTrial("disk", "write more and more to the disk", "yes | head -c 300000000 > big; sleep 1",
                  lambda project, _: _status(project / "big").st_size > LIMITS.file),
 )  # fmt: skip
