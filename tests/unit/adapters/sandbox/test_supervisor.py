@@ -334,6 +334,14 @@ async def test_input_comes_in_order_and_once_a_token(commands: SupervisedCommand
         await command.write(b"x", token="d")
 
 
+async def test_stop_where_no_file_can_be_made(commands: SupervisedCommands) -> None:  # a full file system
+    command = await commands.start(CHAT, CALL, job("echo up; sleep 1000"))
+    await output(command, b"up")
+    os.symlink("/nonexistent/stop", f"{command.folder}/stop")  # a name that cannot be opened, not even by root
+    async with asyncio.timeout(60):
+        assert (await command.stop()).ending == "stopped"
+
+
 async def test_input_that_nobody_reads_blocks_neither_the_worker_nor_the_end(
     commands: SupervisedCommands, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -152,7 +152,8 @@ class SupervisedCommand:
 
     async def stop(self) -> CommandExit:
         while (command_exit := await self._find_exit()) is None:
-            names.ask_to_stop(self.folder)
+            with suppress(OSError):  # the file system may take no file: the frame below stops a running command, too
+                names.ask_to_stop(self.folder)
             with suppress(ToolError):
                 self._send(b"stop s\n")
             await self.wait(_LOOK_S)

@@ -166,15 +166,17 @@ class SupervisorSession:
         self._ends.output = -1
 
     def _take_frames(self) -> None:
-        """`ID OP HEX`: input (i), its end (e), or a nudge to look at `stop` (s). Each id counts once, so that a
-        worker may send again what a dead one may have sent."""
+        """`ID OP HEX`: input (i), its end (e), or a stop (s). Each id counts once, so that a worker may send again
+        what a dead one may have sent."""
         *frames, self._frame = (self._frame + os.read(self._control, 1 << 16)).split(b"\n")
         for frame in frames:
             name, operation, *data = frame.split(b" ")
-            if name in self._known or operation == b"s":
+            if name in self._known:
                 continue
             self._known.add(name)
-            if operation == b"i":
+            if operation == b"s":
+                self._stop = True
+            elif operation == b"i":
                 self._input += bytes.fromhex(data[0].decode())
             else:
                 self._input_ends = True
