@@ -5,41 +5,47 @@ from bench.reliability.trial import Outcome, Trial
 
 TEXT = """# Reliability
 
-What becomes of chats when the processes that drive them die. Made by `python -m bench.reliability --write`, which
-starts two servers and three workers as processes on one PostgreSQL, and clients of the
-[Python client](guide/client.md) beside them. The workers have the homes of two machines. Each chat makes {turns} model
-calls of about a second; between them {rounds} times a command that needs an approval and leaves a line in a file,
-together with a tool of the client.
+This page shows what happens to chats when the processes that drive them die. `python -m bench.reliability --write`
+measures it and writes this page. The program starts two servers and three workers as processes on one PostgreSQL,
+and clients that use the [Python client](guide/client.md). The workers have the homes of two machines. Each chat
+makes {turns} model calls of about a second. Between them it calls {rounds} times a command that needs an approval
+and appends a line to a file, together with a tool of the client.
 
-For {seconds:g} seconds workers were killed with `kill -9` and started again, or paused with SIGSTOP for up to 1.6 times
-their lease and continued; in the middle PostgreSQL itself was crashed (SIGQUIT) and started again. Leases lasted
-{lease_s:g} s.
+For {seconds:g} seconds the program killed workers with `kill -9` and started them again, or paused them with
+SIGSTOP for up to 1.6 times their lease and continued them. In the middle it crashed PostgreSQL itself (SIGQUIT) and
+started it again. Leases lasted {lease_s:g} s.
 
-| what was done | |
+| action | |
 |---|---|
 | chats at once | {chats} |
 | workers killed | {killed} |
 | workers paused | {paused} |
 | PostgreSQL crashed | {restarted} |
 
-| what came of it | |
+| result | |
 |---|---|
 | chats that ended | {ended} |
 | problems that the checker found | {problems} |
 | events recorded | {events} |
 | commands run, each at most once | {commands} |
-| of these with an unknown outcome, said so and not repeated | {unknown} |
-| model calls that were made again by another worker | {again} |
+| of these with an unknown outcome, reported and not repeated | {unknown} |
+| model calls that another worker repeated | {again} |
 | the slowest chat | {slowest:.0f} s |
 | all of them | {took:.0f} s |
 
-The checker looks at every chat: its seq is gapless; every call has exactly one result, in order; each line of its file
-stands there at most once, and once for every command that is said to have succeeded; the state folded from the log is
-the stored one; what its client saw live, at the server that the chat was not begun at, is the log; the history is valid
-for every provider. And no process is left behind.
+The checker tests every chat:
 
-A command's outcome is unknown when its worker was killed and the chat went on on the other machine: nobody there can
-tell, the model is told so, and nothing is run twice.
+- Its seq has no gaps.
+- Every call has exactly one result, in order.
+- Its file has each line at most once, and one line for every command that is reported as successful.
+- The state folded from the log is the stored state.
+- The live events of its client equal the log. The client was connected to the server on which the chat did not begin.
+- The history is valid for every provider.
+
+It also tests that no process is left behind.
+
+The outcome of a command is unknown if its worker was killed and the chat continued on the other machine, which
+cannot see the command. The model is told so, and the command does not run twice.
 """
 
 

@@ -16,7 +16,7 @@ _STAMP = "collected"
 
 class Retention(msgspec.Struct, frozen=True):
     days: float = 30.0
-    cap: int = 5 << 30  # How many bytes of images are kept at most.
+    cap: int = 5 * 10**9  # How many bytes of images are kept at most.
     world_days: float = 14.0
 
 
