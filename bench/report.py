@@ -12,7 +12,7 @@ from bench.adapters import Comparisons, comparisons_table, sdk_versions
 from bench.chart import Bar, Panel, draw
 from bench.contest import CONTESTANTS, Contestant
 from bench.environments import versions
-from bench.figures import BY_KEY, CHARTED, FIGURES, Figure
+from bench.figures import BY_KEY, CHARTED, FIGURES, SUMMARY, Figure
 from bench.measure import Results
 from bench.section import section
 
@@ -88,6 +88,19 @@ def ratios_table(results: Results) -> list[Row]:
     return rows
 
 
+def summary_table(outcome: Outcome) -> list[Row]:
+    """Treadle's important figures, with the command that measures each."""
+    measured = f"{outcome.date}, {outcome.machine.system.rpartition(' ')[2]}"
+    rows: list[Row] = [("figure", "Treadle", "target", "reached", "command", "measured")]
+    for key, scenario in SUMMARY.items():
+        figure, own = BY_KEY[key], outcome.results.get(key, {}).get("treadle")
+        if own is not None:
+            target = f"≤ {figure.target:g}" if figure.target else ""
+            command = f"`python -m bench {scenario}`"
+            rows.append((figure.label, figure.show(own), target, reached(figure, outcome.results), command, measured))
+    return rows
+
+
 def reached(figure: Figure, results: Results) -> str:
     own = results[figure.key].get("treadle")
     if figure.target is None or own is None:
@@ -122,12 +135,19 @@ def write_page(outcome: Outcome, template: Path, docs: Path) -> None:
         adapters=markdown(comparisons_table(outcome.adapters)),
         sdks=sdk_versions(outcome.adapters) or "none",
         missing="".join(f"\nNot measured: {failure}.\n" for failure in outcome.failures),
-        **{name: section(before, name) for name in ("server", "terminal", "web", "parts", "doubts")},
+        summary=_summary(outcome, section(before, "summary")),
+        **{name: section(before, name) for name in ("server", "terminal", "web", "parts", "doubts", "earlier")},
     )
     written.write_text(page)
     picture = docs / "images" / "performance.svg"
     picture.parent.mkdir(parents=True, exist_ok=True)
     picture.write_text(draw(panels(outcome.results)))
+
+
+def _summary(outcome: Outcome, before: str) -> str:
+    """The summary with the figures of this run; the rows of other benches are kept."""
+    kept = [line for line in before.splitlines()[2:] if "`python -m bench " not in line]
+    return "\n".join([markdown(summary_table(outcome)), *kept, ""])
 
 
 def panels(results: Results) -> list[Panel]:

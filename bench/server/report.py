@@ -72,7 +72,7 @@ def memory_table(outcome: Outcome) -> list[Row]:
         return []
     return [
         ("memory per idle chat", "KB"),
-        ("nobody reads it", show(outcome.idle.alone)),
+        ("without a reader", show(outcome.idle.alone)),
         ("with an open stream", show(outcome.idle.streamed)),
     ]
 
@@ -91,31 +91,31 @@ def text(outcome: Outcome) -> str:
 
 
 _PAGE = """
-Measured on {date} by `python -m bench.server`: {machine}, load average {load} before the run. The fake provider and the
-readers are processes beside the server, on other cores.
+Measured on {date} by `python -m bench.server`: {machine}, load average {load} before the run. The fake provider and
+the readers are separate processes on other cores.
 
 ![Delay by number of chats, CPU per chunk, time to the next request, events a second, memory](images/server.svg)
 
-**A core carries {carried} chats** that stream 50 chunks a second each, every one with a reader over SSE: one server
-process on one core, chats in SQLite. A number of chats is carried if 19 of 20 chunks reach their reader within
-{in_time:g} ms of being written by the provider. CPU is the server's, all threads, from the provider's socket to the
-reader's; when a core is nearly full chunks arrive several at a time, so that each costs less.
+**A core carries {carried} chats** that stream 50 chunks a second each. Each chat has a reader over SSE. One server
+process runs on one core, with chats in SQLite. A number of chats is carried if 19 of 20 chunks reach their reader
+within {in_time:g} ms after the provider wrote them. CPU is that of the server with all threads, from the provider's
+socket to the reader's. On a nearly full core several chunks arrive together, so each chunk costs less.
 
 {levels}
 
-**How soon a run goes on**: from the POST of a tool's result until the next model request is with the provider, on a
-server that does nothing else. *Apart* is a server without a worker and a worker in a process of its own, which hears of
-the result through the database.
+**Time to the next model request**: from the POST of a tool's result until the provider has the next request, on a
+server without other work. *Apart* means that the server has no worker: the worker is a separate process, and learns
+of the result through the database.
 
 {going_on}
 
-**How much a store takes**, each event a durable commit of its own, beside plain inserts with the same driver. What the
-disk takes for a sync decides; many chats share one.{event_bytes}
+**Throughput of a store**: each event is a separate durable commit, beside plain inserts with the same driver. The
+sync time of the disk limits the throughput; many chats share one sync.{event_bytes}
 
 {appends}
 
-**What a chat takes that does nothing**: growth of the server's memory with many chats whose run is over. Buffers of
-the kernel come on top for every open stream.
+**Memory of an idle chat**: the growth of the server's memory with many chats whose run is over. Each open stream also
+uses buffers of the kernel, which are not counted.
 
 {memory}
 {missing}

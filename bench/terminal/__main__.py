@@ -28,15 +28,15 @@ LABELS = {
     "idle_cpu": ("CPU of the idle app, % of one core", 2, 0.2),
     "ready_s": ("ready for a message, s", 3, None),
     "run10_s": (f"headless run with {ROUNDS} tool rounds, s", 2, None),
-    "run10_cpu_s": ("its CPU, s", 2, None),
-    "run10_mb": ("its memory, MB", 0, None),
+    "run10_cpu_s": ("CPU of that run, s", 2, None),
+    "run10_mb": ("memory of that run, MB", 0, None),
     "echo_ms": ("key to echo while 200 chunks/s stream in, median, ms", 1, 16),
     "echo_p95_ms": ("the same, p95, ms", 1, 50),
     "echo_p99_ms": ("the same, p99, ms", 1, 50),
     "stream_kb_s": ("written to the terminal while 100 chunks/s stream in, 120 by 40, KB/s", 1, 15),
     "cpu_streaming": ("CPU while 200 chunks/s stream in, of one core", 2, None),
-    "long_chat_s": ("a chat of 10,000 events: its end is seen after, s", 2, None),
-    "long_chat_mb": ("its memory, MB", 0, 150),
+    "long_chat_s": ("a chat of 10,000 events: time until its end is visible, s", 2, None),
+    "long_chat_mb": ("memory with that chat, MB", 0, 150),
 }
 PEERS_FOLDER = REPOSITORY / "bench" / ".venvs" / "terminal"
 
@@ -151,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for each in bench.missing:
         print(f"not measured: {each}")
     if options.write_docs:
-        busy = ", busy with other work: times by the clock are too high" if machine.is_busy else ""
+        busy = ", busy with other work: wall-clock times are too high" if machine.is_busy else ""
         where = f"{machine.cpu}, {machine.cores} cores, {machine.system}, {machine.python}"
         head = f"Measured on {today()}: {where}, load average {machine.load} before the run{busy}.\n\n"
         missing = "".join(f"- Not measured: {each}.\n" for each in bench.missing)

@@ -16,6 +16,7 @@ from bench.measure import require_single_reads, share_rounds
 from bench.processes import REPOSITORY, Unsound
 from bench.providers import OURS, PROVIDERS, Provider
 from bench.report import Machine, Outcome, align, figures_table, panels, ratios_table, write_page
+from bench.section import section
 from bench.streams import chunk_bytes, made
 
 RESULTS = {
@@ -125,6 +126,10 @@ def test_a_new_page_keeps_what_was_written_by_hand(tmp_path: Path) -> None:
     page = (tmp_path / "performance.md").read_text()
     assert [line for line in page.splitlines() if line.startswith("## ")] == headings
     assert "2026-01-02" in page
+    summary = section(page, "summary")
+    assert "| CPU per streamed chunk, many in a read, µs | 10.0 | ≤ 12 | yes | `python -m bench stream` |" in summary
+    assert "`python -m bench headless`" not in summary  # this run has no such figure
+    assert "`python -m bench.view`" in summary
 
 
 def test_the_picture_is_valid_svg_with_a_bar_for_each_value() -> None:
