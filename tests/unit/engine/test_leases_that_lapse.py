@@ -85,8 +85,7 @@ async def test_a_worker_that_claims_its_own_chat_again_keeps_the_new_lease() -> 
         events = [each.data for each in await chat.events()]
         assert [type(each).__name__ for each in events].count("RunEnd") == 1
         assert len([each for each in events if isinstance(each, TurnRetry)]) == 1
-        await until(lambda: not agent.worker.holds(chat.id))
-        assert agent.worker.load == 0
+        await until(lambda: not agent.worker.holds(chat.id) and agent.worker.load == 0)
         assert await check(store, chat.id) == []
         await pool.drain()
 
