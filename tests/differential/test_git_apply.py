@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not 
 
 Tree = dict[str, tuple[str, bool]]
 """Files by path: their text, and whether they are executable."""
-_PATHS = ("a", "b.txt", "d/c.py", "d/e f", "ä\t\"q\"", "-- old")  # fmt: skip
+_PATHS = ("a", "b.txt", "d/c.py", "d/e f", "b/c", "ä\t\"q\"", "-- old")  # fmt: skip
 
 
 @pytest.mark.thorough(one_of=8)
@@ -23,15 +23,18 @@ def test_a_git_diff_makes_what_git_apply_makes(folder: Path) -> None:
     for chance in random_cases(40, 1_500, "apply"):
         old = {path: _random_file(chance) for path in _PATHS if chance.random() < 0.6}
         new = _changed_tree(chance, old)
+        if chance.random() < 0.2:
+            old, new = _with_returns(old), _with_returns(new)
         trees = [_write(folder, tree) for tree in (old, new)]
         context = chance.choice(("-U3", "-U3", "-U1", "-U0"))
-        patch = _git(folder, "diff", "-M", context, *trees)
+        prefix = chance.choice(("-p1", "-p1", "-p0"))
+        patch = _git(folder, "diff", "-M", context, *(["--no-prefix"] if prefix == "-p0" else []), *trees)
         if not patch:
             continue
         assert _apply(patch, old) == new, patch
         if context != "-U0":  # git itself loses final newlines there
             _write(folder, old)
-            _git(folder, "apply", "-", stdin_text=patch)
+            _git(folder, "apply", prefix, "-", stdin_text=patch)
             assert _read(folder) == new
 
 
@@ -55,6 +58,10 @@ def test_a_git_diff_of_another_file_is_applied_as_git_does_or_refused(folder: Pa
         both += 1
         assert new_tree == _read(folder), patch
     assert both > 5
+
+
+def _with_returns(tree: Tree) -> Tree:
+    return {path: (text.replace("\n", "\r\n"), executable) for path, (text, executable) in tree.items()}
 
 
 def _random_file(chance: random.Random) -> tuple[str, bool]:

@@ -67,7 +67,7 @@ _EXAMPLE = (
 
 def parse(patch: str) -> list[Section]:
     """All sections, in order. EditError says what cannot be read, and how a patch looks."""
-    lines = _unwrap(patch.removeprefix(BOM).replace("\r\n", "\n").split("\n"))
+    lines = _unwrap(_without_returns(patch.removeprefix(BOM).split("\n")))
     sections: list[Section] = []
     at = 0
     while at < len(lines):
@@ -90,6 +90,13 @@ def parse(patch: str) -> list[Section]:
     if not sections:
         raise EditError(f"The patch names no file to add, update or delete. {_EXAMPLE}")
     return sections
+
+
+def _without_returns(lines: list[str]) -> list[str]:
+    """Lines without CR at their ends. If a header has none, those of added lines are content and stay: a git diff of
+    CRLF files has them."""
+    is_content = any(line.startswith(("@@", "--- ", "*** ")) and not line.endswith("\r") for line in lines)
+    return [line if is_content and line.startswith("+") else line.removesuffix("\r") for line in lines]
 
 
 def _unwrap(lines: list[str]) -> list[str]:
@@ -260,14 +267,12 @@ def _git_section(lines: list[str], at: int) -> tuple[Section | None, int]:
         at += 1
     if at < len(lines) and lines[at].startswith(_BINARY):
         raise EditError(f"The patch changes a binary file, which apply_patch cannot do: {start[:200]!r}. Leave it out.")
-    names: tuple[str, str] | None
-    has_names = _is_unified(lines, at)
-    if has_names:
-        names, at = (_path_in(lines[at]), _path_in(lines[at + 1])), at + 2
-    elif "rename from" in headers and "rename to" in headers:
+    path = _git_path(start)
+    names = None if path is None else (f"a/{path}", f"b/{path}")
+    if has_names := _is_unified(lines, at):
+        names, at = (_path_in(lines[at], "a", path), _path_in(lines[at + 1], "b", path)), at + 2
+    if "rename from" in headers and "rename to" in headers:
         names = (f"a/{_unquote(headers['rename from'])}", f"b/{_unquote(headers['rename to'])}")
-    else:
-        names = _git_names(start)
     end = _unified_end(lines, at) if has_names or (lines[at : at + 1] and lines[at].startswith("@@")) else at
     body = lines[at:end]
     if names is None:
@@ -291,16 +296,21 @@ def _git_section(lines: list[str], at: int) -> tuple[Section | None, int]:
     return (None if nothing and start.startswith("diff --git ") else section), end
 
 
-def _path_in(line: str) -> str:
-    return _unquote(line[4:].split("\t")[0].strip())
+def _path_in(line: str, prefix: str = "", git_path: str | None = None) -> str:
+    """The path of a line above the hunks. With this prefix, if it is the path that git names."""
+    name = _unquote(line[4:].split("\t")[0].strip())
+    return f"{prefix}/{git_path}" if git_path in (name, name.partition("/")[2]) else name
 
 
-def _git_names(header: str) -> tuple[str, str] | None:
-    """Both names of a `diff --git` line, if they are the same but for their prefixes."""
+def _git_path(header: str) -> str | None:
+    """The path that both names of a `diff --git` line are, as they stand or behind prefixes such as a/ and b/."""
+    if not header.startswith("diff --git "):
+        return None
     names = header.strip().removeprefix("diff --git ")
     both = [_unquote(f'"{name}"') for name in _QUOTED.findall(names)]
     both = both or [names[: len(names) // 2], names[len(names) // 2 + 1 :]]
-    return (both[0], both[1]) if (len(both) == 2 and both[0].removeprefix("a/") == both[1].removeprefix("b/")) else None
+    bare = both if len(set(both)) == 1 else [name.partition("/")[2] for name in both]
+    return bare[0] or None if len(bare) == 2 and bare[0] == bare[1] else None
 
 
 def _unquote(name: str) -> str:

@@ -4,6 +4,7 @@ of them or none. Pure; reads through a function and writes nothing."""
 from collections.abc import Callable
 
 import msgspec
+from msgspec.structs import replace
 
 from treadle.adapters.tools.builtin.matching import MatchKind, SearchedText, Shift
 from treadle.adapters.tools.builtin.patch_text import Add, Delete, PatchHunk, PatchLine, Update, parse
@@ -84,6 +85,9 @@ def apply(text: str, hunks: tuple[PatchHunk, ...], path: str) -> str:
     if "\r" in text and "\n" not in text:  # lines that end in CR alone, as on old Macs
         return apply(text.replace("\r", "\n"), tuple(map(_split_at_returns, hunks)), path).replace("\n", "\r")
     bom = BOM if text.startswith(BOM) else ""
+    if "\n" in text:  # otherwise the patch alone tells how lines end
+        bare = [[replace(line, text=line.text.removesuffix("\r")) for line in hunk.lines] for hunk in hunks]
+        hunks = tuple(replace(hunk, lines=tuple(lines)) for hunk, lines in zip(hunks, bare, strict=True))
     parts = text[len(bom) :].split("\n")
     ends_with_newline = not parts[-1]  # of an empty file, too: what is added to it ends with a newline
     if ends_with_newline:
@@ -111,10 +115,10 @@ def apply(text: str, hunks: tuple[PatchHunk, ...], path: str) -> str:
 
 def _split_at_returns(hunk: PatchHunk) -> PatchHunk:
     """For a file whose lines end in CR: to git it is one line without an end."""
-    split = ((line, line.text.split("\r")) for line in hunk.lines)
+    split = ((line, line.text.removesuffix("\r").split("\r")) for line in hunk.lines)
     parts = [(line, part, len(parts) > 1) for line, parts in split for part in parts]
     lines = tuple(PatchLine(line.mark, part, line.mark + part) if cut else line for line, part, cut in parts)
-    return msgspec.structs.replace(hunk, lines=lines, unended_old=False, unended_new=False)
+    return replace(hunk, lines=lines, unended_old=False, unended_new=False)
 
 
 def _assemble(content: list[str], ends: list[bool | None], places: list[_HunkPlace]) -> list[tuple[str, bool | None]]:

@@ -261,6 +261,43 @@ def test_all_that_a_git_diff_says_is_planned() -> None:
 
 
 @pytest.mark.parametrize(
+    ("diff", "expected_path"),
+    [
+        ("diff --git b/c b/c\nnew file mode 100644\n--- /dev/null\n+++ b/c\n@@ -0,0 +1 @@\n+x\n", "b/c"),
+        ("diff --git i/c w/c\nnew file mode 100644\n--- /dev/null\n+++ w/c\n@@ -0,0 +1 @@\n+x\n", "c"),
+        ("diff --git b/c b/c\nnew file mode 100755\nindex 0000000..e69de29\n", "b/c"),
+        ("diff --git a/gone a/gone\n--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n", "a/gone"),
+        ("diff --git b/old b/old\nold mode 100644\nnew mode 100755\n", "b/old"),
+        (
+            "diff --git a/gone b/gone\nrename from a/gone\nrename to b/gone\n"
+            "--- a/gone\n+++ b/gone\n@@ -1 +1 @@\n-x\n+y\n",
+            "b/gone",
+        ),
+        ("diff --git c/old w/old\n--- c/old\n+++ w/old\n@@ -1 +1 @@\n-x\n+y\n", "old"),
+    ],
+)  # fmt: skip
+def test_a_git_diff_may_have_no_prefixes_or_others(diff: str, expected_path: str) -> None:  # T-08
+    files = {"gone": "x\n", "a/gone": "x\n", "b/old": "x\n", "old": "x\n"}
+    assert list(plan(diff, files.get).texts)[-1:] == [expected_path]
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("old", [None, "", "a"])
+def test_a_file_without_line_endings_gets_those_of_the_patch(newline: str, old: str | None) -> None:  # T-08
+    removed_lines = [] if not old else ["-a", UNENDED]
+    lines = [
+        f"@@ -0,0 +1,{2} @@" if not old else "@@ -1 +1,2 @@",
+        *removed_lines,
+        f"+x{newline[:-1]}",
+        f"+y{newline[:-1]}",
+    ]
+    text = _git_diff("f", *lines)
+    text = text if old is not None else text.replace("--- a/f", "--- /dev/null")
+    assert plan(text, {"f": old}.get).texts == {"f": f"x{newline}y{newline}"}
+    assert plan(text.replace("\r", "").replace("\n", "\r\n"), {"f": old}.get).texts == {"f": "x\ny\n"}  # on its way
+
+
+@pytest.mark.parametrize(
     "lines",
     [
         "new file mode 120000\n--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+target\n\\ No newline at end of file\n",
