@@ -85,7 +85,8 @@ def replace(text: str, old: str, new: str, replace_all: bool = False, line: int 
 
 def _replace_exact(text: str, old: str, new: str, replace_all: bool, line: int) -> Replacement | None:
     first = text.find(old)
-    if first == -1 or (old[0] == "\n" and "\r" + old in text):  # half of a CRLF is not replaced
+    is_halved = (old[0] == "\n" and "\r" + old in text) or (old[-1] == "\r" and old + "\n" in text)
+    if first == -1 or is_halved:  # half of a CRLF is not replaced
         return None
     if "\r\n" in text and "\n" in old and "\r" not in old:
         # The same lines may also stand somewhere with CRLF: a model that writes LF does not choose between them.

@@ -123,3 +123,8 @@ def test_equal_lines_with_other_endings_are_asked_about() -> None:  # T-03
     assert replace(text, "a\nb\n", "Z\n", line=4).text == "a\r\nb\r\nx\nZ\n"
     assert replace(text, "a\nb\n", "Z\n", replace_all=True).text == "Z\r\nx\nZ\n"
     assert replace(text, "a\r\nb\r\n", "Z\r\n").text == "Z\r\nx\na\nb\n"  # it names the endings itself
+
+
+@pytest.mark.parametrize(("old", "result"), [("a\r", "Z\r\nb\r\n"), ("\nb", "aZ\r\n"), ("a\r\nb\r", "Z\r\n")])
+def test_half_of_a_line_ending_is_not_replaced(old: str, result: str) -> None:  # T-03
+    assert replace("a\r\nb\r\n", old, "Z").text == result
