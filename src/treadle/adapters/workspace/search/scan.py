@@ -101,13 +101,14 @@ def _read_folder(fd: int, prefix: str, above: Ignoring) -> _Level:
     return level
 
 
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 MAX_FILE = 32_000_000  # Bytes of a file that is searched; larger ones are left out
 
 
 def lines_of(data: bytes) -> list[str] | None:
     """The lines without their ends; None if the bytes are no text. UTF-16 is known by its byte-order mark;
     invalid UTF-8 becomes the text that read_file shows, with single broken bytes as surrogates."""
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if data.startswith(_UTF16):
         text = data.decode("utf-16", errors="replace")
     elif b"\0" in data:
         return None
@@ -128,9 +129,14 @@ def is_utf8(data: bytes) -> bool:
     return True
 
 
-def characters(line: str, bytes_before: int) -> int:
-    """How many characters of the line lie within its first bytes."""
-    return len(line.encode(errors="surrogateescape")[:bytes_before].decode(errors="ignore"))
+def is_other_encoding(data: bytes) -> bool:
+    """True if our own program decodes it, and not ripgrep."""
+    return not is_utf8(data) and not data.startswith(_UTF16)
+
+
+def is_bytewise(data: bytes) -> bool:
+    """True if each byte is a character. Otherwise columns count bytes of the text in UTF-8."""
+    return is_other_encoding(data) and decode_bytewise(data)[1] == "windows-1252"
 
 
 _WHOLE = re.compile(r"\\[AZB]|\(\?[=!<(]")
@@ -240,10 +246,11 @@ def _work(job: SearchJob) -> None:
             lines = lines_of(data)
             if lines is None or (shortcut is not None and not shortcut.search("\n".join(lines))):
                 continue
-            block = bytearray()
+            block, bytewise = bytearray(), is_bytewise(data)
             for number, line in enumerate(lines, 1):
                 if match := pattern.search(line):
-                    byte_offset = len(line[: match.start()].encode(errors="surrogateescape"))
+                    prefix = line[: match.start()]
+                    byte_offset = len(prefix if bytewise else prefix.encode(errors="surrogateescape"))
                     block += b"%d:%d:\n" % (number, byte_offset + 1)
             if block:
                 out.write(path + b"\0" + block + b"\n")

@@ -6,7 +6,6 @@ and all the sums are kept, so memory is bounded. ripgrep opens files by path, so
 at the right moment can make it look outside. Therefore nothing it says is believed but numbers: names are checked and
 lines read again through the root, so that no name and no byte from outside is ever shown (S-01)."""
 
-import codecs
 import os
 import re
 import subprocess
@@ -26,7 +25,7 @@ from treadle.adapters.workspace.paths.entries import missing
 from treadle.adapters.workspace.paths.ignore import FOLDERS, MAX_BYTES, NAME, Matcher, expand, matcher, seen_from
 from treadle.adapters.workspace.paths.ignore import lines_of as rules_of
 from treadle.adapters.workspace.search import scan
-from treadle.adapters.workspace.search.scan import MAX_FILE, SearchJob, is_supported, lines_of
+from treadle.adapters.workspace.search.scan import MAX_FILE, SearchJob, is_bytewise, is_supported, lines_of
 from treadle.base.subprocesses import Completed, Launch, held_folder, program_outside, run_blocking
 from treadle.diff.encodings import visible
 from treadle.errors import ToolError
@@ -221,7 +220,6 @@ def path_of(data: bytes) -> str:
 _NEWLINE = re.compile(r"(?<!\\)(?:\\\\)*\\[nr]")
 _MATCHES_MORE = re.compile(r"\.|\[\^|\\[bBDpPSuUWwx<>]|\[:\^|\(\?[=!<]")
 """Parts of a pattern that can match characters beyond ASCII, or ask for them beside a match."""
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LARGE_NAMED = 10
 _UNSUPPORTED = ("look-around", "backreferences")
 _USUAL_S = 1.0  # Most searches have ended by then; after it the cause of the delay is looked for
@@ -363,7 +361,7 @@ class Engine:
         if lines_of(data) is None:
             raise ToolError(f"{inert(query.path)} is a binary file; it is not searched.")
         job = SearchJob(query.pattern, "", query.ignore_case, query.literal, stdin=True)
-        other_encoding = not scan.is_utf8(data) and not data.startswith(_UTF16) and is_supported(job)
+        other_encoding = scan.is_other_encoding(data) and is_supported(job)
         with self._guard.open(query.path) as fd:
             reader = MatchReader(_any, query.most)
             program = None if other_encoding else self._program
@@ -418,17 +416,21 @@ class Engine:
 
     def _lines(self, path: str, positions: Sequence[tuple[int, int]], context: int) -> tuple[Line, ...] | None:
         """The lines with these numbers and those around them; None if this is no text file of the project."""
-        text = None
+        text, bytewise = None, False
         with suppress(ToolError):
-            text = lines_of(self._guard.read_bytes(path, MAX_FILE))
+            data = self._guard.read_bytes(path, MAX_FILE)
+            text, bytewise = lines_of(data), is_bytewise(data)
         if text is None:
             return None
         columns = {number: column for number, column in positions if number <= len(text)}
         around = {near for number in columns for near in range(number - context, number + context + 1)}
 
         def build(number: int, line: str) -> Line:
-            at = (scan.characters(line, columns[number] - 1),) if number in columns else ()
-            return Line(number, visible(line), *at)
+            if number not in columns:
+                return Line(number, visible(line))
+            before = columns[number] - 1
+            utf8 = b"" if bytewise else line.encode(errors="surrogateescape")[:before]
+            return Line(number, visible(line), before if bytewise else len(utf8.decode(errors="ignore")))
 
         return tuple(build(at, text[at - 1]) for at in sorted(around.intersection(range(1, len(text) + 1))))
 

@@ -219,6 +219,14 @@ def test_texts_of_every_kind(engine: Make, project: Path) -> None:
     assert search(searcher, "^$") == {}
 
 
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-8", "utf-16"])
+def test_the_column_counts_characters_in_every_encoding(engine: Make, project: Path, encoding: str) -> None:  # T-04
+    write(project, a=f"{'é' * 500} needle\n".encode(encoding))
+    for query in (Query("needle"), Query("needl."), Query("needle", path="a")):
+        (file,) = engine(project).search(query, None).files
+        assert [line.column for line in file.lines] == [501]
+
+
 @pytest.mark.thorough(one_of=8)
 def test_posix_classes_and_word_ends(engine: Make, project: Path) -> None:  # T-04
     write(project, a="Alpha\n12\n--\nfoobar\n")
