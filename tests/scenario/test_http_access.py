@@ -300,7 +300,7 @@ async def test_a_connection_that_sends_no_headers_is_closed(
 async def test_a_slow_answer_and_a_quiet_connection_are_no_missing_headers(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "HEADERS_S", 0.2)
+    monkeypatch.setattr(connections, "HEADERS_S", 1.0)
     reader, writer = await asyncio.open_connection("127.0.0.1", int(server.address.rpartition(":")[2]))
     for _ in range(2):
         writer.write(WHOLE)
@@ -308,5 +308,5 @@ async def test_a_slow_answer_and_a_quiet_connection_are_no_missing_headers(
         assert head.startswith(b"HTTP/1.1 200")
         length = next(int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:"))
         await reader.readexactly(length)
-        await asyncio.sleep(0.5)  # longer than headers may take, shorter than a connection may rest
+        await asyncio.sleep(1.2)  # longer than headers may take, shorter than a connection may rest
     writer.close()

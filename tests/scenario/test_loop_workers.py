@@ -37,7 +37,7 @@ async def test_a_message_right_after_another_command_is_answered(stage: Stage) -
         for _ in range(moment):
             await asyncio.sleep(0)
         head = (await chat.carry_out(c.Send("go"))).head
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(of(await chat.events(), e.RunEnd)) <= moment:
                 head = await stage.store.wait(chat.id, head, 5)
 

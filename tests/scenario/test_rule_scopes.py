@@ -1,6 +1,7 @@
 """Every offer carries its scopes, and no front end makes a wider rule than was offered (S-07, fault 6): the engine
 checks it. `once` never makes a rule."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,14 +14,15 @@ from tests.scenario.command_line import CommandLine
 from tests.scenario.copilot_kit import Start, turns
 from tests.scenario.editor import begin, editing
 from tests.scenario.http_kit import serving
-from tests.scenario.kit import Stage, play
+from tests.scenario.kit import Stage, of, play
 from tests.scenario.test_cli_dialogue import person, prepared
 from tests.scenario.test_tui_app import agent_with, app_on, say, until
 from treadle import Chat
 from treadle.adapters.models.scripted import Call, Say
 from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.base import file_system
 from treadle.errors import ConfigError, InvalidInput, Refused
-from treadle.protocol.events import OpenAction, PermissionCompleted
+from treadle.protocol.events import ActionRequired, ExecutionComplete, OpenAction, PermissionCompleted
 from treadle.protocol.permissions import Offer, Rule
 
 pytestmark = pytest.mark.thorough(one_of=8)
@@ -80,6 +82,34 @@ async def test_the_engine_refuses_what_was_not_offered_and_changes_nothing(stage
     await play(chat.approve(action, rule=everything.rule_for("once")))
     assert (await chat.state()).options.rules == ()
     assert not (tmp_path / "home" / "rules.json").exists()
+
+
+async def test_the_rule_of_an_answer_is_saved_before_the_next_call_is_judged(stage: Stage, tmp_path: Path) -> None:
+    """S-07: else the second call would be asked for, or let through after a refusal for all calls."""
+    (tmp_path / "project").mkdir()
+    steps = [Call("run_command", command=ONE_HOST), Call("run_command", command=ONE_HOST), Say("Done.")]
+    agent = stage.agent(steps, builtin=True, home=tmp_path / "home")
+    chat = agent.chat(root=str(tmp_path / "project"), mode="ask", interactive=True)
+    await play(chat.send("Go."))
+    (action,) = await chat.actions()
+    async with asyncio.timeout(60):
+        while agent.worker.holds(chat.id):
+            agent.worker.changed.clear()
+            await agent.worker.changed.wait()
+    driven_chats = []
+
+    def look(point: str) -> None:
+        if point == "home.before_replace:rules.json":
+            driven_chats.append(agent.worker.holds(chat.id))
+
+    file_system.install_fault_hook(look)
+    try:
+        events = await play(chat.approve(action, rule=action.offers[0].rule_for("user")))
+    finally:
+        file_system.install_fault_hook(None)
+    assert driven_chats == [False]
+    assert not of(events, ActionRequired)
+    assert len(of(events, ExecutionComplete)) == 2
 
 
 @pytest.mark.thorough(one_of=8)

@@ -50,12 +50,15 @@ class Terminal:
         self._tmux("paste-buffer", "-p")
 
     def quit(self) -> None:
-        """Press Ctrl-C until the app has ended. A second press counts only for 3 seconds after the first."""
+        """Press Ctrl-C until the app ends. A second press counts only for 3 seconds after the first. A press that comes
+        while the app ends would end the program that started it, so the app gets nearly all of that time."""
         self.keys("C-c")
         self.wait("again quits")
         while "again quits" in self.screen():
             self.keys("C-c")
-            time.sleep(0.3)
+            deadline = time.monotonic() + 2.5
+            while "again quits" in self.screen() and time.monotonic() < deadline:
+                time.sleep(0.1)
 
     def resize(self, width: int, height: int) -> None:
         self._tmux("resize-window", "-x", str(width), "-y", str(height))

@@ -372,11 +372,20 @@ def run_blocking(
                 else:
                     waiting.unregister(key.fileobj)
             del errors[_ERRORS_CAP:]
-        while True:  # a program may close its output long before it ends
-            with suppress(subprocess.TimeoutExpired):
-                return Completed("exited", process.wait(_POLL_S), errors.decode(errors="replace"))
+        pause_s = _POLL_S / 128
+        while not _has_ended(process):  # a program may close its output long before it ends
             if early_end := check_early_end():
                 return early_end
+            time.sleep(pause_s := min(2 * pause_s, _POLL_S))
+        kill_group(process.pid)  # with it goes what it left running
+        return Completed("exited", process.wait(), errors.decode(errors="replace"))
+
+
+def _has_ended(process: "subprocess.Popen[bytes]") -> bool:
+    """The program is not waited for where that can be helped: so its number is still its own, and its group's."""
+    if sys.platform == "darwin":
+        return process.poll() is not None
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def program_outside(name: str, project: str) -> str | None:

@@ -99,22 +99,22 @@ class Worker:
 
     @contextlib.contextmanager
     def taking(self, chat: ChatId) -> Iterator[Take | None]:
-        """For a command that is to be carried on here: the lease comes in its commit. None while the chat is driven, or
-        when there is no room; its place is kept for the length of the block."""
+        """For a command that is to be carried on here: the lease comes in its commit, and the chat is driven when the
+        block ends. None while the chat is driven, or when there is no room; its place is kept for the block."""
         hold = self._held.get(chat)
         if chat in self._taken or (hold is not None and not hold.released) or self.full:
             yield None
             return
 
-        def take(lease: Lease) -> None:
-            self._taken[chat] = lease
-            self.start(chat)
-
+        leases: list[Lease] = []
         self._reserved += 1
         try:
-            yield Take(self.name, lambda state: effect_free_events(state, self._deps), take)
+            yield Take(self.name, lambda state: effect_free_events(state, self._deps), leases.append)
         finally:
             self._reserved -= 1
+            for lease in leases:
+                self._taken[chat] = lease
+                self.start(chat)
             self._make_room()
 
     @contextlib.contextmanager

@@ -76,23 +76,24 @@ async def execute_commands(
             await check_effort_change(home, chat, command.changes)
     decision = next((command for command in commands if isinstance(command, c.Decide)), None)
     rule = decision.rule if decision is not None else None
+    state: ChatState | None = None
     try:
         with home.worker.taking(chat) if work else nullcontext() as take:
-            state = await home.deps.log.execute(chat, commands, on_state, take, answer)
-    except Refused as refusal:
-        if decision is None or refusal.reason != "no_such_action":
-            raise
-        if (rule := await _recorded_rule(home, chat, decision)) is None:
-            raise
-        state = await home.deps.log.load(chat)
-        if on_state is not None:
-            on_state(state)
-    try:
-        if rule is not None:
-            await save_rule(home, rule, state)
+            try:
+                state = await home.deps.log.execute(chat, commands, on_state, take, answer)
+            except Refused as refusal:
+                if decision is None or refusal.reason != "no_such_action":
+                    raise
+                if (rule := await _recorded_rule(home, chat, decision)) is None:
+                    raise
+                state = await home.deps.log.load(chat)
+                if on_state is not None:
+                    on_state(state)
+            if rule is not None:  # inside the block: the next calls of the chat are judged by it
+                await save_rule(home, rule, state)
         await end_jobs(home, state)
     finally:  # the commands are recorded: the chat goes on even if the rule cannot be saved
-        if work:
+        if work and state is not None:
             go_on(home, state)
     return state
 

@@ -50,6 +50,16 @@ def test_what_a_program_left_behind_goes_with_it(ending: str, tmp_path: Path) ->
     assert _has_ended(int(note.read_text()))
 
 
+def test_what_a_program_that_exits_leaves_running_ends_with_it() -> None:  # L-07
+    output = bytearray()
+    launch = Launch(["/bin/sh", "-c", "sleep 600 > /dev/null 2>&1 & echo $!; exit 3"], dict(os.environ))
+    assert run_blocking(launch, output.extend, 60.0).code == 3
+    until = time.monotonic() + 60
+    while not _has_ended(int(output)) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert _has_ended(int(output))
+
+
 @pytest.mark.parametrize("ending", ["timed_out", "stopped"])
 def test_a_program_that_closed_its_output_is_bounded(ending: str) -> None:  # L-07
     launch = Launch(["/bin/sh", "-c", "exec >&- 2>&-; exec sleep 60"], dict(os.environ))

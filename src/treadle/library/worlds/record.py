@@ -19,11 +19,12 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.adapters.sandbox.supervisor.removal import remove_tree
-from treadle.adapters.workspace.history.overlay_upper import BEGAN, LASTING
+from treadle.adapters.workspace.history.capture import TREE
+from treadle.adapters.workspace.history.overlay_upper import BEGAN, LASTING, UPPER, Upper
 from treadle.base.file_locks import lock_file
 from treadle.base.file_system import create_file, faultpoint, replace_file
 from treadle.base.types import new_id
-from treadle.errors import NotFound, WorldBusy
+from treadle.errors import NotFound, ToolError, WorldBusy
 from treadle.protocol.content import Value
 from treadle.protocol.options import Project
 
@@ -174,8 +175,14 @@ class WorldFolders:
                 self._remove_stamps(view, os.readlink(f"{view}/{BEGAN}") if os.path.islink(f"{view}/{BEGAN}") else "")
 
     def has_lost_stamp(self, world: World) -> bool:
+        """True also for a stamp that cannot be read: a power cut may leave it empty."""
         view = self.view(world)
-        return world.how == "overlay" and os.path.isdir(f"{view}/upper") and not os.path.exists(f"{view}/{BEGAN}")
+        if world.how == "overlay" and os.path.isdir(f"{view}/{UPPER}"):
+            try:
+                _ = Upper(view).began_ns
+            except ToolError:
+                return True
+        return False
 
     def mend(self, world: World) -> None:
         """Give a world whose stamp is lost one as old as the world. For the one that has the world `alone`."""
@@ -206,6 +213,8 @@ class WorldFolders:
             for world in worlds.values():
                 if world.parent and world.parent not in worlds:
                     yield f"the world {world.id} is one of {world.parent}, which is gone"
+                if not os.path.isdir(f"{self.view(world)}/{TREE if world.how == 'copy' else UPPER}"):
+                    yield f"the world {world.id} has lost the files that were changed in it"
                 if not os.path.isdir(world.root):
                     yield f"the project {world.root} of the world {world.id} is gone"
 
@@ -225,10 +234,10 @@ def _make_view(view: str, world: World) -> None:
     """Make an empty view. Its top has the permissions of the root: they are visible to commands in the world."""
     os.mkdir(view, 0o700)
     if world.how == "overlay":
-        for name in ("upper", "work"):
+        for name in (UPPER, "work"):
             os.mkdir(f"{view}/{name}", 0o700)
         with suppress(OSError):
-            os.chmod(f"{view}/upper", stat.S_IMODE(os.stat(world.root).st_mode))
+            os.chmod(f"{view}/{UPPER}", stat.S_IMODE(os.stat(world.root).st_mode))
         _stamp(f"{view}/{BEGAN}")
     create_file(f"{view}/{LASTING}", b"")
 

@@ -1,16 +1,15 @@
 """A branch for a run (W-06): real repositories, whose work tree and index stay exactly as they are."""
 
-import atexit
 import os
 import shutil
 import subprocess
-import tempfile
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests.homes import shared_home
 from treadle.adapters.sandbox.choose import choose
 from treadle.adapters.sandbox.launcher import NoSandbox
 from treadle.adapters.workspace.git import Git, blob_ids, make_branch, repository_of
@@ -47,9 +46,7 @@ def repository(tmp_path: Path) -> Path:
 
 @cache
 def sandbox() -> Sandbox:
-    home = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, home, True)
-    best_sandbox = choose(Path(home)).sandbox
+    best_sandbox = choose(shared_home()).sandbox
     if best_sandbox.level == "none":
         pytest.skip("no sandbox holds here")
     return best_sandbox

@@ -202,8 +202,9 @@ def start_and_watch(
     for path in (project, temporary):
         path.mkdir(exist_ok=True)
     # A folder for temporary files of its own: the run sweeps it, in a thread if killed processes left something there.
+    # A proxy of this machine would make the run load what reads the hosts that need none.
     env = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")},
         "TREADLE_HOME": str(folder / "home"),
         "TMPDIR": str(temporary),
         "TREADLE_MODEL": "",

@@ -19,6 +19,8 @@ def test_gc_takes_what_was_dropped_and_fsck_names_what_is_damaged(tmp_path: Path
     assert not dropped_folder.exists()
     assert [each.id for each in folders.all()] == [world.id]
     assert list(folders.problems()) == []
+    Path(folders.view(world), "upper").rmdir()
+    assert list(folders.problems()) == [f"the world {world.id} has lost the files that were changed in it"]
     Path(folders.path(world.id), "world.json").write_text("{")
     (problem,) = folders.problems()
     assert world.id in problem
