@@ -41,7 +41,8 @@ from treadle.protocol import wire
 from treadle.protocol.content import Usage
 from treadle.protocol.events import Envelope, ModelCall, RecordLost, UserMessage
 from treadle.protocol.options import BUDGET_BOUNDS, NUMBER_BOUNDS
-from treadle.protocol.tools import ToolSpec
+from treadle.protocol.permissions import Rule
+from treadle.protocol.tools import DynamicTool, ToolSpec
 from treadle.testing.checker import check
 
 pytestmark = pytest.mark.thorough(one_of=8)
@@ -87,6 +88,33 @@ async def test_a_number_out_of_range_is_refused_by_the_library(wrong: dict[str, 
         chat = await new_agent.chat()
         with pytest.raises(InvalidInput, match=next(iter(wrong))):
             await chat.command(c.ChangeOptions(msgspec.to_builtins(wrong)))
+        assert len(await chat.events()) == 1
+        assert (await new_agent.deps.store.list()) != []
+
+
+WRONG_TYPES: list[dict[str, Any]] = [
+    {"run_budget": Budget(tokens=1.5)},  # type: ignore[arg-type]
+    {"run_budget": Budget(tokens=True)},
+    {"chat_budget": Budget(usd="3")},  # type: ignore[arg-type]
+    {"rules": (Rule("allow", "run_command", 5),)},  # type: ignore[arg-type]
+    {"dynamic_tools": (DynamicTool("look", 5, {"type": "object"}),)},  # type: ignore[arg-type]
+    {"max_turns": 2.5},
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG_TYPES, ids=str)
+async def test_a_value_of_another_type_is_refused_by_the_library(wrong: dict[str, Any]) -> None:  # S-20
+    """Within an object that the caller has made, too: the first record could not be read any more."""
+    async with agent() as new_agent:
+        with pytest.raises(InvalidInput, match=next(iter(wrong))):
+            await new_agent.chat(**wrong)
+        with pytest.raises(InvalidInput, match=next(iter(wrong))):
+            await new_agent.begin("c_new", ChatOptions(**wrong))
+        chat = await new_agent.chat()
+        with pytest.raises(InvalidInput, match=next(iter(wrong))):
+            await chat.command(c.ChangeOptions(wrong))
+        with pytest.raises(InvalidInput, match="since"):
+            await chat.command(c.Restore("r", "undo", since=1.5))  # type: ignore[arg-type]
         assert len(await chat.events()) == 1
         assert (await new_agent.deps.store.list()) != []
 
@@ -256,6 +284,23 @@ async def test_a_lost_change_of_options_leaves_the_chat_read_only(tmp_path: Path
         assert (await chat.state()).options.mode == "read-only"
         await chat.command(c.ChangeOptions({"mode": "confirm"}))
         assert (await chat.state()).options.mode == "confirm"
+    await store.close()
+
+
+async def test_a_record_of_unknown_type_that_is_missing_leaves_the_chat_read_only(tmp_path: Path) -> None:  # D-06
+    """It may have been the one that made the chat read-only."""
+    path = tmp_path / "t.db"
+    store = SqliteStore(path)
+    async with agent(store) as new_agent:
+        chat = await new_agent.chat(mode="auto-edit")
+        await chat.command(c.ChangeOptions({"mode": "read-only"}))
+        await chat.command(c.Rename("x"))
+    await store.close()
+    with sqlite3.connect(path) as database:
+        database.execute("DELETE FROM events WHERE place = (SELECT min(place) + 1 FROM events)")
+    store = SqliteStore(path)
+    async with agent(store) as new_agent:
+        assert (await new_agent.chat(chat.id).state()).options.mode == "read-only"
     await store.close()
 
 

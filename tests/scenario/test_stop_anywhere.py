@@ -3,6 +3,7 @@ compaction of an idle chat (L-07)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -105,6 +106,21 @@ async def test_an_interrupt_ends_what_stands_before_a_call(stage: Stage, hang_po
         await hang.left.wait()
     assert of(events, e.RunEnd)[0].reason == "interrupted"
     assert tool.ran == 0
+
+
+async def test_an_interrupt_ends_what_stands_before_a_check(stage: Stage, tmp_path: Path) -> None:  # L-07, L-16
+    stage.replayed = False  # it is interrupted in the middle
+    hang = Hang()
+    agent = stage.agent([Say("Done.")], builtin=True, hooks=HangingHook(hang))
+    chat = await agent.chat(root=str(tmp_path), checks=["true"], verify=False)
+    following = asyncio.ensure_future(play(chat.send("go")))
+    async with asyncio.timeout(STOP_S):
+        await hang.entered.wait()
+        await chat.interrupt()
+        events = await following
+        await hang.left.wait()
+    assert of(events, e.RunEnd)[0].reason == "interrupted"
+    assert of(events, e.CheckStarted) == []
 
 
 class HangingModel:

@@ -16,6 +16,7 @@ from treadle.base.types import call_key
 from treadle.errors import ModelError
 from treadle.protocol import deltas as d
 from treadle.protocol.content import Thinking, ToolRequest, Usage
+from treadle.protocol.options import MAX_COUNT, MAX_USD
 
 _MARK = re.compile(r'["\\{}\[\]]')
 CALLS = 256  # calls of one turn
@@ -234,11 +235,11 @@ class Assembler:
 
 
 def _sane(usage: Usage) -> Usage:
-    """A provider's counts, with none below zero: they are added to what was spent, and must not take from it."""
-    if min(usage.input, usage.output, usage.cached, usage.reasoning, usage.usd) >= 0:
-        return usage
-    counts = {name: max(0, getattr(usage, name)) for name in ("input", "output", "cached", "reasoning")}
-    return replace(usage, usd=max(0.0, usage.usd), **counts)
+    """A provider's counts within bounds: they are added to what was spent, and must neither take from it nor be
+    infinite."""
+    names = ("input", "output", "cached", "reasoning")
+    counts = {name: max(0, min(MAX_COUNT, getattr(usage, name))) for name in names}
+    return replace(usage, usd=max(0.0, min(MAX_USD, usage.usd)), **counts)
 
 
 def _check(size: int, most: int, template: str) -> None:

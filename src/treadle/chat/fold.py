@@ -252,7 +252,7 @@ def change_options(options: ChatOptions, changes: dict[str, Any]) -> ChatOptions
     folder: which one has to be said again, and so has the world of it."""
     if "root" in changes:
         changes = {"root_id": "", "world": "", **changes}
-    return msgspec.convert({**msgspec.to_builtins(options), **changes}, ChatOptions)
+    return msgspec.convert(msgspec.to_builtins({**msgspec.to_builtins(options), **changes}), ChatOptions)
 
 
 def _options_changed(state: ChatState, event: e.OptionsChanged, at: Envelope) -> ChatState:
@@ -296,7 +296,7 @@ def _record_lost(state: ChatState, event: e.RecordLost, at: Envelope) -> ChatSta
         locked = replace(state.options, mode="read-only")
         failure = Failure("damaged", f"The first record of this chat cannot be read: {event.reason}")
         return replace(state, chat=at.chat, options=locked, creation_lost=True, last_error=failure)
-    if event.lost_type == e.OptionsChanged.TYPE:
+    if event.lost_type in ("", e.OptionsChanged.TYPE):  # of a record that is missing, the type is not known
         state = replace(state, options=replace(state.options, mode="read-only"))
     return change_run(state, has_lost_record=True)
 

@@ -159,7 +159,7 @@ def _finish_calls(state: ChatState) -> ChatState:
 
 def _permission_requested(state: ChatState, event: e.PermissionRequested, at: Envelope) -> ChatState:
     call = next((call for call in state.calls if call.key == event.call), None)
-    name, arguments = ("", {}) if call is None else (call.request.name, _decode_arguments(call))
+    name, arguments = ("", {}) if call is None else (call.request.name, decode_arguments(call))
     action = OpenAction(event.action, "permission", event.call, name, arguments, event.shown, ("allow", "deny"))
     fields = ("hash", "severity", "reason", "offers", "network")
     action = replace(action, **{field: getattr(event, field) for field in fields})
@@ -167,7 +167,7 @@ def _permission_requested(state: ChatState, event: e.PermissionRequested, at: En
     return change_call(state, event.call, phase="asking", action=action)
 
 
-def _decode_arguments(call: Call) -> dict[str, Any]:
+def decode_arguments(call: Call) -> dict[str, Any]:
     """The arguments of a call as the model sent or a person changed them; empty if they are no JSON object."""
     if call.arguments is not None:
         return call.arguments
@@ -197,7 +197,7 @@ def _note_refusal(state: ChatState, call: Call) -> ChatState:
     """A person who refuses a call that commits the changes of a job refuses these changes (W-09)."""
     if call.request.name not in (JOB_TOOL, STOP_TOOL):
         return state
-    handle = job_handle(_decode_arguments(call))
+    handle = job_handle(decode_arguments(call))
     jobs, pending = (
         tuple(replace(job, refused=call.key) if job.job == handle else job for job in group)
         for group in (state.jobs, state.pending_jobs)

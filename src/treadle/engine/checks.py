@@ -7,12 +7,14 @@ person.
 A check can be repeated. The check of a lost worker is continued by the next worker, or begun again under another
 key."""
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from treadle.chat.state import OpenCheck
 from treadle.engine.deps import Deps
 from treadle.engine.outcome import CallRun, Unknown, checkpoint, crashed, first_line, workspace_events
-from treadle.engine.tenure import STOPPED, Tenure
+from treadle.engine.tenure import STOPPED, Stopped, Tenure
 from treadle.engine.tool_calls import record_outcome, stop
 from treadle.errors import ToolError
 from treadle.ports.hooks import AskPerson
@@ -35,19 +37,26 @@ async def run_check(tenure: Tenure, check: OpenCheck, deps: Deps) -> None:
         return await _skip(tenure, check, NO_TOOL.format(name=invocation.name), has_begun)
     if not has_begun:
         try:
-            refused = await deps.hooks.before_call(tool.spec, invocation)
-            if isinstance(refused, AskPerson):
-                raise ToolError(refused.reason)
-            if refused:
-                raise ToolError(refused if isinstance(refused, str) else CHANGED)
-            plan = await tool.prepare(invocation)
+            plan = await tenure.unless_stopped(_prepare(tool, invocation, deps))
         except Exception as error:  # also a fault of a hook of the library's user
             text = str(error) if isinstance(error, ToolError) else crashed(tool.spec, error)
             return await _skip(tenure, check, deps.redact(text), has_begun)
+        if isinstance(plan, Stopped):
+            return
         start = CheckStarted(check.check, check.command, check.attempt, check.paths, plan)
         await tenure.append(*(await checkpoint(tenure, deps) if plan is not None else ()), start)
     if await tenure.unless_stopped(_carry_out(tenure, tool, check, has_begun, deps)) is STOPPED:
         await stop(tenure, tool, invocation, deps)
+
+
+async def _prepare(tool: Tool, invocation: Invocation, deps: Deps) -> dict[str, Any] | None:
+    """Ask the hooks, and let the tool look. ToolError: a hook wants something else."""
+    refused = await deps.hooks.before_call(tool.spec, invocation)
+    if isinstance(refused, AskPerson):
+        raise ToolError(refused.reason)
+    if refused:
+        raise ToolError(refused if isinstance(refused, str) else CHANGED)
+    return await tool.prepare(invocation)
 
 
 async def stop_check(tenure: Tenure, check: OpenCheck, deps: Deps) -> None:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.base.host_patterns import joined
+from treadle.base.types import CallKey
 from treadle.chat.applying import tool_options
 from treadle.chat.state import Call, known_files
 from treadle.engine.deps import Deps
@@ -128,7 +129,7 @@ async def _or_refused(
     except TrialLost as error:  # it was tried, and its effects outside of the project are unknown
         call = ready.call
         start = e.ExecutionStart(call.key, call.request.name, ready.invocation.arguments, ready.summary)
-        return SettledCall((start, _unknown(call, str(error))))
+        return SettledCall((start, unknown(call.key, str(error))))
     except ToolError as error:
         text, seen_files = str(error), seen_of(error)
     except Exception as error:
@@ -140,7 +141,7 @@ def _going_on(tenure: Tenure, call: Call, deps: Deps) -> Ready | SettledCall:
     """A call that a person has answered goes on: it was allowed when it began."""
     started_call = find_begun_call(tenure, call, deps)
     if started_call is None:
-        return SettledCall((_unknown(call, GONE),))
+        return SettledCall((unknown(call.key, GONE),))
     tool, invocation = started_call
     return Ready(call, tool, invocation, summarize(tool.spec, invocation.arguments))
 
@@ -282,8 +283,8 @@ def _refused_tried(
     return _refused(ready.call, ready.invocation.arguments, text, ready.summary, seen_files, result_summary, took_ms)
 
 
-def _unknown(call: Call, text: str) -> e.ExecutionComplete:
-    return e.ExecutionComplete(call.key, False, error=text, result_summary="unknown outcome", synthetic="unknown")
+def unknown(call: CallKey, text: str) -> e.ExecutionComplete:
+    return e.ExecutionComplete(call, False, error=text, result_summary="unknown outcome", synthetic="unknown")
 
 
 def _ask_person(call: Call, start: e.ExecutionStart, interactive: bool) -> SettledCall:

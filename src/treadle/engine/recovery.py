@@ -11,9 +11,9 @@ from treadle.base.types import CallKey
 from treadle.chat.state import Call, ChatState
 from treadle.engine.checks import stop_check
 from treadle.engine.deps import Deps
-from treadle.engine.examination import find_begun_call
+from treadle.engine.examination import find_begun_call, unknown
 from treadle.engine.tenure import STOPPED, Tenure
-from treadle.engine.tool_calls import run_one, run_together, stop, unknown
+from treadle.engine.tool_calls import UNKNOWN, run_one, run_together, stop
 from treadle.protocol.events import AssistantReset, TurnRetry
 
 LOST = "The worker was lost during the call."
@@ -68,7 +68,7 @@ async def settle_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> Non
     pairs = [(call, find_begun_call(tenure, call, deps)) for call in calls]
     for call, pair in pairs:
         if pair is None:
-            await tenure.record(unknown(call.key))
+            await tenure.record(unknown(call.key, UNKNOWN))
     open_calls = [pair for _, pair in pairs if pair is not None]
     settling = [run_one(tenure, *pair, not pair[0].spec.read_only, deps, may_have_begun=True) for pair in open_calls]
     if await tenure.unless_stopped(run_together(settling)) is STOPPED:

@@ -18,7 +18,7 @@ from treadle.errors import ConfigError, Damaged, NotFound
 from treadle.ports.model import NOTHING_WITHHELD, Model, ModelInfo, ModelRequest
 from treadle.protocol.content import Usage, UserEntry
 from treadle.protocol.events import LimitReached
-from treadle.protocol.options import ChatOptions
+from treadle.protocol.options import MAX_USD, ChatOptions
 from treadle.protocol.tools import ToolSpec
 
 TYPICAL_OUTPUT = 600  # tokens that an answer is expected to have when nothing is known yet
@@ -137,4 +137,5 @@ def priced(usage: Usage, info: ModelInfo) -> Usage:
         return usage
     fresh_usd = max(0, usage.input - usage.cached) * info.usd_per_million_input
     cached_usd = usage.cached * (info.usd_per_million_cached or info.usd_per_million_input)
-    return replace(usage, usd=(fresh_usd + cached_usd + usage.output * info.usd_per_million_output) / 1_000_000)
+    usd = (fresh_usd + cached_usd + usage.output * info.usd_per_million_output) / 1_000_000
+    return replace(usage, usd=min(MAX_USD, usd))

@@ -10,7 +10,7 @@ from treadle.base.types import CallKey
 from treadle.chat.budget import over_budget
 from treadle.chat.state import Call, ChatState, runnable_calls
 from treadle.engine.deps import Deps
-from treadle.engine.examination import Doubtful, Ready, SettledCall, examine, try_out
+from treadle.engine.examination import Doubtful, Ready, SettledCall, examine, try_out, unknown
 from treadle.engine.outcome import CallRun, Unknown, checkpoint, end, first_line, retry_once, workspace_events
 from treadle.engine.tenure import STOPPED, Stopped, Tenure
 from treadle.errors import StoreError, Unfinished
@@ -151,7 +151,7 @@ async def outcome_events(
     """The one result of a call, and what else it brought. No secret gets into the log (S-11). After a question in the
     middle of a call the chat waits for the answer like for any other, and then goes on."""
     if isinstance(outcome, Unknown):
-        return [unknown(call), *await workspace_events(call, outcome.observed_outcome, deps)]
+        return [unknown(call, UNKNOWN), *await workspace_events(call, outcome.observed_outcome, deps)]
     if (question := outcome.question) is not None:
         action, text = f"{call}.{state.head + 1}", deps.redact(question.text)
         return [UserInputRequested(action, text, question.options, "elicitation", call, question.plan)]
@@ -173,7 +173,3 @@ async def outcome_events(
         hosts=tuple(map(deps.redact, outcome.hosts)),
     )  # fmt: skip
     return [complete, *await workspace_events(call, outcome, deps), *(fact for fact in outcome.facts if is_news(fact))]
-
-
-def unknown(call: CallKey) -> ExecutionComplete:
-    return ExecutionComplete(call, False, error=UNKNOWN, result_summary="unknown outcome", synthetic="unknown")

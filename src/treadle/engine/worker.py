@@ -4,7 +4,7 @@ command that takes the lease with it, or the pool, which takes any waiting chat.
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -69,7 +69,7 @@ class Worker:
         self._postponed: dict[ChatId, None] = {}  # chats that found no room here, oldest first
         self._taken: dict[ChatId, Lease] = {}  # leases that came with a command and wait for their drive
         self._reserved = 0  # room for claims that are under way
-        self._withdrawals: set[asyncio.Task[None]] = set()
+        self._afterwards: set[asyncio.Task[None]] = set()  # what is left to do for chats that are not held any more
         self.leaving = False  # once set, nothing is taken any more, and what is driven is left at its next seam
         deps.log.states.is_driven = self.holds
         self._closing = False  # True if cancelled tasks close their calls: the next worker may be on another machine
@@ -202,8 +202,7 @@ class Worker:
             self.start(chat)
 
     async def _drive_quietly(self, chat: ChatId) -> None:
-        clock = self._deps.clock
-        until = clock.monotonic() + self._deps.renew_s
+        clock, head, until = self._deps.clock, -1, 0.0
         with contextlib.suppress(NotFound):
             while True:
                 try:
@@ -212,6 +211,9 @@ class Worker:
                     if not await self._is_waiting(chat):
                         return
                 except StoreBusy:  # the waiting command was acknowledged; perhaps no other worker looks for it
+                    state = self._deps.log.peek(chat)
+                    if (new_head := state.head if state is not None else 0) > head:  # there was progress
+                        head, until = new_head, clock.monotonic() + self._deps.renew_s
                     if self.leaving or clock.monotonic() >= until:
                         raise
                     await clock.sleep(BUSY_PAUSE_S)
@@ -278,9 +280,35 @@ class Worker:
         """Another worker has the chat now: processes of its calls here must not outlive their settlement."""
         hold.lost, tenure = True, hold.tenure
         if tenure is not None:
-            task = asyncio.create_task(withdraw(tenure, self._deps), name=f"withdraw from {tenure.lease.chat}")
-            self._withdrawals.add(task)
-            task.add_done_callback(self._withdrawals.discard)
+            self._do_afterwards(withdraw(tenure, self._deps), f"withdraw from {tenure.lease.chat}")
+
+    def _do_afterwards(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._afterwards.add(task)
+        task.add_done_callback(self._afterwards.discard)
+
+    async def _release(self, lease: Lease) -> None:
+        """Give a lease back; if the store is away, in the background: until then every claim finds the chat held."""
+        try:
+            await self._deps.store.release(lease)
+        except StoreError:
+            if self.leaving:
+                raise
+            self._do_afterwards(self._release_late(lease), f"release {lease.chat}")
+
+    async def _release_late(self, lease: Lease) -> None:
+        while True:
+            await self._deps.clock.sleep(BUSY_PAUSE_S)
+            try:
+                await self._deps.store.release(lease)
+                is_undriven = not self.has_pool and await self._is_waiting(lease.chat)
+            except NotFound:
+                return
+            except StoreError:
+                continue
+            if is_undriven:
+                self.start(lease.chat)
+            return
 
     async def _advance(self, hold: Hold, rest_s: float) -> None:
         lease, tenure = hold.lease, hold.tenure
@@ -308,7 +336,7 @@ class Worker:
         finally:
             if tenure is None or not tenure.released:
                 faultpoint("lease.before_release")
-                await asyncio.shield(self._deps.store.release(lease))
+                await asyncio.shield(self._release(lease))
         state = self._deps.log.peek(lease.chat) or tenure.state  # an answer may have come since the lease went back
         if status(state) == "requires_action":
             tenure.live(ActionRequired(open_actions(state)))
@@ -402,7 +430,7 @@ class Worker:
         self.leaving = True
         for timer in self._waking.values():
             timer.cancel()
-        tasks = self._tasks() | self._withdrawals
+        tasks = self._tasks() | self._afterwards
         if self._renewing is not None:
             tasks.add(self._renewing)
         for task in tasks:

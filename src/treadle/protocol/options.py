@@ -225,8 +225,8 @@ def check_root_name(root: str) -> None:
         ) from None
 
 
-def _check_number(name: str, value: float, bounds: Bounds) -> None:
-    if not bounds.admits(value):
+def _check_number(name: str, value: object, bounds: Bounds) -> None:
+    if not (isinstance(value, int | float) and bounds.admits(value)):
         raise InvalidInput(f"{name} must be a number from {bounds.least:,.15g} to {bounds.most:,.15g}, not {value}.")
 
 

@@ -18,6 +18,8 @@ from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOLS, only_looks
 
 _encoder = msgspec.json.Encoder()
 _KINDS = RECORDED | LIVE
+MAX_LEVELS = 200  # A value may have so many levels: every reader of a chat visits them by recursion.
+MAX_TIME_MS = 253_402_214_400_000  # The last day of the year 9999, which `datetime` can hold in any time zone.
 EventT = TypeVar("EventT", bound=Event)
 
 
@@ -67,35 +69,47 @@ def _record(envelope: Envelope, body: bytes) -> Record:
 
 
 def encode_value(value: object) -> bytes:
-    """The JSON of an event, a command or a part of one; InvalidInput if reading it would not give the same value."""
+    """The JSON of an event or a command; InvalidInput if reading it would not give the same value."""
     try:
-        return _encode_finite(value)
+        body = _encode_finite(value)
+        msgspec.json.decode(body, type=type(value))
     except UnicodeEncodeError as error:
         raise InvalidInput(
             f"This text holds {error.object[error.start]!a}, half of a character; it cannot be stored as UTF-8."
         ) from error
+    except (msgspec.ValidationError, TypeError) as error:
+        raise InvalidInput(f"This value does not fit: {error}.") from error
+    return body
 
 
 def _encode_finite(value: object) -> bytes:
     body = _encoder.encode(value)
-    if b"null" in body and (place := _find_non_finite(value, "")):  # the encoder writes such numbers as null
-        raise InvalidInput(f"{place} is not a finite number.")
+    # The encoder writes infinite numbers as null.
+    if (b"null" in body or body.count(b"{") + body.count(b"[") > MAX_LEVELS) and (reason := _unstorable(value)):
+        raise InvalidInput(reason)
     return body
 
 
-def _find_non_finite(value: object, place: str) -> str:
-    """Where in a value an infinite number or NaN stands; empty if nowhere."""
-    if isinstance(value, float):
-        return "" if math.isfinite(value) else place or "This"
-    parts: Iterable[tuple[object, object]] = ()
-    if isinstance(value, msgspec.Struct):
-        parts = ((name, getattr(value, name)) for name in value.__struct_fields__)
-    elif isinstance(value, Mapping):
-        parts = value.items()
-    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        parts = enumerate(value)
-    places = (_find_non_finite(part, f"{place}.{name}" if place else str(name)) for name, part in parts)
-    return next(filter(None, places), "")
+def _unstorable(value: object) -> str:
+    """Why a value could not be read back or shown: an infinite number or NaN, or too many levels; empty if it can."""
+    layer: list[tuple[str, object]] = [("", value)]
+    for _ in range(MAX_LEVELS):
+        below: list[tuple[str, object]] = []
+        for place, item in layer:
+            parts: Iterable[tuple[object, object]] = ()
+            if isinstance(item, float) and not math.isfinite(item):
+                return f"{place or 'This'} is not a finite number."
+            if isinstance(item, msgspec.Struct):
+                parts = ((name, getattr(item, name)) for name in item.__struct_fields__)
+            elif isinstance(item, Mapping):
+                parts = item.items()
+            elif isinstance(item, Sequence) and not isinstance(item, str | bytes):
+                parts = enumerate(item)
+            below += [(f"{place}.{name}" if place else str(name), part) for name, part in parts]
+        if not below:
+            return ""
+        layer = below
+    return f"This is nested more than {MAX_LEVELS} levels deep; send something flatter."
 
 
 def encodable(event: EventT) -> EventT:
@@ -127,7 +141,7 @@ def decode_event(kind: str, version: int, body: bytes | msgspec.Raw) -> Event:
         if version == decoder.type.VERSION:
             return decoder.decode(body)
         return msgspec.convert(upcast(kind, version, msgspec.json.decode(body)), decoder.type)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Damaged(f"{kind} cannot be read: {error}") from error
 
 
@@ -143,7 +157,12 @@ def decode(chat: ChatId, record: Record) -> Envelope:
         event = decode_event(record.type, record.version, record.body)
     except Damaged as error:
         event = RecordLost(record.type, str(error))
-    return Envelope(record.seq, chat, record.time_ms, event, record.epoch)
+    return Envelope(record.seq, chat, _possible_time(record.time_ms), event, record.epoch)
+
+
+def _possible_time(time_ms: object) -> int:
+    """The time of a record; 0 if damage has made of it what is no time."""
+    return time_ms if isinstance(time_ms, int) and 0 <= time_ms < MAX_TIME_MS else 0
 
 
 def make_lost_record(seq: int, reason: str) -> Record:
@@ -192,10 +211,10 @@ def from_json(line: bytes | str) -> Envelope:
     """Read one wire envelope. Raises Damaged with a sentence when it is none."""
     try:
         wire = _wire_decoder.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Damaged(f"not an event: {error}") from error
     try:
-        time_ms = parse_time(wire.time) if wire.time else 0
+        time_ms = _possible_time(parse_time(wire.time)) if wire.time else 0
     except ValueError as error:
         raise Damaged(f"not a time: {wire.time!r}") from error
     event = decode_event(wire.type, wire.version, wire.data)
@@ -235,7 +254,6 @@ _FILE_EVENTS = ("files_changed", "undone", "redone", "kept")
 UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("user.message", 1): _as_it_is,  # its source may be `apply`
     ("user.message", 2): _as_it_is,  # the trace that it joins
-    ("queue.changed", 1): _as_it_is,
     # 1: a change says where later ones of the chat lead behind an undo. 2: it says if git tracks a file in a cache
     **{(f"workspace.{kind}", version): _as_it_is for kind in _FILE_EVENTS for version in (1, 2)},
     ("tool.execution_complete", 1): _as_it_is,  # with pictures
@@ -252,8 +270,7 @@ UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("session.run_end", 1): _as_it_is,  # why, in words
     ("session.run_end", 2): _as_it_is,  # its reason may be `incomplete`
     ("session.model_call", 1): _as_it_is,  # a call may have asked
-    ("session.idle", 1): _as_it_is,
-    ("session.idle", 2): _as_it_is,
+    **dict.fromkeys((("queue.changed", 1), ("session.idle", 1), ("session.idle", 2)), _as_it_is),
     ("subagent.completed", 1): _as_it_is,
     # In version 1 the end of the turn stood right behind the message and told the cost for the first time.
     ("assistant.message", 1): lambda data: {**data, "usage": None, "finish_reason": ""},

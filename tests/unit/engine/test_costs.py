@@ -1,6 +1,9 @@
 """The log records the cost of model calls (L-02, L-11)."""
 
 import asyncio
+import math
+
+import pytest
 
 from treadle import Agent, tool
 from treadle.adapters.models.scripted import Call, Delay, Fail, ReportUsage, Say, ScriptedModel, Turn
@@ -8,7 +11,7 @@ from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.ports.toolset import Invocation
 from treadle.protocol.content import Usage, UserEntry
 from treadle.protocol.events import CompactionComplete, ExecutionComplete, ModelCall, TurnEnd, TurnRetry
-from treadle.protocol.options import Budget
+from treadle.protocol.options import MAX_COUNT, MAX_USD, Budget
 
 PRICED = ModelInfo("scripted", "priced", window=200_000, usd_per_million_input=1.0, usd_per_million_output=2.0)
 
@@ -20,6 +23,18 @@ async def test_a_cost_that_the_provider_tells_is_believed() -> None:  # L-11
         await chat.ask("Hello?")
         (end,) = [e.data for e in await chat.events() if isinstance(e.data, TurnEnd)]
     assert end.usage == Usage(1_000, 10, usd=0.5)
+
+
+@pytest.mark.parametrize("usd", [math.inf, math.nan, -1.0])
+async def test_a_count_without_bounds_is_recorded_within_them(usd: float) -> None:  # L-11, S-20
+    """A server may send a number of any length; it must neither end the run nor take from what was spent."""
+    model = ScriptedModel([[Say("Hello."), ReportUsage(Usage(10**400, -5, usd=usd))]], info=PRICED)
+    async with Agent(model=model) as agent:
+        chat = agent.chat()
+        assert (await chat.ask("Hello?")).text == "Hello."
+        usage = (await chat.state()).totals.usage
+    assert (usage.input, usage.output) == (MAX_COUNT, 0)
+    assert 0 < usage.usd <= MAX_USD
 
 
 async def test_a_failed_attempt_costs_what_the_provider_counted() -> None:  # L-11

@@ -2,6 +2,7 @@
 one hold at a time, keeps its lease, and no message is left without a worker (D-03, fault 4)."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,18 +10,18 @@ from typing import Any
 import pytest
 
 from tests.unit.engine.test_worker import until, until_ended
-from treadle import Agent, ScriptedModel
-from treadle.adapters.models.scripted import Say
+from treadle import Agent, ScriptedModel, tool
+from treadle.adapters.models.scripted import Call, Say
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.adapters.stores.sqlite import SqliteStore
 from treadle.base.types import ChatId
 from treadle.engine.pool import WorkerPool
-from treadle.errors import StoreError
+from treadle.errors import StoreBusy, StoreError
 from treadle.ports.model import ModelInfo, ModelRequest
-from treadle.ports.store import Lease, Snapshot
+from treadle.ports.store import Commit, Lease, Snapshot
 from treadle.protocol.commands import ChangeOptions, Send
 from treadle.protocol.deltas import Delta
-from treadle.protocol.events import RunEnd, TurnRetry
+from treadle.protocol.events import ExecutionStart, RunEnd, TurnRetry
 from treadle.testing.checker import check
 
 LEASE_S = 2.0
@@ -190,3 +191,55 @@ async def test_a_chat_that_was_busy_a_moment_ago_is_looked_at_again() -> None:
         agent.worker.start(chat.id)
         await until_ended(agent, chat.id)
         await chat.command(ChangeOptions({"labels": ["done"]}))
+
+
+class RefusingStore(MemoryStore):
+    """A store that is busy for writes under a lease, while it is told so."""
+
+    refusals = 0  # so many more
+    releases = False  # True if it refuses those, too
+
+    async def append(self, commit: Commit) -> None:
+        if self.refusals and commit.lease is not None and commit.records[0].type == ExecutionStart.TYPE:
+            self.refusals -= 1
+            raise StoreBusy("the store is busy")
+        await super().append(commit)
+
+    async def release(self, lease: Lease) -> None:
+        if self.releases:
+            raise StoreBusy("the store is busy")
+        await super().release(lease)
+
+
+@tool(name="look", read_only=True)
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+async def test_a_run_outlives_a_moment_in_which_the_store_is_busy() -> None:
+    """Also if it has worked for longer than a renewal takes: without a pool no other worker looks for it."""
+    store = RefusingStore()
+    store.refusals = 1
+    model = ScriptedModel([[Call("look")], Say("Done.")])
+    async with Agent(store, model=model, tools=[look], builtin=False, renew_s=0.001) as agent:  # type: ignore[list-item]
+        chat = await agent.chat()
+        await chat.send("go")
+        await until_ended(agent, chat.id)
+    assert store.refusals == 0
+
+
+async def test_a_chat_that_could_not_be_released_is_driven_again() -> None:
+    """Its lease stands for a while, so that every claim finds it held: it is given back as soon as the store allows."""
+    store = RefusingStore()
+    store.refusals, store.releases = 1_000, True
+    model = ScriptedModel([[Call("look")], Say("Done.")])
+    async with Agent(store, model=model, tools=[look], builtin=False, renew_s=0.001) as agent:  # type: ignore[list-item]
+        chat = await agent.chat()
+        await chat.send("go")
+        with contextlib.suppress(StoreBusy):
+            await agent.worker.start(chat.id)
+        assert (await store.get(chat.id)).leased
+        store.refusals, store.releases = 0, False
+        await until_ended(agent, chat.id)
+        assert await check(store, chat.id) == []

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from treadle.base.types import ChatId
 from treadle.errors import Damaged, InvalidInput
 from treadle.protocol import wire
+from treadle.protocol.commands import ChangeOptions
 from treadle.protocol.content import Usage
 from treadle.protocol.events import AssistantMessage, Envelope, MessageDelta, RecordLost, RunEnd, UserMessage
 from treadle.protocol.wire import UPCASTERS, Record, upcast
@@ -135,3 +136,31 @@ def test_a_stored_form_reads_back_as_the_envelope_that_comes_with_it() -> None: 
     assert replaced.data == UserMessage("half \ufffd of one")
     with pytest.raises(InvalidInput):
         wire.encode_replacing(Envelope(3, CHAT, 5, AssistantMessage(1, usage=Usage(usd=float("inf"))), 2))
+
+
+NESTED = b'{"call":"1.0","name":"x","arguments":' + b'{"a":' * 5_000 + b"1" + b"}" * 5_001
+
+
+def test_a_record_that_is_nested_too_deeply_is_lost_and_no_more() -> None:  # D-06
+    assert isinstance(wire.decode(CHAT, Record(3, 5, "tool.execution_start", 3, 0, NESTED)).data, RecordLost)
+    with pytest.raises(Damaged):
+        wire.from_json(b'{"type":"tool.execution_start","seq":1,"data":' + NESTED + b"}")
+
+
+@pytest.mark.parametrize("time_ms", [10**18, -(10**18), 253_402_300_800_000, "abc", None, 1.5])
+def test_a_damaged_time_is_unknown_and_the_event_can_be_shown(time_ms: int) -> None:  # D-06
+    envelope = wire.decode(CHAT, Record(3, time_ms, "user.message", 3, 0, b'{"content":"hi"}'))
+    assert envelope.time_ms == 0
+    assert wire.from_json(wire.to_json(envelope)) == envelope
+
+
+def test_a_time_before_the_first_year_is_unknown() -> None:
+    assert wire.from_json(line(time="0001-01-01T00:00:00+14:00")).time_ms == 0
+
+
+def test_what_readers_could_not_visit_is_refused() -> None:  # S-20
+    deep: object = 1
+    for _ in range(300):
+        deep = {"a": [deep]}
+    with pytest.raises(InvalidInput, match="levels deep"):
+        wire.encode_value(ChangeOptions({"output_schema": deep}))

@@ -4,12 +4,12 @@ report. A child whose changes conflict is not committed, and its world stays."""
 import asyncio
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from treadle.adapters.tools.builtin.base import truncate_utf8
 from treadle.chat.applying import last_answer
-from treadle.chat.state import Call, ChatState
+from treadle.chat.fold_calls import decode_arguments
+from treadle.chat.state import ChatState
 from treadle.diff.changes import change_lines, count, total
 from treadle.errors import ToolError
 from treadle.library.subagents.children import Children, ChildResult, Home, child_of, child_options, not_begun, share
@@ -55,18 +55,9 @@ def _number_beside(state: ChatState, invocation: Invocation) -> int:
         if call.key == invocation.call:
             break
         if call.request.name == invocation.name and call.phase != "done":
-            number += len(children_of(call.plan)) or _number_of_tasks(call)
+            tasks = decode_arguments(call).get("tasks")  # of a call that was examined and has not begun
+            number += len(children_of(call.plan)) or (len(tasks) if isinstance(tasks, list) else 0)
     return number
-
-
-def _number_of_tasks(call: Call) -> int:
-    """Of a call that was examined and has not begun."""
-    try:
-        arguments = call.arguments or msgspec.json.decode(call.request.arguments, type=dict[str, Any])
-    except msgspec.MsgspecError:
-        return 0
-    tasks = arguments.get("tasks")
-    return len(tasks) if isinstance(tasks, list) else 0
 
 
 async def delegate(home: Home, invocation: Invocation) -> Outcome:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from treadle.base.file_system import replace_file
 from treadle.errors import ConfigError
 from treadle.ports.model import ModelInfo
-from treadle.protocol.options import EFFORTS, ReasoningEffort
+from treadle.protocol.options import EFFORTS, MAX_USD, ReasoningEffort
 
 OWN_SERVERS = frozenset({"llamacpp", "lmstudio", "local", "ollama", "vllm"})  # on machines of the user
 COST_TELLERS = frozenset({"openrouter"})  # providers that tell with each answer what it cost
@@ -174,7 +174,7 @@ def _of_copilot(name: str) -> ModelInfo:
 
 
 _Tokens = Annotated[int, Meta(ge=1)]
-_Price = Annotated[float, Meta(ge=0)]
+_Price = Annotated[float, Meta(ge=0, le=MAX_USD)]
 
 KEYS: dict[str, tuple[str, Any]] = {  # by key of the file: the field of `ModelInfo`, and what fits
     "window": ("window", _Tokens),

@@ -161,6 +161,7 @@ def test_an_unknown_key_is_a_warning(tmp_path: Path) -> None:
         ('["openai:x"]\nwindow = "big"\n', r"models.toml: \[\"openai:x\"\] window = 'big' does not fit"),
         ('["openai:x"]\nwindow = 0\n', "window = 0 does not fit"),
         ('["openai:x"]\nprice_input = -1\n', "price_input = -1 does not fit"),
+        ('["openai:x"]\nprice_input = inf\n', "price_input = inf does not fit"),
         ('["openai:x"]\ntemperature = true\n', "temperature = True does not fit"),
         ('["openai:x"]\ntemperature = 9\n', "temperature = 9 does not fit"),
         ('["openai:x"]\nvision = 1\n', "vision = 1 does not fit"),
