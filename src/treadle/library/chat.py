@@ -177,13 +177,14 @@ class Chat:
         return await self.carry_out(command)
 
     async def change(self, /, **changes: Any) -> None:
-        """Change the title or options; `archived=True` archives it. ConfigError if there is no such model."""
-        if "title" in changes:
-            await self.carry_out(c.Rename(changes.pop("title")))
+        """Change the title and options in one commit; `archived=True` archives it. ConfigError if there is no such
+        model."""
+        commands: list[c.Command] = [c.Rename(changes.pop("title"))] if "title" in changes else []
         if changes.get("model"):
             self._deps.models.get(changes["model"])
         if changes:
-            await self._home.chat(self.id, **changes).open()
+            commands.append(c.ChangeOptions(dict(self._home.chat(self.id, **changes)._begin)))
+        await execute_commands(self._home, self.id, commands, prepare=self.open, work=False)
 
     async def delete(self) -> None:
         """Delete the chat and its sub-agents for good. One that works is refused: interrupt it first."""
