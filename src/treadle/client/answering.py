@@ -202,9 +202,11 @@ class RunFollower:
                 self._queued = ""
             case e.ActionRequired(actions=actions):
                 return await self._act(actions)
-            case e.RunEnd(reason=ended, why=why) if seq > self._first and ended != "superseded" and await self._over():
+            case e.RunEnd(reason=reason, why=text) if (
+                seq > self._first and reason != "superseded" and await self._over()
+            ):
                 self._handlers.drop(self._chat.id)
-                return Reply(self._text, ended, self._error or why)
+                return Reply(self._text, reason, self._error or text)
         return None
 
     async def _over(self) -> bool:

@@ -98,8 +98,8 @@ class Chat:
         one of `action.offers`, for the scope that you choose; or `offer` names it by its place among them. ConfigError:
         the approval is recorded, but the rule could not be saved; the same call saves it when it is repeated."""
         rule = self._dated(rule if offer is None else action.offers[offer].rule_for(scope))
-        changed = None if arguments is None else dict(arguments)
-        return CommandStream(self, c.Decide(action.action, "allow", action.hash, arguments=changed, rule=rule))
+        new_arguments = None if arguments is None else dict(arguments)
+        return CommandStream(self, c.Decide(action.action, "allow", action.hash, arguments=new_arguments, rule=rule))
 
     def deny(self, action: e.OpenAction, feedback: str = "", *, rule: Rule | None = None) -> CommandStream:
         return CommandStream(self, c.Decide(action.action, "deny", action.hash, feedback, rule=self._dated(rule)))

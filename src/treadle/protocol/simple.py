@@ -125,8 +125,8 @@ class SimpleView:
                 return [*self._start_call(call), ToolDone(call, success, summary)]
             case e.FilesChanged(files=files) | e.Undone(files=files) | e.Redone(files=files):
                 return [FileModified(file.path, file.action) for file in files]
-            case e.SessionIdle(reason=reason, why=why):
-                return [RunDone(reason, why)]
+            case e.SessionIdle(reason=reason, why=explanation):
+                return [RunDone(reason, explanation)]
             case e.SessionError(error_class=error_class, message=message):
                 return [*self._text.drop(), Failed(error_class, message)]
             case _:

@@ -173,8 +173,8 @@ class Conversation:
             case e.FilesChanged(files=files):
                 self._again |= {file.path for file in files if file.path in self._files}
                 self._files = merged(self._files, files)
-            case e.RunEnd(reason=reason, why=why):
-                self._end_run(e.SessionIdle(reason, why), envelope)
+            case e.RunEnd(reason=reason, why=explanation):
+                self._end_run(e.SessionIdle(reason, explanation), envelope)
             case _:
                 if isinstance(event, e.AssistantReset | e.TurnRetry):
                     self._drop()

@@ -317,8 +317,8 @@ def left_behind(stage: ReplayStore, call: CallKey) -> Outcome | None:
     outcome = Outcome("")
     for envelope in stage.recording.outputs(stage.now):
         match envelope.data:
-            case e.FilesChanged(call=key) as done if key == call:
-                outcome = replace(outcome, **{name: getattr(done, name) for name in _CHANGE_FIELDS})
+            case e.FilesChanged(call=key) as change if key == call:
+                outcome = replace(outcome, **{name: getattr(change, name) for name in _CHANGE_FIELDS})
             case e.WorkspaceConflict(call=key, conflicts=conflicts) if key == call:
                 outcome = replace(outcome, conflicts=conflicts)
             case e.SubagentCompleted(call=key) as fact if key == call:

@@ -69,8 +69,8 @@ def has_passed_check(child_result: ChildResult, events: Sequence[Envelope], chec
         match envelope.data:
             case CheckStarted(check=key, command=command) if command == check:
                 keys.add(key)
-            case CheckCompleted(check=key, success=came, synthetic="") if key in keys:
-                success = came
+            case CheckCompleted(check=key, success=check_success, synthetic="") if key in keys:
+                success = check_success
     return success and child_result.ended_well
 
 

@@ -274,8 +274,8 @@ class GeminiConversation(AlternatingConversation):
 
     def _result(self, result: ToolResult) -> bytes:
         response = {"output": result.text} if result.success else {"error": result.text}
-        called = self._called.get(result.call, _encode_name(""))
-        return encode_json({"functionResponse": called | {"response": response}})
+        function = self._called.get(result.call, _encode_name(""))
+        return encode_json({"functionResponse": function | {"response": response}})
 
 
 class GeminiEncoder(RequestEncoder):
@@ -305,8 +305,8 @@ class GeminiEncoder(RequestEncoder):
 
 
 def _encode_text(text: str, signature: str = "", *, is_thought: bool = False) -> bytes:
-    thought = {"thought": True} if is_thought else {}
-    return encode_json({"text": text, **thought, **({"thoughtSignature": signature} if signature else {})})
+    flag = {"thought": True} if is_thought else {}
+    return encode_json({"text": text, **flag, **({"thoughtSignature": signature} if signature else {})})
 
 
 def _encode_name(name: str) -> dict[str, str]:
