@@ -27,7 +27,16 @@ from treadle.base.types import CallKey, ChatId, new_id
 from treadle.errors import InvalidInput, NotFound, Refused, ToolError, TreadleError
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
-from treadle.library.evaluation.tasks import ERRORS, RESULTS_FILE, GitState, Result, Task, append, missing, read_results
+from treadle.library.evaluation.tasks import (
+    ERRORS,
+    RESULTS_FILE,
+    GitState,
+    Result,
+    Task,
+    append,
+    find_missing_programs,
+    read_results,
+)
 from treadle.library.worlds.record import World
 from treadle.ports.toolset import Invocation
 from treadle.protocol import events as e
@@ -298,7 +307,7 @@ class Plan(NamedTuple):
 
 def planned(tasks: Sequence[Task], plan: Plan) -> list[Attempt]:
     """In rounds: when it is stopped early, every task and model has had as many attempts."""
-    able = [task for task in tasks if not missing(task)]
+    able = [task for task in tasks if not find_missing_programs(task)]
     return [Attempt(task, model, n) for n in range(1, plan.attempts + 1) for task in able for model in plan.models]
 
 

@@ -79,7 +79,7 @@ async def _evaluate(config: "Config", flags: Evaluation, folder: Path, tasks: "l
     from treadle.library.evaluation import Plan, evaluate, text_report
     from treadle.library.evaluation.attempts import STORE, planned, waiting
     from treadle.library.evaluation.report import svg_plot
-    from treadle.library.evaluation.tasks import ERRORS, missing
+    from treadle.library.evaluation.tasks import ERRORS, find_missing_programs
 
     names = (flags.models or config.settings.model).split(",")
     models = tuple(config.model_of(name.strip()) for name in names if name.strip())
@@ -89,7 +89,7 @@ async def _evaluate(config: "Config", flags: Evaluation, folder: Path, tasks: "l
     plan = Plan(models, flags.attempts, flags.jobs, config.settings.chat_options(""), flags.retry_errors)
     terminal = Terminal()
     for task in tasks:
-        if lacking := missing(task):
+        if lacking := find_missing_programs(task):
             terminal.note(f"left out, because {', '.join(lacking)} is not here: {task.name}", "yellow")
     number = len(planned(tasks, plan))
     terminal.note(f"{diff_changes.count(number, 'attempt')}, kept in {folder}", "dim")
