@@ -68,7 +68,7 @@ async def leave_place(agent: Agent, folder: Path, name: str) -> None:
 
 
 @asynccontextmanager
-async def checked(agent: Agent, task: Task, world: World) -> AsyncIterator[World]:
+async def open_check_world(agent: Agent, task: Task, world: World) -> AsyncIterator[World]:
     """A world of the attempt's with the files of the check. One that a killed process left may still be in use."""
     used_ids = {each.id for each in await agent.worlds.list()}
     number = next(number for number in count(1) if f"{world.id}-check{number}" not in used_ids)
@@ -203,7 +203,7 @@ async def carry_out(agent: Agent, attempt: Attempt, world: World, folder: Path, 
     faultpoint("evaluation.chat_ended")
     state = await chat.state()
     replace_file(str(folder / DIFF), f"{await agent.worlds.diff(world.id)}\n".encode())
-    async with checked(agent, attempt.task, world) as inner:
+    async with open_check_world(agent, attempt.task, world) as inner:
         solved, check_output = await _check(agent, attempt.task, inner, chat.id, state.options)
     failure, totals, events = state.last_error, state.totals, await chat.events()
     has_answer = any(isinstance(envelope.data, e.AssistantMessage) for envelope in events)
