@@ -105,7 +105,7 @@ def start_of(task: Task, folder: Path) -> Path:
             name, facts = path.relative_to(task.start), path.lstat()
             digest.update(f"{name} {facts.st_mode} {facts.st_size} {facts.st_mtime_ns}\n".encode())
         mark = digest.hexdigest()
-    tree = folder / _STARTS / f"{plain(task.name)}-{mark[:12]}"
+    tree = folder / _STARTS / f"{make_file_name(task.name)}-{mark[:12]}"
     if not tree.exists():
         tree.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         new = tree.with_name(new_id(".new"))
@@ -126,7 +126,7 @@ def sweep_starts(folder: Path) -> None:
         remove_tree(str(leftover)) if leftover.is_dir() else leftover.unlink()
 
 
-def plain(name: str) -> str:
+def make_file_name(name: str) -> str:
     return sub(r"[^\w.-]+", "_", name).lstrip(".") or "_"
 
 
@@ -189,7 +189,7 @@ class Attempt(NamedTuple):
     @property
     def folder(self) -> Path:
         """The folder of the attempt's files, relative to the folder of all attempts."""
-        return Path(plain(self.task.name), plain(self.model), str(self.number))
+        return Path(make_file_name(self.task.name), make_file_name(self.model), str(self.number))
 
 
 async def carry_out(agent: Agent, attempt: Attempt, world: World, folder: Path, settings: ChatOptions) -> Result:
