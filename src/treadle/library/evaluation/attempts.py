@@ -222,11 +222,11 @@ async def carry_out(agent: Agent, attempt: Attempt, world: World, folder: Path, 
         usd=round(totals.usage.usd, 6),
         wall_s=round(totals.wall_ms / 1000, 3),
         tool_calls=totals.tool_calls,
-        **counts(events),  # type: ignore[arg-type]
+        **count_calls(events),  # type: ignore[arg-type]
     )
 
 
-def counts(events: Iterable[e.Envelope]) -> dict[str, int]:
+def count_calls(events: Iterable[e.Envelope]) -> dict[str, int]:
     counters = {"tool_errors": 0, "repaired": 0, "rejected": 0, "approvals": 0}
     has_arguments: dict[str, bool] = {}
     for envelope in events:
