@@ -245,7 +245,7 @@ def count_calls(events: Iterable[e.Envelope]) -> dict[str, int]:
 
 async def _chat(agent: Agent, attempt: Attempt, world: World, folder: Path, settings: ChatOptions) -> Chat:
     """The chat of the attempt, which is written down before anything is said in it."""
-    if chat_id := noted(note := folder / "chat"):
+    if chat_id := read_note(note := folder / "chat"):
         return agent.chat(chat_id)
     # The instructions of folders above the tree are none of the task's.
     task = attempt.task
@@ -266,7 +266,7 @@ async def _chat(agent: Agent, attempt: Attempt, world: World, folder: Path, sett
     return chat
 
 
-def noted(note: Path) -> str:
+def read_note(note: Path) -> str:
     return note.read_text() if note.exists() else ""
 
 
@@ -331,7 +331,7 @@ async def evaluate(
             attempt_folder = folder / "attempts" / name
             try:
                 # As long as the note with the name of its chat exists, the failed attempt has not been left.
-                if failed and noted(note := attempt_folder / "chat") == failed:
+                if failed and read_note(note := attempt_folder / "chat") == failed:
                     await leave_place(agent, folder, name)
                     note.unlink()
                 world = await open_place(agent, attempt.task, folder, name)
