@@ -305,7 +305,7 @@ class Plan(NamedTuple):
     retry_errors: bool = False  # True if attempts that ended in an error are made again, from the beginning.
 
 
-def planned(tasks: Sequence[Task], plan: Plan) -> list[Attempt]:
+def plan_attempts(tasks: Sequence[Task], plan: Plan) -> list[Attempt]:
     """In rounds: when it is stopped early, every task and model has had as many attempts."""
     able = [task for task in tasks if not find_missing_programs(task)]
     return [Attempt(task, model, n) for n in range(1, plan.attempts + 1) for task in able for model in plan.models]
@@ -315,7 +315,9 @@ def waiting(tasks: Sequence[Task], plan: Plan, folder: Path) -> dict[Attempt, st
     """Return the attempts to make, with the failed chat of an attempt that is repeated; otherwise empty."""
     results = {result.key: result for result in _read_existing_results(folder)}
     failed = {key: result.chat for key, result in results.items() if plan.retry_errors and result.ended in ERRORS}
-    return {each: failed.get(each.key, "") for each in planned(tasks, plan) if each.key not in results.keys() - failed}
+    return {
+        each: failed.get(each.key, "") for each in plan_attempts(tasks, plan) if each.key not in results.keys() - failed
+    }
 
 
 async def evaluate(
@@ -353,7 +355,7 @@ async def evaluate(
         async with asyncio.TaskGroup() as group:
             for attempt, failed in waiting(tasks, plan, folder).items():
                 group.create_task(work(attempt, failed))
-    keys = {attempt.key for attempt in planned(tasks, plan)}
+    keys = {attempt.key for attempt in plan_attempts(tasks, plan)}
     return [result for result in _read_existing_results(folder) if result.key in keys]
 
 

@@ -77,7 +77,7 @@ def eval_(flags: Evaluation) -> None:
 
 async def _evaluate(config: "Config", flags: Evaluation, folder: Path, tasks: "list[Task]", suite: str) -> None:
     from treadle.library.evaluation import Plan, evaluate, text_report
-    from treadle.library.evaluation.attempts import STORE, planned, waiting
+    from treadle.library.evaluation.attempts import STORE, plan_attempts, waiting
     from treadle.library.evaluation.report import svg_plot
     from treadle.library.evaluation.tasks import ERRORS, find_missing_programs
 
@@ -91,7 +91,7 @@ async def _evaluate(config: "Config", flags: Evaluation, folder: Path, tasks: "l
     for task in tasks:
         if lacking := find_missing_programs(task):
             terminal.note(f"left out, because {', '.join(lacking)} is not here: {task.name}", "yellow")
-    number = len(planned(tasks, plan))
+    number = len(plan_attempts(tasks, plan))
     terminal.note(f"{diff_changes.count(number, 'attempt')}, kept in {folder}", "dim")
     counter = itertools.count(number - len(waiting(tasks, plan, folder)) + 1)
     settings = msgspec.structs.replace(config.settings, store=str(folder / STORE))
