@@ -311,7 +311,7 @@ def plan_attempts(tasks: Sequence[Task], plan: Plan) -> list[Attempt]:
     return [Attempt(task, model, n) for n in range(1, plan.attempts + 1) for task in able for model in plan.models]
 
 
-def waiting(tasks: Sequence[Task], plan: Plan, folder: Path) -> dict[Attempt, str]:
+def find_open_attempts(tasks: Sequence[Task], plan: Plan, folder: Path) -> dict[Attempt, str]:
     """Return the attempts to make, with the failed chat of an attempt that is repeated; otherwise empty."""
     results = {result.key: result for result in _read_existing_results(folder)}
     failed = {key: result.chat for key, result in results.items() if plan.retry_errors and result.ended in ERRORS}
@@ -353,7 +353,7 @@ async def evaluate(
             raise Refused("busy", text) from error
         sweep_starts(folder)
         async with asyncio.TaskGroup() as group:
-            for attempt, failed in waiting(tasks, plan, folder).items():
+            for attempt, failed in find_open_attempts(tasks, plan, folder).items():
                 group.create_task(work(attempt, failed))
     keys = {attempt.key for attempt in plan_attempts(tasks, plan)}
     return [result for result in _read_existing_results(folder) if result.key in keys]

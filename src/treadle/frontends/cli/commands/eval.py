@@ -77,7 +77,7 @@ def eval_(flags: Evaluation) -> None:
 
 async def _evaluate(config: "Config", flags: Evaluation, folder: Path, tasks: "list[Task]", suite: str) -> None:
     from treadle.library.evaluation import Plan, evaluate, text_report
-    from treadle.library.evaluation.attempts import STORE, plan_attempts, waiting
+    from treadle.library.evaluation.attempts import STORE, find_open_attempts, plan_attempts
     from treadle.library.evaluation.report import svg_plot
     from treadle.library.evaluation.tasks import ERRORS, find_missing_programs
 
@@ -93,7 +93,7 @@ async def _evaluate(config: "Config", flags: Evaluation, folder: Path, tasks: "l
             terminal.note(f"left out, because {', '.join(lacking)} is not here: {task.name}", "yellow")
     number = len(plan_attempts(tasks, plan))
     terminal.note(f"{diff_changes.count(number, 'attempt')}, kept in {folder}", "dim")
-    counter = itertools.count(number - len(waiting(tasks, plan, folder)) + 1)
+    counter = itertools.count(number - len(find_open_attempts(tasks, plan, folder)) + 1)
     settings = msgspec.structs.replace(config.settings, store=str(folder / STORE))
     inside = msgspec.structs.replace(config, settings=settings)
     async with session.open_agent(inside, works=True) as agent:
