@@ -56,7 +56,7 @@ async def open_place(agent: Agent, task: Task, folder: Path, name: str) -> World
     try:
         return await agent.worlds.get(id)
     except NotFound:
-        start = await to_thread(start_of, task, folder)
+        start = await to_thread(prepare_start, task, folder)
         return await agent.worlds.open(start, label=f"{LABEL} {task.name}", id=id)
 
 
@@ -94,7 +94,7 @@ def _id(folder: Path, name: str) -> str:
     return f"world_{hashlib.sha256(f'{folder}/{name}'.encode()).hexdigest()[:20]}"
 
 
-def start_of(task: Task, folder: Path) -> Path:
+def prepare_start(task: Task, folder: Path) -> Path:
     """The tree that attempts begin with, made once and named at its end; away from the check, which commands could
     read."""
     if isinstance(task.start, GitState):
