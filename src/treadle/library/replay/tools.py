@@ -136,7 +136,7 @@ class RecordedTool:
     async def stop(self, invocation: Invocation) -> Outcome | None:
         if self._unknown(invocation):
             return Outcome("", **_changes(self._call(invocation)))
-        return left_behind(self._stage, invocation.call)
+        return find_interrupted_changes(self._stage, invocation.call)
 
     async def settle(self, invocation: Invocation) -> Settlement:
         """An intent that was found out to be done left the same events as one that was run again."""
@@ -312,7 +312,7 @@ def before_a_change(stage: ReplayStore) -> bool:
     return any(isinstance(envelope.data, e.CheckpointCreated | e.GitBranchCreated) for envelope in coming)
 
 
-def left_behind(stage: ReplayStore, call: CallKey) -> Outcome | None:
+def find_interrupted_changes(stage: ReplayStore, call: CallKey) -> Outcome | None:
     """Return the changes that a stopped call had made by then, or None."""
     outcome = Outcome("")
     for envelope in stage.recording.outputs(stage.now):
