@@ -374,7 +374,7 @@ _LEAVE_S = 5.0
 
 
 @asynccontextmanager
-async def tended(store: Store, home: Path, retention: Retention, jobs: JobRegistry) -> AsyncIterator[None]:
+async def run_housekeeping(store: Store, home: Path, retention: Retention, jobs: JobRegistry) -> AsyncIterator[None]:
     """While the block lasts, no more is kept for undoing than may be, and jobs that have ended are closed."""
     ending = asyncio.Event()
     tasks = [asyncio.create_task(_tend(store, home, retention, ending)), asyncio.create_task(_close_jobs(jobs, ending))]
