@@ -118,7 +118,7 @@ def collect_worlds(chats: Sequence[Listed], home: Path, line: float, *, dry: boo
     return count
 
 
-def begun_from(home: Path) -> Iterator[set[str]]:
+def find_world_beginnings(home: Path) -> Iterator[set[str]]:
     """The hashes of what worlds began with, world by world: as long as one is there it may be rebased."""
     if not (home / "worlds").is_dir():
         return
@@ -317,7 +317,7 @@ class _Keeper:
             self._check_going()
             if capture is not None and (worth := self._capture_worth(capture)) > self._line:
                 self._refer(self._upkeep.relied_on(self._upkeep.tree_of(capture)) or (), worth)
-        for digests in begun_from(self._home):
+        for digests in find_world_beginnings(self._home):
             self._check_going()
             self._refer(digests, limits.EVER)
         for tree in self._upkeep.trees():
