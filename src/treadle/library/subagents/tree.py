@@ -80,7 +80,7 @@ def order(task: str, attempts: int, models: tuple[str, ...], check: str, judge: 
     return Race(task, tuple(models[place % len(models)] for place in range(number)), check, judge, all_of)
 
 
-def ordered(task: str, keywords: RaceKeywords, model: str) -> tuple[Race, OptionKeywords]:
+def make_race(task: str, keywords: RaceKeywords, model: str) -> tuple[Race, OptionKeywords]:
     """The race that is meant, and the options of its chats, which have this model if nothing else is said."""
     models = tuple(keywords.pop("models", ())) or (keywords.get("model") or model,)
     attempts, check, judge = keywords.pop("attempts", 0), keywords.pop("check", ""), keywords.pop("judge", "")
