@@ -69,7 +69,7 @@ def names_of(node: ast.AST) -> Iterator[tuple[str, str]]:
             yield "vague_classes", name
         case ast.AnnAssign(target=ast.Name(id=name)) | ast.arg(arg=name):
             yield "vague_parameters", name
-        case ast.Name(id=name, ctx=ast.Store()):
+        case ast.Name(id=name, ctx=ast.Store()) | ast.MatchAs(name=str(name)) | ast.ExceptHandler(name=str(name)):
             yield "vague_locals", name
 
 

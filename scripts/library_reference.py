@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 import treadle
+from scripts.field_tables import field_table
 from treadle.library.command_stream import CommandStream
 from treadle.library.files import ChatFiles
 from treadle.library.jobs import Job
@@ -53,18 +54,12 @@ def _about(name: str, given: Any) -> Iterator[str]:
         return
     yield from (f"`{given.__module__}.{given.__qualname__}`", "", _text(given), "")
     if issubclass(given, msgspec.Struct):
-        yield from (*_fields(given), "")
+        yield from (*field_table(given), "")
         return
     if not issubclass(given, Exception):
         if given in MADE:
             yield from (*_code(name, given.__init__), "")
         yield from _methods(given)
-
-
-def _fields(kind: type[msgspec.Struct]) -> Iterator[str]:
-    from scripts.reference import field_table
-
-    yield from field_table(kind)
 
 
 def _methods(kind: type) -> Iterator[str]:

@@ -4,35 +4,28 @@ python -m scripts.reference            # write them
 python -m scripts.reference --check    # fail if one is out of date
 """
 
-import ast
 import inspect
 import json
 import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any, get_type_hints
+from typing import Any
 
 import msgspec
 
-from scripts.golden import FOLDER, parts, type_text
+from scripts.field_tables import field_table
+from scripts.golden import FOLDER, parts
 from scripts.http_reference import http_page
 from scripts.library_reference import library_page, tools_page
 from tests.wires.case import BY_HAND, Case, read_server
 from tests.wires.case import FOLDER as WIRES
 from treadle import errors
-from treadle.library import command_stream
-from treadle.ports import toolset
 from treadle.protocol import (
-    content,
     events,
-    files,
     live_events,
-    options,
     subagent_events,
     tool_events,
-    tools,
     workspace_events,
 )
 from treadle.protocol.events import LIVE, RECORDED, Event
@@ -69,60 +62,9 @@ the text is a sentence that says what happened, to what, and what to do.
 """
 
 
-def field_docs(module: ModuleType) -> dict[tuple[str, str], str]:
-    """(class, field) → the text that stands under the field in the source."""
-    found: dict[tuple[str, str], str] = {}
-    for node in ast.parse(inspect.getsource(module)).body:
-        if not isinstance(node, ast.ClassDef):
-            continue
-        for field, after in zip(node.body, node.body[1:], strict=False):
-            match field, after:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    found[node.name, name] = " ".join(text.split())
-    return found
-
-
-MODULES = (
-    *(content, events, tool_events, subagent_events, workspace_events, live_events, files, options, tools),
-    *(command_stream, toolset),
-)
-DOCUMENTED = {key: text for module in MODULES for key, text in field_docs(module).items()}
-
-
 def doc(kind: type) -> str:
     """A class's own docstring on one line; what it inherits is not about it."""
     return " ".join((kind.__dict__.get("__doc__") or "").split())
-
-
-def cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-def field_table(kind: type[msgspec.Struct]) -> list[str]:
-    hints = get_type_hints(kind)
-    rows = ["| field | type | default | what |", "|---|---|---|---|"]
-    for field in msgspec.structs.fields(kind):
-        about = next(
-            (
-                DOCUMENTED[base.__name__, field.name]
-                for base in kind.__mro__
-                if (base.__name__, field.name) in DOCUMENTED
-            ),
-            "",
-        )
-        shown = cell(type_text(hints[field.name]))
-        rows.append(f"| `{field.encode_name}` | {shown} | {cell(_default(field))} | {cell(about)} |")
-    return rows
-
-
-def _default(field: msgspec.structs.FieldInfo) -> str:
-    if field.required:
-        return "required"
-    value = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
-    if callable(value):
-        return "a function"
-    plain = msgspec.to_builtins(value)
-    return f"`{json.dumps(plain, ensure_ascii=False)}`" if plain not in ("", (), [], {}, None) else "empty"
 
 
 def example(name: str) -> Any:

@@ -97,7 +97,7 @@ class Chat(Facade[handle.Chat]):
 
     def __init__(self, loop: LoopThread, chat: handle.Chat) -> None:
         super().__init__(loop, chat)
-        self.id = chat.id
+        self.id, self.warnings = chat.id, chat.warnings
 
     def open(self) -> Self:
         self._loop.run(self._wrapped.open())

@@ -16,7 +16,7 @@ from treadle import Agent
 from treadle.adapters.stores import open_store
 from treadle.library.evaluation import Plan, Result, Task, compare, evaluate, read_results, read_suite
 from treadle.library.evaluation.report import Rate
-from treadle.library.evaluation.tasks import RESULTS_FILE, append, missing
+from treadle.library.evaluation.tasks import RESULTS_FILE, append, find_missing_programs
 from treadle.library.worlds.home import WorldHome
 
 pytestmark = pytest.mark.thorough(one_of=8)
@@ -219,7 +219,7 @@ def format_call(call: tuple[str, dict[str, str]]) -> str:
 def test_the_references_of_the_own_suite_solve_it(cli: CommandLine) -> None:
     """Six by chance, all in a soak; that each reference passes its check is shown without a run, too."""
     suite_folder, place = Path(__file__).parents[2] / "evals", cli.folder / "evals"
-    tasks = some([task for task in read_suite(suite_folder) if not missing(task)], 4, "references")
+    tasks = some([task for task in read_suite(suite_folder) if not find_missing_programs(task)], 4, "references")
     for task in tasks:
         shutil.copytree(suite_folder / task.name, place / task.name)
         cli.script(reference_script(task), f"{task.name}.toml")

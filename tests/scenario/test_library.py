@@ -6,14 +6,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 
 from tests.scenario.kit import Recording, Stage, play, until
 from treadle import Chat, sync
 from treadle.adapters.models.scripted import Call, Fail, Hang, Say, ScriptedModel
-from treadle.errors import ConfigError, InvalidInput, RunFailed
+from treadle.errors import ConfigError, InvalidInput, RunFailed, TreadleError
 from treadle.protocol import commands as c
 from treadle.protocol.events import UserMessage
 from treadle.protocol.live_events import MessageDelta
@@ -68,6 +68,17 @@ async def test_a_chat_copies_and_exports_itself_and_lists_models(stage: Stage) -
     ]
     assert not (await beginning.state()).history
     assert await chat.models() == []  # one model for all chats
+
+
+@pytest.mark.parametrize("options", [{"mode": "nonsense"}, {"max_turns": 0}])
+async def test_title_and_options_change_together_or_not_at_all(stage: Stage, options: dict[str, Any]) -> None:
+    chat = stage.agent([]).chat()
+    with pytest.raises(TreadleError):
+        await chat.change(title="Other", **options)
+    assert (await chat.state()).title == ""
+    await chat.change(title="Other", labels=("new",), archived=True)
+    state = await chat.state()
+    assert (state.title, state.options.labels, state.options.archived) == ("Other", ("new",), True)
 
 
 async def test_a_message_that_nobody_sends_is_warned_about(stage: Stage) -> None:

@@ -49,6 +49,11 @@ def test_events_come_one_after_the_other() -> None:
         assert [listed.summary.chat for listed in agent] == [chat.id]
 
 
+def test_a_new_chat_has_its_warnings() -> None:
+    with Agent(model=ScriptedModel([])) as agent:
+        assert agent.chat(tools=("nonsense",)).warnings == ("There is no tool 'nonsense' to enable.",)
+
+
 def test_ask_gives_the_last_words(tmp_path: Path) -> None:
     with Agent(tmp_path / "chats.db", model=ScriptedModel([Say("Hello."), Say("Again.")])) as agent:
         chat = agent.chat(root=str(tmp_path))

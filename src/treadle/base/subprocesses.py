@@ -181,7 +181,7 @@ async def _has_exited(process: asyncio.subprocess.Process) -> bool:
     return process.returncode is not None
 
 
-async def uncancelled(work: Coroutine[Any, Any, None]) -> None:
+async def finish_uncancelled(work: Coroutine[Any, Any, None]) -> None:
     """Finish the work, however often the task is cancelled meanwhile; the cancellation comes after it."""
     task, cancelled = asyncio.create_task(work), False
     while not task.done():
@@ -397,7 +397,7 @@ def program_outside(name: str, project: str) -> str | None:
     return program if program and not is_below(os.path.realpath(program), project) else None
 
 
-def held_folder(descriptor: int, path: str) -> str:
+def make_descriptor_path(descriptor: int, path: str) -> str:
     """A path of the open directory itself, wherever its own path leads by now; that one where descriptors have none."""
     name = f"/proc/self/fd/{descriptor}"
     return name if os.path.isdir(name) else path

@@ -260,9 +260,9 @@ class Agent:
         what came of it, or iterate over its rows as they change. `attempts`: how many, else one for each of `models`;
         `check`: a command that must succeed; `judge`: a model that chooses; `all`: none is stopped when one has
         passed. The other options are those of a chat."""
-        from treadle.library.subagents.tree import RunningRace, ordered
+        from treadle.library.subagents.tree import RunningRace, make_race
 
-        race, options = ordered(task, race_options, self.options.model)
+        race, options = make_race(task, race_options, self.options.model)
         return RunningRace(self, self.chat(**options), race)
 
     def workspace_of(self, project: Project) -> Workspace:

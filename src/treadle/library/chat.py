@@ -98,8 +98,8 @@ class Chat:
         one of `action.offers`, for the scope that you choose; or `offer` names it by its place among them. ConfigError:
         the approval is recorded, but the rule could not be saved; the same call saves it when it is repeated."""
         rule = self._dated(rule if offer is None else action.offers[offer].rule_for(scope))
-        changed = None if arguments is None else dict(arguments)
-        return CommandStream(self, c.Decide(action.action, "allow", action.hash, arguments=changed, rule=rule))
+        new_arguments = None if arguments is None else dict(arguments)
+        return CommandStream(self, c.Decide(action.action, "allow", action.hash, arguments=new_arguments, rule=rule))
 
     def deny(self, action: e.OpenAction, feedback: str = "", *, rule: Rule | None = None) -> CommandStream:
         return CommandStream(self, c.Decide(action.action, "deny", action.hash, feedback, rule=self._dated(rule)))
@@ -177,13 +177,14 @@ class Chat:
         return await self.carry_out(command)
 
     async def change(self, /, **changes: Any) -> None:
-        """Change the title or options; `archived=True` archives it. ConfigError if there is no such model."""
-        if "title" in changes:
-            await self.carry_out(c.Rename(changes.pop("title")))
+        """Change the title and options in one commit; `archived=True` archives it. ConfigError if there is no such
+        model."""
+        commands: list[c.Command] = [c.Rename(changes.pop("title"))] if "title" in changes else []
         if changes.get("model"):
             self._deps.models.get(changes["model"])
         if changes:
-            await self._home.chat(self.id, **changes).open()
+            commands.append(c.ChangeOptions(dict(self._home.chat(self.id, **changes)._begin)))
+        await execute_commands(self._home, self.id, commands, prepare=self.open, work=False)
 
     async def delete(self) -> None:
         """Delete the chat and its sub-agents for good. One that works is refused: interrupt it first."""

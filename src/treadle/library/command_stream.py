@@ -91,15 +91,15 @@ class Applied(msgspec.Struct, frozen=True):
     files: tuple[FileChange, ...]
 
 
-async def applied(following: CommandStream) -> Applied:
+async def collect_changes(following: CommandStream) -> Applied:
     completion: e.ExecutionComplete | None = None
     files: list[FileChange] = []
     async for envelope in following:
         match (await following.chat.load_full_event(envelope)).data:
-            case e.ExecutionComplete() as told:
-                completion = told
-            case e.FilesChanged(files=changed):
-                files += changed
+            case e.ExecutionComplete() as completion:
+                pass
+            case e.FilesChanged(files=changed_files):
+                files += changed_files
     return Applied(completion, tuple(files))
 
 
@@ -118,8 +118,8 @@ async def collect(following: CommandStream) -> Answer:
                 text = summary
             case e.SessionError() as error:
                 failed = error
-            case e.SessionIdle(reason=ended, why=words):
-                reason, explanation = ended, words
+            case e.SessionIdle(reason=reason, why=explanation):
+                pass
             case e.ActionRequired():
                 reason = "action_required"
     if failed is not None and reason == "error":

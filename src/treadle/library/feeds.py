@@ -99,10 +99,10 @@ class Reader(Subscription):
                 self.calls.discard(call)
             case e.AssistantMessage() | e.TurnEnd():
                 self.turn = 0
-            case e.RunEnd(reason=reason, why=why):
+            case e.RunEnd(reason=reason, why=explanation):
                 self.turn = 0
                 self.calls.clear()
-                self._held.append(Envelope(0, self.chat, envelope.time_ms, e.SessionIdle(reason, why)))
+                self._held.append(Envelope(0, self.chat, envelope.time_ms, e.SessionIdle(reason, explanation)))
 
     def go_live(self, so_far: list[Envelope]) -> None:
         """All that is known was taken in. `so_far` is what was said of the open turn, as of this moment."""

@@ -208,9 +208,9 @@ class ChatFiles:
         hunk_numbers = {path: tuple(numbers) for path, numbers in (hunks or {}).items()}
         return c.Restore(new_id("u"), "keep", span.since, span.upto, tuple(paths) or tuple(hunk_numbers), hunk_numbers)
 
-    async def _carry_out(self, command: c.Restore | c.Rewind, kind: type[R], completed_restore: Completed | None) -> R:
-        if (done := completed_restore) and done.answers(command) and isinstance(done.outcome_event, kind):
-            return done.outcome_event
+    async def _carry_out(self, command: c.Restore | c.Rewind, kind: type[R], restore: Completed | None) -> R:
+        if restore is not None and restore.answers(command) and isinstance(restore.outcome_event, kind):
+            return restore.outcome_event
         async for envelope in self._chat.follow(command):
             if isinstance(envelope.data, kind) and envelope.data.restore == command.restore:
                 return envelope.data

@@ -10,7 +10,7 @@ import msgspec
 from treadle.base.types import CallKey
 from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest
-from treadle.protocol.views import touched
+from treadle.protocol.views import summarize_arguments
 
 
 class Word(msgspec.Struct, frozen=True, tag_field="type"):
@@ -125,8 +125,8 @@ class SimpleView:
                 return [*self._start_call(call), ToolDone(call, success, summary)]
             case e.FilesChanged(files=files) | e.Undone(files=files) | e.Redone(files=files):
                 return [FileModified(file.path, file.action) for file in files]
-            case e.SessionIdle(reason=reason, why=why):
-                return [RunDone(reason, why)]
+            case e.SessionIdle(reason=reason, why=explanation):
+                return [RunDone(reason, explanation)]
             case e.SessionError(error_class=error_class, message=message):
                 return [*self._text.drop(), Failed(error_class, message)]
             case _:
@@ -139,7 +139,11 @@ class SimpleView:
     def _start_call(self, call: CallKey, name: str = "", summary: str = "") -> list[Word]:
         """The beginning of a call whose request was seen; nothing if it has been told."""
         request = self._requests.pop(call, None)
-        return [] if request is None else [ToolStart(call, name or request.name, summary or touched(request.arguments))]
+        return (
+            []
+            if request is None
+            else [ToolStart(call, name or request.name, summary or summarize_arguments(request.arguments))]
+        )
 
 
 class _Text:

@@ -111,7 +111,7 @@ _TELLING = ("command", "path", "file_path")
 _SUMMARY = 120
 
 
-def touched(arguments: str) -> str:
+def summarize_arguments(arguments: str) -> str:
     """One line for a call, as the model wrote it: one that is refused or stopped has no intent in the log."""
     text = arguments
     try:

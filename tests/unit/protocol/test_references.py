@@ -9,8 +9,8 @@ from typing import Any, get_type_hints
 import msgspec
 import pytest
 
+from scripts.field_tables import field_docs
 from scripts.golden import parts
-from scripts.reference import field_docs
 from tests.golden.samples import SAMPLES
 from treadle import protocol
 from treadle.base.types import CallKey

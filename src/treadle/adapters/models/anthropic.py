@@ -314,10 +314,11 @@ class AnthropicReader(EventReader):
         for name, count in msgspec.structs.asdict(report).items():
             count = count.thinking_tokens if isinstance(count, _Details) else count
             self._totals[name] = self._totals[name] if count is None else count
-        fresh, output, cached, written, thinking = self._totals.values()
+        fresh, output, cached, cache_writes, thinking = self._totals.values()
         above, factor = _LONG_PROMPTS.get(self._info.name, (0, 1.0))
-        usd = cost_of(self._info, fresh, written, cached, output) * (factor if fresh + cached + written > above else 1)
-        self.count(Usage(fresh + cached + written, output, cached, thinking, usd))
+        prompt = fresh + cached + cache_writes
+        usd = cost_of(self._info, fresh, cache_writes, cached, output) * (factor if prompt > above else 1)
+        self.count(Usage(prompt, output, cached, thinking, usd))
 
     def _read_document(self, body: bytes) -> None:
         try:

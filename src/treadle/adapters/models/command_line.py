@@ -209,8 +209,8 @@ def environment(env: Mapping[str, str], *needed: str) -> dict[str, str]:
     """The variables that every program needs, that this one needs, and that the user allows. So no key is passed by
     accident (M-13)."""
     patterns = (*_USUAL, *needed, *env.get(PASS_VARIABLE, "").replace(",", " ").split())
-    passed = [name for name in env if any(fnmatch.fnmatchcase(name, each) for each in patterns)]
-    return {name: env[name] for name in passed} | _QUIET
+    names = [name for name in env if any(fnmatch.fnmatchcase(name, each) for each in patterns)]
+    return {name: env[name] for name in names} | _QUIET
 
 
 def _program_info(provider: str, name: str, **limits: int) -> ModelInfo:

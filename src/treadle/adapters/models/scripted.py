@@ -302,8 +302,8 @@ def _deltas(part: Part, chunk: int, turn_key: int | str, number: int) -> Iterabl
             return (UsageDelta(usage),)
         case Call(raw=raw):
             return _deltas(raw, chunk, turn_key, number)
-        case RawCall(name=name, arguments=arguments, id=given):
-            first = CallDelta(given or f"call_{turn_key}_{number}", number, name)
+        case RawCall(name=name, arguments=arguments, id=id):
+            first = CallDelta(id or f"call_{turn_key}_{number}", number, name)
             return (first, *(CallDelta(index=number, arguments=piece) for piece in _pieces(arguments, chunk)))
         case Delay() | Fail() | Hang() | Finish():
             return ()

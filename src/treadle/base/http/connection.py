@@ -413,6 +413,8 @@ async def _tunnel(connection: ClientConnection, to: Address, proxy: Address) -> 
     answer = await connection.send(_encode_head(f"CONNECT {place} HTTP/1.1", {"Host": place, **login}), tunnels=True)
     if not 200 <= answer.status < 300:
         raise ConnectionError(f"{answer.status} {answer.reason}, says the proxy {proxy.host_header}")
+    if not connection.at_eof:  # it would be read as the beginning of the server's answer, without TLS
+        raise ConnectionError(f"the proxy {proxy.host_header} sent data of its own behind its answer")
     # A closed transport would never report that TLS cannot begin on it. From here to the end of `start_tls` its loss
     # is noticed: nothing else runs in between, and then TLS notices it.
     inner = None

@@ -18,7 +18,7 @@ from treadle.errors import ConfigError, InvalidInput, NotFound, Refused, Treadle
 from treadle.frontends.presentation import notices
 from treadle.protocol.events import SessionError
 from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOLS
-from treadle.protocol.views import touched
+from treadle.protocol.views import summarize_arguments
 
 QUIET = notices.QUIET | {"ask_user"}  # Calls that the editor is shown in another way.
 _KINDS: Mapping[str, a.ToolKind] = {
@@ -87,7 +87,7 @@ def kind_of(name: str) -> a.ToolKind:
 def title_of(name: str, arguments: str) -> str:
     """A command as it is; of anything else what is done to what."""
     name = ALIASES.get(name, name)
-    about = inert_line(touched(arguments), _WIDTH)
+    about = inert_line(summarize_arguments(arguments), _WIDTH)
     if name == COMMAND_TOOL:
         return f"`{about}`" if "`" not in about else about
     if name == "apply_patch":

@@ -78,8 +78,8 @@ class Projection:
             case e.UsageInfo(tokens=tokens, window=window, cost=cost):
                 price = a.Cost(amount=cost, currency="USD")
                 return [a.UsageUpdate(session_update="usage_update", used=tokens, size=window, cost=price)]
-            case e.RunEnd(reason="interrupted" | "budget" | "guard" | "turn_cap" | "incomplete" as reason, why=why):
-                return [shapes.remark(end(e.SessionIdle(reason, why)))]
+            case e.RunEnd(reason="interrupted" | "budget" | "guard" | "turn_cap" | "incomplete" as reason, why=words):
+                return [shapes.remark(end(e.SessionIdle(reason, words)))]
             case e.OptionsChanged() | e.Interrupted() | e.CompactionStart():
                 return []
             case _:

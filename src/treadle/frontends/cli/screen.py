@@ -19,7 +19,7 @@ from treadle.frontends.presentation.styled import Span, model_name, spans, tail
 from treadle.library.chat import Chat
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
-from treadle.protocol.views import Coalescer, JobView, touched
+from treadle.protocol.views import Coalescer, JobView, summarize_arguments
 
 if TYPE_CHECKING:
     from treadle.frontends.cli.prose import Prose
@@ -113,7 +113,7 @@ class Screen(Show):
             self._calls[state.run.check.check] = ("check", state.run.check.command)
         for call in state.calls:
             arguments = msgspec.json.encode(call.arguments).decode() if call.arguments else call.request.arguments
-            self._calls[call.key] = (call.request.name, touched(arguments))
+            self._calls[call.key] = (call.request.name, summarize_arguments(arguments))
 
     def counts(self, state: ChatState) -> None:
         """Take over the totals of the whole chat, of which only the end was shown."""
@@ -233,7 +233,7 @@ class Screen(Show):
             self._terminal.line("(cut short)", "dim")
         self._received = ""
         for request in message.tool_requests:
-            self._calls[request.call] = (request.name, touched(request.arguments))
+            self._calls[request.call] = (request.name, summarize_arguments(request.arguments))
 
     def _call(self, event: e.TrialStart | e.ExecutionStart | e.ExecutionOutput | e.ExecutionComplete) -> None:
         name, summary = self._calls.get(event.call, ("", ""))

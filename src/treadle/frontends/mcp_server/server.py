@@ -205,16 +205,16 @@ def describe_event(event: e.Event) -> str:
             return f"{'done' if success else 'failed'}: {summary}"
         case e.FilesChanged(files=files):
             return "changed " + ", ".join(f"{file.path} (+{file.added} -{file.removed})" for file in files[:20])
-        case e.PermissionRequested(reason=reason, shown=shown):
-            return f"asks for approval ({reason}): {_truncate_text(shown, 500)}"
+        case e.PermissionRequested(reason=reason, shown=text):
+            return f"asks for approval ({reason}): {_truncate_text(text, 500)}"
         case e.UserInputRequested(question=question):
             return f"asks: {_truncate_text(question)}"
         case e.TaskComplete(summary=summary):
             return f"complete: {_truncate_text(summary)}"
         case e.SessionError(error_class=kind, message=message):
             return f"error ({kind}): {_truncate_text(message)}"
-        case e.RunEnd(reason=reason, why=why):
-            return f"ended: {reason}" + (f" ({why})" if why else "")
+        case e.RunEnd(reason=reason, why=explanation):
+            return f"ended: {reason}" + (f" ({explanation})" if explanation else "")
         case e.ModelNotice(text=text) | e.SandboxNotice(text=text) | e.GuardNotice(text=text):
             return f"notice: {_truncate_text(text)}"
         case _:

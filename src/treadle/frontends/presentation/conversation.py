@@ -18,7 +18,7 @@ from treadle.protocol import events as e
 from treadle.protocol.content import PlanStep
 from treadle.protocol.files import FileChange, decode_path
 from treadle.protocol.tools import Effect
-from treadle.protocol.views import touched
+from treadle.protocol.views import summarize_arguments
 
 MOST_FILES = 8
 OUTPUT_KEPT = 4_000  # characters of a running command's output that are kept for the screen
@@ -173,8 +173,8 @@ class Conversation:
             case e.FilesChanged(files=files):
                 self._again |= {file.path for file in files if file.path in self._files}
                 self._files = merged(self._files, files)
-            case e.RunEnd(reason=reason, why=why):
-                self._end_run(e.SessionIdle(reason, why), envelope)
+            case e.RunEnd(reason=reason, why=explanation):
+                self._end_run(e.SessionIdle(reason, explanation), envelope)
             case _:
                 if isinstance(event, e.AssistantReset | e.TurnRetry):
                     self._drop()
@@ -247,7 +247,7 @@ class Conversation:
             self._applies, self.applied_call = False, message.tool_requests[0].call
         for request in message.tool_requests:
             if request.name not in QUIET:
-                call = ShownCall(key=request.call, name=request.name, summary=touched(request.arguments))
+                call = ShownCall(key=request.call, name=request.name, summary=summarize_arguments(request.arguments))
                 self._add_call(call, envelope.seq)
 
     def _call(self, event: e.TrialStart | e.ExecutionStart | e.ExecutionOutput | e.ExecutionComplete, now: int) -> None:

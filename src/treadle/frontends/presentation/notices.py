@@ -71,8 +71,8 @@ def notice(event: e.Event) -> tuple[str, Colour] | None:
         case e.GuardNotice(action=action):
             ending_text = "; it was asked to stop that" if action == "nudge" else " without progress"
             return f"the model repeats itself{ending_text}", "yellow"
-        case e.RecordLost(lost_type=lost, reason=reason):
-            return f"a damaged record was left out ({inert_line(lost, 60)}): {inert_line(reason, 300)}", "red"
+        case e.RecordLost(lost_type=lost_type, reason=reason):
+            return f"a damaged record was left out ({inert_line(lost_type, 60)}): {inert_line(reason, 300)}", "red"
         case e.CompactionStart():
             return "summing up the conversation to make room …", "dim"
         case e.CompactionComplete(success=True):

@@ -27,7 +27,16 @@ from treadle.base.types import CallKey, ChatId, new_id
 from treadle.errors import InvalidInput, NotFound, Refused, ToolError, TreadleError
 from treadle.library.agent import Agent
 from treadle.library.chat import Chat
-from treadle.library.evaluation.tasks import ERRORS, RESULTS_FILE, GitState, Result, Task, append, missing, read_results
+from treadle.library.evaluation.tasks import (
+    ERRORS,
+    RESULTS_FILE,
+    GitState,
+    Result,
+    Task,
+    append,
+    find_missing_programs,
+    read_results,
+)
 from treadle.library.worlds.record import World
 from treadle.ports.toolset import Invocation
 from treadle.protocol import events as e
@@ -47,7 +56,7 @@ async def open_place(agent: Agent, task: Task, folder: Path, name: str) -> World
     try:
         return await agent.worlds.get(id)
     except NotFound:
-        start = await to_thread(start_of, task, folder)
+        start = await to_thread(prepare_start, task, folder)
         return await agent.worlds.open(start, label=f"{LABEL} {task.name}", id=id)
 
 
@@ -59,7 +68,7 @@ async def leave_place(agent: Agent, folder: Path, name: str) -> None:
 
 
 @asynccontextmanager
-async def checked(agent: Agent, task: Task, world: World) -> AsyncIterator[World]:
+async def open_check_world(agent: Agent, task: Task, world: World) -> AsyncIterator[World]:
     """A world of the attempt's with the files of the check. One that a killed process left may still be in use."""
     used_ids = {each.id for each in await agent.worlds.list()}
     number = next(number for number in count(1) if f"{world.id}-check{number}" not in used_ids)
@@ -85,7 +94,7 @@ def _id(folder: Path, name: str) -> str:
     return f"world_{hashlib.sha256(f'{folder}/{name}'.encode()).hexdigest()[:20]}"
 
 
-def start_of(task: Task, folder: Path) -> Path:
+def prepare_start(task: Task, folder: Path) -> Path:
     """The tree that attempts begin with, made once and named at its end; away from the check, which commands could
     read."""
     if isinstance(task.start, GitState):
@@ -96,7 +105,7 @@ def start_of(task: Task, folder: Path) -> Path:
             name, facts = path.relative_to(task.start), path.lstat()
             digest.update(f"{name} {facts.st_mode} {facts.st_size} {facts.st_mtime_ns}\n".encode())
         mark = digest.hexdigest()
-    tree = folder / _STARTS / f"{plain(task.name)}-{mark[:12]}"
+    tree = folder / _STARTS / f"{make_file_name(task.name)}-{mark[:12]}"
     if not tree.exists():
         tree.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         new = tree.with_name(new_id(".new"))
@@ -117,7 +126,7 @@ def sweep_starts(folder: Path) -> None:
         remove_tree(str(leftover)) if leftover.is_dir() else leftover.unlink()
 
 
-def plain(name: str) -> str:
+def make_file_name(name: str) -> str:
     return sub(r"[^\w.-]+", "_", name).lstrip(".") or "_"
 
 
@@ -180,7 +189,7 @@ class Attempt(NamedTuple):
     @property
     def folder(self) -> Path:
         """The folder of the attempt's files, relative to the folder of all attempts."""
-        return Path(plain(self.task.name), plain(self.model), str(self.number))
+        return Path(make_file_name(self.task.name), make_file_name(self.model), str(self.number))
 
 
 async def carry_out(agent: Agent, attempt: Attempt, world: World, folder: Path, settings: ChatOptions) -> Result:
@@ -194,7 +203,7 @@ async def carry_out(agent: Agent, attempt: Attempt, world: World, folder: Path, 
     faultpoint("evaluation.chat_ended")
     state = await chat.state()
     replace_file(str(folder / DIFF), f"{await agent.worlds.diff(world.id)}\n".encode())
-    async with checked(agent, attempt.task, world) as inner:
+    async with open_check_world(agent, attempt.task, world) as inner:
         solved, check_output = await _check(agent, attempt.task, inner, chat.id, state.options)
     failure, totals, events = state.last_error, state.totals, await chat.events()
     has_answer = any(isinstance(envelope.data, e.AssistantMessage) for envelope in events)
@@ -213,11 +222,11 @@ async def carry_out(agent: Agent, attempt: Attempt, world: World, folder: Path, 
         usd=round(totals.usage.usd, 6),
         wall_s=round(totals.wall_ms / 1000, 3),
         tool_calls=totals.tool_calls,
-        **counts(events),  # type: ignore[arg-type]
+        **count_calls(events),  # type: ignore[arg-type]
     )
 
 
-def counts(events: Iterable[e.Envelope]) -> dict[str, int]:
+def count_calls(events: Iterable[e.Envelope]) -> dict[str, int]:
     counters = {"tool_errors": 0, "repaired": 0, "rejected": 0, "approvals": 0}
     has_arguments: dict[str, bool] = {}
     for envelope in events:
@@ -236,7 +245,7 @@ def counts(events: Iterable[e.Envelope]) -> dict[str, int]:
 
 async def _chat(agent: Agent, attempt: Attempt, world: World, folder: Path, settings: ChatOptions) -> Chat:
     """The chat of the attempt, which is written down before anything is said in it."""
-    if chat_id := noted(note := folder / "chat"):
+    if chat_id := read_note(note := folder / "chat"):
         return agent.chat(chat_id)
     # The instructions of folders above the tree are none of the task's.
     task = attempt.task
@@ -257,7 +266,7 @@ async def _chat(agent: Agent, attempt: Attempt, world: World, folder: Path, sett
     return chat
 
 
-def noted(note: Path) -> str:
+def read_note(note: Path) -> str:
     return note.read_text() if note.exists() else ""
 
 
@@ -296,17 +305,19 @@ class Plan(NamedTuple):
     retry_errors: bool = False  # True if attempts that ended in an error are made again, from the beginning.
 
 
-def planned(tasks: Sequence[Task], plan: Plan) -> list[Attempt]:
+def plan_attempts(tasks: Sequence[Task], plan: Plan) -> list[Attempt]:
     """In rounds: when it is stopped early, every task and model has had as many attempts."""
-    able = [task for task in tasks if not missing(task)]
+    able = [task for task in tasks if not find_missing_programs(task)]
     return [Attempt(task, model, n) for n in range(1, plan.attempts + 1) for task in able for model in plan.models]
 
 
-def waiting(tasks: Sequence[Task], plan: Plan, folder: Path) -> dict[Attempt, str]:
+def find_open_attempts(tasks: Sequence[Task], plan: Plan, folder: Path) -> dict[Attempt, str]:
     """Return the attempts to make, with the failed chat of an attempt that is repeated; otherwise empty."""
     results = {result.key: result for result in _read_existing_results(folder)}
     failed = {key: result.chat for key, result in results.items() if plan.retry_errors and result.ended in ERRORS}
-    return {each: failed.get(each.key, "") for each in planned(tasks, plan) if each.key not in results.keys() - failed}
+    return {
+        each: failed.get(each.key, "") for each in plan_attempts(tasks, plan) if each.key not in results.keys() - failed
+    }
 
 
 async def evaluate(
@@ -322,7 +333,7 @@ async def evaluate(
             attempt_folder = folder / "attempts" / name
             try:
                 # As long as the note with the name of its chat exists, the failed attempt has not been left.
-                if failed and noted(note := attempt_folder / "chat") == failed:
+                if failed and read_note(note := attempt_folder / "chat") == failed:
                     await leave_place(agent, folder, name)
                     note.unlink()
                 world = await open_place(agent, attempt.task, folder, name)
@@ -342,9 +353,9 @@ async def evaluate(
             raise Refused("busy", text) from error
         sweep_starts(folder)
         async with asyncio.TaskGroup() as group:
-            for attempt, failed in waiting(tasks, plan, folder).items():
+            for attempt, failed in find_open_attempts(tasks, plan, folder).items():
                 group.create_task(work(attempt, failed))
-    keys = {attempt.key for attempt in planned(tasks, plan)}
+    keys = {attempt.key for attempt in plan_attempts(tasks, plan)}
     return [result for result in _read_existing_results(folder) if result.key in keys]
 
 

@@ -69,7 +69,7 @@ def select_tasks(tasks: Iterable[Task], names: Iterable[str]) -> list[Task]:
     return [task for task in tasks if not selected_names or selected_names & {task.name, *task.tags}]
 
 
-def missing(task: Task) -> list[str]:
+def find_missing_programs(task: Task) -> list[str]:
     return [program for program in task.requires if shutil.which(program) is None]
 
 

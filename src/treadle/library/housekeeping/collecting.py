@@ -118,7 +118,7 @@ def collect_worlds(chats: Sequence[Listed], home: Path, line: float, *, dry: boo
     return count
 
 
-def begun_from(home: Path) -> Iterator[set[str]]:
+def find_world_beginnings(home: Path) -> Iterator[set[str]]:
     """The hashes of what worlds began with, world by world: as long as one is there it may be rebased."""
     if not (home / "worlds").is_dir():
         return
@@ -317,7 +317,7 @@ class _Keeper:
             self._check_going()
             if capture is not None and (worth := self._capture_worth(capture)) > self._line:
                 self._refer(self._upkeep.relied_on(self._upkeep.tree_of(capture)) or (), worth)
-        for digests in begun_from(self._home):
+        for digests in find_world_beginnings(self._home):
             self._check_going()
             self._refer(digests, limits.EVER)
         for tree in self._upkeep.trees():
@@ -374,7 +374,7 @@ _LEAVE_S = 5.0
 
 
 @asynccontextmanager
-async def tended(store: Store, home: Path, retention: Retention, jobs: JobRegistry) -> AsyncIterator[None]:
+async def run_housekeeping(store: Store, home: Path, retention: Retention, jobs: JobRegistry) -> AsyncIterator[None]:
     """While the block lasts, no more is kept for undoing than may be, and jobs that have ended are closed."""
     ending = asyncio.Event()
     tasks = [asyncio.create_task(_tend(store, home, retention, ending)), asyncio.create_task(_close_jobs(jobs, ending))]

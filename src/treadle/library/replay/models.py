@@ -112,12 +112,12 @@ def filler(log: WatchedLog) -> str:
         match event:
             case e.TurnStart(reserved=reserved):
                 target_tokens = reserved.input
-            case e.CompactionStart(trigger="threshold", tokens_before=before):
-                target_tokens = before
-            case e.LimitReached(kind="tokens", used=used, limit=limit):
+            case e.CompactionStart(trigger="threshold", tokens_before=tokens_before):
+                target_tokens = tokens_before
+            case e.LimitReached(kind="tokens", used=used_tokens, limit=limit):
                 run = state.run
                 expected = run.usage.output // run.turns if run is not None and run.turns else TYPICAL_OUTPUT
-                target_tokens = int(limit - used) + 1 - expected
+                target_tokens = int(limit - used_tokens) + 1 - expected
     return " " * max(0, int((target_tokens - 1) * CHARS_PER_TOKEN) + 1 - state.context_chars - NO_TOOLS)
 
 

@@ -151,8 +151,8 @@ class Recording:
             case e.CheckStarted(check=key, plan=plan):  # a call that the model did not request
                 start = e.ExecutionStart(key, "", plan=plan)
                 self.calls[key] = CallRecord(ToolRequest(key, ""), start, envelope.seq)
-            case e.CheckCompleted(check=key) as done if key in self.calls and not self.calls[key].complete:
-                self._note_result(self.calls[key], _as_result(done), envelope)
+            case e.CheckCompleted(check=key) as check if key in self.calls and not self.calls[key].complete:
+                self._note_result(self.calls[key], _as_result(check), envelope)
             case e.ExternalToolRequested(call=key) if key in self.calls:
                 self.calls[key].kind = "client"
             case e.ModelCall(call=key) if key in self.calls:
@@ -161,9 +161,9 @@ class Recording:
                 self.calls[key].questions.append(envelope)
             case e.UserInputRequested(call=key) if key in self.calls:
                 self.calls[key].kind = "question"
-            case e.PermissionRequested(call=key) as asked if key in self.calls:
-                self.calls[key].permission_request = asked
-                self.calls[key].asks.append((envelope.seq, asked))
+            case e.PermissionRequested(call=key) as question if key in self.calls:
+                self.calls[key].permission_request = question
+                self.calls[key].asks.append((envelope.seq, question))
             case e.PermissionCompleted(action=action) as answer if CallKey(action) in self.calls:
                 call = self.calls[CallKey(action)]
                 call.ruled = answer if answer.by == "policy" else None

@@ -136,7 +136,7 @@ class RecordedTool:
     async def stop(self, invocation: Invocation) -> Outcome | None:
         if self._unknown(invocation):
             return Outcome("", **_changes(self._call(invocation)))
-        return left_behind(self._stage, invocation.call)
+        return find_interrupted_changes(self._stage, invocation.call)
 
     async def settle(self, invocation: Invocation) -> Settlement:
         """An intent that was found out to be done left the same events as one that was run again."""
@@ -312,13 +312,13 @@ def before_a_change(stage: ReplayStore) -> bool:
     return any(isinstance(envelope.data, e.CheckpointCreated | e.GitBranchCreated) for envelope in coming)
 
 
-def left_behind(stage: ReplayStore, call: CallKey) -> Outcome | None:
+def find_interrupted_changes(stage: ReplayStore, call: CallKey) -> Outcome | None:
     """Return the changes that a stopped call had made by then, or None."""
     outcome = Outcome("")
     for envelope in stage.recording.outputs(stage.now):
         match envelope.data:
-            case e.FilesChanged(call=key) as done if key == call:
-                outcome = replace(outcome, **{name: getattr(done, name) for name in _CHANGE_FIELDS})
+            case e.FilesChanged(call=key) as change if key == call:
+                outcome = replace(outcome, **{name: getattr(change, name) for name in _CHANGE_FIELDS})
             case e.WorkspaceConflict(call=key, conflicts=conflicts) if key == call:
                 outcome = replace(outcome, conflicts=conflicts)
             case e.SubagentCompleted(call=key) as fact if key == call:

@@ -68,7 +68,7 @@ LOOK_S = 0.5
 ATTEMPTS = 4
 
 
-def order(task: str, attempts: int, models: tuple[str, ...], check: str, judge: str, all_of: bool) -> Race:
+def make_race_order(task: str, attempts: int, models: tuple[str, ...], check: str, judge: str, all_of: bool) -> Race:
     """Models are given out in turn. InvalidInput if it makes no sense."""
     number = attempts or (len(models) if len(models) > 1 else ATTEMPTS)
     if not task.strip():
@@ -80,11 +80,11 @@ def order(task: str, attempts: int, models: tuple[str, ...], check: str, judge: 
     return Race(task, tuple(models[place % len(models)] for place in range(number)), check, judge, all_of)
 
 
-def ordered(task: str, keywords: RaceKeywords, model: str) -> tuple[Race, OptionKeywords]:
+def make_race(task: str, keywords: RaceKeywords, model: str) -> tuple[Race, OptionKeywords]:
     """The race that is meant, and the options of its chats, which have this model if nothing else is said."""
     models = tuple(keywords.pop("models", ())) or (keywords.get("model") or model,)
     attempts, check, judge = keywords.pop("attempts", 0), keywords.pop("check", ""), keywords.pop("judge", "")
-    race_order = order(task, attempts, models, check, judge, keywords.pop("all", False))
+    race_order = make_race_order(task, attempts, models, check, judge, keywords.pop("all", False))
     return race_order, cast(OptionKeywords, keywords)
 
 

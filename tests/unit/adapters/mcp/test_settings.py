@@ -5,19 +5,19 @@ import json
 import pytest
 
 from treadle.adapters.mcp.listing import ListedTool, Listing
-from treadle.adapters.mcp.tool import MAX_BYTES, shortened
+from treadle.adapters.mcp.tool import MAX_BYTES, shorten_result
 from treadle.errors import ConfigError, InvalidInput
 from treadle.library.mcp_hub.hub import ListingsFile, remember
 from treadle.library.mcp_hub.search import spec_of, tool_name
-from treadle.library.mcp_hub.settings import Declared, Server, check, filled, read_project, server_of
+from treadle.library.mcp_hub.settings import Declared, Server, check, expand_variables, read_project, server_of
 from treadle.protocol.tools import require_name
 
 
 def test_variables_are_filled_in() -> None:
     env = {"A": "1", "EMPTY": ""}
-    assert filled("x${A}y${B:-2}z${EMPTY:-no}$A", env) == "x1y2z$A"
+    assert expand_variables("x${A}y${B:-2}z${EMPTY:-no}$A", env) == "x1y2z$A"
     with pytest.raises(ConfigError, match="MISSING is not set"):
-        filled("${MISSING}", env)
+        expand_variables("${MISSING}", env)
 
 
 @pytest.mark.parametrize("name", ["", "a__b", "a b", "-a", "a" * 33, "a/b", "ü"])
@@ -84,9 +84,9 @@ def test_what_is_remembered_of_servers_is_bounded() -> None:
 
 
 def test_long_results_are_cut_with_a_way_to_the_rest() -> None:  # T-11
-    assert shortened("a\nb", "1.0") == "a\nb"
-    many = shortened("\n".join(["x"] * 5_000), "1.0")
+    assert shorten_result("a\nb", "1.0") == "a\nb"
+    many = shorten_result("\n".join(["x"] * 5_000), "1.0")
     assert many.count("\n") == 2_000
-    wide = shortened("ü" * 100_000, "1.0")
+    wide = shorten_result("ü" * 100_000, "1.0")
     assert len(wide.encode()) < MAX_BYTES + 200
     assert 'read_output handle="1.0"' in wide

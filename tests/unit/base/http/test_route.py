@@ -330,6 +330,14 @@ async def test_tls_goes_through_a_proxy_to_the_server_itself(trusted: Path, stat
     assert "Proxy-Authorization: Basic bWU6d29yZA==" in head
 
 
+async def test_a_proxy_puts_no_bytes_before_the_answer_of_the_server(trusted: Path) -> None:
+    tunnel = Tunnel(status="200 Connection established\r\n\r\n{}")
+    async with secure_server(trusted, "localhost") as port, proxy(tunnel) as place:
+        way = ServerRoute(parse_address(f"https://localhost:{port}/v1"), parse_address(f"http://{place}"))
+        with pytest.raises(ConnectionError, match=f"the proxy {place} sent data"):
+            await way.connect()
+
+
 async def test_a_proxy_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     tunnel = Tunnel(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
     async with proxy(tunnel) as place:

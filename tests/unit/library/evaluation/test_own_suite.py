@@ -8,7 +8,7 @@ import pytest
 
 from treadle.chat.intent import asks_for_changes
 from treadle.library.evaluation.attempts import lay_over
-from treadle.library.evaluation.tasks import Task, missing, read_suite
+from treadle.library.evaluation.tasks import Task, find_missing_programs, read_suite
 
 SUITE = Path(__file__).parents[4] / "evals"
 TASKS = read_suite(SUITE)
@@ -22,7 +22,7 @@ def passes(task: Task, tree: Path) -> bool:
 @pytest.mark.thorough(one_of=8)
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 def test_only_a_solution_passes(task: Task, tmp_path: Path) -> None:
-    if lacking := missing(task):
+    if lacking := find_missing_programs(task):
         pytest.skip(f"{', '.join(lacking)} is not here")
     assert asks_for_changes(task.prompt), "else a run that changes nothing would be taken for done (L-16)"
     assert isinstance(task.start, Path)

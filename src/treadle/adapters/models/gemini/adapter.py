@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Unpack
 
 import msgspec
 
-from treadle.adapters.models.gemini.schema import reduced
+from treadle.adapters.models.gemini.schema import reduce_schema
 from treadle.adapters.models.keys import Secret
 from treadle.adapters.models.listing import list_from
 from treadle.adapters.models.provider_context import ProviderContext
@@ -274,8 +274,8 @@ class GeminiConversation(AlternatingConversation):
 
     def _result(self, result: ToolResult) -> bytes:
         response = {"output": result.text} if result.success else {"error": result.text}
-        called = self._called.get(result.call, _encode_name(""))
-        return encode_json({"functionResponse": called | {"response": response}})
+        function = self._called.get(result.call, _encode_name(""))
+        return encode_json({"functionResponse": function | {"response": response}})
 
 
 class GeminiEncoder(RequestEncoder):
@@ -300,13 +300,13 @@ class GeminiEncoder(RequestEncoder):
         declared: dict[str, Any] = {"name": spec.name, "description": spec.description or spec.name}
         if not self.reduced:
             return declared | {"parametersJsonSchema": {"type": "object", **spec.parameters}}
-        schema = reduced(spec.parameters)
+        schema = reduce_schema(spec.parameters)
         return declared | {"parameters": schema} if schema.get("properties") else declared
 
 
 def _encode_text(text: str, signature: str = "", *, is_thought: bool = False) -> bytes:
-    thought = {"thought": True} if is_thought else {}
-    return encode_json({"text": text, **thought, **({"thoughtSignature": signature} if signature else {})})
+    flag = {"thought": True} if is_thought else {}
+    return encode_json({"text": text, **flag, **({"thoughtSignature": signature} if signature else {})})
 
 
 def _encode_name(name: str) -> dict[str, str]:
@@ -384,7 +384,7 @@ class Gemini(HttpModel):
             "thinkingConfig": {"includeThoughts": True, **how_much} if self._thinking or how_much else None,
         }
         if (schema := without_tools(request)) is not None:
-            params |= {"responseMimeType": "application/json", "responseSchema": reduced(schema)}
+            params |= {"responseMimeType": "application/json", "responseSchema": reduce_schema(schema)}
         return self._select_parameters(params)
 
     def _how_much(self, request: ModelRequest) -> dict[str, Any]:

@@ -166,7 +166,7 @@ def _list_work(events: "Sequence[e.Envelope]") -> dict[str, list[str]]:
             refused = not fact.success and not fact.sandbox and request is not None and request.name == COMMAND
             if fact.effect or refused:
                 command = str(start.arguments.get("command", "")) if start is not None else ""
-                command = command or (views.touched(request.arguments) if request is not None else "")
+                command = command or (views.summarize_arguments(request.arguments) if request is not None else "")
                 outcome = inert_line(fact.result_summary or ("done" if fact.success else "failed"), 60)
                 way = f"; {_WAYS[fact.effect]}" if fact.effect else ""
                 commands.append(f"$ {inert_line(command, 200)}  ({outcome}{way})")

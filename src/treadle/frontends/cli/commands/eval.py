@@ -77,9 +77,9 @@ def eval_(flags: Evaluation) -> None:
 
 async def _evaluate(config: "Config", flags: Evaluation, folder: Path, tasks: "list[Task]", suite: str) -> None:
     from treadle.library.evaluation import Plan, evaluate, text_report
-    from treadle.library.evaluation.attempts import STORE, planned, waiting
+    from treadle.library.evaluation.attempts import STORE, find_open_attempts, plan_attempts
     from treadle.library.evaluation.report import svg_plot
-    from treadle.library.evaluation.tasks import ERRORS, missing
+    from treadle.library.evaluation.tasks import ERRORS, find_missing_programs
 
     names = (flags.models or config.settings.model).split(",")
     models = tuple(config.model_of(name.strip()) for name in names if name.strip())
@@ -89,11 +89,11 @@ async def _evaluate(config: "Config", flags: Evaluation, folder: Path, tasks: "l
     plan = Plan(models, flags.attempts, flags.jobs, config.settings.chat_options(""), flags.retry_errors)
     terminal = Terminal()
     for task in tasks:
-        if lacking := missing(task):
+        if lacking := find_missing_programs(task):
             terminal.note(f"left out, because {', '.join(lacking)} is not here: {task.name}", "yellow")
-    number = len(planned(tasks, plan))
+    number = len(plan_attempts(tasks, plan))
     terminal.note(f"{diff_changes.count(number, 'attempt')}, kept in {folder}", "dim")
-    counter = itertools.count(number - len(waiting(tasks, plan, folder)) + 1)
+    counter = itertools.count(number - len(find_open_attempts(tasks, plan, folder)) + 1)
     settings = msgspec.structs.replace(config.settings, store=str(folder / STORE))
     inside = msgspec.structs.replace(config, settings=settings)
     async with session.open_agent(inside, works=True) as agent:

@@ -81,7 +81,7 @@ async def race(race_flags: RaceFlags, as_json: bool, **flags: Any) -> int:
 
 
 async def _begin(agent: "Agent", config: "Config", race_flags: RaceFlags) -> "RunningRace":
-    from treadle.library.subagents.tree import RunningRace, order
+    from treadle.library.subagents.tree import RunningRace, make_race_order
 
     if race_flags.chat:
         return RunningRace(agent, agent.chat(await session.find_chat(agent.deps.store, race_flags.chat)))
@@ -92,7 +92,7 @@ async def _begin(agent: "Agent", config: "Config", race_flags: RaceFlags) -> "Ru
         agent.deps.models.get(name)
         if disclosure := agent.consent.disclose(name):
             print_note(f"treadle: {inert_line(disclosure)}")
-    race_order = order(
+    race_order = make_race_order(
         race_flags.task or "", race_flags.worlds, models, race_flags.passes, race_flags.judge, race_flags.everything
     )
     root = o.project_root(race_flags.root, force=race_flags.force_root)

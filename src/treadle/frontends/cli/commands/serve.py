@@ -92,7 +92,7 @@ async def _serve(flags: dict[str, Any], *, works: bool = True, on_ready: Callabl
             if on_ready is not None:
                 on_ready(link)
 
-        async with collecting.tended(
+        async with collecting.run_housekeeping(
             agent.deps.store, config.home, retention.retention_of(settings), agent.job_registry
         ):
             await run(service, listening, ready, settings.drain_s)
@@ -237,7 +237,7 @@ async def worker(**flags: Any) -> None:
             )
         pool.start()
         print_note(f"treadle: worker {agent.worker.name} takes up to {settings.concurrency} chats at once")
-        async with collecting.tended(
+        async with collecting.run_housekeeping(
             agent.deps.store, config.home, retention.retention_of(settings), agent.job_registry
         ):
             await to_drain.wait()

@@ -10,7 +10,7 @@ from treadle.protocol.http_requests import StartRace
 
 
 async def race(call: ApiRequest) -> ApiReply:
-    from treadle.library.subagents.tree import order
+    from treadle.library.subagents.tree import make_race_order
 
     body = call.body(StartRace)
     admission, models = call.service.admission, call.service.agent.deps.models
@@ -21,7 +21,7 @@ async def race(call: ApiRequest) -> ApiReply:
     for model in filter(None, (*model_refs, body.judge)):
         admission.model(call.user, model)
         models.get(model)
-    race_order = order(body.task, body.attempts, model_refs, body.check, body.judge, body.all)
+    race_order = make_race_order(body.task, body.attempts, model_refs, body.check, body.judge, body.all)
     return await call.service.create(call.user, options, (c.Apply(race=race_order),), call.key)
 
 
