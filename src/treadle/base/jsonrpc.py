@@ -202,7 +202,7 @@ class Connection:
                     self._writer.write(waiting)
                     await self._writer.drain()
             except OSError:
-                self.closed = True
+                self.close()
             self._size -= len(waiting)
             if self.closed and not self._waiting:
                 return
