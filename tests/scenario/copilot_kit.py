@@ -39,7 +39,7 @@ class Program:
         """Errors that answer what was no request."""
         self._news = asyncio.Condition()
         self._open: dict[int, asyncio.Future[Any]] = {}
-        self._number = 0
+        self.number = 0  # Of the last request.
         self._replies: set[asyncio.Task[None]] = set()
         self._reading = asyncio.create_task(self._read_on())
 
@@ -62,9 +62,9 @@ class Program:
         return cls(reader, writer, None)
 
     async def call(self, method: str, params: dict[str, Any]) -> Any:
-        self._number += 1
-        future = self._open[self._number] = asyncio.get_running_loop().create_future()
-        self.write({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
+        self.number += 1
+        future = self._open[self.number] = asyncio.get_running_loop().create_future()
+        self.write({"jsonrpc": "2.0", "id": self.number, "method": method, "params": params})
         return await asyncio.wait_for(future, PATIENCE_S)
 
     def write(self, message: Any) -> None:

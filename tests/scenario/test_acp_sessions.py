@@ -136,6 +136,7 @@ async def test_lines_that_are_no_messages_are_answered_and_the_connection_stays(
         )
     async with asyncio.timeout(WAIT_S):
         out, _ = await process.communicate(b"\n".join(lines) + b"\n")
+    assert process.returncode == 0
     answers = [json.loads(line) for line in out.splitlines()]
     assert [each["error"]["code"] for each in answers[:-1]] == [-32700, *[-32600] * 5, -32700, -32700]
     assert answers[-1]["id"] == 7

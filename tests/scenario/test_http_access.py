@@ -271,7 +271,19 @@ def test_every_code_of_the_routes_is_known() -> None:
 WHOLE = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
-@pytest.mark.parametrize("prefix", [b"", b"GET /healthz HTT", WHOLE + b"GET / HTTP/1.1\r\nHost: "])
+UNREAD = b"Host: 127.0.0.1\r\nContent-Length: 100000\r\n\r\n"  # a body that no handler reads
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        b"",
+        b"GET /healthz HTT",
+        WHOLE + b"GET / HTTP/1.1\r\nHost: ",
+        b"GET /healthz HTTP/1.1\r\n" + UNREAD,
+        b"POST /api/chats HTTP/1.1\r\n" + UNREAD,
+    ],
+)
 async def test_a_connection_that_sends_no_headers_is_closed(
     server: Server, prefix: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,8 @@ async def test_a_refused_creation_leaves_no_world(server: Server, tmp_path: Path
     body["images"] = [{"media_type": "image/png", "data": "no base64"}]
     refused = await repeated(server.local, "/api/chats", body, "k1", 4)
     assert {answer.status for answer in refused} == {400}
+    body = {"root": body["root"], "world": "chat", "dynamic_tools": [{"name": "x" * 65, "description": ""}]}
+    assert (await server.local("POST", "/api/chats", body)).code == "invalid_input"
     assert (await server.local("GET", "/api/worlds")).json["worlds"] == []
 
 

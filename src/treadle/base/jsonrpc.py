@@ -202,7 +202,7 @@ class Connection:
                     self._writer.write(waiting)
                     await self._writer.drain()
             except OSError:
-                self.closed = True
+                self.close()
             self._size -= len(waiting)
             if self.closed and not self._waiting:
                 return
@@ -292,16 +292,21 @@ class Served(Protocol):
 
 async def serve_stdio(served: Served) -> None:
     """Until the program closes its end, or asks for the end."""
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader()
+    connection = Connection(*await open_stdio(), served.handle)
+    await _until_ended(served, asyncio.create_task(served.converse(connection)))
+
+
+async def open_stdio(longest_line: int = 1 << 16) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Standard input and output of this process as streams. Closing them leaves `sys.stdin` and `sys.stdout` open."""
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(longest_line)
     theirs, ours = os.fdopen(os.dup(0), "rb", 0), os.fdopen(os.dup(1), "wb", 0)
     try:
         transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, ours)
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), theirs)
     except ValueError as error:
-        raise InvalidInput("--stdio needs a program at both ends, not files; let an SDK start it") from error
-    connection = Connection(reader, asyncio.StreamWriter(transport, protocol, None, loop), served.handle)
-    await _until_ended(served, asyncio.create_task(served.converse(connection)))
+        text = "a program is needed at both ends, not files; let an editor or an SDK start it"
+        raise InvalidInput(text) from error
+    return reader, asyncio.StreamWriter(transport, protocol, None, loop)
 
 
 async def serve_tcp(served: Served, host: str, port: int) -> None:

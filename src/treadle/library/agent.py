@@ -350,6 +350,7 @@ class Agent:
         if options.root and not options.root_id:
             derived["root_id"] = identify(options.root)
         if options.world:
+            self.tool_warnings(options)  # before a world is opened for a chat that is refused
             derived["world"] = self._setup.worlds.resolve_world(options, owner, own_world)
         options = msgspec.structs.replace(options, **derived)
         if self._instructions and not options.instructions:

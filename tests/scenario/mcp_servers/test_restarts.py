@@ -9,6 +9,7 @@ from aiohttp import web
 
 from tests.scenario.mcp_servers.kit import Kit, collect_events, results
 from treadle.adapters.models.scripted import Call, Say
+from treadle.errors import InvalidInput
 
 pytestmark = pytest.mark.thorough(one_of=8)
 
@@ -84,3 +85,14 @@ async def test_many_notices_cost_few_listings(kit: Kit) -> None:
     shouted, listed = results(await collect_events(kit.chat(agent).send("Go.")))
     assert shouted.result == "shouted"
     assert int(listed.result) <= 4
+
+
+async def test_half_a_character_reaches_no_server(kit: Kit) -> None:
+    """A server's connection would end at what cannot be written: the file name in a prompt is not UTF-8."""
+    kit.replayed = False
+    agent, root = kit.agent([]), str(kit.root)
+    with pytest.raises(InvalidInput, match="half of a character"):
+        await agent.mcp.prompt("odd", "tidy", {"how": "\udcff"}, root)
+    with pytest.raises(InvalidInput, match="half of a character"):
+        await agent.mcp.resource("@odd:notes://\udcff", root)
+    assert "quietly" in (await agent.mcp.prompt("odd", "tidy", {"how": "quietly"}, root)).text

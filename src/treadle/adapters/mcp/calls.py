@@ -6,6 +6,7 @@ the log, so any process can continue. The types that servers declare for content
 import asyncio
 import base64
 import binascii
+import math
 from collections.abc import Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -45,7 +46,7 @@ def build_form_question(server: str, params: types.ElicitRequestParams, again: s
         return Question(text + note, (*(_choices(schema) or ((ACCEPT,) if accept else ())), DECLINE))
     if not fields:
         return Question(text, ("yes", DECLINE))
-    required = params.requested_schema.get("required") or ()
+    required = _list_of(params.requested_schema, "required")
     lines = [
         f"  {name}: {_describe(schema)}{'' if name in required else ', optional'}" for name, schema in fields.items()
     ]
@@ -68,22 +69,28 @@ def read_form_answer(params: types.ElicitRequestParams, answer: str) -> types.El
         content = {name: _value(name, fields[name], value) for name, value in raw_values.items() if name in fields}
     except ValueError as error:
         return f"That does not fit: {error}."
-    missing = [name for name in params.requested_schema.get("required") or () if name not in content]
+    missing = [name for name in fields if name in _list_of(params.requested_schema, "required") and name not in content]
     if missing:
         return f"Still missing: {', '.join(map(inert_line, missing))}."
     return types.ElicitResult(action="accept", content=content)
 
 
 def _fields(params: types.ElicitRequestFormParams) -> dict[str, dict[str, Any]]:
-    properties = params.requested_schema.get("properties") or {}
-    return {str(name): schema if isinstance(schema, dict) else {} for name, schema in properties.items()}
+    properties = params.requested_schema.get("properties")
+    pairs = properties.items() if isinstance(properties, dict) else ()
+    return {str(name): schema if isinstance(schema, dict) else {} for name, schema in pairs}
+
+
+def _list_of(schema: dict[str, Any], name: str) -> list[Any]:
+    values = schema.get(name)
+    return values if isinstance(values, list) else []
 
 
 def _can_accept(params: types.ElicitRequestFormParams) -> bool:
     """True if there are defaults, and every required field has one."""
-    fields, required = _fields(params), params.requested_schema.get("required") or ()
-    without = {name for name, schema in fields.items() if "default" not in schema}
-    return len(without) < len(fields) and without.isdisjoint(required)
+    fields, required = _fields(params), _list_of(params.requested_schema, "required")
+    without = [name for name, schema in fields.items() if "default" not in schema]
+    return len(without) < len(fields) and not any(name in required for name in without)
 
 
 def _default_words(schema: dict[str, Any]) -> str:
@@ -95,7 +102,7 @@ def _default_words(schema: dict[str, Any]) -> str:
 
 
 def _parse_answer(fields: dict[str, dict[str, Any]], answer: str) -> dict[str, Any]:
-    with suppress(msgspec.MsgspecError):
+    with suppress(msgspec.MsgspecError, RecursionError):
         return msgspec.json.decode(answer, type=dict[str, Any])
     if len(fields) <= 1:
         return dict.fromkeys(fields, answer)
@@ -114,21 +121,26 @@ def _value(name: str, schema: dict[str, Any], value: Any) -> Any:
         return value.lower() in _YES
     if kind in ("integer", "number") and isinstance(value, str):
         try:
-            return int(value) if kind == "integer" else float(value)
+            value = int(value) if kind == "integer" else float(value)
         except ValueError:
             raise ValueError(f"{inert_line(name)} is a number") from None
     if kind == "array" and isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     if choices and kind == "string" and value not in choices:
         raise ValueError(f"{inert_line(name)} is one of {', '.join(map(inert_line, choices))}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{inert_line(name)} is a finite number")
+    parts = value if isinstance(value, list) else ()
+    if isinstance(value, dict) or not all(isinstance(part, str) for part in parts):
+        raise ValueError(f"{inert_line(name)} is a text, a number, yes or no, or a list of texts")
     return value
 
 
 def _choices(schema: dict[str, Any]) -> tuple[str, ...]:
     if schema.get("type") == "boolean":
         return "yes", "no"
-    titled = [each.get("const") for each in schema.get("oneOf") or () if isinstance(each, dict)]
-    return tuple(str(each) for each in schema.get("enum") or titled)
+    titled = [each.get("const") for each in _list_of(schema, "oneOf") if isinstance(each, dict)]
+    return tuple(str(each) for each in _list_of(schema, "enum") or titled)
 
 
 def _describe(schema: dict[str, Any]) -> str:

@@ -84,7 +84,7 @@ class ClientConnection(asyncio.Protocol):
             # Both are unambiguous. A connection whose answer has a length and chunks is not used again.
             self._parser.set_dangerous_leniencies(lenient_chunked_length=True, lenient_spaces_after_chunk_size=True)
         self.ended = self.has_answer = self._to_close = False
-        self._tunnels, self._head, self._hints, self._overhead = tunnels, None, 0, 0
+        self._tunnels, self._head, self._hints, self._overhead, self._buffered = tunnels, None, 0, 0, 0
 
     async def read(self) -> bytes:
         """Return the new part of the body; empty at its end. CutOff if the body will never be complete."""

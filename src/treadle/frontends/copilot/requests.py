@@ -277,7 +277,7 @@ class Requests:
         data = {"requestId": request, "permissionRequest": permission_request}
         if self.approve_all:
             self.open[request] = "permission.requested", data
-            self._background(self.decide(request, {"kind": "approve-once"}))
+            self._background(read_patiently(lambda: self.decide(request, {"kind": "approve-once"})))
         else:
             self._announce(request, "permission.requested", data)
 
@@ -286,7 +286,7 @@ class Requests:
         if (decision := names.parse_decision(result)) is None or (decision.absent and request in self.again):
             return True
         action = next((each for each in await self._chat.actions() if each.action == request.removeprefix(GATE)), None)
-        if action is None or (self.open.pop(request, None) is None and request.startswith(GATE)):
+        if action is None or (request.startswith(GATE) and self.open.pop(request, None) is None):
             return False
         if request.startswith(GATE):
             kind = "approved" if decision.decision == "allow" else "denied-interactively-by-user"
@@ -304,13 +304,14 @@ class Requests:
                 await self._chat.deny(action, decision.feedback)
         except (Refused, NotFound):
             return False
+        self.open.pop(request, None)
         if decision.final:
             await self._stop()
         return True
 
     async def _stop(self) -> None:
         with suppress(Refused):
-            await self._chat.interrupt("program")
+            await read_patiently(lambda: self._chat.interrupt("program"))
 
     async def _gate(self, action: OpenAction) -> None:
         verdict = await self._hooks.before_call(action.call, action.name, action.arguments)
@@ -327,7 +328,7 @@ class Requests:
         self._announce_permission(f"{GATE}{action.action}", permission_request)
 
     async def _announce_tool(self, action: OpenAction) -> None:
-        trace = self._trace(await self._chat.state(), action.call)
+        trace = self._trace(await read_patiently(self._chat.state), action.call)
         ids = {"requestId": action.tool_call_id, "sessionId": self._chat.id, "toolCallId": action.call}
         data = {**ids, "toolName": action.name, "arguments": self._arguments.get(action.call, action.arguments)}
         data |= {"traceparent": trace} if trace else {}
@@ -358,12 +359,12 @@ class Requests:
 
     async def _settle(self) -> None:
         async with self._settling:
-            state = await self._chat.state()
+            state = await read_patiently(self._chat.state)
             calls = [action.tool_call_id for action in open_actions(state) if action.kind == "external_tool"]
             if status(state) != "requires_action" or not calls or any(call not in self._results for call in calls):
                 return
             try:
-                await self._chat.submit([self._results[call] for call in calls])
+                await read_patiently(lambda: self._chat.submit([self._results[call] for call in calls]))
             except Refused:
                 return  # something else is asked first; the chat says so when it comes to these
             for call in calls:

@@ -298,8 +298,8 @@ class Runtime:
 
     async def delete(self, _connection: Connection, params: Params) -> Any:
         id = text_of(params, "sessionId")
-        session = self.sessions.pop(id, None)
-        chat: Chat = session.chat if session is not None else self.agent.chat(id)
+        chat: Chat = self.sessions[id].chat if id in self.sessions else self.agent.chat(id)
+        deleted = True
         try:
             if DELETED in (await chat.state()).options.labels:
                 raise NotFound(id)
@@ -309,9 +309,11 @@ class Runtime:
                     pass
             await self.agent.delete_chat(id)
         except NotFound:
-            return {"success": False, "error": f"Session file not found: {id}"}
-        if session is not None:
+            deleted = False
+        if (session := self.sessions.pop(id, None)) is not None:
             await session.close()
+        if not deleted:
+            return {"success": False, "error": f"Session file not found: {id}"}
         self.tell_all("session.deleted", id)
         return {"success": True}
 

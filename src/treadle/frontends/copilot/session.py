@@ -149,10 +149,10 @@ class Session:
         self.hooks.wanted = self.hooks.wanted or bool(config.hooks)
         self.dialogues.tell_changes()
         if not self._reading:
-            self._reading, self._source = True, source
             head = 0 if source == "new" else (await read_patiently(self.chat.state)).head
-            self._seen = head
-            self.background(self._read_on(head))
+            if not self._reading:  # no other program came meanwhile
+                self._reading, self._source, self._seen = True, source, head
+                self.background(self._read_on(head))
         if source != "new" and not config.disable_resume:
             state, active = await self.chat.state(), not alone
             data = {"resumeTime": stamp(self.agent.deps.clock.now_ms()), "eventCount": state.head}

@@ -56,6 +56,9 @@ class StallWatch(_Protocol):
         self._next_look = asyncio.get_running_loop().call_later(STALL_S, self._look)
 
 
+_UNREAD_BODY = (h11.DONE, h11.SEND_BODY)
+
+
 class TimedH11Protocol(H11Protocol):
     """Aborts a connection whose next request has no complete headers in time (S-20): uvicorn bounds only the pause
     between requests, so that clients that send a byte now and then could keep all connections for ever."""
@@ -68,22 +71,26 @@ class TimedH11Protocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self._lacks_headers() and self.conn.trailing_data[0]:
+        if self._has_part():
             self._expect_headers()
         else:
             self._stop_timer()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self._lacks_headers() and self.conn.trailing_data[0]:  # a request that was begun behind the last one
+        if self._has_part():
             self._expect_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
         super().connection_lost(exc)
 
+    def _has_part(self) -> bool:
+        """True if the next request has begun, or an answered one has not ended: its body may come for ever."""
+        return self._lacks_headers() and (self.conn.their_state is h11.SEND_BODY or bool(self.conn.trailing_data[0]))
+
     def _lacks_headers(self) -> bool:
-        return self.conn.their_state is h11.IDLE
+        return self.conn.their_state is h11.IDLE or (self.conn.our_state, self.conn.their_state) == _UNREAD_BODY
 
     def _expect_headers(self) -> None:
         if self._headers_due is None:

@@ -18,6 +18,7 @@ from treadle.errors import InvalidInput, NotFound, ToolError
 from treadle.library.mcp_hub.hub import Link, McpHub, Place
 from treadle.library.mcp_hub.search import tool_name
 from treadle.protocol.options import ChatOptions
+from treadle.protocol.wire import encode_value
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -112,6 +113,8 @@ class Offerings:
     ) -> "RenderedContent":
         from treadle.adapters.mcp.calls import RenderedContent, render_content
 
+        encode_value((name, arguments))  # a server's connection ends at what cannot be written
+
         async def get(client: "Client") -> list["RenderedContent"]:
             result = await client.get_prompt(name, dict(arguments or {}))
             return [
@@ -143,6 +146,7 @@ class Offerings:
         server, colon, uri = mention.removeprefix("@").partition(":")
         if not colon or not uri:
             raise InvalidInput(f"{inert_line(mention, 100)} names no resource; write @server:uri")
+        encode_value(uri)
 
         async def read(client: "Client") -> "RenderedContent":
             pictures: list[tuple[str, bytes]] = []

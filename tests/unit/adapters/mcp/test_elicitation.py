@@ -41,6 +41,29 @@ def test_what_does_not_fit_is_said(answer: str) -> None:
     assert isinstance(elicitation.read_form_answer(person(), answer), str)
 
 
+@pytest.mark.parametrize(
+    "answer", ['{"x": {"y": 1}}', '{"x": [1]}', '{"x": 1e999}', '{"x":' * 10_000, "inf", "nan", "1e999", "9" * 5_000]
+)
+def test_an_answer_that_no_form_can_carry_is_asked_again(answer: str) -> None:  # S-20
+    assert isinstance(elicitation.read_form_answer(form({"x": {"type": "number"}}), answer), str)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": [1]},
+        {"properties": {"x": 1}, "required": 7},
+        {"properties": {"x": {"enum": 5, "oneOf": 3}}, "required": [["x"], {}]},
+        {"properties": {"x": {"default": {}}, "y": {"enum": "ab"}}, "required": {"x": 1}},
+    ],
+)
+def test_an_odd_form_is_a_question_that_can_be_declined(schema: dict[str, Any]) -> None:  # E-01
+    params = types.ElicitRequestFormParams(message="m", requested_schema={"type": "object", **schema})
+    assert "asks: m" in elicitation.build_form_question("s", params).text
+    elicitation.read_form_answer(params, '{"x": "1"}')
+    assert elicitation.read_form_answer(params, "decline").action == "decline"
+
+
 def test_one_field_is_answered_as_it_stands() -> None:
     assert elicitation.read_form_answer(form({"text": {"type": "string"}}, "text"), "a: b").content == {"text": "a: b"}
     assert elicitation.read_form_answer(form({"yes": {"type": "boolean"}}, "yes"), "no").content == {"yes": False}

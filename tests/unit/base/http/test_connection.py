@@ -226,3 +226,12 @@ async def test_a_server_that_is_ahead_is_kept_waiting() -> None:
                 await asyncio.sleep(0)
         assert total == size
         assert most < 4 * BUFFERED
+
+
+async def test_many_answers_without_a_body_do_not_stop_the_reading() -> None:
+    """A connection that carries only answers such as 204 is read as long as it is used."""
+    answer = b"HTTP/1.1 204 No Content\r\nX-Pad: " + b"x" * (HEAD_CAP // 2) + b"\r\n\r\n"
+    async with answering(answer, stays=True) as connection, asyncio.timeout(60):
+        for _ in range(BUFFERED // len(answer) + 2):
+            assert (await connection.send(b"DELETE / HTTP/1.1\r\n\r\n")).status == 204
+            assert await read_to_end(connection) == b""

@@ -3,6 +3,7 @@ S-20, fault 38)."""
 
 import asyncio
 import json
+import os
 import random
 import socket
 from collections.abc import AsyncIterator
@@ -20,6 +21,7 @@ from treadle.base.jsonrpc import (
     PARSE_ERROR,
     REQUEST_CANCELLED,
     Connection,
+    PeerDisconnected,
     RpcError,
     frame,
 )
@@ -185,6 +187,25 @@ async def test_requests_under_way_are_bounded() -> None:  # S-20
         for number in range(MAX_UNDER_WAY + 1):
             peer.tell({"id": number, "method": "hang"})
         assert (await peer.error())[0] == MAX_UNDER_WAY
+
+
+async def test_a_program_that_reads_no_more_fails_what_it_is_asked() -> None:
+    """A pipe from the program may stay open when the one to it is closed: no answer would come (E-08)."""
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
+    (theirs, from_program), (to_program, ours) = os.pipe(), os.pipe()
+    pipe = os.fdopen(theirs, "rb", 0)
+    incoming, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, os.fdopen(ours, "wb", 0))
+    connection = Connection(reader, asyncio.StreamWriter(transport, protocol, None, loop), handle)
+    serving = asyncio.create_task(connection.serve())
+    os.close(to_program)
+    with pytest.raises(PeerDisconnected):
+        async with asyncio.timeout(WAIT_S):
+            await connection.request("hooks.invoke", {})
+    await serving
+    os.close(from_program)
+    incoming.close()
+    await asyncio.sleep(0)
 
 
 async def test_a_result_that_cannot_be_written_is_an_error() -> None:

@@ -308,7 +308,8 @@ async def acp(**flags: Any) -> None:
 
     from treadle.adapters.tools.hooks import UnsavedFiles
     from treadle.adapters.workspace.root import plain_root
-    from treadle.frontends.acp.agent import CheckedLines, EditorAgent
+    from treadle.base.jsonrpc import open_stdio
+    from treadle.frontends.acp.agent import LONGEST_LINE, CheckedLines, EditorAgent
 
     config = session.configured(flags)
     unsaved = UnsavedFiles(plain_root)
@@ -317,7 +318,7 @@ async def acp(**flags: Any) -> None:
     async with session.open_agent(config, works=True, hooks=[unsaved], stays=True) as agent:
         door = EditorAgent(agent, config.settings.chat_options, lambda cwd: o.project_root(cwd), unsaved)
         try:
-            lines = await CheckedLines.open_stdio()
+            lines = CheckedLines(*await open_stdio(LONGEST_LINE))
             await run_agent(cast("AcpAgent", door), lines, use_unstable_protocol=True)
         finally:
             await door.close()
