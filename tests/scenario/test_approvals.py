@@ -199,6 +199,7 @@ def test_rules_with_an_odd_expiry_or_damage_are_still_listed(cli: CommandLine) -
     saved = json.loads(path.read_text())
     saved["rules"].append({"effect": "deny", "tool": "run_command", "pattern": "rm *", "scope": "user", "id": "r_2"})
     saved["rules"][0]["expires_ms"] = 863_999_999_999_999_913_600_000  # as older versions saved 9999999999999d
+    saved["rules"][1]["created_ms"] = 10**18
     path.write_text(json.dumps(saved))
     listed = cli("rules")
     assert listed.code == 0

@@ -402,6 +402,9 @@ async def test_what_is_refused_is_said_and_the_text_stays(tmp_path: Path) -> Non
         async with app.run_test(size=(100, 30)) as pilot:
             await say(pilot, "/nope")
             await until(pilot, lambda: any("no command /nope" in str(each.message) for each in app._notifications))
+            await say(pilot, "!")
+            await until(pilot, lambda: any("behind the !" in str(each.message) for each in app._notifications))
+            assert app.composer.text == "!"
             app.leave()
 
 

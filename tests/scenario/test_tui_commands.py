@@ -99,6 +99,8 @@ async def test_the_commands_one_after_the_other(tmp_path: Path) -> None:  # U-04
             await until(pilot, lambda: app.clipboard == "The *last* words.")
             await say(pilot, f"/export {tmp_path}/chat.jsonl")
             await until(pilot, (tmp_path / "chat.jsonl").exists)
+            await say(pilot, "/export ~no-such-user/chat.jsonl")
+            await until(pilot, lambda: "~no-such-user/chat.jsonl cannot be written" in read_notifications(app))
             await say(pilot, "/odd:tidy well")  # a prompt of an MCP server
             await until(
                 pilot, lambda: "Tidy all well: some notes" in read_transcript(app) and "Tidied." in read_transcript(app)

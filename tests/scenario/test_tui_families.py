@@ -72,3 +72,22 @@ async def test_what_sub_agents_ask_is_answered_in_the_view_of_the_parent(  # L-2
         assert rows["Child a"] == rows["Child b"] == app.link.id
         app.leave()
     assert (root / ".env").read_text() == "X=1\n"
+
+
+async def test_a_draft_outlives_an_answer_to_a_sub_agent(tmp_path: Path) -> None:  # U-04, L-23
+    root = project(tmp_path)
+    (tmp_path / "home").mkdir()
+    async with here(root, tmp_path / "home") as app, app.run_test(size=(120, 34)) as pilot:
+        await say(pilot, "Do it")
+        await until(pilot, lambda: app.card.asked is not None and app.card.asked.action.kind == "permission")
+        assert app.card.asked is not None
+        key = app.card.asked.key
+        app.composer.insert("half a message")
+        await pilot.press("tab")
+        await until(pilot, lambda: app.card.armed and not app.composer.text)
+        await pilot.press("f", "enter")
+        await until(pilot, lambda: app.controller is not None and app.controller.purpose_words())
+        await say(pilot, "Not this file.")
+        await until(pilot, lambda: app.card.asked is None or app.card.asked.key != key)
+        await until(pilot, lambda: app.composer.text == "half a message")
+        app.leave()

@@ -93,7 +93,7 @@ def _read(workspace: Workspace, path: str) -> str | None:
 
 
 def _part(name: str, text: str, room: int) -> str:
-    """A file under its name, cut behind its last whole line if it does not fit. A single long line is cut inside."""
+    """A file under its name, cut behind its last whole line if it does not fit. A line that takes half is cut inside."""
     heading = f"# From {name}\n\n"
     part = heading + text.strip()
     if len(part.encode()) <= room:
@@ -103,4 +103,4 @@ def _part(name: str, text: str, room: int) -> str:
         return ""
     shortened = part.encode()[:room].decode(errors="ignore")
     end = shortened.rfind("\n")
-    return (shortened[:end] if end >= len(heading) else shortened) + _CUT
+    return (shortened[:end] if end >= len(shortened) // 2 else shortened) + _CUT

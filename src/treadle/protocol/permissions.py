@@ -41,9 +41,10 @@ class Rule(Value, frozen=True):
 
 
 def check_expiry(rule: Rule) -> None:
-    """InvalidInput for an expiry that is no point in time."""
-    if not 0 <= rule.expires_ms <= LATEST_EXPIRY_MS:
-        raise InvalidInput(f"a rule can expire until the year 9999; got {rule.expires_ms} ms since 1970")
+    """InvalidInput for an expiry, or a time at which the rule was made, that is no point in time."""
+    for time_ms in (rule.expires_ms, rule.created_ms):
+        if not 0 <= time_ms <= LATEST_EXPIRY_MS:
+            raise InvalidInput(f"a rule can be made and can expire until the year 9999; got {time_ms} ms since 1970")
 
 
 def check_standing(rule: Rule) -> None:

@@ -78,6 +78,13 @@ def test_one_long_line_is_cut_within(repo: Path) -> None:  # E-03
     assert "left out" in text.split("\n")[-1]
 
 
+def test_a_long_line_below_a_title_is_cut_within(repo: Path) -> None:  # E-03
+    (repo / "AGENTS.md").write_text("# Rules\n" + "x" * 40_000)
+    text = read_instructions(str(repo))
+    assert MAX_BYTES - 200 < len(text.encode()) <= MAX_BYTES
+    assert text.startswith("# From AGENTS.md\n\n# Rules\nxxx")
+
+
 def test_the_nearest_is_kept_whole_first(repo: Path) -> None:
     (repo / "a").mkdir()
     (repo / "AGENTS.md").write_text("far\n" * 20_000)

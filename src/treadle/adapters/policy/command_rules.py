@@ -76,14 +76,14 @@ _VERSION = re.compile(r"(?<=[A-Za-z])-?\d[\d.]*$")
 _GLOB = re.compile(r"[*?\[]")
 _VALUED = table(
     """
-    git : C c git-dir work-tree namespace super-prefix config-env attr-source
+    git : C c git-dir work-tree namespace super-prefix config-env attr-source shallow-file
     npm pnpm yarn : prefix C dir cwd w workspace filter F userconfig registry cache loglevel
     docker podman docker-compose : c context H host l log-level config tlscacert tlscert tlskey
     docker podman docker-compose : f file p project-name project-directory profile
     kubectl : n namespace context cluster user kubeconfig s server token as as-group v cache-dir request-timeout
     helm : n namespace kube-context kubeconfig kube-apiserver kube-token
     cargo : C Z config color manifest-path target-dir
-    make gmake bmake : C directory f file makefile I include-dir o W E eval
+    make gmake bmake : C directory f file makefile I include-dir o W E eval l load-average
     pip : index-url i extra-index-url proxy timeout cache-dir log python retries cert client-cert trusted-host
     go : C
     gh : R repo
@@ -98,6 +98,10 @@ _VALUED = table(
 )
 """Options with a value that may stand before or between the words that say what the program does. Of a program that is
 not listed, every option may have one."""
+_LISTED_WHOLE = names("git make gmake bmake cargo go terraform")  # of the others, more options may have a value
+_RUN_WORDS = names("conda docker gdb just kubectl nix pnpm podman screen ssh tmux uv yarn")
+"""Known programs that may run a command which stands behind words of their own."""
+_SAME_OPTIONS = {"--force": "-f", "--recursive": "-r", "-R": "-r"}  # spellings that deny rules take for one
 _MOST_WRAPPED_READINGS = 8
 _GIT_ALIASES = ("-c", "--config-env")
 
@@ -274,14 +278,15 @@ def compare_widely(pattern: str, part: Part) -> Match:
 
 
 def _may_run_words(pattern_words: Sequence[str], part: Part) -> bool:
-    """True if an unknown program has the pattern's command among its arguments: a wrapper, as in `chronic git push`?"""
-    if is_known(_name(part.words[0])):
+    """True if a program that may be a wrapper has the pattern's command among its arguments: `chronic git push`?"""
+    words, program = part.words, _kind(pattern_words[0])
+    if _kind(words[0]) in _RUN_WORDS:
+        words = tuple(" ".join(words).split())  # it may stand in one word, too
+    elif is_known(_name(words[0])):
         return False
-    program = _kind(pattern_words[0])
-    places = (at for at, word in enumerate(part.words) if at and _kind(word) == program)
+    places = (at for at, word in enumerate(words) if at and _kind(word) == program)
     return any(
-        _WordComparison(pattern_words, part.words[at:]).answer() != "no"
-        for at in islice(places, _MOST_WRAPPED_READINGS)
+        _WordComparison(pattern_words, words[at:]).answer() != "no" for at in islice(places, _MOST_WRAPPED_READINGS)
     )
 
 
@@ -332,20 +337,23 @@ class _WordComparison:
         answers: set[Match] = set()
         if word == target or (at == 0 and _kind(word) == _kind(target)):
             answers.add(self._known[pattern_at + 1, at + 1])
-        is_assignment = self._program in _MAKE and re.match(r"[A-Za-z_]\w*[:+?]?=", word)
-        if at and (is_assignment or word.startswith("-") or (self._program == "cargo" and word.startswith("+"))):
+        # of make also other targets and assignments
+        skips = self._program in _MAKE or word.startswith("-") or (self._program == "cargo" and word.startswith("+"))
+        if at and skips:
             for next_at in self._after_option(at):
                 unknown = any(_OPEN in skipped for skipped in self._words[at:next_at])  # it may be several words
                 answers.add("maybe" if unknown else self._known[pattern_at, min(next_at, len(self._words))])
             if self._program == "git" and word.startswith(_GIT_ALIASES):
                 answers.add("maybe")  # an alias may have any name
+            if self._program not in _LISTED_WHOLE and self._known.get((pattern_at, at + 2), "no") != "no":
+                answers.add("maybe")  # the next word may be the value of this option
         return "yes" if "yes" in answers else "maybe" if "maybe" in answers else "no"
 
     def _compare_rest(self, at: int) -> Match:
         """Compare the rest when all words are matched: options of the pattern, and for an exact one no other words."""
         if not self._has_options:
             return "maybe" if self._has_unknown else "no"
-        if self._open_ended:
+        if self._open_ended or (self._program in _MAKE and len(self._pattern) > 1):
             return "yes"
         flags = {flag for word in self._options for flag in _flags(word)}
         remaining_words = self._words[at:]
@@ -357,7 +365,7 @@ class _WordComparison:
         word = self._words[at]
         following = "".join(self._words[at + 1 : at + 2])
         listed = _VALUED.get(self._program)
-        takes_value = listed is not None and word.lstrip("-") in listed.split()
+        takes_value = listed is not None and word.startswith("-") and word.lstrip("-") in listed.split()
         if not takes_value:
             yield at + 1
         can_take = word.startswith("-") and "=" not in word
@@ -372,7 +380,8 @@ def is_interpreter(program: str) -> bool:
 def _flags(word: str) -> set[str]:
     """The options in a word: `-rf` is `-r` and `-f`."""
     letters = re.fullmatch(r"-([A-Za-z]+)", word)
-    return {f"-{letter}" for letter in letters[1]} if letters else {word}
+    flags = {f"-{letter}" for letter in letters[1]} if letters else {word}
+    return {_SAME_OPTIONS.get(flag, flag) for flag in flags}
 
 
 def _may_be(word: str, target: str) -> bool:

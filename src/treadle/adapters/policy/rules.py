@@ -176,7 +176,7 @@ class _Rules(msgspec.Struct, frozen=True):
     version: int = 1
 
     def __post_init__(self) -> None:
-        """An expiry out of range, as older versions saved it, becomes the nearest: so the file can be written."""
+        """A time out of range, as older versions saved it, becomes the nearest: so the file can be written."""
         if any(_in_range(rule) != rule for rule in self.rules):
             msgspec.structs.force_setattr(self, "rules", tuple(map(_in_range, self.rules)))
 
@@ -281,9 +281,9 @@ def stamped(rule: Rule, now_ms: int) -> Rule:
 
 
 def _in_range(rule: Rule) -> Rule:
-    if 0 <= rule.expires_ms <= LATEST_EXPIRY_MS:
-        return rule
-    return replace(rule, expires_ms=LATEST_EXPIRY_MS if rule.expires_ms > 0 else 1)
+    expires_ms = min(rule.expires_ms, LATEST_EXPIRY_MS) if rule.expires_ms >= 0 else 1
+    created_ms = max(0, min(rule.created_ms, LATEST_EXPIRY_MS))
+    return replace(rule, expires_ms=expires_ms, created_ms=created_ms)
 
 
 def rules_of(book: RuleBook | None, root: str, options: ChatOptions, now_ms: int) -> tuple[Rule, ...]:

@@ -81,12 +81,6 @@ class CommandContext:
             self.app.composer.give_back(self._draft)
             self._draft = Draft()
 
-    def _restore_draft(self) -> None:
-        """Put back the text, with its chips, that stood in the composer before it was used for a purpose."""
-        self.app.composer.clear_all()
-        self.app.composer.give_back(self._draft)
-        self._draft = Draft()
-
     async def say(self, text: str, images: Any, *, steers: bool = False, draft: Draft | None = None) -> None:
         """Send a message; without a chat it begins one. The user knows who gets to see it (S-10). A message that could
         not be sent goes back to the composer, before anything that was typed meanwhile."""

@@ -271,11 +271,12 @@ async def _export(context: CommandContext, arguments: str) -> None:
 
     def write_new(path: Path) -> Path:
         try:
-            with (full_path := path.expanduser()).open("xb") as file:
+            path = path.expanduser()
+            with path.open("xb") as file:
                 file.write(data)
-        except OSError as error:
-            raise InvalidInput(f"{full_path} cannot be written: {error.strerror}") from error
-        return full_path
+        except (OSError, RuntimeError) as error:  # RuntimeError: `~name` of a user that does not exist
+            raise InvalidInput(f"{path} cannot be written: {getattr(error, 'strerror', error)}") from error
+        return path
 
     path = await asyncio.to_thread(write_new, Path(arguments or f"{link.id}.jsonl"))
     context.app.tell(f"written to {path}", grave=False)

@@ -74,7 +74,8 @@ class Controller(CommandContext):
         if self._purpose is None:
             return False
         self._purpose = None
-        self._restore_draft()
+        self.app.composer.clear_all()
+        self.take_up_draft()
         self.app.showing.draw_facts()
         self.app.card.take_keys_again()
         return True
@@ -89,20 +90,28 @@ class Controller(CommandContext):
                 self.app.card.take_keys_again()
                 raise
             finally:
-                self._restore_draft()
+                self.take_up_draft()
                 self.app.showing.draw_facts()
             return
         question = self.app.card.asked
         if question is not None and question.action.kind == "user_input" and not text.startswith("/"):
             answer = chosen_option(question.action, text)
-            await self._answer(question, lambda chat: chat.answer(question.action, answer))
+            answering = self._answer(question, lambda chat: chat.answer(question.action, answer))
+            await self._give_back_on_error(answering, message.draft)
         elif text.startswith("/") and not text.startswith("//"):
             name, _, arguments = text[1:].partition(" ")
             await self.command(name, arguments.strip())
         elif text.startswith("!"):
-            await self.shell(text[1:].strip())
+            await self._give_back_on_error(self.shell(text[1:].strip()), message.draft)
         else:
             await self.say(text, message.images, steers=message.steers, draft=message.draft)
+
+    async def _give_back_on_error(self, work: Awaitable[object], draft: Draft) -> None:
+        try:
+            await work
+        except TreadleError:
+            self.app.composer.give_back(draft)
+            raise
 
     async def _for_purpose(self, purpose: Purpose, text: str) -> None:
         link, question = self.link(), purpose.question

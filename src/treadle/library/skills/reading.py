@@ -117,25 +117,32 @@ def split(text: str) -> tuple[dict[str, Value], str]:
     end = next((number for number, line in enumerate(lines[1:], 1) if line.rstrip() in (_FENCE, "...")), 0)
     if lines[0].rstrip() != _FENCE or not end:
         return {}, text
+    body = "\n".join(lines[end + 1 :]).strip("\n")
+    if (whole := _load("\n".join(lines[1:end]))) is not None:
+        return whole, body
     head: dict[str, Value] = {}
     starts = [number for number in range(1, end) if _KEY.match(lines[number])]
-    for start, stop in itertools.pairwise([*starts, end]):
+    for start, stop in itertools.pairwise([*starts, end]):  # so that one odd value does not spoil the others
         entry = "\n".join(lines[start:stop])
         key, _, plain = entry.partition(":")
-        head[key.strip().lower()] = _parse_value(entry, plain)
-    return head, "\n".join(lines[end + 1 :]).strip("\n")
+        name, texts = key.strip().lower(), (re.sub(r"\s+#.*", "", line).strip() for line in plain.split("\n"))
+        head[name] = (_load(entry) or {}).get(name, " ".join(texts).strip())
+    return head, body
 
 
-def _parse_value(entry: str, plain: str) -> Value:
+def _load(text: str) -> dict[str, Value] | None:
+    """The keys and values of YAML; None if it is no valid mapping."""
     import yaml  # most projects have no such file
 
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(entry, Loader=yaml.BaseLoader)):
-            raise yaml.YAMLError("aliases are refused")
-        (value,) = yaml.load(entry, Loader=yaml.BaseLoader).values()
-        return [_flatten(item) for item in value] if isinstance(value, list) else _flatten(value)
-    except (yaml.YAMLError, AttributeError, ValueError, RecursionError):
-        return " ".join(re.sub(r"\s+#.*", "", line).strip() for line in plain.split("\n")).strip()
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.BaseLoader)):
+            return None
+        return {
+            str(key).strip().lower(): [_flatten(item) for item in value] if isinstance(value, list) else _flatten(value)
+            for key, value in yaml.load(text, Loader=yaml.BaseLoader).items()
+        }
+    except (yaml.YAMLError, AttributeError, ValueError, TypeError, RecursionError):
+        return None
 
 
 def _flatten(value: object) -> str:

@@ -36,6 +36,11 @@ def _build_truncation(path: str) -> FileChange:
         "if make test; then cat x 1<>precious.txt; fi",
         "make test; f() { : > precious.txt; }; f",
         "make test; cat <(ls > precious.txt)",
+        "read -a PATH <<< .; make test",
+        "read -aPATH <<< .; make test",
+        ": {PATH}> /dev/null; make test",
+        "ls {PATH}< /dev/null; make test",
+        "set -o keyword; make test",
     ],
 )
 async def test_every_part_is_covered_or_read_only(command: str) -> None:  # S-07: seen with `: > precious.txt`
@@ -171,6 +176,11 @@ async def test_a_relative_program_is_that_of_its_folder() -> None:
         ("git tag *", "export G='git tag'; $G six"),
         ("git tag *", "for g in git; do $g tag seven; done"),
         ("git tag *", "git --git-dir .git --work-tree=. -C x tag"),
+        ("git tag *", "git --shallow-file x tag"),
+        ("git tag *", "git submodule --quiet foreach --recursive 'git tag x'"),
+        ("git tag *", "git bisect run git tag x"),
+        ("git tag *", "git rebase -ix 'git tag x' main"),
+        ("git tag *", "git filter-branch --tree-filter 'git tag x'"),
         ("git tag", "git -p tag"),
         ("npm publish *", "npm --prefix web publish"),
         ("npm run build", "npm run --silent build"),
@@ -181,6 +191,8 @@ async def test_a_relative_program_is_that_of_its_folder() -> None:
         ("cargo publish *", "cargo +nightly --config x publish"),
         ("make deploy *", "make -C sub deploy"),
         ("make deploy *", "make -j 4 V=1 deploy"),
+        ("make deploy", "make -l 2.5 clean deploy"),
+        ("make deploy", "make deploy clean"),
         ("pip install *", "pip --index-url u install x"),
         ("pip install *", "python3 -m pip install x"),
         ("pip install *", "pip3.12 install x"),
@@ -190,6 +202,9 @@ async def test_a_relative_program_is_that_of_its_folder() -> None:
         ("git -C /x tag", "git -C /x tag"),
         ("rm -rf *", "rm -f -r x"),
         ("rm -rf *", "rm -vfr x"),
+        ("rm -rf *", "rm -fR x"),
+        ("rm -rf *", "rm --recursive --force x"),
+        ("git push --force *", "git push -f origin main"),
         ("git tag *", "/usr/lib/git-core/git-tag x"),
         ("git tag *", "shopt -s expand_aliases; alias t='git tag'\nt x"),
         ("./deploy.sh *", "bash -e ./deploy.sh"),
@@ -226,6 +241,10 @@ async def test_options_variables_and_interpreters_do_not_hide_a_denied_command(p
         "chronic git tag x",
         "gtimeout 3 /usr/bin/git -C . tag x",
         "./wrap git tag x",
+        "uv tool run git tag x",
+        "tmux new-session 'git tag x'",
+        "shopt -s expand_aliases; alias g=git\ng tag x",
+        "hash -p /usr/bin/git g; g tag x",
     ],
 )
 async def test_what_may_be_a_denied_command_is_asked_for(command: str) -> None:
@@ -242,6 +261,8 @@ async def test_what_may_be_a_denied_command_is_asked_for(command: str) -> None:
         "git status",
         "git -C tag status",
         "git --no-pager log tag",
+        "uv run tag",
+        "git submodule foreach git status",
         'git commit -m "$MESSAGE"',
         "git commit -m tag",
         "ls tag",
@@ -259,6 +280,26 @@ async def test_a_deny_rule_leaves_other_commands_alone(command: str) -> None:
     verdict = await Judge(mode="autopilot", rules=(deny("git tag *"),)).verdict("run_command", command=command)
     expected = "ask" if command.startswith("PY=") else "allow"  # a program by a variable is never known for sure
     assert verdict.decision == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "command"),
+    [
+        ("npm publish *", "npm --access public publish"),
+        ("kubectl delete *", "kubectl --tls-server-name x delete pod y"),
+        ("systemctl stop *", "systemctl --job-mode fail stop x"),
+    ],
+)
+async def test_an_option_that_may_take_a_value_is_asked_about(pattern: str, command: str) -> None:  # S-07
+    """Not every option of every program is listed: the next word may be its value, or the name of another command."""
+    assert await Judge(mode="autopilot", rules=(deny(pattern),))(command) == "ask"
+
+
+async def test_a_rule_for_a_git_command_does_not_allow_the_commands_that_it_runs() -> None:  # S-07
+    judge = Judge(rules=(allow("git submodule *"), allow("git bisect *")))
+    assert await judge("git submodule update") == "allow"
+    assert await judge("git submodule foreach touch x") == "ask"
+    assert await judge("git bisect run sh x") == "ask"
 
 
 async def test_a_denied_command_is_not_typed_into_a_shell_either() -> None:

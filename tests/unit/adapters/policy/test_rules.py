@@ -138,9 +138,10 @@ def test_a_damaged_rule_does_not_hide_the_others_from_a_person(home: Path) -> No
 
 
 @pytest.mark.parametrize("expires_ms", [-1, 863_999_999_999_999_913_600_000, 253_370_764_800_001])
-def test_an_expiry_out_of_range_is_refused(home: Path, expires_ms: int) -> None:
-    with pytest.raises(InvalidInput, match="can expire until"):
-        RuleBook(home).add(allow("make test", scope="user", expires_ms=expires_ms))
+def test_a_time_out_of_range_is_refused(home: Path, expires_ms: int) -> None:
+    for times in ({"expires_ms": expires_ms}, {"created_ms": expires_ms}):
+        with pytest.raises(InvalidInput, match="can expire until"):
+            RuleBook(home).add(allow("make test", scope="user", **times))
 
 
 async def test_a_book_that_others_can_write_allows_nothing(home: Path) -> None:

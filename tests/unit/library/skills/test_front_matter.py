@@ -50,6 +50,14 @@ def test_yaml_as_other_agents_write_it() -> None:
 
 
 @pytest.mark.parametrize(
+    "front", ['name: a\n"tools": [read]', "  name: a\n  tools: [read]", "{name: a, tools: [read]}"]
+)
+def test_keys_are_those_of_yaml(front: str) -> None:  # E-03
+    """A key in quotes or behind blanks is not lost: without `tools` an agent would have all of them."""
+    assert split(f"---\n{front}\n---\n")[0] == {"name": "a", "tools": ["read"]}
+
+
+@pytest.mark.parametrize(
     ("text", "arguments", "expanded"),
     [
         ("$1 then $2", "don't can't", "don't then can't"),

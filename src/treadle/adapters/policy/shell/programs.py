@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import msgspec
 
+from treadle.adapters.policy.shell import model
 from treadle.adapters.policy.shell.model import UNKNOWN, Meanings, Rating, Severity, ShellCall, names, read, table
 from treadle.adapters.policy.shell.places import deleting, reading, resolve, ruin, setting, writing
 from treadle.adapters.policy.shell.wrappers import SHELLS, wrapper
@@ -236,13 +237,18 @@ def _within(call: ShellCall) -> bool:
     if not all(flag in safe or _NUMBER.fullmatch(flag) for flag in options.flags):
         return False
     if call.name in _NAMING:
-        has_valid_names = all(re.fullmatch(r"[A-Za-z_]\w*", word) and not setting(word, UNKNOWN) for word in operands)
-        return has_valid_names and (bool(operands) or call.name in ("read", "unset"))  # else it shows the environment
+        names_of_variables = (*operands, *(options.all("a") if call.name == "read" else ()))
+        are_harmless = all(
+            re.fullmatch(r"[A-Za-z_]\w*", name) and not setting(name, UNKNOWN) for name in names_of_variables
+        )
+        return are_harmless and (bool(operands) or call.name in ("read", "unset"))  # else it shows the environment
     match call.name:
         case "date":
             return all(word.startswith("+") for word in operands)
         case "set":
-            return bool(call.args)  # else it shows the environment
+            return (
+                bool(call.args) and "keyword" not in call.args
+            )  # else it shows the environment, or words set variables
         case "uniq":
             return len(operands) < 2
     return True
@@ -410,6 +416,13 @@ _GIT_VERBS: dict[str, tuple[str, str, str]] = {
     "clean": (r"(?!)", "n dry-run", ""),
     "reflog": (r"(?!expire|delete).*", "", ""),
 }  # commands that look only with these words or these options, and never with the last ones
+_GIT_SCRIPTS = table(
+    """
+    rebase : x exec
+    difftool : x extcmd
+    filter-branch : setup env-filter tree-filter index-filter parent-filter msg-filter commit-filter tag-name-filter
+    """
+)  # commands with options whose value a shell runs
 
 
 def _git(call: ShellCall) -> Meanings:
@@ -420,6 +433,19 @@ def _git(call: ShellCall) -> Meanings:
     all_ratings = ratings(ShellCall("git", options.operands))
     all_ratings += ratings(ShellCall("git-options", global_options))
     yield from all_ratings or [Rating("medium", f"changes the repository (git {' '.join(options.operands[:1])})")]
+    yield from _commands_of_git(options.operands)
+
+
+def _commands_of_git(words: tuple[str, ...]) -> Meanings:
+    """The commands among the words, which git runs."""
+    verb, arguments = "".join(words[:1]), words[1:]
+    match read(arguments, until_word=True).operands:
+        case ("foreach", *rest) if verb == "submodule":
+            yield model.Script(" ".join(read(rest, until_word=True).operands))
+        case ("run", *rest) if verb == "bisect":
+            yield model.NestedCommand(tuple(rest))
+        case _ if names_of_options := _GIT_SCRIPTS.get(verb):
+            yield from map(model.Script, read(arguments, names_of_options).all(*names_of_options.split()))
 
 
 def _git_only_looks(global_options: tuple[str, ...], operands: tuple[str, ...]) -> bool:

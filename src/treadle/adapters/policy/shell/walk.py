@@ -19,6 +19,7 @@ _MOST_CHARS = 10_000
 _PATTERN = re.compile(r"[*?]|\[.+\]")
 _KEYWORDS = names("! { } if then elif else fi for while until do done case esac in select function")
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.S)
+_DESCRIPTOR = re.compile(r"\{([A-Za-z_]\w*)\}")  # as in `{fd}>file`, which sets the variable to 10 or more
 _MOST_DEPTH = 12
 _MOST_NESTING = 120
 _ENDLESS = frozenset(("true", ":", "1", "[ 1 ]", "[[ 1 ]]", "((1))", "(( 1 ))", "[ true ]", "true;", ":;"))
@@ -275,6 +276,7 @@ class Walker:
     ) -> str | None:  # fmt: skip
         stdin = there.stdin if there.stdin is not None else stdin
         argv = tuple([parse.word(each, self) for each in parse.group([*words, *there.late])])
+        assigned += tuple((match[1], "10") for word in argv if (match := _DESCRIPTOR.fullmatch(word)))
         self._run(Simple(argv, assigned, there.writes, stdin, text=text))
         if argv[:1] == ("echo",) and not there.writes and not "".join(argv[1:2]).startswith("-"):
             return " ".join(argv[1:]) + "\n"

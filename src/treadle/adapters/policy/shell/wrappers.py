@@ -27,6 +27,7 @@ _PREFIXES = table(
 _WITH_OPERAND = ("chroot", "chrt", "flock", "setarch", "taskset", "timeout")  # those with a word of their own first
 RUNNERS = table("npx bunx uvx pnpx :\npoetry pdm pipenv hatch rye uv : run\nbundle npm : exec")
 """Programs of packages that run the words behind a verb."""
+_RENAMES = Rating("high", "gives a name another meaning", hides_commands=True)
 _POWERS = table(
     """
     sudo doas pkexec gosu run0 su runuser sg : runs with another user's rights
@@ -52,8 +53,10 @@ def wrapper(call: ShellCall) -> Meanings | None:
             return _text(" ".join(args))
         case "trap":
             return _text(" ".join(read(args, until_word=True).operands[:1]))
-        case "alias":
-            return [Script(value) for _, _, value in (word.partition("=") for word in args) if value]
+        case "alias" if values := [word.partition("=")[2] for word in args if "=" in word]:
+            return [_RENAMES, *map(Script, values)]
+        case "hash" | "enable" if any(word[:1] == "-" and {"p", "f"} & {*word} for word in args):
+            return [_RENAMES]
         case "source" | ".":
             return _script(call, args[0]) if args else []
         case "su" | "runuser" | "sg" | "script":

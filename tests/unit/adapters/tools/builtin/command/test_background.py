@@ -226,6 +226,19 @@ async def test_nothing_is_cut_between_two_looks(tmp_path: Path, first: str, seco
     await bench.commands.close()
 
 
+async def test_a_secret_whose_first_letters_were_shown_is_redacted(tmp_path: Path) -> None:  # S-11
+    redactor = Redactor({"SERVICE_TOKEN": "wxyz-secret-91"})
+    bench = Bench(tmp_path, redact=redactor, finished_length=redactor.finished_length)
+    line = "printf 'up: wxy'; until [ -e go ]; do sleep 0.02; done; printf 'z-secret-91 fin\\n'; sleep 1000"
+    call = bench.call(command=line, background=True)
+    shown_text = await check_until(bench, call.call, "up: wxy", (await bench.run(call)).text)
+    (bench.project / "go").touch()
+    text = await check_until(bench, call.call, "fin", shown_text)
+    assert "z-secret-91" not in text
+    assert "[redacted: SERVICE_TOKEN] fin" in text
+    await bench.commands.close()
+
+
 async def test_what_stays_unfinished_is_shown_at_the_end(tmp_path: Path) -> None:  # S-11
     redactor = Redactor({})
     bench = Bench(tmp_path, redact=redactor, finished_length=redactor.finished_length)
