@@ -82,7 +82,7 @@ class ChildResult(msgspec.Struct, frozen=True):
         )  # fmt: skip
 
 
-def not_begun(child: Child, error: ToolError) -> ChildResult:
+def make_failure(child: Child, error: ToolError) -> ChildResult:
     """A child of which nothing is there: its call reports it like one that failed at once."""
     state = ChatState(chat=child.chat, last_end="error", last_error=Failure(error.code, str(error)))
     return ChildResult(child, state, problem=str(error))

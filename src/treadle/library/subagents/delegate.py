@@ -12,7 +12,7 @@ from treadle.chat.applying import last_answer
 from treadle.chat.state import Call, ChatState
 from treadle.diff.changes import change_lines, count, total
 from treadle.errors import ToolError
-from treadle.library.subagents.children import Children, ChildResult, Home, child_of, child_options, not_begun, share
+from treadle.library.subagents.children import Children, ChildResult, Home, child_of, child_options, make_failure, share
 from treadle.ports.snapshots import Effect
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.ports.workspace import inert
@@ -79,7 +79,7 @@ async def delegate(home: Home, invocation: Invocation) -> Outcome:
             options = child_options(_options_of(home, invocation.options, task, state.owner), budget)
             chat = await group.begin(child, str(task["task"]), options)
         except ToolError as error:  # the others go on: what they do and cost is recorded
-            return not_begun(child, error)
+            return make_failure(child, error)
         return ChildResult(child, await group.wait_for_child(child, chat))
 
     with home.worker.lending(invocation.chat):

@@ -17,7 +17,7 @@ from treadle.chat.applying import last_answer
 from treadle.diff.changes import count
 from treadle.errors import ToolError
 from treadle.library.subagents import delegate
-from treadle.library.subagents.children import Children, ChildResult, Home, child_of, child_options, not_begun, share
+from treadle.library.subagents.children import Children, ChildResult, Home, child_of, child_options, make_failure, share
 from treadle.library.subagents.delegate import build_outcome, effect_lines
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.commands import ChangeOptions, Race
@@ -210,7 +210,7 @@ class _Race:
         try:
             chat = await self._group.begin(child, self._order.task, attempt_options)
         except ToolError as error:
-            return Contender(not_begun(child, error), 0)
+            return Contender(make_failure(child, error), 0)
         return await self._contender(ChildResult(child, await self._group.wait_for_child(child, chat)))
 
     async def _contender(self, child_result: ChildResult) -> Contender:
@@ -239,7 +239,7 @@ class _Race:
         try:
             chat = await self._group.begin(judge, text, replace(options, model=judge.model))
         except ToolError as error:
-            self._judged.append(not_begun(judge, error))
+            self._judged.append(make_failure(judge, error))
             return None
         state = await self._group.wait_for_child(judge, chat)
         self._judged.append(ChildResult(judge, state))
