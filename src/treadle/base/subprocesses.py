@@ -181,7 +181,7 @@ async def _has_exited(process: asyncio.subprocess.Process) -> bool:
     return process.returncode is not None
 
 
-async def uncancelled(work: Coroutine[Any, Any, None]) -> None:
+async def finish_uncancelled(work: Coroutine[Any, Any, None]) -> None:
     """Finish the work, however often the task is cancelled meanwhile; the cancellation comes after it."""
     task, cancelled = asyncio.create_task(work), False
     while not task.done():

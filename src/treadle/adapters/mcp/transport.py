@@ -21,7 +21,7 @@ from mcp_types import METHOD_NOT_FOUND, JSONRPCError, jsonrpc_message_adapter
 from pydantic import AnyUrl, Field
 
 from treadle.base.loopback_redirect import RedirectReceiver
-from treadle.base.subprocesses import start_program, terminate, uncancelled
+from treadle.base.subprocesses import finish_uncancelled, start_program, terminate
 from treadle.errors import ConfigError
 
 LOGIN_S = 300.0
@@ -258,7 +258,7 @@ async def program(
     finally:
         for stream in (incoming, outgoing, to_session, from_session):
             stream.close()
-        await uncancelled(end())
+        await finish_uncancelled(end())
 
 
 class _SessionClient(httpx2.AsyncClient):
