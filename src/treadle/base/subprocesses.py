@@ -388,7 +388,7 @@ def program_outside(name: str, project: str) -> str | None:
     return program if program and not is_below(os.path.realpath(program), project) else None
 
 
-def held_folder(descriptor: int, path: str) -> str:
+def make_descriptor_path(descriptor: int, path: str) -> str:
     """A path of the open directory itself, wherever its own path leads by now; that one where descriptors have none."""
     name = f"/proc/self/fd/{descriptor}"
     return name if os.path.isdir(name) else path

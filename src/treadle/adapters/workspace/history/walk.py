@@ -24,7 +24,7 @@ from treadle.adapters.workspace.history.trees import Folder, Node, Tree, folder_
 from treadle.adapters.workspace.paths.entries import bytes_at, chmod_held, closing_fd, open_up
 from treadle.adapters.workspace.paths.ignore import MAX_BYTES, NAME, Rules, lines_of
 from treadle.adapters.workspace.root import Root
-from treadle.base.subprocesses import held_folder, program_outside, start_blocking
+from treadle.base.subprocesses import make_descriptor_path, program_outside, start_blocking
 from treadle.errors import ToolError
 from treadle.ports.workspace import inert
 from treadle.protocol.files import decode_path, encode_path
@@ -383,7 +383,7 @@ def odd_folders(top: int, known_tree: Tree, *, keep: bool) -> Set[str] | None:
         return None
     listing = _build_listing(known_tree)
     try:
-        output, is_complete = _ask(program, held_folder(top, known_tree.root), known_tree)
+        output, is_complete = _ask(program, make_descriptor_path(top, known_tree.root), known_tree)
     except OSError:
         return None
     if output != listing.last_output or not is_complete:

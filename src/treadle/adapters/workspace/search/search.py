@@ -27,7 +27,7 @@ from treadle.adapters.workspace.paths.ignore import FOLDERS, MAX_BYTES, NAME, Ma
 from treadle.adapters.workspace.paths.ignore import lines_of as rules_of
 from treadle.adapters.workspace.search import scan
 from treadle.adapters.workspace.search.scan import MAX_FILE, SearchJob, is_supported, lines_of
-from treadle.base.subprocesses import Completed, Launch, held_folder, program_outside, run_blocking
+from treadle.base.subprocesses import Completed, Launch, make_descriptor_path, program_outside, run_blocking
 from treadle.diff.encodings import visible
 from treadle.errors import ToolError
 from treadle.ports.workspace import FileMatches, FileStat, Line, Matches, Paths, Query, inert
@@ -389,7 +389,7 @@ class Engine:
     def _start(
         self, command: list[str], job: SearchJob, feed: Callable[[bytes], None], scope: Scope, stdin: int = -1
     ) -> Completed:
-        cwd = held_folder(scope.fd, os.path.join(self._guard.path, *scope.parts)) if scope.fd >= 0 else "/"
+        cwd = make_descriptor_path(scope.fd, os.path.join(self._guard.path, *scope.parts)) if scope.fd >= 0 else "/"
         descriptors = [descriptor for descriptor in (job.rules, job.only) if descriptor >= 0]
         source = stdin if stdin >= 0 else subprocess.DEVNULL
         launch = Launch(command, environment(), cwd, source, descriptors)
