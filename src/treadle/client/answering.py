@@ -69,13 +69,15 @@ class ClientTool:
                 value = await value
             return Result(call.id, msgspec.to_builtins(value))
         except ToolError as error:
-            return failed(call, str(error))
+            return make_error_result(call, str(error))
         except Exception as error:
             text = str(error).strip()
-            return failed(call, f"{self.name} failed with {type(error).__name__}{': ' if text else ''}{text}.")
+            return make_error_result(
+                call, f"{self.name} failed with {type(error).__name__}{': ' if text else ''}{text}."
+            )
 
 
-def failed(call: ToolCall, text: str) -> Result:
+def make_error_result(call: ToolCall, text: str) -> Result:
     return Result(call.id, text, is_error=True)
 
 
@@ -133,7 +135,7 @@ class Handlers:
 
     async def _run(self, call: ToolCall) -> Result:
         if (tool := self._tools.get(call.name)) is None:
-            return failed(call, f"The client that answers here has no tool {call.name!r}.")
+            return make_error_result(call, f"The client that answers here has no tool {call.name!r}.")
         async with self._room:
             return await tool.answer(call)
 
@@ -252,7 +254,7 @@ class RunFollower:
         except ApiError as error:
             if error.status != 413:
                 raise
-            short = [failed(call, "The result is too large to be sent.") for call in calls]
+            short = [make_error_result(call, "The result is too large to be sent.") for call in calls]
             accepted = await _unless_settled(self._chat.submit(short, f"too-large-{key}"))
         if accepted:
             self._handlers.settle(calls)
