@@ -26,7 +26,7 @@ from treadle.protocol import events as e
 from treadle.protocol.events import Event
 from treadle.protocol.options import NUMBER_BOUNDS, ChatOptions, check_numbers
 from treadle.protocol.permissions import Offer, Rule, check_expiry, check_standing
-from treadle.protocol.trace_context import checked
+from treadle.protocol.trace_context import normalize_traceparent
 from treadle.protocol.views import QueueItem
 
 Events = tuple[Event, ...]
@@ -119,7 +119,7 @@ def _queued(state: ChatState, item_id: str) -> QueueItem:
 def _send(state: ChatState, command: c.Send) -> Events:
     if not command.images:
         _not_empty(command.content)
-    traceparent = checked(command.traceparent)
+    traceparent = normalize_traceparent(command.traceparent)
     message = e.UserMessage(command.content, images=command.images, traceparent=traceparent)
     if state.run is None and not starts_queued(state):
         return (message,)

@@ -32,7 +32,7 @@ def read(traceparent: str) -> TraceContext | None:
     return TraceContext(int(trace, 16), int(span, 16), bool(int(flags, 16) & 1))
 
 
-def checked(traceparent: str) -> str:
+def normalize_traceparent(traceparent: str) -> str:
     """In its one spelling; empty if it cannot be joined."""
     return str(read(traceparent) or "")
 
@@ -41,7 +41,7 @@ def extract_traceparent(metadata: Mapping[str, Any] | None) -> str:
     """The `traceparent` that came along with a request, where protocols have no field for it but a map of anything
     (`_meta`); empty if none did, or none that can be joined."""
     traceparent = (metadata or {}).get("traceparent")
-    return checked(traceparent) if isinstance(traceparent, str) else ""
+    return normalize_traceparent(traceparent) if isinstance(traceparent, str) else ""
 
 
 def trace_of(chat: str, first: int, traceparent: str = "") -> TraceContext:
