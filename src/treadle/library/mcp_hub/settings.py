@@ -155,7 +155,7 @@ def server_of(declaration: "Server | Mapping[str, Any]") -> Server:
         raise InvalidInput(f"this is no MCP server: {error}") from error
 
 
-def filled(text: str, environment: Mapping[str, str]) -> str:
+def expand_variables(text: str, environment: Mapping[str, str]) -> str:
     """With the values of the variables that it names. ConfigError if one has none."""
 
     def value(match: re.Match[str]) -> str:
@@ -174,8 +174,8 @@ def executed_files(server: Server, root: str, environment: Mapping[str, str]) ->
     if not server.command:
         return ()
     try:
-        words = [filled(word, environment) for word in (server.command, *server.args)]
-        cwd = filled(server.cwd, environment)
+        words = [expand_variables(word, environment) for word in (server.command, *server.args)]
+        cwd = expand_variables(server.cwd, environment)
     except ConfigError:  # it cannot be started either
         return ()
     real = os.path.realpath(root)

@@ -231,9 +231,9 @@ class McpServers(Offerings):
         if server.command:
             if declared.root and any(await asyncio.to_thread(self._untrusted_files, declared)):
                 raise ConfigError(f"a file that {declared.name} runs was changed since it was trusted")
-            argv = [settings.filled(word, env) for word in (server.command, *server.args)]
-            server_env = {name: settings.filled(value, env) for name, value in server.env.items()}
-            cwd = settings.filled(server.cwd, env) or root or env.get("HOME") or "/"
+            argv = [settings.expand_variables(word, env) for word in (server.command, *server.args)]
+            server_env = {name: settings.expand_variables(value, env) for name, value in server.env.items()}
+            cwd = settings.expand_variables(server.cwd, env) or root or env.get("HOME") or "/"
             if declared.confined or place.world:
                 argv = await asyncio.to_thread(self._wrap_command, argv, declared, place, cwd)
             environment = command_environment(env, self._context.allowance.env) | server_env
@@ -249,10 +249,10 @@ class McpServers(Offerings):
 
             oauth = server.oauth or OAuthClient()
             scopes = f"{server.scope} {(storage.get('wanted') or {}).get('scope', '')}".split()
-            secret, scope = settings.filled(oauth.client_secret, env), " ".join(dict.fromkeys(scopes))
+            secret, scope = settings.expand_variables(oauth.client_secret, env), " ".join(dict.fromkeys(scopes))
             client = ClientCredentials(oauth.client_id, secret, scope)
             auth = SignIn(declared.name, server.url, client, storage, receiver)
-        headers = {name: settings.filled(value, env) for name, value in server.headers.items()}
+        headers = {name: settings.expand_variables(value, env) for name, value in server.headers.items()}
         opens = transport.legacy_sse if server.is_legacy_sse else transport.http
         async with opens(declared.name, server.url, headers, auth) as streams:
             yield streams

@@ -9,15 +9,15 @@ from treadle.adapters.mcp.tool import MAX_BYTES, shortened
 from treadle.errors import ConfigError, InvalidInput
 from treadle.library.mcp_hub.hub import ListingsFile, remember
 from treadle.library.mcp_hub.search import spec_of, tool_name
-from treadle.library.mcp_hub.settings import Declared, Server, check, filled, read_project, server_of
+from treadle.library.mcp_hub.settings import Declared, Server, check, expand_variables, read_project, server_of
 from treadle.protocol.tools import require_name
 
 
 def test_variables_are_filled_in() -> None:
     env = {"A": "1", "EMPTY": ""}
-    assert filled("x${A}y${B:-2}z${EMPTY:-no}$A", env) == "x1y2z$A"
+    assert expand_variables("x${A}y${B:-2}z${EMPTY:-no}$A", env) == "x1y2z$A"
     with pytest.raises(ConfigError, match="MISSING is not set"):
-        filled("${MISSING}", env)
+        expand_variables("${MISSING}", env)
 
 
 @pytest.mark.parametrize("name", ["", "a__b", "a b", "-a", "a" * 33, "a/b", "ü"])
