@@ -103,7 +103,7 @@ class FindTools(ReadOnlyTool):
             return Outcome(starting.strip() or "No MCP server is connected at present.")
         if not query:
             return Outcome("\n".join(tools) + starting, f"{len(tools)} tools")
-        matches = ranked(query, list(tools.values()))
+        matches = rank_tools(query, list(tools.values()))
         if not matches:
             text = f"None of {len(tools)} tools fits {query!r}; other words may, or an empty query for all names."
             return Outcome(text + starting)
@@ -133,7 +133,7 @@ class CallTool(ReadOnlyTool):
         raise ToolError(f"There is no tool {invocation.arguments.get('name')!r} of an MCP server; look with {FIND}.")
 
 
-def ranked(query: str, tools: Sequence[ServerTool]) -> list[ServerTool]:
+def rank_tools(query: str, tools: Sequence[ServerTool]) -> list[ServerTool]:
     """Best first: the very name, then by how many of the words the name and the description have."""
     query_words = set(_WORD.findall(query.lower()))
     scores: list[tuple[float, int, ServerTool]] = []
