@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Unpack
 
 import msgspec
 
-from treadle.adapters.models.gemini.schema import reduced
+from treadle.adapters.models.gemini.schema import reduce_schema
 from treadle.adapters.models.keys import Secret
 from treadle.adapters.models.listing import list_from
 from treadle.adapters.models.provider_context import ProviderContext
@@ -300,7 +300,7 @@ class GeminiEncoder(RequestEncoder):
         declared: dict[str, Any] = {"name": spec.name, "description": spec.description or spec.name}
         if not self.reduced:
             return declared | {"parametersJsonSchema": {"type": "object", **spec.parameters}}
-        schema = reduced(spec.parameters)
+        schema = reduce_schema(spec.parameters)
         return declared | {"parameters": schema} if schema.get("properties") else declared
 
 
@@ -384,7 +384,7 @@ class Gemini(HttpModel):
             "thinkingConfig": {"includeThoughts": True, **how_much} if self._thinking or how_much else None,
         }
         if (schema := without_tools(request)) is not None:
-            params |= {"responseMimeType": "application/json", "responseSchema": reduced(schema)}
+            params |= {"responseMimeType": "application/json", "responseSchema": reduce_schema(schema)}
         return self._select_parameters(params)
 
     def _how_much(self, request: ModelRequest) -> dict[str, Any]:

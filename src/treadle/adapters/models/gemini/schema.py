@@ -18,7 +18,7 @@ _SAID_AS_IS: Mapping[str, type | tuple[type, ...]] = {
 }
 
 
-def reduced(schema: Schema) -> dict[str, Any]:
+def reduce_schema(schema: Schema) -> dict[str, Any]:
     try:
         return _Reducer(schema).reduce({"type": "object", **schema}, frozenset())
     except RecursionError:

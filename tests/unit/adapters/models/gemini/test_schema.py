@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.adapters.models.gemini.adapter import GeminiEncoder
-from treadle.adapters.models.gemini.schema import reduced
+from treadle.adapters.models.gemini.schema import reduce_schema
 from treadle.adapters.stores.memory import MemoryStore
 from treadle.adapters.tools.builtin import builtins
 from treadle.adapters.tools.builtin.base import ToolContext
@@ -32,7 +32,7 @@ def property_of(schema: Any, **root: Any) -> Any:
     """The schema of a single argument, reduced."""
     full_schema = {"type": "object", "properties": {"x": schema}, **root}
     assert refused(full_schema) == ""
-    return reduced(full_schema)["properties"]["x"]
+    return reduce_schema(full_schema)["properties"]["x"]
 
 
 @pytest.mark.parametrize(
@@ -114,21 +114,21 @@ def test_references_may_go_in_circles() -> None:
 
 def test_schemas_that_are_larger_than_they_look_are_bounded() -> None:
     definitions = {f"D{n}": {"properties": {side: {"$ref": f"#/$defs/D{n + 1}"} for side in "ab"}} for n in range(40)}
-    raw = msgspec.json.encode(reduced({"$ref": "#/$defs/D0", "$defs": definitions}))
+    raw = msgspec.json.encode(reduce_schema({"$ref": "#/$defs/D0", "$defs": definitions}))
     assert len(raw) < 100_000
     deep: dict[str, Any] = {}
     for _ in range(5_000):
         deep = {"properties": {"x": deep}}
-    assert reduced(deep)["type"] == "object"
+    assert reduce_schema(deep)["type"] == "object"
 
 
 def test_the_root_is_an_object() -> None:
-    assert reduced({}) == {"type": "object"}
+    assert reduce_schema({}) == {"type": "object"}
     shapes = {
         "oneOf": [{"properties": {"a": STRING}}, {"$ref": "#/$defs/B"}],
         "$defs": {"B": {"properties": {"b": {}}}},
     }
-    assert reduced(shapes) == {"type": "object", "properties": {"a": STRING, "b": STRING}}
+    assert reduce_schema(shapes) == {"type": "object", "properties": {"a": STRING, "b": STRING}}
 
 
 words = st.sampled_from(["string", "integer", "array", "object", "null", "x", 7, None, ["string", "null"], [], {}])
