@@ -28,7 +28,7 @@ def unescape(body: str, *, python: bool = False) -> str:
     Python's own escapes are read where Python's quotes are."""
     if "\\" not in body:
         return body
-    return joined((_PYTHON_ESCAPE if python else _ESCAPE).sub(_one_escape, body))
+    return join_surrogates((_PYTHON_ESCAPE if python else _ESCAPE).sub(_one_escape, body))
 
 
 def _one_escape(match: re.Match[str]) -> str:
@@ -40,7 +40,7 @@ def _one_escape(match: re.Match[str]) -> str:
     return char if char in CLOSERS else f"\\{char}"
 
 
-def joined(text: str) -> str:
+def join_surrogates(text: str) -> str:
     """Pairs of surrogates as one character; halves, which no log can store, as the replacement character."""
     return _SURROGATE.sub(lambda m: m[0].encode("utf-16", "surrogatepass").decode("utf-16", "replace"), text)
 
@@ -49,7 +49,7 @@ def open_end(body: str) -> str:
     """A string that the end of the text cut off, without half an escape and without half a pair of surrogates."""
     match = _WHOLE_ESCAPES.match(body)
     raw = _ESCAPE.sub(_one_escape, match[0] if match else "")
-    return joined(raw[:-1] if "\ud800" <= raw[-1:] <= "\udbff" else raw)
+    return join_surrogates(raw[:-1] if "\ud800" <= raw[-1:] <= "\udbff" else raw)
 
 
 def partial_length(text: str, word: str) -> int:
@@ -81,7 +81,7 @@ def storable(value: dict[str, object]) -> dict[str, object]:
         msgspec.json.encode(value)
         return value
     except UnicodeEncodeError:
-        cleaned: dict[str, object] = map_texts(value, joined)
+        cleaned: dict[str, object] = map_texts(value, join_surrogates)
         return cleaned
 
 
@@ -307,9 +307,9 @@ class _ValueReader:
         end = self._text.find(token, begin)
         self._at = len(self._text) if end < 0 else end + len(token)
         if end >= 0:
-            return joined(self._text[begin:end]), True
+            return join_surrogates(self._text[begin:end]), True
         remaining = self._text[begin:]
-        return joined(remaining[: len(remaining) - partial_length(remaining, token)]), False
+        return join_surrogates(remaining[: len(remaining) - partial_length(remaining, token)]), False
 
     def _string(self, frame: _Frame) -> None:
         begin = self._at
