@@ -27,10 +27,10 @@ from treadle.adapters.models.text_calls.shapes import (
     Source,
     TextCall,
     Wrapper,
+    is_only_calls,
     is_partial_opener,
     may_become_known,
     normalize_name,
-    plain,
     skip,
     spaces,
 )
@@ -252,7 +252,7 @@ def _fenced_item(source: Source, info: str, at: int) -> Result:
     if source.tool_names is not None:
         return read_bare(source, at, border=FENCE_END)
     value = read(text, at, final=source.final)
-    if not plain(value.value) and (value.state != "cut" or source.final):
+    if not is_only_calls(value.value) and (value.state != "cut" or source.final):
         return Missed(value.end)
     return source.read_value(at, border=FENCE_END)
 

@@ -168,7 +168,7 @@ def may_become_known(word: str, tool_names: Collection[str] | None) -> bool:
     return any(name.startswith(word) or word.startswith(name) for name in (*tool_names, *_PREFIXES))
 
 
-def plain(value: object) -> bool:
+def is_only_calls(value: object) -> bool:
     """True if a value can only be calls: each item has arguments under a key of their own and is no definition."""
     return all(
         isinstance(inner, dict)
