@@ -70,14 +70,14 @@ class ServerTool(ReadOnlyTool):
         blobs = self._keeping.blobs
         images = tuple([Image(kind, await blobs.put_blob(data)) for kind, data in rendered.pictures])
         text = self._keeping.redact(rendered.text)
-        excerpt = shortened(text, invocation.call)
+        excerpt = shorten_result(text, invocation.call)
         output_blob = await blobs.put_blob(text.encode(errors="replace")) if excerpt != text else ""
         nothing = "It failed and said nothing." if result.is_error else "It is done; the server said nothing."
         shown_text = (excerpt or nothing) + self._announce(invocation)
         return Outcome(shown_text, success=not result.is_error, output=output_blob, images=images)
 
 
-def shortened(text: str, handle: str) -> str:
+def shorten_result(text: str, handle: str) -> str:
     """As much of a result as a model gets, and how it gets the rest (T-11)."""
     lines = text.split("\n")
     excerpt = "\n".join(lines[:MAX_LINES])

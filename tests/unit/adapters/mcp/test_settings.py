@@ -5,7 +5,7 @@ import json
 import pytest
 
 from treadle.adapters.mcp.listing import ListedTool, Listing
-from treadle.adapters.mcp.tool import MAX_BYTES, shortened
+from treadle.adapters.mcp.tool import MAX_BYTES, shorten_result
 from treadle.errors import ConfigError, InvalidInput
 from treadle.library.mcp_hub.hub import ListingsFile, remember
 from treadle.library.mcp_hub.search import spec_of, tool_name
@@ -84,9 +84,9 @@ def test_what_is_remembered_of_servers_is_bounded() -> None:
 
 
 def test_long_results_are_cut_with_a_way_to_the_rest() -> None:  # T-11
-    assert shortened("a\nb", "1.0") == "a\nb"
-    many = shortened("\n".join(["x"] * 5_000), "1.0")
+    assert shorten_result("a\nb", "1.0") == "a\nb"
+    many = shorten_result("\n".join(["x"] * 5_000), "1.0")
     assert many.count("\n") == 2_000
-    wide = shortened("ü" * 100_000, "1.0")
+    wide = shorten_result("ü" * 100_000, "1.0")
     assert len(wide.encode()) < MAX_BYTES + 200
     assert 'read_output handle="1.0"' in wide
