@@ -117,7 +117,7 @@ def _adapt_log(envelopes: list[Envelope], local: ChatOptions, owner: str, now_ms
     assert isinstance(first, e.SessionCreated)
     log = [replace(envelopes[0], data=replace(first, owner=owner)), *envelopes[1:]]
     state = fold_all(ChatState(chat=envelopes[0].chat), log)
-    log += _seal(state, quiet(state, "import"), log[-1].time_ms)
+    log += _seal(state, build_closing_events(state, "import"), log[-1].time_ms)
     state = fold_all(state, log[state.head :])
     log += _seal(state, [e.SessionImported(envelopes[0].chat)], now_ms)
     state = fold_all(state, log[state.head :])
@@ -217,7 +217,7 @@ async def fork(
         copied[0] = replace(first, data=replace(first.data, forked_from=f"{chat}@{seq}"))
     state = fold_all(ChatState(chat=chat), copied)
     # The events that end the copy get the time of the cut: a wall budget must not count the time that has passed since.
-    copied += _seal(state, quiet(state), copied[-1].time_ms)
+    copied += _seal(state, build_closing_events(state), copied[-1].time_ms)
     state = fold_all(state, copied[state.head :])
     option_changes = {**({"archived": False} if state.options.archived else {}), **(changes or {})}
     # Recorded in any case: it makes the copy the chat that was used last.
@@ -231,7 +231,7 @@ async def fork(
 NOT_HERE = "This chat was copied before that was done; nothing was done here."
 
 
-def quiet(state: ChatState, reason: Literal["fork", "import"] = "fork") -> tuple[e.Event, ...]:
+def build_closing_events(state: ChatState, reason: Literal["fork", "import"] = "fork") -> tuple[e.Event, ...]:
     """The events that bring a chat to rest, wherever it stands."""
     events: list[e.Event] = []
     if state.open_turn is not None:
