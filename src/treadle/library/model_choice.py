@@ -155,13 +155,13 @@ def model_view(offered: OfferedModel) -> "ModelView":
 async def list_models(registry: ModelRegistry, env: Mapping[str, str]) -> list[OfferedModel]:
     """The models that every front end lists: of servers on this machine, of providers, of the address that a person
     entered."""
-    from treadle.adapters.models.registry import all_offers, usable
+    from treadle.adapters.models.registry import all_offers, explain_unusable
 
     work = asyncio.to_thread(all_offers, registry), find_local_servers(registry, env), _ask(registry, CUSTOM, ASK_S)
     offers, servers, custom = await asyncio.gather(*work)
     models = [
         *(OfferedModel(info, place=server.name) for server in servers for info in server.models),
-        *(OfferedModel(info, usable(registry, offer, info)) for offer in offers for info in offer.models),
+        *(OfferedModel(info, explain_unusable(registry, offer, info)) for offer in offers for info in offer.models),
         *(OfferedModel(info) for info in custom),
     ]
     return list({model.info.ref: model for model in reversed(models)}.values())[::-1]

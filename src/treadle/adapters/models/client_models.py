@@ -12,7 +12,7 @@ from treadle.adapters.models.anthropic import AnthropicMessages
 from treadle.adapters.models.keys import Secret
 from treadle.adapters.models.openai_chat.adapter import OpenAIChat
 from treadle.adapters.models.openai_responses import OpenAIResponses
-from treadle.adapters.models.registry import NAMELESS, ModelRegistry, all_offers, usable
+from treadle.adapters.models.registry import NAMELESS, ModelRegistry, all_offers, explain_unusable
 from treadle.adapters.models.wire.http import Access, Endpoint
 from treadle.errors import ConfigError, InvalidInput, ModelError
 from treadle.ports.model import Model, ModelInfo, ModelRequest
@@ -186,5 +186,5 @@ class BareNames:
         has_default = self.default and not self.why_not()
         models = {self.default: self._models.get(self.default).info} if has_default else {}
         for offer in all_offers(self._models):
-            models |= {info.ref: info for info in offer.models if not usable(self._models, offer, info)}
+            models |= {info.ref: info for info in offer.models if not explain_unusable(self._models, offer, info)}
         return {self.shorten_ref(ref): info for ref, info in models.items()}

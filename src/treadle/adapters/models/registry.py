@@ -149,7 +149,7 @@ def _offer(registry: ModelRegistry, provider: str) -> ProviderModels:
     infos = [catalogue.look_up(provider, name) for name in catalogue.names(provider)]
     known_names = {info.name for info in infos}
     infos += [info for info in registry.list_used_models(provider) if info.name not in known_names]
-    if provider == _LOCAL:  # each is here or not, which `usable` tells
+    if provider == _LOCAL:  # each is here or not, which `explain_unusable` tells
         from treadle.adapters.models.local.weights import KNOWN
 
         infos = [info for info in infos if info.name not in KNOWN]
@@ -168,7 +168,7 @@ def _why_not(registry: ModelRegistry, ref: str) -> str:
     return "shows no sign of Google Cloud: set GOOGLE_CLOUD_PROJECT" if unlikely else ""
 
 
-def usable(registry: ModelRegistry, offer: ProviderModels, info: ModelInfo) -> str:
+def explain_unusable(registry: ModelRegistry, offer: ProviderModels, info: ModelInfo) -> str:
     """Why this one model cannot be used. Models on this machine are there one by one."""
     return offer.unusable_reason or (_why_not(registry, info.ref) if offer.provider == _LOCAL else "")
 
@@ -176,18 +176,18 @@ def usable(registry: ModelRegistry, offer: ProviderModels, info: ModelInfo) -> s
 def usable_refs(models: Models) -> list[str]:
     if not isinstance(models, ModelRegistry):
         return []
-    return [info.ref for each in all_offers(models) for info in each.models if not usable(models, each, info)]
+    return [info.ref for each in all_offers(models) for info in each.models if not explain_unusable(models, each, info)]
 
 
 def model_state(registry: ModelRegistry, offer: ProviderModels, info: ModelInfo) -> State:
-    if usable(registry, offer, info):
+    if explain_unusable(registry, offer, info):
         return "missing"
     return "ready" if offer.provider == _LOCAL else provider_state(registry, offer)
 
 
 def provider_state(registry: ModelRegistry, offer: ProviderModels) -> State:
     if offer.provider == _LOCAL:
-        return "ready" if any(not usable(registry, offer, info) for info in offer.models) else "missing"
+        return "ready" if any(not explain_unusable(registry, offer, info) for info in offer.models) else "missing"
     if offer.unusable_reason or offer.failure:
         return "missing" if offer.unusable_reason else "failed"
     return "ready" if offer.has_answered else "not asked"

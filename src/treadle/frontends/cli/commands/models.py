@@ -50,7 +50,7 @@ def models(context: click.Context, everything: bool, remote: bool, as_json: bool
         (info, reason, model_registry.model_state(registry, offer, info))
         for offer in offers
         for info in offer.models
-        if not (reason := model_registry.usable(registry, offer, info)) or everything
+        if not (reason := model_registry.explain_unusable(registry, offer, info)) or everything
     ]
     if as_json:
         write_json(_object(listed, registry, offers))
@@ -171,7 +171,7 @@ def _print_states(registry: "ModelRegistry", offers: "Sequence[model_registry.Pr
         elif offer.has_answered:
             ready[offer.provider] = f"answered just now; models: {len(offer.models)}"
         else:  # models on this machine are there one by one
-            reasons = {info.ref: model_registry.usable(registry, offer, info) for info in offer.models}
+            reasons = {info.ref: model_registry.explain_unusable(registry, offer, info) for info in offer.models}
             missing |= {ref: reason for ref, reason in reasons.items() if reason}
             ready |= {ref: LOCALLY for ref, reason in reasons.items() if not reason and offer.provider == PROVIDER}
     _pairs(terminal, "Ready:", ready)
