@@ -91,7 +91,7 @@ class Applied(msgspec.Struct, frozen=True):
     files: tuple[FileChange, ...]
 
 
-async def applied(following: CommandStream) -> Applied:
+async def collect_changes(following: CommandStream) -> Applied:
     completion: e.ExecutionComplete | None = None
     files: list[FileChange] = []
     async for envelope in following:

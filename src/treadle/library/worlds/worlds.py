@@ -11,7 +11,7 @@ from treadle.base.loop_thread import Facade, waited
 from treadle.engine.deps import Deps
 from treadle.errors import Conflict, ToolError, WorldBusy
 from treadle.library.chat import Chat
-from treadle.library.command_stream import CommandStream, applied
+from treadle.library.command_stream import CommandStream, collect_changes
 from treadle.library.worlds.home import WorldHome
 from treadle.library.worlds.record import World
 from treadle.ports.snapshots import Effect
@@ -93,9 +93,9 @@ class Worlds:
         if into is None:
             await chat.open()
             await chat.command(Rename(f"commit {world.label or id}"))
-        progress = await applied(chat.commit_world(id))
+        progress = await collect_changes(chat.commit_world(id))
         while progress.completion is None and answer is not None and (following := await answer(chat)) is not None:
-            progress = await applied(following)
+            progress = await collect_changes(following)
         completion = progress.completion
         if completion is None:
             waits = f"The commit of {id} waits for an approval in chat {chat.id}"

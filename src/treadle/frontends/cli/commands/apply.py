@@ -157,9 +157,11 @@ async def _run_apply(terminal: Terminal, chat: "Chat", command: "c.Apply", wish:
     await chat.open()
     if not wish.chat:
         await chat.command(c.Rename(f"apply {wish.source if wish.source not in (None, '-') else 'standard input'}"))
-    outcome = await command_stream.applied(chat.apply(command.path, content=command.content, patch=command.patch))
+    outcome = await command_stream.collect_changes(
+        chat.apply(command.path, content=command.content, patch=command.patch)
+    )
     while (answer := await dialogue.answer_next(terminal, chat, asks=not as_json)) is not None:
-        outcome = await command_stream.applied(answer)
+        outcome = await command_stream.collect_changes(answer)
     completion, files = outcome.completion, outcome.files
     is_applied = completion is not None and completion.success
     error = completion.error if completion is not None and not completion.success else ""

@@ -290,7 +290,7 @@ async def _show_changes(terminal: Terminal, agent: "Agent", job: "Job", *, commi
         return
     if not commit:
         return
-    outcome = await command_stream.applied(agent.chat(job.view.chat).commit_job(job.view.job))
+    outcome = await command_stream.collect_changes(agent.chat(job.view.chat).commit_job(job.view.job))
     if (completion := outcome.completion) is None or not completion.success:
         raise ToolError("not committed" if completion is None else completion.error or completion.result)
     amount = diff_changes.count(len(outcome.files), "change")
