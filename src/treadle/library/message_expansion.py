@@ -44,7 +44,7 @@ async def commands(agent: Agent, options: ChatOptions, *, include_own: bool = Tr
     if (servers := agent.servers_of(options)) is None:
         return commands_by_name
     names = await servers.names(options, callable_only=not include_own)
-    for each in await servers.known_prompts(options.root, options.own_servers):
+    for each in await servers.known_prompts(options.root, options.own_servers, options.world):
         name, about = each.command[1:], inert_line(each.description, 200)
         if each.server in names and _can_be_typed(name):
             command = OwnCommand(name, about, f"{each.command} $ARGUMENTS", inert_line(each.hint, 80))

@@ -10,6 +10,7 @@ import pytest
 from tests.processes import running_with, unlike_any_other
 from tests.scenario.mcp_servers.kit import ODD, Kit, action, collect_events, results
 from treadle.adapters.models.scripted import Call, Say
+from treadle.library.message_expansion import commands
 
 pytestmark = pytest.mark.thorough(one_of=8)
 
@@ -95,6 +96,17 @@ async def test_a_server_that_asks_stays_until_it_is_answered(kit: Kit) -> None:
     events = await collect_events(chat.answer(question, "blue"))
     assert results(events)[0].result == "accept: blue"
     assert not (kit.root / "notes").exists()
+
+
+@pytest.mark.thorough(one_of=8)
+async def test_the_known_prompts_are_those_of_the_world(kit: Kit) -> None:
+    agent = kit.agent([Say("Done.")], noting(kit))
+    world = await agent.worlds.open(kit.root)
+    chat = kit.chat(agent, world=world.id)
+    options = (await chat.state()).options
+    assert await commands(agent, options) == {}  # the server has not been started, and no listing is remembered
+    await collect_events(chat.send("Go."))
+    assert "odd:tidy" in await commands(agent, options)
 
 
 @pytest.mark.thorough(one_of=8)
