@@ -12,12 +12,27 @@ from tests.homes import seed
 from tests.scenario.http_kit import Answer, Client, Server, serving
 from treadle.adapters.models.scripted import Call, Say
 from treadle.adapters.stores.sqlite import SqliteStore
+from treadle.errors import StoreError
 from treadle.frontends.server.admission import Admission
+from treadle.ports.store import Remembered
 from treadle.protocol.options import ChatOptions
+from treadle.protocol.permissions import Rule
 
 pytestmark = pytest.mark.thorough(one_of=8)
 
 STEPS = [Call("run_command", command="touch made"), Say("Done.")]
+
+
+class ForgetfulStore(SqliteStore):
+    """Fails to remember the answer under one key, once."""
+
+    forgotten_key = ""
+
+    async def remember(self, answer: Remembered) -> None:
+        if answer.key == self.forgotten_key:
+            self.forgotten_key = ""
+            raise StoreError("the store is away")
+        await super().remember(answer)
 
 
 @pytest.fixture
@@ -25,7 +40,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
     (tmp_path / "project").mkdir()
     options = ChatOptions(model="scripted:x", mode="confirm", interactive=True, summarize=False, verify=False)
     admission = Admission(options, roots=(str(tmp_path),))
-    store, home = SqliteStore(tmp_path / "treadle.db"), seed(tmp_path / "home")
+    store, home = ForgetfulStore(tmp_path / "treadle.db"), seed(tmp_path / "home")
     async with serving(store, home, STEPS, builtin=True, options=options, admission=admission) as running_server:
         yield running_server
 
@@ -98,3 +113,15 @@ async def test_a_rule_that_could_not_be_saved_is_saved_by_the_repeated_answer(
     rules.revoke(rule.id)
     assert (await server.local("POST", path, body, headers=key)).status == 200
     assert rules.all() == (), "a rule that was revoked does not come back"
+
+
+async def test_a_revocation_that_is_repeated_gets_the_first_answer(server: Server) -> None:  # S-07
+    """The rule was revoked, but the answer could not be remembered."""
+    rules, store, key = server.agent.rules, server.agent.deps.store, {"idempotency-key": "k1"}
+    assert isinstance(store, ForgetfulStore)
+    rules.add(Rule("deny", "run_command", "ls *", scope="user", id="r_1"))
+    store.forgotten_key = "k1"
+    statuses = [(await server.local("DELETE", "/api/rules/r_1", {}, headers=key)).status for _ in range(3)]
+    assert (statuses, rules.all()) == ([503, 204, 204], ())
+    for _ in range(2):
+        assert (await server.local("DELETE", "/api/rules/r_1", {}, headers={"idempotency-key": "k2"})).status == 404

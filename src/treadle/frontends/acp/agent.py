@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib.util import find_spec
-from os.path import realpath
 from pathlib import Path
 from typing import Any
 
@@ -126,14 +125,14 @@ class EditorAgent:
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
     ) -> a.ListSessionsResponse:
         """The chats of a project, newest first, wherever they were begun."""
-        root, position = realpath(cwd) if cwd else "", _place(cursor or "")
+        root, position = _real(cwd) if cwd else "", _place(cursor or "")
         sessions: list[a.SessionInfo] = []
         last = ""
         while len(sessions) <= PAGE:
             listed = await self._agent.deps.store.list(ChatFilter(archived=False), limit=PAGE, cursor=position)
             for chat in (each.summary for each in listed):
                 position = chat.updated_ms, chat.chat
-                if not chat.root or (root and realpath(chat.root) != root):
+                if not chat.root or (root and _real(chat.root) != root):
                     continue
                 if len(sessions) == PAGE:  # there is one more
                     return a.ListSessionsResponse(sessions=sessions, next_cursor=last)
@@ -200,7 +199,7 @@ class EditorAgent:
         options = self._options(cwd, params)
         chat = self._agent.chat(session_id)
         state = await chat.state()
-        if realpath(state.options.root) != realpath(options.root):
+        if _real(state.options.root) != _real(options.root):
             text = f"the session {session_id} works in {inert(state.options.root)}, not in {inert(cwd)}"
             raise RequestError(INVALID_PARAMS, text)
         if (old_session := self._sessions.pop(session_id, None)) is not None:
@@ -234,6 +233,10 @@ def _place(cursor: str) -> Cursor | None:
     if not (chat and updated_ms.isascii() and updated_ms.isdigit() and len(updated_ms) < 17):
         raise InvalidInput("this cursor does not come from this agent")
     return int(updated_ms), ChatId(chat)
+
+
+def _real(path: str) -> str:
+    return os.path.realpath(path)
 
 
 def installed() -> bool:

@@ -1,12 +1,13 @@
 """Routes for rules, the standing answers to approvals (S-07). Those beyond a chat belong to who runs the server."""
 
 import asyncio
+from contextlib import suppress
 
 import msgspec
 
 from treadle.chat.state import ChatState
-from treadle.errors import ConfigError, NotFound
-from treadle.frontends.server.replies import NOTHING, ApiReply, remember, reply
+from treadle.errors import AlreadyAnswered, ConfigError, NotFound
+from treadle.frontends.server.replies import NOTHING, ApiReply, first_answer, remember, reply
 from treadle.frontends.server.routing import ApiRequest, Route
 from treadle.frontends.server.tokens import LOCAL
 from treadle.protocol import commands as c
@@ -37,7 +38,15 @@ async def revoke(call: ApiRequest) -> ApiReply:
         return response
     if call.user != LOCAL:
         raise NotFound(f"there is no rule {id[:80]!r} of yours")
-    await asyncio.to_thread(book.revoke, id)
+    intent = call.key.part("revoke") if call.key is not None else None
+    if any(rule.id == id for rule in await asyncio.to_thread(book.all)):
+        with suppress(AlreadyAnswered):
+            await remember(deps.store, intent, NOTHING, deps.clock.now_ms())
+    try:
+        await asyncio.to_thread(book.revoke, id)
+    except NotFound:  # unless the same request has revoked it
+        if intent is None or await first_answer(deps.store, intent) is None:
+            raise
     await remember(deps.store, call.key, NOTHING, deps.clock.now_ms())
     return NOTHING
 
