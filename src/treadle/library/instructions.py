@@ -93,7 +93,7 @@ def _read(workspace: Workspace, path: str) -> str | None:
 
 
 def _part(name: str, text: str, room: int) -> str:
-    """A file under its name, cut behind its last whole line if it does not fit. A line that takes half is cut inside."""
+    """A file under its name, cut behind its last whole line if it does not fit. A very long line is cut inside."""
     heading = f"# From {name}\n\n"
     part = heading + text.strip()
     if len(part.encode()) <= room:

@@ -99,8 +99,7 @@ _VALUED = table(
 """Options with a value that may stand before or between the words that say what the program does. Of a program that is
 not listed, every option may have one."""
 _LISTED_WHOLE = names("git make gmake bmake cargo go terraform")  # of the others, more options may have a value
-_RUN_WORDS = names("conda docker gdb just kubectl nix pnpm podman screen ssh tmux uv yarn")
-"""Known programs that may run a command which stands behind words of their own."""
+_RUN_WORDS = names("conda docker gdb just kubectl nix pnpm podman screen ssh tmux uv yarn")  # behind words of their own
 _SAME_OPTIONS = {"--force": "-f", "--recursive": "-r", "-R": "-r"}  # spellings that deny rules take for one
 _MOST_WRAPPED_READINGS = 8
 _GIT_ALIASES = ("-c", "--config-env")
@@ -252,13 +251,9 @@ def stops_command(
     doubtful: Rule | None = None
     for part in parts:
         for rule in candidates:
-            match compare_widely(rule.pattern, part):
-                case "yes":
-                    return rule, "yes"
-                case "maybe":
-                    doubtful = doubtful or rule
-                case "no":
-                    pass
+            if (match := compare_widely(rule.pattern, part)) == "yes":
+                return rule, "yes"
+            doubtful = doubtful or (rule if match == "maybe" else None)
     return None if doubtful is None else (doubtful, "maybe")
 
 
@@ -269,10 +264,8 @@ def compare_widely(pattern: str, part: Part) -> Match:
         return "maybe" if part.unknown and part.severity in ("high", "critical") else "no"
     pattern_words = split(pattern)
     readings = list(_readings(part.words, pattern_words[0]))
-    if any(_fit(pattern_words, words) for words in readings):
-        return "yes"
     answers = {_WordComparison(pattern_words, words).answer() for words in readings}
-    if "yes" in answers:
+    if "yes" in answers or any(_fit(pattern_words, words) for words in readings):
         return "yes"
     return "maybe" if "maybe" in answers or part.hides_commands or _may_run_words(pattern_words, part) else "no"
 
@@ -368,8 +361,7 @@ class _WordComparison:
         takes_value = listed is not None and word.startswith("-") and word.lstrip("-") in listed.split()
         if not takes_value:
             yield at + 1
-        can_take = word.startswith("-") and "=" not in word
-        if takes_value or (can_take and (listed is None or following.isdecimal())):
+        if takes_value or (word.startswith("-") and "=" not in word and (listed is None or following.isdecimal())):
             yield at + 2
 
 

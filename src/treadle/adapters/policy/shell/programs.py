@@ -416,13 +416,8 @@ _GIT_VERBS: dict[str, tuple[str, str, str]] = {
     "clean": (r"(?!)", "n dry-run", ""),
     "reflog": (r"(?!expire|delete).*", "", ""),
 }  # commands that look only with these words or these options, and never with the last ones
-_GIT_SCRIPTS = table(
-    """
-    rebase : x exec
-    difftool : x extcmd
-    filter-branch : setup env-filter tree-filter index-filter parent-filter msg-filter commit-filter tag-name-filter
-    """
-)  # commands with options whose value a shell runs
+_GIT_FILTERS = "setup env-filter tree-filter index-filter parent-filter msg-filter commit-filter tag-name-filter"
+_GIT_SCRIPTS = {"rebase": "x exec", "difftool": "x extcmd", "filter-branch": _GIT_FILTERS}  # a shell runs their values
 
 
 def _git(call: ShellCall) -> Meanings:

@@ -4,21 +4,13 @@ looks at the command when it is rehearsed, so that the policy and a person see t
 
 import asyncio
 from abc import ABC, abstractmethod
-from os.path import commonprefix
 from typing import Any, Literal
 
 import msgspec
 
 from treadle.adapters.tools.builtin.base import ToolContext, WithContext, in_thread, parameters
 from treadle.adapters.tools.builtin.command.network import reached_hosts, shown_hosts
-from treadle.adapters.tools.builtin.command.output import (
-    clean,
-    exit_words,
-    finished_end,
-    stopped_lines,
-    view_between,
-    whole_characters,
-)
+from treadle.adapters.tools.builtin.command.output import exit_words, finished_end, stopped_lines, view_between
 from treadle.adapters.tools.builtin.command.project import GIVEN_UP, NOT_KEPT, CommandProject, JobLayer, ProjectChange
 from treadle.adapters.tools.builtin.command.request import CommandRequest
 from treadle.adapters.tools.builtin.command.shell import stopped_names
@@ -38,7 +30,6 @@ MAX_WAIT_S = 120
 _LOOK_S = 0.3  # How long the result of a start waits for a process that fails at once.
 ANSWER_S = 0.3  # How long the result of an input waits for the first output after it.
 _POLL_S = 0.03
-_SEEN = 64  # bytes that were shown before and are looked at again, for secrets that began there
 _PENDING = "[{} not committed yet: call check_command with this handle again]"
 HANDLE = {"type": "string", "minLength": 1, "description": "The handle that run_command gave."}
 
@@ -336,14 +327,7 @@ def _news(context: ToolContext, command: Command, token: str, result: CommandExi
     """The output since the last look, and its size. Half a character, or the start of a secret (S-11), waits."""
     begin, size = command.since(token)
     end = size if result is not None else finished_end(command, begin, size, context.finished_length)
-    before = context.redact(clean(whole_characters(command.read(max(0, begin - _SEEN), min(begin, _SEEN)).data)))
-
-    def redact_news(text: str) -> str:
-        """Redact with what was shown before: the first letters of a secret may be there."""
-        text = context.redact(before + text)
-        return text[len(commonprefix((before, text))) :]  # noqa: RUF071 - letters, not folders
-
-    lines = [view_between(command, begin, end, redact_news).text] if end > begin else []
+    lines = [view_between(command, begin, end, context.redact).text] if end > begin else []
     if end < size:
         command.since(token, end)
         lines.append(f"[{count(size - end, 'byte')} of unfinished output not shown yet]")

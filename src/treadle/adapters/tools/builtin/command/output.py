@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from os.path import commonprefix
 from typing import Any
 
 import msgspec
@@ -28,6 +29,7 @@ _HEAD_READ = 2 * _HEAD_BYTES
 _TAIL_READ = 4 * _TAIL_BYTES  # More raw bytes than are shown, because cleaning may remove most of them
 _LIVE_BYTES = 8_000  # a glimpse each time, so that a flood costs neither memory nor the loop's time
 _PART = 1 << 20
+_SEEN = 64  # bytes before a piece of output that are looked at again, for secrets that began there
 _LONGEST_LINE = 1 << 22
 _SHOWN = MAX_BYTES - 2_000
 _LINES = 500
@@ -122,12 +124,19 @@ def finished_end(command: Command, begin: int, end: int, finished_length: Callab
 
 
 def view_between(command: Command, begin: int, end: int, redact: Callable[[str], str] = str) -> OutputView:
+    shown_text = redact(clean(whole_characters(_read(command, max(0, begin - _SEEN), begin))))
+
+    def redact_news(text: str) -> str:
+        """Redact with what was shown before: the first letters of a secret may be there."""
+        text = redact(shown_text + text)
+        return text[len(commonprefix((shown_text, text))) :]  # noqa: RUF071 - letters, not folders
+
     size = end - begin
     if size <= _HEAD_READ + _TAIL_READ:
-        return view_whole(_read(command, begin, end), redact)
+        return view_whole(_read(command, begin, end), redact_news)
     head, tail = _read(command, begin, begin + _HEAD_READ), _read(command, end - _TAIL_READ, end)
     lines = sum(_read(command, at, min(at + _PART, end)).count(b"\n") for at in range(begin, end, _PART))
-    return view_ends(head, tail, lines, size, redact)
+    return view_ends(head, tail, lines, size, redact_news)
 
 
 def _read(command: Command, begin: int, end: int = 1 << 62) -> bytes:
