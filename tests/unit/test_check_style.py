@@ -26,6 +26,9 @@ FILLER = "# A line.\n" * 30
     [
         ("def record_outcome(outcome):\n    return outcome\n" + FILLER, ""),
         ("def _told():\n    return 1\n" + FILLER, "1 vague functions"),
+        ("def _ruled():\n    return 1\n" + FILLER, "1 vague functions"),
+        ("def feed():\n    return 1\n" + FILLER, ""),
+        ("class Rule:\n    @property\n    def expired(self):\n        return 1\n" + FILLER, ""),
         ("class Which:\n    pass\n" + FILLER, "1 vague classes"),
         ("def record_outcome(told):\n    return told\n" + FILLER, "1 vague parameters"),
         ("found = 1\n" + FILLER, "1 vague locals"),
