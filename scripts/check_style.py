@@ -2,7 +2,8 @@
 
 The limits stand in `pyproject.toml` under `[tool.treadle.style]`, one table a folder. A vague name is a participle
 or pronoun alone (`told`, `found`, `Which`), of a function also any single word in -ed (`ruled`): it cannot be searched
-for and says neither what a thing is nor what a function does. A vague sentence begins with "What", "Who" or "Whether", or speaks of "nobody" or "whoever"."""
+for and says neither what a thing is nor what a function does. A vague sentence begins with "What", "Who" or "Whether",
+or speaks of "nobody" or "whoever"."""
 
 import ast
 import io
@@ -33,7 +34,7 @@ SENTENCE_END = re.compile(r"(?<=[.;:])\s+")
 VAGUE_SENTENCE = re.compile(
     r"^\s*(what|who|whoever|whether|whatever)\b|\b(nobody|somebody|whoever|whatever|thereby)\b", re.I
 )
-VERBS_IN_ED = frozenset("embed exceed feed need proceed seed".split())
+VERBS_IN_ED = frozenset(["embed", "exceed", "feed", "need", "proceed", "seed"])
 UNLIMITED_FILES = ("__init__.py", "__main__.py", "_version.py", "start.py")
 
 
@@ -49,9 +50,9 @@ def find_in_module(path: Path, source: str) -> Iterator[Finding]:
     tree = ast.parse(source)
     for node in ast.walk(tree):
         for limit, name in names_of(node):
-            if (name.lower() if limit == "vague_classes" else name).strip("_") in VAGUE_NAMES[limit]:
-                yield Finding(limit, f"{path}:{node.lineno}", name)  # type: ignore[attr-defined]
-            elif limit == "vague_functions" and is_participle(name) and not is_property(node):
+            word = (name.lower() if limit == "vague_classes" else name).strip("_")
+            is_vague = word in VAGUE_NAMES[limit] or (limit == "vague_functions" and is_participle(word))
+            if is_vague and not (is_property(node) and word not in VAGUE):
                 yield Finding(limit, f"{path}:{node.lineno}", name)  # type: ignore[attr-defined]
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
@@ -76,9 +77,7 @@ def names_of(node: ast.AST) -> Iterator[tuple[str, str]]:
             yield "vague_locals", name
 
 
-def is_participle(name: str) -> bool:
-    """True for a single word such as `ruled`, which does not say what a function does."""
-    word = name.strip("_")
+def is_participle(word: str) -> bool:
     return word.endswith("ed") and word.isalpha() and word not in VERBS_IN_ED
 
 

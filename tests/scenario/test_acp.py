@@ -233,6 +233,13 @@ async def test_a_prompt_whose_answer_was_cut_says_why(cli: CommandLine, finish: 
         assert (await editor.say(session, "A story.")).stop_reason == stop
 
 
+async def test_a_folder_that_no_system_can_have_is_refused(cli: CommandLine) -> None:  # E-02
+    async with editing(cli, "--model", cli.script(DONE)) as editor:
+        with pytest.raises(acp.RequestError, match="absolute path"):
+            await editor.agent.new_session(cwd=f"{cli.project}/a\0b", mcp_servers=[])
+        assert (await editor.agent.list_sessions(cwd="/a\0b")).sessions == []
+
+
 async def test_servers_of_every_transport_are_passed_on(cli: CommandLine) -> None:  # E-01, E-02
     servers = [
         a.SseMcpServer(type="sse", name="old", url="http://127.0.0.1:1/sse", headers=[]),

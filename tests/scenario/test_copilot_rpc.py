@@ -3,6 +3,7 @@ byte as the SDKs frame them. The published SDKs themselves are in `tests/conform
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,17 @@ async def test_what_is_not_there_is_refused_and_changes_nothing(start: Start) ->
     with pytest.raises(ErrorAnswer, match="Session not found"):
         await program.call("session.resume", {"sessionId": "s"})
     assert (await program.call("session.list", {}))["sessions"] == []
+
+
+async def test_a_pipe_is_no_attachment(start: Start, cli: CommandLine) -> None:
+    """It would be read for ever (fault 19)."""
+    os.mkfifo(cli.project / "x.png")
+    program = await start(turns())
+    await program.call("session.create", {"sessionId": "s", "workingDirectory": str(cli.project)})
+    for path, words in (("x.png", "no ordinary file"), ("a\0.png", "cannot be read"), ("missing.png", "cannot be read")):
+        with pytest.raises(ErrorAnswer, match=words):
+            attachments = [{"type": "file", "path": path}]
+            await program.call("session.send", {"sessionId": "s", "prompt": "Look.", "attachments": attachments})
 
 
 async def test_a_session_id_is_used_once(start: Start) -> None:

@@ -48,7 +48,7 @@ class Http:
         self.away = False  # True if the last attempt could not reach the server.
 
     async def get(self, path: str, kind: type[T], query: Pairs | None = None) -> T:
-        return msgspec.json.decode(await self._ask("GET", path, None, {}, query or {}), type=kind)
+        return _decode_answer(await self._ask("GET", path, None, {}, query or {}), kind)
 
     async def change(
         self, method: str, path: str, body: object, kind: type[T], key: str = "", query: Pairs | None = None
@@ -56,7 +56,7 @@ class Http:
         """A request that changes something. `key`: for one that may be repeated by another process, too."""
         headers = {"Idempotency-Key": key or new_id("k"), "Content-Type": "application/json"}
         answer = await self._ask(method, path, msgspec.json.encode(body), headers, query or {})
-        return msgspec.json.decode(answer or b"null", type=kind)
+        return _decode_answer(answer or b"null", kind)
 
     async def _ask(self, method: str, path: str, body: bytes | None, headers: Pairs, query: Pairs) -> bytes:
         until = time.monotonic() + self._patience_s
@@ -139,6 +139,14 @@ def refusal(status: int, answer: bytes) -> ApiError:
     return ApiError(status, error_body.code, error_body.message)
 
 
+def _decode_answer(answer: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(answer, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        text = f"The answer is not Treadle's: {answer[:200].decode(errors='replace')!r}"
+        raise ApiError(200, "http", text) from error
+
+
 class Lines:
     """Bytes to the data of server-sent events. Each of ours is one line, and the envelope has its seq."""
 
@@ -173,7 +181,7 @@ class Place:
         try:
             envelope = wire.from_json(data)
         except Damaged:
-            self._step(msgspec.json.decode(data, type=_Seq).seq)
+            self._step(_decode_answer(data, _Seq).seq)
             return None
         match envelope.data:
             case e.MessageDelta(turn=turn) | e.ReasoningDelta(turn=turn) | e.ToolCallDelta(turn=turn):
@@ -213,7 +221,8 @@ async def follow(
             pass
         except ApiError as error:
             failure = error
-        if place.connected:  # a quiet stream is no outage: patience begins when the connection is lost
+        # A quiet stream is no outage: patience begins when the connection is lost.
+        if place.connected and (failure is None or not failure.status):
             place.connected, lost_at = False, time.monotonic()
         elif failure is not None and (failure.status not in (0, *AGAIN) or time.monotonic() - lost_at > patience_s):
             raise failure

@@ -111,7 +111,7 @@ async def collect(following: CommandStream) -> Answer:
     async for envelope in following:
         match envelope.data:
             case e.UserMessage(source="person", delivery="idle" | "queued"):  # before it, another run was heard out
-                text, failed = "", None
+                text, failed, explanation = "", None, ""
             case e.AssistantMessage(content=content) if content:
                 text = content
             case e.ModelCall(purpose="summary", text=summary):

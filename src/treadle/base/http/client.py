@@ -36,7 +36,7 @@ class HttpResponse:
         if encoding not in ("", "identity", *_COMPRESSED):
             raise UnknownEncoding(encoding[:40])
         self._inflater = zlib.decompressobj(_ANY_HEADER) if encoding in _COMPRESSED else None
-        self._compressed = b""
+        self._compressed, self._is_inflating = b"", False
 
     def __enter__(self) -> Self:
         return self
@@ -67,6 +67,8 @@ class HttpResponse:
         try:
             while not (data := self._inflate()):
                 if not (received := await self._connection.read()):
+                    if self._is_inflating:
+                        raise DamagedBody("the compressed answer is cut off")
                     return b""
                 self._compressed += received
         except zlib.error as error:
@@ -79,7 +81,7 @@ class HttpResponse:
         while self._compressed and not output:
             assert self._inflater is not None
             output = self._inflater.decompress(self._compressed, INFLATE_BYTES)
-            self._compressed = self._inflater.unconsumed_tail
+            self._compressed, self._is_inflating = self._inflater.unconsumed_tail, not self._inflater.eof
             if self._inflater.eof:  # a body may be several compressed streams, one behind the other
                 self._compressed = self._inflater.unused_data
                 self._inflater = zlib.decompressobj(_ANY_HEADER)

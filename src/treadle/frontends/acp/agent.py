@@ -125,7 +125,7 @@ class EditorAgent:
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
     ) -> a.ListSessionsResponse:
         """The chats of a project, newest first, wherever they were begun."""
-        root, position = _real(cwd) if cwd else "", _place(cursor or "")
+        root, position = _real(cwd or ""), _place(cursor or "")
         sessions: list[a.SessionInfo] = []
         last = ""
         while len(sessions) <= PAGE:
@@ -181,7 +181,7 @@ class EditorAgent:
         await asyncio.gather(*(session.leave() for session in sessions))
 
     def _options(self, cwd: str, params: Mapping[str, Any]) -> ChatOptions:
-        if not os.path.isabs(cwd):
+        if not os.path.isabs(cwd) or "\0" in cwd:
             raise InvalidInput(f"the folder of a session must be an absolute path, not {cwd!r}")
         if params.get("additional_directories"):
             raise InvalidInput("a session works in one folder; open one for each of the others")
@@ -236,7 +236,7 @@ def _place(cursor: str) -> Cursor | None:
 
 
 def _real(path: str) -> str:
-    return os.path.realpath(path)
+    return os.path.realpath(path) if path and "\0" not in path else path
 
 
 def installed() -> bool:

@@ -5,6 +5,8 @@ import asyncio
 import base64
 import binascii
 import mimetypes
+import os
+import stat
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -372,7 +374,7 @@ async def read_attachments(attachments: Sequence[Any], root: str, store: Store) 
     for item in attachments:
         if not isinstance(item, Mapping):
             raise RpcError(INVALID_PARAMS, "An attachment is no object.")
-        if (picture := _picture(item, root)) is not None:
+        if (picture := await asyncio.to_thread(_picture, item, root)) is not None:
             images.append(Image(picture[0], await store.put_blob(picture[1])))
         else:
             lines.append(_line(item, root))
@@ -390,15 +392,18 @@ def _picture(item: Mapping[str, Any], root: str) -> tuple[str, bytes] | None:
     elif kind == "file" and (mimetypes.guess_type(path)[0] or "").startswith("image/"):
         media = mimetypes.guess_type(path)[0] or ""
         try:
-            data = Path(root, path).read_bytes()
-        except OSError as error:
-            raise RpcError(INVALID_PARAMS, f"The attachment {path} cannot be read: {error.strerror}.") from error
+            with open(os.open(Path(root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise RpcError(INVALID_PARAMS, f"The attachment {path} is no ordinary file.")
+                data = file.read(MAX_IMAGE_BYTES + 1)
+        except (OSError, ValueError) as error:
+            raise RpcError(INVALID_PARAMS, f"The attachment {path!r} cannot be read: {error}.") from error
     else:
         return None
     if not media.startswith("image/"):
         return None
     if len(data) > MAX_IMAGE_BYTES:
-        raise RpcError(INVALID_PARAMS, f"A picture has {len(data)} bytes; at most {MAX_IMAGE_BYTES} are taken.")
+        raise RpcError(INVALID_PARAMS, f"A picture has more than {MAX_IMAGE_BYTES} bytes.")
     return media, data
 
 

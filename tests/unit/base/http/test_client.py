@@ -14,7 +14,9 @@ from treadle.adapters.models.keys import Secret
 from treadle.adapters.models.wire.http import Http
 from treadle.base.http.client import HttpClient, UnknownEncoding
 from treadle.base.http.connection import CutOff
+from treadle.base.types import ChatId
 from treadle.client.http import Http as ApiHttp
+from treadle.client.http import follow
 from treadle.errors import ApiError, InvalidInput, ModelError
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -223,13 +225,30 @@ async def test_compressed_answers() -> None:
     answers = (
         head % (b"gzip", len(body)) + body,
         head % (b"gzip", len(body)) + damaged,
+        head % (b"gzip", 30) + body[:30],
     )
     async with running(answers, (head % (b"br", 2) + b"ok",)) as (_, url), plain(url) as ask:
         assert await ask() == b"one " + b"two" * 100_000
         with pytest.raises(CutOff, match="damaged"):
             await ask()
+        with pytest.raises(CutOff, match="cut off"):
+            await ask()
         with pytest.raises(UnknownEncoding, match="br"):
             await ask()
+
+
+async def test_an_answer_of_another_server_is_quoted() -> None:
+    page = b"<html>Log in</html>"
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(page) + page
+    line = b"data: what is this\n\n"
+    stream = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(line) + line
+    async with running((answer, stream)) as (_, url):
+        http = ApiHttp(url, "", 0.0)
+        with pytest.raises(ApiError, match="not Treadle's: '<html>Log in"):
+            await http.get("/api/chats", dict)
+        with pytest.raises(ApiError, match="not Treadle's: 'what is this'"):
+            await anext(follow(http, ChatId("c_1"), 0, True, 0.0))
+        await http.close()
 
 
 async def test_a_server_without_an_address_is_refused_at_once() -> None:

@@ -261,10 +261,11 @@ class LiveOutput:
         with suppress(OSError):
             skipped = max(0, self._command.read(0, 0).size - self._at - _LIVE_BYTES)
             output = self._command.read(self._at + skipped, _LIVE_BYTES)
-            data = output.data if last else whole_characters(output.data)
+            data = output.data if last else without_unfinished_character(output.data)
             if data:
                 self._at = output.offset + len(data)
-                self._emit((f"[{skipped:,} bytes skipped]\n" if skipped else "") + clean(data))
+                shown_data = whole_characters(data) if skipped else data
+                self._emit((f"[{skipped:,} bytes skipped]\n" if skipped else "") + clean(shown_data))
                 return True
         return False
 

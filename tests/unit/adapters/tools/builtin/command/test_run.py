@@ -426,3 +426,14 @@ async def test_a_supervisor_stays_small(bench: Bench) -> None:  # fault 11
 def _peak(owner: Path) -> int:
     status = Path(f"/proc/{owner.read_text().split()[0]}/status").read_text()
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
+
+
+async def test_live_output_that_begins_with_half_a_character_is_shown_once(bench: Bench) -> None:
+    recorder = OutputRecorder()
+    command = r"printf '\251abc'; while [ ! -e go ]; do sleep 0.01; done; echo END"
+    running = asyncio.create_task(bench.run(bench.call(command=command, emit=recorder)))
+    await recorder.wait_for("abc")
+    (bench.project / "go").touch()
+    await running
+    assert recorder.text.count("c") == 1
+    assert recorder.text.endswith("END\n")
