@@ -276,7 +276,7 @@ class McpHub:
 
     def release_chat(self, chat: ChatId) -> None:
         """Release the servers of an idle chat. Those of its world end unless other chats need them."""
-        parked = self._calls is not None and self._calls.parked(chat)
+        parked = self._calls is not None and self._calls.has_parked_calls(chat)
         for place, project in self._projects.items() if not parked else ():
             if chat in project.chats:
                 project.chats.discard(chat)
