@@ -16,7 +16,7 @@ from treadle.frontends.cli.group import in_agent
 from treadle.frontends.cli.lazy import (  # isort: skip
     Agent, Chat, c, dialogue, e, msgspec, notices, permissions, rule_book, session, wire,
 )  # fmt: skip
-from treadle.frontends.cli.options import CHAT, FOLDER, POSITIVE, gathered, json_option, project_root, refuse
+from treadle.frontends.cli.options import CHAT, FOLDER, POSITIVE, gather_options, json_option, project_root, refuse
 from treadle.frontends.cli.terminal import Terminal, write_list
 from treadle.frontends.presentation.styled import Line, Span, spans
 from treadle.protocol.choices import STANDING, RuleScope
@@ -111,7 +111,7 @@ class Approval(NamedTuple):
 @click.option("--expires", metavar="SPAN", help="How long to remember it, such as 12h or 7d.")
 @click.option("--leave", is_flag=True, help="Record the answer and leave; another process continues the chat.")
 @json_option("Print every event as one line of JSON.")
-@gathered(Approval, "reply")
+@gather_options(Approval, "reply")
 @in_agent(works=True)
 async def approve(agent: "Agent", approval_ref: str, reply: Approval, as_json: bool) -> int:
     """Approve or refuse what a chat asks for, and continue it.
@@ -178,7 +178,7 @@ def rules(context: click.Context, chat: str | None, as_json: bool) -> None:
 @json_option("Print one JSON object a line.")
 def list_rules(chat: str | None, as_json: bool) -> None:
     """List the rules."""
-    book = rule_book.RuleBook(session.configured().home)
+    book = rule_book.RuleBook(session.load_config().home)
     listed_rules, damage = book.readable()
     if chat is not None:
         listed_rules += _change_rules(chat)
@@ -231,7 +231,7 @@ def add(
         _change_rules(chat, append)
     else:
         project = str(project_root(root)) if scope == "project" else ""
-        added_rule = rule_book.RuleBook(session.configured().home).add(msgspec.structs.replace(rule, root=project))
+        added_rule = rule_book.RuleBook(session.load_config().home).add(msgspec.structs.replace(rule, root=project))
     Terminal().line(_line(added_rule))
 
 
@@ -249,7 +249,7 @@ def revoke(id: str, chat: str | None) -> None:
     if chat:
         revoked = next(rule for rule in _change_rules(chat, without) if rule.id == id)
     else:
-        revoked = rule_book.RuleBook(session.configured().home).revoke(id)
+        revoked = rule_book.RuleBook(session.load_config().home).revoke(id)
     Terminal().note("".join(["revoked: ", *(span.text for span in _line(revoked))]), "dim")
 
 

@@ -208,7 +208,7 @@ async def delete(agent: "Agent", chat: "Chat", yes: bool, as_json: bool) -> int:
         if as_json or not dialogue.someone_is_there():
             raise InvalidInput(f"A deleted chat cannot be brought back. Delete it with: treadle delete --yes {chat.id}")
         title = inert_line((await agent.deps.store.get(chat.id)).summary.title or chat.id, 60)
-        if not await dialogue.agreed(f"delete “{title}” for good? [y/N] "):
+        if not await dialogue.ask_yes_or_no(f"delete “{title}” for good? [y/N] "):
             Terminal().note("nothing was deleted", "dim")
             return o.EXIT_ERROR
     await agent.delete_chat(chat.id)
@@ -249,7 +249,7 @@ class JobAct(NamedTuple):
 @click.option("--commit", metavar="HANDLE", help="Show its changes and commit them to the project.")
 @click.option("--discard", metavar="HANDLE", help="Discard its uncommitted changes.")
 @o.json_option("Print one JSON object a line.")
-@o.gathered(JobAct, "act")
+@o.gather_options(JobAct, "act")
 @in_agent(works=True)
 async def jobs(agent: "Agent", id: str | None, everything: bool, act: JobAct, as_json: bool) -> None:
     """List background commands; read their output, write to them, stop them.

@@ -25,9 +25,9 @@ def config(chat: str | None, as_json: bool) -> None:
     changed: with --chat those are shown, and where each comes from that is as the settings have it.
     """
     if chat:
-        asyncio.run(_show_chat(session.configured(), chat, as_json))
+        asyncio.run(_show_chat(session.load_config(), chat, as_json))
     else:
-        _show_settings(session.configured(), as_json)
+        _show_settings(session.load_config(), as_json)
 
 
 async def _show_chat(config: "Config", chat_ref: str, as_json: bool) -> None:

@@ -88,7 +88,7 @@ class Demo:
         arguments = AppArguments(TASK, model=f"scripted:{place / 'demo.toml'}", mode="ask")
         run_app(arguments, str(place / "project"), FIRST_WORDS)
         question = "See the same run killed with kill -9 in the middle, and resumed? [y]es · [n]o: "
-        return asyncio.run(dialogue.agreed(question))
+        return asyncio.run(dialogue.ask_yes_or_no(question))
 
     def play(self, keep: bool) -> None:
         make_project(self._project)

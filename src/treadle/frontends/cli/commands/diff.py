@@ -41,7 +41,7 @@ COMMAND = "run_command"
 @o.even_kept_option
 @o.caches_option
 @o.json_option("Print one JSON object a file.")
-@o.gathered(o.SelectionArguments, "arguments")
+@o.gather_options(o.SelectionArguments, "arguments")
 @in_agent()
 async def diff(agent: "Agent", arguments: o.SelectionArguments, runs: bool, stat: bool, as_json: bool) -> int:
     """Show what a run changed in the project, hunk by hunk.
@@ -97,7 +97,7 @@ async def _list_runs(terminal: Terminal, choice: "changes.SelectedChanges", as_j
 @o.run_options
 @o.caches_option
 @o.json_option("Print one JSON object.")
-@o.gathered(o.SelectionArguments, "arguments")
+@o.gather_options(o.SelectionArguments, "arguments")
 def review(arguments: o.SelectionArguments, as_json: bool) -> None:
     """Show a run's work in one piece: task, commands, changes.
 
@@ -200,8 +200,8 @@ class UndoFlags(NamedTuple):
 @click.option("--preview", "-n", is_flag=True, help="Show the changes without making them.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @o.json_option("Print the result as one JSON object, and do not ask.")
-@o.gathered(o.SelectionArguments, "arguments")
-@o.gathered(UndoFlags, "flags")
+@o.gather_options(o.SelectionArguments, "arguments")
+@o.gather_options(UndoFlags, "flags")
 def undo(arguments: o.SelectionArguments, flags: UndoFlags) -> int:
     """Undo what a run did to the project: everything, files or hunks.
 
@@ -298,7 +298,7 @@ async def redo(agent: "Agent", chat: str, merge: bool, as_json: bool) -> int:
 @o.hunk_option
 @o.run_options
 @o.json_option("Print the result as one JSON object.")
-@o.gathered(o.SelectionArguments, "arguments")
+@o.gather_options(o.SelectionArguments, "arguments")
 @in_agent()
 async def keep(agent: "Agent", arguments: o.SelectionArguments, as_json: bool) -> int:
     """Accept changes, so that an undo leaves them alone.

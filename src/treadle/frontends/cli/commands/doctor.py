@@ -53,7 +53,7 @@ def doctor(context: click.Context) -> int:
     """
     if context.invoked_subcommand is not None:
         return 0
-    findings = list(_look_around(session.configured()))
+    findings = list(_look_around(session.load_config()))
     terminal = Terminal()
     width = max(len(each.subject) for each in findings)
     for each in findings:
@@ -76,7 +76,7 @@ def sandbox(as_json: bool) -> int:
     from treadle.adapters.sandbox.trial_folders import ESCAPES
     from treadle.library.housekeeping.command_trials import TRIALS, try_commands
 
-    config = session.configured()
+    config = session.load_config()
     findings = examine(config.home)
     without = examine_level("none", "", config.home / FOLDER)
     demand = config.settings.sandbox
@@ -178,7 +178,7 @@ async def fsck(repair: bool, as_json: bool) -> int:
     Chats, whole outputs, what is kept so that changes can be undone, and changes that a crash left half-made. The exit
     code is 1 when damage was found that is still there.
     """
-    config = session.configured()
+    config = session.load_config()
     terminal = Terminal()
     location = stores.redact_address(config.store)
     store = stores.open_store(config.store)
@@ -278,7 +278,7 @@ async def gc(days: float | None, dry_run: bool, as_json: bool) -> None:
     The worlds of sub-agents and of a race's attempts go 14 days (world_days) after their chats, and the chat that began
     them, last changed. Worlds that you opened yourself stay until you drop them.
     """
-    config = session.configured()
+    config = session.load_config()
     collected = retention.Collected()
     store = stores.open_store(config.store)  # the one whose chats may need what is here, and no other
     if not isinstance(store, sqlite.SqliteStore) or store.path.exists():

@@ -9,7 +9,7 @@ import click
 from treadle.base.inert import inert_line, print_note
 from treadle.errors import InvalidInput
 from treadle.frontends.cli.lazy import Config, asyncio, diff_changes, msgspec, session
-from treadle.frontends.cli.options import FOLDER, POSITIVE, gathered
+from treadle.frontends.cli.options import FOLDER, POSITIVE, gather_options
 from treadle.frontends.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Evaluation(NamedTuple):
 @click.option("--only", default="", metavar="A,B", help="Only tasks of these names or tags.")
 @click.option("--repos", "repositories", type=FOLDER, help="Where the repositories lie that a JSONL suite names.")
 @click.option("--retry-errors", is_flag=True, help="Make attempts again that ended in an error.")
-@gathered(Evaluation, "flags")
+@gather_options(Evaluation, "flags")
 def eval_(flags: Evaluation) -> None:
     """Measure how well models do a suite of tasks.
 
@@ -69,7 +69,7 @@ def eval_(flags: Evaluation) -> None:
     name = suite.resolve().stem
     folder = Path(flags.out or Path("eval-results", name)).absolute()
     try:
-        asyncio.run(_evaluate(session.configured(), flags, folder, tasks, name))
+        asyncio.run(_evaluate(session.load_config(), flags, folder, tasks, name))
     except KeyboardInterrupt:
         print_note("stopped; run the same command to continue")
         raise

@@ -92,7 +92,7 @@ def add(
         oauth=mcp_settings.OAuthClient(client_id, client_secret, callback_port) if client_id else None,
         **fields,
     )
-    Declarations(session.configured().home).add(name, server)
+    Declarations(session.load_config().home).add(name, server)
     Terminal().line(f"added {inert_line(name)}: {inert_line(server.place)}")
     Terminal().note(f"see whether it works: treadle mcp test {inert_line(name)}", "dim")
 
@@ -206,7 +206,7 @@ def remove(name: str) -> None:
     """Remove a server from your own file."""
     from treadle.library.mcp_hub.setup import Declarations
 
-    book = Declarations(session.configured().home)
+    book = Declarations(session.load_config().home)
     if name not in book.all():
         raise NotFound(f"there is no server {name!r} of yours; see them with: treadle mcp list")
     book.remove(name)
@@ -239,7 +239,7 @@ async def serve(root: str | None, force_root: bool, mode: str | None, model: str
     if mode is not None and mode not in MODES:
         raise InvalidInput(f"there is no mode {mode!r}; there is: {', '.join(MODES)}")
     place = str(o.project_root(root, force=force_root))
-    config = session.configured({"mode": mode, "model": model or None})
+    config = session.load_config({"mode": mode, "model": model or None})
     async with session.open_agent(config, works=True) as agent:
         from treadle.frontends.mcp_server.server import TaskTools
 

@@ -41,7 +41,7 @@ def models(context: click.Context, everything: bool, remote: bool, as_json: bool
     """
     if context.invoked_subcommand is not None:
         return
-    registry = model_registry.ModelRegistry(os.environ, home=session.configured().home)
+    registry = model_registry.ModelRegistry(os.environ, home=session.load_config().home)
     session.warn(registry.catalogue.warnings)
     offers = model_registry.all_offers(registry)
     if remote:
@@ -73,7 +73,7 @@ def fetch(name: str) -> None:
     weights = KNOWN.get(name)
     if weights is None:
         raise InvalidInput(f"there is no model {name!r} to fetch; there are {', '.join(KNOWN)}")
-    home = session.configured().home
+    home = session.load_config().home
     terminal = Terminal()
     if (there := locate(weights, home)) is not None:
         terminal.note(f"{weights.info.ref} is here already: {there}")

@@ -52,7 +52,7 @@ class RaceFlags(NamedTuple):
 @o.root_options
 @click.option("--chat", default="", type=o.CHAT, help="Continue this race after a crash or a restart.")
 @o.json_option("Print every change of an attempt, and at last the result, as a line of JSON.")
-@o.gathered(RaceFlags, "race_flags")
+@o.gather_options(RaceFlags, "race_flags")
 @in_loop
 async def race(race_flags: RaceFlags, as_json: bool, **flags: Any) -> int:
     """Let several attempts at one task run at once, and keep the best.
@@ -63,7 +63,7 @@ async def race(race_flags: RaceFlags, as_json: bool, **flags: Any) -> int:
     reverses. The worlds of the others stay; treadle world list shows them.
     """
     first = race_flags.models.split(",")[0].strip()
-    config = session.configured({**flags, "model": first or None})
+    config = session.load_config({**flags, "model": first or None})
     async with session.open_agent(config, works=True) as agent:
         running = await _begin(agent, config, race_flags)
         with drive.Signals(running.chat) as signals:

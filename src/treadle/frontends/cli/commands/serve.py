@@ -60,7 +60,7 @@ async def _serve(flags: dict[str, Any], *, works: bool = True, on_ready: Callabl
     from treadle.frontends.server.service import Service, SignIn
     from treadle.frontends.server.tokens import LOCAL, Tokens, kept_token, own_token, tokens_file
 
-    config = session.configured(flags)
+    config = session.load_config(flags)
     settings = config.settings
     if not is_loopback(settings.serve_host):
         session.warn([NOT_ALONE])
@@ -133,7 +133,7 @@ def _demo_flags(folder: Path, flags: dict[str, Any]) -> dict[str, Any]:
     """A project with a home of its own. The model is the one that is set up here, if it can be used, else a script."""
     from treadle.library.model_choice import ModelChoice, choose_model
 
-    config = session.configured({"model": flags.get("model")})
+    config = session.load_config({"model": flags.get("model")})
     registry = model_registry.ModelRegistry(os.environ, home=config.home)
 
     async def choose() -> ModelChoice | None:
@@ -207,7 +207,7 @@ def revoke(file: str | None, id: str) -> None:
 def _tokens(file: str | None) -> "Tokens":
     from treadle.frontends.server.tokens import Tokens, tokens_file
 
-    config = session.configured({"serve_tokens": file})
+    config = session.load_config({"serve_tokens": file})
     return Tokens(tokens_file(config.home, config.settings.serve_tokens), config.home)
 
 
@@ -224,7 +224,7 @@ async def worker(**flags: Any) -> None:
     """
     from treadle.engine.pool import WorkerPool
 
-    config = session.configured(flags)
+    config = session.load_config(flags)
     settings = config.settings
     async with session.open_agent(
         config, works=True, concurrency=settings.concurrency, relays=True, stays=True
@@ -265,7 +265,7 @@ async def copilot(stdio: bool, port: int, host: str, **flags: Any) -> None:
     from treadle.frontends.copilot.requests import ProgramHooks
     from treadle.frontends.copilot.server import Runtime
 
-    config = session.configured(flags)
+    config = session.load_config(flags)
     hooks = ProgramHooks()
     async with session.open_agent(config, works=True, hooks=[hooks]) as agent:
         models = agent.deps.models
@@ -311,7 +311,7 @@ async def acp(**flags: Any) -> None:
     from treadle.base.jsonrpc import open_stdio
     from treadle.frontends.acp.agent import LONGEST_LINE, CheckedLines, EditorAgent
 
-    config = session.configured(flags)
+    config = session.load_config(flags)
     unsaved = UnsavedFiles(plain_root)
     if sys.stdin.isatty():
         print_note("treadle: this is for editors: it waits for requests in JSON (see: treadle acp --help)")

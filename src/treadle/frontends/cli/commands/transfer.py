@@ -44,7 +44,7 @@ async def import_(file: str, new_id: bool, owner: str, as_json: bool) -> None:
     there is ended, not continued.
     """
     lines = piped.read_bytes(file).split(b"\n")
-    config = session.configured()
+    config = session.load_config()
     async with session.open_agent(config) as agent:
         root = present_root()
         # Options that grant rights are those of a new chat here (S-09).

@@ -46,7 +46,7 @@ def untrust(paths: tuple[str, ...]) -> None:
 
 
 def _book() -> "trust_book.Trust":
-    return trust_book.Trust(session.configured().home)
+    return trust_book.Trust(session.load_config().home)
 
 
 def _trust(book: "trust_book.Trust", path: str) -> None:
@@ -61,11 +61,11 @@ def _trust(book: "trust_book.Trust", path: str) -> None:
         terminal.note(f"  │ … {len(lines) - _SHOWN_LINES} more lines")
     trusted_file = book.add(path, content)
     terminal.line(f"trusted {inert_line(trusted_file.path)} {trusted_file.sha256[:16]} until its content changes")
-    for executed in _executed(trusted_file.path, content):
+    for executed in _find_executed_files(trusted_file.path, content):
         _trust(book, executed)
 
 
-def _executed(path: str, content: bytes) -> list[str]:
+def _find_executed_files(path: str, content: bytes) -> list[str]:
     """The files of the project that the MCP servers of a declaration run: to trust one is to trust them."""
     root = next((path.removesuffix(f"/{name}") for name in mcp_settings.PROJECT_FILES if path.endswith(f"/{name}")), "")
     try:

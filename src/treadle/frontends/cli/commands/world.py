@@ -191,7 +191,7 @@ def try_(line: str, root: str | None, force_root: bool, network: str | None, tim
     """
     from treadle.adapters.tools.builtin.command.output import exit_words
 
-    config = session.configured()
+    config = session.load_config()
     project = str(o.project_root(root, force=force_root))
     arguments: dict[str, object] = {"command": line, "timeout_s": timeout_s, "fresh": True}
     # The view lies in Treadle's home, which may have more room than the memory behind /tmp.
