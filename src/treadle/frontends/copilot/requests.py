@@ -148,7 +148,7 @@ class SessionHooks:
             raise ToolError(str(failure)) from failure
         return meta
 
-    async def submitted(self, prompt: str) -> tuple[str, str]:
+    async def check_prompt(self, prompt: str) -> tuple[str, str]:
         """A message as the hooks leave it, and why it must not be sent."""
         payload = {"prompt": prompt}
         try:

@@ -48,7 +48,7 @@ def bring(agent: Agent, session: str, configs: Iterable[Config], stopped: Iterab
         servers = config.servers | servers
         disabled |= {*(config.disabled_mcp_servers or ())}
     if servers:
-        declared = {name: server.declared(disabled=name in disabled) for name, server in servers.items()}
+        declared = {name: server.build_declaration(disabled=name in disabled) for name, server in servers.items()}
         agent.mcp.bring(session, declared, alone=not any(each.enable_config_discovery for each in programs))
     return servers
 
@@ -315,7 +315,7 @@ class Session:
             source, self._source = self._source, None
             if context := await self.hooks.fetch_start_context(source, prompt):
                 prompt = f"{prompt}\n\n{context}"
-        prompt, refused = await self.hooks.submitted(prompt)
+        prompt, refused = await self.hooks.check_prompt(prompt)
         if refused:
             self.announce("session.warning", {"warningType": "policy_blocked", "message": refused})
             self.announce("session.idle", {})
