@@ -53,7 +53,7 @@ class TaskTools:
         tools += (self.answer, self.stop_task, self.task_changes, self.undo_task)
         for tool in tools:
             hints = _LOOKS if tool.__name__ in ("follow_task", "list_tasks", "task_changes") else _CHANGES
-            mcp_server.add_tool(_explained(tool), name=tool.__name__, annotations=hints)
+            mcp_server.add_tool(_explain_refusals(tool), name=tool.__name__, annotations=hints)
         return mcp_server
 
     async def start_task(self, prompt: str, context: Context, root: str = "", mode: str = "", model: str = "") -> Reply:
@@ -178,17 +178,17 @@ async def _status_of(chat: Chat) -> Reply:
     return {"task": chat.id, "status": await chat.status()}
 
 
-def _explained(tool: Any) -> Any:
+def _explain_refusals(tool: Any) -> Any:
     """The same, with what Treadle refuses told as such."""
 
     @wraps(tool)
-    async def explained(*args: Any, **kwargs: Any) -> Any:
+    async def call_and_explain(*args: Any, **kwargs: Any) -> Any:
         try:
             return await tool(*args, **kwargs)
         except TreadleError as error:
             raise Refusal(str(error)) from error
 
-    return explained
+    return call_and_explain
 
 
 # -- events, actions and changes as another agent reads them: short, and nothing that is not shown to people -----------
