@@ -29,7 +29,7 @@ from treadle.base.file_system import faultpoint
 from treadle.base.logs import log_warning
 from treadle.base.subprocesses import run_program
 from treadle.base.types import ChatId
-from treadle.diff.changes import merged, total
+from treadle.diff.changes import merge_changes, total
 from treadle.errors import ConfigError, SandboxError, ToolError
 from treadle.ports.sandbox import Confinement, Unwritable, WorldMount
 from treadle.ports.toolset import Invocation, Outcome
@@ -155,7 +155,7 @@ class WatchedHooks:
             await project.release()
         if not change.files:
             return outcome
-        files = tuple(merged({file.path: file for file in outcome.files}, change.files).values())
+        files = tuple(merge_changes({file.path: file for file in outcome.files}, change.files).values())
         source = outcome.source if outcome.files else change.source
         note = "\n".join(("[hooks of the user ran behind this call]", *change.lines))
         return _appended(msgspec.structs.replace(outcome, files=files, source=source, diff_stat=total(files)), note)
