@@ -94,7 +94,7 @@ def total(files: Iterable[FileChange], aside: Collection[Aside] = ASIDE) -> Diff
     return DiffStat(sum(file.added for file in counted), sum(file.removed for file in counted))
 
 
-def merged(earlier_changes: Mapping[str, FileChange], files: Iterable[FileChange]) -> dict[str, FileChange]:
+def merge_changes(earlier_changes: Mapping[str, FileChange], files: Iterable[FileChange]) -> dict[str, FileChange]:
     """Add later changes to earlier ones, by path. Changes that cancel each other out are dropped."""
     changes_by_path = dict(earlier_changes)
     for file in files:

@@ -265,7 +265,7 @@ class _Keeper:
         if not dry:
             # Trees first: a process without a stored tree reads all files again, and needs no image removed now.
             self._upkeep.drop_trees(self._tree_line(line), wait=self._going is None)
-            self._upkeep.tidy(stage=not any(self._journals.unfinished()))
+            self._upkeep.tidy(stage=not any(self._journals.list_unfinished()))
             decisions = self._journals.sweep(max(limits.DAY_S, self._retention.days * limits.DAY_S))
             from treadle.adapters.sandbox.choose import FOLDER
             from treadle.adapters.sandbox.probe import sweep_trials
@@ -311,7 +311,7 @@ class _Keeper:
         return False
 
     def _look_at_files(self) -> None:
-        for journal in self._journals.unfinished():
+        for journal in self._journals.list_unfinished():
             self._refer((reference.digest for file in journal.files for reference in references(file)), limits.EVER)
         for _, capture in self._upkeep.captures():
             self._check_going()

@@ -94,7 +94,7 @@ def _worlds(home: Path, repair: bool) -> Iterator[Problem]:
 
 
 def _unfinished(home: Path, at_work: set[str], repair: bool) -> Iterator[Problem]:
-    for journal in Journals(folder_of(home) / "journals").unfinished():
+    for journal in Journals(folder_of(home) / "journals").list_unfinished():
         if _chat(journal.name) in at_work:
             continue
         text = f"changes of {len(journal.files):,} files in {journal.root} were begun and not completed"

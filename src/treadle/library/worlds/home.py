@@ -215,7 +215,7 @@ class Rebase:
     def __init__(self, id: str, world: ProjectSnapshots, beneath: ProjectSnapshots) -> None:
         self._name = f"{id}/rebase"
         self._world, self._beneath = world, beneath
-        if world.unfinished(self._name):
+        if world.is_unfinished(self._name):
             world.change(self._name, (), None)
 
     def layers(self, effect: Effect, beginnings: Beginnings) -> tuple[str, ...]:
@@ -461,7 +461,7 @@ class WorldHome:
         world_record = self._get_world(world)
         view = self.folders.view(world_record)
         if world_record.how == "copy":
-            return self._beneath(world_record).beginning(view).committed()
+            return self._beneath(world_record).beginning(view).move_after_commit()
         inside, beginnings = self._history_of(*world_record.project), Beginnings(view)
         beginnings.update({file.path: file.after for file in files})
         with self.folders.stamp(world_record) as stamped:

@@ -166,7 +166,7 @@ class Upper(ContentSource):
             return 0 if status is None else status.st_mtime_ns
         return 0
 
-    def touched(self) -> Iterator[tuple[str, int]]:
+    def list_touched_files(self) -> Iterator[tuple[str, int]]:
         with suppress(OSError, msgspec.MsgspecError), open(f"{self.view}/{_TOUCHED}", "rb") as file:
             yield from _numbers.decode(file.read()).items()
 
@@ -344,7 +344,7 @@ class FrozenLayer(ContentSource):
             return os.stat(_content_file(self._view, self._numbers[path])).st_mtime_ns
         return 0
 
-    def touched(self) -> Iterator[tuple[str, int]]:
+    def list_touched_files(self) -> Iterator[tuple[str, int]]:
         yield from self._layer.touched.items()
 
 

@@ -230,7 +230,7 @@ def test_a_zombie_that_comes_after_the_release_does_nothing(bench: Bench) -> Non
     with pytest.raises(ToolError, match="settled before"):
         bench.commit(files=tuple(taken_back(effect)))
     assert picture(bench.project) == new_picture
-    assert list(bench.journals.unfinished()) == []
+    assert list(bench.journals.list_unfinished()) == []
     assert bench.journals.sweep(3600) == 0
     assert bench.journals.sweep(0) == 1
 
@@ -240,7 +240,7 @@ def test_a_decision_that_is_not_carried_out_is_not_released(bench: Bench) -> Non
     with faults("raise@transaction.decided"), pytest.raises(InjectedFault):
         bench.commit(files=changes)
     bench.journals.release("c_1/1.0")
-    assert [journal.name for journal in bench.journals.unfinished()] == ["c_1/1.0"]
+    assert [journal.name for journal in bench.journals.list_unfinished()] == ["c_1/1.0"]
     assert bench.journals.sweep(0) == 0
     bench.commit(files=())
     assert picture(bench.project) == picture(bench.goal)
@@ -262,7 +262,7 @@ def test_a_commit_keeps_the_times_of_the_view(bench: Bench) -> None:
 
 def test_touched_files_get_their_time_and_nothing_else(bench: Bench) -> None:
     class Touching(FromFolder):
-        def touched(self) -> Iterable[tuple[str, int]]:
+        def list_touched_files(self) -> Iterable[tuple[str, int]]:
             return [("d/x", 5_000_000_000), ("gone", 1), ("../outside", 1)]
 
     changes = tuple(each for each in prepared(bench) if each.path == "a")
