@@ -184,7 +184,7 @@ class ToolSetup:
             warn(str(error))
         from treadle.adapters.tools.hooks import ProjectHooks
 
-        return [ProjectHooks(self.context, trust.trusted)]
+        return [ProjectHooks(self.context, trust.is_trusted)]
 
     def _unrecoverable(self, project: Project, files: Sequence[FileChange]) -> tuple[str, ...]:
         from treadle.adapters.workspace.history.repository_changes import unrecoverable
