@@ -390,7 +390,7 @@ class Agent:
             new_options = change_options(options, changes)
         except msgspec.ValidationError as error:
             raise InvalidInput(f"These options do not fit: {error}.") from error
-        return msgspec.structs.replace(new_options, network=host_patterns.checked(new_options.network))
+        return msgspec.structs.replace(new_options, network=host_patterns.check_choice(new_options.network))
 
     async def chats(self, *, archived: bool | None = None, limit: int = 0) -> list[Listed]:
         """The chats of the store, newest change first."""

@@ -27,7 +27,7 @@ from treadle.adapters.policy.rules import RuleBook, ToolPins, rules_of
 from treadle.adapters.policy.sensitive_files import find_linked
 from treadle.adapters.policy.shell.model import Part
 from treadle.adapters.policy.word_verdicts import Approved, Case, Need
-from treadle.base.host_patterns import ALL, READY, check, choice, expand, family, joined, within, without
+from treadle.base.host_patterns import ALL, READY, check, choice, expand, family, join_choices, within, without
 from treadle.base.types import SystemClock
 from treadle.diff.changes import is_folder
 from treadle.errors import ConfigError, InvalidInput
@@ -339,7 +339,7 @@ def _allowed_hosts(case: Case) -> NetworkChoice:
     denied = _denied_hosts(case)
     for rule in case.rules:
         if rule.tool == NETWORK_TOOL and rule.effect == "allow" and not (denied and rule.pattern == ALL):
-            allowed = joined(allowed, choice((rule.pattern,)))
+            allowed = join_choices(allowed, choice((rule.pattern,)))
     return without(allowed, denied)
 
 
@@ -367,7 +367,7 @@ def _missing_hosts(case: Case) -> tuple[str, ...]:
 
 def _reachable_hosts(case: Case) -> NetworkChoice:
     chats, call_reach = (without(each, _denied_hosts(case)) for each in (case.options.network, case.invocation.network))
-    return joined(joined(chats, call_reach), _allowed_hosts(case))
+    return join_choices(join_choices(chats, call_reach), _allowed_hosts(case))
 
 
 def _network_question(case: Case, wants: tuple[str, ...]) -> Verdict:
