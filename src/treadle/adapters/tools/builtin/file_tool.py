@@ -116,14 +116,14 @@ class FileTool(WithContext, PlainTool, ABC):
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
         _, planned = await self._consider(invocation)
-        effect = await in_thread(self._snapshots(invocation).judged, [each.file for each in planned if each.alters])
+        effect = await in_thread(self._snapshots(invocation).assess, [each.file for each in planned if each.alters])
         unrecoverable = await in_thread(self._context.unrecoverable, invocation.project, effect.files)
         preexisting = tuple(path for path in unrecoverable if path not in invocation.changed_paths)
         return Rehearsal("", effect.files, unrecoverable=preexisting, history=effect.history)  # `preview` shows it
 
     async def run(self, invocation: Invocation) -> Outcome:
         recorded, snapshots = read_plan(invocation.plan), self._snapshots(invocation)
-        if bool(recorded) and await in_thread(snapshots.unfinished, name_of(invocation)):
+        if bool(recorded) and await in_thread(snapshots.is_unfinished, name_of(invocation)):
             effect = await self._make(invocation, recorded, [])
             return _report_done(recorded, effect.files, _FINISHED)
         try:
@@ -152,7 +152,7 @@ class FileTool(WithContext, PlainTool, ABC):
         planned, snapshots, name = read_plan(invocation.plan), self._snapshots(invocation), name_of(invocation)
 
         def settle_plan() -> Settlement:
-            if snapshots.unfinished(name):
+            if snapshots.is_unfinished(name):
                 return "run_again"
             standing = find_standings(snapshots, planned)
             states = {standing[each.file.path] for each in planned if each.alters}
@@ -173,7 +173,7 @@ class FileTool(WithContext, PlainTool, ABC):
         planned, snapshots = read_plan(invocation.plan), self._snapshots(invocation)
         if not planned:
             return None
-        if await in_thread(snapshots.unfinished, name_of(invocation)):
+        if await in_thread(snapshots.is_unfinished, name_of(invocation)):
             await self._make(invocation, planned, [])
         files = await in_thread(lambda: _find_made(snapshots, planned, find_standings(snapshots, planned)))
         return Outcome("It was stopped while the files were written.", success=False, files=files) if files else None

@@ -76,12 +76,12 @@ class ProjectSnapshots:
             self.remember(effect.files)
         return effect
 
-    def judged(self, files: Sequence[FileChange]) -> Effect:
+    def assess(self, files: Sequence[FileChange]) -> Effect:
         return Effect(
             mark_tracked(self._root, files), history=tuple(repository_changes.find_obeyed_files(self._root, files))
         )
 
-    def unfinished(self, name: str) -> bool:
+    def is_unfinished(self, name: str) -> bool:
         return self._transactions.unfinished(name)
 
     def content(self, digest: str, limit: int = 0) -> bytes:
@@ -142,7 +142,7 @@ class ProjectSnapshots:
         if not judged:
             return remaining
         reasons = repository.reasons() if repository is not None else ()
-        return replace(remaining, history=(*reasons, *self.judged(files).history))
+        return replace(remaining, history=(*reasons, *self.assess(files).history))
 
     def _repository(
         self, files: Sequence[FileChange], old: "repository_changes.Content", new: "repository_changes.Content"
@@ -167,7 +167,7 @@ class ProjectSnapshots:
     def compare(self, name: str) -> Effect:
         effect = self._captures().compare(name)
         repository = self._repository(effect.files, self._bytes_before, self._bytes_now)
-        judgement = self.judged(effect.files)
+        judgement = self.assess(effect.files)
         reasons = repository.reasons() if repository is not None else ()
         effect = replace(effect, files=judgement.files, history=(*reasons, *judgement.history))
         if self._root.ground is not None:
