@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from treadle.base.host_patterns import choice, joined
+from treadle.base.host_patterns import choice, join_choices
 from treadle.base.types import CallKey
 from treadle.chat.guard import WINDOW, signature
 from treadle.chat.history import weigh
@@ -211,7 +211,7 @@ def _granted(previous_choice: NetworkChoice, action: OpenAction, answer: e.Permi
         return previous_choice
     rule = answer.rule
     hosts = (rule.pattern,) if rule is not None and rule.tool == NETWORK_TOOL else ()
-    return joined(previous_choice, choice((*action.network, *hosts)))
+    return join_choices(previous_choice, choice((*action.network, *hosts)))
 
 
 def _external_requested(state: ChatState, event: e.ExternalToolRequested, at: Envelope) -> ChatState:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from treadle.base.logs import log_info
-from treadle.base.signature import AnyFunction, Signature, documented, is_async
+from treadle.base.signature import AnyFunction, Signature, apply_docstring, is_async
 from treadle.base.types import ChatId
 from treadle.client.chats import ClientChat
 from treadle.errors import ApiError, ToolError
@@ -54,7 +54,7 @@ class ClientTool:
     @property
     def spec(self) -> DynamicTool:
         """The description of the tool for the server and the model."""
-        description, schema = documented(inspect.getdoc(self.function) or "", self._signature.schema)
+        description, schema = apply_docstring(inspect.getdoc(self.function) or "", self._signature.schema)
         return DynamicTool(self.name, description, schema)
 
     async def answer(self, call: ToolCall) -> Result:

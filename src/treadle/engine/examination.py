@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 import msgspec
 from msgspec.structs import replace
 
-from treadle.base.host_patterns import joined
+from treadle.base.host_patterns import join_choices
 from treadle.base.types import CallKey
 from treadle.chat.applying import tool_options
 from treadle.chat.state import Call, known_files
@@ -162,7 +162,7 @@ async def _permit(ready: Ready, options: ChatOptions, deps: Deps) -> Ready | Dou
     if ready.call.phase == "approved":
         options = replace(options, interactive=True)  # the approval came from a person
     verdict = await deps.policy.review(spec, ready.invocation, options)
-    reached = joined(ready.invocation.network, verdict.network)
+    reached = join_choices(ready.invocation.network, verdict.network)
     ready = replace(ready, invocation=replace(ready.invocation, network=reached, barred=verdict.barred))
     if isinstance(hooked, AskPerson) and verdict.decision not in ("ask", "deny") and ready.call.phase != "approved":
         if not options.interactive:

@@ -290,7 +290,7 @@ class Log:
                     raise LeaseLost(text) from error
             raise
         self.appended += len(records)
-        self._observer.committed(state, envelopes)
+        self._observer.on_append(state, envelopes)
         if take is not None and new_lease is not None:
             self.hold(new_lease)
             if not is_finished:

@@ -236,7 +236,9 @@ class Agent:
 
             servers = self._mcp_given if isinstance(self._mcp_given, Mapping) else {}
             configured = self._mcp_given is True
-            self._mcp = McpServers(self._home, self._setup.context, self._trust.trusted, servers, configured=configured)
+            self._mcp = McpServers(
+                self._home, self._setup.context, self._trust.is_trusted, servers, configured=configured
+            )
         return self._mcp
 
     @cached_property
@@ -369,7 +371,7 @@ class Agent:
         """The skills, commands and custom agents that there are for a project, with those that are not trusted."""
         from treadle.library.skills.documents import Documents
 
-        return Documents(self._home, self._env, self._trust.trusted, self._extensions)
+        return Documents(self._home, self._env, self._trust.is_trusted, self._extensions)
 
     def own_commands(self, project: Project, *, include_own: bool = True) -> "dict[str, OwnCommand]":
         """Prompts under a name, by their names: the user's if `own`, and the project's trusted ones."""
@@ -388,7 +390,7 @@ class Agent:
             new_options = change_options(options, changes)
         except msgspec.ValidationError as error:
             raise InvalidInput(f"These options do not fit: {error}.") from error
-        return msgspec.structs.replace(new_options, network=host_patterns.checked(new_options.network))
+        return msgspec.structs.replace(new_options, network=host_patterns.check_choice(new_options.network))
 
     async def chats(self, *, archived: bool | None = None, limit: int = 0) -> list[Listed]:
         """The chats of the store, newest change first."""

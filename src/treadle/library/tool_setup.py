@@ -184,7 +184,7 @@ class ToolSetup:
             warn(str(error))
         from treadle.adapters.tools.hooks import ProjectHooks
 
-        return [ProjectHooks(self.context, trust.trusted)]
+        return [ProjectHooks(self.context, trust.is_trusted)]
 
     def _unrecoverable(self, project: Project, files: Sequence[FileChange]) -> tuple[str, ...]:
         from treadle.adapters.workspace.history.repository_changes import unrecoverable
@@ -201,7 +201,7 @@ class ToolSetup:
         return Git(repository, self._sandbox_of("auto"), self._guarded(root).hidden_paths)
 
     def _guarded(self, root: str) -> Guarded:
-        from treadle.adapters.sandbox.places import find_hidden_paths, protected
+        from treadle.adapters.sandbox.places import find_hidden_paths, find_protected_paths
 
         moment = int(time.monotonic() / _LOOK_S)
         self._data.mkdir(mode=0o700, parents=True, exist_ok=True)  # only an existing folder can be hidden
@@ -210,7 +210,7 @@ class ToolSetup:
         every = [path for path in dict.fromkeys(secret_paths) if not is_below(root, path) and not is_below(path, root)]
         # A path in a hidden folder is hidden with it, and nothing can be mounted there any more.
         outermost = [path for path in every if not any(is_below(path, outer) for outer in every if outer != path)]
-        return Guarded(protected(root), tuple(outermost), self._homes(root, moment))
+        return Guarded(find_protected_paths(root), tuple(outermost), self._homes(root, moment))
 
     def _secrets(self, invocation: Invocation) -> tuple[str, ...]:
         """The secret files that a call may not read: none for a person's own call, not those that an approved call

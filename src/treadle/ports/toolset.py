@@ -232,7 +232,7 @@ class ToolSource(Protocol):
     async def ready(self, chat: ChatId, options: ChatOptions) -> Sequence[str]:
         """Prepare before a chat is worked on; wait no longer than necessary. Return messages for people."""
 
-    def listed(self, options: ChatOptions) -> Sequence[Tool]:
+    def list_tools(self, options: ChatOptions) -> Sequence[Tool]:
         """The tools that the model is told of, in lasting places (L-21); those of a late server are appended."""
 
     def find(self, name: str, options: ChatOptions) -> Tool | None:

@@ -185,5 +185,5 @@ class WorldPlaces(Protocol):
     def alone(self, world: str) -> AbstractContextManager[None]:
         """Nothing is changed in it by Treadle meanwhile, and it is not rebased, committed or dropped."""
 
-    def committed(self, world: str, files: Sequence[FileChange]) -> None:
+    def record_commit(self, world: str, files: Sequence[FileChange]) -> None:
         """These changes of it were committed: from here on, what they left is what both sides began with."""

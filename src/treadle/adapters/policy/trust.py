@@ -38,7 +38,7 @@ class Trust:
         self._home = Path(home)
         self._file = HomeFile(self._home / TRUST_FILE, _TrustedFiles)
 
-    def trusted(self, path: str, content: bytes) -> bool:
+    def is_trusted(self, path: str, content: bytes) -> bool:
         """True if a person trusted this file with exactly this content. Use these bytes; do not read the file again."""
         real = os.path.realpath(path)
         if self._reachable_from(real):

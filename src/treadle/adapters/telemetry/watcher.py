@@ -80,7 +80,7 @@ class Watcher(Observer):
         self._filter = _TraceIds(self._current)
         logging.getLogger("treadle").addFilter(self._filter)
 
-    def committed(self, previous_state: ChatState, envelopes: Sequence[Envelope]) -> None:
+    def on_append(self, previous_state: ChatState, envelopes: Sequence[Envelope]) -> None:
         last = next((one for one in reversed(envelopes) if self._ends(previous_state, one)), None)
         if last is None:
             return

@@ -83,7 +83,7 @@ class Tools:
         table, source = self._table(options), self._source
         if source is None:
             return table.specs
-        more = (tool.spec for tool in source.listed(options) if tool.spec.name not in table.tools_by_name)
+        more = (tool.spec for tool in source.list_tools(options) if tool.spec.name not in table.tools_by_name)
         return (*table.specs, *(spec for spec in more if may_call(spec.name, options)))
 
     def find(self, name: str, options: ChatOptions) -> Tool | ToolSpec | None:

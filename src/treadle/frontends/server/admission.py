@@ -78,7 +78,7 @@ class Admission(msgspec.Struct, frozen=True):
                 if rule.get("tool") == NETWORK_TOOL and rule.get("effect") == "allow":
                     self.reach(user, host_patterns.read(rule.get("pattern", "")))
         if "network" in checked:
-            checked["network"] = host_patterns.checked(checked["network"])
+            checked["network"] = host_patterns.check_choice(checked["network"])
             self.reach(user, checked["network"])
         return checked
 

@@ -119,7 +119,7 @@ class McpHub:
             self._start(link, _place(options))
         return project
 
-    def listed(self, options: ChatOptions) -> tuple[Tool, ...]:
+    def list_tools(self, options: ChatOptions) -> tuple[Tool, ...]:
         project = self._projects.get(_place(options))
         if project is None or project.offered_tools is None:
             return ()
@@ -134,7 +134,7 @@ class McpHub:
         return project.offered_tools
 
     def find(self, name: str, options: ChatOptions) -> Tool | None:
-        listed = next((tool for tool in self.listed(options) if tool.spec.name == name), None)
+        listed = next((tool for tool in self.list_tools(options) if tool.spec.name == name), None)
         return self.available(options).get(name) or listed
 
     async def await_tool(self, request: ToolRequest, options: ChatOptions) -> str:

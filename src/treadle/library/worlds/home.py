@@ -393,14 +393,14 @@ class WorldHome:
         with self.alone(id):
             effect = self._beneath(world).commit(name, self.folders.view(world))
             if not effect.conflicts:
-                self.committed(id, effect.files)
+                self.record_commit(id, effect.files)
         return effect
 
     def call_off(self, name: str, id: str) -> Effect | None:
         return self._beneath(self.folders.get(id)).discard(name)
 
     def rebase(self, id: str) -> tuple[str, ...]:
-        """The stamp is older than the look, as in `committed`. No changes are made in the world while it is stamped:
+        """The stamp is older than the look, as in `record_commit`. No changes are made in a world while it is stamped:
         those that were begun before it rely on an older look at the project, and those after it on a newer one."""
         with self.folders.alone(id) as world, ExitStack() as stack:
             view, beneath, inside = self.folders.view(world), self._beneath(world), self._history_of(*world.project)
@@ -456,7 +456,7 @@ class WorldHome:
             stack.enter_context(history.journals.lock(history.root.key))
             yield
 
-    def committed(self, world: str, files: Sequence[FileChange]) -> None:
+    def record_commit(self, world: str, files: Sequence[FileChange]) -> None:
         """The stamp is older than the look: later changes count as foreign. For the one that has the world `alone`."""
         world_record = self._get_world(world)
         view = self.folders.view(world_record)

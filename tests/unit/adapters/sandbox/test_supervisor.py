@@ -141,7 +141,7 @@ def test_racing_processes_start_it_once(tmp_path: Path) -> None:  # D-02
 
 async def test_a_supervisor_that_comes_late_starts_nothing(commands: SupervisedCommands, tmp_path: Path) -> None:
     command, _ = await run(commands, f"echo ran >> {tmp_path}/counter")
-    await until(lambda: names.locked(command.folder) is False)
+    await until(lambda: names.is_locked(command.folder) is False)
     os.unlink(f"{command.folder}/{names.EXIT}")
     assert names.look(command.folder) == names.LOST
     await commands._launch(command.folder)
@@ -294,7 +294,7 @@ async def test_a_start_and_a_stop_that_race_leave_nothing_running(commands: Supe
 
 async def test_what_was_forgotten_is_known_to_have_ended(commands: SupervisedCommands, tmp_path: Path) -> None:
     command, outcome = await run(commands, f"echo ran >> {tmp_path}/counter; seq 1000")
-    await until(lambda: not names.locked(command.folder))
+    await until(lambda: not names.is_locked(command.folder))
     await commands.forget(CHAT, CALL)
     assert os.listdir(command.folder) == [names.EXIT]
     assert await commands.list_commands(CHAT) == []

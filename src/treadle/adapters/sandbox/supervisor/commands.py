@@ -134,7 +134,7 @@ class SupervisedCommands:
                 with suppress(FileNotFoundError):  # it goes before `stop` does: who comes late starts nothing
                     os.unlink(f"{folder}/{names.JOB}")
                 for _ in range(500):  # until the supervisor has written all it will ever write
-                    if not names.locked(folder):
+                    if not names.is_locked(folder):
                         break
                     await asyncio.sleep(0.01)
         await asyncio.to_thread(remove_tree, self.folder)

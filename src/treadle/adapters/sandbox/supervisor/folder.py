@@ -53,7 +53,7 @@ def look(folder: str) -> str:
         return ENDED
     if not os.path.exists(f"{folder}/{OWNER}"):
         return ENDED if os.path.exists(f"{folder}/{EXIT}") else UNSTARTED  # a forgotten command loses its owner
-    if locked(folder):
+    if is_locked(folder):
         return RUNNING
     return ENDED if os.path.exists(f"{folder}/{EXIT}") else LOST
 
@@ -62,7 +62,7 @@ def is_removed(folder: str) -> bool:
     return not os.path.isdir(folder)
 
 
-def locked(folder: str) -> bool:
+def is_locked(folder: str) -> bool:
     """True if a supervisor lives. To find out, the lock is taken for a moment; supervisors know this and try again. If
     it cannot be found out (no descriptor is free), that is an error: a running command must not be taken for lost."""
     try:
@@ -83,7 +83,7 @@ def has_live_supervisor(commands: str) -> bool:
     count."""
     folders = (folder for chat in _folders(commands) for folder in _folders(chat))
     plain = (each for each in folders if not os.path.islink(f"{each}/{LOCK}") and os.path.isfile(f"{each}/{LOCK}"))
-    return any(map(locked, plain))
+    return any(map(is_locked, plain))
 
 
 def _folders(parent: str) -> list[str]:

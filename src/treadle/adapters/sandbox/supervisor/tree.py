@@ -180,7 +180,7 @@ class ControlGroup:
 
 def make_group(limits: "dict[str, int]", above: str = "") -> ControlGroup:
     """For one command; `above` is the group that was handed over, if that is known."""
-    above = above or _delegated()
+    above = above or _find_delegated_group()
     if not above:
         return ControlGroup()
     path = f"{above}/{_NAME}{os.getpid()}"
@@ -202,7 +202,7 @@ def make_group(limits: "dict[str, int]", above: str = "") -> ControlGroup:
     return ControlGroup(path)
 
 
-def _delegated() -> str:
+def _find_delegated_group() -> str:
     """The group above this process's own, if it is Treadle's to manage."""
     try:
         with open("/proc/self/cgroup") as file:

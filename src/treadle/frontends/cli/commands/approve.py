@@ -227,7 +227,7 @@ def add(
             check(rule)
             return (*rules, added_rule)
 
-        added_rule = rule_book.stamped(rule, round(time.time() * 1000))
+        added_rule = rule_book.stamp_rule(rule, round(time.time() * 1000))
         _change_rules(chat, append)
     else:
         project = str(project_root(root)) if scope == "project" else ""

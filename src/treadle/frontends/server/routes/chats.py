@@ -35,7 +35,7 @@ async def prepare_message(
 ) -> tuple[str, list[Image]]:
     """A message to a chat with these options, and its images, kept by their hash."""
     agent = call.service.agent
-    images = [Image(each.media_type, await agent.deps.store.put_blob(each.decoded())) for each in body.images]
+    images = [Image(each.media_type, await agent.deps.store.put_blob(each.decode_data())) for each in body.images]
     if not body.expand:
         return body.content, images
     text, attached = await expand_message(agent, options, body.content, include_own=call.user == LOCAL)

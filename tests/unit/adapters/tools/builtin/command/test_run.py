@@ -270,7 +270,7 @@ async def test_earlier_commands_are_forgotten_when_the_next_begins(bench: Bench)
     first = bench.call(command="seq 5000")
     await bench.run(first)
     folder = Path(bench.commands._path(CHAT, first.call))
-    await until(lambda: not names.locked(str(folder)))
+    await until(lambda: not names.is_locked(str(folder)))
     await bench("true")
     assert os.listdir(folder) == [names.EXIT]
 

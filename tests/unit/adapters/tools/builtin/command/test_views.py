@@ -345,7 +345,7 @@ async def test_a_rehearsal_that_is_stopped_before_its_supervisor_begins_never_ru
     (tmp_path / "go").touch()
     (folder,) = [path for path in (tmp_path / "home/commands/c_1").iterdir() if (path / names.JOB).exists()]
     await until((folder / names.OWNER).exists)
-    await until(lambda: not names.locked(str(folder)))
+    await until(lambda: not names.is_locked(str(folder)))
     assert b'"stopped"' in (folder / names.EXIT).read_bytes()
     assert not list(folder.glob("output.*"))
 
