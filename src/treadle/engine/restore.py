@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from treadle.base.file_system import faultpoint
 from treadle.base.types import ChatId
-from treadle.chat.ledger import LedgerEntry, fingerprint, redone, standing, trails, unnamed
+from treadle.chat.ledger import LedgerEntry, find_unnamed_paths, fingerprint, redone, standing, trails
 from treadle.diff.diff import build_file_diff
 from treadle.engine.deps import Deps, Restorer
 from treadle.engine.effects import Ledger, read_ledger
@@ -131,7 +131,7 @@ def _unnamed(entries: Sequence[LedgerEntry], request: RestoreRequested) -> Seque
     """Return the paths that only observed changes touch, and that are therefore left alone."""
     if request.kind != "undo" or request.paths or request.hunks:
         return ()
-    return [FileConflict(path, OBSERVED) for path in sorted(unnamed(entries, request))]
+    return [FileConflict(path, OBSERVED) for path in sorted(find_unnamed_paths(entries, request))]
 
 
 def _keep_changes(snapshots: Snapshots, selected_trails: Sequence[Trail], request: RestoreRequested) -> Effect:
