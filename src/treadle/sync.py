@@ -46,7 +46,7 @@ class CommandStream(Facade[command_stream.CommandStream]):
         return self._loop.run(_await(self._wrapped))
 
 
-def _followed(
+def _make_command_method(
     method: Callable[Concatenate[Any, P], command_stream.CommandStream],
 ) -> Callable[Concatenate[Any, P], CommandStream]:
     """A method of a chat that makes a command: to be carried out, and followed."""
@@ -116,22 +116,22 @@ class Chat(Facade[handle.Chat]):
     def get_chat(self, id: ChatId) -> "Chat":
         return Chat(self._loop, self._wrapped.get_chat(id))
 
-    send = _followed(handle.Chat.send)
-    submit = _followed(handle.Chat.submit)
-    approve = _followed(handle.Chat.approve)
-    deny = _followed(handle.Chat.deny)
-    answer = _followed(handle.Chat.answer)
-    edit = _followed(handle.Chat.edit)
-    apply = _followed(handle.Chat.apply)
-    commit_world = _followed(handle.Chat.commit_world)
-    run_command = _followed(handle.Chat.run_command)
-    commit_job = _followed(handle.Chat.commit_job)
-    race = _followed(handle.Chat.race)
-    compact = _followed(handle.Chat.compact)
-    promote = _followed(handle.Chat.promote)
-    edit_queued = _followed(handle.Chat.edit_queued)
-    delete_queued = _followed(handle.Chat.delete_queued)
-    resume = _followed(handle.Chat.resume)
+    send = _make_command_method(handle.Chat.send)
+    submit = _make_command_method(handle.Chat.submit)
+    approve = _make_command_method(handle.Chat.approve)
+    deny = _make_command_method(handle.Chat.deny)
+    answer = _make_command_method(handle.Chat.answer)
+    edit = _make_command_method(handle.Chat.edit)
+    apply = _make_command_method(handle.Chat.apply)
+    commit_world = _make_command_method(handle.Chat.commit_world)
+    run_command = _make_command_method(handle.Chat.run_command)
+    commit_job = _make_command_method(handle.Chat.commit_job)
+    race = _make_command_method(handle.Chat.race)
+    compact = _make_command_method(handle.Chat.compact)
+    promote = _make_command_method(handle.Chat.promote)
+    edit_queued = _make_command_method(handle.Chat.edit_queued)
+    delete_queued = _make_command_method(handle.Chat.delete_queued)
+    resume = _make_command_method(handle.Chat.resume)
     arguments = make_blocking(handle.Chat.arguments)
     ask = make_blocking(handle.Chat.ask)
     interrupt = make_blocking(handle.Chat.interrupt)

@@ -233,7 +233,7 @@ async def test_the_time_and_a_kill_in_the_middle(kit: Kit) -> None:
     assert "Europe/Berlin" in now
     assert "Asia/Tokyo" in converted
     assert wrong.startswith("ERROR")
-    connection, _ = await kit.agents[0].mcp.hub.connected("it", str(kit.root))
+    connection, _ = await kit.agents[0].mcp.hub.connect_server("it", str(kit.root))
     old_restarts = connection.restarts
     for pid in own_children("mcp-server-time"):
         os.kill(pid, signal.SIGKILL)

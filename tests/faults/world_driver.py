@@ -115,7 +115,7 @@ class Case:
 
     def inside(self) -> dict[str, bytes]:
         """The files of its world."""
-        with self.worlds.reached(self.world) as folder:
+        with self.worlds.open_folder(self.world) as folder:
             return contents(tree(folder))
 
     def end(self) -> None:

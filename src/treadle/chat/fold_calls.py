@@ -184,7 +184,7 @@ def _permission_completed(state: ChatState, event: e.PermissionCompleted, at: En
             # After a refusal comes the call's result. If that record was lost, the call is asked for again, not run.
             phase = "approved" if event.decision == "allow" else "requested"
             seal = call.action.hash if event.arguments is None else ""
-            network = _granted(call.network, call.action, event)
+            network = _grant_network(call.network, call.action, event)
             state = change_call(state, call.key, phase=phase, arguments=arguments, seal=seal, network=network)
             if event.decision == "deny" and event.by not in ("policy", "treadle"):
                 state = _note_refusal(state, call)
@@ -205,7 +205,7 @@ def _note_refusal(state: ChatState, call: Call) -> ChatState:
     return replace(state, jobs=jobs, pending_jobs=pending)
 
 
-def _granted(previous_choice: NetworkChoice, action: OpenAction, answer: e.PermissionCompleted) -> NetworkChoice:
+def _grant_network(previous_choice: NetworkChoice, action: OpenAction, answer: e.PermissionCompleted) -> NetworkChoice:
     """Return the network access of the call after this answer: adds the requested hosts and those of the rule."""
     if answer.decision == "deny":
         return previous_choice

@@ -18,7 +18,7 @@ _KEPT = ("type", "enum", "items", "properties")
 
 def in_short(specs: Sequence[ToolSpec], *, has_explicit_tools: bool) -> tuple[ToolSpec, ...]:
     """The specs in short form. `has_explicit_tools`: the options name the tools, so that none is left out."""
-    return tuple(_shortened(spec) for spec in specs if has_explicit_tools or not spec.dispensable)
+    return tuple(_shorten_spec(spec) for spec in specs if has_explicit_tools or not spec.dispensable)
 
 
 def withheld(state: ChatState, specs: Sequence[ToolSpec]) -> frozenset[str]:
@@ -55,7 +55,7 @@ def _latest_calls(state: ChatState) -> Iterator[tuple[str, bool]]:
             yield from ((call.name, succeeded.get(call.call, True)) for call in reversed(entry.calls))
 
 
-def _shortened(spec: ToolSpec) -> ToolSpec:
+def _shorten_spec(spec: ToolSpec) -> ToolSpec:
     short = spec.short
     if short is None:
         return spec

@@ -182,7 +182,7 @@ class Agent:
         project_hooks = self._setup.project_hooks(self._trust, self.warnings.append)
         return msgspec.structs.replace(
             deps,
-            hooks=Chain([*self._setup.watched(hooks), *project_hooks]),
+            hooks=Chain([*self._setup.watch_hooks(hooks), *project_hooks]),
             tidy=self._tidy,
             on_chat_released=self._release_chat,
             restorer=SnapshotRestorer(deps.store, self._setup.snapshots_of),

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.base.types import ChatId, new_id
-from treadle.chat.ledger import last_undo, trails, unnamed
+from treadle.chat.ledger import find_unnamed_paths, last_undo, trails
 from treadle.diff.changes import merge_changes
 from treadle.diff.diff import FileDiff, Texts, build_file_diff
 from treadle.engine.deps import Deps, Restorer
@@ -74,7 +74,7 @@ class ChatFiles:
         ledger = await self._ledger()
         for span in reversed(await self.runs()):
             request = RestoreRequested("", "undo", span.since, span.upto, even_kept=even_kept)
-            if trails(ledger.entries, request) or unnamed(ledger.entries, request):
+            if trails(ledger.entries, request) or find_unnamed_paths(ledger.entries, request):
                 return span
         return RunSpan(head := (await self._chat.state()).head, head)
 

@@ -77,9 +77,9 @@ class ToolSetup:
         self._keys = lru_cache(maxsize=1)(_system_keys)
         self._viewed: dict[tuple[str, str], tuple[bool, float]] = {}
         self.context = ToolContext(
-            *(self._roots, store, self.commands, self._sandbox_of, env, _outside, redact, self._guarded, self._secrets),
-            self.snapshots_of, notice=self._notice, views=self._views, allowance=allowance or Allowance(),
-            worlds=lambda: self.worlds, unrecoverable=self._unrecoverable, after_the_fact=self._after_the_fact,
+            *(self._roots, store, self.commands, self._sandbox_of, env, _outside, redact, self._guard_paths),
+            self._secrets, self.snapshots_of, notice=self._notice, views=self._views, unrecoverable=self._unrecoverable,
+            allowance=allowance or Allowance(), worlds=lambda: self.worlds, after_the_fact=self._after_the_fact,
             finished_length=redact.finished_length if isinstance(redact, Redactor) else len,
         )  # fmt: skip
 
@@ -167,7 +167,7 @@ class ToolSetup:
             self._viewed[key] = works, now + _RETRY_S
         return works
 
-    def watched(self, hooks: Sequence[Hooks]) -> list[Hooks]:
+    def watch_hooks(self, hooks: Sequence[Hooks]) -> list[Hooks]:
         """The same hooks, with what programs of the user change in the project known (W-10)."""
         if not hooks:
             return []
@@ -198,9 +198,9 @@ class ToolSetup:
 
         if (repository := repository_of(root)) is None or git_program(repository.common) is None:
             return None
-        return Git(repository, self._sandbox_of("auto"), self._guarded(root).hidden_paths)
+        return Git(repository, self._sandbox_of("auto"), self._guard_paths(root).hidden_paths)
 
-    def _guarded(self, root: str) -> Guarded:
+    def _guard_paths(self, root: str) -> Guarded:
         from treadle.adapters.sandbox.places import find_hidden_paths, find_protected_paths
 
         moment = int(time.monotonic() / _LOOK_S)
@@ -250,7 +250,7 @@ class ToolSetup:
         if project.world:  # its references are the project's: a branch of it comes with a commit
             return None
         root = self._roots(*project).path
-        hidden_paths = self._guarded(root).hidden_paths
+        hidden_paths = self._guard_paths(root).hidden_paths
 
         def create_branch() -> GitBranchCreated | None:
             os.close(self._roots(*project).top())  # RootChanged, before git is let near it

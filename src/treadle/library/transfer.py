@@ -139,11 +139,11 @@ def _read(lines: Iterable[bytes | str]) -> tuple[list[Envelope], list[bytes]]:
                 extras = msgspec.json.decode(line, type=_Extras)
             except msgspec.MsgspecError as error:
                 raise Damaged(f"its blobs or its count of events cannot be read: {error}") from error
-            blobs += _carried(extras.blobs)
+            blobs += _decode_blobs(extras.blobs)
             announced_count = announced_count or extras.events
         except Damaged as error:
             raise Damaged(f"Line {number} cannot be read: {error}. Nothing was imported.") from error
-        if wrong := _misplaced(envelope, envelopes):
+        if wrong := _explain_misplaced(envelope, envelopes):
             raise InvalidInput(f"Line {number} does not belong there: {wrong}. Nothing was imported.")
         envelopes.append(envelope)
     if not envelopes:
@@ -156,7 +156,7 @@ def _read(lines: Iterable[bytes | str]) -> tuple[list[Envelope], list[bytes]]:
     return envelopes, blobs
 
 
-def _misplaced(envelope: Envelope, earlier: list[Envelope]) -> str:
+def _explain_misplaced(envelope: Envelope, earlier: list[Envelope]) -> str:
     """The error of an event in its place behind the events `before`; empty if there is none."""
     expected = len(earlier) + 1
     if isinstance(envelope.data, e.Live) or envelope.ephemeral:
@@ -174,7 +174,7 @@ def _misplaced(envelope: Envelope, earlier: list[Envelope]) -> str:
     return ""
 
 
-def _carried(blobs: Mapping[str, str]) -> list[bytes]:
+def _decode_blobs(blobs: Mapping[str, str]) -> list[bytes]:
     """The blobs that a line brings; Damaged if they are not what their hash says."""
     try:
         contents = {digest: b64decode(text, validate=True) for digest, text in blobs.items()}

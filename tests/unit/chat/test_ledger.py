@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.faults.chance import examples
 from treadle.adapters.workspace.history.undo_plan import Blocked, PathUndo, State
-from treadle.chat.ledger import LedgerEntry, covers, fingerprint, last_undo, redone, trails, unnamed
+from treadle.chat.ledger import LedgerEntry, covers, find_unnamed_paths, fingerprint, last_undo, redone, trails
 from treadle.protocol.events import ChangesKept, FilesChanged, Redone, RestoreRequested, Undone
 from treadle.protocol.files import DiffStat, FileChange, FileState, Link, Trail, change_of, encode_path
 
@@ -382,13 +382,13 @@ def test_an_undo_of_an_earlier_run_is_no_change_of_a_later_one() -> None:
 def test_what_was_only_seen_comes_only_by_its_name() -> None:
     entries = [entry(2, "d/f", A, B, source="observed"), entry(3, "d/g", A, B)]
     assert [trail.path for trail in trails(entries, ALL)] == ["d/g"]
-    assert unnamed(entries, ALL) == ("d/f",)
+    assert find_unnamed_paths(entries, ALL) == ("d/f",)
     request = RestoreRequested("u", "undo", paths=("d/f",))
     assert [(trail.path, trail.observed) for trail in trails(entries, request)] == [("d/f", True)]
-    assert unnamed(entries, request) == ()
-    assert unnamed(entries, RestoreRequested("u", "undo", paths=("d",))) == ("d/f",)
+    assert find_unnamed_paths(entries, request) == ()
+    assert find_unnamed_paths(entries, RestoreRequested("u", "undo", paths=("d",))) == ("d/f",)
     entries.append(restored(9, request, change_of("d/f", B, A, DiffStat())))
-    assert unnamed(entries, ALL) == ()  # it has been undone
+    assert find_unnamed_paths(entries, ALL) == ()  # it has been undone
 
 
 def test_changes_of_old_logs_without_states_are_said_to_be_unclear() -> None:

@@ -84,7 +84,7 @@ async def open_check_world(agent: Agent, task: Task, world: World) -> AsyncItera
 
 
 def _lay_check(agent: Agent, task: Task, world: World) -> None:
-    with agent.worlds.reached(world.id) as top:
+    with agent.worlds.open_folder(world.id) as top:
         lay_over(task.check_files, Path(top))
         if task.check_patch:
             replace_file(f"{top}/{PATCH}", task.check_patch.encode(), mode=0o644)

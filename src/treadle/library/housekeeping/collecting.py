@@ -251,7 +251,7 @@ class _Keeper:
         for image in () if resumes else self._images.all():
             self._check_going()
             images.append(image)
-        line = max(self._line, self._stamp.goal) if resumes else self._raised(images)
+        line = max(self._line, self._stamp.goal) if resumes else self._raise_line(images)
         if not dry and self._folder.is_dir():
             self._write_stamp(line, self._stamp.shard if resumes else "0")  # before anything is missing
         trees = [tree for tree in self._upkeep.trees() if tree.last_used_s <= self._tree_line(line)]
@@ -349,7 +349,7 @@ class _Keeper:
     def _tree_line(self, line: float) -> float:
         return max(line, self._now - TREE_DAYS * limits.DAY_S)
 
-    def _raised(self, images: list[StoredContent]) -> float:
+    def _raise_line(self, images: list[StoredContent]) -> float:
         """The line, as far up as it takes to stay below the cap."""
         line, fresh = self._line, self._now - limits.DAY_S
         sizes = [(self._worth.get(image.digest, 0.0), image.last_used_s > fresh, image.size) for image in images]

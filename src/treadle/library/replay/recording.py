@@ -257,7 +257,7 @@ class ReplayStore(MemoryStore):
     async def append(self, commit: Commit) -> None:
         records = commit.records
         if commit.lease is not None and records[0].seq == self.now + 1:
-            records = await self._compared([wire.decode(commit.chat, record) for record in records])
+            records = await self._compare_envelopes([wire.decode(commit.chat, record) for record in records])
         await super().append(Commit(commit.chat, records, commit.summary, durable=commit.durable))
         self.now += len(records)
         if self.now == self.recording.cut and self.due() is None:
@@ -271,7 +271,7 @@ class ReplayStore(MemoryStore):
             await super().append(Commit(self.chat, arrived, ChatSummary(self.chat), durable=False))
             self.now += len(arrived)
 
-    async def _compared(self, envelopes: Sequence[Envelope]) -> list[Record]:
+    async def _compare_envelopes(self, envelopes: Sequence[Envelope]) -> list[Record]:
         """The records that may be written: fewer than all where the record is a copy that was cut here."""
         due = self.due()
         if due is None:  # the worker wrote no more in the record: it died, or there was nothing to do
@@ -319,11 +319,11 @@ class ReplayStore(MemoryStore):
         while self.due() is not None:
             self._fail()
             if any(isinstance(envelope.data, Interrupted) for envelope in self.recording.inputs(self.now)):
-                await self.stopped()
+                await self.admit_interrupt()
             await self.wait(self.chat, self.now, PATIENCE_S)
         await self.leave(None)
 
-    async def stopped(self) -> NoReturn:
+    async def admit_interrupt(self) -> NoReturn:
         """An interrupt ended the effect: let it in, and wait to be cancelled for it."""
         await self.admit()
         await self._forever()

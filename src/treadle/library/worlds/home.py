@@ -427,7 +427,7 @@ class WorldHome:
             mine.release(name)
 
     @contextmanager
-    def reached(self, id: str) -> Iterator[str]:
+    def open_folder(self, id: str) -> Iterator[str]:
         ground = self._ground_of(self.folders.get(id).id)
         with closing_fd(ground.open(os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
             yield ground.folder or f"/proc/self/fd/{fd}"

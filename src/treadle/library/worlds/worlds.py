@@ -122,10 +122,10 @@ class Worlds:
         """Run a program of the user's in a world, not confined; blocks until it ends, and gives its exit code."""
         return self._home.run_inside(id, command)
 
-    def reached(self, id: str) -> AbstractContextManager[str]:
+    def open_folder(self, id: str) -> AbstractContextManager[str]:
         """A path at which this process finds the files of the world, inside the block. Changes there belong to the
         world, but are not recorded: no undo, and a rebase cannot merge them. Blocks."""
-        return self._home.reached(id)
+        return self._home.open_folder(id)
 
     async def drop(self, id: str) -> None:
         """Remove it with all that was changed in it. WorldBusy if a chat or a command works there, or there are worlds

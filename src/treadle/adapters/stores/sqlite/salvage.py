@@ -193,7 +193,7 @@ class Pages:
         size = 65536 if size == 1 else size
         sound = header.startswith(b"SQLite format 3\0") and size >= 512 and size & (size - 1) == 0
         self._size = size if sound else _PAGE_SIZE
-        self._newer = _committed(path.with_name(path.name + "-wal"), self._size)
+        self._newer = _read_committed_pages(path.with_name(path.name + "-wal"), self._size)
 
     def rows(self) -> Iterator[Row]:
         for number in range(1, max([len(self._data) // self._size, *self._newer]) + 1):
@@ -246,7 +246,7 @@ class Pages:
         return bytes(payload)
 
 
-def _committed(wal: Path, size: int) -> dict[int, bytes]:
+def _read_committed_pages(wal: Path, size: int) -> dict[int, bytes]:
     """The pages that the write-ahead log has in place of those in the file, up to its last commit."""
     try:
         data = wal.read_bytes()

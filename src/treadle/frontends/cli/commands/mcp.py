@@ -118,7 +118,7 @@ def _with_servers(body: o.Body) -> o.Body:
 @o.json_option("Print one JSON object a line.")
 async def list_servers(servers: "McpServers", place: str, as_json: bool) -> None:
     """List the servers that chats of this project have."""
-    declarations, warnings = servers.declared(place)
+    declarations, warnings = servers.list_declared(place)
     rows = []
     for each in declarations:
         state = "off" if each.server.disabled else "confined" if each.confined else "on"
@@ -184,7 +184,7 @@ async def try_server(servers: "McpServers", place: str, name: str) -> int:
     """Start a server and list its tools, prompts and resources."""
     link = await _link(servers, name, place)
     terminal = Terminal()
-    connection, _ = await servers.hub.connected(name, place)
+    connection, _ = await servers.hub.connect_server(name, place)
     await connection.wait_until_started()
     if connection.state != "ready":
         terminal.note(f"{inert_line(name)} does not work: {inert_line(connection.why)}", "red")
