@@ -193,7 +193,7 @@ NOBODY = 65534
 
 
 @contextmanager
-def unprivileged() -> Iterator[None]:
+def drop_privileges() -> Iterator[None]:
     """Root may write anything: run as another user for once."""
     if os.geteuid():
         yield
@@ -214,7 +214,7 @@ def test_a_file_that_its_owner_made_read_only_is_not_replaced() -> None:
         if not os.geteuid():
             os.chown(folder, NOBODY, -1)
             os.chown(file, NOBODY, -1)
-        with unprivileged(), pytest.raises(ToolError, match="read-only"):
+        with drop_privileges(), pytest.raises(ToolError, match="read-only"):
             write(Root(folder), "a.txt", b"new")
         assert file.read_bytes() == b"old"
 
