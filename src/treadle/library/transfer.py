@@ -6,8 +6,7 @@ events can ignore the keys `events` and `blobs`.
 
 An imported chat is untrusted text. This machine decides its rights, its model and its root (S-09): of its options only
 those of PORTABLE hold, all others are those of a new chat of this machine. It is at rest, so that nothing of it is
-carried out before a person continues it.
-"""
+carried out before a person continues it."""
 
 import hashlib
 import re

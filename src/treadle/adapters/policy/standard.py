@@ -5,8 +5,7 @@ The order: a rule denies · a critical command asks, even if rules allow it · a
 its changes are judged by the chat's mode (the table of modes is in docs/guide/permissions.md).
 
 If a command cannot be rehearsed, its text decides in every mode. In a non-interactive chat, an edit that would be asked
-about is denied, and the changes of a command are discarded.
-"""
+about is denied, and the changes of a command are discarded."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence

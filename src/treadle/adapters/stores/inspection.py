@@ -2,8 +2,7 @@
 and what a repair has to write. A store feeds the rows and writes the repair. Knows nothing of SQL.
 
 A repair moves a damaged record to the table `quarantine`, puts `session.record_lost` in its place, and corrects a head
-or a summary that contradicts the log. It deletes nothing else.
-"""
+or a summary that contradicts the log. It deletes nothing else."""
 
 from collections.abc import Callable, Collection
 from typing import NamedTuple

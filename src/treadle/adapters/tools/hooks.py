@@ -4,8 +4,7 @@ person has trusted its content (S-09). One JSON object goes to the program's inp
 
 Anything else (another exit code, a time-out, output that is no such object) is a failure of the hook. A failure before
 a call refuses the call, because a broken hook must not let through a call that it should stop. A failure after a call
-is reported.
-"""
+is reported."""
 
 import asyncio
 import hashlib

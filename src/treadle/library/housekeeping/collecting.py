@@ -4,8 +4,7 @@ The worth of an image is the time of the last change of a chat that refers to it
 work. Images whose worth is below a cutoff ("line") are removed. The cutoff lies `Retention.days` in the past, or later
 if more bytes are stored than the cap allows. Images used within the last day always stay, because a process may be
 about to refer to them. Worlds of sub-agents and of race attempts are removed some time after the calls that created
-them have ended (W-11); worlds that people opened are removed only by people.
-"""
+them have ended (W-11); worlds that people opened are removed only by people."""
 
 import asyncio
 import os

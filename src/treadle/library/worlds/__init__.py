@@ -6,5 +6,4 @@ docs/guide/worlds.md.
 A world of a world has a `parent`, and is committed into that one. `Worlds.bring_in(name, id)` is the commit alone, for
 a tool that records the effect as its own outcome; called again with the same name it completes what was begun.
 
-`record` is what is known of a world and where it lies; `home` how its files are reached; `worlds` what can be done.
-"""
+`record` is what is known of a world and where it lies; `home` how its files are reached; `worlds` what can be done."""

@@ -17,8 +17,7 @@ touched   its modification time is the time of the last question about the comma
 network   the hosts that the command reached through its proxy, a line of JSON each
 view/     of a command on a copy-on-write view: `upper` and `work` for the kernel, and `began`: the time of day and the
           time since the machine was switched on, written when the command starts; `skeleton`: the folders of
-          `upper` that were there before the command, with their permissions (JSON)
-"""
+          `upper` that were there before the command, with their permissions (JSON)"""
 
 import fcntl
 import os
