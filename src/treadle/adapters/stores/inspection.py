@@ -32,8 +32,7 @@ class StoredChatRow(NamedTuple):
 
 
 class ChatInspection:
-    """Call `add_record` for each record, `report_missing_blobs`, `compare_row`. Then `problems` and the repair are
-    complete."""
+    """Call `add_record` for each record, `report_missing_blobs`, `compare_row`. Then `problems` and repair are done."""
 
     def __init__(self, chat: str, restore: Callable[[Packed], bytes], *, repair: bool) -> None:
         self.problems: list[Problem] = []

@@ -78,8 +78,7 @@ def locked(folder: str) -> bool:
 
 
 def has_live_supervisor(commands: str) -> bool:
-    """True if a supervisor lives for any command below this folder. Links, which a command may have made, do not
-    count."""
+    """True if a supervisor lives for any command below this folder. Links, which commands may make, do not count."""
     folders = (folder for chat in _folders(commands) for folder in _folders(chat))
     plain = (each for each in folders if not os.path.islink(f"{each}/{LOCK}") and os.path.isfile(f"{each}/{LOCK}"))
     return any(map(locked, plain))
